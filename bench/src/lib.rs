@@ -1,0 +1,1 @@
+//! Benchmarks of Spanwire on the machine they run on

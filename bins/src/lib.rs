@@ -1,0 +1,1 @@
+//! The spanwire command: demo, perf and lab

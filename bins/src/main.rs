@@ -1,0 +1,2 @@
+//! The spanwire command.
+fn main() {}

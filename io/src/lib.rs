@@ -1,0 +1,3 @@
+//! Ports, clock and driver: the machine's side of Spanwire.
+
+pub mod port;

@@ -1,0 +1,125 @@
+//! The packet port: where frames come from and go to. Everything that moves frames implements
+//! [`Port`]; faults and captures are wrappers around one, never flags inside an engine.
+
+use spanwire_base::{RxMeta, Time, TxMeta};
+use std::io;
+use std::time::Duration;
+
+/// A token for one transmit buffer that a port has handed out: move-only, made and consumed by the
+/// port alone. The number means something only to the port that made it.
+#[derive(Debug)]
+pub struct SlotToken(u64);
+
+impl SlotToken {
+    /// A token around a port's own number for the buffer (an offset, an index).
+    #[must_use]
+    pub fn new(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// The port's own number.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A place packets come from and go to: an AF_XDP socket, one end of a pipe, or a wrapper around
+/// another port.
+///
+/// One thread owns a port. Ordinary congestion (a full ring, a dropped frame) is a counter, not an
+/// error; an `Err` means the port itself is gone (the interface was removed).
+pub trait Port {
+    /// Hands up to `max` received frames to `each`, oldest first, and takes the buffers back
+    /// afterwards: no reference outlives the call. Returns how many frames were handed over.
+    ///
+    /// `now` stamps frames that carry no time of their own.
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize;
+
+    /// Takes a transmit buffer, or `None` when all are in flight. Prefer [`reserve`], which cannot
+    /// leak the token.
+    fn slot_take(&mut self) -> Option<SlotToken>;
+
+    /// The bytes of a taken buffer: at least [`Port::frame_room`] long.
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8];
+
+    /// Queues the first `meta.len` bytes of the buffer for sending; [`Port::flush`] sends.
+    ///
+    /// # Panics
+    /// If `meta.len` is longer than the buffer: the engine overran what it was offered.
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta);
+
+    /// Gives an unused buffer back.
+    fn slot_release(&mut self, slot: SlotToken);
+
+    /// Pushes queued frames to the machine; called once a step, also when nothing is new, because
+    /// a port may still hold frames from before (AF_XDP's EAGAIN).
+    ///
+    /// # Errors
+    /// The port cannot be used any more.
+    fn flush(&mut self, now: Time) -> io::Result<()>;
+
+    /// The longest frame this port carries in one buffer, in bytes without FCS, both ways.
+    fn frame_room(&self) -> usize;
+
+    /// Frames committed but not yet known to be sent: while it is not zero the driver must keep
+    /// calling [`Port::flush`].
+    fn tx_pending(&self) -> usize {
+        0
+    }
+
+    /// Sleeps until a frame arrives, a transmit buffer may be free or `timeout` has passed.
+    ///
+    /// # Errors
+    /// The port cannot be used any more.
+    fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+}
+
+/// A reserved transmit buffer. [`Slot::bytes`] is where the frame is written, [`Slot::commit`] sends it, dropping it
+/// gives it back.
+pub struct Slot<'a> {
+    port: &'a mut dyn Port,
+    token: Option<SlotToken>,
+}
+
+/// Reserves a transmit buffer of `port`, or `None` when all are in flight.
+///
+/// Reserving comes *before* asking the engine for a packet: a packet that is already built when
+/// the ring turns out to be full would have to be kept somewhere.
+pub fn reserve(port: &mut dyn Port) -> Option<Slot<'_>> {
+    let token = port.slot_take()?;
+    Some(Slot {
+        port,
+        token: Some(token),
+    })
+}
+
+impl Slot<'_> {
+    /// Queues the frame for sending.
+    ///
+    /// # Panics
+    /// If `meta.len` is longer than the buffer.
+    pub fn commit(mut self, meta: TxMeta) {
+        if let Some(token) = self.token.take() {
+            self.port.slot_commit(token, meta);
+        }
+    }
+}
+
+impl Slot<'_> {
+    /// The buffer to write the frame into.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        match &self.token {
+            Some(token) => self.port.slot_bytes(token),
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.port.slot_release(token);
+        }
+    }
+}

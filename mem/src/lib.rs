@@ -1,0 +1,1 @@
+//! Memory that another party may write: copied in and out, never borrowed

@@ -1,0 +1,1 @@
+//! Tests that stand outside the crates: tidy, golden vectors

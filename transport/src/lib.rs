@@ -1,0 +1,1 @@
+//! The RoCEv2 Reliable Connection engine: verbs semantics without I/O

@@ -1,0 +1,1 @@
+//! RoCEv2 packets: checked views, small representations, ICRC, opcodes
