@@ -1,0 +1,256 @@
+//! A range of bytes with checked copies in and out.
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A range of memory shared with other parties. Cloning shares the same bytes.
+///
+/// All access is by copy and every copy is bounds-checked. The memory is released when the last
+/// clone is dropped.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    /// Keeps the memory alive and frees it; not otherwise used.
+    _owner: Arc<dyn Owner>,
+}
+
+/// The copy would have left the region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfBounds {
+    /// First byte of the refused copy, relative to the region.
+    pub offset: usize,
+    /// Bytes of the refused copy.
+    pub len: usize,
+    /// Bytes of the region.
+    pub region_len: usize,
+}
+
+/// Whoever keeps the bytes of a region alive until dropped.
+trait Owner: Send + Sync {}
+
+impl<T: Send + Sync> Owner for T {}
+
+// SAFETY: a Region is a pointer to bytes that live as long as `_owner` (which is Send + Sync), and
+// it gives access by copying only, so moving it to another thread moves no borrow.
+unsafe impl Send for Region {}
+
+// SAFETY: see Send. Concurrent copies may race on bytes; the module's contract is that such bytes
+// are a mixture of old and new, exactly as with a device that writes by DMA. No reference to the
+// bytes is ever made, so no aliasing rule of the language is relied on.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// `len` zeroed bytes of our own, aligned to a page. Zero bytes are a valid, empty region.
+    ///
+    /// # Panics
+    /// If the machine has no memory left, as every allocation does.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let owned = Pages::zeroed(len);
+        Self { base: owned.base, len, _owner: Arc::new(owned) }
+    }
+
+    /// A region over memory that belongs to someone else.
+    ///
+    /// `owner` is kept until the last clone is gone and then dropped: whatever keeps the memory
+    /// mapped (an `Arc` of a mapping, a guard), or `()` for memory that outlives the process.
+    ///
+    /// # Safety
+    /// The `len` bytes from `base` must stay valid for reads and writes, from any thread, until
+    /// `owner` is dropped, and for that time no `&` or `&mut` reference to any of them may be used
+    /// while a copy of this region may run.
+    pub unsafe fn from_raw<T: Send + Sync + 'static>(
+        base: NonNull<u8>,
+        len: usize,
+        owner: T,
+    ) -> Self {
+        Self { base, len, _owner: Arc::new(owner) }
+    }
+
+    /// Bytes in the region.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a region without bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte: what verbs use as the default virtual address of a memory
+    /// region. It is a number, not a permission.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        spanwire_base::u64_from(self.base.as_ptr().addr())
+    }
+
+    /// Copies `src` into the region from `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when a byte would fall outside; nothing is copied then.
+    pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
+        let at = self.checked(offset, src.len())?;
+        // SAFETY: `checked` proved that src.len() bytes from `at` lie inside the region, which
+        // lives while `self` does. `src` is a borrow of ordinary memory; the region's bytes are
+        // never borrowed (from_raw's contract), so the two cannot overlap.
+        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), at, src.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes from `offset` on out of the region into all of `dst`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when a byte would come from outside; nothing is copied then.
+    pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
+        let at = self.checked(offset, dst.len())?;
+        // SAFETY: as in copy_in, with the roles of source and destination swapped.
+        unsafe { std::ptr::copy_nonoverlapping(at, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    /// The pointer to `offset`, if `len` bytes from there lie in the region.
+    fn checked(&self, offset: usize, len: usize) -> Result<*mut u8, OutOfBounds> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => {
+                // SAFETY: offset <= end <= self.len, so the result stays inside (or one past the
+                // end of) the one allocation that `base` points to.
+                Ok(unsafe { self.base.as_ptr().add(offset) })
+            }
+            _ => Err(OutOfBounds { offset, len, region_len: self.len }),
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} bytes at {:#x})", self.len, self.addr())
+    }
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, len, region_len } = self;
+        write!(f, "{len} bytes at offset {offset} leave a region of {region_len} bytes")
+    }
+}
+
+impl std::error::Error for OutOfBounds {}
+
+/// Page-aligned zeroed memory from the global allocator.
+struct Pages {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the pointer is only used to free the memory, by whichever thread drops the last owner.
+unsafe impl Send for Pages {}
+
+// SAFETY: no method of Pages gives access to the memory.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn zeroed(len: usize) -> Self {
+        // A layout of size zero may not be allocated: an empty region still owns one byte.
+        let layout = Layout::from_size_align(len.max(1), PAGE_BYTES)
+            .expect("a length that memory can hold rounds up to a page");
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { alloc::handle_alloc_error(layout) };
+        Self { base, layout }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout, freed once.
+        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// Alignment of our own regions: what mmap would give.
+const PAGE_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn zeroed__is_zero_and_page_aligned() {
+        let r = Region::zeroed(10_000);
+        let mut out = vec![1u8; 10_000];
+        r.copy_out(0, &mut out).unwrap();
+        assert!(out.iter().all(|b| *b == 0));
+        assert_eq!(r.addr() % 4096, 0);
+    }
+
+    #[test]
+    fn zeroed__may_be_empty() {
+        let r = Region::zeroed(0);
+        assert!(r.is_empty());
+        assert_eq!(r.copy_in(0, &[]), Ok(()));
+        assert!(r.copy_in(0, &[1]).is_err());
+    }
+
+    #[test]
+    fn from_raw__drops_the_owner_with_the_last_clone() {
+        static DROPPED: AtomicBool = AtomicBool::new(false);
+        struct Guard(#[expect(dead_code, reason = "held for its drop")] Box<[u8; 8]>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                DROPPED.store(true, Ordering::SeqCst);
+            }
+        }
+        let mut bytes = Box::new([7u8; 8]);
+        let base = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        // SAFETY: the box is moved into the owner and not touched again, its heap bytes stay put.
+        let r = unsafe { Region::from_raw(base, 8, Guard(bytes)) };
+        let clone = r.clone();
+        drop(r);
+        assert!(!DROPPED.load(Ordering::SeqCst));
+        let mut out = [0u8; 8];
+        clone.copy_out(0, &mut out).unwrap();
+        assert_eq!(out, [7u8; 8]);
+        drop(clone);
+        assert!(DROPPED.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn copy_in__then_out_at_every_edge() {
+        let r = Region::zeroed(64);
+        r.copy_in(60, &[1, 2, 3, 4]).unwrap();
+        let mut out = [0u8; 5];
+        r.copy_out(59, &mut out).unwrap();
+        assert_eq!(out, [0, 1, 2, 3, 4]);
+        assert_eq!(r.copy_in(61, &[0; 4]), Err(OutOfBounds { offset: 61, len: 4, region_len: 64 }));
+    }
+
+    #[test]
+    fn copy_out__refuses_an_offset_that_wraps() {
+        let r = Region::zeroed(64);
+        let mut out = [9u8; 4];
+        assert!(r.copy_out(usize::MAX - 1, &mut out).is_err());
+        assert!(r.copy_out(usize::MAX, &mut []).is_err());
+        assert_eq!(out, [9; 4], "a refused copy changes nothing");
+        assert!(r.copy_out(64, &mut []).is_ok(), "an empty copy at the end is fine");
+    }
+
+    #[test]
+    fn region__may_be_written_by_one_thread_and_read_by_another() {
+        let r = Region::zeroed(1 << 16);
+        let w = r.clone();
+        std::thread::scope(|s| {
+            s.spawn(move || (0..200u8).for_each(|v| w.copy_in(0, &[v; 1 << 16]).unwrap()));
+            let mut out = vec![0u8; 1 << 16];
+            (0..200).for_each(|_| r.copy_out(0, &mut out).unwrap());
+        });
+        let mut out = [0u8; 1];
+        r.copy_out(0, &mut out).unwrap();
+        assert_eq!(out, [199]);
+    }
+}
