@@ -1,1 +1,104 @@
-//! RoCEv2 packets: checked views, small representations, ICRC, opcodes
+//! RoCEv2 packets: Ethernet, IPv4 or IPv6, UDP port 4791, the InfiniBand transport headers, the
+//! payload and the ICRC.
+//!
+//! Each header has a file with two types. The view (`Bth`, `Reth`, ...) lies over received bytes:
+//! its constructor checks the length, after which no accessor can panic. The `Repr` (`BthRepr`,
+//! ...) is the header by value; it parses from the view and emits into an array of the header's
+//! size. [`Packet`] and [`Headers`] put them together for a whole frame, [`Opcode`] says which
+//! headers a packet has, and [`DropReason`] names everything that can be wrong with one.
+//!
+//! There is no state, no time and no allocation here. The bytes are hostile: any byte string gives
+//! a packet or a reason, never a panic.
+//!
+//! # Sending and receiving
+//!
+//! Sending takes two steps, so that the payload is copied once, straight into the frame:
+//! [`Headers::emit`] (or [`Template::emit`]) writes the headers and says where the payload goes,
+//! [`seal`] computes the ICRC over what stands there then.
+//!
+//! ```
+//! use spanwire_wire::*;
+//!
+//! let ip = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).expect("one IP version");
+//! let reth = RethRepr { va: 0x7f00_0000_1000, rkey: 0x1df9, dma_len: 5 };
+//! let headers = Headers {
+//!     eth: EthernetRepr {
+//!         dst: MacAddr::new([2, 0, 0, 0, 0, 2]),
+//!         src: MacAddr::new([2, 0, 0, 0, 0, 1]),
+//!         ethertype: EthernetRepr::IPV4,
+//!     },
+//!     ip,
+//!     udp: UdpRepr::new(0xc123),
+//!     bth: BthRepr {
+//!         ack_req: true,
+//!         ..BthRepr::new(Opcode::RcWriteOnly, Qpn::new(0x11), Psn::new(0xff_ffff))
+//!     },
+//!     ext: ExtHeaders { reth: Some(reth), ..ExtHeaders::NONE },
+//! };
+//!
+//! let mut frame = [0; 128];
+//! let payload = headers.emit(&mut frame, 5)?;
+//! frame[payload].copy_from_slice(b"hello");
+//! let len = headers.frame_len(5);
+//! seal(&mut frame, len);
+//!
+//! let packet = Packet::parse(&frame[..len])?;
+//! assert_eq!(packet.payload, b"hello");
+//! assert_eq!(packet.ext.reth, Some(reth));
+//! assert_eq!(packet.bth.psn.next(), Psn::new(0));
+//!
+//! frame[60] ^= 1;
+//! assert_eq!(Packet::parse(&frame[..len]), Err(DropReason::BadIcrc));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    expect(non_snake_case, reason = "tests are named function__case")
+)]
+
+mod aeth;
+mod atomic;
+mod be;
+mod bth;
+mod cnp;
+mod deth;
+mod drop;
+mod ethernet;
+mod ext;
+mod headers;
+mod icrc;
+mod ieth;
+mod immdt;
+mod ip;
+mod ipv4;
+mod ipv6;
+mod opcode;
+mod packet;
+mod psn;
+mod qpn;
+mod reth;
+mod template;
+mod udp;
+
+pub use aeth::{Aeth, AethRepr, NakCode, Syndrome};
+pub use atomic::{AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr};
+pub use bth::{Bth, BthRepr};
+pub use deth::{Deth, DethRepr};
+pub use drop::DropReason;
+pub use ethernet::{Ethernet, EthernetRepr, MacAddr};
+pub use ext::ExtHeaders;
+pub use headers::{BufferTooShort, Headers, MAX_FRAME_LEN};
+pub use icrc::{icrc, seal};
+pub use ieth::Ieth;
+pub use immdt::ImmDt;
+pub use ip::{Ecn, IpRepr};
+pub use ipv4::{Ipv4, Ipv4Repr};
+pub use ipv6::{Ipv6, Ipv6Repr};
+pub use opcode::{OpClass, OpKind, Opcode, OpcodeProps, Service};
+pub use packet::Packet;
+pub use psn::Psn;
+pub use qpn::Qpn;
+pub use reth::{Reth, RethRepr};
+pub use template::Template;
+pub use udp::{ROCE_PORT, Udp, UdpRepr};

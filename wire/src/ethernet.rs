@@ -1,0 +1,148 @@
+//! Ethernet II, 14 bytes: destination 48 | source 48 | EtherType 16. No VLAN tag, no FCS.
+
+use core::fmt;
+
+use crate::DropReason;
+use crate::be;
+
+/// Bytes of an Ethernet header.
+pub(crate) const LEN: usize = 14;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MacAddr(pub [u8; 6]);
+
+/// An Ethernet header in a received frame. Its length is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Ethernet<'a>(&'a [u8; LEN]);
+
+/// An Ethernet header's fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EthernetRepr {
+    /// Where the frame goes.
+    pub dst: MacAddr,
+    /// Where it comes from.
+    pub src: MacAddr,
+    /// What it carries. In a frame that is emitted the IP header decides instead.
+    pub ethertype: u16,
+}
+
+impl MacAddr {
+    /// Every station.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// The address of these bytes.
+    #[must_use]
+    pub const fn new(octets: [u8; 6]) -> Self {
+        Self(octets)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn octets(self) -> [u8; 6] {
+        self.0
+    }
+
+    /// True for a group of stations, the broadcast address included.
+    #[must_use]
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 != 0
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'a> Ethernet<'a> {
+    /// The view of the first 14 bytes of `bytes`.
+    ///
+    /// # Errors
+    /// [`DropReason::EthernetTooShort`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
+        bytes
+            .first_chunk()
+            .map(Self)
+            .ok_or(DropReason::EthernetTooShort)
+    }
+
+    /// Where the frame goes.
+    #[must_use]
+    pub const fn dst(&self) -> MacAddr {
+        MacAddr(be::bytes_at(self.0, 0))
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub const fn src(&self) -> MacAddr {
+        MacAddr(be::bytes_at(self.0, 6))
+    }
+
+    /// What it carries.
+    #[must_use]
+    pub const fn ethertype(&self) -> u16 {
+        be::u16_at(self.0, 12)
+    }
+}
+
+impl EthernetRepr {
+    /// The EtherType of IPv4.
+    pub const IPV4: u16 = 0x0800;
+    /// The EtherType of IPv6.
+    pub const IPV6: u16 = 0x86dd;
+
+    /// The fields of an Ethernet header.
+    #[must_use]
+    pub const fn parse(eth: &Ethernet<'_>) -> Self {
+        Self {
+            dst: eth.dst(),
+            src: eth.src(),
+            ethertype: eth.ethertype(),
+        }
+    }
+
+    /// Writes all 14 bytes.
+    pub fn emit(&self, out: &mut [u8; LEN]) {
+        be::put(out, 0, self.dst.0);
+        be::put(out, 6, self.src.0);
+        be::put(out, 12, self.ethertype.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mac_addr__shows_as_hex() {
+        let mac = MacAddr::new([0x52, 0x54, 0, 0x4f, 0xd8, 1]);
+        assert_eq!(mac.to_string(), "52:54:00:4f:d8:01");
+        assert!(!mac.is_multicast());
+        assert!(MacAddr::BROADCAST.is_multicast());
+    }
+
+    #[test]
+    fn parse__and_emit_are_inverse() {
+        let wire = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x86, 0xdd];
+        let r = EthernetRepr::parse(&Ethernet::new(&wire).unwrap());
+        assert_eq!(r.dst.octets(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(r.src.octets(), [7, 8, 9, 10, 11, 12]);
+        assert_eq!(r.ethertype, EthernetRepr::IPV6);
+        let mut out = [0; 14];
+        r.emit(&mut out);
+        assert_eq!(out, wire);
+        assert_eq!(
+            Ethernet::new(&wire[1..]).unwrap_err(),
+            DropReason::EthernetTooShort
+        );
+    }
+}

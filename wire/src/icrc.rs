@@ -1,0 +1,168 @@
+//! The invariant CRC: the last four bytes of every RoCEv2 packet.
+//!
+//! It is Ethernet's CRC-32 over everything that no router changes: eight bytes of ones in place of
+//! the InfiniBand local route header, the IP header, UDP, BTH and what follows up to the ICRC, with
+//! ones for the fields that do change on the way. Those are TOS, TTL and checksum of IPv4; traffic
+//! class, flow label and hop limit of IPv6; the UDP checksum; and the byte of BTH that holds FECN
+//! and BECN. It goes out least significant byte first. (IBTA annex A17; checked against rdma_rxe.)
+
+use crate::{bth, ethernet, ipv4, ipv6, udp};
+
+/// Bytes of an ICRC.
+pub(crate) const LEN: usize = 4;
+
+/// The ICRC of an IP packet: `packet` runs from the IP header's first byte up to, not with, the
+/// ICRC. `None` when that is not an IPv4 header without options, or an IPv6 header, with a UDP
+/// header and a BTH behind it; beyond that, nothing is checked.
+#[must_use]
+pub fn icrc(packet: &[u8]) -> Option<u32> {
+    match packet.first()? {
+        0x45 => {
+            let (head, rest) = packet.split_first_chunk::<V4_HEAD>()?;
+            Some(crc(&masked_v4(head), rest))
+        }
+        b if b >> 4 == 6 => {
+            let (head, rest) = packet.split_first_chunk::<V6_HEAD>()?;
+            Some(crc(&masked_v6(head), rest))
+        }
+        _ => None,
+    }
+}
+
+/// Finishes a frame: computes the ICRC and writes it into the last four of its first `len` bytes.
+///
+/// Headers, payload and pad are in place, as [`Headers::emit`](crate::Headers::emit) or
+/// [`Template::emit`](crate::Template::emit) and a copy of the payload leave them.
+///
+/// # Arguments
+/// - `frame`: the Ethernet frame, perhaps in a longer buffer.
+/// - `len`: bytes of the frame, ICRC included: `frame_len`.
+///
+/// # Panics
+/// If the first `len` bytes of `frame` are not such a frame: the caller's mistake, never the
+/// network's.
+///
+/// # Cost
+/// Two CRC passes, one over at most 68 bytes on the stack and one over the rest of the frame.
+pub fn seal(frame: &mut [u8], len: usize) {
+    let (packet, crc_out) = frame
+        .get_mut(ethernet::LEN..len)
+        .and_then(<[u8]>::split_last_chunk_mut::<LEN>)
+        .expect("the frame is in the buffer and has an Ethernet header and an ICRC");
+    let crc = icrc(packet).expect("a frame to seal has its headers in place");
+    *crc_out = crc.to_le_bytes();
+}
+
+/// The ones that stand for the local route header.
+const LRH: usize = 8;
+const V4_HEAD: usize = ipv4::LEN + udp::LEN + bth::LEN;
+const V6_HEAD: usize = ipv6::LEN + udp::LEN + bth::LEN;
+
+/// Everything with a masked field in it is in the first part; the CRC code runs fastest over few,
+/// long runs of bytes.
+fn crc(masked: &[u8], rest: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(masked);
+    crc.update(rest);
+    crc.finalize()
+}
+
+fn masked_v4(head: &[u8; V4_HEAD]) -> [u8; LRH + V4_HEAD] {
+    let mut m = [ONES; LRH + V4_HEAD];
+    m[LRH..].copy_from_slice(head);
+    m[LRH + 1] = ONES; // TOS
+    m[LRH + 8] = ONES; // TTL
+    m[LRH + 10..LRH + 12].fill(ONES); // header checksum
+    m[LRH + ipv4::LEN + 6..LRH + ipv4::LEN + 8].fill(ONES); // UDP checksum
+    m[LRH + ipv4::LEN + udp::LEN + 4] = ONES; // FECN, BECN and six reserved bits
+    m
+}
+
+fn masked_v6(head: &[u8; V6_HEAD]) -> [u8; LRH + V6_HEAD] {
+    let mut m = [ONES; LRH + V6_HEAD];
+    m[LRH..].copy_from_slice(head);
+    m[LRH] |= 0x0f; // traffic class and flow label, not the version
+    m[LRH + 1..LRH + 4].fill(ONES);
+    m[LRH + 7] = ONES; // hop limit
+    m[LRH + ipv6::LEN + 6..LRH + ipv6::LEN + 8].fill(ONES); // UDP checksum
+    m[LRH + ipv6::LEN + udp::LEN + 4] = ONES; // FECN, BECN and six reserved bits
+    m
+}
+
+const ONES: u8 = 0xff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ACK from 01_send_small.pcap.
+    const ACK_V4: &[u8] = &[
+        0x52, 0x54, 0x00, 0x4f, 0xd8, 0x01, 0x52, 0x54, 0x00, 0x10, 0x0b, 0x01, 0x08, 0x00, 0x45,
+        0x00, 0x00, 0x30, 0x9b, 0xe7, 0x40, 0x00, 0x40, 0x11, 0x8a, 0x39, 0x0a, 0x4d, 0x00, 0x02,
+        0x0a, 0x4d, 0x00, 0x01, 0xc1, 0x69, 0x12, 0xb7, 0x00, 0x1c, 0x00, 0x00, 0x11, 0x00, 0xff,
+        0xff, 0x00, 0x00, 0x00, 0x13, 0x00, 0xa3, 0x8e, 0x27, 0x1f, 0x00, 0x00, 0x01, 0xbe, 0xcb,
+        0x4f, 0x23,
+    ];
+
+    /// An ACK from 30_v6_send.pcap.
+    const ACK_V6: &[u8] = &[
+        0x52, 0x54, 0x00, 0x4f, 0xd8, 0x01, 0x52, 0x54, 0x00, 0x10, 0x0b, 0x01, 0x86, 0xdd, 0x60,
+        0x00, 0x00, 0x00, 0x00, 0x1c, 0x11, 0x40, 0xfd, 0x77, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xfd, 0x77, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0xc1, 0xb9, 0x12, 0xb7, 0x00, 0x1c,
+        0x00, 0x00, 0x11, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0x15, 0x00, 0x37, 0x2e, 0x08, 0x1f,
+        0x00, 0x00, 0x01, 0x63, 0x9c, 0x6f, 0x13,
+    ];
+
+    /// A SEND of one byte with three pad bytes from 43_solicited_pads.pcap.
+    const SEND_V4: &[u8] = &[
+        0x52, 0x54, 0x00, 0x10, 0x0b, 0x01, 0x52, 0x54, 0x00, 0x4f, 0xd8, 0x01, 0x08, 0x00, 0x45,
+        0x00, 0x00, 0x30, 0x0a, 0x93, 0x40, 0x00, 0x40, 0x11, 0x1b, 0x8e, 0x0a, 0x4d, 0x00, 0x01,
+        0x0a, 0x4d, 0x00, 0x02, 0xc7, 0x90, 0x12, 0xb7, 0x00, 0x1c, 0x00, 0x00, 0x04, 0xb0, 0xff,
+        0xff, 0x00, 0x00, 0x00, 0x2c, 0x80, 0x08, 0xde, 0x3e, 0x01, 0x00, 0x00, 0x00, 0xfc, 0xec,
+        0x61, 0x20,
+    ];
+
+    #[test]
+    fn icrc__matches_rdma_rxe() {
+        for v in [ACK_V4, ACK_V6, SEND_V4] {
+            let (packet, want) = v[ethernet::LEN..].split_last_chunk::<4>().unwrap();
+            assert_eq!(icrc(packet).unwrap().to_le_bytes(), *want);
+        }
+    }
+
+    #[test]
+    fn icrc__refuses_what_it_is_not_defined_over() {
+        let packet = &ACK_V4[ethernet::LEN..];
+        assert_eq!(icrc(&packet[..V4_HEAD - 1]), None);
+        assert!(icrc(&packet[..V4_HEAD]).is_some());
+        let mut options = packet.to_vec();
+        options[0] = 0x46;
+        assert_eq!(icrc(&options), None);
+        assert_eq!(icrc(&[]), None);
+        assert_eq!(icrc(&ACK_V6[ethernet::LEN..][..V6_HEAD - 1]), None);
+    }
+
+    #[test]
+    fn seal__writes_least_significant_byte_first() {
+        let mut frame = ACK_V6.to_vec();
+        let len = frame.len();
+        frame[len - 4..].fill(0);
+        frame.extend([7; 10]);
+        seal(&mut frame, len);
+        assert_eq!(frame[..len], *ACK_V6);
+        assert_eq!(frame[len..], [7; 10]);
+    }
+
+    #[test]
+    #[should_panic(expected = "headers in place")]
+    fn seal__refuses_a_frame_without_headers() {
+        seal(&mut [0; 100], 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "in the buffer")]
+    fn seal__refuses_a_length_beyond_the_buffer() {
+        seal(&mut [0; 100], 101);
+    }
+}

@@ -1,0 +1,170 @@
+//! The outer headers of a flow, built once.
+
+use core::ops::Range;
+
+use crate::headers::{self, BufferTooShort, Lens};
+use crate::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, UdpRepr, be, ethernet, ipv4, ipv6, udp};
+
+/// Ethernet, IP and UDP of a flow, as bytes: a queue pair builds them once and each packet copies
+/// them, changing only the lengths and what follows from them.
+///
+/// The frames are byte for byte those of [`Headers::emit`](crate::Headers::emit) with the same
+/// headers and a UDP checksum of 0.
+#[derive(Clone, Debug)]
+pub struct Template {
+    ip: IpRepr,
+    /// The headers with lengths of 0; an IPv4 packet uses the first [`V4_LEN`].
+    bytes: [u8; V6_LEN],
+    /// The sum over the IPv4 header with length and checksum 0, carries not folded in: adding the
+    /// length and folding gives the checksum.
+    partial_sum: u32,
+}
+
+impl Template {
+    /// The outer headers from `eth` (its EtherType follows from `ip`), `ip` and the UDP source
+    /// port, to the RoCE port.
+    #[must_use]
+    pub fn new(eth: EthernetRepr, ip: IpRepr, src_port: u16) -> Self {
+        let mut this = Self {
+            ip,
+            bytes: [0; V6_LEN],
+            partial_sum: 0,
+        };
+        let zero = Lens {
+            ip_total: 0,
+            udp: 0,
+            pad: 0,
+            payload: 0..0,
+        };
+        let len = headers::prefix_len(&ip);
+        headers::emit_prefix(
+            &eth,
+            &ip,
+            &UdpRepr::new(src_port),
+            &zero,
+            &mut this.bytes[..len],
+        )
+        .expect("the array holds the longer of the two");
+        if let IpRepr::V4(_) = ip {
+            let (_, ip_bytes) = this.bytes.split_at_mut(ethernet::LEN);
+            let ip_bytes: &mut [u8; ipv4::LEN] = ip_bytes
+                .first_chunk_mut()
+                .expect("an IPv4 header is in the array");
+            be::put(ip_bytes, CHECKSUM_AT, [0, 0]);
+            this.partial_sum = ipv4::sum(ip_bytes);
+        }
+        this
+    }
+
+    /// The IP header it was built from.
+    #[must_use]
+    pub const fn ip(&self) -> &IpRepr {
+        &self.ip
+    }
+
+    /// Bytes from the start of the frame to the payload of a packet of `bth`'s opcode.
+    #[must_use]
+    pub const fn header_len(&self, bth: &BthRepr) -> usize {
+        headers::prefix_len(&self.ip) + crate::bth::LEN + bth.opcode.ext_len()
+    }
+
+    /// Changes the UDP source port: another path for the packets that follow.
+    pub fn set_src_port(&mut self, src_port: u16) {
+        let at = ethernet::LEN + self.ip.header_len();
+        be::put(&mut self.bytes, at, src_port.to_be_bytes());
+    }
+
+    /// Writes all headers and the pad bytes and says where the payload goes, like
+    /// [`Headers::emit`](crate::Headers::emit).
+    ///
+    /// # Errors
+    /// [`BufferTooShort`]; then nothing that counts was written.
+    ///
+    /// # Panics
+    /// As [`Headers::emit`](crate::Headers::emit): with debug assertions, on the caller's mistakes.
+    pub fn emit(
+        &self,
+        bth: &BthRepr,
+        ext: &ExtHeaders,
+        payload_len: usize,
+        frame: &mut [u8],
+    ) -> Result<Range<usize>, BufferTooShort> {
+        let lens = Lens::of(&self.ip, bth, payload_len, frame.len())?;
+        let udp_len = lens.udp.to_be_bytes();
+        let ib = match self.ip {
+            IpRepr::V4(_) => {
+                let (out, ib) = frame.split_first_chunk_mut().ok_or(BufferTooShort)?;
+                *out = be::bytes_at::<V6_LEN, V4_LEN>(&self.bytes, 0);
+                let checksum = !ipv4::fold(self.partial_sum + u32::from(lens.ip_total));
+                be::put(out, ethernet::LEN + 2, lens.ip_total.to_be_bytes());
+                be::put(out, ethernet::LEN + CHECKSUM_AT, checksum.to_be_bytes());
+                be::put(out, ethernet::LEN + ipv4::LEN + 4, udp_len);
+                ib
+            }
+            IpRepr::V6(_) => {
+                let (out, ib) = frame.split_first_chunk_mut().ok_or(BufferTooShort)?;
+                *out = self.bytes;
+                be::put(out, ethernet::LEN + 4, udp_len);
+                be::put(out, ethernet::LEN + ipv6::LEN + 4, udp_len);
+                ib
+            }
+        };
+        headers::emit_transport(bth, ext, &lens, ib)?;
+        Ok(lens.payload)
+    }
+}
+
+const V4_LEN: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
+const V6_LEN: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
+/// Where the checksum is in an IPv4 header.
+const CHECKSUM_AT: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Headers, Opcode, Psn, Qpn};
+
+    fn both(src: &str, dst: &str) -> (Template, Headers) {
+        let ip = IpRepr::new(src.parse().unwrap(), dst.parse().unwrap()).unwrap();
+        let bth = BthRepr::new(Opcode::RcSendOnly, Qpn::new(5), Psn::new(6));
+        let eth = EthernetRepr::default();
+        let h = Headers {
+            eth,
+            ip,
+            udp: UdpRepr::new(0xc001),
+            bth,
+            ext: ExtHeaders::NONE,
+        };
+        (Template::new(eth, ip, 0xc001), h)
+    }
+
+    #[test]
+    fn set_src_port__changes_only_the_port() {
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let (mut t, mut h) = both(src, dst);
+            t.set_src_port(0xdfff);
+            h.udp.src_port = 0xdfff;
+            let (mut a, mut b) = ([0; 200], [0; 200]);
+            t.emit(&h.bth, &h.ext, 10, &mut a).unwrap();
+            h.emit(&mut b, 10).unwrap();
+            assert_eq!(a, b);
+        }
+    }
+
+    #[test]
+    fn emit__refuses_every_shorter_buffer() {
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let (t, h) = both(src, dst);
+            let len = h.frame_len(3);
+            let start = t.header_len(&h.bth);
+            assert_eq!(
+                t.emit(&h.bth, &h.ext, 3, &mut vec![0; len]),
+                Ok(start..start + 3)
+            );
+            for short in 0..len {
+                let got = t.emit(&h.bth, &h.ext, 3, &mut vec![0; short]);
+                assert_eq!(got, Err(BufferTooShort));
+            }
+        }
+    }
+}
