@@ -1,0 +1,250 @@
+//! One error type for everything asked of the kernel about the network.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+/// Why the kernel's side of addressing said no: what was asked, on which interface, what came
+/// back, and what to do about it. [`fmt::Display`] prints all of it on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetError {
+    kind: NetErrorKind,
+    asked: String,
+    interface: Option<String>,
+    errno: Option<i32>,
+    detail: Option<String>,
+    advice: Cow<'static, str>,
+}
+
+/// The cause of a [`NetError`], for programs that react to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetErrorKind {
+    /// The process may not do this (EPERM, EACCES).
+    Permission,
+    /// The interface, namespace or address does not exist.
+    NotFound,
+    /// The interface, namespace, address or route exists already.
+    AlreadyExists,
+    /// The request cannot be right: a bad name, prefix, MTU.
+    Invalid,
+    /// The kernel or the driver cannot do this at all.
+    Unsupported,
+    /// No route leads to the destination.
+    NoRoute,
+    /// A route exists, but through another interface than the one asked for.
+    OtherInterface,
+    /// The destination is an address of this host.
+    Loopback,
+    /// The destination is not one host: multicast, broadcast or unspecified.
+    NotUnicast,
+    /// The destination is link-local, which means nothing without an interface.
+    ScopeNeeded,
+    /// The route leaves through an interface that does not carry Ethernet frames.
+    NotEthernet,
+    /// The next hop does not answer ARP or neighbour discovery.
+    NeighbourSilent,
+    /// The kernel did not answer, or a state was not reached, in time.
+    Timeout,
+    /// The kernel's answer could not be understood.
+    Protocol,
+    /// Any other error of the operating system; see [`NetError::errno`].
+    Kernel,
+}
+
+impl NetError {
+    /// An error of a given cause, with the advice that usually fits it.
+    #[must_use]
+    pub(crate) fn new(kind: NetErrorKind, asked: impl Into<String>) -> Self {
+        Self {
+            kind,
+            asked: asked.into(),
+            interface: None,
+            errno: None,
+            detail: None,
+            advice: Cow::Borrowed(usual_advice(kind)),
+        }
+    }
+
+    /// An error that a system call gave as `errno` (positive).
+    #[must_use]
+    pub(crate) fn from_errno(asked: impl Into<String>, errno: i32) -> Self {
+        Self {
+            errno: Some(errno),
+            ..Self::new(kind_of(errno), asked)
+        }
+    }
+
+    /// An error that the standard library reported.
+    #[must_use]
+    pub(crate) fn from_io(asked: impl Into<String>, error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(errno) => Self::from_errno(asked, errno),
+            None => Self::new(NetErrorKind::Kernel, asked).detail(error.to_string()),
+        }
+    }
+
+    /// Names the interface that the request was about.
+    #[must_use]
+    pub(crate) fn on(mut self, interface: impl Into<String>) -> Self {
+        self.interface = Some(interface.into());
+        self
+    }
+
+    /// Adds what else is known about the cause.
+    #[must_use]
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Replaces the usual advice by one that knows more.
+    #[must_use]
+    pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    /// The cause.
+    #[must_use]
+    pub fn kind(&self) -> NetErrorKind {
+        self.kind
+    }
+
+    /// The error number of the operating system, positive, if it came from there.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+
+    /// The interface that the request was about, if it was about one.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+
+    /// What to do about it: one sentence without a full stop.
+    #[must_use]
+    pub fn advice(&self) -> &str {
+        &self.advice
+    }
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}", self.asked)?;
+        if let Some(interface) = &self.interface {
+            write!(f, " on {interface}")?;
+        }
+        match self.errno {
+            Some(errno) => write!(f, ": {}", io::Error::from_raw_os_error(errno))?,
+            None => write!(f, ": {}", meaning(self.kind))?,
+        }
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        write!(f, "; {}", self.advice)
+    }
+}
+
+impl std::error::Error for NetError {}
+
+/// The cause behind an error number, as far as the number alone tells.
+fn kind_of(errno: i32) -> NetErrorKind {
+    match errno {
+        libc::EPERM | libc::EACCES => NetErrorKind::Permission,
+        libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::EADDRNOTAVAIL => NetErrorKind::NotFound,
+        libc::EEXIST => NetErrorKind::AlreadyExists,
+        libc::EINVAL | libc::ERANGE => NetErrorKind::Invalid,
+        libc::EOPNOTSUPP | libc::EAFNOSUPPORT => NetErrorKind::Unsupported,
+        libc::ENETUNREACH | libc::EHOSTUNREACH => NetErrorKind::NoRoute,
+        _ => NetErrorKind::Kernel,
+    }
+}
+
+fn meaning(kind: NetErrorKind) -> &'static str {
+    match kind {
+        NetErrorKind::Permission => "not permitted",
+        NetErrorKind::NotFound => "it does not exist",
+        NetErrorKind::AlreadyExists => "it exists already",
+        NetErrorKind::Invalid => "the request is not valid",
+        NetErrorKind::Unsupported => "not supported here",
+        NetErrorKind::NoRoute => "no route leads there",
+        NetErrorKind::OtherInterface => "the route leaves through another interface",
+        NetErrorKind::Loopback => "it is an address of this host",
+        NetErrorKind::NotUnicast => "it is not the address of one host",
+        NetErrorKind::ScopeNeeded => "a link-local address means nothing without an interface",
+        NetErrorKind::NotEthernet => "the interface does not carry Ethernet frames",
+        NetErrorKind::NeighbourSilent => "the next hop does not answer",
+        NetErrorKind::Timeout => "it did not happen in time",
+        NetErrorKind::Protocol => "the kernel's answer could not be understood",
+        NetErrorKind::Kernel => "the operating system refused",
+    }
+}
+
+fn usual_advice(kind: NetErrorKind) -> &'static str {
+    match kind {
+        NetErrorKind::Permission => {
+            "run it as root, or with CAP_NET_ADMIN (namespaces also need CAP_SYS_ADMIN)"
+        }
+        NetErrorKind::NotFound => "check the name with `ip link` and `ip netns`",
+        NetErrorKind::AlreadyExists => "choose another name, or remove the old one first",
+        NetErrorKind::Invalid => "check the arguments",
+        NetErrorKind::Unsupported => "check the kernel's configuration and the driver",
+        NetErrorKind::NoRoute => "check the address, and the routes with `ip route get ADDRESS`",
+        NetErrorKind::OtherInterface => "name that interface, or add a route through this one",
+        NetErrorKind::Loopback => "use the address of another host or namespace",
+        NetErrorKind::NotUnicast => "use the address of one host",
+        NetErrorKind::ScopeNeeded => "name the interface that leads there",
+        NetErrorKind::NotEthernet => "use an Ethernet interface",
+        NetErrorKind::NeighbourSilent => {
+            "check that the peer is up, on the same link and has this address"
+        }
+        NetErrorKind::Timeout => "try again; if it stays, look at `ip link` and the kernel log",
+        NetErrorKind::Protocol => "report it with the kernel's version",
+        NetErrorKind::Kernel => "see the kernel log (`dmesg`)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_errno__cause_and_number() {
+        let error = NetError::from_errno("set the MTU to 9000", libc::EPERM).on("sw0");
+        assert_eq!(error.kind(), NetErrorKind::Permission);
+        assert_eq!(error.errno(), Some(libc::EPERM));
+        assert_eq!(error.interface(), Some("sw0"));
+    }
+
+    #[test]
+    fn from_io__without_errno_keeps_the_text() {
+        let error = NetError::from_io("read", &io::Error::other("broken in two"));
+        assert_eq!(error.kind(), NetErrorKind::Kernel);
+        assert!(error.to_string().contains("broken in two"));
+    }
+
+    #[test]
+    fn display__says_what_where_why_and_what_to_do() {
+        let error = NetError::from_errno("set the MTU to 9", libc::EINVAL)
+            .on("sw0")
+            .detail("mtu less than device minimum")
+            .advise("use at least 68");
+        assert_eq!(
+            error.to_string(),
+            "cannot set the MTU to 9 on sw0: Invalid argument (os error 22) \
+             (mtu less than device minimum); use at least 68"
+        );
+    }
+
+    #[test]
+    fn display__own_cause_has_words() {
+        let error = NetError::new(NetErrorKind::Loopback, "reach 127.0.0.1");
+        assert_eq!(
+            error.to_string(),
+            "cannot reach 127.0.0.1: it is an address of this host; \
+             use the address of another host or namespace"
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The offloads and the driver of an interface, by the ethtool ioctl.
+
+use super::error::{NetError, NetErrorKind};
+use super::link::check_name;
+use super::netns::NetNs;
+use super::sys;
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+/// A handle for ethtool requests about the interfaces of one namespace.
+#[derive(Debug)]
+pub struct Ethtool {
+    /// Any socket will do: it stands for its namespace.
+    socket: UdpSocket,
+}
+
+/// The offloads that decide how fast kernel TCP is on an interface; benchmarks compare with all
+/// on and all off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offloads {
+    /// The device cuts large TCP segments (needs `tx_checksum`).
+    pub tso: bool,
+    /// The stack passes large segments down and cuts them last.
+    pub gso: bool,
+    /// The stack joins received segments.
+    pub gro: bool,
+    /// The device computes checksums of sent packets.
+    pub tx_checksum: bool,
+}
+
+impl Offloads {
+    /// Everything on.
+    pub const ON: Self = Self {
+        tso: true,
+        gso: true,
+        gro: true,
+        tx_checksum: true,
+    };
+
+    /// Everything off.
+    pub const OFF: Self = Self {
+        tso: false,
+        gso: false,
+        gro: false,
+        tx_checksum: false,
+    };
+}
+
+impl Ethtool {
+    /// For the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn open() -> Result<Self, NetError> {
+        // The wildcard address works in every namespace, also where lo is off.
+        let socket = UdpSocket::bind("0.0.0.0:0")
+            .map_err(|e| NetError::from_io("open a socket for ethtool", &e))?;
+        Ok(Self { socket })
+    }
+
+    /// For a given namespace; the calling thread stays where it is.
+    ///
+    /// # Errors
+    /// The process may not enter the namespace (CAP_SYS_ADMIN).
+    pub fn open_in(ns: &NetNs) -> Result<Self, NetError> {
+        let entered = ns.enter()?;
+        let opened = Self::open();
+        drop(entered);
+        opened
+    }
+
+    /// The name of the driver of an interface: `veth`, `mlx5_core`, ...
+    ///
+    /// # Errors
+    /// No such interface, or a driver that does not tell ([`NetErrorKind::Unsupported`]: `lo`).
+    pub fn driver(&self, name: &str) -> Result<String, NetError> {
+        check_name(name)?;
+        let mut info = DriverInfo::default();
+        // SAFETY: ETHTOOL_GDRVINFO works on struct ethtool_drvinfo, which `DriverInfo` is.
+        unsafe { sys::ethtool(self.socket.as_fd(), name, &mut info) }
+            .map_err(|e| NetError::from_io("ask for the driver", &e).on(name))?;
+        let name = info.driver.split(|byte| *byte == 0).next();
+        Ok(String::from_utf8_lossy(name.unwrap_or_default()).into_owned())
+    }
+
+    /// The offloads of an interface as they are.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn offloads(&self, name: &str) -> Result<Offloads, NetError> {
+        check_name(name)?;
+        Ok(Offloads {
+            tso: self.is_on(name, &TSO)?,
+            gso: self.is_on(name, &GSO)?,
+            gro: self.is_on(name, &GRO)?,
+            tx_checksum: self.is_on(name, &TX_CHECKSUM)?,
+        })
+    }
+
+    /// Switches offloads on and off, and checks that they are so afterwards.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, or the driver keeps one as it is ([`NetErrorKind::Unsupported`], which
+    /// names it): an XDP program on a veth switches off segmentation of its peer.
+    pub fn set_offloads(&self, name: &str, wanted: &Offloads) -> Result<(), NetError> {
+        check_name(name)?;
+        // Segmentation needs checksums, so these are switched on before it and off after it.
+        let checksum = (&TX_CHECKSUM, wanted.tx_checksum);
+        let mut steps = [
+            (&TSO, wanted.tso),
+            (&GSO, wanted.gso),
+            (&GRO, wanted.gro),
+            checksum,
+        ];
+        if wanted.tx_checksum {
+            steps.rotate_right(1);
+        }
+        for (feature, on) in steps {
+            self.switch(name, feature, on)?;
+        }
+        for (feature, on) in steps {
+            if self.is_on(name, feature)? != on {
+                return Err(refused(feature, on, name));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_on(&self, name: &str, feature: &Feature) -> Result<bool, NetError> {
+        let value = self
+            .value(name, feature.get, 0)
+            .map_err(|e| NetError::from_io(format!("read {}", feature.name), &e).on(name))?;
+        Ok(value != 0)
+    }
+
+    fn switch(&self, name: &str, feature: &Feature, on: bool) -> Result<(), NetError> {
+        match self.value(name, feature.set, u32::from(on)) {
+            Ok(_) => Ok(()),
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(refused(feature, on, name)),
+            Err(e) => {
+                let asked = format!("switch {} {}", feature.name, on_off(on));
+                Err(NetError::from_io(asked, &e).on(name))
+            }
+        }
+    }
+
+    fn value(&self, name: &str, command: u32, data: u32) -> io::Result<u32> {
+        let mut value = Value { command, data };
+        // SAFETY: every command in a `Feature` works on struct ethtool_value, which `Value` is.
+        unsafe { sys::ethtool(self.socket.as_fd(), name, &mut value) }?;
+        Ok(value.data)
+    }
+}
+
+/// One switch: the commands of linux/ethtool.h that read and set it.
+#[derive(Debug)]
+struct Feature {
+    name: &'static str,
+    get: u32,
+    set: u32,
+}
+
+const TX_CHECKSUM: Feature = Feature {
+    name: "tx checksumming",
+    get: 0x16,
+    set: 0x17,
+};
+const TSO: Feature = Feature {
+    name: "tso",
+    get: 0x1e,
+    set: 0x1f,
+};
+const GSO: Feature = Feature {
+    name: "gso",
+    get: 0x23,
+    set: 0x24,
+};
+const GRO: Feature = Feature {
+    name: "gro",
+    get: 0x2b,
+    set: 0x2c,
+};
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    /// Version, firmware, bus and expansion ROM (32 bytes each), 12 reserved bytes and five
+    /// counts: written by the kernel, not used here.
+    rest: [u8; 4 * 32 + 12 + 5 * 4],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);
+const _: () = assert!(size_of::<Value>() == 8);
+
+impl Default for DriverInfo {
+    fn default() -> Self {
+        Self {
+            command: ETHTOOL_GDRVINFO,
+            driver: [0; 32],
+            rest: [0; 160],
+        }
+    }
+}
+
+fn refused(feature: &Feature, on: bool, name: &str) -> NetError {
+    let asked = format!("switch {} {}", feature.name, on_off(on));
+    NetError::new(NetErrorKind::Unsupported, asked)
+        .on(name)
+        .detail("the driver keeps it as it is")
+        .advise("detach XDP programs from the interface and its peer, then try again")
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+const ETHTOOL_GDRVINFO: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::hosts::{LabConfig, TwoHosts};
+    use super::super::testing;
+    use super::*;
+
+    #[test]
+    fn driver__veth_unknown_and_bad_names() {
+        if testing::lacks_privilege("driver") {
+            return;
+        }
+        let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
+        let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
+        assert_eq!(ethtool.driver("sw0").expect("exists"), "veth");
+        let error = ethtool
+            .driver("no-such-dev0")
+            .expect_err("no such interface");
+        assert_eq!(error.kind(), NetErrorKind::NotFound);
+        let error = ethtool.driver("").expect_err("no name");
+        assert_eq!(error.kind(), NetErrorKind::Invalid);
+    }
+
+    #[test]
+    fn set_offloads__each_is_seen_and_everything_comes_back() {
+        if testing::lacks_privilege("set_offloads") {
+            return;
+        }
+        let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
+        let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
+        let only_gro = Offloads {
+            gro: true,
+            ..Offloads::OFF
+        };
+        let no_tso = Offloads {
+            tso: false,
+            ..Offloads::ON
+        };
+        for wanted in [Offloads::ON, Offloads::OFF, only_gro, no_tso, Offloads::ON] {
+            ethtool
+                .set_offloads("sw0", &wanted)
+                .expect("veth can do all");
+            assert_eq!(ethtool.offloads("sw0").expect("exists"), wanted);
+        }
+    }
+
+    #[test]
+    fn set_offloads__impossible_combination_is_named() {
+        if testing::lacks_privilege("set_offloads") {
+            return;
+        }
+        let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
+        let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
+        let wanted = Offloads {
+            tx_checksum: false,
+            ..Offloads::ON
+        };
+        let error = ethtool
+            .set_offloads("sw0", &wanted)
+            .expect_err("tso needs checksums");
+        assert_eq!(error.kind(), NetErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("tso"), "{error}");
+    }
+}

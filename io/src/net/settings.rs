@@ -1,0 +1,129 @@
+//! Changing an interface: MTU, state, names, queueing discipline.
+
+use super::error::{NetError, NetErrorKind};
+use super::link::{check_name, named};
+use super::netlink::Netlink;
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+
+impl Netlink {
+    /// Sets the largest IP packet of an interface in bytes.
+    ///
+    /// # Errors
+    /// The driver does not support the size (veth: 68..=65535; with an XDP program less).
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), NetError> {
+        self.set(
+            named(name, vec![LinkAttribute::Mtu(mtu)]),
+            format!("set the MTU to {mtu}"),
+            name,
+        )
+    }
+
+    /// Switches an interface on. It passes frames when its peer is on too; see
+    /// [`Netlink::wait_running`].
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN.
+    pub fn set_up(&mut self, name: &str) -> Result<(), NetError> {
+        let mut message = named(name, Vec::new());
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.set(message, "switch the interface on".to_owned(), name)
+    }
+
+    /// Switches an interface off.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN.
+    pub fn set_down(&mut self, name: &str) -> Result<(), NetError> {
+        let mut message = named(name, Vec::new());
+        message.header.change_mask = LinkFlags::Up;
+        self.set(message, "switch the interface off".to_owned(), name)
+    }
+
+    /// Puts a free text (at most 255 bytes) on an interface.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, or the text is too long.
+    pub fn set_alias(&mut self, name: &str, alias: &str) -> Result<(), NetError> {
+        self.set(
+            named(name, vec![LinkAttribute::IfAlias(alias.to_owned())]),
+            format!("set the alias {alias:?}"),
+            name,
+        )
+    }
+
+    /// Keeps the kernel from giving the interface an IPv6 link-local address of its own, which
+    /// would be unusable during its first second or two. To be called while it is off.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, or a kernel without IPv6.
+    pub fn disable_ipv6_autoconf(&mut self, name: &str) -> Result<(), NetError> {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let spec = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        self.set(
+            named(name, vec![spec]),
+            "switch IPv6 autoconfiguration off".to_owned(),
+            name,
+        )
+    }
+
+    /// Deletes an interface, and with one end of a veth pair the other.
+    ///
+    /// # Errors
+    /// No such interface, no CAP_NET_ADMIN, or it is hardware.
+    pub fn delete_link(&mut self, name: &str) -> Result<(), NetError> {
+        check_name(name)?;
+        self.request(0, RouteNetlinkMessage::DelLink(named(name, Vec::new())))
+            .map_err(|r| r.asked("delete the interface").on(name))?;
+        Ok(())
+    }
+
+    /// Puts a first-in first-out queue of `limit` packets in front of an interface.
+    ///
+    /// A veth without a queue drops what its peer cannot take; with one the sender is told to
+    /// wait (AF_XDP's `EAGAIN`), and nothing is lost.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, or a kernel without `sch_fifo`.
+    pub fn set_pfifo(&mut self, name: &str, limit: u32) -> Result<(), NetError> {
+        let asked = format!("set the queueing discipline pfifo limit {limit}");
+        let ifindex = self.ifindex(name)?;
+        let index = i32::try_from(ifindex).map_err(|_| {
+            NetError::new(NetErrorKind::Protocol, asked.as_str())
+                .on(name)
+                .detail(format!("index {ifindex}"))
+        })?;
+        let mut message = TcMessage::with_index(index);
+        message.header.parent = TcHandle::ROOT;
+        // This discipline's options are a bare struct tc_fifo_qopt, not attributes.
+        let options = DefaultNla::new(TCA_OPTIONS, limit.to_ne_bytes().to_vec());
+        message.attributes = vec![
+            TcAttribute::Kind("pfifo".to_owned()),
+            TcAttribute::Other(options),
+        ];
+        self.request(
+            NLM_F_CREATE | NLM_F_REPLACE,
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+        )
+        .map_err(|r| r.asked(asked).on(name))?;
+        Ok(())
+    }
+
+    fn set(&mut self, message: LinkMessage, asked: String, name: &str) -> Result<(), NetError> {
+        check_name(name)?;
+        self.request(0, RouteNetlinkMessage::SetLink(message))
+            .map_err(|r| r.asked(asked).on(name))?;
+        Ok(())
+    }
+}
+
+/// The attribute of a queueing discipline's own options (linux/rtnetlink.h).
+const TCA_OPTIONS: u16 = 2;
+
+#[cfg(test)]
+mod tests;
