@@ -13,9 +13,11 @@ mod address;
 mod error;
 mod hosts;
 mod link;
+mod neighbour;
 mod netlink;
 mod netns;
 mod offload;
+mod route;
 mod settings;
 mod sys;
 #[cfg(test)]
@@ -29,4 +31,5 @@ pub use link::{LinkCounters, LinkInfo, OperState, XdpMode, format_mac};
 pub use netlink::Netlink;
 pub use netns::{Entered, NetNs};
 pub use offload::{Ethtool, Offloads};
+pub use route::{NextHop, RESOLVE_TIMEOUT, resolve, resolve_within};
 pub use veth::{VethEnd, VethSpec};

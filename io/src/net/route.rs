@@ -1,0 +1,295 @@
+//! From a destination address to everything a frame needs: which interface, which source, which
+//! MAC addresses. The kernel decides; it is asked, not imitated.
+
+use super::address::{IpPrefix, family, width};
+use super::error::{NetError, NetErrorKind};
+use super::netlink::{Netlink, Refusal};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+    RouteProtocol, RouteScope, RouteType, RouteVia,
+};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Where frames to a destination go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextHop {
+    /// The interface they leave through.
+    pub ifindex: u32,
+    /// Its name.
+    pub ifname: String,
+    /// The source address that the kernel would use.
+    pub src_ip: IpAddr,
+    /// The interface's MAC address.
+    pub src_mac: [u8; 6],
+    /// The host on the link that takes them: the destination itself, or a gateway.
+    pub next_hop_ip: IpAddr,
+    /// That host's MAC address.
+    pub dst_mac: [u8; 6],
+    /// The largest IP packet in bytes: the interface's MTU, or the route's if that is smaller.
+    pub mtu: u32,
+    /// The TTL or hop limit that the route prescribes, if it does.
+    pub hop_limit: Option<u8>,
+}
+
+/// How long [`resolve`] waits for a neighbour: the kernel's three probes, one second each.
+pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Finds the way to `dst` in the network namespace of the calling thread, as [`resolve_within`]
+/// with [`RESOLVE_TIMEOUT`].
+///
+/// # Errors
+/// See [`resolve_within`].
+pub fn resolve(dst: IpAddr, oif: Option<u32>) -> Result<NextHop, NetError> {
+    resolve_within(dst, oif, RESOLVE_TIMEOUT)
+}
+
+/// Finds the way to `dst` in the network namespace of the calling thread.
+///
+/// If the kernel does not know the next hop's MAC address yet, one empty UDP datagram to `dst`
+/// (discard port, 9) makes it ask; no privilege is needed. An address that was confirmed some
+/// time ago is taken as it is.
+///
+/// # Arguments
+/// - `dst`: one host's address. IPv4 addresses written as IPv6 are taken as IPv4.
+/// - `oif`: the index of the interface to leave through; required for link-local addresses.
+/// - `timeout`: the bound on waiting for the next hop's answer.
+///
+/// # Errors
+/// By [`NetError::kind`]: `NoRoute`, `OtherInterface`, `Loopback`, `NotUnicast`, `ScopeNeeded`,
+/// `NotEthernet`, and `NeighbourSilent` after `timeout`.
+pub fn resolve_within(
+    dst: IpAddr,
+    oif: Option<u32>,
+    timeout: Duration,
+) -> Result<NextHop, NetError> {
+    let dst = dst.to_canonical();
+    check_destination(dst, oif)?;
+    let mut netlink = Netlink::open()?;
+    let route = netlink.route_to(dst, oif)?;
+    let link = netlink.link_by_index(route.ifindex)?;
+    if route.local || link.loopback {
+        return Err(NetError::new(NetErrorKind::Loopback, reach(dst)));
+    }
+    let src_mac = link.mac.ok_or_else(|| {
+        NetError::new(NetErrorKind::NotEthernet, reach(dst)).on(link.name.as_str())
+    })?;
+    let src_ip = route.source.ok_or_else(|| {
+        NetError::new(NetErrorKind::NoRoute, reach(dst))
+            .on(link.name.as_str())
+            .detail("the interface has no address to send from")
+            .advise("give the interface an address of the peer's network")
+    })?;
+    let next_hop_ip = route.gateway.unwrap_or(dst);
+    let dst_mac = netlink.neighbour_mac(dst, next_hop_ip, &link, timeout)?;
+    Ok(NextHop {
+        ifindex: route.ifindex,
+        mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+        ifname: link.name,
+        src_ip,
+        src_mac,
+        next_hop_ip,
+        dst_mac,
+        hop_limit: route.hop_limit,
+    })
+}
+
+impl Netlink {
+    /// Adds a route to a network through a gateway on an interface's link.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, no such interface, the gateway is not on its link, or the route exists.
+    pub fn add_route(
+        &mut self,
+        network: IpPrefix,
+        gateway: IpAddr,
+        name: &str,
+    ) -> Result<(), NetError> {
+        let asked = format!("add a route to {network} through {gateway}");
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(&network.addr()),
+            destination_prefix_length: network.len(),
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Universe,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![
+            RouteAttribute::Destination(network.addr().into()),
+            RouteAttribute::Gateway(gateway.into()),
+            RouteAttribute::Oif(self.ifindex(name)?),
+        ];
+        self.request(
+            NLM_F_CREATE | NLM_F_EXCL,
+            RouteNetlinkMessage::NewRoute(message),
+        )
+        .map_err(|r| r.asked(asked).on(name))?;
+        Ok(())
+    }
+
+    /// The kernel's choice for `dst`, through `oif` if one is asked for.
+    fn route_to(&mut self, dst: IpAddr, oif: Option<u32>) -> Result<Route, NetError> {
+        let Some(oif) = oif else {
+            return self
+                .query_route(dst, None, RouteFlags::empty())
+                .map_err(|r| r.asked(reach(dst)));
+        };
+        let name = self.link_by_index(oif)?.name;
+        // Asked for an interface that no route uses, IPv4 pretends that the destination is on its
+        // link. Whether a real route is behind the answer, only a query for the route's own entry
+        // tells.
+        let real = match dst {
+            IpAddr::V4(_) => self
+                .query_route(dst, Some(oif), RouteFlags::FibMatch)
+                .map(drop),
+            IpAddr::V6(_) => Ok(()),
+        };
+        match real.and_then(|()| self.query_route(dst, Some(oif), RouteFlags::empty())) {
+            Ok(route) if route.local || route.ifindex == oif => Ok(route),
+            Ok(route) => Err(self.other_interface(dst, &name, &route)),
+            Err(refusal) => match self.query_route(dst, None, RouteFlags::empty()) {
+                Ok(route) if route.local => Ok(route),
+                Ok(route) if route.ifindex != oif => Err(self.other_interface(dst, &name, &route)),
+                _ => Err(refusal.asked(reach(dst)).on(name)),
+            },
+        }
+    }
+
+    fn other_interface(&mut self, dst: IpAddr, asked: &str, route: &Route) -> NetError {
+        let actual = match self.link_by_index(route.ifindex) {
+            Ok(link) => link.name,
+            Err(_) => format!("index {}", route.ifindex),
+        };
+        NetError::new(NetErrorKind::OtherInterface, reach(dst))
+            .on(asked)
+            .detail(format!("it is {actual}"))
+            .advise(format!("use {actual}, or add a route through {asked}"))
+    }
+
+    fn query_route(
+        &mut self,
+        dst: IpAddr,
+        oif: Option<u32>,
+        flags: RouteFlags,
+    ) -> Result<Route, Refusal> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(&dst);
+        message.header.destination_prefix_length = width(&dst);
+        message.header.flags = flags;
+        message
+            .attributes
+            .push(RouteAttribute::Destination(dst.into()));
+        if let Some(oif) = oif {
+            message.attributes.push(RouteAttribute::Oif(oif));
+        }
+        let answers = self.request(0, RouteNetlinkMessage::GetRoute(message))?;
+        match answers.first() {
+            Some(RouteNetlinkMessage::NewRoute(message)) => route_of(message),
+            _ => Err(Refusal::Unreadable("the answer is no route".to_owned())),
+        }
+    }
+}
+
+/// What a route lookup says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Route {
+    ifindex: u32,
+    /// The destination is this host.
+    local: bool,
+    gateway: Option<IpAddr>,
+    source: Option<IpAddr>,
+    mtu: Option<u32>,
+    hop_limit: Option<u8>,
+}
+
+/// Refuses what is no single host, and what needs an interface to mean one.
+fn check_destination(dst: IpAddr, oif: Option<u32>) -> Result<(), NetError> {
+    let (one_host, link_local) = match dst {
+        IpAddr::V4(addr) => (
+            !addr.is_multicast() && !addr.is_broadcast() && !addr.is_unspecified(),
+            false,
+        ),
+        IpAddr::V6(addr) => (
+            !addr.is_multicast() && !addr.is_unspecified(),
+            addr.is_unicast_link_local(),
+        ),
+    };
+    if !one_host {
+        return Err(NetError::new(NetErrorKind::NotUnicast, reach(dst)));
+    }
+    if link_local && oif.is_none() {
+        return Err(NetError::new(NetErrorKind::ScopeNeeded, reach(dst)));
+    }
+    Ok(())
+}
+
+/// Reads the answer to a route lookup.
+fn route_of(message: &RouteMessage) -> Result<Route, Refusal> {
+    let errno = match message.header.kind {
+        RouteType::Unicast | RouteType::Local | RouteType::Anycast => None,
+        RouteType::BlackHole | RouteType::Unreachable | RouteType::Throw => {
+            Some(libc::EHOSTUNREACH)
+        }
+        RouteType::Prohibit => Some(libc::EACCES),
+        _ => Some(libc::EADDRNOTAVAIL),
+    };
+    if let Some(errno) = errno {
+        return Err(Refusal::Errno {
+            errno,
+            text: Some(format!("the route is of type {:?}", message.header.kind)),
+        });
+    }
+    let mut route = Route {
+        ifindex: 0,
+        local: message.header.kind == RouteType::Local,
+        gateway: None,
+        source: None,
+        mtu: None,
+        hop_limit: None,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(ifindex) => route.ifindex = *ifindex,
+            RouteAttribute::Gateway(gateway) => route.gateway = ip_of(gateway),
+            // An IPv4 route through an IPv6 gateway (RFC 8950).
+            RouteAttribute::Via(RouteVia::Inet(addr)) => route.gateway = Some((*addr).into()),
+            RouteAttribute::Via(RouteVia::Inet6(addr)) => route.gateway = Some((*addr).into()),
+            RouteAttribute::PrefSource(source) => route.source = ip_of(source),
+            RouteAttribute::Metrics(metrics) => read_metrics(&mut route, metrics),
+            _ => {}
+        }
+    }
+    Ok(route)
+}
+
+fn read_metrics(route: &mut Route, metrics: &[RouteMetric]) {
+    for metric in metrics {
+        match metric {
+            RouteMetric::Mtu(mtu) if *mtu > 0 => route.mtu = Some(*mtu),
+            RouteMetric::Hoplimit(limit) if *limit > 0 => {
+                route.hop_limit = u8::try_from(*limit).ok();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(addr) => Some((*addr).into()),
+        RouteAddress::Inet6(addr) => Some((*addr).into()),
+        _ => None,
+    }
+}
+
+/// What every error here was about.
+pub(super) fn reach(dst: IpAddr) -> String {
+    format!("reach {dst}")
+}
+
+#[cfg(test)]
+mod tests;
