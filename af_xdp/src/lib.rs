@@ -1,1 +1,108 @@
-//! AF_XDP sockets over libc and raw bpf(2): UMEM, rings, binding, steering
+//! AF_XDP sockets on Linux over `libc` and raw `bpf(2)`: no libbpf, no libxdp, no clang, no BTF.
+//!
+//! - [`Umem`]: packet memory, its own or the caller's ([`UmemMemory`]). Each chunk has one
+//!   move-only [`Frame`]; bytes are reached only through it, so the type system keeps the program
+//!   from touching what the kernel has.
+//! - [`Socket`]: the four rings ([`FillRing`], [`RxRing`], [`TxRing`], [`CompletionRing`]), bound
+//!   zero-copy or, failing that, in copy mode; need-wakeup, multi-buffer packets and shared UMEMs.
+//! - [`Steering`]: the program that sends UDP port 4791 (RoCEv2) to the sockets and leaves the rest
+//!   to the kernel, attached in the driver or, failing that, in the stack. Its source and its
+//!   instructions are in [`mod@steer`]; other programs load through [`Program::load`].
+//!
+//! Nothing the kernel writes is trusted for memory safety: an index or descriptor that makes no
+//! sense is counted and skipped.
+//!
+//! # Privileges
+//!
+//! | operation | needs |
+//! |---|---|
+//! | [`Socket::bind`], UMEM up to RLIMIT_MEMLOCK | CAP_NET_RAW |
+//! | a larger UMEM | CAP_IPC_LOCK as well |
+//! | [`XskMap::new`], [`Program::load`], [`Program::attach`] | CAP_BPF and CAP_NET_ADMIN |
+//! | [`XskMap::set`] through an inherited descriptor | nothing more |
+//! | [`Socket::set_busy_poll`] | nothing more |
+//! | [`Socket::set_prefer_busy_poll`], [`Socket::set_busy_poll_budget`] | CAP_NET_ADMIN |
+//!
+//! So a privileged helper can attach and pass the map's descriptor ([`XskMap::from_fd`]) to a
+//! process that keeps only CAP_NET_RAW.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use af_xdp::{AttachMode, Socket, SocketConfig, Steering, Umem};
+//!
+//! let ifindex = af_xdp::interface_index("eth0")?;
+//! let modes = [AttachMode::Native, AttachMode::Generic];
+//! let (steering, refused) = Steering::attach(ifindex, 1, &modes)?;
+//! for refusal in refused {
+//!     eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
+//! }
+//!
+//! let (umem, mut frames) = Umem::with_frames(256, 4096)?;
+//! let (mut socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0))?;
+//! while let Some(frame) = frames.pop() {
+//!     if let Err(frame) = socket.fill.push(frame) {
+//!         frames.push(frame);
+//!         break;
+//!     }
+//! }
+//! socket.fill.publish();
+//! steering.register(0, &socket)?;
+//!
+//! loop {
+//!     while let Some(received) = socket.rx.pop() {
+//!         println!("{} bytes", received.bytes(&umem).len());
+//!         frames.push(received.into_frame());
+//!     }
+//!     socket.rx.release();
+//!     while let Some(frame) = frames.pop() {
+//!         if let Err(frame) = socket.fill.push(frame) {
+//!             frames.push(frame);
+//!             break;
+//!         }
+//!     }
+//!     socket.fill.publish();
+//!     if socket.fill.needs_wakeup() {
+//!         socket.wake_rx()?;
+//!     }
+//! }
+//! # #[expect(unreachable_code, reason = "the loop above does not end")]
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![cfg_attr(
+    test,
+    expect(non_snake_case, reason = "tests are named function__case")
+)]
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_endian = "little",
+    target_pointer_width = "64"
+)))]
+compile_error!("AF_XDP is Linux's, and this crate knows 64-bit little-endian machines only");
+
+mod bpf;
+mod cursor;
+mod error;
+mod ring;
+mod socket;
+pub mod steer;
+mod steering;
+mod sys;
+mod umem;
+
+pub use bpf::{AttachMode, Link, Program, Verdict, XskMap};
+pub use error::{Error, Place, Step};
+pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
+pub use socket::{CopyMode, Kick, Refusal, Socket, SocketConfig, Statistics};
+pub use steering::Steering;
+pub use umem::{Frame, Umem, UmemMemory};
+
+/// The index of the interface of that name, in the network namespace of the calling thread.
+///
+/// # Errors
+/// `ENODEV` when there is none; `InvalidInput` for a name with a zero byte.
+pub fn interface_index(name: &str) -> std::io::Result<u32> {
+    let name = std::ffi::CString::new(name)?;
+    sys::interface_index(&name)
+}

@@ -1,0 +1,75 @@
+//! Counts the RoCEv2 frames (UDP port 4791) that arrive on one queue of an interface.
+//!
+//! ```text
+//! cargo run -p spanwire-af-xdp --example count -- IFNAME [QUEUE [SECONDS]]
+//! ```
+//!
+//! While it runs the interface's other traffic goes on as before; RoCEv2 frames of that queue end
+//! here.
+
+use af_xdp::{AttachMode, Frame, Socket, SocketConfig, Steering, Umem};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let Some(ifname) = arguments.next() else {
+        return Err("usage: count IFNAME [QUEUE [SECONDS]]".into());
+    };
+    let queue: u32 = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
+
+    let ifindex = af_xdp::interface_index(&ifname)?;
+    let modes = [AttachMode::Native, AttachMode::Generic];
+    let (steering, refused) = Steering::attach(ifindex, queue + 1, &modes)?;
+    for refusal in refused {
+        eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
+    }
+    let (umem, mut free) = Umem::with_frames(256, 4096)?;
+    let (mut socket, refused) = Socket::bind(&umem, &SocketConfig::new(ifindex, queue))?;
+    for refusal in refused {
+        eprintln!("not {:?}: {}", refusal.mode, refusal.error);
+    }
+    fill(&mut socket, &mut free)?;
+    steering.register(queue, &socket)?;
+    println!(
+        "{ifname} queue {queue}: {} XDP, {:?}",
+        steering.mode().as_str(),
+        socket.copy_mode()
+    );
+
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut report = Instant::now() + Duration::from_secs(1);
+    let (mut frames, mut bytes) = (0u64, 0u64);
+    while Instant::now() < end {
+        while let Some(received) = socket.rx.pop() {
+            frames += 1;
+            bytes += u64::try_from(received.bytes(&umem).len())?;
+            free.push(received.into_frame());
+        }
+        socket.rx.release();
+        fill(&mut socket, &mut free)?;
+        if Instant::now() >= report {
+            println!("{frames} frames, {bytes} bytes");
+            report += Duration::from_secs(1);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    println!("{frames} frames, {bytes} bytes; {:?}", socket.statistics()?);
+    Ok(())
+}
+
+/// Gives the free frames to the kernel, as many as it takes.
+fn fill(socket: &mut Socket, free: &mut Vec<Frame>) -> Result<(), Box<dyn Error>> {
+    while let Some(frame) = free.pop() {
+        if let Err(frame) = socket.fill.push(frame) {
+            free.push(frame);
+            break;
+        }
+    }
+    socket.fill.publish();
+    if socket.fill.needs_wakeup() {
+        socket.wake_rx()?;
+    }
+    Ok(())
+}

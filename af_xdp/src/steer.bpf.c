@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+/*
+ * Steers RoCEv2 to AF_XDP and leaves everything else to the kernel.
+ *
+ *   UDP to port 4791 over IPv4 without options or fragments,      -> XSKMAP[receive queue]
+ *   or over IPv6 without extension headers
+ *   anything else, and everything when the map slot is empty      -> XDP_PASS
+ *
+ * A frame the program is not sure of is the kernel's: what is refused here still gets an answer
+ * (ICMP, reassembly, neighbour discovery) from the stack that owns the address. VLAN tags are not
+ * looked through, so tagged traffic is never taken from the interface below a VLAN device.
+ *
+ * There are no includes and no BTF on purpose, so any clang with a BPF back end builds it:
+ *   clang -O2 -target bpf -c steer.bpf.c -o steer.o
+ * src/steer.rs holds the resulting instructions; a test compares the two.
+ */
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/* uapi/linux/bpf.h: the context the verifier rewrites loads from. */
+struct xdp_md {
+	u32 data;
+	u32 data_end;
+	u32 data_meta;
+	u32 ingress_ifindex;
+	u32 rx_queue_index;
+	u32 egress_ifindex;
+};
+
+enum { XDP_PASS = 2 };
+enum { HELPER_REDIRECT_MAP = 51 };
+
+static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)HELPER_REDIRECT_MAP;
+
+#define BE16(host) __builtin_bswap16(host)
+
+/* Byte offsets in an untagged Ethernet frame. */
+enum {
+	ETH_TYPE = 12,
+	IP4_VERSION_IHL = 14,
+	IP4_FRAGMENT = 20,
+	IP4_PROTOCOL = 23,
+	IP4_UDP_DPORT = 36,
+	IP4_UDP_END = 42,
+	IP6_NEXT_HEADER = 20,
+	IP6_UDP_DPORT = 56,
+	IP6_UDP_END = 62,
+};
+
+enum {
+	TYPE_IPV4 = 0x0800,
+	TYPE_IPV6 = 0x86dd,
+	IPV4_NO_OPTIONS = 0x45,
+	FRAGMENT_MASK = 0x3fff, /* "more fragments" and the offset; "don't fragment" is welcome */
+	PROTOCOL_UDP = 17,
+	ROCEV2_PORT = 4791,
+};
+
+/* Only its address is used; the loader puts the map's descriptor in its place. */
+u32 xsks __attribute__((section(".maps"))) = 0;
+
+static inline __attribute__((always_inline)) u16 word(const u8 *frame, u32 offset)
+{
+	return *(const u16 *)(frame + offset);
+}
+
+__attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
+{
+	const u8 *frame = (const u8 *)(long)ctx->data;
+	const u8 *end = (const u8 *)(long)ctx->data_end;
+
+	if (frame + IP4_UDP_END > end)
+		return XDP_PASS;
+
+	if (word(frame, ETH_TYPE) == BE16(TYPE_IPV4)) {
+		if (frame[IP4_VERSION_IHL] != IPV4_NO_OPTIONS || frame[IP4_PROTOCOL] != PROTOCOL_UDP)
+			return XDP_PASS;
+		if (word(frame, IP4_FRAGMENT) & BE16(FRAGMENT_MASK))
+			return XDP_PASS;
+		if (word(frame, IP4_UDP_DPORT) != BE16(ROCEV2_PORT))
+			return XDP_PASS;
+	} else if (word(frame, ETH_TYPE) == BE16(TYPE_IPV6)) {
+		if (frame + IP6_UDP_END > end)
+			return XDP_PASS;
+		if (frame[IP6_NEXT_HEADER] != PROTOCOL_UDP)
+			return XDP_PASS;
+		if (word(frame, IP6_UDP_DPORT) != BE16(ROCEV2_PORT))
+			return XDP_PASS;
+	} else {
+		return XDP_PASS;
+	}
+
+	/* The low bits of the flags are the verdict for an empty slot. */
+	return redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
+}
+
+char licence_text[] __attribute__((section("license"), used)) = "Dual MIT/GPL";

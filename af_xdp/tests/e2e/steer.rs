@@ -1,0 +1,95 @@
+//! The verdicts of the steering program, frame by frame, as the kernel runs it.
+
+use crate::support::{pair_or_skip, roce_frame};
+use af_xdp::{Program, Socket, SocketConfig, Umem, Verdict, XskMap};
+
+fn v4(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut frame = vec![0; 64];
+    roce_frame(&[0; 22], &mut frame);
+    change(&mut frame);
+    frame
+}
+
+fn v6(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut frame = vec![0; 94];
+    frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+    frame[14] = 0x60;
+    frame[18..20].copy_from_slice(&40u16.to_be_bytes());
+    frame[20] = 17;
+    frame[21] = 64;
+    frame[56..58].copy_from_slice(&4791u16.to_be_bytes());
+    change(&mut frame);
+    frame
+}
+
+fn passed() -> Vec<(&'static str, Vec<u8>)> {
+    let short = |len| v4(|_| ())[..len].to_vec();
+    vec![
+        ("other UDP port", v4(|f| f[37] ^= 1)),
+        ("source port 4791 only", v4(|f| f[34..38].rotate_left(2))),
+        ("TCP", v4(|f| f[23] = 6)),
+        ("IPv4 options", v4(|f| f[14] = 0x46)),
+        ("first fragment", v4(|f| f[20] = 0x20)),
+        ("later fragment", v4(|f| f[21] = 0x10)),
+        ("last fragment, high offset", v4(|f| f[20] = 0x1f)),
+        ("ARP", v4(|f| f[12..14].copy_from_slice(&[8, 6]))),
+        ("VLAN tag", v4(|f| f[12..14].copy_from_slice(&[0x81, 0]))),
+        ("41 bytes", short(41)),
+        ("14 bytes", short(14)),
+        ("IPv6, other port", v6(|f| f[57] ^= 1)),
+        ("IPv6 TCP", v6(|f| f[20] = 6)),
+        ("IPv6 hop-by-hop header", v6(|f| f[20] = 0)),
+        ("IPv6 fragment header", v6(|f| f[20] = 44)),
+        ("IPv6 neighbour discovery", v6(|f| f[20] = 58)),
+        ("IPv6, 61 bytes", v6(|_| ())[..61].to_vec()),
+    ]
+}
+
+#[test]
+fn steer__takes_roce_and_passes_the_rest() {
+    let Some(pair) = pair_or_skip(1500, 1) else {
+        return;
+    };
+    pair.a.run(|| {
+        let map = XskMap::new(4).expect("map");
+        let program = Program::steer(&map).expect("the verifier accepts it");
+        let verdict = |frame: &[u8]| program.verdict(frame).expect("test run");
+        let taken = [
+            ("IPv4", v4(|_| ())),
+            ("IPv4 without don't-fragment", v4(|f| f[20] = 0)),
+            ("IPv4, 42 bytes", v4(|_| ())[..42].to_vec()),
+            ("IPv4 with ECN", v4(|f| f[15] = 3)),
+            ("IPv6", v6(|_| ())),
+            ("IPv6, 62 bytes", v6(|_| ())[..62].to_vec()),
+        ];
+        for (name, frame) in &taken {
+            assert_eq!(verdict(frame), Verdict::Pass, "empty slot: {name}");
+        }
+        let ifindex = af_xdp::interface_index("va").expect("va");
+        let (umem, _frames) = Umem::with_frames(8, 2048).expect("memory");
+        let (socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("bind");
+        map.set(0, std::os::fd::AsFd::as_fd(&socket)).expect("set");
+        for (name, frame) in &taken {
+            assert_eq!(verdict(frame), Verdict::Redirect, "{name}");
+        }
+        for (name, frame) in passed() {
+            assert_eq!(verdict(&frame), Verdict::Pass, "{name}");
+        }
+        map.clear(0).expect("clear");
+        map.clear(0).expect("clearing an empty slot");
+        assert_eq!(verdict(&taken[0].1), Verdict::Pass, "cleared slot");
+        assert!(map.set(4, std::os::fd::AsFd::as_fd(&socket)).is_err());
+        drop(socket);
+    });
+}
+
+#[test]
+fn load__a_refused_program_comes_with_the_verifiers_words() {
+    if pair_or_skip(1500, 1).is_none() {
+        return;
+    }
+    // Returns without setting r0.
+    let error = Program::load(&[0x95]).expect_err("refused");
+    let text = error.to_string();
+    assert!(text.contains("R0"), "{text}");
+}
