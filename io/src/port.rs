@@ -75,8 +75,47 @@ pub trait Port {
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 }
 
-/// A reserved transmit buffer. [`Slot::bytes`] is where the frame is written, [`Slot::commit`] sends it, dropping it
-/// gives it back.
+/// A port chosen at run time (a capture or not, faults or not) is still a port.
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        (**self).rx_burst(now, max, each)
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        (**self).slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        (**self).slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        (**self).slot_commit(slot, meta);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        (**self).slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        (**self).flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        (**self).frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        (**self).tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        (**self).wait(timeout)
+    }
+}
+
+/// A reserved transmit buffer: [`Slot::bytes`] is where the frame is written, [`Slot::commit`]
+/// sends it, dropping it gives it back.
 pub struct Slot<'a> {
     port: &'a mut dyn Port,
     token: Option<SlotToken>,
@@ -95,6 +134,14 @@ pub fn reserve(port: &mut dyn Port) -> Option<Slot<'_>> {
 }
 
 impl Slot<'_> {
+    /// The buffer to write the frame into.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        match &self.token {
+            Some(token) => self.port.slot_bytes(token),
+            None => &mut [],
+        }
+    }
+
     /// Queues the frame for sending.
     ///
     /// # Panics
@@ -102,16 +149,6 @@ impl Slot<'_> {
     pub fn commit(mut self, meta: TxMeta) {
         if let Some(token) = self.token.take() {
             self.port.slot_commit(token, meta);
-        }
-    }
-}
-
-impl Slot<'_> {
-    /// The buffer to write the frame into.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        match &self.token {
-            Some(token) => self.port.slot_bytes(token),
-            None => &mut [],
         }
     }
 }

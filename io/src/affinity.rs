@@ -1,0 +1,76 @@
+//! Which cores a worker may use, and pinning it to one.
+
+use core_affinity::CoreId;
+use std::fmt;
+
+/// The cores the calling thread may run on, ascending: what the machine has, less what a container
+/// or `taskset` took away. Empty only when the system does not say.
+#[must_use]
+pub fn usable_cores() -> Vec<usize> {
+    let mut cores: Vec<usize> = core_affinity::get_core_ids()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|core| core.id)
+        .collect();
+    cores.sort_unstable();
+    cores
+}
+
+/// Pins the calling thread to one core, so that a worker keeps its caches and its timing.
+///
+/// # Errors
+/// [`PinError`] when the thread may not run there: no such core, or outside its cpuset.
+pub fn pin(core: usize) -> Result<(), PinError> {
+    let done = core_affinity::set_for_current(CoreId { id: core });
+    // The crate answers with a bool; the system's own answer is the stronger one.
+    if done && usable_cores() == [core] {
+        Ok(())
+    } else {
+        Err(PinError { core })
+    }
+}
+
+/// The calling thread may not run on this core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PinError {
+    /// The core that was asked for.
+    pub core: usize,
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot pin this thread to core {}", self.core)
+    }
+}
+
+impl std::error::Error for PinError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn usable_cores__are_ascending_and_not_empty() {
+        let cores = usable_cores();
+        assert!(!cores.is_empty());
+        assert!(cores.is_sorted());
+    }
+
+    #[test]
+    fn pin__leaves_the_thread_one_core() {
+        for core in usable_cores() {
+            // A thread of its own: the pin must not outlive the test.
+            let left = thread::spawn(move || pin(core).map(|()| usable_cores()));
+            assert_eq!(left.join().expect("pin does not panic"), Ok(vec![core]));
+        }
+    }
+
+    #[test]
+    fn pin__refuses_a_core_that_is_not_there() {
+        let refused = thread::spawn(|| pin(1_000)).join();
+        let error = refused.expect("pin does not panic").unwrap_err();
+        assert_eq!(error, PinError { core: 1_000 });
+        assert_eq!(error.to_string(), "cannot pin this thread to core 1000");
+    }
+}
