@@ -1,0 +1,436 @@
+//! A fake node and a fake port write down who was called in which order.
+
+use super::*;
+use crate::port::SlotToken;
+use spanwire_base::{RxMeta, TxMeta};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Call {
+    RxBurst,
+    HandlePacket(u8),
+    HandleTimeout,
+    TakeReady,
+    SlotTake(bool),
+    PollTransmit(bool),
+    Commit,
+    Release,
+    Flush,
+    Wait(Duration),
+}
+use Call::*;
+
+type Log = Rc<RefCell<Vec<Call>>>;
+
+#[derive(Default)]
+struct FakeNode {
+    log: Log,
+    /// Frames it wants to send.
+    to_send: usize,
+    ready: bool,
+    deadline: Option<Time>,
+    /// Every received frame makes it want to send one.
+    echo: bool,
+    seen: Vec<Time>,
+}
+
+impl Node for FakeNode {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+        assert_eq!(port, PortId::HOST);
+        assert!(meta.at <= now);
+        self.seen.push(now);
+        self.log.borrow_mut().push(HandlePacket(frame[0]));
+        if self.echo {
+            self.to_send += 1;
+            self.ready = true;
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.seen.push(now);
+        self.log.borrow_mut().push(HandleTimeout);
+        self.deadline = None;
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        self.seen.push(now);
+        self.log.borrow_mut().push(PollTransmit(self.to_send > 0));
+        self.to_send = self.to_send.checked_sub(1)?;
+        frame[0] = 0xab;
+        Some(TxMeta { len: 64 })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    fn take_ready(&mut self) -> PortMask {
+        self.log.borrow_mut().push(TakeReady);
+        if std::mem::take(&mut self.ready) {
+            PortMask::of(PortId::HOST)
+        } else {
+            PortMask::EMPTY
+        }
+    }
+}
+
+#[derive(Default)]
+struct FakePort {
+    log: Log,
+    arrived: VecDeque<u8>,
+    slots: usize,
+    taken: usize,
+    sent: usize,
+    pending: usize,
+    buffer: Vec<u8>,
+    broken: bool,
+    /// Sleep really in `wait`.
+    sleeps: bool,
+    last_rx: Time,
+}
+
+impl Port for FakePort {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        assert!(now >= self.last_rx, "now must never decrease");
+        self.last_rx = now;
+        self.log.borrow_mut().push(RxBurst);
+        let count = max.min(self.arrived.len());
+        for tag in self.arrived.drain(..count) {
+            each(&[tag; 60], RxMeta { at: now });
+        }
+        count
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.log.borrow_mut().push(SlotTake(self.slots > 0));
+        self.slots = self.slots.checked_sub(1)?;
+        self.taken += 1;
+        Some(SlotToken::new(7))
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        assert_eq!(slot.id(), 7);
+        &mut self.buffer
+    }
+
+    fn slot_commit(&mut self, _: SlotToken, meta: TxMeta) {
+        assert_eq!((self.buffer[0], meta.len), (0xab, 64));
+        self.log.borrow_mut().push(Commit);
+        self.taken -= 1;
+        self.sent += 1;
+    }
+
+    fn slot_release(&mut self, _: SlotToken) {
+        self.log.borrow_mut().push(Release);
+        self.taken -= 1;
+        self.slots += 1;
+    }
+
+    fn flush(&mut self, _: Time) -> io::Result<()> {
+        self.log.borrow_mut().push(Flush);
+        if self.broken {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        Ok(())
+    }
+
+    fn frame_room(&self) -> usize {
+        self.buffer.len()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.pending
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.log.borrow_mut().push(Wait(timeout));
+        if self.sleeps {
+            std::thread::sleep(timeout);
+        }
+        Ok(())
+    }
+}
+
+fn pair() -> (FakeNode, FakePort, Log) {
+    let log = Log::default();
+    let node = FakeNode {
+        log: Rc::clone(&log),
+        ..FakeNode::default()
+    };
+    let port = FakePort {
+        log: Rc::clone(&log),
+        buffer: vec![0; 128],
+        slots: 1_000,
+        ..FakePort::default()
+    };
+    (node, port, log)
+}
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Dur::from_us(us)
+}
+
+fn run_step(node: &mut FakeNode, port: &mut FakePort, left: &mut PortMask) -> Progress {
+    step(at(10), node, port, left, Budget::default()).unwrap()
+}
+
+fn waits(log: &Log) -> Vec<Duration> {
+    let waits = |call: &Call| match call {
+        Wait(timeout) => Some(*timeout),
+        _ => None,
+    };
+    log.borrow().iter().filter_map(waits).collect()
+}
+
+#[test]
+fn step__keeps_the_order_of_the_node_contract() {
+    let (mut node, mut port, log) = pair();
+    port.arrived.extend([1, 2]);
+    node.deadline = Some(at(10));
+    node.ready = true;
+    node.to_send = 1;
+    let mut left = PortMask::EMPTY;
+    let progress = run_step(&mut node, &mut port, &mut left);
+    let expected = [
+        RxBurst,
+        HandlePacket(1),
+        HandlePacket(2),
+        HandleTimeout,
+        TakeReady,
+        SlotTake(true),
+        PollTransmit(true),
+        Commit,
+        SlotTake(true),
+        PollTransmit(false),
+        Release,
+        Flush,
+    ];
+    assert_eq!(*log.borrow(), expected);
+    let done = Progress {
+        rx: 2,
+        tx: 1,
+        timeout: true,
+    };
+    assert_eq!(progress, done);
+    assert!(left.is_empty());
+    assert_eq!((port.taken, port.slots), (0, 999), "no slot leaks");
+    assert!(node.seen.iter().all(|now| *now == at(10)), "one now a step");
+}
+
+#[test]
+fn step__answers_in_the_same_step() {
+    let (mut node, mut port, _log) = pair();
+    node.echo = true;
+    port.arrived.extend([1, 2, 3]);
+    let progress = run_step(&mut node, &mut port, &mut PortMask::default());
+    assert_eq!((progress.rx, progress.tx), (3, 3));
+}
+
+#[test]
+fn step__flushes_once_also_when_nothing_is_new() {
+    let (mut node, mut port, log) = pair();
+    let progress = run_step(&mut node, &mut port, &mut PortMask::default());
+    assert!(progress.is_idle());
+    assert_eq!(*log.borrow(), [RxBurst, TakeReady, Flush]);
+}
+
+#[test]
+fn step__handles_a_timeout_at_its_deadline_and_not_before() {
+    for (deadline, due) in [(at(9), true), (at(10), true), (at(11), false)] {
+        let (mut node, mut port, log) = pair();
+        node.deadline = Some(deadline);
+        let progress = run_step(&mut node, &mut port, &mut PortMask::default());
+        assert_eq!(progress.timeout, due, "{deadline:?}");
+        assert_eq!(log.borrow().contains(&HandleTimeout), due);
+    }
+}
+
+#[test]
+fn step__comes_back_to_a_port_left_for_want_of_slots() {
+    let (mut node, mut port, _log) = pair();
+    (node.ready, node.to_send, port.slots) = (true, 10, 4);
+    let mut left = PortMask::EMPTY;
+    assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 4);
+    assert!(left.has(PortId::HOST));
+    assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 0);
+    // The node does not say ready again; the driver remembers.
+    port.slots = 100;
+    assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 6);
+    assert!(left.is_empty());
+    assert_eq!(port.sent, 10);
+}
+
+#[test]
+fn step__comes_back_to_a_port_left_for_want_of_slots_at_the_last_frame() {
+    // Slots run out exactly when the node has nothing more: only asking again can tell.
+    let (mut node, mut port, log) = pair();
+    (node.ready, node.to_send, port.slots) = (true, 1, 1);
+    let mut left = PortMask::EMPTY;
+    assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 1);
+    assert!(left.has(PortId::HOST));
+    port.slots = 1;
+    log.borrow_mut().clear();
+    assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 0);
+    assert!(log.borrow().contains(&PollTransmit(false)));
+    assert!(left.is_empty());
+}
+
+#[test]
+fn step__sends_no_more_than_its_budget_before_it_receives_again() {
+    let (mut node, mut port, log) = pair();
+    (node.ready, node.to_send) = (true, 150);
+    port.arrived.extend([0; 100]);
+    let mut left = PortMask::EMPTY;
+    let mut moved = Vec::new();
+    for _ in 0..3 {
+        let p = run_step(&mut node, &mut port, &mut left);
+        moved.push((p.rx, p.tx));
+    }
+    assert_eq!(moved, [(64, 64), (36, 64), (0, 22)]);
+    let flushes = log.borrow().iter().filter(|c| **c == Flush).count();
+    assert_eq!(flushes, 3);
+}
+
+#[test]
+fn step__reports_a_port_that_is_gone() {
+    let (mut node, mut port, _log) = pair();
+    port.broken = true;
+    let mut left = PortMask::EMPTY;
+    let result = step(at(1), &mut node, &mut port, &mut left, Budget::default());
+    assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotConnected);
+}
+
+#[test]
+#[should_panic(expected = "halt")]
+fn with_budget__refuses_zero() {
+    let driver = Driver::new(Clock::start(), Polling::Busy);
+    let _ = driver.with_budget(Budget { rx: 64, tx: 0 });
+}
+
+#[test]
+fn run_until__asks_to_stop_before_the_first_step() {
+    let (mut node, mut port, log) = pair();
+    let mut driver = Driver::new(Clock::start(), Polling::Busy);
+    driver.run_until(&mut node, &mut port, |_| true).unwrap();
+    assert!(log.borrow().is_empty());
+}
+
+#[test]
+fn run_until__busy_never_sleeps() {
+    let (mut node, mut port, log) = pair();
+    let mut driver = Driver::new(Clock::start(), Polling::Busy);
+    let mut turns = 0;
+    driver
+        .run_until(&mut node, &mut port, |_| {
+            turns += 1;
+            turns > 1_000
+        })
+        .unwrap();
+    assert!(waits(&log).is_empty());
+    assert_eq!(driver.counters().steps, 1_000);
+    assert_eq!(driver.counters().idle_steps, 1_000);
+}
+
+#[test]
+fn run_until__sends_what_stop_posted_before_it_sleeps() {
+    let (mut node, mut port, log) = pair();
+    let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+    let mut turns = 0;
+    driver
+        .run_until(&mut node, &mut port, |node| {
+            turns += 1;
+            if turns == 2 {
+                (node.ready, node.to_send) = (true, 1);
+            }
+            turns > 3
+        })
+        .unwrap();
+    let shape: Vec<Call> = log
+        .borrow()
+        .iter()
+        .filter(|call| matches!(call, Commit | Wait(_)))
+        .cloned()
+        .collect();
+    // Idle (sleeps), posted (sends), idle again (sleeps).
+    assert_eq!(shape, [Wait(SLEEP_MAX_STD), Commit, Wait(SLEEP_MAX_STD)]);
+    assert_eq!(driver.counters().waits, 2);
+    assert_eq!(driver.counters().tx_frames, 1);
+}
+
+const SLEEP_MAX_STD: Duration = Duration::from_millis(100);
+
+#[test]
+fn run_until__spins_for_the_time_given_before_it_sleeps() {
+    let (mut node, mut port, log) = pair();
+    let clock = Clock::start();
+    let spin = Dur::from_ms(3);
+    let mut driver = Driver::new(clock, Polling::Adaptive { spin });
+    let begin = clock.now();
+    let watch = Rc::clone(&log);
+    driver
+        .run_until(&mut node, &mut port, |_| !waits(&watch).is_empty())
+        .unwrap();
+    assert!(clock.now().since(begin) >= spin);
+    assert!(driver.counters().steps > 1, "it spun");
+}
+
+#[test]
+fn run_until__progress_starts_the_spin_again() {
+    let (mut node, mut port, log) = pair();
+    port.slots = usize::MAX;
+    let clock = Clock::start();
+    let spin = Dur::from_ms(2);
+    let mut driver = Driver::new(clock, Polling::Adaptive { spin });
+    let begin = clock.now();
+    // Something to send every turn for five spin times: never idle, so never asleep.
+    driver
+        .run_until(&mut node, &mut port, |node| {
+            (node.ready, node.to_send) = (true, 1);
+            clock.now().since(begin) >= spin * 5
+        })
+        .unwrap();
+    assert!(waits(&log).is_empty());
+}
+
+#[test]
+fn run_until__does_not_miss_a_deadline_asleep() {
+    let (mut node, mut port, log) = pair();
+    let clock = Clock::start();
+    port.sleeps = true;
+    let deadline = clock.now() + Dur::from_ms(20);
+    node.deadline = Some(deadline);
+    let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
+    driver
+        .run_until(&mut node, &mut port, |node| node.deadline.is_none())
+        .unwrap();
+    let handled = *node.seen.last().expect("the timeout was handled");
+    assert!(handled >= deadline);
+    assert!(handled.since(deadline) < Dur::from_ms(50), "{handled:?}");
+    let slept = waits(&log);
+    assert!(slept[0] <= Duration::from_millis(20), "{slept:?}");
+    assert_eq!(driver.counters().timeouts, 1);
+}
+
+#[test]
+fn sleep_for__is_the_time_to_the_deadline_within_its_bounds() {
+    let us = Duration::from_micros;
+    assert_eq!(sleep_for(at(0), None, 0), SLEEP_MAX_STD);
+    assert_eq!(sleep_for(at(10), Some(at(25)), 0), us(15));
+    assert_eq!(sleep_for(at(0), Some(at(10_000_000)), 0), SLEEP_MAX_STD);
+    assert_eq!(sleep_for(at(10), Some(at(10)), 0), Duration::ZERO);
+    assert_eq!(sleep_for(at(11), Some(at(10)), 0), Duration::ZERO);
+    // Below a nanosecond it spins: rounding up would be late.
+    assert_eq!(
+        sleep_for(at(0), Some(Time::from_ps(999)), 0),
+        Duration::ZERO
+    );
+}
+
+#[test]
+fn sleep_for__is_short_while_frames_are_pending() {
+    let us = Duration::from_micros;
+    assert_eq!(sleep_for(at(0), None, 1), us(200));
+    assert_eq!(sleep_for(at(0), Some(at(50)), 1), us(50));
+}
