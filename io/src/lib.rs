@@ -1,8 +1,28 @@
 //! Ports, clock and driver: the machine's side of Spanwire.
+//!
+//! An engine is a [`spanwire_base::Node`]: bytes and time in, bytes and deadlines out. This crate
+//! gives it the bytes and the time, and knows nothing of what they mean.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`port`] | the seam: [`port::Port`], where frames come from and go to |
+//! | [`driver`] | the loop around one node and one port, and how it waits |
+//! | [`clock`] | the only clock |
+//! | [`pipe`] | two ports back to back in one process |
+//! | [`fault`] | a bad network around any port, decided by a seed |
+//! | [`pcap`] | a capture of what any port carries |
+//! | [`affinity`] | pinning a worker to its core |
+//! | [`net`] | the kernel's side of addressing: interfaces, routes, neighbours, namespaces |
 #![cfg_attr(
     test,
     expect(non_snake_case, reason = "tests are named function__case")
 )]
 
+pub mod affinity;
+pub mod clock;
+pub mod driver;
+pub mod fault;
 pub mod net;
+pub mod pcap;
+pub mod pipe;
 pub mod port;

@@ -1,0 +1,418 @@
+//! A bad network around any port: loss, duplication, reordering, corruption, a black hole.
+//!
+//! Faults happen to received frames only, after the inner port and before the node. Two ends that
+//! are both wrapped see faults both ways.
+
+use crate::port::{Port, SlotToken};
+use spanwire_base::{Dur, Rng, RxMeta, Time, TxMeta, u64_from, usize_from};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// How bad the network is. The default is a perfect one.
+///
+/// The whole pattern is decided by `seed`, the rates and the frames. Each kind of fault draws from
+/// a generator of its own: changing one rate leaves the others' draws as they were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultConfig {
+    /// Decides which frames are hit.
+    pub seed: u64,
+    /// Frames lost, per million (0..=1,000,000).
+    pub loss_ppm: u32,
+    /// Frames delivered twice, per million of those not lost.
+    pub dup_ppm: u32,
+    /// Frames held back until later ones have overtaken them, per million of those not lost.
+    pub reorder_ppm: u32,
+    /// By how many frames one is overtaken at most, and how many are held at a time
+    /// (1..=[`FaultConfig::REORDER_DEPTH_MAX`], default 3). Drawn evenly from 1 to this.
+    pub reorder_depth: u32,
+    /// Frames with one bit flipped past the Ethernet header, per million of those not lost.
+    pub corrupt_ppm: u32,
+}
+
+/// A fault configuration that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultConfigError {
+    /// A rate above a million per million.
+    Ppm {
+        /// The field's name.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+    },
+    /// `reorder_depth` outside its range.
+    ReorderDepth(u32),
+}
+
+/// How often each fault struck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FaultCounters {
+    /// Frames taken from the inner port.
+    pub rx_frames: u64,
+    /// Frames handed on, copies included.
+    pub delivered: u64,
+    /// Frames lost by `loss_ppm`.
+    pub lost: u64,
+    /// Frames delivered a second time.
+    pub duplicated: u64,
+    /// Frames held back.
+    pub reordered: u64,
+    /// Frames with a flipped bit.
+    pub corrupted: u64,
+    /// Frames lost to [`FaultPort::set_blackhole`].
+    pub blackholed: u64,
+}
+
+/// A port with a bad network in front of its receiver.
+#[derive(Debug)]
+pub struct FaultPort<P> {
+    inner: P,
+    faults: Faults,
+}
+
+/// Everything but the inner port, so that both can be borrowed at once.
+#[derive(Debug)]
+struct Faults {
+    cfg: FaultConfig,
+    loss: Rng,
+    dup: Rng,
+    reorder: Rng,
+    corrupt: Rng,
+    blackhole: bool,
+    /// Held back, oldest first; at most `reorder_depth`.
+    held: Vec<Held>,
+    /// Due, but the last burst was full; at most a burst and what was held.
+    backlog: VecDeque<Vec<u8>>,
+    /// Empty buffers, so that a running port allocates nothing.
+    pool: Vec<Vec<u8>>,
+    /// Buffers made so far.
+    made: usize,
+    /// The time of the last burst.
+    now: Time,
+    counters: FaultCounters,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    /// Frames that must still overtake it.
+    frames_left: u32,
+    /// Or this time, whichever is first.
+    until: Time,
+}
+
+/// The receiver of one burst.
+struct Sink<'a> {
+    left: usize,
+    handed: usize,
+    each: &'a mut dyn FnMut(&[u8], RxMeta),
+}
+
+impl FaultConfig {
+    /// The largest `reorder_depth`: one burst of the driver.
+    pub const REORDER_DEPTH_MAX: u32 = 64;
+
+    /// The longest a frame is held back when no other overtakes it. Far below any retry limit: the
+    /// last frame of a transfer is late, never lost.
+    pub const HOLD_MAX: Dur = Dur::from_ms(1);
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// The first field that is out of its range.
+    pub fn validate(&self) -> Result<(), FaultConfigError> {
+        let rates = [
+            ("loss_ppm", self.loss_ppm),
+            ("dup_ppm", self.dup_ppm),
+            ("reorder_ppm", self.reorder_ppm),
+            ("corrupt_ppm", self.corrupt_ppm),
+        ];
+        for (field, value) in rates {
+            if value > 1_000_000 {
+                return Err(FaultConfigError::Ppm { field, value });
+            }
+        }
+        if !(1..=Self::REORDER_DEPTH_MAX).contains(&self.reorder_depth) {
+            return Err(FaultConfigError::ReorderDepth(self.reorder_depth));
+        }
+        Ok(())
+    }
+}
+
+impl Default for FaultConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            loss_ppm: 0,
+            dup_ppm: 0,
+            reorder_ppm: 0,
+            reorder_depth: 3,
+            corrupt_ppm: 0,
+        }
+    }
+}
+
+impl fmt::Display for FaultConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ppm { field, value } => {
+                write!(f, "{field} is {value}, above a million per million")
+            }
+            Self::ReorderDepth(depth) => {
+                let max = FaultConfig::REORDER_DEPTH_MAX;
+                write!(f, "reorder_depth is {depth}, not within 1..={max}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FaultConfigError {}
+
+impl<P: Port> FaultPort<P> {
+    /// Puts a bad network in front of `inner`.
+    ///
+    /// # Errors
+    /// `cfg` is out of range.
+    pub fn new(inner: P, cfg: FaultConfig) -> Result<Self, FaultConfigError> {
+        cfg.validate()?;
+        let mut rng = Rng::new(cfg.seed);
+        let faults = Faults {
+            cfg,
+            loss: rng.fork(),
+            dup: rng.fork(),
+            reorder: rng.fork(),
+            corrupt: rng.fork(),
+            blackhole: false,
+            held: Vec::with_capacity(usize_from(u64::from(cfg.reorder_depth))),
+            backlog: VecDeque::new(),
+            pool: Vec::new(),
+            made: 0,
+            now: Time::ZERO,
+            counters: FaultCounters::default(),
+        };
+        Ok(Self { inner, faults })
+    }
+
+    /// How often each fault struck so far.
+    #[must_use]
+    pub fn counters(&self) -> FaultCounters {
+        self.faults.counters
+    }
+
+    /// While on, nothing is received: neither what arrives nor what is held back.
+    pub fn set_blackhole(&mut self, on: bool) {
+        self.faults.blackhole = on;
+    }
+
+    /// The port inside.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// The port inside, to change.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+}
+
+impl Faults {
+    /// One frame from the inner port meets its fate.
+    fn on_frame(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
+        self.counters.rx_frames += 1;
+        if self.blackhole {
+            self.counters.blackholed += 1;
+            return;
+        }
+        if self.loss.per_million(self.cfg.loss_ppm) {
+            self.counters.lost += 1;
+            return;
+        }
+        if frame.len() > ETH_HEADER_LEN && self.corrupt.per_million(self.cfg.corrupt_ppm) {
+            self.counters.corrupted += 1;
+            let mut bytes = self.copy(frame);
+            flip_bit(&mut bytes[ETH_HEADER_LEN..], &mut self.corrupt);
+            self.on_survivor(&bytes, meta, sink);
+            self.pool.push(bytes);
+        } else {
+            self.on_survivor(frame, meta, sink);
+        }
+    }
+
+    /// One frame that will be delivered, now or later, once or twice.
+    fn on_survivor(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
+        let twice = self.dup.per_million(self.cfg.dup_ppm);
+        let late = self.reorder.per_million(self.cfg.reorder_ppm)
+            && self.held.len() < usize_from(u64::from(self.cfg.reorder_depth));
+        self.counters.duplicated += u64::from(twice);
+        let prompt = u32::from(twice) + u32::from(!late);
+        for _ in 0..prompt {
+            self.deliver(frame, meta, sink);
+        }
+        if prompt > 0 {
+            self.overtake(sink);
+        }
+        if late {
+            self.counters.reordered += 1;
+            let depth = u64::from(self.cfg.reorder_depth);
+            let frames_left = u32::try_from(1 + self.reorder.below(depth)).unwrap_or(u32::MAX);
+            let bytes = self.copy(frame);
+            self.held.push(Held {
+                bytes,
+                frames_left,
+                until: self.now + FaultConfig::HOLD_MAX,
+            });
+        }
+    }
+
+    /// One frame has overtaken all that are held.
+    fn overtake(&mut self, sink: &mut Sink<'_>) {
+        for held in &mut self.held {
+            held.frames_left -= 1;
+        }
+        self.release(sink, |held| held.frames_left == 0);
+    }
+
+    /// Delivers what is held and `due`, oldest first.
+    fn release(&mut self, sink: &mut Sink<'_>, due: impl Fn(&Held) -> bool) {
+        let mut at = 0;
+        while at < self.held.len() {
+            if !due(&self.held[at]) {
+                at += 1;
+                continue;
+            }
+            let bytes = self.held.remove(at).bytes;
+            self.deliver(&bytes, RxMeta { at: self.now }, sink);
+            self.pool.push(bytes);
+        }
+    }
+
+    /// Hands a frame on, or keeps a copy for the next burst when this one is full.
+    fn deliver(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
+        if sink.left == 0 {
+            let bytes = self.copy(frame);
+            self.backlog.push_back(bytes);
+        } else {
+            sink.hand(frame, meta);
+        }
+    }
+
+    fn deliver_backlog(&mut self, sink: &mut Sink<'_>) {
+        while sink.left > 0
+            && let Some(bytes) = self.backlog.pop_front()
+        {
+            sink.hand(&bytes, RxMeta { at: self.now });
+            self.pool.push(bytes);
+        }
+    }
+
+    /// What is under way when the black hole opens falls in as well.
+    fn drop_all(&mut self) {
+        self.counters.blackholed += u64_from(self.held.len() + self.backlog.len());
+        self.pool.extend(self.held.drain(..).map(|held| held.bytes));
+        self.pool.extend(self.backlog.drain(..));
+    }
+
+    /// A copy in a buffer from the pool.
+    fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut bytes = self.pool.pop().unwrap_or_else(|| {
+            self.made += 1;
+            Vec::new()
+        });
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    /// How long a wait may last before something kept here is due.
+    fn wait_max(&self) -> Duration {
+        if !self.backlog.is_empty() {
+            return Duration::ZERO;
+        }
+        let left = self.held.iter().map(|held| held.until.since(self.now));
+        left.min().map_or(Duration::MAX, |left| {
+            // Up, or a wait of zero would turn the last picoseconds into a spin.
+            Duration::from_nanos(left.as_ns() + 1)
+        })
+    }
+}
+
+impl Sink<'_> {
+    fn hand(&mut self, frame: &[u8], meta: RxMeta) {
+        self.left -= 1;
+        self.handed += 1;
+        (self.each)(frame, meta);
+    }
+}
+
+/// Flips one bit of `bytes`, each as likely as the other.
+fn flip_bit(bytes: &mut [u8], rng: &mut Rng) {
+    let bit = usize_from(rng.below(u64_from(bytes.len()) * 8));
+    bytes[bit / 8] ^= 1 << (bit % 8);
+}
+
+impl<P: Port> Port for FaultPort<P> {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        let Self { inner, faults } = self;
+        faults.now = now;
+        let mut sink = Sink {
+            left: max,
+            handed: 0,
+            each,
+        };
+        if faults.blackhole {
+            faults.drop_all();
+        }
+        faults.deliver_backlog(&mut sink);
+        faults.release(&mut sink, |held| held.until <= now);
+        // Not more than fits: the surplus of one burst is its copies and what it set free.
+        inner.rx_burst(now, sink.left, &mut |frame, meta| {
+            faults.on_frame(frame, meta, &mut sink);
+        });
+        faults.counters.delivered += u64_from(sink.handed);
+        sink.handed
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.inner.slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        self.inner.slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        self.inner.slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.inner.flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        self.inner.frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.inner.tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let timeout = timeout.min(self.faults.wait_max());
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        self.inner.wait(timeout)
+    }
+}
+
+/// Destination, source and type. A flip in there would only hit another machine's filter.
+const ETH_HEADER_LEN: usize = 14;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Captures: every frame a port receives and sends, in a file that Wireshark and tcpdump read.
+
+use crate::clock::unix_ns;
+use crate::port::{Port, SlotToken};
+use spanwire_base::{RxMeta, Time, TxMeta};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Writes frames into a classic pcap file with nanosecond time stamps and Ethernet as link type.
+///
+/// # Source
+/// draft-ietf-opsawg-pcap: file header §4, packet record §5; magic 0xA1B23C4D for nanoseconds.
+#[derive(Debug)]
+pub struct PcapWriter<W: Write> {
+    out: BufWriter<W>,
+    /// Of [`Time::ZERO`], in nanoseconds since 1970.
+    start_ns: u64,
+}
+
+/// What became of the frames that passed a [`PcapPort`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PcapCounters {
+    /// Frames written.
+    pub recorded: u64,
+    /// Frames not written, because the file could not take one before.
+    pub unrecorded: u64,
+}
+
+/// A port that records what it carries: received frames when they are handed over, sent frames
+/// when they are committed.
+///
+/// The capture never breaks the transfer. After the first write error (a full disk) recording
+/// stops, since what follows half a record could not be read; the error is logged once and the
+/// frames that pass are counted.
+#[derive(Debug)]
+pub struct PcapPort<P, W: Write> {
+    inner: P,
+    capture: Capture<W>,
+    /// Of the last burst: a driver's step sends at the time at which it received.
+    now: Time,
+}
+
+#[derive(Debug)]
+struct Capture<W: Write> {
+    writer: PcapWriter<W>,
+    failed: bool,
+    counters: PcapCounters,
+}
+
+impl PcapWriter<File> {
+    /// Creates the file, or empties it. `start` is the wall-clock time of [`Time::ZERO`]:
+    /// `Clock::wall_start`.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: &Path, start: SystemTime) -> io::Result<Self> {
+        Self::new(File::create(path)?, start)
+    }
+}
+
+impl<W: Write> PcapWriter<W> {
+    /// Starts a capture in `out`. `start` is the wall-clock time of [`Time::ZERO`].
+    ///
+    /// # Errors
+    /// The header cannot be written.
+    pub fn new(out: W, start: SystemTime) -> io::Result<Self> {
+        let mut out = BufWriter::new(out);
+        out.write_all(&MAGIC_NS.to_le_bytes())?;
+        out.write_all(&VERSION_MAJOR.to_le_bytes())?;
+        out.write_all(&VERSION_MINOR.to_le_bytes())?;
+        // Time zone and accuracy, both unused.
+        out.write_all(&[0; 8])?;
+        out.write_all(&SNAPLEN.to_le_bytes())?;
+        out.write_all(&LINKTYPE_ETHERNET.to_le_bytes())?;
+        let start_ns = unix_ns(start);
+        Ok(Self { out, start_ns })
+    }
+
+    /// Appends one frame: `frame` from the destination MAC on, without FCS, at most 262,144 bytes
+    /// of which are kept.
+    ///
+    /// # Errors
+    /// The output takes no more. The record may be there in part: nothing can follow it.
+    pub fn write(&mut self, at: Time, frame: &[u8]) -> io::Result<()> {
+        let ns = self.start_ns.saturating_add(at.as_ns());
+        let kept = frame.len().min(SNAPLEN as usize);
+        // The format's seconds end in 2106.
+        let seconds = u32::try_from(ns / NS_PER_S).unwrap_or(u32::MAX);
+        let record = [
+            seconds,
+            u32::try_from(ns % NS_PER_S).unwrap_or(0),
+            u32::try_from(kept).unwrap_or(SNAPLEN),
+            u32::try_from(frame.len()).unwrap_or(u32::MAX),
+        ];
+        for word in record {
+            self.out.write_all(&word.to_le_bytes())?;
+        }
+        self.out.write_all(&frame[..kept])
+    }
+
+    /// Hands everything to the output.
+    ///
+    /// # Errors
+    /// The output takes no more.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl<P: Port, W: Write> PcapPort<P, W> {
+    /// Records what `inner` carries with `writer`.
+    pub fn new(inner: P, writer: PcapWriter<W>) -> Self {
+        Self {
+            inner,
+            capture: Capture {
+                writer,
+                failed: false,
+                counters: PcapCounters::default(),
+            },
+            now: Time::ZERO,
+        }
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn counters(&self) -> PcapCounters {
+        self.capture.counters
+    }
+
+    /// Hands everything recorded to the output; dropping the port does it too.
+    pub fn flush_capture(&mut self) {
+        self.capture.flush();
+    }
+
+    /// The port inside.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// The port inside, to change.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+}
+
+impl<W: Write> Capture<W> {
+    fn record(&mut self, at: Time, frame: &[u8]) {
+        if self.failed {
+            self.counters.unrecorded += 1;
+            return;
+        }
+        match self.writer.write(at, frame) {
+            Ok(()) => self.counters.recorded += 1,
+            Err(error) => {
+                self.counters.unrecorded += 1;
+                self.fail(&error);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed {
+            return;
+        }
+        if let Err(error) = self.writer.flush() {
+            self.fail(&error);
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.failed = true;
+        tracing::warn!(%error, "the capture stops here; the transfer goes on");
+    }
+}
+
+impl<W: Write> Drop for Capture<W> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl<P: Port, W: Write> Port for PcapPort<P, W> {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        self.now = now;
+        let capture = &mut self.capture;
+        self.inner.rx_burst(now, max, &mut |frame, meta| {
+            capture.record(meta.at, frame);
+            each(frame, meta);
+        })
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.inner.slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        self.inner.slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        // A frame longer than its buffer is the inner port's to refuse.
+        if let Some(frame) = self.inner.slot_bytes(&slot).get(..meta.len) {
+            self.capture.record(self.now, frame);
+        }
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        self.inner.slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.inner.flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        self.inner.frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.inner.tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
+    }
+}
+
+const MAGIC_NS: u32 = 0xa1b2_3c4d;
+const VERSION_MAJOR: u16 = 2;
+const VERSION_MINOR: u16 = 4;
+/// The largest that libpcap accepts, far above any frame here.
+const SNAPLEN: u32 = 262_144;
+const LINKTYPE_ETHERNET: u32 = 1;
+const NS_PER_S: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;
