@@ -1,0 +1,258 @@
+//! What a queue pair is made of and what `modify_qp` sets.
+
+use crate::cq::CqId;
+use crate::mr::{Access, PdId};
+use crate::qp::state::QpState;
+use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
+use std::net::IpAddr;
+
+/// What `create_qp` needs.
+#[derive(Clone, Copy, Debug)]
+pub struct QpInit {
+    /// Protection domain of the queue pair and all memory it uses.
+    pub pd: PdId,
+    /// Where completions of the send queue go.
+    pub send_cq: CqId,
+    /// Where completions of the receive queue go; may be the same.
+    pub recv_cq: CqId,
+    /// Sizes of the queues.
+    pub caps: QpCaps,
+}
+
+/// Sizes of a queue pair's queues. A zero receive queue is allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpCaps {
+    /// Send work requests, 1..=`Config::max_wr`.
+    pub max_send_wr: u32,
+    /// Receive requests, 0..=`Config::max_wr`.
+    pub max_recv_wr: u32,
+    /// SGEs of a send work request, 1..=16.
+    pub max_send_sge: u32,
+    /// SGEs of a receive request, 1..=16.
+    pub max_recv_sge: u32,
+}
+
+/// The attributes `modify_qp` sets; `None` leaves one as it is. Which ones a transition needs is
+/// the table in `qp/state.rs`, as in `ibv_modify_qp(3)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpAttr {
+    /// Next state.
+    pub state: Option<QpState>,
+    /// What the peer may do to our memory through this queue pair.
+    pub access: Option<Access>,
+    /// Path MTU, the payload of every packet but a message's last.
+    pub path_mtu: Option<Mtu>,
+    /// The peer's queue pair.
+    pub dest_qpn: Option<Qpn>,
+    /// First PSN we expect from the peer.
+    pub rq_psn: Option<Psn>,
+    /// First PSN we send.
+    pub sq_psn: Option<Psn>,
+    /// READs we may have outstanding at the peer, 0..=255.
+    pub max_rd_atomic: Option<u8>,
+    /// READs the peer may have outstanding here, 0..=255; that many responder resources are kept.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// What we ask a sender to wait when no receive request is posted: IBTA's 5-bit code, e.g. 12
+    /// for 0.64 ms.
+    pub min_rnr_timer: Option<u8>,
+    /// Local ACK timeout: 4.096 us * 2^n for n in 1..=31; 0 waits for ever.
+    pub timeout: Option<u8>,
+    /// Retransmissions of one packet without progress before the queue pair gives up, 0..=7.
+    pub retry_cnt: Option<u8>,
+    /// RNR NAKs to one request before the queue pair gives up, 0..=6; 7 never gives up.
+    pub rnr_retry: Option<u8>,
+    /// The way to the peer.
+    pub av: Option<AddressVector>,
+}
+
+/// The way to the peer: what goes into the headers below the BTH.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressVector {
+    /// Our interface's MAC address.
+    pub src_mac: MacAddr,
+    /// The next hop's MAC address, from the kernel's neighbour table.
+    pub dst_mac: MacAddr,
+    /// Our address. Requests and responses from the peer must be addressed to it.
+    pub src_ip: IpAddr,
+    /// The peer's address, of the same IP version. Packets from elsewhere are dropped.
+    pub dst_ip: IpAddr,
+    /// UDP source port: the path's entropy. `None` derives it from both QPNs as Linux does, so
+    /// that both ends use the same one.
+    pub udp_src_port: Option<u16>,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub traffic_class: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: u8,
+}
+
+/// An InfiniBand path MTU: payload bytes of a full packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256,
+    /// 512 bytes.
+    B512,
+    /// 1024 bytes: the largest on Ethernet of MTU 1500.
+    B1024,
+    /// 2048 bytes: the largest in one AF_XDP chunk.
+    B2048,
+    /// 4096 bytes.
+    B4096,
+}
+
+impl Mtu {
+    /// All of them, ascending.
+    pub const ALL: [Self; 5] = [
+        Self::B256,
+        Self::B512,
+        Self::B1024,
+        Self::B2048,
+        Self::B4096,
+    ];
+
+    /// Payload bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::B256 => 256,
+            Self::B512 => 512,
+            Self::B1024 => 1024,
+            Self::B2048 => 2048,
+            Self::B4096 => 4096,
+        }
+    }
+
+    /// The MTU of exactly this many payload bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|m| m.bytes() == bytes)
+    }
+
+    /// The largest path MTU whose packets fit an interface of `link_mtu` bytes (what IP may fill),
+    /// or `None` below 336.
+    ///
+    /// # Source
+    /// The headers and the ICRC of the longest RoCEv2 packet take 80 bytes: IPv6 40, UDP 8, BTH 12,
+    /// RETH 16, ICRC 4. Linux reserves the same (1500 gives 1024; seen on rxe).
+    #[must_use]
+    pub fn for_link(link_mtu: u32) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .rev()
+            .find(|m| m.bytes() + HEADERS_MAX_BYTES <= link_mtu)
+    }
+
+    /// The longest Ethernet frame (without FCS) of a packet at this MTU.
+    #[must_use]
+    pub const fn max_frame_bytes(self) -> u32 {
+        14 + HEADERS_MAX_BYTES + IMM_BYTES + self.bytes()
+    }
+}
+
+impl AddressVector {
+    pub(crate) fn ethernet(&self) -> EthernetRepr {
+        let v4 = self.src_ip.is_ipv4();
+        let ethertype = if v4 {
+            EthernetRepr::IPV4
+        } else {
+            EthernetRepr::IPV6
+        };
+        EthernetRepr {
+            dst: self.dst_mac,
+            src: self.src_mac,
+            ethertype,
+        }
+    }
+
+    /// The IP header, or `None` when the addresses are of two versions.
+    pub(crate) fn ip(&self) -> Option<IpRepr> {
+        let mut ip = IpRepr::new(self.src_ip, self.dst_ip)?;
+        ip.set_dscp_ecn(self.traffic_class);
+        match &mut ip {
+            IpRepr::V4(v4) => v4.ttl = self.hop_limit,
+            IpRepr::V6(v6) => v6.hop_limit = self.hop_limit,
+        }
+        Some(ip)
+    }
+}
+
+impl Default for QpCaps {
+    /// 128 requests each way with one SGE each.
+    fn default() -> Self {
+        Self {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+        }
+    }
+}
+
+impl QpAttr {
+    /// The transition RESET to INIT.
+    #[must_use]
+    pub fn init(access: Access) -> Self {
+        Self {
+            state: Some(QpState::Init),
+            access: Some(access),
+            ..Self::default()
+        }
+    }
+
+    /// The transition INIT to RTR with customary values: 16 READs accepted, RNR timer 0.64 ms.
+    #[must_use]
+    pub fn rtr(dest_qpn: Qpn, rq_psn: Psn, path_mtu: Mtu, av: AddressVector) -> Self {
+        Self {
+            state: Some(QpState::Rtr),
+            dest_qpn: Some(dest_qpn),
+            rq_psn: Some(rq_psn),
+            path_mtu: Some(path_mtu),
+            av: Some(av),
+            max_dest_rd_atomic: Some(16),
+            min_rnr_timer: Some(12),
+            ..Self::default()
+        }
+    }
+
+    /// The transition RTR to RTS with customary values: 16 READs outstanding, timeout 14 (67 ms),
+    /// 7 retries, RNR retries without end.
+    #[must_use]
+    pub fn rts(sq_psn: Psn) -> Self {
+        Self {
+            state: Some(QpState::Rts),
+            sq_psn: Some(sq_psn),
+            max_rd_atomic: Some(16),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            ..Self::default()
+        }
+    }
+}
+
+/// IPv6, UDP, BTH, RETH and ICRC.
+const HEADERS_MAX_BYTES: u32 = 40 + 8 + 12 + 16 + 4;
+/// A WRITE Only with immediate carries four more; Linux does not reserve them either.
+const IMM_BYTES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn for_link__matches_what_linux_chooses() {
+        assert_eq!(Mtu::for_link(1500), Some(Mtu::B1024));
+        assert_eq!(Mtu::for_link(4176), Some(Mtu::B4096));
+        assert_eq!(Mtu::for_link(4175), Some(Mtu::B2048));
+        assert_eq!(Mtu::for_link(336), Some(Mtu::B256));
+        assert_eq!(Mtu::for_link(335), None);
+    }
+
+    #[test]
+    fn from_bytes__inverts_bytes() {
+        for m in Mtu::ALL {
+            assert_eq!(Mtu::from_bytes(m.bytes()), Some(m));
+        }
+        assert_eq!(Mtu::from_bytes(1500), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! Every limit of an endpoint, with its reason.
+
+use std::fmt;
+
+/// Limits and defaults of one endpoint. Turn it into a [`ValidConfig`] to use it.
+///
+/// What happens at a limit is said at each field: an error to the application for what it asks, a
+/// counted refusal for what the network asks. Nothing grows beyond its limit.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Queue pairs, 1..=65536. `create_qp` fails beyond. Default 1024.
+    pub max_qps: u32,
+    /// Completion queues, 1..=65536. `create_cq` fails beyond. Default 1024.
+    pub max_cqs: u32,
+    /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 64.
+    pub max_pds: u32,
+    /// Memory regions, 1..=1048576. `reg_mr` fails beyond. Default 4096.
+    pub max_mrs: u32,
+    /// Work requests a send or receive queue may hold, 1..=32768. Default 8192.
+    pub max_wr: u32,
+    /// Entries of a completion queue, 1..=4194304. Default 65536.
+    pub max_cqe: u32,
+    /// Longest message in bytes, 1..=2^30. Default 1 GiB: at path MTU 256 that is 2^22 PSNs, well
+    /// inside the 2^23 that serial arithmetic can tell apart.
+    pub max_msg_bytes: u32,
+    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 128: rxe's own bound, and
+    /// below the 256 frames a veth ring holds (docs/decisions/0004).
+    pub qp_window_pkts: u32,
+    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts. Default 192: what one
+    /// receive ring of 256 takes with room for acknowledgements. It stands in for congestion
+    /// control until that arrives and is wide enough to fill the path on one host.
+    pub endpoint_window_pkts: u32,
+    /// A request packet asks for an acknowledgement at least this often, 1..=qp_window_pkts.
+    /// Default 16: an acknowledgement costs about as much as a data packet, so 1:16 costs 6 %.
+    pub ack_req_interval_pkts: u32,
+    /// Longest stretch of a READ asked for at once, in packets, 1..=qp_window_pkts. Default 32. A long READ
+    /// becomes several requests on the wire, so that its responses stay inside the window above:
+    /// the requester paces the responder.
+    pub read_chunk_pkts: u32,
+    /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
+    pub qp_burst_pkts: u32,
+}
+
+/// A [`Config`] whose relations hold.
+#[derive(Clone, Debug)]
+pub struct ValidConfig(Config);
+
+/// Which limit is wrong, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Smallest value allowed, given the other fields.
+    pub min: u64,
+    /// Largest value allowed, given the other fields.
+    pub max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_qps: 1024,
+            max_cqs: 1024,
+            max_pds: 64,
+            max_mrs: 4096,
+            max_wr: 8192,
+            max_cqe: 65_536,
+            max_msg_bytes: 1 << 30,
+            qp_window_pkts: 128,
+            endpoint_window_pkts: 192,
+            ack_req_interval_pkts: 16,
+            read_chunk_pkts: 32,
+            qp_burst_pkts: 16,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field against its range and its relation to the others.
+    ///
+    /// # Errors
+    /// The first field that is outside its range.
+    pub fn validate(self) -> Result<ValidConfig, ConfigError> {
+        let range = |field, value: u32, min: u32, max: u32| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            let (value, min, max) = (value.into(), min.into(), max.into());
+            Err(ConfigError {
+                field,
+                value,
+                min,
+                max,
+            })
+        };
+        range("max_qps", self.max_qps, 1, MAX_QPS)?;
+        range("max_cqs", self.max_cqs, 1, 1 << 16)?;
+        range("max_pds", self.max_pds, 1, 1 << 16)?;
+        range("max_mrs", self.max_mrs, 1, 1 << 20)?;
+        range("max_wr", self.max_wr, 1, 1 << 15)?;
+        range("max_cqe", self.max_cqe, 1, 1 << 22)?;
+        range("max_msg_bytes", self.max_msg_bytes, 1, 1 << 30)?;
+        range("qp_window_pkts", self.qp_window_pkts, 1, 1 << 16)?;
+        range(
+            "endpoint_window_pkts",
+            self.endpoint_window_pkts,
+            self.qp_window_pkts,
+            1 << 24,
+        )?;
+        range(
+            "ack_req_interval_pkts",
+            self.ack_req_interval_pkts,
+            1,
+            self.qp_window_pkts,
+        )?;
+        range(
+            "read_chunk_pkts",
+            self.read_chunk_pkts,
+            1,
+            self.qp_window_pkts,
+        )?;
+        range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
+        Ok(ValidConfig(self))
+    }
+}
+
+impl std::ops::Deref for ValidConfig {
+    type Target = Config;
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
+impl Default for ValidConfig {
+    fn default() -> Self {
+        Config::default()
+            .validate()
+            .expect("the defaults are inside their ranges, tested below")
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            value,
+            min,
+            max,
+        } = self;
+        write!(f, "{field} is {value}, but must be between {min} and {max}")
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A QPN has 24 bits: 16 for the slot, 8 that change when a slot is used again.
+pub(crate) const MAX_QPS: u32 = 1 << 16;
+
+/// Scatter-gather elements of one work request. IBTA leaves the number to the device; common
+/// hardware and rxe offer between 16 and 32.
+pub(crate) const MAX_SGE: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default__is_valid() {
+        assert_eq!(ValidConfig::default().qp_window_pkts, 128);
+    }
+
+    #[test]
+    fn validate__names_the_field_and_its_range() {
+        let wrong = Config {
+            ack_req_interval_pkts: 129,
+            ..Config::default()
+        };
+        let e = wrong.validate().unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "ack_req_interval_pkts is 129, but must be between 1 and 128"
+        );
+    }
+
+    #[test]
+    fn validate__refuses_zero_everywhere() {
+        let zeroed: [fn(&mut Config); 4] = [
+            |c| c.max_qps = 0,
+            |c| c.qp_window_pkts = 0,
+            |c| c.read_chunk_pkts = 0,
+            |c| c.endpoint_window_pkts = 0,
+        ];
+        for zero in zeroed {
+            let mut c = Config::default();
+            zero(&mut c);
+            assert!(c.validate().is_err());
+        }
+    }
+}

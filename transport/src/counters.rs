@@ -1,0 +1,162 @@
+//! What an endpoint counts. Names follow `rdma statistic` (hw_counters) where it has one.
+
+use crate::drop::DropReason;
+use spanwire_wire as wire;
+
+/// Counters of one endpoint since it was made. All only grow.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Packets taken by a queue pair.
+    pub rx_packets: u64,
+    /// Payload bytes of those.
+    pub rx_payload_bytes: u64,
+    /// Packets written for sending.
+    pub tx_packets: u64,
+    /// Payload bytes of those.
+    pub tx_payload_bytes: u64,
+    /// READ requests carried out.
+    pub rx_read_requests: u64,
+    /// SEND and WRITE messages received to their end.
+    pub rx_messages: u64,
+    /// ACKs sent, NAKs not counted.
+    pub tx_acks: u64,
+    /// Request packets that arrived a second time.
+    pub duplicate_request: u64,
+    /// Gaps found in the requests received: one NAK each.
+    pub out_of_sequence: u64,
+    /// Messages that found no receive request: one RNR NAK each.
+    pub out_of_buffer: u64,
+    /// Fatal NAKs sent (0x61, 0x62, 0x63).
+    pub tx_fatal_naks: u64,
+    /// NAKs for a sequence error received.
+    pub packet_seq_err: u64,
+    /// RNR NAKs received.
+    pub rnr_nak_retry_err: u64,
+    /// Gaps found in READ responses, or acknowledgements that jumped over a READ.
+    pub implied_nak_seq_err: u64,
+    /// Times the retransmission timer fired.
+    pub local_ack_timeout_err: u64,
+    /// Packets sent again.
+    pub retransmitted_packets: u64,
+    /// Completions with an error status on a send queue, flushes not counted.
+    pub req_cqe_error: u64,
+    /// Completions with an error status on a receive queue, flushes not counted.
+    pub resp_cqe_error: u64,
+    /// Requests flushed.
+    pub flushed: u64,
+    /// Completions lost because a completion queue was too small.
+    pub cq_overrun: u64,
+    drops: [u64; DropReason::OWN.len()],
+    wire_drops: [u64; wire::DropReason::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            rx_packets: 0,
+            rx_payload_bytes: 0,
+            tx_packets: 0,
+            tx_payload_bytes: 0,
+            rx_read_requests: 0,
+            rx_messages: 0,
+            tx_acks: 0,
+            duplicate_request: 0,
+            out_of_sequence: 0,
+            out_of_buffer: 0,
+            tx_fatal_naks: 0,
+            packet_seq_err: 0,
+            rnr_nak_retry_err: 0,
+            implied_nak_seq_err: 0,
+            local_ack_timeout_err: 0,
+            retransmitted_packets: 0,
+            req_cqe_error: 0,
+            resp_cqe_error: 0,
+            flushed: 0,
+            cq_overrun: 0,
+            drops: [0; DropReason::OWN.len()],
+            wire_drops: [0; wire::DropReason::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    /// Counts one dropped packet.
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        let cell = match reason {
+            DropReason::Wire(wire) => self.wire_drops.get_mut(wire.index()),
+            own => own.own_index().and_then(|i| self.drops.get_mut(i)),
+        };
+        if let Some(cell) = cell {
+            *cell += 1;
+        }
+    }
+
+    /// Packets dropped for `reason`.
+    #[must_use]
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        let cell = match reason {
+            DropReason::Wire(wire) => self.wire_drops.get(wire.index()),
+            own => own.own_index().and_then(|i| self.drops.get(i)),
+        };
+        cell.copied().unwrap_or(0)
+    }
+
+    /// Every counter by name, drops as `drop_<reason>`; for reports.
+    #[must_use]
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let named = [
+            ("rx_packets", self.rx_packets),
+            ("rx_payload_bytes", self.rx_payload_bytes),
+            ("tx_packets", self.tx_packets),
+            ("tx_payload_bytes", self.tx_payload_bytes),
+            ("rx_read_requests", self.rx_read_requests),
+            ("rx_messages", self.rx_messages),
+            ("tx_acks", self.tx_acks),
+            ("duplicate_request", self.duplicate_request),
+            ("out_of_sequence", self.out_of_sequence),
+            ("out_of_buffer", self.out_of_buffer),
+            ("tx_fatal_naks", self.tx_fatal_naks),
+            ("packet_seq_err", self.packet_seq_err),
+            ("rnr_nak_retry_err", self.rnr_nak_retry_err),
+            ("implied_nak_seq_err", self.implied_nak_seq_err),
+            ("local_ack_timeout_err", self.local_ack_timeout_err),
+            ("retransmitted_packets", self.retransmitted_packets),
+            ("req_cqe_error", self.req_cqe_error),
+            ("resp_cqe_error", self.resp_cqe_error),
+            ("flushed", self.flushed),
+            ("cq_overrun", self.cq_overrun),
+        ];
+        let own = DropReason::OWN.into_iter();
+        let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
+        let drops = own
+            .chain(wire)
+            .map(|r| (format!("drop_{}", r.name()), self.dropped(r)));
+        named
+            .into_iter()
+            .map(|(name, n)| (name.to_owned(), n))
+            .chain(drops)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop__every_reason_has_its_own_cell_and_name() {
+        let mut c = Counters::default();
+        let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
+        let all: Vec<DropReason> = DropReason::OWN.into_iter().chain(wire).collect();
+        for reason in &all {
+            assert_eq!(c.dropped(*reason), 0, "{reason:?} shares a cell");
+            c.drop(*reason);
+            assert_eq!(c.dropped(*reason), 1);
+        }
+        let mut names: Vec<String> = c.list().into_iter().map(|(name, _)| name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "two counters share a name");
+    }
+}

@@ -1,0 +1,472 @@
+//! The endpoint: all queue pairs, memory regions and completion queues of one worker, behind
+//! [`Node`].
+
+use crate::attr::{QpAttr, QpInit};
+use crate::config::{MAX_SGE, ValidConfig};
+use crate::counters::Counters;
+use crate::cq::{CompletionQueue, CqError, CqId, CqTable};
+use crate::drop::DropReason;
+use crate::mr::{Access, MemoryRegion, MrError, MrTable, PdId};
+use crate::qp::state::{ModifyError, QpState};
+use crate::qp::{QueuePair, Shared, Transmit};
+use crate::tables::Slab;
+use crate::timer::Timers;
+use crate::verbs::{CreateError, PostError, RecvRequest, WorkRequest};
+use crate::wc::Wc;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
+use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_mem::Region;
+use spanwire_wire::{Packet, Qpn};
+use std::collections::VecDeque;
+
+/// Queue pairs and everything they use, on one core, without I/O.
+///
+/// The verbs are methods; the packets come and go through [`Node`]. One port: [`PortId::HOST`].
+#[derive(Debug)]
+pub struct Endpoint {
+    config: ValidConfig,
+    rng: ChaCha20Rng,
+    pds: Slab<()>,
+    mrs: MrTable,
+    cqs: CqTable,
+    qps: Slab<Entry>,
+    timers: Timers,
+    counters: Counters,
+    schedule: Schedule,
+}
+
+#[derive(Debug)]
+struct Entry {
+    qp: QueuePair,
+    /// It stands in `ready`.
+    is_ready: bool,
+    /// It stands in `blocked`; maybe in `ready` as well, for what it owes its peer.
+    is_blocked: bool,
+}
+
+/// Whose turn it is to send.
+#[derive(Debug, Default)]
+struct Schedule {
+    /// Queue pairs that may have a packet to send, by slot.
+    ready: VecDeque<u32>,
+    /// Those whose next request waits for room in the endpoint's window, in the order of waiting.
+    /// Only requests wait: what is owed to a peer goes through `ready`, or two hosts that wait for
+    /// each other's acknowledgements would wait for ever.
+    blocked: VecDeque<u32>,
+    /// Packets the queue pair at the head may still send before the next one's turn.
+    burst_pkts: u32,
+    /// All queue pairs' unacknowledged packets.
+    in_flight_pkts: u64,
+    /// The driver has not been told yet.
+    news: bool,
+}
+
+/// What can be asked of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInfo {
+    /// Its state.
+    pub state: QpState,
+    /// Packets sent, or READ responses asked for, and not acknowledged.
+    pub in_flight_pkts: u64,
+    /// Smoothed round trip, once measured.
+    pub srtt: Option<Dur>,
+}
+
+impl Endpoint {
+    /// An endpoint whose keys and numbers are drawn from `key_seed`.
+    ///
+    /// A real endpoint gives 32 bytes of the operating system's randomness: the seed decides every
+    /// rkey. A simulated one gives a constant, for runs that repeat.
+    #[must_use]
+    pub fn new(config: ValidConfig, key_seed: [u8; 32]) -> Self {
+        Self {
+            rng: ChaCha20Rng::from_seed(key_seed),
+            pds: Slab::new(config.max_pds),
+            mrs: MrTable::new(config.max_mrs),
+            cqs: CqTable::new(config.max_cqs),
+            qps: Slab::new(config.max_qps),
+            timers: Timers::default(),
+            counters: Counters::default(),
+            schedule: Schedule::default(),
+            config,
+        }
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`].
+    pub fn alloc_pd(&mut self) -> Result<PdId, CreateError> {
+        self.pds
+            .insert(())
+            .map(PdId)
+            .map_err(|()| CreateError::Limit("max_pds"))
+    }
+
+    /// Registers memory. `iova` is the virtual address of its first byte for both sides; its own
+    /// address when `None`.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn reg_mr(
+        &mut self,
+        pd: PdId,
+        region: Region,
+        access: Access,
+        iova: Option<u64>,
+    ) -> Result<MemoryRegion, CreateError> {
+        self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
+        self.mrs.register(&mut self.rng, pd, region, access, iova)
+    }
+
+    /// Forgets a memory region. Requests that still use it fail when they touch it.
+    ///
+    /// # Errors
+    /// [`MrError::UnknownKey`].
+    pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), MrError> {
+        self.mrs.deregister(lkey)
+    }
+
+    /// Makes a completion queue for `capacity` completions.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, CreateError> {
+        if capacity == 0 || capacity > self.config.max_cqe {
+            return Err(CreateError::BadCapacity("capacity"));
+        }
+        let queue = CompletionQueue::new(capacity);
+        self.cqs
+            .queues
+            .insert(queue)
+            .map(CqId)
+            .map_err(|_| CreateError::Limit("max_cqs"))
+    }
+
+    /// Makes a queue pair in the state RESET.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, CreateError> {
+        self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
+        for cq in [init.send_cq, init.recv_cq] {
+            self.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
+        }
+        let caps = &init.caps;
+        let max_wr = self.config.max_wr;
+        let check = |name, value: u32, min, max| match value {
+            v if v < min || v > max => Err(CreateError::BadCapacity(name)),
+            _ => Ok(()),
+        };
+        check("max_send_wr", caps.max_send_wr, 1, max_wr)?;
+        check("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
+        check("max_send_sge", caps.max_send_sge, 1, MAX_SGE)?;
+        check("max_recv_sge", caps.max_recv_sge, 1, MAX_SGE)?;
+        let limit = CreateError::Limit("max_qps");
+        let qp = QueuePair::new(Qpn::new(0), init);
+        let unnumbered = Entry {
+            qp,
+            is_ready: false,
+            is_blocked: false,
+        };
+        let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
+        let qpn = self.draw_qpn(slot);
+        if let Some(entry) = self.qps.at_mut(slot) {
+            entry.qp = QueuePair::new(qpn, init);
+        }
+        Ok(qpn)
+    }
+
+    /// Sets attributes of a queue pair, above all its state; all of them or none.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {
+        self.with_qp(qpn, |qp, sh| qp.modify(attr, sh))
+            .unwrap_or(Err(ModifyError::UnknownQp))
+    }
+
+    /// State and measurements of a queue pair.
+    #[must_use]
+    pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
+        let qp = &self
+            .qps
+            .at(self.slot_of(qpn))
+            .filter(|e| e.qp.qpn() == qpn)?
+            .qp;
+        let (state, in_flight_pkts, srtt) = (qp.state(), qp.in_flight_pkts(), qp.srtt());
+        Some(QpInfo {
+            state,
+            in_flight_pkts,
+            srtt,
+        })
+    }
+
+    /// Removes a queue pair with everything posted, without completions. Its number is not used
+    /// again soon: packets still on their way to it find nobody.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        let slot = self.slot_of(qpn);
+        let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
+            return false;
+        };
+        self.schedule.in_flight_pkts -= entry.qp.in_flight_pkts();
+        self.schedule.ready.retain(|s| *s != slot);
+        self.schedule.blocked.retain(|s| *s != slot);
+        self.schedule.news = true;
+        self.timers.cancel(slot);
+        self.qps.remove(slot).is_some()
+    }
+
+    /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> bool {
+        let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
+        !used && self.cqs.queues.remove(cq.0).is_some()
+    }
+
+    /// Removes a protection domain. Refuses, returning false, while something belongs to it.
+    pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
+        let used = self.mrs.uses_pd(pd) || self.qps.iter().any(|(_, e)| e.qp.pd() == pd);
+        !used && self.pds.remove(pd.0).is_some()
+    }
+
+    /// Posts a send work request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was queued then.
+    pub fn post_send(&mut self, qpn: Qpn, wr: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.with_qp(qpn, |qp, sh| qp.post_send(wr, sh))
+            .unwrap_or(Err(PostError::UnknownQp))
+    }
+
+    /// Posts a receive request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was queued then.
+    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvRequest<'_>) -> Result<(), PostError> {
+        self.with_qp(qpn, |qp, sh| qp.post_recv(wr, sh))
+            .unwrap_or(Err(PostError::UnknownQp))
+    }
+
+    /// The oldest completion of a queue, if there is one.
+    ///
+    /// # Errors
+    /// See [`CqError`].
+    pub fn poll_cq(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
+        self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn config(&self) -> &ValidConfig {
+        &self.config
+    }
+
+    /// 64 bits from the endpoint's cryptographic generator: for starting PSNs.
+    pub fn random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// True while completions were added that [`Endpoint::take_cq_event`] has not told of.
+    pub(crate) fn has_cq_event(&self) -> bool {
+        self.cqs.has_event()
+    }
+
+    /// True once after completions were added to any queue.
+    pub(crate) fn take_cq_event(&mut self) -> bool {
+        self.cqs.take_event()
+    }
+
+    /// A number for the queue pair in `slot`: the slot below, random bits above. Whoever does not
+    /// know it has to guess, and a number that was freed stays unknown for long.
+    fn draw_qpn(&mut self, slot: u32) -> Qpn {
+        let above = self.rng.next_u32() << self.slot_bits();
+        match Qpn::new(above | slot) {
+            // 0 and 1 are reserved for management.
+            qpn if qpn.get() < 2 => Qpn::new(slot | (1 << 23)),
+            qpn => qpn,
+        }
+    }
+
+    fn slot_bits(&self) -> u32 {
+        self.config.max_qps.next_power_of_two().trailing_zeros()
+    }
+
+    fn slot_of(&self, qpn: Qpn) -> u32 {
+        qpn.get() & ((1 << self.slot_bits()) - 1)
+    }
+
+    /// Calls `f` on a queue pair and takes note of what it changed.
+    fn with_qp<T>(
+        &mut self,
+        qpn: Qpn,
+        f: impl FnOnce(&mut QueuePair, &mut Shared<'_>) -> T,
+    ) -> Option<T> {
+        let slot = self.slot_of(qpn);
+        let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
+        let before = entry.qp.in_flight_pkts();
+        let mut shared = Shared {
+            mrs: &self.mrs,
+            cqs: &mut self.cqs,
+            counters: &mut self.counters,
+            config: &self.config,
+        };
+        let out = f(&mut entry.qp, &mut shared);
+        let after = entry.qp.in_flight_pkts();
+        self.schedule.window_moved(before, after);
+        if !std::mem::replace(&mut entry.is_ready, true) {
+            self.schedule.ready.push_back(slot);
+        }
+        self.schedule.news = true;
+        if let Some(at) = entry.qp.next_deadline() {
+            self.timers.arm(slot, at);
+        }
+        Some(out)
+    }
+
+    /// Lets the queue pair at the head of a list write a packet, and moves it where it belongs.
+    fn transmit_head(&mut self, now: Time, from: Turn, frame: &mut [u8]) -> Option<Turned> {
+        let room = match from {
+            // Whoever waits for the window comes first: nobody overtakes them.
+            Turn::Ready if !self.schedule.blocked.is_empty() => 0,
+            _ => self.schedule.room(self.config.endpoint_window_pkts),
+        };
+        let slot = *self.schedule.list(from).front()?;
+        let Some(entry) = self.qps.at_mut(slot) else {
+            self.schedule.list(from).pop_front();
+            return Some(Turned::Next);
+        };
+        let before = entry.qp.in_flight_pkts();
+        let mut shared = Shared {
+            mrs: &self.mrs,
+            cqs: &mut self.cqs,
+            counters: &mut self.counters,
+            config: &self.config,
+        };
+        let sent = entry.qp.poll_transmit(now, room, frame, &mut shared);
+        self.schedule
+            .window_moved(before, entry.qp.in_flight_pkts());
+        match sent {
+            Transmit::Sent(meta) => {
+                if let Some(at) = entry.qp.next_deadline() {
+                    self.timers.arm(slot, at);
+                }
+                self.schedule.rotate(from, self.config.qp_burst_pkts);
+                Some(Turned::Sent(meta))
+            }
+            Transmit::Blocked if from == Turn::Blocked => None,
+            left => {
+                self.schedule.leave(from, self.config.qp_burst_pkts);
+                match from {
+                    Turn::Ready => entry.is_ready = false,
+                    Turn::Blocked => entry.is_blocked = false,
+                }
+                let waits = left == Transmit::Blocked;
+                if waits && !std::mem::replace(&mut entry.is_blocked, true) {
+                    self.schedule.blocked.push_back(slot);
+                }
+                Some(Turned::Next)
+            }
+        }
+    }
+}
+
+impl Node for Endpoint {
+    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], _: RxMeta) {
+        match Packet::parse(frame) {
+            Err(reason) => self.counters.drop(DropReason::Wire(reason)),
+            Ok(p) => {
+                let taken = self.with_qp(p.bth.dest_qp, |qp, sh| qp.handle_packet(now, &p, sh));
+                if taken.is_none() {
+                    self.counters.drop(DropReason::UnknownQpn);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(slot) = self.timers.pop_due(now) {
+            if let Some(qpn) = self.qps.at(slot).map(|e| e.qp.qpn()) {
+                self.with_qp(qpn, |qp, sh| qp.handle_timeout(now, sh));
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        for turn in [Turn::Ready, Turn::Blocked] {
+            while let Some(turned) = self.transmit_head(now, turn, frame) {
+                if let Turned::Sent(meta) = turned {
+                    return Some(meta);
+                }
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    fn take_ready(&mut self) -> PortMask {
+        match std::mem::take(&mut self.schedule.news) {
+            true => PortMask::of(PortId::HOST),
+            false => PortMask::EMPTY,
+        }
+    }
+}
+
+/// Which list's head has its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Ready,
+    Blocked,
+}
+
+/// What a turn came to.
+enum Turned {
+    Sent(TxMeta),
+    /// Nothing to send; the list is one shorter.
+    Next,
+}
+
+impl Schedule {
+    fn list(&mut self, turn: Turn) -> &mut VecDeque<u32> {
+        match turn {
+            Turn::Ready => &mut self.ready,
+            Turn::Blocked => &mut self.blocked,
+        }
+    }
+
+    fn room(&self, window_pkts: u32) -> u32 {
+        let room = u64::from(window_pkts).saturating_sub(self.in_flight_pkts);
+        u32::try_from(room).unwrap_or(window_pkts)
+    }
+
+    fn window_moved(&mut self, before: u64, after: u64) {
+        self.in_flight_pkts = self.in_flight_pkts - before + after;
+    }
+
+    /// The head sent a packet: after a burst of them, the next one's turn.
+    fn rotate(&mut self, turn: Turn, burst_pkts: u32) {
+        if self.burst_pkts > 1 {
+            self.burst_pkts -= 1;
+            return;
+        }
+        self.burst_pkts = burst_pkts;
+        self.list(turn).rotate_left(1);
+    }
+
+    fn leave(&mut self, turn: Turn, burst_pkts: u32) {
+        self.burst_pkts = burst_pkts;
+        self.list(turn).pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests;

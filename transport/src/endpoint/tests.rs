@@ -1,0 +1,244 @@
+//! The endpoint's tables and its schedule.
+
+use super::*;
+use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::{Config, QpCaps, WcStatus, WrOp};
+
+fn endpoint(config: Config) -> Endpoint {
+    Endpoint::new(config.validate().unwrap(), [1; 32])
+}
+
+#[test]
+fn create_qp__checks_what_it_stands_on() {
+    let mut ep = endpoint(Config {
+        max_qps: 1,
+        ..Config::default()
+    });
+    let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
+    let init = QpInit {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        caps: QpCaps::default(),
+    };
+    let bad_pd = QpInit {
+        pd: PdId(9),
+        ..init
+    };
+    assert_eq!(ep.create_qp(&bad_pd), Err(CreateError::UnknownPd));
+    let bad_cq = QpInit {
+        recv_cq: CqId(9),
+        ..init
+    };
+    assert_eq!(ep.create_qp(&bad_cq), Err(CreateError::UnknownCq));
+    let caps = QpCaps {
+        max_send_sge: 17,
+        ..QpCaps::default()
+    };
+    let wide = QpInit { caps, ..init };
+    assert_eq!(
+        ep.create_qp(&wide),
+        Err(CreateError::BadCapacity("max_send_sge"))
+    );
+    assert!(ep.create_qp(&init).is_ok());
+    assert_eq!(ep.create_qp(&init), Err(CreateError::Limit("max_qps")));
+}
+
+#[test]
+fn create_qp__numbers_are_not_used_again_at_once() {
+    let mut ep = endpoint(Config::default());
+    let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
+    let init = QpInit {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        caps: QpCaps::default(),
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        let qpn = ep.create_qp(&init).unwrap();
+        assert!(qpn.get() >= 2);
+        seen.insert(qpn.get());
+        assert!(ep.destroy_qp(qpn));
+        assert!(!ep.destroy_qp(qpn));
+        assert!(ep.query_qp(qpn).is_none());
+    }
+    assert!(
+        seen.len() > 45,
+        "fourteen random bits repeat seldom: {}",
+        seen.len()
+    );
+}
+
+#[test]
+fn destroy__refuses_what_is_in_use() {
+    let mut ep = endpoint(Config::default());
+    let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
+    let init = QpInit {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        caps: QpCaps::default(),
+    };
+    let qpn = ep.create_qp(&init).unwrap();
+    let mr = ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None).unwrap();
+    assert!(!ep.destroy_cq(cq) && !ep.dealloc_pd(pd));
+    assert!(ep.destroy_qp(qpn) && ep.destroy_cq(cq));
+    assert!(!ep.dealloc_pd(pd), "the memory region is still there");
+    ep.dereg_mr(mr.lkey).unwrap();
+    assert!(ep.dealloc_pd(pd));
+    assert_eq!(
+        ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None),
+        Err(CreateError::UnknownPd)
+    );
+}
+
+#[test]
+fn handle_packet__counts_what_is_not_for_anybody() {
+    let mut ep = endpoint(Config::default());
+    let meta = RxMeta { at: Time::ZERO };
+    ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], meta);
+    let counted: u64 = ep.counters().list().iter().map(|(_, n)| n).sum();
+    assert_eq!(counted, 1);
+}
+
+fn post_all(p: &mut Pair, op: Op, len: usize) {
+    let remote = p.ends[1].remote(0);
+    let op = if op == Op::Read {
+        WrOp::Read { remote }
+    } else {
+        WrOp::Write { remote }
+    };
+    for i in 0..p.ends[0].qpns.len() {
+        let (qpn, sge) = (p.ends[0].qpns[i], p.ends[0].sge(0, len));
+        let wr = WorkRequest::new(i as u64, op, std::slice::from_ref(&sge));
+        p.ends[0].ep.post_send(qpn, &wr).unwrap();
+    }
+}
+
+#[test]
+fn poll_transmit__64_queue_pairs_share_one_window_and_all_finish() {
+    for op in [Op::Write, Op::Read] {
+        let mut p = Pair::with(&PairConfig {
+            qps: 64,
+            ..PairConfig::default()
+        });
+        post_all(&mut p, op, 20_000);
+        p.step(0);
+        let held: u64 = p.ends[0]
+            .qpns
+            .iter()
+            .map(|q| p.ends[0].ep.query_qp(*q).unwrap().in_flight_pkts)
+            .sum();
+        assert!(held <= 192, "{op:?}: {held} packets in flight");
+        assert_eq!(held, p.ends[0].ep.schedule.in_flight_pkts);
+        assert!(p.run(Dur::from_secs(1)));
+        assert_eq!(p.ends[0].wcs.len(), 64);
+        assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
+        assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+        assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 0);
+    }
+}
+
+#[test]
+fn poll_transmit__both_directions_at_once_do_not_wait_for_each_other() {
+    let mut p = Pair::with(&PairConfig {
+        qps: 8,
+        ..PairConfig::default()
+    });
+    for side in [0, 1] {
+        let remote = p.ends[1 - side].remote(0);
+        for i in 0..8 {
+            let (qpn, sge) = (p.ends[side].qpns[i], p.ends[side].sge(0, 60_000));
+            let ops = [WrOp::Write { remote }, WrOp::Read { remote }];
+            for op in ops {
+                let wr = WorkRequest::new(i as u64, op, std::slice::from_ref(&sge));
+                p.ends[side].ep.post_send(qpn, &wr).unwrap();
+            }
+        }
+    }
+    assert!(p.run(Dur::from_secs(1)));
+    for end in &p.ends {
+        assert_eq!(end.wcs.len(), 16);
+        assert_eq!(end.ep.counters().local_ack_timeout_err, 0);
+    }
+}
+
+#[test]
+fn poll_transmit__queue_pairs_take_turns() {
+    let mut p = Pair::with(&PairConfig {
+        qps: 3,
+        ..PairConfig::default()
+    });
+    let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = order.clone();
+    p.filter = Box::new(move |side, packet| {
+        if side == 0 {
+            seen.borrow_mut().push(packet.bth.dest_qp);
+        }
+        Fate::Pass
+    });
+    post_all(&mut p, Op::Write, 256 * 32);
+    assert!(p.run(Dur::from_secs(1)));
+    let order = order.borrow();
+    let runs: Vec<usize> = order.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+    assert!(runs.iter().all(|n| *n <= 16), "bursts of {runs:?}");
+    assert!(order[..48].iter().any(|q| *q == p.ends[1].qpns[2]));
+}
+
+#[test]
+fn destroy_qp__gives_its_share_of_the_window_back() {
+    let mut p = Pair::with(&PairConfig {
+        qps: 4,
+        ..PairConfig::default()
+    });
+    p.filter = Box::new(|_, _| Fate::Drop);
+    post_all(&mut p, Op::Write, 50_000);
+    p.step(0);
+    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 192);
+    let first = p.ends[0].qpns[0];
+    assert!(p.ends[0].ep.destroy_qp(first));
+    p.filter = Box::new(|_, _| Fate::Pass);
+    assert!(p.run(Dur::from_secs(5)));
+    assert_eq!(p.ends[0].wcs.len(), 3);
+    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 0);
+}
+
+#[test]
+fn poll_transmit__a_silent_peer_does_not_keep_the_window() {
+    // Queue pair 0's peer is gone; it may not hold the others up for its whole retry time.
+    let mut p = Pair::with(&PairConfig {
+        qps: 2,
+        ..PairConfig::default()
+    });
+    let dead = p.ends[1].qpns[0];
+    p.filter = Box::new(move |_, packet| match packet.bth.dest_qp == dead {
+        true => Fate::Drop,
+        false => Fate::Pass,
+    });
+    post_all(&mut p, Op::Write, 60_000);
+    assert!(!p.run(Dur::from_ms(200)));
+    let done: Vec<u64> = p.ends[0].wcs.iter().map(|w| w.wr_id).collect();
+    assert_eq!(done, [1]);
+}
+
+#[test]
+fn run__the_same_seed_gives_the_same_packets() {
+    let logs = [0, 1].map(|_| {
+        let mut p = Pair::with(&PairConfig {
+            qps: 16,
+            ..PairConfig::default()
+        });
+        let mut rng = spanwire_base::Rng::new(5);
+        p.filter = Box::new(move |_, _| match rng.below(20) {
+            0 => Fate::Drop,
+            1 => Fate::Twice,
+            _ => Fate::Pass,
+        });
+        post_all(&mut p, Op::Write, 20_000);
+        post_all(&mut p, Op::Read, 20_000);
+        assert!(p.run(Dur::from_secs(20)));
+        p.log
+    });
+    assert_eq!(logs[0], logs[1]);
+}

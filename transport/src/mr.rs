@@ -1,0 +1,453 @@
+//! Memory regions: who may touch which bytes.
+
+use crate::tables::{KeyTable, Slab};
+use crate::verbs::{CreateError, Sge};
+use rand_chacha::ChaCha20Rng;
+use spanwire_base::{u64_from, usize_from};
+use spanwire_mem::Region;
+use std::fmt;
+
+/// A protection domain: queue pairs and memory regions of different domains do not meet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PdId(pub(crate) u32);
+
+/// What may be done to a memory region, or through a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Access(u8);
+
+/// A registered memory region, as the application sees it. Give `addr` and `rkey` to the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryRegion {
+    /// Key for our own SGEs.
+    pub lkey: u32,
+    /// Key for the peer; `None` when no remote access was granted.
+    pub rkey: Option<u32>,
+    /// Virtual address of the first byte (the iova).
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Why an access was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MrError {
+    /// No region has this key.
+    UnknownKey,
+    /// The region belongs to another protection domain.
+    WrongPd,
+    /// The region does not allow this kind of access.
+    Forbidden,
+    /// Some byte lies outside the region.
+    OutOfBounds,
+}
+
+impl Access {
+    /// Local reading only: what a send buffer needs.
+    pub const LOCAL_READ: Self = Self(0);
+    /// We may write: receive buffers and the targets of READs.
+    pub const LOCAL_WRITE: Self = Self(1);
+    /// The peer may WRITE. Needs [`Access::LOCAL_WRITE`] too.
+    pub const REMOTE_WRITE: Self = Self(2);
+    /// The peer may READ.
+    pub const REMOTE_READ: Self = Self(4);
+    /// The peer may execute atomic operations. Needs [`Access::LOCAL_WRITE`] too.
+    pub const REMOTE_ATOMIC: Self = Self(8);
+
+    /// Everything.
+    pub const ALL: Self = Self(15);
+
+    /// This and `other`.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True when everything in `needed` is allowed.
+    #[must_use]
+    pub const fn allows(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+
+    /// True when the peer may do anything at all.
+    #[must_use]
+    pub const fn is_remote(self) -> bool {
+        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0) != 0
+    }
+
+    const fn writes_remotely(self) -> bool {
+        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::LOCAL_WRITE, "LOCAL_WRITE"),
+            (Self::REMOTE_WRITE, "REMOTE_WRITE"),
+            (Self::REMOTE_READ, "REMOTE_READ"),
+            (Self::REMOTE_ATOMIC, "REMOTE_ATOMIC"),
+        ];
+        f.write_str("LOCAL_READ")?;
+        for (_, name) in names.into_iter().filter(|(bit, _)| self.allows(*bit)) {
+            write!(f, "|{name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All memory regions of an endpoint. Passed to queue pairs, never stored in one.
+#[derive(Debug)]
+pub(crate) struct MrTable {
+    regions: Slab<Entry>,
+    lkeys: KeyTable,
+    rkeys: KeyTable,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pd: PdId,
+    region: Region,
+    access: Access,
+    mr: MemoryRegion,
+}
+
+impl MrTable {
+    pub(crate) fn new(max_mrs: u32) -> Self {
+        let (lkeys, rkeys) = (KeyTable::new(max_mrs), KeyTable::new(max_mrs));
+        Self {
+            regions: Slab::new(max_mrs),
+            lkeys,
+            rkeys,
+        }
+    }
+
+    /// Registers `region` at virtual address `iova` (its own address when `None`).
+    pub(crate) fn register(
+        &mut self,
+        rng: &mut ChaCha20Rng,
+        pd: PdId,
+        region: Region,
+        access: Access,
+        iova: Option<u64>,
+    ) -> Result<MemoryRegion, CreateError> {
+        if access.writes_remotely() && !access.allows(Access::LOCAL_WRITE) {
+            return Err(CreateError::AccessWithoutLocalWrite);
+        }
+        let (addr, len) = (
+            iova.unwrap_or_else(|| region.addr()),
+            u64_from(region.len()),
+        );
+        if addr.checked_add(len).is_none() {
+            return Err(CreateError::AddressWraps);
+        }
+        let mr = MemoryRegion {
+            lkey: 0,
+            rkey: None,
+            addr,
+            len,
+        };
+        let entry = Entry {
+            pd,
+            region,
+            access,
+            mr,
+        };
+        let i = self
+            .regions
+            .insert(entry)
+            .map_err(|_| CreateError::Limit("max_mrs"))?;
+        let lkey = self.lkeys.insert(rng, i);
+        let rkey = access.is_remote().then(|| self.rkeys.insert(rng, i));
+        let entry = self.regions.at_mut(i).expect("inserted four lines above");
+        entry.mr = MemoryRegion {
+            lkey,
+            rkey,
+            addr,
+            len,
+        };
+        Ok(entry.mr)
+    }
+
+    /// Forgets a region: from now on both of its keys are unknown.
+    pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), MrError> {
+        let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;
+        self.lkeys.remove(lkey);
+        if let Some(rkey) = self.regions.remove(i).and_then(|e| e.mr.rkey) {
+            self.rkeys.remove(rkey);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn uses_pd(&self, pd: PdId) -> bool {
+        self.regions.iter().any(|(_, e)| e.pd == pd)
+    }
+
+    /// The bytes an SGE names, if `pd` may have `need` of them.
+    pub(crate) fn local(&self, pd: PdId, sge: &Sge, need: Access) -> Result<Span<'_>, MrError> {
+        self.span(self.lkeys.find(sge.lkey), pd, sge.addr, sge.len, need)
+    }
+
+    /// The bytes a peer names, if it may have `need` of them.
+    pub(crate) fn remote(
+        &self,
+        pd: PdId,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<Span<'_>, MrError> {
+        self.span(self.rkeys.find(rkey), pd, va, len, need)
+    }
+
+    fn span(
+        &self,
+        i: Option<u32>,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<Span<'_>, MrError> {
+        let entry = i
+            .and_then(|i| self.regions.at(i))
+            .ok_or(MrError::UnknownKey)?;
+        if entry.pd != pd {
+            return Err(MrError::WrongPd);
+        }
+        if !entry.access.allows(need) {
+            return Err(MrError::Forbidden);
+        }
+        let offset = addr
+            .checked_sub(entry.mr.addr)
+            .ok_or(MrError::OutOfBounds)?;
+        match offset.checked_add(len.into()) {
+            Some(end) if end <= entry.mr.len => Ok(Span {
+                region: &entry.region,
+                offset: usize_from(offset),
+            }),
+            _ => Err(MrError::OutOfBounds),
+        }
+    }
+
+    /// Copies bytes out of a list of SGEs, from byte `skip` of the list on, into all of `dst`.
+    pub(crate) fn gather(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        skip: u32,
+        dst: &mut [u8],
+    ) -> Result<(), MrError> {
+        let mut done = 0;
+        walk(sges, skip, spanwire_base::u32_from(dst.len()), |sge, n| {
+            let part = &mut dst[done..done + n as usize];
+            done += n as usize;
+            let span = self.local(pd, sge, Access::LOCAL_READ)?;
+            span.region
+                .copy_out(span.offset, part)
+                .map_err(|_| MrError::OutOfBounds)
+        })
+    }
+
+    /// Copies `src` into a list of SGEs, from byte `skip` of the list on.
+    pub(crate) fn scatter(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        skip: u32,
+        src: &[u8],
+    ) -> Result<(), MrError> {
+        let mut done = 0;
+        walk(sges, skip, spanwire_base::u32_from(src.len()), |sge, n| {
+            let part = &src[done..done + n as usize];
+            done += n as usize;
+            let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
+            span.region
+                .copy_in(span.offset, part)
+                .map_err(|_| MrError::OutOfBounds)
+        })
+    }
+}
+
+/// Bytes inside a region that an access was granted for.
+#[derive(Debug)]
+pub(crate) struct Span<'a> {
+    pub(crate) region: &'a Region,
+    pub(crate) offset: usize,
+}
+
+/// Calls `each` with the part of every SGE that falls into `len` bytes from byte `skip` on.
+/// Fewer bytes in the list than asked for is [`MrError::OutOfBounds`].
+fn walk(
+    sges: &[Sge],
+    mut skip: u32,
+    mut len: u32,
+    mut each: impl FnMut(&Sge, u32) -> Result<(), MrError>,
+) -> Result<(), MrError> {
+    for sge in sges {
+        if len == 0 {
+            return Ok(());
+        }
+        if skip >= sge.len {
+            skip -= sge.len;
+            continue;
+        }
+        let n = len.min(sge.len - skip);
+        // The whole element was inside the address space when it was posted.
+        let addr = sge
+            .addr
+            .checked_add(skip.into())
+            .ok_or(MrError::OutOfBounds)?;
+        each(
+            &Sge {
+                addr,
+                len: n,
+                lkey: sge.lkey,
+            },
+            n,
+        )?;
+        len -= n;
+        skip = 0;
+    }
+    if len == 0 {
+        Ok(())
+    } else {
+        Err(MrError::OutOfBounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::rand_core::SeedableRng;
+
+    const PD: PdId = PdId(0);
+
+    fn table() -> (MrTable, ChaCha20Rng) {
+        (MrTable::new(4), ChaCha20Rng::from_seed([1; 32]))
+    }
+
+    #[test]
+    fn register__remote_keys_only_with_remote_access() {
+        let (mut t, mut rng) = table();
+        let local = t
+            .register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_WRITE, None)
+            .unwrap();
+        assert_eq!(local.rkey, None);
+        let shared = t
+            .register(&mut rng, PD, Region::zeroed(8), Access::ALL, Some(0x1000))
+            .unwrap();
+        assert_eq!(shared.addr, 0x1000);
+        assert_ne!(
+            shared.rkey,
+            Some(shared.lkey),
+            "the lkey is not given away with the rkey"
+        );
+    }
+
+    #[test]
+    fn register__refuses_what_verbs_refuse() {
+        let (mut t, mut rng) = table();
+        let r = Region::zeroed(16);
+        let without = t.register(&mut rng, PD, r.clone(), Access::REMOTE_WRITE, None);
+        assert_eq!(without, Err(CreateError::AccessWithoutLocalWrite));
+        let wraps = t.register(&mut rng, PD, r.clone(), Access::ALL, Some(u64::MAX - 8));
+        assert_eq!(wraps, Err(CreateError::AddressWraps));
+        for _ in 0..4 {
+            t.register(&mut rng, PD, r.clone(), Access::ALL, None)
+                .unwrap();
+        }
+        let full = t.register(&mut rng, PD, r, Access::ALL, None);
+        assert_eq!(full, Err(CreateError::Limit("max_mrs")));
+    }
+
+    #[test]
+    fn deregister__makes_both_keys_unknown() {
+        let (mut t, mut rng) = table();
+        let mr = t
+            .register(&mut rng, PD, Region::zeroed(8), Access::ALL, None)
+            .unwrap();
+        t.deregister(mr.lkey).unwrap();
+        let got = t.remote(PD, mr.rkey.unwrap(), mr.addr, 1, Access::REMOTE_READ);
+        assert_eq!(got.unwrap_err(), MrError::UnknownKey);
+        assert_eq!(t.deregister(mr.lkey), Err(MrError::UnknownKey));
+    }
+
+    #[test]
+    fn remote__checks_key_domain_access_and_bounds() {
+        let (mut t, mut rng) = table();
+        let access = Access::REMOTE_READ;
+        let mr = t
+            .register(&mut rng, PD, Region::zeroed(100), access, Some(0x5000))
+            .unwrap();
+        let rkey = mr.rkey.unwrap();
+        let ask = |pd, rkey, va, len, need| t.remote(pd, rkey, va, len, need).map(|s| s.offset);
+        assert_eq!(ask(PD, rkey, 0x5000, 100, access), Ok(0));
+        assert_eq!(ask(PD, rkey, 0x5064, 0, access), Ok(100));
+        assert_eq!(
+            ask(PD, rkey ^ 1, 0x5000, 1, access),
+            Err(MrError::UnknownKey)
+        );
+        assert_eq!(ask(PdId(1), rkey, 0x5000, 1, access), Err(MrError::WrongPd));
+        assert_eq!(
+            ask(PD, rkey, 0x5000, 1, Access::REMOTE_WRITE),
+            Err(MrError::Forbidden)
+        );
+        assert_eq!(ask(PD, rkey, 0x4fff, 1, access), Err(MrError::OutOfBounds));
+        assert_eq!(
+            ask(PD, rkey, 0x5001, 100, access),
+            Err(MrError::OutOfBounds)
+        );
+        assert_eq!(
+            ask(PD, rkey, u64::MAX, u32::MAX, access),
+            Err(MrError::OutOfBounds)
+        );
+        assert_eq!(
+            ask(PD, mr.lkey, 0x5000, 1, access),
+            Err(MrError::UnknownKey)
+        );
+    }
+
+    #[test]
+    fn gather__crosses_elements_at_any_offset() {
+        let (mut t, mut rng) = table();
+        let region = Region::zeroed(32);
+        let bytes: Vec<u8> = (0..32).collect();
+        region.copy_in(0, &bytes).unwrap();
+        let mr = t
+            .register(&mut rng, PD, region, Access::LOCAL_WRITE, Some(0))
+            .unwrap();
+        let sge = |addr, len| Sge {
+            addr,
+            len,
+            lkey: mr.lkey,
+        };
+        let list = [sge(20, 3), sge(0, 0), sge(4, 5), sge(30, 2)];
+        let flat = [20, 21, 22, 4, 5, 6, 7, 8, 30, 31];
+        for skip in 0..10usize {
+            for len in 0..=10 - skip {
+                let mut out = vec![0; len];
+                t.gather(PD, &list, u32::try_from(skip).unwrap(), &mut out)
+                    .unwrap();
+                assert_eq!(out, flat[skip..skip + len]);
+            }
+        }
+        assert_eq!(
+            t.gather(PD, &list, 8, &mut [0; 3]),
+            Err(MrError::OutOfBounds)
+        );
+    }
+
+    #[test]
+    fn scatter__needs_write_access() {
+        let (mut t, mut rng) = table();
+        let mr = t
+            .register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_READ, Some(0))
+            .unwrap();
+        let list = [Sge {
+            addr: 0,
+            len: 8,
+            lkey: mr.lkey,
+        }];
+        assert_eq!(t.scatter(PD, &list, 0, &[1]), Err(MrError::Forbidden));
+        assert_eq!(t.gather(PD, &list, 0, &mut [1]), Ok(()));
+    }
+}

@@ -1,0 +1,691 @@
+//! The queue pair: the only control flow between the wire and the rooms beside this one.
+//!
+//! Calls go down, values come up: the responder, the completer and the requester return what they
+//! found, and it is applied here. All branching of the receive path is in
+//! [`QueuePair::handle_packet`], all of the send path in [`QueuePair::poll_transmit`].
+
+mod ack;
+mod completer;
+mod loss;
+mod path;
+mod post;
+mod reads;
+mod requester;
+mod responder;
+pub(crate) mod state;
+mod wq;
+
+#[cfg(test)]
+mod tests;
+
+use crate::attr::{Mtu, QpAttr, QpInit};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::cq::{CqId, CqTable};
+use crate::drop::DropReason;
+use crate::mr::{MrTable, PdId};
+use crate::wc::{Wc, WcOpcode, WcStatus};
+use ack::Acks;
+use completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
+use loss::{Fired, Loss};
+use path::Path;
+use requester::{Allowance, Next, Requester, Segment, Wqe};
+use responder::{Ground, RequestOutcome, Responder};
+use spanwire_base::{Dur, Time, TxMeta};
+use spanwire_wire::{
+    AethRepr, BthRepr, ExtHeaders, NakCode, OpClass, OpKind, Opcode, Packet, Psn, Qpn, RethRepr,
+    Service, Syndrome,
+};
+use state::{ModifyError, QpState, check_modify};
+
+/// One Reliable Connection queue pair.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    qpn: Qpn,
+    pd: PdId,
+    send_cq: CqId,
+    recv_cq: CqId,
+    state: QpState,
+    dest_qpn: Qpn,
+    mtu: Mtu,
+    max_rd_atomic: u8,
+    path: Option<Path>,
+    requester: Requester,
+    responder: Responder,
+    acks: Acks,
+    loss: Loss,
+}
+
+/// The endpoint's tables, lent to a queue pair for one call.
+pub(crate) struct Shared<'a> {
+    pub(crate) mrs: &'a MrTable,
+    pub(crate) cqs: &'a mut CqTable,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) config: &'a Config,
+}
+
+/// Answer of [`QueuePair::poll_transmit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transmit {
+    /// A packet was written.
+    Sent(TxMeta),
+    /// Nothing may leave now; something else will make this queue pair ready again.
+    Idle,
+    /// A request may leave as soon as the endpoint's window has room.
+    Blocked,
+}
+
+impl QueuePair {
+    pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
+        let caps = &init.caps;
+        Self {
+            qpn,
+            pd: init.pd,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            state: QpState::Reset,
+            dest_qpn: Qpn::new(0),
+            mtu: Mtu::B256,
+            max_rd_atomic: 0,
+            path: None,
+            requester: Requester::new(caps.max_send_wr, caps.max_send_sge),
+            responder: Responder::new(caps.max_recv_wr, caps.max_recv_sge),
+            acks: Acks::default(),
+            loss: Loss::new(),
+        }
+    }
+
+    /// Applies `attr`, all of it or nothing.
+    pub(crate) fn modify(&mut self, attr: &QpAttr, sh: &mut Shared<'_>) -> Result<(), ModifyError> {
+        let to = check_modify(self.state, attr)?;
+        if let Some(access) = attr.access {
+            self.responder.set_access(access);
+        }
+        if let Some(code) = attr.min_rnr_timer {
+            self.responder.set_min_rnr_timer(code);
+        }
+        match (self.state, to) {
+            (_, QpState::Reset) => self.reset(),
+            (QpState::Err, QpState::Err) => {}
+            (_, QpState::Err) => self.fail(sh),
+            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr),
+            (QpState::Rtr, QpState::Rts) => {
+                self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
+                self.requester
+                    .start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
+                self.loss.start(attr);
+            }
+            _ => {}
+        }
+        self.state = to;
+        Ok(())
+    }
+
+    fn ready_to_receive(&mut self, attr: &QpAttr) {
+        // The table in state.rs has made sure that these are given.
+        self.dest_qpn = attr.dest_qpn.unwrap_or_default();
+        self.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
+        self.path = attr
+            .av
+            .and_then(|av| Path::new(av, self.qpn, self.dest_qpn));
+        let reads = attr.max_dest_rd_atomic.unwrap_or(0);
+        self.responder.start(attr.rq_psn.unwrap_or_default(), reads);
+    }
+
+    /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
+    pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
+        let props = p.bth.opcode.props();
+        let taken = match self.check_packet(p) {
+            Err(reason) => Err(reason),
+            Ok(()) => match props.class {
+                OpClass::Request => self.on_request(p, sh),
+                OpClass::Response if props.kind == OpKind::ReadResponse => {
+                    self.on_read_response(now, p, sh)
+                }
+                OpClass::Response => self.on_ack(now, p, sh),
+                OpClass::Notification => Err(DropReason::CnpIgnored),
+            },
+        };
+        match taken {
+            Ok(()) => {
+                sh.counters.rx_packets += 1;
+                sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload.len());
+            }
+            Err(reason) => sh.counters.drop(reason),
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
+        if !self.state.sends() {
+            return;
+        }
+        let nothing_out = self.requester.in_flight_pkts() == 0;
+        if nothing_out && !self.loss.is_waiting() {
+            // What was to be sent again has not left yet: the silence is ours, not the peer's.
+            self.loss.on_stalled(now);
+            return;
+        }
+        match self.loss.handle_timeout(now) {
+            Fired::Nothing | Fired::Resume => {}
+            Fired::Retransmit => {
+                sh.counters.local_ack_timeout_err += 1;
+                let una = self.requester.snd_una();
+                self.loss.begin_recovery(una);
+                self.rewind(una);
+            }
+            Fired::Exhausted => self.fail_oldest(WcStatus::RetryExcErr, sh),
+        }
+    }
+
+    /// Writes the next packet, if one may leave. The questions in order; a "no" ends it and
+    /// consumes nothing. `endpoint_pkts` is what the endpoint's window still takes.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        endpoint_pkts: u32,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        // What is owed? Read responses first: an acknowledgement may not overtake those before it.
+        if !self.responder.reads.is_idle() {
+            return self.send_read_response(frame, sh);
+        }
+        if self.acks.pending().is_some() {
+            return self.send_ack(frame, sh);
+        }
+        // What is next, and how much is allowed?
+        if !self.state.sends() || self.loss.is_waiting() {
+            return Transmit::Idle;
+        }
+        match self
+            .requester
+            .next(&self.allowance(endpoint_pkts, sh.config))
+        {
+            Next::Segment(segment) => self.send_segment(now, &segment, frame, sh),
+            Next::Idle | Next::WaitsForPeer => Transmit::Idle,
+            Next::WaitsForEndpoint => Transmit::Blocked,
+        }
+    }
+
+    /// When [`QueuePair::handle_timeout`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.loss.next_deadline()
+    }
+
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    pub(crate) fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    pub(crate) fn state(&self) -> QpState {
+        self.state
+    }
+
+    pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
+        self.send_cq == cq || self.recv_cq == cq
+    }
+
+    /// Packets this queue pair holds of the endpoint's window.
+    pub(crate) fn in_flight_pkts(&self) -> u64 {
+        self.requester.in_flight_pkts()
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Dur> {
+        self.path.as_ref().and_then(Path::srtt)
+    }
+
+    /// What every packet must satisfy, whatever it is.
+    fn check_packet(&self, p: &Packet<'_>) -> Result<(), DropReason> {
+        let props = p.bth.opcode.props();
+        let ours = match props.class {
+            OpClass::Request if !self.state.receives() => Err(DropReason::QpNotReceiving),
+            OpClass::Response if !self.state.sends() => Err(DropReason::QpNotSending),
+            _ => Ok(()),
+        };
+        match (&self.path, props.service) {
+            (_, Service::Uc | Service::Ud) => Err(DropReason::WrongService),
+            (None, _) => Err(DropReason::QpNotReceiving),
+            (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
+            _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
+            _ => ours,
+        }
+    }
+
+    fn on_request(&mut self, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+        let ground = Ground {
+            mrs: sh.mrs,
+            pd: self.pd,
+            mtu: self.mtu,
+        };
+        match self.responder.on_request(p, ground) {
+            RequestOutcome::Done { reply, message } => {
+                if let Some(owed) = reply {
+                    self.acks.owe(owed);
+                }
+                if let Some(message) = message {
+                    sh.counters.rx_messages += 1;
+                    self.deliver(&message, sh);
+                }
+            }
+            RequestOutcome::ReadBegun => {
+                sh.counters.rx_read_requests += 1;
+                self.acks.subsume();
+            }
+            RequestOutcome::Duplicate { reply } => {
+                sh.counters.duplicate_request += 1;
+                if let Some(owed) = reply {
+                    self.acks.owe(owed);
+                }
+            }
+            RequestOutcome::Gap { reply } => {
+                sh.counters.out_of_sequence += 1;
+                self.acks.owe(reply);
+            }
+            RequestOutcome::NotReady { reply } => {
+                sh.counters.out_of_buffer += 1;
+                self.acks.owe(reply);
+            }
+            RequestOutcome::Refused { reply, recv } => {
+                sh.counters.tx_fatal_naks += 1;
+                self.acks.owe(reply);
+                if let Some((wr_id, status)) = recv {
+                    self.complete(self.recv_cq, self.wc(wr_id, status, WcOpcode::Recv), sh);
+                }
+                // What was owed for the requests before this one still goes out, then the NAK.
+                self.enter_error(sh);
+            }
+            RequestOutcome::Drop(reason) => return Err(reason),
+        }
+        Ok(())
+    }
+
+    fn on_ack(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+        let Some(aeth) = p.ext.aeth else {
+            return Err(DropReason::BadSyndrome);
+        };
+        match check_ack(&self.requester, p.bth.psn, &aeth) {
+            AckOutcome::Drop(reason) => return Err(reason),
+            AckOutcome::Acked {
+                upto,
+                lost_response,
+            } => {
+                self.acknowledge(now, upto, sh);
+                if let Some(from) = lost_response {
+                    return self.recover_response(from, sh);
+                }
+            }
+            AckOutcome::SequenceError { upto } => {
+                self.acknowledge(now, upto, sh);
+                if !self.loss.begin_recovery(upto) {
+                    return Err(DropReason::RepeatedNak);
+                }
+                sh.counters.packet_seq_err += 1;
+                self.rewind(upto);
+            }
+            AckOutcome::ReceiverNotReady { upto, timer } => {
+                self.acknowledge(now, upto, sh);
+                match self.loss.on_rnr(now, upto, timer) {
+                    Fired::Exhausted => self.fail_oldest(WcStatus::RnrRetryExcErr, sh),
+                    Fired::Retransmit => {
+                        sh.counters.rnr_nak_retry_err += 1;
+                        self.rewind(upto);
+                    }
+                    Fired::Nothing | Fired::Resume => return Err(DropReason::RepeatedNak),
+                }
+            }
+            AckOutcome::Refused { upto, status } => {
+                self.acknowledge(now, upto, sh);
+                self.fail_oldest(status, sh);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_read_response(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let len = spanwire_base::u32_from(p.payload.len());
+        match check_response(&self.requester, p.bth.psn, len, self.mtu) {
+            ResponseOutcome::Drop(reason) => Err(reason),
+            ResponseOutcome::Gap { from } => {
+                // Everything before the gap is a plain acknowledgement's worth.
+                self.acknowledge(now, from, sh);
+                self.recover_response(from, sh)
+            }
+            ResponseOutcome::Place { wqe, offset, upto } => {
+                let sges = self.requester.sges(wqe);
+                if sh.mrs.scatter(self.pd, sges, offset, p.payload).is_err() {
+                    self.acknowledge(now, upto - 1, sh);
+                    self.fail_oldest(WcStatus::LocProtErr, sh);
+                    return Ok(());
+                }
+                self.acknowledge(now, upto, sh);
+                Ok(())
+            }
+        }
+    }
+
+    /// READ responses from `from` on are lost: asks again, once.
+    fn recover_response(&mut self, from: u64, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+        if !self.loss.begin_recovery(from) {
+            return Err(DropReason::AfterResponseGap);
+        }
+        sh.counters.implied_nak_seq_err += 1;
+        self.rewind(from);
+        Ok(())
+    }
+
+    /// Applies an acknowledgement of everything before `upto`.
+    fn acknowledge(&mut self, now: Time, upto: u64, sh: &mut Shared<'_>) {
+        if upto <= self.requester.snd_una() {
+            return;
+        }
+        self.requester.acknowledge(upto);
+        self.loss.on_progress(now, self.requester.has_outstanding());
+        if let Some(path) = &mut self.path {
+            path.on_acked(now, upto);
+        }
+        while let Some(wqe) = self.requester.pop_done() {
+            if wqe.signaled {
+                let wc = self.send_wc(&wqe, WcStatus::Success);
+                self.complete(self.send_cq, wc, sh);
+            }
+        }
+    }
+
+    fn rewind(&mut self, to: u64) {
+        self.requester.rewind(to);
+        if let Some(path) = &mut self.path {
+            path.on_rewind();
+        }
+    }
+
+    fn allowance(&self, endpoint_pkts: u32, config: &Config) -> Allowance {
+        let window = if self.loss.is_probing() {
+            1
+        } else {
+            config.qp_window_pkts
+        };
+        let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
+        Allowance {
+            qp_pkts: window.saturating_sub(in_flight),
+            endpoint_pkts,
+            mtu: self.mtu,
+            max_rd_atomic: self.max_rd_atomic,
+            read_chunk_pkts: config.read_chunk_pkts,
+            ack_req_interval_pkts: config.ack_req_interval_pkts,
+        }
+    }
+
+    fn send_segment(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let ext = ExtHeaders {
+            reth: segment.reth.map(|(remote, dma_len)| RethRepr {
+                va: remote.va,
+                rkey: remote.rkey,
+                dma_len,
+            }),
+            imm: segment.imm,
+            ..ExtHeaders::default()
+        };
+        let mut bth = self.bth(segment.opcode, segment.psn);
+        bth.solicited = segment.solicited;
+        bth.ack_req = segment.ack_req;
+        let (pd, sges) = (self.pd, self.requester.sges(segment.wqe));
+        let fill = |payload: &mut [u8]| sh.mrs.gather(pd, sges, segment.offset, payload).is_ok();
+        match self.write(&bth, &ext, segment.len, frame, fill) {
+            Err(NotWritten::NoRoom) => {
+                self.fail_oldest_unless_answered(WcStatus::LocQpOpErr, sh);
+                Transmit::Idle
+            }
+            Err(NotWritten::NoPayload) => {
+                self.fail_oldest_unless_answered(WcStatus::LocProtErr, sh);
+                Transmit::Idle
+            }
+            Ok(meta) => {
+                let number = self.requester.snd_nxt();
+                self.requester.advance(segment);
+                self.loss.on_sent(now);
+                match &mut self.path {
+                    Some(path) if !segment.is_retransmission => path.on_sent(now, number),
+                    _ => {}
+                }
+                sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
+                self.sent(meta, segment.len, sh)
+            }
+        }
+    }
+
+    fn send_read_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let Some(r) = self.responder.reads.next(self.mtu) else {
+            return Transmit::Idle;
+        };
+        let aeth = r.opcode.props().aeth.then_some(AethRepr {
+            syndrome: Syndrome::Ack {
+                credits: ack::NO_CREDIT_LIMIT,
+            },
+            msn: r.msn,
+        });
+        let ext = ExtHeaders {
+            aeth,
+            ..ExtHeaders::default()
+        };
+        let bth = self.bth(r.opcode, r.psn);
+        let pd = self.pd;
+        let fill = |payload: &mut [u8]| {
+            let need = crate::mr::Access::REMOTE_READ;
+            r.len == 0
+                || sh
+                    .mrs
+                    .remote(pd, r.rkey, r.va, r.len, need)
+                    .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok())
+        };
+        match self.write(&bth, &ext, r.len, frame, fill) {
+            Ok(meta) => {
+                self.responder.reads.advance(self.mtu);
+                self.sent(meta, r.len, sh)
+            }
+            Err(why) => {
+                // The region went away while it was being read, or the port is too narrow.
+                let code = match why {
+                    NotWritten::NoPayload => NakCode::RemoteAccess,
+                    NotWritten::NoRoom => NakCode::RemoteOperational,
+                };
+                sh.counters.tx_fatal_naks += 1;
+                self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
+                self.fail(sh);
+                Transmit::Idle
+            }
+        }
+    }
+
+    fn send_ack(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let Some(owed) = self.acks.pending() else {
+            return Transmit::Idle;
+        };
+        let aeth = AethRepr {
+            syndrome: owed.syndrome,
+            msn: owed.msn,
+        };
+        let ext = ExtHeaders {
+            aeth: Some(aeth),
+            ..ExtHeaders::default()
+        };
+        let bth = self.bth(Opcode::RcAck, owed.psn);
+        self.acks.paid();
+        match self.write(&bth, &ext, 0, frame, |_| true) {
+            Ok(meta) => {
+                let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
+                sh.counters.tx_acks += u64::from(positive);
+                self.sent(meta, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+
+    fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
+        sh.counters.tx_packets += 1;
+        sh.counters.tx_payload_bytes += u64::from(payload_len);
+        Transmit::Sent(meta)
+    }
+
+    /// Writes one packet whose payload `fill` provides.
+    fn write(
+        &self,
+        bth: &BthRepr,
+        ext: &ExtHeaders,
+        payload_len: u32,
+        frame: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<TxMeta, NotWritten> {
+        let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
+        let template = path.template();
+        let payload_len = payload_len as usize;
+        let payload = template
+            .emit(bth, ext, payload_len, frame)
+            .map_err(|_| NotWritten::NoRoom)?;
+        let len = payload.end + payload_len.wrapping_neg() % 4 + ICRC_BYTES;
+        if !fill(&mut frame[payload]) {
+            return Err(NotWritten::NoPayload);
+        }
+        spanwire_wire::seal(frame, len);
+        Ok(TxMeta { len })
+    }
+
+    fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
+        BthRepr {
+            pkey: DEFAULT_PKEY,
+            ..BthRepr::new(opcode, self.dest_qpn, psn)
+        }
+    }
+
+    /// Gives the receiver of a message its completion.
+    fn deliver(&mut self, m: &responder::Message, sh: &mut Shared<'_>) {
+        let Some((wr_id, opcode)) = m.recv else {
+            return;
+        };
+        let (imm, solicited) = (m.imm, m.solicited);
+        let wc = Wc {
+            byte_len: m.len,
+            imm,
+            solicited,
+            ..self.wc(wr_id, WcStatus::Success, opcode)
+        };
+        self.complete(self.recv_cq, wc, sh);
+    }
+
+    fn complete(&mut self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) {
+        match wc.status {
+            WcStatus::Success => {}
+            WcStatus::WrFlushErr => sh.counters.flushed += 1,
+            _ if matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) => {
+                sh.counters.resp_cqe_error += 1;
+            }
+            _ => sh.counters.req_cqe_error += 1,
+        }
+        if sh.cqs.push(cq, wc).is_err() {
+            sh.counters.cq_overrun += 1;
+            // The completion is lost, so the queue pair's history is: no way on from here.
+            if self.state != QpState::Err {
+                self.fail(sh);
+            }
+        }
+    }
+
+    /// Fails the oldest request with `status`, then the queue pair.
+    fn fail_oldest(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
+        if let Some(wqe) = self.requester.pop_any() {
+            let wc = self.send_wc(&wqe, status);
+            self.complete(self.send_cq, wc, sh);
+        }
+        self.fail(sh);
+    }
+
+    /// A local fault in the request at `snd_nxt`. Earlier requests are flushed rather than waited
+    /// for; the faulty one still tells its own status.
+    fn fail_oldest_unless_answered(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
+        let at = self.requester.snd_nxt();
+        while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
+            self.flush_one(sh);
+        }
+        self.fail_oldest(status, sh);
+    }
+
+    /// Stops answering and goes to the error state.
+    fn fail(&mut self, sh: &mut Shared<'_>) {
+        self.responder.stop();
+        self.enter_error(sh);
+    }
+
+    /// Goes to the error state: flushes both queues, oldest first, and stops all timers.
+    fn enter_error(&mut self, sh: &mut Shared<'_>) {
+        self.state = QpState::Err;
+        self.loss.stop();
+        while self.flush_one(sh) {}
+        while let Some(recv) = self.responder.pop_recv() {
+            let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
+            self.complete(self.recv_cq, wc, sh);
+        }
+        self.requester.reset();
+    }
+
+    fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
+        let Some(wqe) = self.requester.pop_any() else {
+            return false;
+        };
+        let wc = self.send_wc(&wqe, WcStatus::WrFlushErr);
+        self.complete(self.send_cq, wc, sh);
+        true
+    }
+
+    fn reset(&mut self) {
+        self.loss.stop();
+        self.requester.reset();
+        self.responder.reset();
+        self.acks = Acks::default();
+        self.path = None;
+    }
+
+    fn send_wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
+        Wc {
+            byte_len: wqe.len,
+            ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode())
+        }
+    }
+
+    fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {
+        Wc {
+            wr_id,
+            status,
+            opcode,
+            qpn: self.qpn,
+            byte_len: 0,
+            imm: None,
+            solicited: false,
+        }
+    }
+}
+
+/// Why a packet could not be written.
+enum NotWritten {
+    /// The frame buffer is shorter than the packet.
+    NoRoom,
+    /// The payload's memory is not to be had any more.
+    NoPayload,
+}
+
+/// The default partition, full member: what rxe sends.
+const DEFAULT_PKEY: u16 = 0xffff;
+const ICRC_BYTES: usize = 4;

@@ -1,0 +1,91 @@
+//! Posting: what is checked at once.
+
+use super::{QueuePair, Shared};
+use crate::mr::{Access, MrTable, PdId};
+use crate::qp::state::QpState;
+use crate::verbs::{PostError, RecvRequest, Sge, WorkRequest};
+use crate::wc::{WcOpcode, WcStatus};
+
+impl QueuePair {
+    /// Queues a send work request. In the error state it is flushed at once, as verbs have it.
+    pub(crate) fn post_send(
+        &mut self,
+        wr: &WorkRequest<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), PostError> {
+        if wr.sges.len() > self.requester.max_sge() {
+            return Err(PostError::TooManySges);
+        }
+        match self.state {
+            QpState::Rts => {}
+            QpState::Err => {
+                let wc = self.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
+                self.complete(self.send_cq, wc, sh);
+                return Ok(());
+            }
+            _ => return Err(PostError::BadState),
+        }
+        if self.requester.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        let need = if wr.op.is_read() {
+            Access::LOCAL_WRITE
+        } else {
+            Access::LOCAL_READ
+        };
+        let len = check_sges(sh.mrs, self.pd, wr.sges, need, sh.config.max_msg_bytes)?;
+        if wr.op.is_read() && self.max_rd_atomic == 0 {
+            // It could never leave.
+            return Err(PostError::BadState);
+        }
+        self.requester.post(wr, len, self.mtu);
+        Ok(())
+    }
+
+    /// Queues a receive request. In the error state it is flushed at once.
+    pub(crate) fn post_recv(
+        &mut self,
+        wr: &RecvRequest<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), PostError> {
+        if wr.sges.len() > self.responder.max_sge() {
+            return Err(PostError::TooManySges);
+        }
+        match self.state {
+            QpState::Reset => return Err(PostError::BadState),
+            QpState::Err => {
+                let wc = self.wc(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
+                self.complete(self.recv_cq, wc, sh);
+                return Ok(());
+            }
+            QpState::Init | QpState::Rtr | QpState::Rts => {}
+        }
+        if self.responder.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        let max = u32::MAX;
+        let len = check_sges(sh.mrs, self.pd, wr.sges, Access::LOCAL_WRITE, max)?;
+        self.responder.post(wr, len);
+        Ok(())
+    }
+}
+
+/// Checks every SGE and returns the bytes of all.
+fn check_sges(
+    mrs: &MrTable,
+    pd: PdId,
+    sges: &[Sge],
+    need: Access,
+    max_bytes: u32,
+) -> Result<u32, PostError> {
+    let mut total = 0u32;
+    for sge in sges.iter().filter(|s| s.len > 0) {
+        mrs.local(pd, sge, need).map_err(|_| PostError::BadSge)?;
+        total = total.checked_add(sge.len).ok_or(PostError::TooLong)?;
+    }
+    if total > max_bytes {
+        Err(PostError::TooLong)
+    } else {
+        Ok(total)
+    }
+}

@@ -1,0 +1,309 @@
+//! Responder resources: the READs a queue pair answers, and remembers for duplicates.
+
+use crate::attr::Mtu;
+use spanwire_wire::{Opcode, Psn};
+use std::collections::VecDeque;
+
+/// A READ request as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadRequest {
+    pub(crate) psn: Psn,
+    pub(crate) va: u64,
+    pub(crate) rkey: u32,
+    pub(crate) len: u32,
+}
+
+/// The next packet of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadResponse {
+    pub(crate) opcode: Opcode,
+    pub(crate) psn: Psn,
+    pub(crate) msn: u32,
+    pub(crate) va: u64,
+    pub(crate) rkey: u32,
+    pub(crate) len: u32,
+}
+
+/// The last `max_dest_rd_atomic` READs, and which of them are being answered.
+///
+/// A duplicate READ (the whole or a tail of one remembered) restarts that answer where it asks; it
+/// never adds one, so a peer that repeats itself costs no memory.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAnswers {
+    slots: Vec<Answer>,
+    capacity: usize,
+    /// The slot the next READ takes: the oldest.
+    oldest: usize,
+    /// Slots being answered, in the order in which they leave.
+    queue: VecDeque<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    request: ReadRequest,
+    msn: u32,
+    /// The answer that runs: first packet, next packet, and the byte it ends before.
+    start: u32,
+    next: u32,
+    end_byte: u32,
+    /// All of it left at least once.
+    complete: bool,
+}
+
+/// Too many READs at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooManyReads;
+
+impl ReadAnswers {
+    /// Starts afresh with room for `capacity` READs.
+    pub(crate) fn start(&mut self, capacity: u8) {
+        let capacity = usize::from(capacity);
+        *self = Self {
+            capacity,
+            ..Self::default()
+        };
+        self.slots.reserve_exact(capacity);
+        self.queue.reserve_exact(capacity);
+    }
+
+    /// True when one more READ may be taken on: the slot it would take is not still owed to an
+    /// earlier one. An answer that was complete before and is only being repeated gives way, since
+    /// the peer has gone on without it.
+    pub(crate) fn check_room(&self) -> Result<(), TooManyReads> {
+        match self.slots.get(self.oldest) {
+            Some(held) if !held.complete => Err(TooManyReads),
+            None if self.slots.len() >= self.capacity => Err(TooManyReads),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers a new READ and begins to answer it. [`ReadAnswers::check_room`] came first.
+    pub(crate) fn begin(&mut self, request: ReadRequest, msn: u32) {
+        let end_byte = request.len;
+        let answer = Answer {
+            request,
+            msn,
+            start: 0,
+            next: 0,
+            end_byte,
+            complete: false,
+        };
+        let slot = self.oldest;
+        if slot < self.slots.len() {
+            self.queue.retain(|s| *s != slot);
+            self.slots[slot] = answer;
+        } else {
+            self.slots.push(answer);
+        }
+        self.queue.push_back(slot);
+        self.oldest = (slot + 1) % self.capacity;
+    }
+
+    /// Answers a duplicate READ again from where it asks. Returns false when it is no part of any
+    /// READ remembered.
+    pub(crate) fn repeat(&mut self, request: &ReadRequest, mtu: Mtu) -> bool {
+        let Some(slot) = self.slots.iter().position(|a| a.covers(request, mtu)) else {
+            return false;
+        };
+        let answer = &mut self.slots[slot];
+        let from = request.psn.distance_from(answer.request.psn);
+        let end_byte = from * mtu.bytes() + request.len;
+        let runs = self.queue.contains(&slot);
+        if runs && answer.next <= from && answer.end_byte >= end_byte {
+            return true; // It is on its way there.
+        }
+        (answer.start, answer.next, answer.end_byte) = (from, from, end_byte);
+        if !runs {
+            self.queue.push_back(slot);
+        }
+        true
+    }
+
+    /// The next packet owed. [`ReadAnswers::advance`] once it is written.
+    pub(crate) fn next(&self, mtu: Mtu) -> Option<ReadResponse> {
+        let a = &self.slots[*self.queue.front()?];
+        let offset = a.next * mtu.bytes();
+        let len = (a.end_byte - offset).min(mtu.bytes());
+        let (first, last) = (a.next == a.start, offset + len == a.end_byte);
+        let opcode = match (first, last) {
+            (true, true) => Opcode::RcReadResponseOnly,
+            (true, false) => Opcode::RcReadResponseFirst,
+            (false, true) => Opcode::RcReadResponseLast,
+            (false, false) => Opcode::RcReadResponseMiddle,
+        };
+        let ReadRequest { psn, va, rkey, .. } = a.request;
+        let (psn, va) = (psn.plus(a.next), va.wrapping_add(offset.into()));
+        Some(ReadResponse {
+            opcode,
+            psn,
+            msn: a.msn,
+            va,
+            rkey,
+            len,
+        })
+    }
+
+    /// The packet that [`ReadAnswers::next`] described was sent.
+    pub(crate) fn advance(&mut self, mtu: Mtu) {
+        let Some(slot) = self.queue.front().copied() else {
+            return;
+        };
+        let a = &mut self.slots[slot];
+        a.next += 1;
+        // u64: one packet past the end of a 4 GiB READ would not fit 32 bits.
+        if u64::from(a.next) * u64::from(mtu.bytes()) >= u64::from(a.end_byte) {
+            a.complete = true;
+            self.queue.pop_front();
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Stops answering.
+    pub(crate) fn stop(&mut self) {
+        self.queue.clear();
+    }
+}
+
+impl Answer {
+    /// True when `r` asks for this READ again, or for a tail of it.
+    fn covers(&self, r: &ReadRequest, mtu: Mtu) -> bool {
+        let held = &self.request;
+        let ahead = r.psn.distance_from(held.psn);
+        if ahead >= packets(held.len, mtu) {
+            return false;
+        }
+        let offset = ahead * mtu.bytes();
+        r.rkey == held.rkey
+            && r.va == held.va.wrapping_add(offset.into())
+            && r.len <= held.len - offset
+    }
+}
+
+/// PSNs a READ of `len` bytes takes: one for each response packet, at least one.
+pub(crate) fn packets(len: u32, mtu: Mtu) -> u32 {
+    len.div_ceil(mtu.bytes()).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: Mtu = Mtu::B256;
+
+    fn request(psn: u32, va: u64, len: u32) -> ReadRequest {
+        ReadRequest {
+            psn: Psn::new(psn),
+            va,
+            rkey: 5,
+            len,
+        }
+    }
+
+    fn drain(a: &mut ReadAnswers) -> Vec<(Opcode, u32, u64, u32)> {
+        let mut out = Vec::new();
+        while let Some(r) = a.next(MTU) {
+            out.push((r.opcode, r.psn.get(), r.va, r.len));
+            a.advance(MTU);
+        }
+        out
+    }
+
+    fn answers(capacity: u8) -> ReadAnswers {
+        let mut a = ReadAnswers::default();
+        a.start(capacity);
+        a
+    }
+
+    #[test]
+    fn next__walks_first_middle_last() {
+        let mut a = answers(2);
+        a.begin(request(10, 0x1000, 600), 1);
+        a.begin(request(13, 0x9000, 0), 2);
+        use Opcode::*;
+        let want = [
+            (RcReadResponseFirst, 10, 0x1000, 256),
+            (RcReadResponseMiddle, 11, 0x1100, 256),
+            (RcReadResponseLast, 12, 0x1200, 88),
+            (RcReadResponseOnly, 13, 0x9000, 0),
+        ];
+        assert_eq!(drain(&mut a), want);
+        assert!(a.is_idle());
+    }
+
+    #[test]
+    fn check_room__a_slot_still_owed_is_not_taken() {
+        let mut a = answers(1);
+        assert_eq!(a.check_room(), Ok(()));
+        a.begin(request(0, 0, 10), 1);
+        assert_eq!(a.check_room(), Err(TooManyReads));
+        drain(&mut a);
+        assert_eq!(a.check_room(), Ok(()));
+        assert_eq!(answers(0).check_room(), Err(TooManyReads));
+    }
+
+    #[test]
+    fn repeat__a_tail_begins_with_first_and_ends_where_it_asks() {
+        let mut a = answers(2);
+        a.begin(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(a.repeat(&request(12, 0x1200, 512), MTU));
+        use Opcode::*;
+        let want = [
+            (RcReadResponseFirst, 12, 0x1200, 256),
+            (RcReadResponseLast, 13, 0x1300, 256),
+        ];
+        assert_eq!(drain(&mut a), want);
+    }
+
+    #[test]
+    fn repeat__refuses_what_was_not_asked_before() {
+        let mut a = answers(1);
+        a.begin(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(!a.repeat(&request(14, 0x1400, 1), MTU), "beyond its end");
+        assert!(!a.repeat(&request(9, 0x0f00, 1), MTU), "before its start");
+        assert!(!a.repeat(&request(11, 0x1101, 256), MTU), "another address");
+        assert!(
+            !a.repeat(&request(11, 0x1100, 769), MTU),
+            "longer than the rest"
+        );
+        let other_key = ReadRequest {
+            rkey: 6,
+            ..request(10, 0x1000, 1024)
+        };
+        assert!(!a.repeat(&other_key, MTU));
+        a.begin(request(14, 0x2000, 10), 2);
+        drain(&mut a);
+        assert!(!a.repeat(&request(10, 0x1000, 1024), MTU), "forgotten");
+    }
+
+    #[test]
+    fn repeat__while_running_goes_back_once_and_adds_nothing() {
+        let mut a = answers(2);
+        a.begin(request(10, 0x1000, 1024), 1);
+        a.advance(MTU);
+        a.advance(MTU);
+        assert!(a.repeat(&request(10, 0x1000, 1024), MTU));
+        assert_eq!(drain(&mut a).len(), 4);
+        a.begin(request(14, 0x2000, 1024), 2);
+        assert!(a.repeat(&request(16, 0x2200, 512), MTU), "will come anyway");
+        assert_eq!(drain(&mut a).len(), 4);
+    }
+
+    #[test]
+    fn begin__a_repeated_answer_gives_way() {
+        let mut a = answers(1);
+        a.begin(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(a.repeat(&request(10, 0x1000, 1024), MTU));
+        assert_eq!(a.check_room(), Ok(()));
+        a.begin(request(14, 0x2000, 100), 2);
+        assert_eq!(
+            drain(&mut a),
+            [(Opcode::RcReadResponseOnly, 14, 0x2000, 100)]
+        );
+    }
+}

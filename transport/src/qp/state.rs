@@ -1,0 +1,286 @@
+//! The queue pair's states and which attributes each transition takes.
+
+use crate::attr::QpAttr;
+use std::fmt;
+
+/// State of a queue pair, as verbs have it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum QpState {
+    /// Just made: takes no requests.
+    #[default]
+    Reset,
+    /// Receive requests may be posted; nothing moves.
+    Init,
+    /// Ready to receive: answers the peer's requests.
+    Rtr,
+    /// Ready to send as well.
+    Rts,
+    /// Failed or stopped: everything posted is flushed, packets are dropped.
+    Err,
+}
+
+/// Why a queue pair was not modified. It is as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ModifyError {
+    /// No queue pair has this number.
+    UnknownQp,
+    /// There is no such transition.
+    BadTransition {
+        /// The state it is in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// The transition needs an attribute that was not given.
+    Missing(&'static str),
+    /// The attribute cannot be set in this transition.
+    NotNow(&'static str),
+    /// The attribute's value is out of its range.
+    OutOfRange(&'static str),
+}
+
+/// Checks `attr` against the state the queue pair is in and returns the state it goes to.
+///
+/// # Source
+/// The required and optional attributes of RC queue pairs in `ibv_modify_qp(3)`; P_Key index and
+/// port are not ours to choose, so they are not there.
+pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, ModifyError> {
+    use QpState::{Err as Error, Init, Reset, Rtr, Rts};
+    let to = attr.state.unwrap_or(from);
+    let (required, optional): (&[Field], &[Field]) = match (from, to) {
+        (_, Reset | Error) => (&[], &[]),
+        (Reset | Init, Init) => (&[Field::Access], &[]),
+        (Init, Rtr) => (
+            &[
+                Field::Av,
+                Field::Mtu,
+                Field::DestQpn,
+                Field::RqPsn,
+                Field::DestRd,
+                Field::RnrTimer,
+            ],
+            &[Field::Access],
+        ),
+        (Rtr, Rts) => (
+            &[
+                Field::SqPsn,
+                Field::Timeout,
+                Field::RetryCnt,
+                Field::RnrRetry,
+                Field::MaxRd,
+            ],
+            &[Field::Access, Field::RnrTimer],
+        ),
+        (Rts, Rts) => (&[], &[Field::Access, Field::RnrTimer]),
+        _ => return Err(ModifyError::BadTransition { from, to }),
+    };
+    for field in Field::ALL {
+        let given = field.given(attr);
+        if required.contains(&field) && !given {
+            return Err(ModifyError::Missing(field.name()));
+        }
+        if given && !required.contains(&field) && !optional.contains(&field) {
+            return Err(ModifyError::NotNow(field.name()));
+        }
+    }
+    check_ranges(attr)?;
+    Ok(to)
+}
+
+fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
+    let small = |name, value: Option<u8>, max| match value {
+        Some(v) if v > max => Err(ModifyError::OutOfRange(name)),
+        _ => Ok(()),
+    };
+    small("timeout", attr.timeout, 31)?;
+    small("retry_cnt", attr.retry_cnt, 7)?;
+    small("rnr_retry", attr.rnr_retry, 7)?;
+    small("min_rnr_timer", attr.min_rnr_timer, 31)?;
+    match attr.av {
+        Some(av) if av.src_ip.is_ipv4() != av.dst_ip.is_ipv4() => {
+            Err(ModifyError::OutOfRange("av (addresses of two IP versions)"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One attribute of [`QpAttr`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Access,
+    Av,
+    Mtu,
+    DestQpn,
+    RqPsn,
+    SqPsn,
+    MaxRd,
+    DestRd,
+    RnrTimer,
+    Timeout,
+    RetryCnt,
+    RnrRetry,
+}
+
+impl Field {
+    const ALL: [Self; 12] = [
+        Self::Access,
+        Self::Av,
+        Self::Mtu,
+        Self::DestQpn,
+        Self::RqPsn,
+        Self::SqPsn,
+        Self::MaxRd,
+        Self::DestRd,
+        Self::RnrTimer,
+        Self::Timeout,
+        Self::RetryCnt,
+        Self::RnrRetry,
+    ];
+
+    fn given(self, a: &QpAttr) -> bool {
+        match self {
+            Self::Access => a.access.is_some(),
+            Self::Av => a.av.is_some(),
+            Self::Mtu => a.path_mtu.is_some(),
+            Self::DestQpn => a.dest_qpn.is_some(),
+            Self::RqPsn => a.rq_psn.is_some(),
+            Self::SqPsn => a.sq_psn.is_some(),
+            Self::MaxRd => a.max_rd_atomic.is_some(),
+            Self::DestRd => a.max_dest_rd_atomic.is_some(),
+            Self::RnrTimer => a.min_rnr_timer.is_some(),
+            Self::Timeout => a.timeout.is_some(),
+            Self::RetryCnt => a.retry_cnt.is_some(),
+            Self::RnrRetry => a.rnr_retry.is_some(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Av => "av",
+            Self::Mtu => "path_mtu",
+            Self::DestQpn => "dest_qpn",
+            Self::RqPsn => "rq_psn",
+            Self::SqPsn => "sq_psn",
+            Self::MaxRd => "max_rd_atomic",
+            Self::DestRd => "max_dest_rd_atomic",
+            Self::RnrTimer => "min_rnr_timer",
+            Self::Timeout => "timeout",
+            Self::RetryCnt => "retry_cnt",
+            Self::RnrRetry => "rnr_retry",
+        }
+    }
+}
+
+impl QpState {
+    /// The peer's requests are answered.
+    pub(crate) fn receives(self) -> bool {
+        matches!(self, Self::Rtr | Self::Rts)
+    }
+
+    /// Own requests are sent and their responses taken.
+    pub(crate) fn sends(self) -> bool {
+        self == Self::Rts
+    }
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownQp => f.write_str("no queue pair has this number"),
+            Self::BadTransition { from, to } => {
+                write!(f, "a queue pair cannot go from {from:?} to {to:?}")
+            }
+            Self::Missing(name) => write!(f, "the transition needs the attribute {name}"),
+            Self::NotNow(name) => write!(f, "{name} cannot be set in this transition"),
+            Self::OutOfRange(name) => write!(f, "{name} is out of its range"),
+        }
+    }
+}
+
+impl std::error::Error for ModifyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::{AddressVector, Mtu};
+    use crate::mr::Access;
+    use spanwire_wire::{MacAddr, Psn, Qpn};
+
+    fn rtr() -> QpAttr {
+        let av = AddressVector {
+            src_mac: MacAddr::new([2; 6]),
+            dst_mac: MacAddr::new([4; 6]),
+            src_ip: [10, 0, 0, 1].into(),
+            dst_ip: [10, 0, 0, 2].into(),
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        QpAttr::rtr(Qpn::new(9), Psn::new(0), Mtu::B1024, av)
+    }
+
+    #[test]
+    fn check_modify__walks_the_customary_way() {
+        let init = QpAttr::init(Access::ALL);
+        assert_eq!(check_modify(QpState::Reset, &init), Ok(QpState::Init));
+        assert_eq!(check_modify(QpState::Init, &rtr()), Ok(QpState::Rtr));
+        assert_eq!(
+            check_modify(QpState::Rtr, &QpAttr::rts(Psn::new(1))),
+            Ok(QpState::Rts)
+        );
+        let err = QpAttr {
+            state: Some(QpState::Err),
+            ..QpAttr::default()
+        };
+        assert_eq!(check_modify(QpState::Rts, &err), Ok(QpState::Err));
+        let reset = QpAttr {
+            state: Some(QpState::Reset),
+            ..QpAttr::default()
+        };
+        assert_eq!(check_modify(QpState::Err, &reset), Ok(QpState::Reset));
+    }
+
+    #[test]
+    fn check_modify__names_what_is_missing_or_out_of_place() {
+        let without_psn = QpAttr {
+            rq_psn: None,
+            ..rtr()
+        };
+        let got = check_modify(QpState::Init, &without_psn);
+        assert_eq!(got, Err(ModifyError::Missing("rq_psn")));
+        let early = QpAttr {
+            timeout: Some(14),
+            ..rtr()
+        };
+        assert_eq!(
+            check_modify(QpState::Init, &early),
+            Err(ModifyError::NotNow("timeout"))
+        );
+        let wild = QpAttr {
+            retry_cnt: Some(8),
+            ..QpAttr::rts(Psn::new(0))
+        };
+        assert_eq!(
+            check_modify(QpState::Rtr, &wild),
+            Err(ModifyError::OutOfRange("retry_cnt"))
+        );
+    }
+
+    #[test]
+    fn check_modify__refuses_shortcuts() {
+        let (from, to) = (QpState::Reset, QpState::Rts);
+        let got = check_modify(from, &QpAttr::rts(Psn::new(0)));
+        assert_eq!(got, Err(ModifyError::BadTransition { from, to }));
+        let idle = QpAttr::default();
+        let (from, to) = (QpState::Err, QpState::Init);
+        let back = QpAttr {
+            state: Some(to),
+            ..idle
+        };
+        assert_eq!(
+            check_modify(from, &back),
+            Err(ModifyError::BadTransition { from, to })
+        );
+    }
+}

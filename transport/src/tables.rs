@@ -1,0 +1,140 @@
+//! Tables with a fixed capacity: objects named by a small number, and objects named by a random key.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
+
+/// Objects of one kind under small numbers that are reused. At most `capacity` at a time.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+    capacity: u32,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            capacity,
+        }
+    }
+
+    /// Puts an object in and returns its number, or gives it back when the table is full.
+    pub(crate) fn insert(&mut self, object: T) -> Result<u32, T> {
+        if let Some(i) = self.free.pop() {
+            self.slots[i as usize] = Some(object);
+            return Ok(i);
+        }
+        match u32::try_from(self.slots.len()) {
+            Ok(i) if i < self.capacity => {
+                self.slots.push(Some(object));
+                Ok(i)
+            }
+            _ => Err(object),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, i: u32) -> Option<T> {
+        let object = self.slots.get_mut(i as usize)?.take()?;
+        self.free.push(i);
+        Some(object)
+    }
+
+    pub(crate) fn at(&self, i: u32) -> Option<&T> {
+        self.slots.get(i as usize)?.as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, i: u32) -> Option<&mut T> {
+        self.slots.get_mut(i as usize)?.as_mut()
+    }
+
+    /// Every object with its number, in ascending order of numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0u32..)
+            .zip(&self.slots)
+            .filter_map(|(i, slot)| Some((i, slot.as_ref()?)))
+    }
+}
+
+/// Numbers under random 32-bit keys that nobody can guess and one memory access finds.
+///
+/// A key's low bits choose its slot. Keys are drawn until one falls on a free slot, so there is
+/// never a collision to search past; with at least twice as many slots as keys that takes two
+/// draws on average. All 32 bits are compared, so a guesser's chance per packet is
+/// `keys in use / 2^32`.
+#[derive(Debug)]
+pub(crate) struct KeyTable {
+    slots: Box<[Option<(u32, u32)>]>,
+    mask: u32,
+}
+
+impl KeyTable {
+    /// Room for `capacity` keys (1..=2^20).
+    pub(crate) fn new(capacity: u32) -> Self {
+        let slots = (capacity * 2).next_power_of_two();
+        Self {
+            slots: vec![None; slots as usize].into_boxed_slice(),
+            mask: slots - 1,
+        }
+    }
+
+    /// Draws a key for `value`. The caller holds the number of keys within the capacity.
+    pub(crate) fn insert(&mut self, rng: &mut ChaCha20Rng, value: u32) -> u32 {
+        loop {
+            let key = rng.next_u32();
+            let slot = &mut self.slots[(key & self.mask) as usize];
+            // Zero is left out: it is what forgotten fields hold.
+            if slot.is_none() && key != 0 {
+                *slot = Some((key, value));
+                return key;
+            }
+        }
+    }
+
+    /// What the key stands for.
+    pub(crate) fn find(&self, key: u32) -> Option<u32> {
+        let (held, value) = self.slots[(key & self.mask) as usize]?;
+        (held == key).then_some(value)
+    }
+
+    pub(crate) fn remove(&mut self, key: u32) {
+        if self.find(key).is_some() {
+            self.slots[(key & self.mask) as usize] = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::rand_core::SeedableRng;
+
+    #[test]
+    fn slab__reuses_numbers_and_holds_its_capacity() {
+        let mut s = Slab::new(2);
+        assert_eq!(
+            (s.insert('a'), s.insert('b'), s.insert('c')),
+            (Ok(0), Ok(1), Err('c'))
+        );
+        assert_eq!(s.remove(0), Some('a'));
+        assert_eq!(s.remove(0), None);
+        assert_eq!(s.insert('d'), Ok(0));
+        assert_eq!(s.iter().collect::<Vec<_>>(), [(0, &'d'), (1, &'b')]);
+    }
+
+    #[test]
+    fn key_table__finds_what_it_holds_and_nothing_else() {
+        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let mut t = KeyTable::new(100);
+        let keys: Vec<u32> = (0..100).map(|v| t.insert(&mut rng, v)).collect();
+        for (v, key) in (0u32..).zip(&keys) {
+            assert_eq!(t.find(*key), Some(v));
+            assert_eq!(t.find(key ^ 0x8000_0000), None, "same slot, other key");
+        }
+        t.remove(keys[7]);
+        assert_eq!(t.find(keys[7]), None);
+        t.remove(keys[8] ^ 0x8000_0000);
+        assert_eq!(t.find(keys[8]), Some(8), "a wrong key removes nothing");
+    }
+}

@@ -1,0 +1,340 @@
+//! Two endpoints on a virtual wire with virtual time, for the engine's own tests.
+
+use crate::{
+    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit,
+    RecvRequest, RemoteAddr, Sge, Wc, WorkRequest, WrOp,
+};
+use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_mem::Region;
+use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
+use std::net::IpAddr;
+
+/// What the wire does with one frame.
+pub(crate) enum Fate {
+    Pass,
+    Drop,
+    Twice,
+    Late(Dur),
+}
+
+/// One side.
+pub(crate) struct End {
+    pub(crate) ep: Endpoint,
+    pub(crate) pd: PdId,
+    pub(crate) cq: CqId,
+    pub(crate) qpns: Vec<Qpn>,
+    pub(crate) region: Region,
+    pub(crate) mr: MemoryRegion,
+    /// All completions polled so far.
+    pub(crate) wcs: Vec<Wc>,
+    inbox: Vec<(Time, u64, Vec<u8>)>,
+}
+
+type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
+
+/// Two sides, 0 and 1, with connected queue pairs.
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) ends: [End; 2],
+    /// Decides the fate of every frame that side `usize` sends.
+    pub(crate) filter: Filter,
+    /// Every packet sent: side, opcode name, PSN.
+    pub(crate) log: Vec<(usize, &'static str, u32)>,
+    sent: u64,
+}
+
+/// What a pair is made of.
+#[derive(Clone)]
+pub(crate) struct PairConfig {
+    pub(crate) config: Config,
+    pub(crate) mtu: Mtu,
+    pub(crate) qps: usize,
+    pub(crate) psns: [u32; 2],
+    pub(crate) bytes: usize,
+    pub(crate) cqe: u32,
+    pub(crate) caps: QpCaps,
+    /// Overrides what the customary attributes say.
+    pub(crate) rtr: fn(&mut QpAttr),
+    pub(crate) rts: fn(&mut QpAttr),
+    pub(crate) ips: [IpAddr; 2],
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            mtu: Mtu::B256,
+            qps: 1,
+            psns: [1000, 0xff_fff0],
+            bytes: 1 << 16,
+            cqe: 4096,
+            caps: QpCaps {
+                max_send_wr: 64,
+                max_recv_wr: 64,
+                max_send_sge: 4,
+                max_recv_sge: 4,
+            },
+            rtr: |_| {},
+            rts: |_| {},
+            ips: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
+        }
+    }
+}
+
+pub(crate) const LATENCY: Dur = Dur::from_us(5);
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::with(&PairConfig::default())
+    }
+
+    pub(crate) fn with(c: &PairConfig) -> Self {
+        let ends = [0, 1].map(|i| End::new(i, c));
+        let filter: Filter = Box::new(|_, _| Fate::Pass);
+        let mut pair = Self {
+            now: Time::ZERO,
+            ends,
+            filter,
+            log: Vec::new(),
+            sent: 0,
+        };
+        for q in 0..c.qps {
+            pair.connect(q, c);
+        }
+        pair
+    }
+
+    fn connect(&mut self, q: usize, c: &PairConfig) {
+        let qpns = [self.ends[0].qpns[q], self.ends[1].qpns[q]];
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let av = AddressVector {
+                src_mac: mac(me),
+                dst_mac: mac(peer),
+                src_ip: c.ips[me],
+                dst_ip: c.ips[peer],
+                udp_src_port: None,
+                traffic_class: 0,
+                hop_limit: 64,
+            };
+            let mut rtr = QpAttr::rtr(qpns[peer], Psn::new(c.psns[peer]), c.mtu, av);
+            (c.rtr)(&mut rtr);
+            let mut rts = QpAttr::rts(Psn::new(c.psns[me]));
+            (c.rts)(&mut rts);
+            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+                self.ends[me].ep.modify_qp(qpns[me], &attr).unwrap();
+            }
+        }
+    }
+
+    /// Runs until nothing moves any more and no timer is left, or for `limit` of virtual time.
+    /// Returns false when it stopped at the limit.
+    pub(crate) fn run(&mut self, limit: Dur) -> bool {
+        let end = self.now + limit;
+        loop {
+            for side in [0, 1] {
+                self.step(side);
+            }
+            let next = self.ends.iter().filter_map(End::next_event).min();
+            match next {
+                None => return true,
+                Some(at) if at > end => {
+                    self.now = end;
+                    return false;
+                }
+                Some(at) => self.now = self.now.max(at),
+            }
+        }
+    }
+
+    /// As a driver does it: receive, time out, transmit.
+    pub(crate) fn step(&mut self, side: usize) {
+        let now = self.now;
+        let end = &mut self.ends[side];
+        while let Some(frame) = end.pop_due(now) {
+            end.ep
+                .handle_packet(now, PortId::HOST, &frame, RxMeta { at: now });
+        }
+        if end.ep.poll_timeout().is_some_and(|t| t <= now) {
+            end.ep.handle_timeout(now);
+        }
+        let mut frame = vec![0; 8192];
+        while let Some(meta) = self.ends[side]
+            .ep
+            .poll_transmit(now, PortId::HOST, &mut frame)
+        {
+            self.transmit(side, &frame[..meta.len]);
+        }
+        self.ends[side].poll();
+    }
+
+    fn transmit(&mut self, side: usize, frame: &[u8]) {
+        let packet = Packet::parse(frame).expect("what we send parses");
+        self.log
+            .push((side, packet.bth.opcode.props().name, packet.bth.psn.get()));
+        let fate = (self.filter)(side, &packet);
+        let (copies, late) = match fate {
+            Fate::Pass => (1, Dur::ZERO),
+            Fate::Drop => (0, Dur::ZERO),
+            Fate::Twice => (2, Dur::ZERO),
+            Fate::Late(by) => (1, by),
+        };
+        for _ in 0..copies {
+            self.sent += 1;
+            let at = self.now + LATENCY + late;
+            self.ends[1 - side]
+                .inbox
+                .push((at, self.sent, frame.to_vec()));
+        }
+    }
+
+    /// Hands a frame to a side as if it came from the wire, now.
+    pub(crate) fn inject(&mut self, side: usize, frame: &[u8]) {
+        let meta = RxMeta { at: self.now };
+        self.ends[side]
+            .ep
+            .handle_packet(self.now, PortId::HOST, frame, meta);
+    }
+
+    /// Posts a signaled request of `len` bytes at local and remote offset `at` from side 0, with
+    /// `wr_id` as its number.
+    pub(crate) fn post(&mut self, side: usize, wr_id: u64, op: Op, at: usize, len: usize) {
+        let remote = self.ends[1 - side].remote(at);
+        let op = match op {
+            Op::Send => WrOp::Send,
+            Op::SendImm => WrOp::SendImm { imm: 0x1234_5678 },
+            Op::Write => WrOp::Write { remote },
+            Op::WriteImm => WrOp::WriteImm {
+                remote,
+                imm: 0x9abc_def0,
+            },
+            Op::Read => WrOp::Read { remote },
+        };
+        let sge = self.ends[side].sge(at, len);
+        let qpn = self.ends[side].qpns[0];
+        self.ends[side]
+            .ep
+            .post_send(qpn, &WorkRequest::new(wr_id, op, &[sge]))
+            .unwrap();
+    }
+
+    pub(crate) fn post_recv(&mut self, side: usize, wr_id: u64, at: usize, len: usize) {
+        let sge = self.ends[side].sge(at, len);
+        let qpn = self.ends[side].qpns[0];
+        self.ends[side]
+            .ep
+            .post_recv(
+                qpn,
+                &RecvRequest {
+                    wr_id,
+                    sges: &[sge],
+                },
+            )
+            .unwrap();
+    }
+}
+
+/// The operations, without their operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Op {
+    Send,
+    SendImm,
+    Write,
+    WriteImm,
+    Read,
+}
+
+impl Op {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Send,
+        Self::SendImm,
+        Self::Write,
+        Self::WriteImm,
+        Self::Read,
+    ];
+
+    pub(crate) fn needs_recv(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
+    }
+}
+
+impl End {
+    fn new(i: u8, c: &PairConfig) -> Self {
+        let mut ep = Endpoint::new(c.config.clone().validate().unwrap(), [i + 1; 32]);
+        let pd = ep.alloc_pd().unwrap();
+        let cq = ep.create_cq(c.cqe).unwrap();
+        let region = Region::zeroed(c.bytes);
+        let iova = Some(0x10_0000_0000 * (u64::from(i) + 1));
+        let mr = ep.reg_mr(pd, region.clone(), Access::ALL, iova).unwrap();
+        let init = QpInit {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            caps: c.caps,
+        };
+        let qpns = (0..c.qps).map(|_| ep.create_qp(&init).unwrap()).collect();
+        Self {
+            ep,
+            pd,
+            cq,
+            qpns,
+            region,
+            mr,
+            wcs: Vec::new(),
+            inbox: Vec::new(),
+        }
+    }
+
+    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
+        let (addr, len) = (self.mr.addr + at as u64, u32::try_from(len).unwrap());
+        Sge {
+            addr,
+            len,
+            lkey: self.mr.lkey,
+        }
+    }
+
+    pub(crate) fn remote(&self, at: usize) -> RemoteAddr {
+        RemoteAddr {
+            va: self.mr.addr + at as u64,
+            rkey: self.mr.rkey.unwrap(),
+        }
+    }
+
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.region.copy_out(at, &mut out).unwrap();
+        out
+    }
+
+    pub(crate) fn fill(&self, at: usize, len: usize, seed: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        spanwire_base::Rng::new(seed).fill(&mut bytes);
+        self.region.copy_in(at, &bytes).unwrap();
+        bytes
+    }
+
+    fn poll(&mut self) {
+        while let Ok(Some(wc)) = self.ep.poll_cq(self.cq) {
+            self.wcs.push(wc);
+        }
+    }
+
+    fn pop_due(&mut self, now: Time) -> Option<Vec<u8>> {
+        let (at, i) = self
+            .inbox
+            .iter()
+            .enumerate()
+            .map(|(i, f)| ((f.0, f.1), i))
+            .min()?;
+        (at.0 <= now).then(|| self.inbox.swap_remove(i).2)
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let frame = self.inbox.iter().map(|f| f.0).min();
+        [frame, self.ep.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+fn mac(i: usize) -> MacAddr {
+    MacAddr::new([2, 0, 0, 0, 0, u8::try_from(i).unwrap()])
+}

@@ -1,0 +1,164 @@
+//! One wake-up time per queue pair.
+
+use spanwire_base::Time;
+
+/// Wake-up times by slot: a binary heap that knows where each slot stands.
+///
+/// Re-arming to a *later* time costs nothing: the entry stays, fires early, and its owner, who
+/// knows its true deadline, arms it again. That is the common case: every acknowledgement pushes a
+/// retransmission deadline out. Arming to an earlier time and firing are O(log n); the earliest
+/// time is O(1). At most one entry a slot, so the memory is bounded by the number of slots.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// A min-heap by (time, slot): equal times fire in slot order, so a run can be repeated.
+    heap: Vec<(Time, u32)>,
+    /// Where each slot stands in `heap`, or `IDLE`.
+    position: Vec<u32>,
+}
+
+impl Timers {
+    /// Makes sure that `slot` fires at `at` or earlier.
+    pub(crate) fn arm(&mut self, slot: u32, at: Time) {
+        let s = slot as usize;
+        if s >= self.position.len() {
+            self.position.resize(s + 1, IDLE);
+        }
+        let p = self.position[s];
+        if p == IDLE {
+            self.heap.push((at, slot));
+            self.sift_up(self.heap.len() - 1);
+        } else if at < self.heap[p as usize].0 {
+            self.heap[p as usize].0 = at;
+            self.sift_up(p as usize);
+        }
+    }
+
+    /// Takes the next slot that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
+        let (at, slot) = *self.heap.first()?;
+        if at > now {
+            return None;
+        }
+        self.remove(0);
+        Some(slot)
+    }
+
+    /// Forgets a slot.
+    pub(crate) fn cancel(&mut self, slot: u32) {
+        if let Some(p) = self.position.get(slot as usize).filter(|p| **p != IDLE) {
+            self.remove(*p as usize);
+        }
+    }
+
+    /// The earliest time any slot fires.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.first().map(|(at, _)| *at)
+    }
+
+    fn remove(&mut self, i: usize) {
+        let (_, slot) = self.heap.swap_remove(i);
+        self.position[slot as usize] = IDLE;
+        if i < self.heap.len() {
+            let up = self.sift_up(i);
+            self.sift_down(up);
+        }
+    }
+
+    fn sift_up(&mut self, mut i: usize) -> usize {
+        while i > 0 && self.heap[i] < self.heap[(i - 1) / 2] {
+            self.heap.swap(i, (i - 1) / 2);
+            self.place(i);
+            i = (i - 1) / 2;
+        }
+        self.place(i);
+        i
+    }
+
+    fn sift_down(&mut self, mut i: usize) {
+        loop {
+            let children = 2 * i + 1..(2 * i + 3).min(self.heap.len());
+            let Some(least) = children.min_by_key(|c| self.heap[*c]) else {
+                break;
+            };
+            if self.heap[i] <= self.heap[least] {
+                break;
+            }
+            self.heap.swap(i, least);
+            self.place(i);
+            i = least;
+        }
+        self.place(i);
+    }
+
+    fn place(&mut self, i: usize) {
+        self.position[self.heap[i].1 as usize] = spanwire_base::u32_from(i);
+    }
+}
+
+const IDLE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::{Dur, Rng};
+    use std::collections::BTreeMap;
+
+    fn t(ns: u64) -> Time {
+        Time::from_ns(ns)
+    }
+
+    #[test]
+    fn arm__later_keeps_the_earlier_entry() {
+        let mut timers = Timers::default();
+        timers.arm(3, t(10));
+        timers.arm(3, t(20));
+        assert_eq!(timers.next(), Some(t(10)));
+        timers.arm(3, t(5));
+        assert_eq!(timers.next(), Some(t(5)));
+        assert_eq!(timers.pop_due(t(4)), None);
+        assert_eq!(timers.pop_due(t(5)), Some(3));
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn pop_due__equal_times_fire_in_slot_order() {
+        let mut timers = Timers::default();
+        for slot in [4, 1, 3, 2] {
+            timers.arm(slot, t(7));
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| timers.pop_due(t(7))).collect();
+        assert_eq!(order, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn timers__agree_with_a_sorted_map() {
+        let mut rng = Rng::new(11);
+        let (mut timers, mut oracle) = (Timers::default(), BTreeMap::<u32, Time>::new());
+        let mut now = Time::ZERO;
+        for _ in 0..20_000 {
+            let slot = u32::try_from(rng.below(50)).unwrap();
+            match rng.below(4) {
+                0 | 1 => {
+                    let at = now + Dur::from_ns(rng.below(1_000));
+                    timers.arm(slot, at);
+                    let held = oracle.entry(slot).or_insert(at);
+                    *held = at.min(*held);
+                }
+                2 => {
+                    timers.cancel(slot);
+                    oracle.remove(&slot);
+                }
+                _ => {
+                    now += Dur::from_ns(rng.below(200));
+                    while let Some(fired) = timers.pop_due(now) {
+                        let least = oracle.iter().map(|(s, at)| (*at, *s)).min().unwrap();
+                        assert_eq!(least.1, fired);
+                        oracle.remove(&fired);
+                    }
+                    assert!(oracle.values().all(|at| *at > now));
+                }
+            }
+            assert_eq!(timers.next(), oracle.values().min().copied());
+        }
+    }
+}
