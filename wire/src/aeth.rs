@@ -60,6 +60,7 @@ pub struct AethRepr {
 impl NakCode {
     /// The code of a NAK syndrome's low five bits, `None` when it is reserved.
     #[must_use]
+    #[inline]
     pub const fn from_u8(v: u8) -> Option<Self> {
         Some(match v {
             0 => Self::SequenceError,
@@ -78,6 +79,7 @@ impl Syndrome {
 
     /// The meaning of a syndrome byte.
     #[must_use]
+    #[inline]
     pub const fn from_u8(v: u8) -> Self {
         let value = v & VALUE_MASK;
         match v & !VALUE_MASK {
@@ -93,6 +95,7 @@ impl Syndrome {
 
     /// The byte on the wire. Values beyond five bits are cut to them.
     #[must_use]
+    #[inline]
     pub const fn to_u8(self) -> u8 {
         match self {
             Self::Ack { credits } => ACK | credits & VALUE_MASK,
@@ -108,6 +111,7 @@ impl<'a> Aeth<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -128,6 +132,7 @@ impl<'a> Aeth<'a> {
 impl AethRepr {
     /// The fields of an AETH.
     #[must_use]
+    #[inline]
     pub const fn parse(aeth: &Aeth<'_>) -> Self {
         Self {
             syndrome: aeth.syndrome(),
@@ -136,6 +141,7 @@ impl AethRepr {
     }
 
     /// Writes all 4 bytes; the MSN is cut to its 24 bits.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         out[0] = self.syndrome.to_u8();
         be::put_u24(out, 1, self.msn);

@@ -47,6 +47,7 @@ impl<'a> AtomicEth<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -79,6 +80,7 @@ impl<'a> AtomicEth<'a> {
 impl AtomicEthRepr {
     /// The fields of an AtomicETH.
     #[must_use]
+    #[inline]
     pub const fn parse(eth: &AtomicEth<'_>) -> Self {
         Self {
             va: eth.va(),
@@ -89,6 +91,7 @@ impl AtomicEthRepr {
     }
 
     /// Writes all 28 bytes.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         be::put(out, 0, self.va.to_be_bytes());
         be::put(out, 8, self.rkey.to_be_bytes());
@@ -102,6 +105,7 @@ impl<'a> AtomicAckEth<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -116,6 +120,7 @@ impl<'a> AtomicAckEth<'a> {
 impl AtomicAckEthRepr {
     /// The field of an AtomicAckETH.
     #[must_use]
+    #[inline]
     pub const fn parse(eth: &AtomicAckEth<'_>) -> Self {
         Self {
             original: eth.original(),
@@ -123,6 +128,7 @@ impl AtomicAckEthRepr {
     }
 
     /// Writes all 8 bytes.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; ACK_LEN]) {
         *out = self.original.to_be_bytes();
     }

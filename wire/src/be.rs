@@ -4,6 +4,7 @@
 //! literals the compiler removes every bounds check, and no accessor can panic on input.
 
 /// The `M` bytes at `at`, which the callers keep inside the header.
+#[inline]
 const fn field<const N: usize, const M: usize>(b: &[u8; N], at: usize) -> [u8; M] {
     let mut out = [0; M];
     let mut i = 0;
@@ -14,35 +15,42 @@ const fn field<const N: usize, const M: usize>(b: &[u8; N], at: usize) -> [u8; M
     out
 }
 
+#[inline]
 pub(crate) const fn u16_at<const N: usize>(b: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes(field(b, at))
 }
 
 /// A 24-bit field, as PSNs, QPNs and MSNs are.
+#[inline]
 pub(crate) const fn u24_at<const N: usize>(b: &[u8; N], at: usize) -> u32 {
     let [hi, mid, lo] = field(b, at);
     u32::from_be_bytes([0, hi, mid, lo])
 }
 
+#[inline]
 pub(crate) const fn u32_at<const N: usize>(b: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes(field(b, at))
 }
 
+#[inline]
 pub(crate) const fn u64_at<const N: usize>(b: &[u8; N], at: usize) -> u64 {
     u64::from_be_bytes(field(b, at))
 }
 
 /// Any field of whole bytes, such as an address.
+#[inline]
 pub(crate) const fn bytes_at<const N: usize, const M: usize>(b: &[u8; N], at: usize) -> [u8; M] {
     field(b, at)
 }
 
 /// Writes a field of whole bytes; integers go through `to_be_bytes`.
+#[inline]
 pub(crate) fn put<const N: usize, const M: usize>(b: &mut [u8; N], at: usize, v: [u8; M]) {
     b[at..at + M].copy_from_slice(&v);
 }
 
 /// Writes the low 24 bits of `v`.
+#[inline]
 pub(crate) fn put_u24<const N: usize>(b: &mut [u8; N], at: usize, v: u32) {
     let [_, hi, mid, lo] = v.to_be_bytes();
     put(b, at, [hi, mid, lo]);

@@ -57,6 +57,7 @@ impl<'a> Bth<'a> {
     ///
     /// # Errors
     /// [`DropReason::BthTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::BthTooShort)
     }
@@ -131,6 +132,7 @@ impl<'a> Bth<'a> {
 impl BthRepr {
     /// A BTH with the default partition key and every flag clear.
     #[must_use]
+    #[inline]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
             opcode,
@@ -155,6 +157,7 @@ impl BthRepr {
     ///
     /// # Errors
     /// [`DropReason::BadTver`], [`DropReason::UnknownOpcode`], in this order.
+    #[inline]
     pub fn parse(bth: &Bth<'_>) -> Result<Self, DropReason> {
         if bth.tver() != 0 {
             return Err(DropReason::BadTver);
@@ -177,6 +180,7 @@ impl BthRepr {
     }
 
     /// Writes all 12 bytes. Fields wider than their bits are cut to them.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         out[0] = self.opcode.to_u8();

@@ -24,6 +24,7 @@ impl<'a> Deth<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -44,6 +45,7 @@ impl<'a> Deth<'a> {
 impl DethRepr {
     /// The fields of a DETH.
     #[must_use]
+    #[inline]
     pub const fn parse(deth: &Deth<'_>) -> Self {
         Self {
             qkey: deth.qkey(),
@@ -52,6 +54,7 @@ impl DethRepr {
     }
 
     /// Writes all 8 bytes.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         be::put(out, 0, self.qkey.to_be_bytes());
         be::put(out, 4, self.src_qp.get().to_be_bytes());

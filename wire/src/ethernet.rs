@@ -33,6 +33,7 @@ impl MacAddr {
 
     /// The address of these bytes.
     #[must_use]
+    #[inline]
     pub const fn new(octets: [u8; 6]) -> Self {
         Self(octets)
     }
@@ -68,6 +69,7 @@ impl<'a> Ethernet<'a> {
     ///
     /// # Errors
     /// [`DropReason::EthernetTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes
             .first_chunk()
@@ -102,6 +104,7 @@ impl EthernetRepr {
 
     /// The fields of an Ethernet header.
     #[must_use]
+    #[inline]
     pub const fn parse(eth: &Ethernet<'_>) -> Self {
         Self {
             dst: eth.dst(),
@@ -111,6 +114,7 @@ impl EthernetRepr {
     }
 
     /// Writes all 14 bytes.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         be::put(out, 0, self.dst.0);
         be::put(out, 6, self.src.0);

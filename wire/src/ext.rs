@@ -42,6 +42,7 @@ impl ExtHeaders {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn parse(opcode: Opcode, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
         let props = opcode.props();
         let (mut at, payload) = bytes
@@ -98,6 +99,7 @@ impl ExtHeaders {
     ///
     /// # Errors
     /// [`BufferTooShort`] when the headers do not fit `out`: they are not the opcode's.
+    #[inline]
     pub(crate) fn emit(&self, mut out: &mut [u8]) -> Result<(), BufferTooShort> {
         if let Some(deth) = &self.deth {
             deth.emit(take(&mut out)?);
@@ -126,6 +128,7 @@ impl ExtHeaders {
 }
 
 /// Takes the next `N` bytes off the front of `out`.
+#[inline]
 fn take<'a, const N: usize>(out: &mut &'a mut [u8]) -> Result<&'a mut [u8; N], BufferTooShort> {
     let (head, rest) = core::mem::take(out)
         .split_first_chunk_mut()

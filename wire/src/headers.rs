@@ -61,6 +61,7 @@ impl Headers {
     /// With debug assertions, if `ext` is not what the opcode calls for, or there is a payload
     /// behind an opcode without one: the caller's mistakes. Without them the frame is one that
     /// receivers drop.
+    #[inline]
     pub fn emit(
         &self,
         frame: &mut [u8],

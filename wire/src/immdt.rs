@@ -15,6 +15,7 @@ impl<'a> ImmDt<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -26,6 +27,7 @@ impl<'a> ImmDt<'a> {
     }
 
     /// Writes all 4 bytes.
+    #[inline]
     pub fn emit(imm: u32, out: &mut [u8; LEN]) {
         *out = imm.to_be_bytes();
     }

@@ -50,6 +50,7 @@ impl Ecn {
 impl IpRepr {
     /// A header as this crate sends them, `None` when the addresses are of different versions.
     #[must_use]
+    #[inline]
     pub const fn new(src: IpAddr, dst: IpAddr) -> Option<Self> {
         match (src, dst) {
             (IpAddr::V4(s), IpAddr::V4(d)) => Some(Self::V4(Ipv4Repr::new(s, d))),

@@ -42,6 +42,7 @@ impl<'a> Ipv4<'a> {
     /// # Errors
     /// [`DropReason::IpTooShort`], [`DropReason::BadIpVersion`], [`DropReason::BadIpLength`],
     /// [`DropReason::IpOptions`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DropReason> {
         let header = bytes.first_chunk().ok_or(DropReason::IpTooShort)?;
         match header[0] {
@@ -119,6 +120,7 @@ impl<'a> Ipv4<'a> {
 impl Ipv4Repr {
     /// A header as this crate sends them: id 0, DF, TTL 64, best effort, not ECN-capable.
     #[must_use]
+    #[inline]
     pub const fn new(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
         Self {
             src,
@@ -134,6 +136,7 @@ impl Ipv4Repr {
     ///
     /// # Errors
     /// [`DropReason::BadIpChecksum`], [`DropReason::IpFragment`], [`DropReason::NotUdp`].
+    #[inline]
     pub fn parse(ip: &Ipv4<'_>) -> Result<Self, DropReason> {
         if !ip.checksum_is_good() {
             return Err(DropReason::BadIpChecksum);
@@ -155,6 +158,7 @@ impl Ipv4Repr {
     }
 
     /// Writes all 20 bytes of the header of a UDP packet of `total_len` bytes, header included.
+    #[inline]
     pub fn emit(&self, total_len: u16, out: &mut [u8; LEN]) {
         out[0] = VERSION_IHL;
         out[1] = self.dscp_ecn;

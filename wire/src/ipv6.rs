@@ -34,6 +34,7 @@ impl<'a> Ipv6<'a> {
     ///
     /// # Errors
     /// [`DropReason::IpTooShort`], [`DropReason::BadIpVersion`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DropReason> {
         let (header, rest) = bytes.split_first_chunk().ok_or(DropReason::IpTooShort)?;
         if header[0] >> 4 != 6 {
@@ -92,6 +93,7 @@ impl<'a> Ipv6<'a> {
 impl Ipv6Repr {
     /// A header as this crate sends them: hop limit 64, flow label 0, best effort, not ECN-capable.
     #[must_use]
+    #[inline]
     pub const fn new(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
         Self {
             src,
@@ -106,6 +108,7 @@ impl Ipv6Repr {
     ///
     /// # Errors
     /// [`DropReason::IpFragment`], [`DropReason::NotUdp`].
+    #[inline]
     pub fn parse(ip: &Ipv6<'_>) -> Result<Self, DropReason> {
         match ip.next_header() {
             udp::PROTOCOL => {}
@@ -123,6 +126,7 @@ impl Ipv6Repr {
 
     /// Writes all 40 bytes of the header of a UDP packet with `payload_len` bytes behind it. The
     /// flow label is cut to its 20 bits.
+    #[inline]
     pub fn emit(&self, payload_len: u16, out: &mut [u8; LEN]) {
         let word = 6 << 28 | u32::from(self.dscp_ecn) << 20 | self.flow_label & FLOW_MASK;
         be::put(out, 0, word.to_be_bytes());

@@ -146,18 +146,21 @@ impl Opcode {
 
     /// The opcode of a BTH's first byte, `None` when it is not one we speak.
     #[must_use]
+    #[inline]
     pub const fn from_u8(v: u8) -> Option<Self> {
         BY_BYTE[v as usize]
     }
 
     /// The byte on the wire.
     #[must_use]
+    #[inline]
     pub const fn to_u8(self) -> u8 {
         self as u8
     }
 
     /// What follows from it.
     #[must_use]
+    #[inline]
     pub const fn props(self) -> &'static OpcodeProps {
         &PROPS[self as usize]
     }

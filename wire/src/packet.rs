@@ -36,6 +36,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The first thing found wrong, from the outside in; the ICRC last.
+    #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
         let (packet, covered, sent_icrc) = dissect(frame)?;
         if icrc::icrc(covered).map(u32::to_le_bytes) == Some(*sent_icrc) {
@@ -58,6 +59,7 @@ impl<'a> Packet<'a> {
 /// The packet, the bytes that its ICRC covers and the ICRC.
 type Dissected<'a> = (Packet<'a>, &'a [u8], &'a [u8; icrc::LEN]);
 
+#[inline]
 fn dissect(frame: &[u8]) -> Result<Dissected<'_>, DropReason> {
     let eth = EthernetRepr::parse(&Ethernet::new(frame)?);
     let ip_bytes = &frame[ethernet::LEN..];
@@ -93,6 +95,7 @@ fn dissect(frame: &[u8]) -> Result<Dissected<'_>, DropReason> {
 }
 
 /// The payload without its pad, which fills it up to a multiple of four bytes.
+#[inline]
 fn unpad<'a>(bth: &BthRepr, padded: &'a [u8]) -> Result<&'a [u8], DropReason> {
     if !bth.opcode.props().payload && !padded.is_empty() {
         return Err(DropReason::UnexpectedPayload);

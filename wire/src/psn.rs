@@ -16,12 +16,14 @@ impl Psn {
 
     /// The PSN of the low 24 bits of `v`.
     #[must_use]
+    #[inline]
     pub const fn new(v: u32) -> Self {
         Self(v & Self::MASK)
     }
 
     /// The number, 0..2^24.
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }

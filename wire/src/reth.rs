@@ -26,6 +26,7 @@ impl<'a> Reth<'a> {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
@@ -52,6 +53,7 @@ impl<'a> Reth<'a> {
 impl RethRepr {
     /// The fields of a RETH.
     #[must_use]
+    #[inline]
     pub const fn parse(reth: &Reth<'_>) -> Self {
         Self {
             va: reth.va(),
@@ -61,6 +63,7 @@ impl RethRepr {
     }
 
     /// Writes all 16 bytes.
+    #[inline]
     pub fn emit(&self, out: &mut [u8; LEN]) {
         be::put(out, 0, self.va.to_be_bytes());
         be::put(out, 8, self.rkey.to_be_bytes());

@@ -82,6 +82,7 @@ impl Template {
     ///
     /// # Panics
     /// As [`Headers::emit`](crate::Headers::emit): with debug assertions, on the caller's mistakes.
+    #[inline]
     pub fn emit(
         &self,
         bth: &BthRepr,

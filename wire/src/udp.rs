@@ -34,6 +34,7 @@ impl<'a> Udp<'a> {
     ///
     /// # Errors
     /// [`DropReason::UdpTooShort`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DropReason> {
         let (header, rest) = bytes.split_first_chunk().ok_or(DropReason::UdpTooShort)?;
         Ok((Self(header), rest))
@@ -67,6 +68,7 @@ impl<'a> Udp<'a> {
 impl UdpRepr {
     /// A header to the RoCE port without a checksum.
     #[must_use]
+    #[inline]
     pub const fn new(src_port: u16) -> Self {
         Self {
             src_port,
@@ -79,6 +81,7 @@ impl UdpRepr {
     ///
     /// # Errors
     /// [`DropReason::NotRoce`], [`DropReason::BadUdpLength`].
+    #[inline]
     pub fn parse(udp: &Udp<'_>, payload_len: usize) -> Result<Self, DropReason> {
         if udp.dst_port() != ROCE_PORT {
             return Err(DropReason::NotRoce);
@@ -94,6 +97,7 @@ impl UdpRepr {
     }
 
     /// Writes all 8 bytes; `length` counts header and payload.
+    #[inline]
     pub fn emit(&self, length: u16, out: &mut [u8; LEN]) {
         be::put(out, 0, self.src_port.to_be_bytes());
         be::put(out, 2, self.dst_port.to_be_bytes());
