@@ -7,7 +7,11 @@ use std::io;
 /// Why the kernel's side of addressing said no: what was asked, on which interface, what came
 /// back, and what to do about it. [`fmt::Display`] prints all of it on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetError {
+pub struct NetError(Box<Cause>);
+
+/// What is in a [`NetError`]: boxed, so that results which are rarely errors stay small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cause {
     kind: NetErrorKind,
     asked: String,
     interface: Option<String>,
@@ -56,23 +60,22 @@ impl NetError {
     /// An error of a given cause, with the advice that usually fits it.
     #[must_use]
     pub(crate) fn new(kind: NetErrorKind, asked: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Cause {
             kind,
             asked: asked.into(),
             interface: None,
             errno: None,
             detail: None,
             advice: Cow::Borrowed(usual_advice(kind)),
-        }
+        }))
     }
 
     /// An error that a system call gave as `errno` (positive).
     #[must_use]
     pub(crate) fn from_errno(asked: impl Into<String>, errno: i32) -> Self {
-        Self {
-            errno: Some(errno),
-            ..Self::new(kind_of(errno), asked)
-        }
+        let mut error = Self::new(kind_of(errno), asked);
+        error.0.errno = Some(errno);
+        error
     }
 
     /// An error that the standard library reported.
@@ -87,63 +90,63 @@ impl NetError {
     /// Names the interface that the request was about.
     #[must_use]
     pub(crate) fn on(mut self, interface: impl Into<String>) -> Self {
-        self.interface = Some(interface.into());
+        self.0.interface = Some(interface.into());
         self
     }
 
     /// Adds what else is known about the cause.
     #[must_use]
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.0.detail = Some(detail.into());
         self
     }
 
     /// Replaces the usual advice by one that knows more.
     #[must_use]
     pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
-        self.advice = advice.into();
+        self.0.advice = advice.into();
         self
     }
 
     /// The cause.
     #[must_use]
     pub fn kind(&self) -> NetErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The error number of the operating system, positive, if it came from there.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
-        self.errno
+        self.0.errno
     }
 
     /// The interface that the request was about, if it was about one.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
-        self.interface.as_deref()
+        self.0.interface.as_deref()
     }
 
     /// What to do about it: one sentence without a full stop.
     #[must_use]
     pub fn advice(&self) -> &str {
-        &self.advice
+        &self.0.advice
     }
 }
 
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}", self.asked)?;
-        if let Some(interface) = &self.interface {
+        write!(f, "cannot {}", self.0.asked)?;
+        if let Some(interface) = &self.0.interface {
             write!(f, " on {interface}")?;
         }
-        match self.errno {
+        match self.0.errno {
             Some(errno) => write!(f, ": {}", io::Error::from_raw_os_error(errno))?,
-            None => write!(f, ": {}", meaning(self.kind))?,
+            None => write!(f, ": {}", meaning(self.0.kind))?,
         }
-        if let Some(detail) = &self.detail {
+        if let Some(detail) = &self.0.detail {
             write!(f, " ({detail})")?;
         }
-        write!(f, "; {}", self.advice)
+        write!(f, "; {}", self.0.advice)
     }
 }
 

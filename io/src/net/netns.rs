@@ -236,7 +236,8 @@ impl NetNs {
     /// namespace's interfaces, as under `ip netns exec` (files of `/etc/netns` are not used).
     ///
     /// The change is made between fork and exec, so it also holds for [`CommandExt::exec`], which
-    /// then moves the calling process itself. What fails there is what spawning reports.
+    /// then moves the calling thread itself, also if the program cannot be run afterwards: nothing
+    /// but reporting that is left to do then. What fails there is what spawning reports.
     ///
     /// # Errors
     /// Out of descriptors.
