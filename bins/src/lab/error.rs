@@ -1,0 +1,153 @@
+//! What can go wrong with a lab, in words that say what to do.
+
+use spanwire_io::net::{NetError, NetErrorKind};
+use std::fmt;
+use std::io;
+
+/// Why `spanwire lab` failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The lab exists, wholly or partly.
+    AlreadyUp {
+        /// Its name.
+        lab: String,
+    },
+    /// The lab does not exist.
+    NotUp {
+        /// Its name.
+        lab: String,
+    },
+    /// The name cannot be the name of a lab.
+    BadName {
+        /// The name.
+        lab: String,
+    },
+    /// A namespace of the lab's name holds a device that no lab made.
+    NotOurs {
+        /// The namespace.
+        namespace: String,
+        /// The device.
+        device: String,
+    },
+    /// `exec` without a command.
+    NoCommand,
+    /// The command of `exec` could not be run.
+    Exec {
+        /// The program.
+        program: String,
+        /// Where it should have run.
+        namespace: String,
+        /// Why it did not.
+        source: io::Error,
+    },
+    /// The kernel refused.
+    Net {
+        /// What was being done; continues the sentence "cannot ...".
+        doing: String,
+        /// What the kernel said.
+        source: NetError,
+    },
+    /// `/proc` could not be read.
+    Proc(io::Error),
+    /// The answer could not be printed.
+    Print(io::Error),
+}
+
+impl LabError {
+    /// What the process should end with: as a shell does, 127 for a program that does not exist
+    /// and 126 for one that cannot be run; 2 for bad arguments; else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Exec { .. } => 126,
+            Self::BadName { .. } | Self::NoCommand => 2,
+            Self::Net { source, .. } if source.kind() == NetErrorKind::Invalid => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyUp { lab } => write!(
+                f,
+                "the lab {lab} is up already, or partly there; look with `spanwire lab status \
+                 --name {lab}`, remove it with `spanwire lab down --name {lab}`, or choose \
+                 another --name"
+            ),
+            Self::NotUp { lab } => write!(
+                f,
+                "the lab {lab} is not up; make it with `spanwire lab up --name {lab}`"
+            ),
+            Self::BadName { lab } => write!(
+                f,
+                "{lab:?} cannot be the name of a lab; use 1 to 32 letters, digits, '-' and '_'"
+            ),
+            Self::NotOurs { namespace, device } => write!(
+                f,
+                "the namespace {namespace} holds the device {device}, which no lab made, so it is \
+                 left alone; remove it with `ip netns delete {namespace}`, or choose another --name"
+            ),
+            Self::NoCommand => f.write_str("no command to run; write it after --"),
+            Self::Exec {
+                program,
+                namespace,
+                source,
+            } => {
+                write!(f, "cannot run {program} in {namespace}: {source}; ")?;
+                f.write_str(match source.kind() {
+                    io::ErrorKind::NotFound => "check the name and the PATH",
+                    io::ErrorKind::PermissionDenied => {
+                        "run it as root, and check that the program is executable"
+                    }
+                    _ => "check that it is a program for this machine",
+                })
+            }
+            Self::Net { doing, source } => write!(f, "cannot {doing}: {source}"),
+            Self::Proc(source) => write!(f, "cannot read /proc: {source}; mount it"),
+            Self::Print(source) => write!(f, "cannot print the answer: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for LabError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Net { source, .. } => Some(source),
+            Self::Exec { source, .. } | Self::Proc(source) | Self::Print(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_code__as_a_shell() {
+        let exec = |kind: io::ErrorKind| LabError::Exec {
+            program: "x".to_owned(),
+            namespace: "sw-a".to_owned(),
+            source: kind.into(),
+        };
+        assert_eq!(exec(io::ErrorKind::NotFound).exit_code(), 127);
+        assert_eq!(exec(io::ErrorKind::PermissionDenied).exit_code(), 126);
+        assert_eq!(LabError::NoCommand.exit_code(), 2);
+        let lab = "sw".to_owned();
+        assert_eq!(LabError::AlreadyUp { lab }.exit_code(), 1);
+    }
+
+    #[test]
+    fn display__says_what_to_do() {
+        let lab = "sw".to_owned();
+        let text = LabError::AlreadyUp { lab }.to_string();
+        assert!(text.contains("spanwire lab down --name sw"), "{text}");
+        let lab = "sw".to_owned();
+        let text = LabError::NotUp { lab }.to_string();
+        assert!(text.contains("spanwire lab up --name sw"), "{text}");
+    }
+}

@@ -1,0 +1,235 @@
+//! What `spanwire lab status` shows.
+
+use super::error::LabError;
+use super::{DEVICE, namespaces};
+use serde::Serialize;
+use spanwire_io::net::{LinkCounters, LinkInfo, NetErrorKind, NetNs, Netlink, format_mac};
+use std::fmt::{Display, Write as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// A lab as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LabStatus {
+    /// The lab's name.
+    pub name: String,
+    /// Both hosts are there and frames can pass.
+    pub up: bool,
+    /// Hosts a and b.
+    pub hosts: [HostStatus; 2],
+}
+
+/// One host of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostStatus {
+    /// Its namespace.
+    pub namespace: String,
+    /// The namespace exists.
+    pub present: bool,
+    /// Its device, if that exists.
+    pub link: Option<LinkStatus>,
+    /// The processes that run in it.
+    pub processes: Vec<u32>,
+}
+
+/// The device of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LinkStatus {
+    /// Its name.
+    pub device: String,
+    /// Its index in its namespace.
+    pub ifindex: u32,
+    /// Its Ethernet address.
+    pub mac: Option<String>,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// It is on and has a carrier.
+    pub running: bool,
+    /// The operational state of RFC 2863, in words.
+    pub state: String,
+    /// Its addresses with prefix lengths.
+    pub addresses: Vec<String>,
+    /// Its queueing discipline.
+    pub qdisc: Option<String>,
+    /// Its receive queues.
+    pub rx_queues: u32,
+    /// How an XDP program is attached: `driver`, `generic`, `hardware`, `several`; null if none.
+    pub xdp: Option<String>,
+    /// Frames received, as counted by the kernel.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames received but dropped.
+    pub rx_dropped: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames dropped instead of sent.
+    pub tx_dropped: u64,
+}
+
+impl LabStatus {
+    /// Looks at a lab.
+    ///
+    /// # Errors
+    /// Not permitted, or `/proc` cannot be read. A lab that is not there is no error.
+    pub fn read(name: &str) -> Result<Self, LabError> {
+        let [a, b] = namespaces(name);
+        let hosts = [HostStatus::read(a)?, HostStatus::read(b)?];
+        let runs = |host: &HostStatus| host.link.as_ref().is_some_and(|link| link.running);
+        Ok(Self {
+            name: name.to_owned(),
+            up: hosts.iter().all(runs),
+            hosts,
+        })
+    }
+
+    /// The status in lines for people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let state = if self.up {
+            "up"
+        } else if self.hosts.iter().any(|host| host.present) {
+            "partly there"
+        } else {
+            "not up"
+        };
+        let mut text = format!("lab {} is {state}\n", self.name);
+        for host in &self.hosts {
+            host.write_text(&mut text);
+        }
+        text
+    }
+}
+
+impl HostStatus {
+    fn read(namespace: String) -> Result<Self, LabError> {
+        let refused = |source| LabError::Net {
+            doing: format!("look at the namespace {namespace}"),
+            source,
+        };
+        let ns = match NetNs::open_named(&namespace) {
+            Ok(ns) => ns,
+            Err(e) if matches!(e.kind(), NetErrorKind::NotFound | NetErrorKind::Invalid) => {
+                return Ok(Self {
+                    namespace,
+                    present: false,
+                    link: None,
+                    processes: Vec::new(),
+                });
+            }
+            Err(e) => return Err(refused(e)),
+        };
+        let mut netlink = Netlink::open_in(&ns).map_err(refused)?;
+        let link = match netlink.link(DEVICE) {
+            Ok(link) => {
+                let addresses = netlink.addresses(DEVICE).map_err(refused)?;
+                let addresses = addresses.iter().map(|a| a.prefix.to_string()).collect();
+                Some(LinkStatus::new(link, addresses))
+            }
+            Err(e) if e.kind() == NetErrorKind::NotFound => None,
+            Err(e) => return Err(refused(e)),
+        };
+        Ok(Self {
+            present: true,
+            link,
+            processes: processes_in(&ns)?,
+            namespace,
+        })
+    }
+
+    fn write_text(&self, text: &mut String) {
+        let namespace = &self.namespace;
+        // Writing to a String cannot fail.
+        let _ = match (&self.link, self.present) {
+            (None, false) => writeln!(text, "  {namespace}: does not exist"),
+            (None, true) => writeln!(text, "  {namespace}: exists, without {DEVICE}"),
+            (Some(link), _) => writeln!(
+                text,
+                "  {namespace}: {} {} MTU {} {}, xdp {}, qdisc {}\n\
+                 \x20   addresses {}\n\
+                 \x20   received {} frames {} bytes {} dropped, \
+                 sent {} frames {} bytes {} dropped",
+                link.device,
+                link.mac.as_deref().unwrap_or("without MAC"),
+                link.mtu,
+                link.state,
+                link.xdp.as_deref().unwrap_or("none"),
+                link.qdisc.as_deref().unwrap_or("none"),
+                link.addresses.join(" "),
+                link.rx_packets,
+                link.rx_bytes,
+                link.rx_dropped,
+                link.tx_packets,
+                link.tx_bytes,
+                link.tx_dropped,
+            ),
+        };
+        if !self.processes.is_empty() {
+            let _ = writeln!(text, "    processes {}", join(&self.processes, " "));
+        }
+    }
+}
+
+impl LinkStatus {
+    fn new(link: LinkInfo, addresses: Vec<String>) -> Self {
+        let LinkCounters {
+            rx_packets,
+            rx_bytes,
+            rx_dropped,
+            tx_packets,
+            tx_bytes,
+            tx_dropped,
+            ..
+        } = link.counters;
+        Self {
+            ifindex: link.ifindex,
+            mac: link.mac.as_ref().map(format_mac),
+            mtu: link.mtu,
+            running: link.running,
+            state: link.operstate.to_string(),
+            addresses,
+            qdisc: link.qdisc,
+            rx_queues: link.rx_queues,
+            xdp: link.xdp.map(|mode| mode.to_string()),
+            device: link.name,
+            rx_packets,
+            rx_bytes,
+            rx_dropped,
+            tx_packets,
+            tx_bytes,
+            tx_dropped,
+        }
+    }
+}
+
+/// The processes whose first thread is in a namespace, in ascending order. Processes that may not
+/// be looked at, or end meanwhile, are left out.
+pub(super) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
+    let inode = ns.inode().map_err(|source| LabError::Net {
+        doing: "look for processes in the lab".to_owned(),
+        source,
+    })?;
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc").map_err(LabError::Proc)? {
+        let entry: io::Result<fs::DirEntry> = entry;
+        let name = entry.map_err(LabError::Proc)?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let there = fs::metadata(format!("/proc/{pid}/ns/net"));
+        if there.is_ok_and(|metadata| metadata.ino() == inode) {
+            processes.push(pid);
+        }
+    }
+    processes.sort_unstable();
+    Ok(processes)
+}
+
+/// Items in one line.
+pub(super) fn join<T: Display>(items: &[T], between: &str) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(between)
+}

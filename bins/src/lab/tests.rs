@@ -1,0 +1,333 @@
+use super::*;
+use clap::Parser;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The arguments as the command line has them.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+fn parse(words: &[&str]) -> LabArgs {
+    let words = ["lab"].iter().chain(words);
+    Cli::try_parse_from(words).expect("valid arguments").lab
+}
+
+fn parse_up(words: &[&str]) -> UpArgs {
+    let words: Vec<_> = ["up"].iter().chain(words).copied().collect();
+    match parse(&words).command {
+        LabCommand::Up(args) => args,
+        other => panic!("parsed {other:?}"),
+    }
+}
+
+/// A lab name of its own, whose lab is removed when the test ends, however it ends.
+struct Lab(String);
+
+impl Lab {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(format!("swt{}-{number}", std::process::id()))
+    }
+
+    fn up(&self, words: &[&str]) -> Result<UpReport, LabError> {
+        let words: Vec<_> = ["--name", &self.0].iter().chain(words).copied().collect();
+        up(&parse_up(&words))
+    }
+
+    fn present(&self) -> Vec<String> {
+        let ours = namespaces(&self.0);
+        let mut names = NetNs::list().expect("readable");
+        names.retain(|name| ours.contains(name));
+        names
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for namespace in namespaces(&self.0) {
+            let _ = NetNs::delete_named(&namespace);
+        }
+    }
+}
+
+/// True, after saying so on stderr, if this process may not make network namespaces.
+fn lacks_privilege(test: &str) -> bool {
+    let Err(error) = NetNs::new_anonymous() else {
+        return false;
+    };
+    assert_ne!(
+        std::env::var("SPANWIRE_REQUIRE_E2E").as_deref(),
+        Ok("1"),
+        "{test}: {error}"
+    );
+    eprintln!("SKIPPED: {test}: {error}");
+    true
+}
+
+#[test]
+fn up__status_down_and_again() {
+    if lacks_privilege("up") {
+        return;
+    }
+    let lab = Lab::new();
+    for round in 0..2 {
+        let before = LabStatus::read(&lab.0).expect("privileged");
+        assert!(!before.up && before.hosts.iter().all(|host| !host.present));
+        let report = lab
+            .up(&["--mtu", "9000", "--prefix", "10.9.0.0/30"])
+            .expect("privileged");
+        assert_eq!(report.hosts[1].v4, Ipv4Addr::new(10, 9, 0, 2));
+        assert_eq!(lab.present().len(), 2, "round {round}");
+
+        let status = LabStatus::read(&lab.0).expect("privileged");
+        assert!(status.up, "{status:?}");
+        for (host, made) in status.hosts.iter().zip(&report.hosts) {
+            let link = host.link.as_ref().expect("made");
+            assert_eq!(link.mac.as_ref(), Some(&made.mac));
+            assert_eq!((link.mtu, link.rx_queues), (9000, 1));
+            assert_eq!(link.qdisc.as_deref(), Some("pfifo"));
+            assert_eq!(link.xdp, None);
+            assert!(link.addresses.contains(&format!("{}/30", made.v4)));
+            assert!(link.addresses.contains(&format!("{}/64", made.v6)));
+            assert_eq!(host.processes, Vec::<u32>::new());
+        }
+
+        let error = lab.up(&[]).expect_err("it is up");
+        assert!(matches!(error, LabError::AlreadyUp { .. }), "{error}");
+        assert_eq!(lab.present().len(), 2, "a refused up removes nothing");
+
+        let report = down(&lab.0).expect("privileged");
+        assert_eq!(report.removed, namespaces(&lab.0));
+        assert_eq!(lab.present().len(), 0);
+    }
+    let report = down(&lab.0).expect("nothing there is fine");
+    assert_eq!(report.removed, Vec::<String>::new());
+}
+
+#[test]
+fn up__bad_prefix_leaves_nothing_behind() {
+    if lacks_privilege("up") {
+        return;
+    }
+    let lab = Lab::new();
+    for words in [
+        ["--prefix", "fd00::/64"],
+        ["--prefix", "10.0.0.0/32"],
+        ["--mtu", "100"],
+        ["--queues", "0"],
+    ] {
+        let error = lab.up(&words).expect_err("bad");
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert_eq!(lab.present().len(), 0, "{words:?}");
+    }
+}
+
+#[test]
+fn down__half_a_lab_is_removed() {
+    if lacks_privilege("down") {
+        return;
+    }
+    let lab = Lab::new();
+    let [a, _] = namespaces(&lab.0);
+    NetNs::create_named(&a).expect("privileged");
+    let error = lab.up(&[]).expect_err("partly there");
+    assert!(matches!(error, LabError::AlreadyUp { .. }), "{error}");
+    assert_eq!(lab.present(), [a.as_str()]);
+    assert_eq!(down(&lab.0).expect("privileged").removed, [a]);
+}
+
+#[test]
+fn down__leaves_alone_what_it_did_not_make() {
+    if lacks_privilege("down") {
+        return;
+    }
+    let lab = Lab::new();
+    let other = NetNs::new_anonymous().expect("privileged");
+    lab.up(&[]).expect("privileged");
+    let [a, _] = namespaces(&lab.0);
+    let ns = NetNs::open_named(&a).expect("made");
+    spanwire_io::net::VethSpec {
+        a: spanwire_io::net::VethEnd {
+            ns: &ns,
+            name: "mine0",
+        },
+        b: spanwire_io::net::VethEnd {
+            ns: &other,
+            name: "mine0",
+        },
+        mtu: 1500,
+        queues: 1,
+    }
+    .create()
+    .expect("privileged");
+    let error = down(&lab.0).expect_err("mine0 is not the lab's");
+    assert!(matches!(&error, LabError::NotOurs { device, .. } if device == "mine0"));
+    assert!(LabStatus::read(&lab.0).expect("privileged").up, "untouched");
+    Netlink::open_in(&ns)
+        .and_then(|mut netlink| netlink.delete_link("mine0"))
+        .expect("privileged");
+    down(&lab.0).expect("only the lab is left");
+}
+
+#[test]
+fn down__names_processes_that_are_still_inside() {
+    if lacks_privilege("down") {
+        return;
+    }
+    let lab = Lab::new();
+    lab.up(&[]).expect("privileged");
+    let [a, _] = namespaces(&lab.0);
+    let ns = NetNs::open_named(&a).expect("made");
+    let mut inside = ns
+        .command("cat")
+        .expect("a handle")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("cat exists");
+    let status = LabStatus::read(&lab.0).expect("privileged");
+    let report = down(&lab.0).expect("privileged");
+    drop(inside.stdin.take());
+    inside.wait().expect("cat ends with its input");
+    assert_eq!(status.hosts[0].processes, [inside.id()]);
+    assert_eq!(report.processes, [inside.id()]);
+    assert!(report.to_text().contains(&inside.id().to_string()));
+}
+
+/// The process of `exec` is replaced, so it must be another one: this test runs itself again with
+/// the command in an environment variable.
+#[test]
+fn exec__process_becomes_the_command() {
+    const SCRIPT: &str = "SPANWIRE_TEST_LAB_EXEC";
+    const NAME: &str = "SPANWIRE_TEST_LAB_NAME";
+    if let (Ok(script), Ok(name)) = (std::env::var(SCRIPT), std::env::var(NAME)) {
+        let shell = ["exec", "--name", &name, "b", "--", "sh", "-c", &script];
+        let program = ["exec", "--name", &name, "b", "--", &script];
+        let words = if script.starts_with('/') {
+            program.as_slice()
+        } else {
+            shell.as_slice()
+        };
+        let error = run(&parse(words)).expect_err("returns only on failure");
+        println!("{error}");
+        std::process::exit(i32::from(error.exit_code()));
+    }
+    if lacks_privilege("exec") {
+        return;
+    }
+    let lab = Lab::new();
+    lab.up(&[]).expect("privileged");
+    let again = |script: &str| {
+        let mut child = Command::new(std::env::current_exe().expect("procfs"))
+            .args(["--exact", "lab::tests::exec__process_becomes_the_command"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(SCRIPT, script)
+            .env(NAME, &lab.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program runs");
+        let mut text = String::new();
+        let mut stdout = child.stdout.take().expect("piped");
+        stdout.read_to_string(&mut text).expect("text");
+        (child.id(), child.wait().expect("it ends"), text)
+    };
+    let (pid, status, text) = again("echo pid $$; ls /sys/class/net; exit 7");
+    assert_eq!(status.code(), Some(7), "{text}");
+    assert!(text.contains(&format!("pid {pid}\n")), "{text}");
+    assert!(text.ends_with("lo\nsw0\n"), "{text}");
+    let (_, status, text) = again("kill -TERM $$");
+    assert_eq!(status.signal(), Some(15), "{text}");
+    let (_, status, text) = again("/no/such/program");
+    assert_eq!(status.code(), Some(127), "{text}");
+    assert!(text.contains("cannot run /no/such/program in"), "{text}");
+}
+
+#[test]
+fn exec__missing_lab_says_how_to_make_it() {
+    let lab = Lab::new();
+    let words = ["exec", "--name", &lab.0, "a", "true"];
+    let error = run(&parse(&words)).expect_err("no lab");
+    assert!(matches!(error, LabError::NotUp { .. }), "{error}");
+    assert!(error.to_string().contains("spanwire lab up"), "{error}");
+}
+
+#[test]
+fn lab_args__flags_of_the_command_are_the_commands() {
+    let words = ["exec", "a", "ping", "--name", "x", "-c1"];
+    let LabCommand::Exec(args) = parse(&words).command else {
+        panic!("not exec");
+    };
+    assert_eq!(args.name, DEFAULT_NAME);
+    assert_eq!(args.command, ["ping", "--name", "x", "-c1"]);
+}
+
+#[test]
+fn lab_args__defaults_are_the_librarys() {
+    let args = parse_up(&[]);
+    let config = LabConfig::default();
+    assert_eq!(args.lab.name, DEFAULT_NAME);
+    assert_eq!((args.prefix, args.prefix6), (config.v4, config.v6));
+    assert_eq!((args.mtu, args.queues), (config.mtu, config.queues));
+    assert_eq!(Some(args.queue_limit), config.pfifo);
+    assert_eq!(DEVICE, config.ifname);
+}
+
+#[test]
+fn lab_args__bad_prefix_is_refused_with_an_example() {
+    let error = Cli::try_parse_from(["lab", "up", "--prefix", "10.0.0.0"]).expect_err("no length");
+    assert!(error.to_string().contains("10.77.0.0/24"), "{error}");
+    assert!(
+        Cli::try_parse_from(["lab", "exec", "a"]).is_err(),
+        "no command"
+    );
+    assert!(
+        Cli::try_parse_from(["lab", "exec", "c", "true"]).is_err(),
+        "no host c"
+    );
+}
+
+#[test]
+fn up_report__text_is_ready_to_paste_and_json_is_complete() {
+    let host = |number: u16| UpHost {
+        namespace: format!("x-{number}"),
+        device: "sw0".to_owned(),
+        mac: "02:00:00:00:00:01".to_owned(),
+        v4: Ipv4Addr::new(10, 77, 0, 1),
+        v6: std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number),
+    };
+    let report = UpReport {
+        name: "x".to_owned(),
+        mtu: 1500,
+        hosts: [host(1), host(2)],
+    };
+    let text = report.to_text();
+    assert!(
+        text.contains("  spanwire lab exec --name x a -- spanwire perf server --dev sw0\n"),
+        "{text}"
+    );
+    let json = serde_json::to_value(&report).expect("plain data");
+    assert_eq!(json["hosts"][1]["v6"], "fd77::2");
+    let addr: IpAddr = json["hosts"][0]["v4"]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("an address");
+    assert_eq!(addr, IpAddr::from([10, 77, 0, 1]));
+}
+
+#[test]
+fn check_name__safe_in_paths_and_arguments() {
+    for bad in ["", "-x", "a/b", "a b", "..", "ä", &"n".repeat(33)] {
+        let error = check_name(bad).expect_err(bad);
+        assert_eq!(error.exit_code(), 2);
+    }
+    for good in ["sw", "my_lab-2", &"n".repeat(32)] {
+        assert!(check_name(good).is_ok(), "{good}");
+    }
+}
