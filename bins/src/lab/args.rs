@@ -1,0 +1,82 @@
+//! The command line of `spanwire lab`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use spanwire_io::net::IpPrefix;
+use std::ffi::OsString;
+
+/// The arguments of `spanwire lab`.
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// What to do with the lab.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What can be done with a lab.
+#[derive(Debug, Clone, Subcommand)]
+pub enum LabCommand {
+    /// Make two hosts joined by a cable
+    Up(UpArgs),
+    /// Remove the two hosts and the cable
+    Down(NameArgs),
+    /// Run a command on one of the hosts
+    Exec(ExecArgs),
+    /// Show the hosts: addresses, link state, counters, XDP, processes. Fails if the lab is not up
+    Status(NameArgs),
+}
+
+/// The arguments of `spanwire lab up`.
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// Which lab, and how the answer is printed.
+    #[command(flatten)]
+    pub lab: NameArgs,
+    /// Largest IP packet in bytes, 1280 to 65535
+    #[arg(long, default_value_t = 1500, value_name = "BYTES")]
+    pub mtu: u32,
+    /// IPv4 network; the hosts get its first two addresses
+    #[arg(long, default_value = "10.77.0.0/24", value_name = "ADDR/LEN")]
+    pub prefix: IpPrefix,
+    /// IPv6 network; the hosts get its first two addresses
+    #[arg(long, default_value = "fd77::/64", value_name = "ADDR/LEN")]
+    pub prefix6: IpPrefix,
+    /// Receive and transmit queues of each end, 1 to 64
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub queues: u32,
+    /// Packets that may wait in front of each end; 0 for none: a full peer then drops
+    #[arg(long, default_value_t = 1000, value_name = "PACKETS")]
+    pub queue_limit: u32,
+}
+
+/// The arguments of `spanwire lab down` and `status`.
+#[derive(Debug, Clone, Args)]
+pub struct NameArgs {
+    /// Name of the lab: letters, digits, '-' and '_', at most 32
+    #[arg(long, default_value = "sw")]
+    pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `spanwire lab exec`.
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// Name of the lab
+    #[arg(long, default_value = "sw")]
+    pub name: String,
+    /// The host to run it on
+    pub host: HostName,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+/// One of the two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostName {
+    /// The first host: 10.77.0.1 unless told otherwise.
+    A,
+    /// The second host: 10.77.0.2 unless told otherwise.
+    B,
+}
