@@ -12,6 +12,7 @@
 //! | [`fault`] | a bad network around any port, decided by a seed |
 //! | [`pcap`] | a capture of what any port carries |
 //! | [`affinity`] | pinning a worker to its core |
+//! | [`xdp`] | an AF_XDP socket on one queue of an interface |
 //! | [`net`] | the kernel's side of addressing: interfaces, routes, neighbours, namespaces |
 #![cfg_attr(
     test,
@@ -26,3 +27,4 @@ pub mod net;
 pub mod pcap;
 pub mod pipe;
 pub mod port;
+pub mod xdp;

@@ -1,0 +1,414 @@
+//! The AF_XDP port: one queue of one interface, one socket, one thread.
+//!
+//! RX and TX never share a buffer. The chunks that receive are as many as the fill ring has
+//! entries, and every received chunk goes straight back, so the fill ring cannot be short of a
+//! chunk that the program has. The other chunks transmit; one that is in the kernel's hands comes
+//! back through the completion ring, which is emptied while receiving too, because on a veth a
+//! frame completes only when the *peer's* receive half has run.
+//!
+//! Congestion is counted, not reported: see [`XdpCounters`]. An error from the port means that the
+//! interface is gone.
+
+mod config;
+mod counters;
+mod device;
+mod error;
+mod side_poll;
+
+pub use config::{XdpConfig, XdpMode, XdpPreference};
+pub use counters::XdpCounters;
+pub use device::XdpDevice;
+pub use error::XdpError;
+pub use side_poll::SidePoll;
+
+use crate::port::{Port, SlotToken};
+use af_xdp::{Frame, Kick, Socket, SocketConfig, ToSend, Umem};
+use spanwire_base::{RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A [`Port`] on one queue of an interface. One thread owns it; it may move to another thread.
+///
+/// Dropping it gives the queue back to the kernel. A process that is killed loses it the same way,
+/// and the queue can be opened again at once: opening waits out the some tens of milliseconds the
+/// kernel takes.
+#[derive(Debug)]
+pub struct XdpPort {
+    socket: Socket,
+    umem: Umem,
+    device: Arc<XdpDevice>,
+    queue: u32,
+    mode: XdpMode,
+    need_wakeup: bool,
+    side_poll: Option<SidePoll>,
+    /// Chunks that should be in the fill ring and did not fit; empty unless the kernel's index lies.
+    unfilled: Vec<Frame>,
+    /// Transmit chunks that nobody has.
+    free: Vec<Frame>,
+    /// Transmit chunks handed out as slots, by chunk number.
+    taken: Box<[Option<Frame>]>,
+    taken_count: u32,
+    /// Calls of `flush` in a row that had nothing to send.
+    idle_flushes: u32,
+    counters: XdpCounters,
+}
+
+impl XdpPort {
+    /// Opens the only port of an interface: attaches the steering program and binds to the queue,
+    /// in the best mode the preference allows. Every mode that was refused is logged with its
+    /// reason.
+    ///
+    /// # Errors
+    /// [`XdpError`].
+    pub fn open(config: &XdpConfig) -> Result<Self, XdpError> {
+        config.validate()?;
+        let device = XdpDevice::attach(&config.ifname, config.queue + 1, config.preference)?;
+        Self::open_on(&device, config)
+    }
+
+    /// Opens a port on a queue of an interface whose program is attached. The device decides
+    /// interface and preference; those of `config` do not count.
+    ///
+    /// # Errors
+    /// [`XdpError`]; also when the device was attached for fewer queues.
+    pub fn open_on(device: &Arc<XdpDevice>, config: &XdpConfig) -> Result<Self, XdpError> {
+        config.validate()?;
+        let (umem, mut frames) = Umem::with_frames(config.frames, config.chunk)?;
+        let socket_config = SocketConfig {
+            fill_size: config.fill_size,
+            rx_size: config.rx_size,
+            tx_size: config.tx_size,
+            completion_size: config.completion_size,
+            copy_modes: device.preference().copy_modes(device.attach_mode()),
+            need_wakeup: config.need_wakeup,
+            tx_budget: config.tx_budget,
+            ..SocketConfig::new(device.ifindex(), config.queue)
+        };
+        let (socket, refused) = Socket::bind(&umem, &socket_config)?;
+        for refusal in refused {
+            tracing::warn!(
+                interface = device.ifname(),
+                queue = config.queue,
+                mode = XdpMode::of(device.attach_mode(), refusal.mode).as_str(),
+                reason = %refusal.error,
+                "AF_XDP mode refused, trying the next"
+            );
+        }
+        let free = frames.split_off(usize_from(config.fill_size.into()));
+        let mut port = Self {
+            mode: XdpMode::of(device.attach_mode(), socket.copy_mode()),
+            taken: (0..umem.chunks()).map(|_| None).collect(),
+            socket,
+            umem,
+            device: Arc::clone(device),
+            queue: config.queue,
+            need_wakeup: config.need_wakeup,
+            side_poll: None,
+            unfilled: frames,
+            free,
+            taken_count: 0,
+            idle_flushes: 0,
+            counters: XdpCounters::default(),
+        };
+        port.refill();
+        port.socket.fill.publish();
+        device.register(config.queue, &port.socket)?;
+        port.log_open();
+        Ok(port)
+    }
+
+    /// What the port got.
+    #[must_use]
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// The interface the port is on.
+    #[must_use]
+    pub fn device(&self) -> &Arc<XdpDevice> {
+        &self.device
+    }
+
+    /// The queue the port is on.
+    #[must_use]
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// The interface's MTU when the program was attached: bytes of an IP packet.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        self.device.mtu()
+    }
+
+    /// The counters, the kernel's as of now. When the kernel cannot be asked any more its part is
+    /// zero.
+    #[must_use]
+    pub fn counters(&self) -> XdpCounters {
+        let rx = &self.socket.rx;
+        let completion = &self.socket.completion;
+        let (fill, tx) = (&self.socket.fill, &self.socket.tx);
+        XdpCounters {
+            rx_bad_desc: self.counters.rx_bad_desc
+                + rx.bad_descs()
+                + rx.bad_indices()
+                + fill.bad_indices(),
+            tx_bad_completion: completion.bad_addresses()
+                + completion.bad_indices()
+                + tx.bad_indices(),
+            kernel: self.socket.statistics().unwrap_or_default(),
+            ..self.counters
+        }
+    }
+
+    /// Polls the interface on this core whenever nothing has arrived; see [`SidePoll`].
+    pub fn set_side_poll(&mut self, side_poll: SidePoll) {
+        self.side_poll = Some(side_poll);
+    }
+
+    /// The side poll, if there is one.
+    #[must_use]
+    pub fn side_poll(&self) -> Option<&SidePoll> {
+        self.side_poll.as_ref()
+    }
+
+    /// Transmit buffers neither handed out nor in the kernel's hands. With nothing in flight this
+    /// is `frames - fill_size`.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        self.free.len()
+    }
+
+    fn log_open(&self) {
+        let ifname = self.device.ifname();
+        tracing::info!(
+            interface = ifname,
+            queue = self.queue,
+            mode = self.mode.as_str(),
+            "AF_XDP port open"
+        );
+        let longest = usize_from(self.mtu().into()) + ETHERNET_HEADER;
+        if longest > self.frame_room() {
+            tracing::warn!(
+                interface = ifname,
+                mtu = self.mtu(),
+                room = self.frame_room(),
+                "frames longer than a buffer are possible and will be dropped"
+            );
+        }
+    }
+
+    /// Hands over what is in the RX ring, up to `max` frames.
+    fn take(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        let mut count = 0;
+        let mut in_pieces = false;
+        while count < max {
+            let Some(received) = self.socket.rx.pop() else {
+                break;
+            };
+            // The socket was bound without multi-buffer, so the kernel has no business here.
+            if received.has_more() || in_pieces {
+                in_pieces = received.has_more();
+                self.counters.rx_bad_desc += 1;
+            } else {
+                let bytes = received.bytes(&self.umem);
+                self.counters.rx_bytes += u64_from(bytes.len());
+                each(bytes, RxMeta { at: now });
+                count += 1;
+            }
+            self.unfilled.push(received.into_frame());
+            self.refill();
+        }
+        self.socket.rx.release();
+        self.socket.fill.publish();
+        self.counters.rx_frames += u64_from(count);
+        count
+    }
+
+    /// Puts receive chunks back into the fill ring; `publish` shows them.
+    fn refill(&mut self) {
+        while let Some(frame) = self.unfilled.pop() {
+            if let Err(frame) = self.socket.fill.push(frame) {
+                self.unfilled.push(frame);
+                break;
+            }
+        }
+    }
+
+    /// Takes back the transmit chunks the kernel is done with.
+    fn reap(&mut self) {
+        let before = self.free.len();
+        while let Some(frame) = self.socket.completion.pop() {
+            self.free.push(frame);
+        }
+        self.socket.completion.release();
+        self.counters.tx_completions += u64_from(self.free.len() - before);
+    }
+
+    /// Makes the kernel send, going on after each frame it drops.
+    fn kick(&mut self) -> io::Result<()> {
+        for _ in 0..KICKS_MAX {
+            self.counters.tx_kicks += 1;
+            match self.socket.wake_tx().map_err(|error| self.gone(&error))? {
+                Kick::Done => {}
+                Kick::Again => self.counters.tx_again += 1,
+                Kick::NoBuffers => self.counters.tx_nobufs += 1,
+                Kick::Down => self.counters.tx_net_down += 1,
+                Kick::Dropped => {
+                    self.counters.tx_busy_drops += 1;
+                    continue;
+                }
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    fn gone(&self, error: &io::Error) -> io::Error {
+        let text = format!(
+            "interface {} queue {} is gone: {error}",
+            self.device.ifname(),
+            self.queue
+        );
+        io::Error::new(error.kind(), text)
+    }
+}
+
+impl Port for XdpPort {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        self.reap();
+        let count = self.take(now, max, each);
+        if count > 0 || max == 0 {
+            return count;
+        }
+        match &self.side_poll {
+            Some(side_poll) => {
+                side_poll.poll();
+                self.counters.rx_side_polls += 1;
+                self.take(now, max, each)
+            }
+            None => 0,
+        }
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        // A slot that is out must find room in the TX ring when it is committed.
+        let wanted = self.taken_count + 1;
+        if self.free.is_empty() {
+            self.reap();
+        }
+        if self.free.is_empty() || self.socket.tx.room(wanted) < wanted {
+            self.counters.tx_no_slot += 1;
+            return None;
+        }
+        let frame = self.free.pop()?;
+        let number = frame.index();
+        self.taken[number] = Some(frame);
+        self.taken_count = wanted;
+        Some(SlotToken::new(u64_from(number)))
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        let frame = self.taken[usize_from(slot.id())].as_mut();
+        let frame = frame.expect("a slot token stands for a chunk that is handed out");
+        self.umem.bytes_mut(frame)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        let room = self.umem.chunk_len();
+        assert!(meta.len <= room, "{} bytes in a slot of {room}", meta.len);
+        let frame = self.taken[usize_from(slot.id())].take();
+        let frame = frame.expect("a slot token stands for a chunk that is handed out");
+        self.taken_count -= 1;
+        let pushed = self
+            .socket
+            .tx
+            .push(ToSend::whole(frame, u32_from(meta.len)));
+        assert!(pushed.is_ok(), "the ring has room for every slot taken");
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += u64_from(meta.len);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        let frame = self.taken[usize_from(slot.id())].take();
+        self.free
+            .push(frame.expect("a slot token stands for a chunk that is handed out"));
+        self.taken_count -= 1;
+    }
+
+    fn flush(&mut self, _now: Time) -> io::Result<()> {
+        if self.socket.fill.needs_wakeup() {
+            self.counters.rx_wakeups += 1;
+            self.socket.wake_rx().map_err(|error| self.gone(&error))?;
+        }
+        self.socket.tx.publish();
+        if self.socket.tx.pending() == 0 {
+            // Nothing else would tell an idle, polling port that its interface was removed.
+            self.idle_flushes = (self.idle_flushes + 1) % PROBE_EVERY;
+            return match self.idle_flushes {
+                0 => self.kick(),
+                _ => Ok(()),
+            };
+        }
+        self.idle_flushes = 0;
+        if self.need_wakeup && !self.socket.tx.needs_wakeup() {
+            return Ok(());
+        }
+        self.kick()
+    }
+
+    fn frame_room(&self) -> usize {
+        self.umem.chunk_len() - RX_HEADROOM
+    }
+
+    fn tx_pending(&self) -> usize {
+        usize_from(self.socket.tx.pending().into())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let mut events = libc::POLLIN;
+        if self.tx_pending() > 0 {
+            events |= libc::POLLOUT;
+        }
+        let mut poll = libc::pollfd {
+            fd: self.socket.as_fd().as_raw_fd(),
+            events,
+            revents: 0,
+        };
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: one pollfd and one timespec, both on this stack; no signal mask.
+        let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(error),
+            };
+        }
+        if ready == 0 || poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+            // A socket without its interface never becomes ready: ask.
+            return self.kick();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for XdpPort {
+    fn drop(&mut self) {
+        self.device.unregister(self.queue);
+    }
+}
+
+/// `XDP_PACKET_HEADROOM`: what the kernel keeps free in front of a received frame.
+const RX_HEADROOM: usize = 256;
+/// Destination, source, type.
+const ETHERNET_HEADER: usize = 14;
+/// Kicks of one flush: after that many drops in a row the rest waits for the next flush.
+const KICKS_MAX: usize = 16;
+/// A system call of about half a microsecond in this many idle steps of about one.
+const PROBE_EVERY: u32 = 4096;

@@ -1,0 +1,101 @@
+//! One interface under the steering program, shared by the ports on its queues.
+
+use super::config::{QUEUES_MAX, XdpPreference};
+use super::error::XdpError;
+use crate::net::Netlink;
+use af_xdp::{AttachMode, Socket, Steering};
+use std::sync::Arc;
+
+/// An interface with the steering program attached: RoCEv2 goes to the ports opened on its queues,
+/// everything else, and queues without a port, to the kernel.
+///
+/// Ports hold the device, so the program stays attached until the device and the last port are
+/// dropped. However the process ends, the kernel then detaches it.
+#[derive(Debug)]
+pub struct XdpDevice {
+    ifname: String,
+    ifindex: u32,
+    mtu: u32,
+    preference: XdpPreference,
+    steering: Steering,
+}
+
+impl XdpDevice {
+    /// Attaches the steering program to an interface of this thread's network namespace.
+    ///
+    /// # Arguments
+    /// - `queues`: ports can be opened on queues `0..queues`; 1..=4096.
+    /// - `preference`: the modes that may be used, by the ports as well.
+    ///
+    /// # Errors
+    /// No such interface, no privilege, another XDP program is attached, or no mode works.
+    pub fn attach(
+        ifname: &str,
+        queues: u32,
+        preference: XdpPreference,
+    ) -> Result<Arc<Self>, XdpError> {
+        if !(1..=QUEUES_MAX).contains(&queues) {
+            let reason = format!("{queues} is not in 1..={QUEUES_MAX}");
+            return Err(XdpError::Config {
+                field: "queues",
+                reason,
+            });
+        }
+        let link = Netlink::open()?.link(ifname)?;
+        let modes = preference.attach_modes();
+        let (steering, refused) = Steering::attach(link.ifindex, queues, modes)?;
+        for refusal in refused {
+            tracing::warn!(
+                interface = ifname,
+                mode = refusal.mode.as_str(),
+                reason = %refusal.error,
+                "XDP attach mode refused, trying the next"
+            );
+        }
+        Ok(Arc::new(Self {
+            ifname: ifname.to_owned(),
+            ifindex: link.ifindex,
+            mtu: link.mtu,
+            preference,
+            steering,
+        }))
+    }
+
+    /// The interface's name when it was attached.
+    #[must_use]
+    pub fn ifname(&self) -> &str {
+        &self.ifname
+    }
+
+    /// The interface's index in the namespace it was attached in.
+    #[must_use]
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// The interface's MTU when it was attached: bytes of an IP packet.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    pub(super) fn attach_mode(&self) -> AttachMode {
+        self.steering.mode()
+    }
+
+    pub(super) fn preference(&self) -> XdpPreference {
+        self.preference
+    }
+
+    pub(super) fn register(&self, queue: u32, socket: &Socket) -> Result<(), XdpError> {
+        self.steering.register(queue, socket)?;
+        Ok(())
+    }
+
+    /// Steers the queue to the kernel again, before its socket goes.
+    pub(super) fn unregister(&self, queue: u32) {
+        if let Err(error) = self.steering.unregister(queue) {
+            tracing::warn!(interface = self.ifname, queue, %error, "slot not cleared");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Why an AF_XDP port could not be opened.
+
+use crate::net::NetError;
+use std::fmt;
+
+/// Why an AF_XDP port could not be opened. The message says what failed, where, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// A parameter is out of its range.
+    Config {
+        /// The field of [`XdpConfig`](super::XdpConfig).
+        field: &'static str,
+        /// The value and the rule it breaks.
+        reason: String,
+    },
+    /// The interface is not there or cannot be asked.
+    Interface(NetError),
+    /// AF_XDP or BPF refused.
+    Socket(af_xdp::Error),
+}
+
+impl fmt::Display for XdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config { field, reason } => write!(f, "{field}: {reason}"),
+            Self::Interface(error) => error.fmt(f),
+            Self::Socket(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for XdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config { .. } => None,
+            Self::Interface(error) => Some(error),
+            Self::Socket(error) => Some(error),
+        }
+    }
+}
+
+impl From<NetError> for XdpError {
+    fn from(error: NetError) -> Self {
+        Self::Interface(error)
+    }
+}
+
+impl From<af_xdp::Error> for XdpError {
+    fn from(error: af_xdp::Error) -> Self {
+        Self::Socket(error)
+    }
+}

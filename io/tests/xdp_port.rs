@@ -1,0 +1,394 @@
+//! AF_XDP ports on a real veth pair. They need CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and
+//! CAP_SYS_ADMIN (for namespaces); without them each test says SKIPPED and why, or panics when
+//! SPANWIRE_REQUIRE_E2E=1.
+#![expect(non_snake_case, reason = "tests are named subject__case")]
+
+use spanwire_base::{Time, TxMeta};
+use spanwire_io::net::{Host, LabConfig, Netlink, TwoHosts};
+use spanwire_io::port::{Port, reserve};
+use spanwire_io::xdp::{SidePoll, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tests that share the machine's cores take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hosts_or_skip(mtu: u32, queues: u32) -> Option<TwoHosts> {
+    let config = LabConfig {
+        mtu,
+        queues,
+        ..LabConfig::default()
+    };
+    match TwoHosts::anonymous(&config) {
+        Ok(hosts) => Some(hosts),
+        Err(reason) => {
+            eprintln!("SKIPPED: {reason}");
+            let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
+            assert!(!required, "SPANWIRE_REQUIRE_E2E=1, but skipped: {reason}");
+            None
+        }
+    }
+}
+
+fn open(host: &Host, preference: XdpPreference) -> XdpPort {
+    let config = XdpConfig {
+        preference,
+        ..XdpConfig::new(&host.ifname)
+    };
+    let opened = host.ns.run(|| XdpPort::open(&config)).expect("namespace");
+    opened.expect("open")
+}
+
+const HEADERS: usize = 42;
+const SLOTS: usize = 1024 - 256;
+
+/// Writes frame number `number` and returns its length, which depends on the number.
+fn write_frame(number: u64, max: usize, into: &mut [u8]) -> usize {
+    let span = u64::try_from(max - 64).expect("small");
+    let len = 64 + usize::try_from(number.wrapping_mul(2_654_435_761) % span).expect("small");
+    let ip_len = u16::try_from(len - 14).expect("an IPv4 packet");
+    let frame = &mut into[..len];
+    frame[..HEADERS].fill(0);
+    frame[..6].fill(0xff);
+    frame[6] = 2;
+    frame[12] = 8;
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&ip_len.to_be_bytes());
+    frame[22] = 64;
+    frame[23] = 17;
+    frame[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+    frame[36..38].copy_from_slice(&4791u16.to_be_bytes());
+    frame[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
+    frame[42..50].copy_from_slice(&number.to_be_bytes());
+    // xorshift64: every byte depends on the number.
+    let mut state = number | 1 << 63;
+    for word in frame[50..].chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let bytes = state.to_be_bytes();
+        word.copy_from_slice(&bytes[..word.len()]);
+    }
+    len
+}
+
+fn send(port: &mut XdpPort, number: u64, max: usize) -> bool {
+    let Some(mut slot) = reserve(port) else {
+        return false;
+    };
+    let len = write_frame(number, max, slot.bytes());
+    slot.commit(TxMeta { len });
+    true
+}
+
+/// Moves `count` frames with at most `window` on their way and checks each, byte by byte.
+fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) {
+    let mut expected = vec![0; 4096];
+    let (mut sent, mut received) = (0, 0);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while received < count {
+        while sent < count && sent - received < window && send(a, sent, max) {
+            sent += 1;
+        }
+        a.flush(Time::ZERO).expect("a is there");
+        b.rx_burst(Time::ZERO, 64, &mut |bytes, _| {
+            let len = write_frame(received, max, &mut expected);
+            assert!(bytes == &expected[..len], "frame {received} differs");
+            received += 1;
+        });
+        b.flush(Time::ZERO).expect("b is there");
+        a.rx_burst(Time::ZERO, 64, &mut |_, _| panic!("nobody sends to a"));
+        assert!(Instant::now() < deadline, "{received} of {count} arrived");
+    }
+}
+
+fn assert_all_home(port: &mut XdpPort) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while port.free_slots() < SLOTS {
+        port.flush(Time::ZERO).expect("there");
+        port.rx_burst(Time::ZERO, 0, &mut |_, _| ());
+        assert!(Instant::now() < deadline, "{} slots", port.free_slots());
+    }
+}
+
+#[test]
+fn port__a_hundred_thousand_frames_cross_intact_and_every_buffer_comes_home() {
+    let _turn = turn();
+    let modes = [
+        (XdpPreference::Auto, XdpMode::NativeCopy, 100_000),
+        (XdpPreference::Skb, XdpMode::GenericCopy, 20_000),
+    ];
+    for (preference, mode, count) in modes {
+        let Some(hosts) = hosts_or_skip(2800, 1) else {
+            return;
+        };
+        let mut b = open(&hosts.b, preference);
+        let mut a = open(&hosts.a, preference);
+        assert_eq!((a.mode(), b.mode()), (mode, mode));
+        assert_eq!((a.mtu(), a.frame_room()), (2800, 3840));
+        cross(&mut a, &mut b, count, 2800, 128);
+        assert_all_home(&mut a);
+        assert_all_home(&mut b);
+        assert_eq!(a.tx_pending(), 0);
+        let (sent, got) = (a.counters(), b.counters());
+        assert_eq!((sent.tx_frames, got.rx_frames), (count, count));
+        assert_eq!(sent.tx_bytes, got.rx_bytes);
+        assert_eq!(sent.tx_completions, count);
+        assert_eq!((sent.tx_busy_drops, got.kernel.rx_dropped), (0, 0));
+        assert_eq!((got.rx_bad_desc, sent.tx_bad_completion), (0, 0));
+        // 32 descriptors a system call, and a kick counts once.
+        assert!(sent.tx_kicks >= count / 32, "{} kicks", sent.tx_kicks);
+    }
+}
+
+#[test]
+fn port__side_poll_receives_on_the_callers_core() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    let side = |host: &Host| {
+        let bound = host.ns.run(|| SidePoll::bind(host.v4.into(), host.ifindex));
+        bound.expect("namespace").expect("side socket")
+    };
+    let (side_a, side_b) = (side(&hosts.a), side(&hosts.b));
+    assert!(!side_b.is_active());
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while !(side_a.is_active() && side_b.is_active()) {
+        let to = |host: &Host, side: &SidePoll| SocketAddr::new(host.v4.into(), side.local_port());
+        side_a.greet(to(&hosts.b, &side_b)).expect("a way to b");
+        side_b.greet(to(&hosts.a, &side_a)).expect("a way to a");
+        assert!(Instant::now() < deadline, "no NAPI id");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    a.set_side_poll(side_a);
+    b.set_side_poll(side_b);
+    cross(&mut a, &mut b, 20_000, 1400, 64);
+    assert_all_home(&mut a);
+    assert!(a.counters().rx_side_polls > 0);
+    assert!(b.side_poll().is_some_and(SidePoll::is_active));
+}
+
+#[test]
+fn port__a_busy_ring_runs_out_of_slots_and_recovers() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let _b = open(&hosts.b, XdpPreference::Auto);
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    let mut count = 0;
+    while send(&mut a, count, 1400) {
+        count += 1;
+    }
+    assert_eq!(count, 256, "the TX ring is the limit");
+    assert_eq!(a.tx_pending(), 256);
+    assert_eq!(a.counters().tx_no_slot, 1);
+    // A slot that is handed back is nobody's loss.
+    a.flush(Time::ZERO).expect("there");
+    drop(reserve(&mut a));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while a.tx_pending() > 0 {
+        a.flush(Time::ZERO).expect("there");
+        a.rx_burst(Time::ZERO, 1, &mut |_, _| ());
+        assert!(Instant::now() < deadline, "stuck with {}", a.tx_pending());
+    }
+    assert_all_home(&mut a);
+    let counters = a.counters();
+    assert!(counters.tx_again > 0, "256 frames do not fit one budget");
+    assert_eq!(counters.tx_completions, 256);
+}
+
+#[test]
+fn port__frames_longer_than_the_mtu_are_dropped_counted_and_completed() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    for number in 0..3 {
+        let mut slot = reserve(&mut a).expect("a slot");
+        write_frame(number, 1400, slot.bytes());
+        slot.commit(TxMeta { len: 3000 });
+    }
+    a.flush(Time::ZERO).expect("there");
+    assert_all_home(&mut a);
+    assert_eq!(a.counters().tx_busy_drops, 3);
+    assert_eq!(b.rx_burst(Time::ZERO, 8, &mut |_, _| ()), 0);
+    cross(&mut a, &mut b, 100, 1400, 32);
+}
+
+#[test]
+fn wait__ends_with_a_frame_or_the_timeout() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    let start = Instant::now();
+    b.wait(Duration::from_millis(30)).expect("there");
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(send(&mut a, 0, 1400));
+            a.flush(Time::ZERO).expect("there");
+        });
+        let start = Instant::now();
+        b.wait(Duration::from_secs(5)).expect("there");
+        assert!(start.elapsed() < Duration::from_secs(4));
+    });
+    assert_eq!(b.rx_burst(Time::ZERO, 8, &mut |_, _| ()), 1);
+}
+
+#[test]
+fn device__two_queues_are_two_ports() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 2) else {
+        return;
+    };
+    let both = |host: &Host| {
+        let ports = host.ns.run(|| {
+            let device = XdpDevice::attach(&host.ifname, 2, XdpPreference::Auto)?;
+            let at = |queue| {
+                let config = XdpConfig {
+                    queue,
+                    ..XdpConfig::new(&host.ifname)
+                };
+                XdpPort::open_on(&device, &config)
+            };
+            Ok::<_, spanwire_io::xdp::XdpError>([at(0)?, at(1)?])
+        });
+        ports.expect("namespace").expect("two ports")
+    };
+    let ([mut a0, mut a1], [mut b0, mut b1]) = (both(&hosts.a), both(&hosts.b));
+    cross(&mut a0, &mut b0, 1_000, 1400, 32);
+    cross(&mut a1, &mut b1, 1_000, 1400, 32);
+    assert_eq!((b0.queue(), b1.queue()), (0, 1));
+    assert_eq!(b0.counters().rx_frames, b1.counters().rx_frames);
+    // The first port goes, the second stays, and its queue can be had again.
+    let device = std::sync::Arc::clone(b0.device());
+    drop(b0);
+    cross(&mut a1, &mut b1, 100, 1400, 32);
+    let config = XdpConfig::new("");
+    let again = hosts.b.ns.run(|| XdpPort::open_on(&device, &config));
+    let mut b0 = again.expect("namespace").expect("again");
+    cross(&mut a0, &mut b0, 100, 1400, 32);
+}
+
+#[test]
+fn open__errors_say_what_to_do() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let host = &hosts.a;
+    let fails = |config: XdpConfig| {
+        let opened = host.ns.run(|| XdpPort::open(&config));
+        opened.expect("namespace").expect_err("refused").to_string()
+    };
+    let text = fails(XdpConfig::new("nowhere0"));
+    assert!(text.contains("nowhere0"), "{text}");
+    let queue = XdpConfig {
+        queue: 5,
+        ..XdpConfig::new(&host.ifname)
+    };
+    let text = fails(queue);
+    assert!(text.contains("no such queue"), "{text}");
+    let _port = open(host, XdpPreference::Auto);
+    let text = fails(XdpConfig::new(&host.ifname));
+    assert!(text.contains("another XDP program"), "{text}");
+}
+
+#[test]
+fn flush__fails_once_the_interface_is_gone() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    let mut netlink = Netlink::open_in(&hosts.a.ns).expect("netlink");
+    netlink.set_down(&hosts.a.ifname).expect("down");
+    assert!(send(&mut a, 0, 1400));
+    a.flush(Time::ZERO).expect("down is not gone");
+    assert_eq!((a.counters().tx_net_down, a.tx_pending()), (1, 1));
+    netlink.delete_link(&hosts.a.ifname).expect("gone");
+    let error = a.flush(Time::ZERO).expect_err("gone");
+    assert!(error.to_string().contains("is gone"), "{error}");
+    let mut idle = open_idle_and_remove();
+    let found = (0..10_000).any(|_| idle.flush(Time::ZERO).is_err());
+    assert!(found, "an idle port notices as well");
+    assert!(idle.wait(Duration::from_millis(1)).is_err());
+}
+
+fn open_idle_and_remove() -> XdpPort {
+    let hosts = hosts_or_skip(1500, 1).expect("the caller made one");
+    let port = open(&hosts.a, XdpPreference::Auto);
+    let mut netlink = Netlink::open_in(&hosts.a.ns).expect("netlink");
+    netlink.delete_link(&hosts.a.ifname).expect("gone");
+    port
+}
+
+/// The child of the next test: holds a port, with frames in flight, until it is killed.
+#[test]
+fn port__child_that_holds_a_port() {
+    let Some(ifname) = std::env::var_os(CHILD_IFNAME) else {
+        return;
+    };
+    let ifname = ifname.into_string().expect("an interface name");
+    let mut port = XdpPort::open(&XdpConfig::new(ifname)).expect("open");
+    for number in 0..100 {
+        assert!(send(&mut port, number, 1400));
+    }
+    port.flush(Time::ZERO).expect("there");
+    println!("{CHILD_READY}");
+    std::io::stdout().flush().expect("stdout");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+const CHILD_IFNAME: &str = "SPANWIRE_TEST_XDP_CHILD";
+const CHILD_READY: &str = "the port is open";
+
+#[test]
+fn port__a_killed_process_leaves_the_queue_to_the_next() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    for _ in 0..3 {
+        let program = std::env::current_exe().expect("this test");
+        let mut command = Command::new(program);
+        command
+            .args(["--exact", "port__child_that_holds_a_port", "--nocapture"])
+            .env(CHILD_IFNAME, &hosts.a.ifname)
+            .stdout(Stdio::piped());
+        hosts.a.ns.contain(&mut command).expect("namespace");
+        let mut child = command.spawn().expect("start the child");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let ready = output
+            .lines()
+            .any(|line| line.is_ok_and(|line| line.contains(CHILD_READY)));
+        child.kill().expect("SIGKILL");
+        child.wait().expect("reaped");
+        assert!(ready, "the child opened its port");
+        let mut a = open(&hosts.a, XdpPreference::Auto);
+        // What the child sent may still be on its way.
+        let drained = Instant::now() + Duration::from_millis(50);
+        while Instant::now() < drained {
+            b.rx_burst(Time::ZERO, 64, &mut |_, _| ());
+        }
+        cross(&mut a, &mut b, 1_000, 1400, 64);
+        assert_all_home(&mut a);
+    }
+}
