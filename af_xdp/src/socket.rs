@@ -1,9 +1,13 @@
 //! One AF_XDP socket: its rings, its binding to a queue, and the system calls that drive it.
 
-use crate::cursor::{Cursor, Parts};
+mod config;
+mod rings;
+
+pub use config::{CopyMode, SocketConfig};
+
 use crate::error::{Error, Place, Step};
-use crate::ring::{CompletionRing, Desc, FillRing, RxRing, TxRing};
-use crate::sys::{self, Map};
+use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
+use crate::sys;
 use crate::umem::Umem;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +16,12 @@ use std::time::{Duration, Instant};
 /// An AF_XDP socket bound to one receive queue.
 ///
 /// The rings are fields, so that one can be worked on while another is borrowed. One thread owns a
-/// socket; it can be moved to another thread but not shared.
+/// socket; it can be moved to another thread but not shared:
+///
+/// ```compile_fail
+/// fn share<T: Sync>() {}
+/// share::<af_xdp::Socket>();
+/// ```
 #[derive(Debug)]
 pub struct Socket {
     /// Empty chunks to receive into.
@@ -27,47 +36,6 @@ pub struct Socket {
     place: Place,
     copy: CopyMode,
     fd: OwnedFd,
-}
-
-/// How a socket is to be made. The fields are independent; [`SocketConfig::new`] gives defaults.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SocketConfig {
-    /// Index of the interface, in the network namespace of the thread that binds.
-    pub ifindex: u32,
-    /// Receive queue of the interface, from 0.
-    pub queue: u32,
-    /// Entries of the fill ring; a power of two. Default 256: the shortest ring that covers a
-    /// window of 200 packets. Longer rings only spread the same packets over more cache.
-    pub fill_size: u32,
-    /// Entries of the RX ring; a power of two. Default 256.
-    pub rx_size: u32,
-    /// Entries of the TX ring; a power of two. Default 256.
-    pub tx_size: u32,
-    /// Entries of the completion ring; a power of two. Default 256. The kernel sends nothing while
-    /// this ring has no room for what is on its way.
-    pub completion_size: u32,
-    /// The copy modes to try, best first. Default: zero-copy, then copy.
-    pub copy_modes: &'static [CopyMode],
-    /// Let the driver sleep and say so (`XDP_USE_NEED_WAKEUP`). Default true.
-    pub need_wakeup: bool,
-    /// Allow packets of several pieces, both ways (`XDP_USE_SG`, Linux 6.6). Default false: packets
-    /// that do not fit one chunk are dropped by the kernel.
-    pub multi_buffer: bool,
-    /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
-    /// `tx_size`. Default `None`: the kernel's 32.
-    pub tx_budget: Option<u32>,
-    /// How long to go on while the queue is busy. Default 500 ms: the kernel frees a queue some
-    /// tens of milliseconds after its socket was closed.
-    pub busy_patience: Duration,
-}
-
-/// Who moves the bytes between the interface and the UMEM.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CopyMode {
-    /// The interface itself (`XDP_ZEROCOPY`).
-    ZeroCopy,
-    /// The kernel copies (`XDP_COPY`).
-    Copy,
 }
 
 /// A way of binding that was refused before another one worked.
@@ -115,55 +83,6 @@ pub struct Statistics {
     pub rx_fill_ring_empty_descs: u64,
     /// Times the TX ring was found empty.
     pub tx_ring_empty_descs: u64,
-}
-
-impl SocketConfig {
-    /// The defaults for a queue of an interface.
-    #[must_use]
-    pub fn new(ifindex: u32, queue: u32) -> Self {
-        Self {
-            ifindex,
-            queue,
-            fill_size: 256,
-            rx_size: 256,
-            tx_size: 256,
-            completion_size: 256,
-            copy_modes: &[CopyMode::ZeroCopy, CopyMode::Copy],
-            need_wakeup: true,
-            multi_buffer: false,
-            tx_budget: None,
-            busy_patience: Duration::from_millis(500),
-        }
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let rings = [
-            ("fill_size", self.fill_size),
-            ("rx_size", self.rx_size),
-            ("tx_size", self.tx_size),
-            ("completion_size", self.completion_size),
-        ];
-        for (field, size) in rings {
-            if !size.is_power_of_two() || size > RING_SIZE_MAX {
-                let reason = format!("{size} is not a power of two in 1..={RING_SIZE_MAX}");
-                return Err(Error::config(field, reason));
-            }
-        }
-        if self.copy_modes.is_empty() {
-            return Err(Error::config("copy_modes", "no mode to try"));
-        }
-        match self.tx_budget {
-            Some(budget) if !(TX_BUDGET_MIN..=self.tx_size).contains(&budget) => {
-                let range = format!("{budget} is not in {TX_BUDGET_MIN}..={}", self.tx_size);
-                Err(Error::config("tx_budget", range))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn place(&self) -> Place {
-        Place::queue(self.ifindex, self.queue)
-    }
 }
 
 impl Socket {
@@ -277,7 +196,7 @@ impl Socket {
         let offsets: libc::xdp_mmap_offsets =
             sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
                 .map_err(|error| Error::os(Step::MapRing, place, error))?;
-        let mapped = map_rings(fd.as_fd(), config, &offsets)
+        let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
         bind_patiently(fd.as_fd(), address, config.busy_patience)
             .map_err(|error| Error::os(Step::Bind, place, error))?;
@@ -479,97 +398,16 @@ fn bind_patiently(
     }
 }
 
-type Mapped = (Cursor<u64>, Cursor<u64>, Cursor<Desc>, Cursor<Desc>);
-
-fn map_rings(
-    fd: BorrowedFd<'_>,
-    config: &SocketConfig,
-    offsets: &libc::xdp_mmap_offsets,
-) -> io::Result<Mapped> {
-    let fill = parts(fd, config.fill_size, FILL_PAGE, &offsets.fr)?;
-    let completion = parts(fd, config.completion_size, COMPLETION_PAGE, &offsets.cr)?;
-    let rx = parts(fd, config.rx_size, libc::XDP_PGOFF_RX_RING, &offsets.rx)?;
-    let tx = parts(fd, config.tx_size, libc::XDP_PGOFF_TX_RING, &offsets.tx)?;
-    // SAFETY: `parts` checked alignment and bounds within mappings it made from a socket of our
-    // own, whose rings hold integers only; each ring gets one cursor, for the program's end.
-    Ok(unsafe {
-        (
-            Cursor::producer(fill),
-            Cursor::consumer(completion),
-            Cursor::consumer(rx),
-            Cursor::producer(tx),
-        )
-    })
-}
-
-/// Maps one ring and finds its parts where the kernel says they are.
-fn parts<T: 'static>(
-    fd: BorrowedFd<'_>,
-    size: u32,
-    page: libc::off_t,
-    offsets: &libc::xdp_ring_offset,
-) -> io::Result<Parts<T>> {
-    let at = |offset: u64| usize::try_from(offset).map_err(io::Error::other);
-    let entries_at = at(offsets.desc)?;
-    let len = (size as usize)
-        .checked_mul(size_of::<T>())
-        .and_then(|bytes| bytes.checked_add(entries_at))
-        .ok_or_else(|| io::Error::other("ring longer than memory"))?;
-    let words = [
-        at(offsets.producer)?,
-        at(offsets.consumer)?,
-        at(offsets.flags)?,
-    ];
-    let fits = words.iter().all(|word| word % 4 == 0 && word + 4 <= len);
-    if !fits || entries_at % align_of::<T>() != 0 {
-        return Err(io::Error::other("ring offsets make no sense"));
-    }
-    let map = Map::ring(fd, len, page)?;
-    let [producer, consumer, flags] = words;
-    // SAFETY: all four offsets were checked to lie within the mapping.
-    let at = |offset: usize| unsafe { map.base().add(offset) };
-    Ok(Parts {
-        producer: at(producer).cast(),
-        consumer: at(consumer).cast(),
-        flags: at(flags).cast(),
-        entries: at(entries_at).cast(),
-        size,
-        memory: Box::new(map),
-    })
-}
-
-const FILL_PAGE: libc::off_t = 0x1_0000_0000;
-const COMPLETION_PAGE: libc::off_t = 0x1_8000_0000;
-const _: () = assert!(libc::XDP_UMEM_PGOFF_FILL_RING == 0x1_0000_0000);
-const _: () = assert!(libc::XDP_UMEM_PGOFF_COMPLETION_RING == 0x1_8000_0000);
 /// uapi/linux/if_xdp.h; not in libc yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// The kernel's default and minimum.
-const TX_BUDGET_MIN: u32 = 32;
-/// More than any queue has descriptors; bounds the memory of a ring to 1 MiB.
-const RING_SIZE_MAX: u32 = 1 << 16;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+const fn is_send<T: Send>() {}
+const _: () = is_send::<Socket>();
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn refusal(change: impl FnOnce(&mut SocketConfig)) -> String {
-        let mut config = SocketConfig::new(1, 0);
-        change(&mut config);
-        config.check().expect_err("refused").to_string()
-    }
-
-    #[test]
-    fn check__names_the_field_and_the_rule() {
-        SocketConfig::new(1, 0).check().expect("defaults are sound");
-        assert!(refusal(|c| c.fill_size = 0).starts_with("fill_size: 0 is not"));
-        assert!(refusal(|c| c.rx_size = 100).starts_with("rx_size: 100"));
-        assert!(refusal(|c| c.tx_size = 1 << 17).starts_with("tx_size: "));
-        assert!(refusal(|c| c.copy_modes = &[]).starts_with("copy_modes: "));
-        assert!(refusal(|c| c.tx_budget = Some(31)).contains("32..=256"));
-        assert!(refusal(|c| c.tx_budget = Some(257)).contains("32..=256"));
-    }
 
     #[test]
     fn is_about_the_mode__only_what_another_mode_may_cure() {

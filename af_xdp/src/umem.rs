@@ -27,7 +27,16 @@ pub struct Umem(Arc<Inner>);
 
 /// The token of one chunk: whoever holds it, and nobody else, may touch the chunk.
 ///
-/// It cannot be copied or made up. One that is dropped takes its chunk out of use for as long as
+/// It cannot be copied or made up, and giving it away takes the bytes out of reach:
+///
+/// ```compile_fail
+/// fn give(socket: &mut af_xdp::Socket, frame: af_xdp::Frame) {
+///     let _ = socket.fill.push(frame);
+///     let _ = socket.umem().bytes(&frame);
+/// }
+/// ```
+///
+/// One that is dropped takes its chunk out of use for as long as
 /// the UMEM lives.
 #[must_use = "a dropped frame takes its chunk out of use"]
 #[derive(PartialEq, Eq, Debug)]

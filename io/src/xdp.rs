@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod device;
 mod error;
+mod open;
 mod side_poll;
 
 pub use config::{XdpConfig, XdpMode, XdpPreference};
@@ -22,7 +23,7 @@ pub use error::XdpError;
 pub use side_poll::SidePoll;
 
 use crate::port::{Port, SlotToken};
-use af_xdp::{Frame, Kick, Socket, SocketConfig, ToSend, Umem};
+use af_xdp::{Frame, Kick, Socket, ToSend, Umem};
 use spanwire_base::{RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -56,69 +57,6 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens the only port of an interface: attaches the steering program and binds to the queue,
-    /// in the best mode the preference allows. Every mode that was refused is logged with its
-    /// reason.
-    ///
-    /// # Errors
-    /// [`XdpError`].
-    pub fn open(config: &XdpConfig) -> Result<Self, XdpError> {
-        config.validate()?;
-        let device = XdpDevice::attach(&config.ifname, config.queue + 1, config.preference)?;
-        Self::open_on(&device, config)
-    }
-
-    /// Opens a port on a queue of an interface whose program is attached. The device decides
-    /// interface and preference; those of `config` do not count.
-    ///
-    /// # Errors
-    /// [`XdpError`]; also when the device was attached for fewer queues.
-    pub fn open_on(device: &Arc<XdpDevice>, config: &XdpConfig) -> Result<Self, XdpError> {
-        config.validate()?;
-        let (umem, mut frames) = Umem::with_frames(config.frames, config.chunk)?;
-        let socket_config = SocketConfig {
-            fill_size: config.fill_size,
-            rx_size: config.rx_size,
-            tx_size: config.tx_size,
-            completion_size: config.completion_size,
-            copy_modes: device.preference().copy_modes(device.attach_mode()),
-            need_wakeup: config.need_wakeup,
-            tx_budget: config.tx_budget,
-            ..SocketConfig::new(device.ifindex(), config.queue)
-        };
-        let (socket, refused) = Socket::bind(&umem, &socket_config)?;
-        for refusal in refused {
-            tracing::warn!(
-                interface = device.ifname(),
-                queue = config.queue,
-                mode = XdpMode::of(device.attach_mode(), refusal.mode).as_str(),
-                reason = %refusal.error,
-                "AF_XDP mode refused, trying the next"
-            );
-        }
-        let free = frames.split_off(usize_from(config.fill_size.into()));
-        let mut port = Self {
-            mode: XdpMode::of(device.attach_mode(), socket.copy_mode()),
-            taken: (0..umem.chunks()).map(|_| None).collect(),
-            socket,
-            umem,
-            device: Arc::clone(device),
-            queue: config.queue,
-            need_wakeup: config.need_wakeup,
-            side_poll: None,
-            unfilled: frames,
-            free,
-            taken_count: 0,
-            idle_flushes: 0,
-            counters: XdpCounters::default(),
-        };
-        port.refill();
-        port.socket.fill.publish();
-        device.register(config.queue, &port.socket)?;
-        port.log_open();
-        Ok(port)
-    }
-
     /// What the port got.
     #[must_use]
     pub fn mode(&self) -> XdpMode {
@@ -179,25 +117,6 @@ impl XdpPort {
     #[must_use]
     pub fn free_slots(&self) -> usize {
         self.free.len()
-    }
-
-    fn log_open(&self) {
-        let ifname = self.device.ifname();
-        tracing::info!(
-            interface = ifname,
-            queue = self.queue,
-            mode = self.mode.as_str(),
-            "AF_XDP port open"
-        );
-        let longest = usize_from(self.mtu().into()) + ETHERNET_HEADER;
-        if longest > self.frame_room() {
-            tracing::warn!(
-                interface = ifname,
-                mtu = self.mtu(),
-                room = self.frame_room(),
-                "frames longer than a buffer are possible and will be dropped"
-            );
-        }
     }
 
     /// Hands over what is in the RX ring, up to `max` frames.
@@ -406,8 +325,6 @@ impl Drop for XdpPort {
 
 /// `XDP_PACKET_HEADROOM`: what the kernel keeps free in front of a received frame.
 const RX_HEADROOM: usize = 256;
-/// Destination, source, type.
-const ETHERNET_HEADER: usize = 14;
 /// Kicks of one flush: after that many drops in a row the rest waits for the next flush.
 const KICKS_MAX: usize = 16;
 /// A system call of about half a microsecond in this many idle steps of about one.

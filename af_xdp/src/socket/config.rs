@@ -1,0 +1,121 @@
+//! How a socket is to be made, checked before the kernel is asked.
+
+use crate::error::{Error, Place};
+use std::time::Duration;
+
+/// How a socket is to be made. The fields are independent; [`SocketConfig::new`] gives defaults.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SocketConfig {
+    /// Index of the interface, in the network namespace of the thread that binds.
+    pub ifindex: u32,
+    /// Receive queue of the interface, from 0.
+    pub queue: u32,
+    /// Entries of the fill ring; a power of two. Default 256: the shortest ring that covers a
+    /// window of 200 packets. Longer rings only spread the same packets over more cache.
+    pub fill_size: u32,
+    /// Entries of the RX ring; a power of two. Default 256.
+    pub rx_size: u32,
+    /// Entries of the TX ring; a power of two. Default 256.
+    pub tx_size: u32,
+    /// Entries of the completion ring; a power of two. Default 256. The kernel sends nothing while
+    /// this ring has no room for what is on its way.
+    pub completion_size: u32,
+    /// The copy modes to try, best first. Default: zero-copy, then copy.
+    pub copy_modes: &'static [CopyMode],
+    /// Let the driver sleep and say so (`XDP_USE_NEED_WAKEUP`). Default true.
+    pub need_wakeup: bool,
+    /// Allow packets of several pieces, both ways (`XDP_USE_SG`, Linux 6.6). Default false: packets
+    /// that do not fit one chunk are dropped by the kernel.
+    pub multi_buffer: bool,
+    /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
+    /// `tx_size`. Default `None`: the kernel's 32.
+    pub tx_budget: Option<u32>,
+    /// How long to go on while the queue is busy. Default 500 ms: the kernel frees a queue some
+    /// tens of milliseconds after its socket was closed.
+    pub busy_patience: Duration,
+}
+
+/// Who moves the bytes between the interface and the UMEM.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CopyMode {
+    /// The interface itself (`XDP_ZEROCOPY`).
+    ZeroCopy,
+    /// The kernel copies (`XDP_COPY`).
+    Copy,
+}
+
+impl SocketConfig {
+    /// The defaults for a queue of an interface.
+    #[must_use]
+    pub fn new(ifindex: u32, queue: u32) -> Self {
+        Self {
+            ifindex,
+            queue,
+            fill_size: 256,
+            rx_size: 256,
+            tx_size: 256,
+            completion_size: 256,
+            copy_modes: &[CopyMode::ZeroCopy, CopyMode::Copy],
+            need_wakeup: true,
+            multi_buffer: false,
+            tx_budget: None,
+            busy_patience: Duration::from_millis(500),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let rings = [
+            ("fill_size", self.fill_size),
+            ("rx_size", self.rx_size),
+            ("tx_size", self.tx_size),
+            ("completion_size", self.completion_size),
+        ];
+        for (field, size) in rings {
+            if !size.is_power_of_two() || size > RING_SIZE_MAX {
+                let reason = format!("{size} is not a power of two in 1..={RING_SIZE_MAX}");
+                return Err(Error::config(field, reason));
+            }
+        }
+        if self.copy_modes.is_empty() {
+            return Err(Error::config("copy_modes", "no mode to try"));
+        }
+        match self.tx_budget {
+            Some(budget) if !(TX_BUDGET_MIN..=self.tx_size).contains(&budget) => {
+                let range = format!("{budget} is not in {TX_BUDGET_MIN}..={}", self.tx_size);
+                Err(Error::config("tx_budget", range))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place::queue(self.ifindex, self.queue)
+    }
+}
+
+/// The kernel's default and minimum.
+const TX_BUDGET_MIN: u32 = 32;
+/// More than any queue has descriptors; bounds the memory of a ring to 1 MiB.
+const RING_SIZE_MAX: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut SocketConfig)) -> String {
+        let mut config = SocketConfig::new(1, 0);
+        change(&mut config);
+        config.check().expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn check__names_the_field_and_the_rule() {
+        SocketConfig::new(1, 0).check().expect("defaults are sound");
+        assert!(refusal(|c| c.fill_size = 0).starts_with("fill_size: 0 is not"));
+        assert!(refusal(|c| c.rx_size = 100).starts_with("rx_size: 100"));
+        assert!(refusal(|c| c.tx_size = 1 << 17).starts_with("tx_size: "));
+        assert!(refusal(|c| c.copy_modes = &[]).starts_with("copy_modes: "));
+        assert!(refusal(|c| c.tx_budget = Some(31)).contains("32..=256"));
+        assert!(refusal(|c| c.tx_budget = Some(257)).contains("32..=256"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Opening a port: memory, socket, fill ring, and only then the traffic.
+
+use super::{XdpConfig, XdpCounters, XdpDevice, XdpError, XdpMode, XdpPort};
+use crate::port::Port;
+use af_xdp::{Socket, SocketConfig, Umem};
+use spanwire_base::usize_from;
+use std::sync::Arc;
+
+impl XdpPort {
+    /// Opens the only port of an interface: attaches the steering program and binds to the queue,
+    /// in the best mode the preference allows. Every mode that was refused is logged with its
+    /// reason.
+    ///
+    /// # Errors
+    /// [`XdpError`].
+    pub fn open(config: &XdpConfig) -> Result<Self, XdpError> {
+        config.validate()?;
+        let device = XdpDevice::attach(&config.ifname, config.queue + 1, config.preference)?;
+        Self::open_on(&device, config)
+    }
+
+    /// Opens a port on a queue of an interface whose program is attached. The device decides
+    /// interface and preference; those of `config` do not count.
+    ///
+    /// # Errors
+    /// [`XdpError`]; also when the device was attached for fewer queues.
+    pub fn open_on(device: &Arc<XdpDevice>, config: &XdpConfig) -> Result<Self, XdpError> {
+        config.validate()?;
+        let (umem, mut frames) = Umem::with_frames(config.frames, config.chunk)?;
+        let socket_config = SocketConfig {
+            fill_size: config.fill_size,
+            rx_size: config.rx_size,
+            tx_size: config.tx_size,
+            completion_size: config.completion_size,
+            copy_modes: device.preference().copy_modes(device.attach_mode()),
+            need_wakeup: config.need_wakeup,
+            tx_budget: config.tx_budget,
+            ..SocketConfig::new(device.ifindex(), config.queue)
+        };
+        let (socket, refused) = Socket::bind(&umem, &socket_config)?;
+        for refusal in refused {
+            tracing::warn!(
+                interface = device.ifname(),
+                queue = config.queue,
+                mode = XdpMode::of(device.attach_mode(), refusal.mode).as_str(),
+                reason = %refusal.error,
+                "AF_XDP mode refused, trying the next"
+            );
+        }
+        let free = frames.split_off(usize_from(config.fill_size.into()));
+        let mut port = Self {
+            mode: XdpMode::of(device.attach_mode(), socket.copy_mode()),
+            taken: (0..umem.chunks()).map(|_| None).collect(),
+            socket,
+            umem,
+            device: Arc::clone(device),
+            queue: config.queue,
+            need_wakeup: config.need_wakeup,
+            side_poll: None,
+            unfilled: frames,
+            free,
+            taken_count: 0,
+            idle_flushes: 0,
+            counters: XdpCounters::default(),
+        };
+        port.refill();
+        port.socket.fill.publish();
+        device.register(config.queue, &port.socket)?;
+        port.log_open();
+        Ok(port)
+    }
+
+    fn log_open(&self) {
+        let ifname = self.device.ifname();
+        tracing::info!(
+            interface = ifname,
+            queue = self.queue,
+            mode = self.mode.as_str(),
+            "AF_XDP port open"
+        );
+        let longest = usize_from(self.mtu().into()) + ETHERNET_HEADER;
+        if longest > self.frame_room() {
+            tracing::warn!(
+                interface = ifname,
+                mtu = self.mtu(),
+                room = self.frame_room(),
+                "frames longer than a buffer are possible and will be dropped"
+            );
+        }
+    }
+}
+
+/// Destination, source, type.
+const ETHERNET_HEADER: usize = 14;
