@@ -3,47 +3,15 @@
 //! Faults happen to received frames only, after the inner port and before the node. Two ends that
 //! are both wrapped see faults both ways.
 
+mod config;
+
+pub use config::{FaultConfig, FaultConfigError};
+
 use crate::port::{Port, SlotToken};
-use spanwire_base::{Dur, Rng, RxMeta, Time, TxMeta, u64_from, usize_from};
+use spanwire_base::{Rng, RxMeta, Time, TxMeta, u64_from, usize_from};
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::time::Duration;
-
-/// How bad the network is. The default is a perfect one.
-///
-/// The whole pattern is decided by `seed`, the rates and the frames. Each kind of fault draws from
-/// a generator of its own: changing one rate leaves the others' draws as they were.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FaultConfig {
-    /// Decides which frames are hit.
-    pub seed: u64,
-    /// Frames lost, per million (0..=1,000,000).
-    pub loss_ppm: u32,
-    /// Frames delivered twice, per million of those not lost.
-    pub dup_ppm: u32,
-    /// Frames held back until later ones have overtaken them, per million of those not lost.
-    pub reorder_ppm: u32,
-    /// By how many frames one is overtaken at most, and how many are held at a time
-    /// (1..=[`FaultConfig::REORDER_DEPTH_MAX`], default 3). Drawn evenly from 1 to this.
-    pub reorder_depth: u32,
-    /// Frames with one bit flipped past the Ethernet header, per million of those not lost.
-    pub corrupt_ppm: u32,
-}
-
-/// A fault configuration that makes no sense.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FaultConfigError {
-    /// A rate above a million per million.
-    Ppm {
-        /// The field's name.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-    },
-    /// `reorder_depth` outside its range.
-    ReorderDepth(u32),
-}
 
 /// How often each fault struck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,66 +76,6 @@ struct Sink<'a> {
     handed: usize,
     each: &'a mut dyn FnMut(&[u8], RxMeta),
 }
-
-impl FaultConfig {
-    /// The largest `reorder_depth`: one burst of the driver.
-    pub const REORDER_DEPTH_MAX: u32 = 64;
-
-    /// The longest a frame is held back when no other overtakes it. Far below any retry limit: the
-    /// last frame of a transfer is late, never lost.
-    pub const HOLD_MAX: Dur = Dur::from_ms(1);
-
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// The first field that is out of its range.
-    pub fn validate(&self) -> Result<(), FaultConfigError> {
-        let rates = [
-            ("loss_ppm", self.loss_ppm),
-            ("dup_ppm", self.dup_ppm),
-            ("reorder_ppm", self.reorder_ppm),
-            ("corrupt_ppm", self.corrupt_ppm),
-        ];
-        for (field, value) in rates {
-            if value > 1_000_000 {
-                return Err(FaultConfigError::Ppm { field, value });
-            }
-        }
-        if !(1..=Self::REORDER_DEPTH_MAX).contains(&self.reorder_depth) {
-            return Err(FaultConfigError::ReorderDepth(self.reorder_depth));
-        }
-        Ok(())
-    }
-}
-
-impl Default for FaultConfig {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            loss_ppm: 0,
-            dup_ppm: 0,
-            reorder_ppm: 0,
-            reorder_depth: 3,
-            corrupt_ppm: 0,
-        }
-    }
-}
-
-impl fmt::Display for FaultConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ppm { field, value } => {
-                write!(f, "{field} is {value}, above a million per million")
-            }
-            Self::ReorderDepth(depth) => {
-                let max = FaultConfig::REORDER_DEPTH_MAX;
-                write!(f, "reorder_depth is {depth}, not within 1..={max}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FaultConfigError {}
 
 impl<P: Port> FaultPort<P> {
     /// Puts a bad network in front of `inner`.
