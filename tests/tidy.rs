@@ -1,0 +1,176 @@
+//! Style as a test: what a review would otherwise have to say again and again.
+//!
+//! Each rule reads the whole tree, reports all that it finds with file, line and what to do, and
+//! has a test on a bad sample that proves it fires. Nothing but the standard library, and far less
+//! than a second.
+#![forbid(unsafe_code)]
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+#[path = "tidy/bans.rs"]
+mod bans;
+#[path = "tidy/deps.rs"]
+mod deps;
+#[path = "tidy/docs.rs"]
+mod docs;
+#[path = "tidy/scan.rs"]
+mod scan;
+#[path = "tidy/sizes.rs"]
+mod sizes;
+#[path = "tidy/tree.rs"]
+mod tree;
+
+use scan::Source;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One thing to mend.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Finding {
+    path: String,
+    /// From 1.
+    line: usize,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+fn messages(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(Finding::to_string).collect()
+}
+
+#[track_caller]
+fn report(mut findings: Vec<Finding>) {
+    findings.sort();
+    let count = findings.len();
+    let list = messages(&findings).join("\n");
+    assert!(count == 0, "{count} to mend:\n{list}\n");
+}
+
+fn root() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests
+        .parent()
+        .expect("tests/ is in the workspace")
+        .to_owned()
+}
+
+/// Every text of the tree as (path from the root, text), sorted. Binary files are left out, and
+/// what is built or hidden, but for the folders that are part of the project.
+fn texts() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(&root(), "", &mut found);
+    found.sort();
+    assert!(found.len() > 50, "the tree has not been found");
+    found
+}
+
+fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).expect("a folder of the tree can be read") {
+        let path = entry.expect("an entry of the tree can be read").path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let hidden = name.starts_with('.') && !matches!(name, ".ci" | ".github" | ".gitignore");
+        if hidden || (name == "target" && prefix.is_empty()) || path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, &format!("{prefix}{name}/"), found);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            found.push((format!("{prefix}{name}"), text));
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let rust = |(path, text): &(String, String)| {
+        let is_rust = path.ends_with(".rs");
+        is_rust.then(|| Source::new(path, text))
+    };
+    texts().iter().filter_map(rust).collect()
+}
+
+/// The manifest of each crate.
+fn manifests() -> Vec<(String, String)> {
+    let mut all = texts();
+    all.retain(|(path, _)| path.ends_with("/Cargo.toml"));
+    all
+}
+
+#[test]
+fn tidy__files_and_functions_are_small() {
+    let ratchet = fs::read_to_string(root().join(sizes::RATCHET)).expect("the ratchet is there");
+    report(sizes::check(&sources(), &ratchet));
+}
+
+#[test]
+fn tidy__dependencies_point_down() {
+    report(deps::check(&manifests()));
+}
+
+#[test]
+fn tidy__nothing_banned_is_called() {
+    report(bans::check_words(&sources()));
+}
+
+#[test]
+fn tidy__crates_forbid_unsafe_code() {
+    report(bans::check_forbid(&sources()));
+}
+
+#[test]
+fn tidy__todos_have_issues() {
+    report(bans::check_todos(&sources()));
+}
+
+#[test]
+fn tidy__every_file_is_compiled() {
+    report(tree::check_orphans(&sources(), &manifests()));
+}
+
+#[test]
+fn tidy__lines_are_clean() {
+    report(tree::check_lines(&sources()));
+}
+
+#[test]
+fn tidy__no_path_of_one_machine() {
+    report(tree::check_denied(&texts()));
+}
+
+#[test]
+fn tidy__links_lead_somewhere() {
+    let root = root();
+    report(docs::check_links(&texts(), |path| root.join(path).exists()));
+}
+
+#[test]
+fn tidy__decisions_are_numbered_and_listed() {
+    let folder = root().join(docs::DECISIONS);
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .map(|entries| {
+            entries
+                .filter_map(|e| e.ok()?.file_name().into_string().ok())
+                .collect()
+        })
+        .unwrap_or_default();
+    names.sort();
+    let readme = fs::read_to_string(folder.join("README.md")).ok();
+    report(docs::check_decisions(&names, readme.as_deref()));
+}

@@ -1,0 +1,189 @@
+//! Dependencies point down, and each is argued for.
+
+use crate::Finding;
+
+/// What one crate may depend on.
+struct Allowed {
+    krate: &'static str,
+    /// Crates of this workspace, without `spanwire-`.
+    ours: &'static [&'static str],
+    /// Crates of others.
+    theirs: &'static [&'static str],
+}
+
+/// The direction of the whole workspace. `io` knows no protocol; `transport` no I/O.
+const ALLOWED: &[Allowed] = &[
+    Allowed {
+        krate: "base",
+        ours: &[],
+        theirs: &[],
+    },
+    Allowed {
+        krate: "wire",
+        ours: &["base"],
+        theirs: &["crc32fast"],
+    },
+    Allowed {
+        krate: "mem",
+        ours: &["base"],
+        theirs: &[],
+    },
+    Allowed {
+        krate: "af_xdp",
+        ours: &[],
+        theirs: &["libc"],
+    },
+    Allowed {
+        krate: "transport",
+        ours: &["base", "wire", "mem"],
+        theirs: &["arrayvec", "rand_chacha"],
+    },
+    Allowed {
+        krate: "io",
+        ours: &["base", "mem", "af-xdp"],
+        theirs: &[
+            "core_affinity",
+            "crossbeam-queue",
+            "libc",
+            "netlink-packet-core",
+            "netlink-packet-route",
+            "netlink-sys",
+            "tracing",
+        ],
+    },
+    Allowed {
+        krate: "bins",
+        ours: &["base", "wire", "mem", "transport", "io"],
+        theirs: &[
+            "clap",
+            "core_affinity",
+            "getrandom",
+            "hdrhistogram",
+            "libc",
+            "serde",
+            "serde_json",
+            "sha2",
+            "signal-hook",
+            "tracing",
+            "tracing-subscriber",
+        ],
+    },
+    Allowed {
+        krate: "bench",
+        ours: &["base", "wire", "mem", "af-xdp", "transport", "io", "bins"],
+        theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json"],
+    },
+    Allowed {
+        krate: "tests",
+        ours: &["base", "wire", "mem", "af-xdp", "transport", "io", "bins"],
+        theirs: &["serde", "serde_json"],
+    },
+];
+
+/// What any crate may use in its tests beside the above.
+const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
+
+/// Crates that dev-dependencies may add to one crate: (crate, dependency).
+const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[];
+
+/// `manifests` are (path, text) of each crate's `Cargo.toml`.
+pub(crate) fn check(manifests: &[(String, String)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in manifests {
+        let krate = path.split('/').next().unwrap_or_default();
+        let Some(allowed) = ALLOWED.iter().find(|a| a.krate == krate) else {
+            let what = format!("{krate} has no entry in tests/tidy/deps.rs: say what it may use");
+            findings.push(Finding::new(path, 1, what));
+            continue;
+        };
+        for (line, dependency, dev) in dependencies(text) {
+            let ok = match dependency.strip_prefix("spanwire-") {
+                Some(ours) => allowed.ours.contains(&ours),
+                None => allowed.theirs.contains(&&*dependency),
+            };
+            let ok_in_tests = dev
+                && (ALLOWED_IN_TESTS.contains(&&*dependency)
+                    || ALLOWED_IN_TESTS_OF.contains(&(krate, &*dependency)));
+            if !ok && !ok_in_tests {
+                let what = format!(
+                    "{krate} may not depend on {dependency}: turn the dependency round, \
+                     or argue for it in tests/tidy/deps.rs"
+                );
+                findings.push(Finding::new(path, line, what));
+            }
+        }
+    }
+    findings
+}
+
+/// (line, package, only for tests) of each dependency in a manifest.
+fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
+    let mut found = Vec::new();
+    let mut section = "";
+    for (number, line) in (1..).zip(manifest.lines()) {
+        let line = line.trim();
+        if let Some(head) = line.strip_prefix('[') {
+            section = head.trim_end_matches(']');
+            // The long form: [dependencies.NAME].
+            if let Some((table, name)) = section.rsplit_once('.')
+                && table.ends_with("dependencies")
+            {
+                let name = name.trim_matches('"').to_owned();
+                found.push((number, name, table.contains("dev-")));
+            }
+        } else if section.ends_with("dependencies") && !line.is_empty() && !line.starts_with('#') {
+            let key = line.split(['=', '.', ' ']).next().unwrap_or_default();
+            let name = key.trim_matches('"').to_owned();
+            found.push((number, name, section.contains("dev-")));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages;
+
+    fn of(path: &str, text: &str) -> Vec<String> {
+        messages(&check(&[(path.to_owned(), text.to_owned())]))
+    }
+
+    #[test]
+    fn check__an_upward_dependency_fires() {
+        let found = of(
+            "io/Cargo.toml",
+            "[dependencies]\nspanwire-transport.workspace = true\n",
+        );
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("io/Cargo.toml:2: io may not depend on spanwire-transport"));
+    }
+
+    #[test]
+    fn check__a_new_dependency_fires_in_every_form() {
+        for text in [
+            "[dependencies]\nrand = \"1\"\n",
+            "[dev-dependencies]\n\nrand.workspace = true\n",
+            "[target.'cfg(unix)'.dependencies]\nrand = { version = \"1\" }\n",
+            "[dependencies.rand]\nversion = \"1\"\n",
+            "[build-dependencies]\n\"rand\" = \"1\"\n",
+        ] {
+            assert_eq!(of("wire/Cargo.toml", text).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn check__what_is_allowed_passes() {
+        let text = "[package]\nname = \"x\"\n[dependencies]\n# why\n\
+                    spanwire-base.workspace = true\ncrc32fast = \"1\"\n\
+                    [dev-dependencies]\nproptest = \"1\"\n[lints]\nworkspace = true\n";
+        assert_eq!(of("wire/Cargo.toml", text), [] as [&str; 0]);
+        let shipped = "[dependencies]\nproptest = \"1\"\n";
+        assert_eq!(of("wire/Cargo.toml", shipped).len(), 1, "only for tests");
+    }
+
+    #[test]
+    fn check__an_unknown_crate_fires() {
+        assert!(of("cc/Cargo.toml", "")[0].contains("no entry"));
+    }
+}
