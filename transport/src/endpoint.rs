@@ -9,6 +9,7 @@ use crate::drop::DropReason;
 use crate::mr::{Access, MemoryRegion, MrError, MrTable, PdId};
 use crate::qp::state::{ModifyError, QpState};
 use crate::qp::{QueuePair, Shared, Transmit};
+use crate::schedule::{Schedule, Turn};
 use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{CreateError, PostError, RecvRequest, WorkRequest};
@@ -18,7 +19,6 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_mem::Region;
 use spanwire_wire::{Packet, Qpn};
-use std::collections::VecDeque;
 
 /// Queue pairs and everything they use, on one core, without I/O.
 ///
@@ -43,23 +43,6 @@ struct Entry {
     is_ready: bool,
     /// It stands in `blocked`; maybe in `ready` as well, for what it owes its peer.
     is_blocked: bool,
-}
-
-/// Whose turn it is to send.
-#[derive(Debug, Default)]
-struct Schedule {
-    /// Queue pairs that may have a packet to send, by slot.
-    ready: VecDeque<u32>,
-    /// Those whose next request waits for room in the endpoint's window, in the order of waiting.
-    /// Only requests wait: what is owed to a peer goes through `ready`, or two hosts that wait for
-    /// each other's acknowledgements would wait for ever.
-    blocked: VecDeque<u32>,
-    /// Packets the queue pair at the head may still send before the next one's turn.
-    burst_pkts: u32,
-    /// All queue pairs' unacknowledged packets.
-    in_flight_pkts: u64,
-    /// The driver has not been told yet.
-    news: bool,
 }
 
 /// What can be asked of a queue pair.
@@ -210,10 +193,7 @@ impl Endpoint {
         let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
-        self.schedule.in_flight_pkts -= entry.qp.in_flight_pkts();
-        self.schedule.ready.retain(|s| *s != slot);
-        self.schedule.blocked.retain(|s| *s != slot);
-        self.schedule.news = true;
+        self.schedule.forget(slot, entry.qp.held());
         self.timers.cancel(slot);
         self.qps.remove(slot).is_some()
     }
@@ -310,7 +290,7 @@ impl Endpoint {
     ) -> Option<T> {
         let slot = self.slot_of(qpn);
         let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
-        let before = entry.qp.in_flight_pkts();
+        let before = entry.qp.held();
         let mut shared = Shared {
             mrs: &self.mrs,
             cqs: &mut self.cqs,
@@ -318,12 +298,11 @@ impl Endpoint {
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);
-        let after = entry.qp.in_flight_pkts();
-        self.schedule.window_moved(before, after);
+        self.schedule.window_moved(before, entry.qp.held());
         if !std::mem::replace(&mut entry.is_ready, true) {
-            self.schedule.ready.push_back(slot);
+            self.schedule.enter(Turn::Ready, slot);
         }
-        self.schedule.news = true;
+        self.schedule.tell();
         if let Some(at) = entry.qp.next_deadline() {
             self.timers.arm(slot, at);
         }
@@ -332,17 +311,13 @@ impl Endpoint {
 
     /// Lets the queue pair at the head of a list write a packet, and moves it where it belongs.
     fn transmit_head(&mut self, now: Time, from: Turn, frame: &mut [u8]) -> Option<Turned> {
-        let room = match from {
-            // Whoever waits for the window comes first: nobody overtakes them.
-            Turn::Ready if !self.schedule.blocked.is_empty() => 0,
-            _ => self.schedule.room(self.config.endpoint_window_pkts),
-        };
-        let slot = *self.schedule.list(from).front()?;
+        let slot = self.schedule.head(from)?;
+        let room = self.schedule.room(from, &self.config);
         let Some(entry) = self.qps.at_mut(slot) else {
-            self.schedule.list(from).pop_front();
+            self.schedule.leave(from, self.config.qp_burst_pkts);
             return Some(Turned::Next);
         };
-        let before = entry.qp.in_flight_pkts();
+        let before = entry.qp.held();
         let mut shared = Shared {
             mrs: &self.mrs,
             cqs: &mut self.cqs,
@@ -350,8 +325,7 @@ impl Endpoint {
             config: &self.config,
         };
         let sent = entry.qp.poll_transmit(now, room, frame, &mut shared);
-        self.schedule
-            .window_moved(before, entry.qp.in_flight_pkts());
+        self.schedule.window_moved(before, entry.qp.held());
         match sent {
             Transmit::Sent(meta) => {
                 if let Some(at) = entry.qp.next_deadline() {
@@ -369,7 +343,7 @@ impl Endpoint {
                 }
                 let waits = left == Transmit::Blocked;
                 if waits && !std::mem::replace(&mut entry.is_blocked, true) {
-                    self.schedule.blocked.push_back(slot);
+                    self.schedule.enter(Turn::Blocked, slot);
                 }
                 Some(Turned::Next)
             }
@@ -414,18 +388,11 @@ impl Node for Endpoint {
     }
 
     fn take_ready(&mut self) -> PortMask {
-        match std::mem::take(&mut self.schedule.news) {
+        match self.schedule.take_news() {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
         }
     }
-}
-
-/// Which list's head has its turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Ready,
-    Blocked,
 }
 
 /// What a turn came to.
@@ -433,39 +400,6 @@ enum Turned {
     Sent(TxMeta),
     /// Nothing to send; the list is one shorter.
     Next,
-}
-
-impl Schedule {
-    fn list(&mut self, turn: Turn) -> &mut VecDeque<u32> {
-        match turn {
-            Turn::Ready => &mut self.ready,
-            Turn::Blocked => &mut self.blocked,
-        }
-    }
-
-    fn room(&self, window_pkts: u32) -> u32 {
-        let room = u64::from(window_pkts).saturating_sub(self.in_flight_pkts);
-        u32::try_from(room).unwrap_or(window_pkts)
-    }
-
-    fn window_moved(&mut self, before: u64, after: u64) {
-        self.in_flight_pkts = self.in_flight_pkts - before + after;
-    }
-
-    /// The head sent a packet: after a burst of them, the next one's turn.
-    fn rotate(&mut self, turn: Turn, burst_pkts: u32) {
-        if self.burst_pkts > 1 {
-            self.burst_pkts -= 1;
-            return;
-        }
-        self.burst_pkts = burst_pkts;
-        self.list(turn).rotate_left(1);
-    }
-
-    fn leave(&mut self, turn: Turn, burst_pkts: u32) {
-        self.burst_pkts = burst_pkts;
-        self.list(turn).pop_front();
-    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod endpoint;
 mod host;
 mod mr;
 mod qp;
+mod schedule;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -131,12 +131,12 @@ fn poll_transmit__64_queue_pairs_share_one_window_and_all_finish() {
             .map(|q| p.ends[0].ep.query_qp(*q).unwrap().in_flight_pkts)
             .sum();
         assert!(held <= 192, "{op:?}: {held} packets in flight");
-        assert_eq!(held, p.ends[0].ep.schedule.in_flight_pkts);
+        assert_eq!(held, p.ends[0].ep.schedule.in_flight_pkts());
         assert!(p.run(Dur::from_secs(1)));
         assert_eq!(p.ends[0].wcs.len(), 64);
         assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
         assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
-        assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 0);
+        assert_eq!(p.ends[0].ep.schedule.in_flight_pkts(), 0);
     }
 }
 
@@ -195,13 +195,13 @@ fn destroy_qp__gives_its_share_of_the_window_back() {
     p.filter = Box::new(|_, _| Fate::Drop);
     post_all(&mut p, Op::Write, 50_000);
     p.step(0);
-    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 192);
+    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts(), 192);
     let first = p.ends[0].qpns[0];
     assert!(p.ends[0].ep.destroy_qp(first));
     p.filter = Box::new(|_, _| Fate::Pass);
     assert!(p.run(Dur::from_secs(5)));
     assert_eq!(p.ends[0].wcs.len(), 3);
-    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts, 0);
+    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts(), 0);
 }
 
 #[test]

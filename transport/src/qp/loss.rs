@@ -99,6 +99,8 @@ impl Loss {
             }
             self.rnr_retries_left -= 1;
         }
+        // The peer is there: what was lost on the way before counts no more.
+        (self.retries_left, self.timeouts) = (self.retry_cnt, 0);
         self.recovering_from = Some(number);
         self.rnr_until = Some(now + rnr_wait(timer));
         self.deadline = None;

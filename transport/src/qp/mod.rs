@@ -5,13 +5,17 @@
 //! [`QueuePair::handle_packet`], all of the send path in [`QueuePair::poll_transmit`].
 
 mod ack;
+mod complete;
 mod completer;
 mod loss;
+mod outcome;
 mod path;
 mod post;
 mod reads;
 mod requester;
 mod responder;
+mod segment;
+mod send;
 pub(crate) mod state;
 mod wq;
 
@@ -24,18 +28,16 @@ use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
 use crate::mr::{MrTable, PdId};
-use crate::wc::{Wc, WcOpcode, WcStatus};
+use crate::wc::{WcOpcode, WcStatus};
 use ack::Acks;
 use completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
 use loss::{Fired, Loss};
+use outcome::RequestOutcome;
 use path::Path;
-use requester::{Allowance, Next, Requester, Segment, Wqe};
-use responder::{Ground, RequestOutcome, Responder};
+use requester::{Allowance, Next, Requester};
+use responder::{Ground, Responder};
 use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_wire::{
-    AethRepr, BthRepr, ExtHeaders, NakCode, OpClass, OpKind, Opcode, Packet, Psn, Qpn, RethRepr,
-    Service, Syndrome,
-};
+use spanwire_wire::{OpClass, OpKind, Packet, Qpn, Service};
 use state::{ModifyError, QpState, check_modify};
 
 /// One Reliable Connection queue pair.
@@ -62,6 +64,24 @@ pub(crate) struct Shared<'a> {
     pub(crate) cqs: &'a mut CqTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) config: &'a Config,
+}
+
+/// What the endpoint's windows still take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Request packets.
+    pub(crate) pkts: u32,
+    /// Request packets that do not ask for an acknowledgement.
+    pub(crate) unasked_pkts: u32,
+}
+
+/// What a queue pair holds of the endpoint's windows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Held {
+    /// Packets in flight.
+    pub(crate) pkts: u64,
+    /// Those of them that nothing asked the peer about.
+    pub(crate) unasked_pkts: u64,
 }
 
 /// Answer of [`QueuePair::poll_transmit`].
@@ -142,7 +162,9 @@ impl QueuePair {
                 OpClass::Response if props.kind == OpKind::ReadResponse => {
                     self.on_read_response(now, p, sh)
                 }
-                OpClass::Response => self.on_ack(now, p, sh),
+                OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
+                // Atomic operations are not sent, so nothing can be their answer.
+                OpClass::Response => Err(DropReason::ResponseToNothing),
                 OpClass::Notification => Err(DropReason::CnpIgnored),
             },
         };
@@ -179,11 +201,11 @@ impl QueuePair {
     }
 
     /// Writes the next packet, if one may leave. The questions in order; a "no" ends it and
-    /// consumes nothing. `endpoint_pkts` is what the endpoint's window still takes.
+    /// consumes nothing.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
-        endpoint_pkts: u32,
+        room: Room,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -198,19 +220,17 @@ impl QueuePair {
         if !self.state.sends() || self.loss.is_waiting() {
             return Transmit::Idle;
         }
-        match self
-            .requester
-            .next(&self.allowance(endpoint_pkts, sh.config))
-        {
+        match self.requester.next(&self.allowance(room, sh.config)) {
             Next::Segment(segment) => self.send_segment(now, &segment, frame, sh),
             Next::Idle | Next::WaitsForPeer => Transmit::Idle,
             Next::WaitsForEndpoint => Transmit::Blocked,
         }
     }
 
-    /// When [`QueuePair::handle_timeout`] has something to do.
+    /// When [`QueuePair::handle_timeout`] has something to do: nothing unless it sends, or the
+    /// driver would be woken for a timer that nobody takes down.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.loss.next_deadline()
+        self.loss.next_deadline().filter(|_| self.state.sends())
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -232,6 +252,14 @@ impl QueuePair {
     /// Packets this queue pair holds of the endpoint's window.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
         self.requester.in_flight_pkts()
+    }
+
+    /// What it holds of the endpoint's windows.
+    pub(crate) fn held(&self) -> Held {
+        Held {
+            pkts: self.requester.in_flight_pkts(),
+            unasked_pkts: self.requester.unasked_pkts(),
+        }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
@@ -328,6 +356,10 @@ impl QueuePair {
             }
             AckOutcome::ReceiverNotReady { upto, timer } => {
                 self.acknowledge(now, upto, sh);
+                if upto >= self.requester.snd_nxt() {
+                    // It was not sent again since going back: this answers an earlier sending.
+                    return Err(DropReason::RepeatedNak);
+                }
                 match self.loss.on_rnr(now, upto, timer) {
                     Fired::Exhausted => self.fail_oldest(WcStatus::RnrRetryExcErr, sh),
                     Fired::Retransmit => {
@@ -407,7 +439,7 @@ impl QueuePair {
         }
     }
 
-    fn allowance(&self, endpoint_pkts: u32, config: &Config) -> Allowance {
+    fn allowance(&self, room: Room, config: &Config) -> Allowance {
         let window = if self.loss.is_probing() {
             1
         } else {
@@ -416,238 +448,13 @@ impl QueuePair {
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
-            endpoint_pkts,
+            endpoint_pkts: room.pkts,
+            unasked_pkts: room.unasked_pkts,
             mtu: self.mtu,
             max_rd_atomic: self.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,
             ack_req_interval_pkts: config.ack_req_interval_pkts,
         }
-    }
-
-    fn send_segment(
-        &mut self,
-        now: Time,
-        segment: &Segment,
-        frame: &mut [u8],
-        sh: &mut Shared<'_>,
-    ) -> Transmit {
-        let ext = ExtHeaders {
-            reth: segment.reth.map(|(remote, dma_len)| RethRepr {
-                va: remote.va,
-                rkey: remote.rkey,
-                dma_len,
-            }),
-            imm: segment.imm,
-            ..ExtHeaders::default()
-        };
-        let mut bth = self.bth(segment.opcode, segment.psn);
-        bth.solicited = segment.solicited;
-        bth.ack_req = segment.ack_req;
-        let (pd, sges) = (self.pd, self.requester.sges(segment.wqe));
-        let fill = |payload: &mut [u8]| sh.mrs.gather(pd, sges, segment.offset, payload).is_ok();
-        match self.write(&bth, &ext, segment.len, frame, fill) {
-            Err(NotWritten::NoRoom) => {
-                self.fail_oldest_unless_answered(WcStatus::LocQpOpErr, sh);
-                Transmit::Idle
-            }
-            Err(NotWritten::NoPayload) => {
-                self.fail_oldest_unless_answered(WcStatus::LocProtErr, sh);
-                Transmit::Idle
-            }
-            Ok(meta) => {
-                let number = self.requester.snd_nxt();
-                self.requester.advance(segment);
-                self.loss.on_sent(now);
-                match &mut self.path {
-                    Some(path) if !segment.is_retransmission => path.on_sent(now, number),
-                    _ => {}
-                }
-                sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
-                self.sent(meta, segment.len, sh)
-            }
-        }
-    }
-
-    fn send_read_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
-        let Some(r) = self.responder.reads.next(self.mtu) else {
-            return Transmit::Idle;
-        };
-        let aeth = r.opcode.props().aeth.then_some(AethRepr {
-            syndrome: Syndrome::Ack {
-                credits: ack::NO_CREDIT_LIMIT,
-            },
-            msn: r.msn,
-        });
-        let ext = ExtHeaders {
-            aeth,
-            ..ExtHeaders::default()
-        };
-        let bth = self.bth(r.opcode, r.psn);
-        let pd = self.pd;
-        let fill = |payload: &mut [u8]| {
-            let need = crate::mr::Access::REMOTE_READ;
-            r.len == 0
-                || sh
-                    .mrs
-                    .remote(pd, r.rkey, r.va, r.len, need)
-                    .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok())
-        };
-        match self.write(&bth, &ext, r.len, frame, fill) {
-            Ok(meta) => {
-                self.responder.reads.advance(self.mtu);
-                self.sent(meta, r.len, sh)
-            }
-            Err(why) => {
-                // The region went away while it was being read, or the port is too narrow.
-                let code = match why {
-                    NotWritten::NoPayload => NakCode::RemoteAccess,
-                    NotWritten::NoRoom => NakCode::RemoteOperational,
-                };
-                sh.counters.tx_fatal_naks += 1;
-                self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
-                self.fail(sh);
-                Transmit::Idle
-            }
-        }
-    }
-
-    fn send_ack(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
-        let Some(owed) = self.acks.pending() else {
-            return Transmit::Idle;
-        };
-        let aeth = AethRepr {
-            syndrome: owed.syndrome,
-            msn: owed.msn,
-        };
-        let ext = ExtHeaders {
-            aeth: Some(aeth),
-            ..ExtHeaders::default()
-        };
-        let bth = self.bth(Opcode::RcAck, owed.psn);
-        self.acks.paid();
-        match self.write(&bth, &ext, 0, frame, |_| true) {
-            Ok(meta) => {
-                let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
-                sh.counters.tx_acks += u64::from(positive);
-                self.sent(meta, 0, sh)
-            }
-            Err(_) => Transmit::Idle,
-        }
-    }
-
-    fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
-        sh.counters.tx_packets += 1;
-        sh.counters.tx_payload_bytes += u64::from(payload_len);
-        Transmit::Sent(meta)
-    }
-
-    /// Writes one packet whose payload `fill` provides.
-    fn write(
-        &self,
-        bth: &BthRepr,
-        ext: &ExtHeaders,
-        payload_len: u32,
-        frame: &mut [u8],
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<TxMeta, NotWritten> {
-        let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
-        let template = path.template();
-        let payload_len = payload_len as usize;
-        let payload = template
-            .emit(bth, ext, payload_len, frame)
-            .map_err(|_| NotWritten::NoRoom)?;
-        let len = payload.end + payload_len.wrapping_neg() % 4 + ICRC_BYTES;
-        if !fill(&mut frame[payload]) {
-            return Err(NotWritten::NoPayload);
-        }
-        spanwire_wire::seal(frame, len);
-        Ok(TxMeta { len })
-    }
-
-    fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
-        BthRepr {
-            pkey: DEFAULT_PKEY,
-            ..BthRepr::new(opcode, self.dest_qpn, psn)
-        }
-    }
-
-    /// Gives the receiver of a message its completion.
-    fn deliver(&mut self, m: &responder::Message, sh: &mut Shared<'_>) {
-        let Some((wr_id, opcode)) = m.recv else {
-            return;
-        };
-        let (imm, solicited) = (m.imm, m.solicited);
-        let wc = Wc {
-            byte_len: m.len,
-            imm,
-            solicited,
-            ..self.wc(wr_id, WcStatus::Success, opcode)
-        };
-        self.complete(self.recv_cq, wc, sh);
-    }
-
-    fn complete(&mut self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) {
-        match wc.status {
-            WcStatus::Success => {}
-            WcStatus::WrFlushErr => sh.counters.flushed += 1,
-            _ if matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) => {
-                sh.counters.resp_cqe_error += 1;
-            }
-            _ => sh.counters.req_cqe_error += 1,
-        }
-        if sh.cqs.push(cq, wc).is_err() {
-            sh.counters.cq_overrun += 1;
-            // The completion is lost, so the queue pair's history is: no way on from here.
-            if self.state != QpState::Err {
-                self.fail(sh);
-            }
-        }
-    }
-
-    /// Fails the oldest request with `status`, then the queue pair.
-    fn fail_oldest(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(wqe) = self.requester.pop_any() {
-            let wc = self.send_wc(&wqe, status);
-            self.complete(self.send_cq, wc, sh);
-        }
-        self.fail(sh);
-    }
-
-    /// A local fault in the request at `snd_nxt`. Earlier requests are flushed rather than waited
-    /// for; the faulty one still tells its own status.
-    fn fail_oldest_unless_answered(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
-        let at = self.requester.snd_nxt();
-        while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
-            self.flush_one(sh);
-        }
-        self.fail_oldest(status, sh);
-    }
-
-    /// Stops answering and goes to the error state.
-    fn fail(&mut self, sh: &mut Shared<'_>) {
-        self.responder.stop();
-        self.enter_error(sh);
-    }
-
-    /// Goes to the error state: flushes both queues, oldest first, and stops all timers.
-    fn enter_error(&mut self, sh: &mut Shared<'_>) {
-        self.state = QpState::Err;
-        self.loss.stop();
-        while self.flush_one(sh) {}
-        while let Some(recv) = self.responder.pop_recv() {
-            let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
-            self.complete(self.recv_cq, wc, sh);
-        }
-        self.requester.reset();
-    }
-
-    fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
-        let Some(wqe) = self.requester.pop_any() else {
-            return false;
-        };
-        let wc = self.send_wc(&wqe, WcStatus::WrFlushErr);
-        self.complete(self.send_cq, wc, sh);
-        true
     }
 
     fn reset(&mut self) {
@@ -657,35 +464,7 @@ impl QueuePair {
         self.acks = Acks::default();
         self.path = None;
     }
-
-    fn send_wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
-        Wc {
-            byte_len: wqe.len,
-            ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode())
-        }
-    }
-
-    fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {
-        Wc {
-            wr_id,
-            status,
-            opcode,
-            qpn: self.qpn,
-            byte_len: 0,
-            imm: None,
-            solicited: false,
-        }
-    }
-}
-
-/// Why a packet could not be written.
-enum NotWritten {
-    /// The frame buffer is shorter than the packet.
-    NoRoom,
-    /// The payload's memory is not to be had any more.
-    NoPayload,
 }
 
 /// The default partition, full member: what rxe sends.
 const DEFAULT_PKEY: u16 = 0xffff;
-const ICRC_BYTES: usize = 4;

@@ -34,7 +34,7 @@ pub(crate) struct ReadAnswers {
     capacity: usize,
     /// The slot the next READ takes: the oldest.
     oldest: usize,
-    /// Slots being answered, in the order in which they leave.
+    /// Slots being answered, in the order in which they leave: that of their PSNs.
     queue: VecDeque<usize>,
 }
 
@@ -114,7 +114,12 @@ impl ReadAnswers {
         }
         (answer.start, answer.next, answer.end_byte) = (from, from, end_byte);
         if !runs {
-            self.queue.push_back(slot);
+            // Answers leave in the order of their PSNs. A requester that goes back asks for all
+            // that follows as well, and would take an answer that overtook this one as a new loss.
+            let oldest = self.oldest;
+            let age = |slot: usize| (slot < oldest, slot);
+            let at = self.queue.partition_point(|s| age(*s) < age(slot));
+            self.queue.insert(at, slot);
         }
         true
     }

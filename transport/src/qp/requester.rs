@@ -1,8 +1,9 @@
 //! The requester: which packet of which request is next (*what* is sent).
 
 use crate::attr::Mtu;
+use crate::qp::segment::{Position, Segment};
 use crate::qp::wq::WorkQueue;
-use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
+use crate::verbs::{Sge, WorkRequest, WrOp};
 use spanwire_wire::{Opcode, Psn};
 use std::collections::VecDeque;
 
@@ -30,8 +31,10 @@ pub(crate) struct Requester {
     reads_out: VecDeque<ReadOut>,
     /// First number of every READ in `sq`, oldest first.
     read_starts: VecDeque<u64>,
-    /// Packets sent since one asked for an acknowledgement.
-    unasked_pkts: u32,
+    /// One past the last packet that asked for an answer.
+    asked: u64,
+    /// The next packet asks, whatever it is.
+    asks_next: bool,
 }
 
 /// A send work request in the queue.
@@ -41,38 +44,17 @@ pub(crate) struct Wqe {
     pub(crate) op: WrOp,
     pub(crate) len: u32,
     pub(crate) signaled: bool,
-    solicited: bool,
-    fence: bool,
+    pub(crate) solicited: bool,
+    pub(crate) fence: bool,
     /// First number and how many.
-    first: u64,
-    pkts: u64,
+    pub(crate) first: u64,
+    pub(crate) pkts: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ReadOut {
     first: u64,
     pkts: u64,
-}
-
-/// The next packet, described. Nothing has changed yet: [`Requester::advance`] does that once the
-/// packet is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) opcode: Opcode,
-    pub(crate) psn: Psn,
-    /// For a packet that starts a WRITE or asks for a READ: where, and the bytes it speaks of.
-    pub(crate) reth: Option<(RemoteAddr, u32)>,
-    pub(crate) imm: Option<u32>,
-    pub(crate) solicited: bool,
-    pub(crate) ack_req: bool,
-    /// Request in the queue, and the part of its bytes this packet carries (none for a READ).
-    pub(crate) wqe: usize,
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
-    /// PSNs it takes.
-    pub(crate) pkts: u32,
-    /// It was sent before.
-    pub(crate) is_retransmission: bool,
 }
 
 /// What may be sent, decided outside.
@@ -82,6 +64,8 @@ pub(crate) struct Allowance {
     pub(crate) qp_pkts: u32,
     /// Packets the endpoint's window still takes.
     pub(crate) endpoint_pkts: u32,
+    /// Packets the endpoint may still send without asking for an acknowledgement.
+    pub(crate) unasked_pkts: u32,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
     pub(crate) read_chunk_pkts: u32,
@@ -125,7 +109,8 @@ impl Requester {
             current: 0,
             reads_out: VecDeque::new(),
             read_starts: VecDeque::with_capacity(max_wr as usize),
-            unasked_pkts: 0,
+            asked: 0,
+            asks_next: false,
         }
     }
 
@@ -142,7 +127,7 @@ impl Requester {
         self.reads_out.clear();
         self.read_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
-        (self.current, self.unasked_pkts) = (0, 0);
+        (self.current, self.asked, self.asks_next) = (0, 0, false);
     }
 
     pub(crate) fn max_sge(&self) -> usize {
@@ -209,57 +194,19 @@ impl Requester {
             return Next::WaitsForEndpoint;
         }
         let pkts = u32::try_from(pkts).expect("a chunk is at most read_chunk_pkts, a u32");
-        Next::Segment(self.segment(wqe, pkts, may))
-    }
-
-    fn segment(&self, wqe: &Wqe, pkts: u32, may: &Allowance) -> Segment {
-        let index = self.snd_nxt - wqe.first;
-        let mtu = may.mtu.bytes();
-        let offset = u32::try_from(index * u64::from(mtu)).expect("messages are below 4 GiB");
-        let len = (wqe.len - offset).min(pkts.saturating_mul(mtu));
-        let place = Place {
-            first: index == 0,
-            last: self.snd_nxt + u64::from(pkts) == wqe.end(),
-        };
-        let (opcode, reth) = match wqe.op {
-            WrOp::Read { remote } => {
-                let va = remote.va.wrapping_add(offset.into());
-                (
-                    Opcode::RcReadRequest,
-                    Some((
-                        RemoteAddr {
-                            va,
-                            rkey: remote.rkey,
-                        },
-                        len,
-                    )),
-                )
-            }
-            op => {
-                let reth = op
-                    .remote()
-                    .filter(|_| place.first)
-                    .map(|remote| (remote, wqe.len));
-                (place.opcode(op), reth)
-            }
-        };
-        let props = opcode.props();
-        let queue_ends = self.snd_nxt + u64::from(pkts) == self.snd_end;
-        Segment {
-            opcode,
-            psn: self.psn(self.snd_nxt),
-            reth,
-            imm: wqe.op.imm().filter(|_| props.imm),
-            solicited: wqe.solicited && place.last && !wqe.op.is_read(),
-            ack_req: queue_ends
-                || wqe.op.is_read()
-                || self.unasked_pkts + 1 >= may.ack_req_interval_pkts,
+        let asks = self.snd_nxt + u64::from(pkts) == self.snd_end
+            || self.asks_next
+            || self.unasked_pkts() + 1 >= may.ack_req_interval_pkts.into()
+            || may.unasked_pkts == 0;
+        let at = Position {
             wqe: self.current,
-            offset,
-            len: if wqe.op.is_read() { 0 } else { len },
+            number: self.snd_nxt,
+            psn: self.psn(self.snd_nxt),
             pkts,
+            asks,
             is_retransmission: self.snd_nxt < self.snd_max,
-        }
+        };
+        Next::Segment(Segment::new(wqe, &at, may))
     }
 
     /// Takes note that `segment`, the answer of [`Requester::next`], was sent.
@@ -273,11 +220,9 @@ impl Requester {
         }
         self.snd_nxt += pkts;
         self.snd_max = self.snd_max.max(self.snd_nxt);
-        self.unasked_pkts = if segment.ack_req {
-            0
-        } else {
-            self.unasked_pkts + 1
-        };
+        if segment.ack_req {
+            (self.asked, self.asks_next) = (self.snd_nxt, false);
+        }
         if self
             .sq
             .at(self.current)
@@ -333,8 +278,9 @@ impl Requester {
             return false;
         }
         self.seek(to);
-        // The first packet again asks at once: the peer may have nothing else to answer.
-        self.unasked_pkts = 0;
+        // The first packet again asks at once: while a silent peer is probed it is the only one,
+        // and a peer that takes it as new answers only if it is asked.
+        self.asks_next = true;
         true
     }
 
@@ -387,6 +333,11 @@ impl Requester {
         self.snd_nxt - self.snd_una
     }
 
+    /// Packets in flight that no later packet asked about: no answer to them is on its way.
+    pub(crate) fn unasked_pkts(&self) -> u64 {
+        self.snd_nxt - self.asked.max(self.snd_una)
+    }
+
     /// Anything sent lacks its acknowledgement.
     pub(crate) fn has_outstanding(&self) -> bool {
         self.snd_una < self.snd_max
@@ -394,6 +345,7 @@ impl Requester {
 
     fn seek(&mut self, to: u64) {
         self.snd_nxt = to;
+        self.asked = self.asked.min(to);
         while self.reads_out.back().is_some_and(|r| r.first + r.pkts > to) {
             self.reads_out.pop_back();
         }
@@ -420,35 +372,5 @@ impl Wqe {
     pub(crate) fn offset_of(&self, number: u64, mtu: Mtu) -> u32 {
         let bytes = (number - self.first) * u64::from(mtu.bytes());
         u32::try_from(bytes).expect("messages are below 4 GiB")
-    }
-}
-
-/// Where in its message a packet stands.
-#[derive(Clone, Copy)]
-struct Place {
-    first: bool,
-    last: bool,
-}
-
-impl Place {
-    fn opcode(self, op: WrOp) -> Opcode {
-        use Opcode::{
-            RcReadRequest, RcSendFirst, RcSendLast, RcSendLastImm, RcSendMiddle, RcSendOnly,
-            RcSendOnlyImm, RcWriteFirst, RcWriteLast, RcWriteLastImm, RcWriteMiddle, RcWriteOnly,
-            RcWriteOnlyImm,
-        };
-        let [first, middle, last, only] = match op {
-            WrOp::Send => [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly],
-            WrOp::SendImm { .. } => [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm],
-            WrOp::Write { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly],
-            WrOp::WriteImm { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
-            WrOp::Read { .. } => [RcReadRequest; 4],
-        };
-        match (self.first, self.last) {
-            (true, true) => only,
-            (true, false) => first,
-            (false, true) => last,
-            (false, false) => middle,
-        }
     }
 }

@@ -1,0 +1,108 @@
+//! How a request ends: with a completion, with a failure, or flushed.
+
+use super::outcome::Message;
+use super::requester::Wqe;
+use super::{QueuePair, Shared};
+use crate::cq::CqId;
+use crate::qp::state::QpState;
+use crate::wc::{Wc, WcOpcode, WcStatus};
+
+impl QueuePair {
+    /// Gives the receiver of a message its completion.
+    pub(super) fn deliver(&mut self, m: &Message, sh: &mut Shared<'_>) {
+        let Some((wr_id, opcode)) = m.recv else {
+            return;
+        };
+        let (imm, solicited) = (m.imm, m.solicited);
+        let wc = Wc {
+            byte_len: m.len,
+            imm,
+            solicited,
+            ..self.wc(wr_id, WcStatus::Success, opcode)
+        };
+        self.complete(self.recv_cq, wc, sh);
+    }
+
+    pub(super) fn complete(&mut self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) {
+        match wc.status {
+            WcStatus::Success => {}
+            WcStatus::WrFlushErr => sh.counters.flushed += 1,
+            _ if matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) => {
+                sh.counters.resp_cqe_error += 1;
+            }
+            _ => sh.counters.req_cqe_error += 1,
+        }
+        if sh.cqs.push(cq, wc).is_err() {
+            sh.counters.cq_overrun += 1;
+            // The completion is lost, so the queue pair's history is: no way on from here.
+            if self.state != QpState::Err {
+                self.fail(sh);
+            }
+        }
+    }
+
+    /// Fails the oldest request with `status`, then the queue pair.
+    pub(super) fn fail_oldest(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
+        if let Some(wqe) = self.requester.pop_any() {
+            let wc = self.send_wc(&wqe, status);
+            self.complete(self.send_cq, wc, sh);
+        }
+        self.fail(sh);
+    }
+
+    /// A local fault in the request at `snd_nxt`. Earlier requests are flushed rather than waited
+    /// for; the faulty one still tells its own status.
+    pub(super) fn fail_oldest_unless_answered(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
+        let at = self.requester.snd_nxt();
+        while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
+            self.flush_one(sh);
+        }
+        self.fail_oldest(status, sh);
+    }
+
+    /// Stops answering and goes to the error state.
+    pub(super) fn fail(&mut self, sh: &mut Shared<'_>) {
+        self.responder.stop();
+        self.enter_error(sh);
+    }
+
+    /// Goes to the error state: flushes both queues, oldest first, and stops all timers.
+    pub(super) fn enter_error(&mut self, sh: &mut Shared<'_>) {
+        self.state = QpState::Err;
+        self.loss.stop();
+        while self.flush_one(sh) {}
+        while let Some(recv) = self.responder.pop_recv() {
+            let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
+            self.complete(self.recv_cq, wc, sh);
+        }
+        self.requester.reset();
+    }
+
+    fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
+        let Some(wqe) = self.requester.pop_any() else {
+            return false;
+        };
+        let wc = self.send_wc(&wqe, WcStatus::WrFlushErr);
+        self.complete(self.send_cq, wc, sh);
+        true
+    }
+
+    pub(super) fn send_wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
+        Wc {
+            byte_len: wqe.len,
+            ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode())
+        }
+    }
+
+    pub(super) fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {
+        Wc {
+            wr_id,
+            status,
+            opcode,
+            qpn: self.qpn,
+            byte_len: 0,
+            imm: None,
+            solicited: false,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a request packet led to: the responder says it, the queue pair applies it.
+
+use super::ack::Owed;
+use crate::drop::DropReason;
+use crate::wc::{WcOpcode, WcStatus};
+
+/// What a request packet led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestOutcome {
+    /// Carried out. `message` is the message that it completed, if it did.
+    Done {
+        reply: Option<Owed>,
+        message: Option<Message>,
+    },
+    /// A READ is being answered: earlier acknowledgements are said by its responses.
+    ReadBegun,
+    /// Seen before and not carried out again.
+    Duplicate { reply: Option<Owed> },
+    /// The first packet after a gap.
+    Gap { reply: Owed },
+    /// No receive request.
+    NotReady { reply: Owed },
+    /// The request breaks a rule: the queue pair fails after saying so. With a status, the receive
+    /// request at the head fails with it.
+    Refused {
+        reply: Owed,
+        recv: Option<(u64, WcStatus)>,
+    },
+    /// No effect.
+    Drop(DropReason),
+}
+
+/// A message that is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    /// The receive request it consumed: number and kind of completion.
+    pub(crate) recv: Option<(u64, WcOpcode)>,
+    pub(crate) len: u32,
+    pub(crate) imm: Option<u32>,
+    pub(crate) solicited: bool,
+}

@@ -1,0 +1,169 @@
+//! How a packet is written: headers, payload, ICRC.
+
+use super::segment::Segment;
+use super::{DEFAULT_PKEY, QueuePair, Shared, Transmit, ack};
+use crate::mr::Access;
+use crate::wc::WcStatus;
+use spanwire_base::{Time, TxMeta};
+use spanwire_wire::{AethRepr, BthRepr, ExtHeaders, NakCode, Opcode, Psn, RethRepr, Syndrome};
+
+impl QueuePair {
+    pub(super) fn send_segment(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let ext = ExtHeaders {
+            reth: segment.reth.map(|(remote, dma_len)| RethRepr {
+                va: remote.va,
+                rkey: remote.rkey,
+                dma_len,
+            }),
+            imm: segment.imm,
+            ..ExtHeaders::default()
+        };
+        let mut bth = self.bth(segment.opcode, segment.psn);
+        bth.solicited = segment.solicited;
+        bth.ack_req = segment.ack_req;
+        let (pd, sges) = (self.pd, self.requester.sges(segment.wqe));
+        let fill = |payload: &mut [u8]| sh.mrs.gather(pd, sges, segment.offset, payload).is_ok();
+        match self.write(&bth, &ext, segment.len, frame, fill) {
+            Err(NotWritten::NoRoom) => {
+                self.fail_oldest_unless_answered(WcStatus::LocQpOpErr, sh);
+                Transmit::Idle
+            }
+            Err(NotWritten::NoPayload) => {
+                self.fail_oldest_unless_answered(WcStatus::LocProtErr, sh);
+                Transmit::Idle
+            }
+            Ok(meta) => {
+                let number = self.requester.snd_nxt();
+                self.requester.advance(segment);
+                self.loss.on_sent(now);
+                match &mut self.path {
+                    Some(path) if !segment.is_retransmission => path.on_sent(now, number),
+                    _ => {}
+                }
+                sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
+                self.sent(meta, segment.len, sh)
+            }
+        }
+    }
+
+    pub(super) fn send_read_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let Some(r) = self.responder.reads.next(self.mtu) else {
+            return Transmit::Idle;
+        };
+        let aeth = r.opcode.props().aeth.then_some(AethRepr {
+            syndrome: Syndrome::Ack {
+                credits: ack::NO_CREDIT_LIMIT,
+            },
+            msn: r.msn,
+        });
+        let ext = ExtHeaders {
+            aeth,
+            ..ExtHeaders::default()
+        };
+        let bth = self.bth(r.opcode, r.psn);
+        let pd = self.pd;
+        let fill = |payload: &mut [u8]| {
+            let need = Access::REMOTE_READ;
+            r.len == 0
+                || sh
+                    .mrs
+                    .remote(pd, r.rkey, r.va, r.len, need)
+                    .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok())
+        };
+        match self.write(&bth, &ext, r.len, frame, fill) {
+            Ok(meta) => {
+                self.responder.reads.advance(self.mtu);
+                self.sent(meta, r.len, sh)
+            }
+            Err(why) => {
+                // The region went away while it was being read, or the port is too narrow.
+                let code = match why {
+                    NotWritten::NoPayload => NakCode::RemoteAccess,
+                    NotWritten::NoRoom => NakCode::RemoteOperational,
+                };
+                sh.counters.tx_fatal_naks += 1;
+                self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
+                self.fail(sh);
+                // Now, or nothing would make this queue pair ready again and the peer would find
+                // out by its timer.
+                self.send_ack(frame, sh)
+            }
+        }
+    }
+
+    pub(super) fn send_ack(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let Some(owed) = self.acks.pending() else {
+            return Transmit::Idle;
+        };
+        let aeth = AethRepr {
+            syndrome: owed.syndrome,
+            msn: owed.msn,
+        };
+        let ext = ExtHeaders {
+            aeth: Some(aeth),
+            ..ExtHeaders::default()
+        };
+        let bth = self.bth(Opcode::RcAck, owed.psn);
+        self.acks.paid();
+        match self.write(&bth, &ext, 0, frame, |_| true) {
+            Ok(meta) => {
+                let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
+                sh.counters.tx_acks += u64::from(positive);
+                self.sent(meta, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+
+    fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
+        sh.counters.tx_packets += 1;
+        sh.counters.tx_payload_bytes += u64::from(payload_len);
+        Transmit::Sent(meta)
+    }
+
+    /// Writes one packet whose payload `fill` provides.
+    fn write(
+        &self,
+        bth: &BthRepr,
+        ext: &ExtHeaders,
+        payload_len: u32,
+        frame: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<TxMeta, NotWritten> {
+        let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
+        let template = path.template();
+        let payload_len = payload_len as usize;
+        let payload = template
+            .emit(bth, ext, payload_len, frame)
+            .map_err(|_| NotWritten::NoRoom)?;
+        let len = payload.end + payload_len.wrapping_neg() % 4 + ICRC_BYTES;
+        if !fill(&mut frame[payload]) {
+            return Err(NotWritten::NoPayload);
+        }
+        spanwire_wire::seal(frame, len);
+        Ok(TxMeta { len })
+    }
+
+    fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
+        BthRepr {
+            pkey: DEFAULT_PKEY,
+            ..BthRepr::new(opcode, self.dest_qpn, psn)
+        }
+    }
+}
+
+/// Why a packet could not be written.
+enum NotWritten {
+    /// The frame buffer is shorter than the packet.
+    NoRoom,
+    /// The payload's memory is not to be had any more.
+    NoPayload,
+}
+
+const ICRC_BYTES: usize = 4;
