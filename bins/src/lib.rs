@@ -1,7 +1,30 @@
-//! The spanwire command: demo, perf and lab
+//! The spanwire command: demo, perf and lab.
+//!
+//! The subcommands are here as a library, so that tests and benchmarks run what users run.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`demo`] | `spanwire demo`: two hosts, a verified transfer, short measurements |
+//! | [`perf`] | `spanwire perf server` and `client` |
+//! | [`lab`] | `spanwire lab`: two hosts to play with |
+//! | [`station`] | one worker that gives or takes jobs |
+//! | [`fabric`] | what carries the frames, with faults or a capture around it |
+//! | [`oob`] | the side connection |
+//! | [`initiator`], [`target`] | the applications on both sides |
+//! | [`report`] | tables, JSON and progress |
+#![forbid(unsafe_code)]
 #![cfg_attr(
     test,
     expect(non_snake_case, reason = "tests are named function__case")
 )]
 
+pub mod demo;
+pub mod fabric;
+pub mod initiator;
 pub mod lab;
+pub mod oob;
+pub mod perf;
+pub mod report;
+pub mod signals;
+pub mod station;
+pub mod target;

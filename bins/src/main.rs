@@ -1,2 +1,66 @@
-//! The spanwire command.
-fn main() {}
+//! The `spanwire` command.
+
+use clap::{Parser, Subcommand};
+use spanwire_bins::fabric::Error;
+use spanwire_bins::signals::Interrupt;
+use spanwire_bins::{demo, lab, perf};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// RoCEv2 in userspace over AF_XDP: no kernel module, no RDMA hardware.
+#[derive(Parser, Debug)]
+#[command(name = "spanwire", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Move verified bytes between two hosts made on the spot
+    Demo(demo::DemoArgs),
+    /// Measure bandwidth and latency between two hosts
+    Perf(perf::PerfArgs),
+    /// Two hosts on this machine to play with
+    Lab(lab::LabArgs),
+}
+
+fn main() -> ExitCode {
+    log_to_stderr();
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(code) => code,
+        Err((why, code)) => {
+            eprintln!("error: {why}");
+            code
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
+    let failed = |why: Error| (why, ExitCode::FAILURE);
+    if let Command::Lab(args) = &cli.command {
+        // Without our signal handlers: `lab exec` becomes the command it runs.
+        return lab::run(args).map_err(|e| {
+            let code = ExitCode::from(e.exit_code());
+            (e.into(), code)
+        });
+    }
+    let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, &interrupt),
+        Command::Perf(args) => perf::run(args, &interrupt),
+        Command::Lab(_) => unreachable!("handled above"),
+    }
+    .map_err(failed)
+}
+
+/// Warnings and errors by default; RUST_LOG asks for more.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -1,0 +1,280 @@
+//! The application on the active side: posts messages, keeps a number of them outstanding and
+//! times their completions.
+
+use crate::oob::{Job, JobKind, Op};
+use hdrhistogram::Histogram;
+use spanwire_base::{Dur, Time, u32_from, usize_from};
+use spanwire_transport::{
+    App, CqId, Endpoint, MemoryRegion, RecvRequest, RemoteAddr, Sge, Wc, WcOpcode, WcStatus,
+    WorkRequest, WrOp,
+};
+use spanwire_wire::Qpn;
+
+/// Runs one job against a peer.
+pub struct Initiator {
+    job: Job,
+    cq: CqId,
+    qps: Vec<Lane>,
+    mr: MemoryRegion,
+    remote: RemoteAddr,
+    /// Messages not posted yet; `None` for a job that ends by time.
+    left: Option<u64>,
+    /// Messages posted in all: the place of a transfer's next one.
+    posted: u64,
+    outstanding: u64,
+    until: Option<Time>,
+    result: Progress,
+    latency: Histogram<u64>,
+}
+
+/// One queue pair and when each of its slots was posted.
+struct Lane {
+    qpn: Qpn,
+    posted_at: Vec<Time>,
+    /// Bytes of the message in each slot.
+    bytes: Vec<u32>,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// When the first message was posted.
+    pub started: Option<Time>,
+    /// When the last one completed, or the job failed.
+    pub finished: Option<Time>,
+    /// Messages completed.
+    pub messages: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// What ended it early.
+    pub failure: Option<Failure>,
+}
+
+/// Why a job ended early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// A request completed with this status.
+    Completion(WcStatus),
+    /// A request was not taken, or the completion queue failed: a fault of this program.
+    Internal(&'static str),
+}
+
+impl Initiator {
+    /// An initiator for `job` on connected queue pairs, with its memory and the peer's.
+    #[must_use]
+    pub fn new(job: Job, cq: CqId, qps: &[Qpn], mr: MemoryRegion, remote: RemoteAddr) -> Self {
+        let depth = usize_from(job.depth.into());
+        let lane = |qpn: &Qpn| Lane {
+            qpn: *qpn,
+            posted_at: vec![Time::ZERO; depth],
+            bytes: vec![0; depth],
+        };
+        let left = match job.kind {
+            JobKind::Transfer { bytes, .. } => Some(bytes.div_ceil(job.size.into())),
+            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => None,
+        };
+        Self {
+            job,
+            cq,
+            qps: qps.iter().map(lane).collect(),
+            mr,
+            remote,
+            left,
+            posted: 0,
+            outstanding: 0,
+            until: None,
+            result: Progress::default(),
+            latency: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+                .expect("bounds and digits are within the histogram's range"),
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.result
+    }
+
+    /// Nothing more will happen.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.result.finished.is_some()
+    }
+
+    /// Time from posting to completion, in nanoseconds; for a SEND ping-pong the round trip.
+    #[must_use]
+    pub fn latency(&self) -> &Histogram<u64> {
+        &self.latency
+    }
+
+    fn is_ping_pong(&self) -> bool {
+        self.job.op == Op::Send && matches!(self.job.kind, JobKind::Latency { .. })
+    }
+
+    fn start(&mut self, now: Time, ep: &mut Endpoint) {
+        self.result.started = Some(now);
+        self.until = match self.job.kind {
+            JobKind::Transfer { .. } => None,
+            JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
+                Some(now + Dur::from_ms(duration_ms))
+            }
+        };
+        // Slot by slot over all queue pairs, so that a transfer's messages are dealt in turn.
+        for slot in 0..usize_from(self.job.depth.into()) {
+            for lane in 0..self.qps.len() {
+                if self.is_ping_pong() {
+                    self.post_pong_receive(lane, ep);
+                }
+                self.post(now, lane, slot, ep);
+            }
+        }
+        self.finish_if_drained(now);
+    }
+
+    /// Posts the next message, if there is one, on a free slot.
+    fn post(&mut self, now: Time, lane: usize, slot: usize, ep: &mut Endpoint) {
+        let over = self.until.is_some_and(|t| now >= t) || self.left == Some(0);
+        if over || self.result.failure.is_some() {
+            return;
+        }
+        let (offset, len) = self.place(lane, slot);
+        let remote = RemoteAddr {
+            va: self.remote.va + offset,
+            rkey: self.remote.rkey,
+        };
+        let op = match self.job.op {
+            Op::Send => WrOp::Send,
+            Op::Write => WrOp::Write { remote },
+            Op::Read => WrOp::Read { remote },
+        };
+        let sge = Sge {
+            addr: self.mr.addr + offset,
+            len,
+            lkey: self.mr.lkey,
+        };
+        let wr_id = wr_id(lane, slot);
+        let wr = WorkRequest::new(wr_id, op, std::slice::from_ref(&sge));
+        if ep.post_send(self.qps[lane].qpn, &wr).is_err() {
+            self.result.failure = Some(Failure::Internal("a send queue took no more requests"));
+            return;
+        }
+        self.qps[lane].posted_at[slot] = now;
+        self.qps[lane].bytes[slot] = len;
+        self.posted += 1;
+        self.outstanding += 1;
+        self.left = self.left.map(|n| n - 1);
+    }
+
+    /// Where a message lies in both regions, and its length.
+    fn place(&self, lane: usize, slot: usize) -> (u64, u32) {
+        let size = u64::from(self.job.size);
+        match self.job.kind {
+            JobKind::Transfer { bytes, .. } => {
+                let offset = self.posted * size;
+                let len = size.min(bytes - offset);
+                (offset, u32_from(usize_from(len)))
+            }
+            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => {
+                let places = (self.mr.len / size).max(1);
+                let slots = u64::from(self.job.depth);
+                let n = lane as u64 * slots + slot as u64;
+                (n % places * size, self.job.size)
+            }
+        }
+    }
+
+    fn post_pong_receive(&mut self, lane: usize, ep: &mut Endpoint) {
+        let sge = Sge {
+            addr: self.mr.addr,
+            len: self.job.size,
+            lkey: self.mr.lkey,
+        };
+        let wr = RecvRequest {
+            wr_id: wr_id(lane, 0),
+            sges: std::slice::from_ref(&sge),
+        };
+        if ep.post_recv(self.qps[lane].qpn, &wr).is_err() {
+            self.result.failure = Some(Failure::Internal("a receive queue took no more requests"));
+        }
+    }
+
+    fn on_completion(&mut self, now: Time, wc: &Wc, ep: &mut Endpoint) {
+        if wc.status != WcStatus::Success {
+            // The first error tells why; flushes follow it.
+            self.result
+                .failure
+                .get_or_insert(Failure::Completion(wc.status));
+            return;
+        }
+        let (lane, slot) = (
+            usize_from(wc.wr_id >> 32),
+            usize_from(wc.wr_id & 0xffff_ffff),
+        );
+        let pong = wc.opcode == WcOpcode::Recv;
+        if self.is_ping_pong() && !pong {
+            // The ping's own completion: the pong ends the round.
+            return;
+        }
+        let took = now.since(self.qps[lane].posted_at[slot]);
+        self.latency.saturating_record(took.as_ns());
+        self.result.messages += 1;
+        self.result.bytes += u64::from(self.qps[lane].bytes[slot]);
+        self.outstanding -= 1;
+        if pong {
+            self.post_pong_receive(lane, ep);
+        }
+        self.post(now, lane, slot, ep);
+    }
+
+    fn finish_if_drained(&mut self, now: Time) {
+        if self.outstanding == 0 || self.result.failure.is_some() {
+            self.result.finished.get_or_insert(now);
+        }
+    }
+}
+
+impl App for Initiator {
+    fn poll(&mut self, now: Time, ep: &mut Endpoint) {
+        if self.result.started.is_none() {
+            self.start(now, ep);
+        }
+        loop {
+            match ep.poll_cq(self.cq) {
+                Ok(Some(wc)) => self.on_completion(now, &wc, ep),
+                Ok(None) => break,
+                Err(_) => {
+                    let overrun = Failure::Internal("the completion queue overran");
+                    self.result.failure.get_or_insert(overrun);
+                    break;
+                }
+            }
+        }
+        self.finish_if_drained(now);
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Completion(status) => write!(f, "{}{}", status.name(), advice(*status)),
+            Self::Internal(what) => write!(f, "internal: {what}"),
+        }
+    }
+}
+
+/// What a status usually means here.
+fn advice(status: WcStatus) -> &'static str {
+    match status {
+        WcStatus::RetryExcErr => ": the peer stopped answering (killed, or the link is gone)",
+        WcStatus::RnrRetryExcErr => ": the peer posts no receives",
+        WcStatus::RemAccessErr => ": the peer refused access to its memory",
+        _ => "",
+    }
+}
+
+/// A minute: slower completions are recorded as one.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+fn wr_id(lane: usize, slot: usize) -> u64 {
+    (lane as u64) << 32 | slot as u64
+}

@@ -1,0 +1,443 @@
+//! The side connection: how two ends tell each other their queue pair numbers, keys and addresses
+//! before the first packet, and how they end.
+//!
+//! The messages follow the RDMA connection manager's exchange, so that it can take this module's
+//! place: [`Message::Request`] is its REQ, [`Message::Accept`] REP, [`Message::Reject`] REJ,
+//! [`Message::Ready`] RTU, [`Message::Done`] DREQ and [`Message::Result`] DREP. One JSON object a
+//! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
+//! socket pair inside one process.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Version of this exchange. Both ends must speak the same one.
+pub const VERSION: u32 = 1;
+
+/// The TCP port that `spanwire perf server` listens on.
+pub const DEFAULT_PORT: u16 = 18_516;
+
+/// Everything that is said.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// Both ends say who they are, the client first.
+    Hello(Hello),
+    /// The client asks for a job.
+    Request(Request),
+    /// The server takes it on.
+    Accept(Accept),
+    /// The server does not; the connection ends.
+    Reject {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The sender's queue pairs are ready; the client says so first.
+    Ready,
+    /// The client has finished the job's traffic.
+    Done,
+    /// What the server made of it.
+    Result(Outcome),
+}
+
+/// Who an end is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The RoCE address.
+    pub ip: IpAddr,
+    /// Largest path MTU it can carry, in payload bytes.
+    pub path_mtu: u32,
+    /// UDP port of its side poll socket, which wants a datagram to learn its receive queue.
+    pub side_poll_port: Option<u16>,
+}
+
+/// What one queue pair's peer must know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QpParams {
+    /// Queue pair number.
+    pub qpn: u32,
+    /// First PSN it sends.
+    pub psn: u32,
+}
+
+/// Memory the peer may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemoryParams {
+    /// Virtual address.
+    pub va: u64,
+    /// Remote key.
+    pub rkey: u32,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What moves the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// SEND into posted receives.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+}
+
+/// What a job measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum JobKind {
+    /// `bytes` of seeded random data moved once; both ends hash theirs afterwards.
+    Transfer {
+        /// Bytes in all.
+        bytes: u64,
+        /// Seed of the data.
+        seed: u64,
+    },
+    /// As many messages as will go for `duration_ms`.
+    Bandwidth {
+        /// How long, in milliseconds.
+        duration_ms: u64,
+    },
+    /// One message at a time for `duration_ms`: SEND is answered with a SEND (ping-pong).
+    Latency {
+        /// How long, in milliseconds.
+        duration_ms: u64,
+    },
+}
+
+/// A job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// What is measured.
+    #[serde(flatten)]
+    pub kind: JobKind,
+    /// What moves the data.
+    pub op: Op,
+    /// Bytes of a message, 1 or more.
+    pub size: u32,
+    /// Queue pairs, 1 or more.
+    pub qps: u32,
+    /// Messages outstanding on each queue pair.
+    pub depth: u32,
+    /// Path MTU in payload bytes.
+    pub path_mtu: u32,
+    /// Local ACK timeout exponent (4.096 us * 2^n).
+    pub timeout: u8,
+    /// Retransmissions without progress before giving up.
+    pub retry_cnt: u8,
+}
+
+/// The client's side of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The job.
+    pub job: Job,
+    /// The client's queue pairs.
+    pub qps: Vec<QpParams>,
+}
+
+/// The server's side of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Accept {
+    /// The server's queue pairs, in the order of the client's.
+    pub qps: Vec<QpParams>,
+    /// The server's memory.
+    pub memory: MemoryParams,
+}
+
+/// What the server saw of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// SHA-256 of its memory after a transfer, in hex.
+    pub sha256: Option<String>,
+    /// Messages it received (SEND).
+    pub messages: u64,
+}
+
+/// What can go wrong between two ends.
+#[derive(Debug)]
+pub enum OobError {
+    /// The connection broke or timed out.
+    Io(io::Error),
+    /// The peer closed the connection.
+    Closed,
+    /// The peer said nothing within the time.
+    Silent(Duration),
+    /// The peer said something that is not a message.
+    Garbled(String),
+    /// The peer said something else than what was expected here.
+    Unexpected {
+        /// What was expected.
+        wanted: &'static str,
+        /// What came.
+        got: Box<Message>,
+    },
+    /// The peer speaks another version.
+    Version(u32),
+    /// The peer refused.
+    Rejected(String),
+}
+
+/// A side connection.
+pub struct Oob {
+    stream: Box<dyn Stream>,
+    /// Bytes received and not yet taken as messages.
+    buffer: Vec<u8>,
+}
+
+/// A byte stream whose blocking can be bounded.
+trait Stream: Read + Write + Send {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+    fn set_nonblocking(&self, on: bool) -> io::Result<()>;
+}
+
+impl Oob {
+    /// Over TCP.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self {
+            stream: Box::new(stream),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Two ends inside one process.
+    ///
+    /// # Errors
+    /// The system has no file descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = UnixStream::pair()?;
+        let end = |s: UnixStream| Self {
+            stream: Box::new(s),
+            buffer: Vec::new(),
+        };
+        Ok((end(a), end(b)))
+    }
+
+    /// Says `message`.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn send(&mut self, message: &Message) -> Result<(), OobError> {
+        let mut line = serde_json::to_vec(message).map_err(|e| OobError::Io(e.into()))?;
+        line.push(b'\n');
+        self.stream.set_nonblocking(false)?;
+        self.stream.write_all(&line)?;
+        Ok(())
+    }
+
+    /// Waits for the next message, at most `timeout`.
+    ///
+    /// # Errors
+    /// See [`OobError`]; [`Message::Reject`] arrives as one.
+    pub fn recv(&mut self, timeout: Duration) -> Result<Message, OobError> {
+        let deadline = Instant::now() + timeout;
+        self.stream.set_nonblocking(false)?;
+        loop {
+            if let Some(message) = self.take_line()? {
+                return Ok(message);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(OobError::Silent(timeout));
+            }
+            self.stream.set_timeout(Some(left))?;
+            match self.fill() {
+                Err(OobError::Io(e)) if would_block(&e) => {}
+                other => other?,
+            }
+        }
+    }
+
+    /// The next message if it is already there.
+    ///
+    /// # Errors
+    /// See [`OobError`].
+    pub fn try_recv(&mut self) -> Result<Option<Message>, OobError> {
+        self.stream.set_nonblocking(true)?;
+        match self.fill() {
+            Err(OobError::Io(e)) if would_block(&e) => {}
+            Err(OobError::Closed) if self.buffer.contains(&b'\n') => {}
+            other => other?,
+        }
+        self.take_line()
+    }
+
+    fn fill(&mut self) -> Result<(), OobError> {
+        let mut chunk = [0; 4096];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(OobError::Closed),
+            Ok(n) => {
+                self.buffer.extend_from_slice(&chunk[..n]);
+                Ok(())
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(OobError::Io(e)),
+        }
+    }
+
+    fn take_line(&mut self) -> Result<Option<Message>, OobError> {
+        let Some(end) = self.buffer.iter().position(|b| *b == b'\n') else {
+            // A peer that never ends its line does not get to fill our memory.
+            if self.buffer.len() > LINE_BYTES_MAX {
+                return Err(OobError::Garbled(format!(
+                    "a line above {LINE_BYTES_MAX} bytes"
+                )));
+            }
+            return Ok(None);
+        };
+        let line: Vec<u8> = self.buffer.drain(..=end).collect();
+        match serde_json::from_slice(&line) {
+            Ok(Message::Reject { reason }) => Err(OobError::Rejected(reason)),
+            Ok(message) => Ok(Some(message)),
+            Err(e) => Err(OobError::Garbled(e.to_string())),
+        }
+    }
+}
+
+impl Stream for TcpStream {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.set_nonblocking(on)
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.set_nonblocking(on)
+    }
+}
+
+impl OobError {
+    /// The peer said `got` where `wanted` was due.
+    #[must_use]
+    pub fn unexpected(wanted: &'static str, got: Message) -> Self {
+        Self::Unexpected {
+            wanted,
+            got: Box::new(got),
+        }
+    }
+}
+
+impl From<io::Error> for OobError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+impl fmt::Display for OobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "the side connection broke: {e}"),
+            Self::Closed => f.write_str("the peer closed the side connection"),
+            Self::Silent(t) => write!(f, "the peer said nothing for {t:?} on the side connection"),
+            Self::Garbled(what) => write!(
+                f,
+                "the peer does not speak this protocol ({what}): is it spanwire, on the right port?"
+            ),
+            Self::Unexpected { wanted, got } => {
+                write!(f, "the peer said {got:?} where {wanted} was due")
+            }
+            Self::Version(v) => write!(
+                f,
+                "the peer speaks version {v} of the side connection, this is version {VERSION}: \
+                 use the same spanwire on both ends"
+            ),
+            Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for OobError {}
+
+fn would_block(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// How long an end waits for the next step of the exchange. Hashing a gigabyte fits.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest line: a request with thousands of queue pairs.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Message {
+        let job = Job {
+            kind: JobKind::Transfer {
+                bytes: 1 << 30,
+                seed: 7,
+            },
+            op: Op::Write,
+            size: 1 << 20,
+            qps: 1,
+            depth: 8,
+            path_mtu: 1024,
+            timeout: 14,
+            retry_cnt: 7,
+        };
+        Message::Request(Request {
+            job,
+            qps: vec![QpParams { qpn: 17, psn: 99 }],
+        })
+    }
+
+    #[test]
+    fn recv__gives_messages_in_order_however_they_are_cut() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        a.send(&request()).unwrap();
+        a.send(&Message::Ready).unwrap();
+        assert_eq!(b.recv(REPLY_TIMEOUT).unwrap(), request());
+        assert_eq!(b.try_recv().unwrap(), Some(Message::Ready));
+        assert_eq!(b.try_recv().unwrap(), None);
+        a.stream.write_all(b"{\"type\":\"do").unwrap();
+        assert_eq!(b.try_recv().unwrap(), None);
+        a.stream.write_all(b"ne\"}\n").unwrap();
+        assert_eq!(b.recv(REPLY_TIMEOUT).unwrap(), Message::Done);
+    }
+
+    #[test]
+    fn recv__says_what_is_wrong() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        let quick = Duration::from_millis(10);
+        assert!(matches!(b.recv(quick), Err(OobError::Silent(_))));
+        a.stream.write_all(b"SSH-2.0-OpenSSH\n").unwrap();
+        assert!(matches!(b.recv(quick), Err(OobError::Garbled(_))));
+        a.send(&Message::Reject {
+            reason: "no".into(),
+        })
+        .unwrap();
+        assert!(matches!(b.recv(quick), Err(OobError::Rejected(r)) if r == "no"));
+        drop(a);
+        assert!(matches!(b.recv(quick), Err(OobError::Closed)));
+    }
+
+    #[test]
+    fn recv__a_line_without_end_is_refused() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        let flood = std::thread::spawn(move || {
+            // The other end hangs up in the middle of it.
+            let _ = a.stream.write_all(&vec![b'x'; LINE_BYTES_MAX * 2]);
+        });
+        assert!(matches!(b.recv(REPLY_TIMEOUT), Err(OobError::Garbled(_))));
+        drop(b);
+        flood.join().unwrap();
+    }
+}

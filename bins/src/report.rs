@@ -1,0 +1,258 @@
+//! How results look: tables for people, JSON for programs, a line of progress while it runs.
+
+use crate::oob::{Job, JobKind, Op};
+use crate::station::JobReport;
+use serde::Serialize;
+use spanwire_base::Dur;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+/// One measurement, as `perf[]` in JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerfRow {
+    /// `send`, `write` or `read`.
+    pub op: Op,
+    /// `bandwidth` or `latency`.
+    pub mode: &'static str,
+    /// Bytes of a message.
+    pub size: u32,
+    /// Queue pairs.
+    pub qps: u32,
+    /// Messages outstanding on each.
+    pub depth: u32,
+    /// Path MTU in payload bytes.
+    pub path_mtu: u32,
+    /// Payload, 10^9 bits a second.
+    pub gbps: f64,
+    /// Messages a second.
+    pub msgs_per_s: f64,
+    /// What the quantiles are of: `completion` (from posting to completion) or `half_rtt`.
+    pub latency: &'static str,
+    /// Median latency in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile in microseconds.
+    pub p99_us: f64,
+    /// 99.9th percentile in microseconds.
+    pub p999_us: f64,
+    /// Messages completed.
+    pub messages: u64,
+    /// Seconds from the first post to the last completion.
+    pub seconds: f64,
+    /// Why it ended early, if it did.
+    pub error: Option<String>,
+}
+
+/// A transfer, as `transfer` in JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransferRow {
+    /// What moved the data.
+    pub op: Op,
+    /// Bytes that arrived (completed).
+    pub bytes: u64,
+    /// Queue pairs.
+    pub qps: u32,
+    /// Path MTU in payload bytes.
+    pub path_mtu: u32,
+    /// Payload, 10^9 bits a second.
+    pub gbps: f64,
+    /// Seconds from the first post to the last completion, without hashing.
+    pub seconds: f64,
+    /// SHA-256 of our memory.
+    pub sha256: Option<String>,
+    /// Both ends' memory has the same hash.
+    pub sha256_match: bool,
+    /// Why it ended early, if it did.
+    pub error: Option<String>,
+}
+
+impl PerfRow {
+    /// The row of a bandwidth or latency job.
+    #[must_use]
+    pub fn of(report: &JobReport) -> Self {
+        let Job {
+            op,
+            size,
+            qps,
+            depth,
+            path_mtu,
+            kind,
+            ..
+        } = report.job;
+        let latency = matches!(kind, JobKind::Latency { .. });
+        Self {
+            op,
+            mode: if latency { "latency" } else { "bandwidth" },
+            size,
+            qps,
+            depth,
+            path_mtu,
+            gbps: report.gbps(),
+            msgs_per_s: report.messages_per_s(),
+            latency: if report.is_ping_pong() {
+                "half_rtt"
+            } else {
+                "completion"
+            },
+            p50_us: report.latency_us(0.5),
+            p99_us: report.latency_us(0.99),
+            p999_us: report.latency_us(0.999),
+            messages: report.progress.messages,
+            seconds: seconds(report.duration()),
+            error: report.progress.failure.map(|f| f.to_string()),
+        }
+    }
+}
+
+impl TransferRow {
+    /// The row of a transfer.
+    #[must_use]
+    pub fn of(report: &JobReport) -> Self {
+        let Job {
+            op, qps, path_mtu, ..
+        } = report.job;
+        Self {
+            op,
+            bytes: report.progress.bytes,
+            qps,
+            path_mtu,
+            gbps: report.gbps(),
+            seconds: seconds(report.duration()),
+            sha256: report.sha256.as_ref().map(|(ours, _)| ours.clone()),
+            sha256_match: report
+                .sha256
+                .as_ref()
+                .is_some_and(|(ours, theirs)| ours == theirs),
+            error: report.progress.failure.map(|f| f.to_string()),
+        }
+    }
+}
+
+/// The measurements as a table.
+#[must_use]
+pub fn perf_table(rows: &[PerfRow]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "  {:<6} {:<10} {:>9} {:>5} {:>9} {:>12} {:>9} {:>9} {:>9}",
+        "op", "mode", "size", "qps", "Gbit/s", "messages/s", "p50 us", "p99 us", "p99.9 us"
+    );
+    for r in rows {
+        let op = op_name(r.op);
+        let _ = write!(
+            out,
+            "  {op:<6} {:<10} {:>9} {:>5} {:>9.3} {:>12.0} {:>9.1} {:>9.1} {:>9.1}",
+            r.mode,
+            bytes(r.size.into()),
+            r.qps,
+            r.gbps,
+            r.msgs_per_s,
+            r.p50_us,
+            r.p99_us,
+            r.p999_us
+        );
+        let _ = match &r.error {
+            Some(e) => writeln!(out, "  {e}"),
+            None => writeln!(out),
+        };
+    }
+    out
+}
+
+/// A number of bytes with a binary unit, exact or to one decimal.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| n >= *unit) {
+        None => format!("{n} B"),
+        Some((unit, name)) if n % unit == 0 => format!("{} {name}", n / unit),
+        Some((unit, name)) => format!("{}.{} {name}", n / unit, n % unit * 10 / unit),
+    }
+}
+
+/// Its name on the command line.
+#[must_use]
+pub fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Send => "send",
+        Op::Write => "write",
+        Op::Read => "read",
+    }
+}
+
+/// A duration in seconds.
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a report's figure; 53 bits of nanoseconds"
+)]
+pub fn seconds(d: Dur) -> f64 {
+    d.as_ns() as f64 / 1e9
+}
+
+/// One line on the terminal that is written over while something runs. Silent where standard error
+/// is no terminal.
+#[derive(Debug)]
+pub struct LiveLine {
+    shown: bool,
+    width: usize,
+}
+
+impl LiveLine {
+    /// A line; `wanted` is false when the output is for programs.
+    #[must_use]
+    pub fn new(wanted: bool) -> Self {
+        Self {
+            shown: wanted && std::io::stderr().is_terminal(),
+            width: 0,
+        }
+    }
+
+    /// Shows `text` instead of what stands there.
+    pub fn show(&mut self, text: &str) {
+        if self.shown {
+            let width = self.width.max(text.chars().count());
+            // A terminal that is gone takes no progress; the work goes on.
+            let _ = write!(std::io::stderr(), "\r{text:<width$}");
+            let _ = std::io::stderr().flush();
+            self.width = text.chars().count();
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if self.width > 0 {
+            self.show("");
+            self.width = 0;
+            let _ = write!(std::io::stderr(), "\r");
+        }
+    }
+}
+
+/// A bar of 30 cells, `done` of `of` full.
+#[must_use]
+pub fn bar(done: u64, of: u64) -> String {
+    let cells = (done.min(of) * 30).checked_div(of).unwrap_or(0);
+    (0..30).map(|i| if i < cells { '#' } else { '.' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes__is_exact_where_it_can_be() {
+        assert_eq!(bytes(1), "1 B");
+        assert_eq!(bytes(64 << 10), "64 KiB");
+        assert_eq!(bytes(1 << 20), "1 MiB");
+        assert_eq!(bytes((1 << 30) + (1 << 29)), "1.5 GiB");
+    }
+
+    #[test]
+    fn bar__fills() {
+        assert_eq!(bar(0, 10), ".".repeat(30));
+        assert_eq!(bar(5, 10), format!("{}{}", "#".repeat(15), ".".repeat(15)));
+        assert_eq!(bar(11, 10), "#".repeat(30));
+        assert_eq!(bar(0, 0), ".".repeat(30));
+    }
+}

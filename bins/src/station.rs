@@ -1,0 +1,356 @@
+//! A station: one worker with its port and endpoint, which takes jobs from, or gives them to, a
+//! peer over a side connection.
+
+use crate::fabric::{Attachment, Error};
+use crate::oob::{
+    Hello, Job, JobKind, MemoryParams, Message, Oob, OobError, Op, QpParams, REPLY_TIMEOUT, VERSION,
+};
+use sha2::{Digest, Sha256};
+use spanwire_base::{Rng, usize_from};
+use spanwire_io::driver::{Driver, Polling};
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr, QpCaps,
+    QpInit, ValidConfig,
+};
+use spanwire_wire::{Psn, Qpn};
+use std::net::{IpAddr, SocketAddr};
+
+mod client;
+mod server;
+
+pub use client::JobReport;
+pub use server::Served;
+
+/// One worker.
+pub struct Station {
+    attachment: Attachment,
+    driver: Driver,
+    /// Taken out while a job's host owns it.
+    endpoint: Option<Endpoint>,
+    pd: PdId,
+    ip: IpAddr,
+    peer: Option<Peer>,
+}
+
+/// The other end, once it has said who it is.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    path_mtu: u32,
+    av: AddressVector,
+}
+
+/// A job's queue pairs and memory on one side.
+struct Setup {
+    job: Job,
+    cq: CqId,
+    qpns: Vec<Qpn>,
+    params: Vec<QpParams>,
+    region: Region,
+    mr: MemoryRegion,
+}
+
+impl Station {
+    /// A station at address `ip` on `attachment`.
+    ///
+    /// # Errors
+    /// The system gives no randomness for the keys.
+    pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| format!("no randomness for the keys: {e}"))?;
+        let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
+        let pd = endpoint.alloc_pd()?;
+        let driver = Driver::new(attachment.clock, polling);
+        Ok(Self {
+            attachment,
+            driver,
+            endpoint: Some(endpoint),
+            pd,
+            ip,
+            peer: None,
+        })
+    }
+
+    /// The attachment.
+    #[must_use]
+    pub fn attachment(&self) -> &Attachment {
+        &self.attachment
+    }
+
+    /// Sets the station's address, for a server that learns it from each connection.
+    pub fn set_ip(&mut self, ip: IpAddr) {
+        self.ip = ip;
+    }
+
+    /// The path MTU for a job: the largest both ends carry, or `wanted` if that is smaller.
+    #[must_use]
+    pub fn path_mtu(&self, wanted: Option<u32>) -> u32 {
+        let ours = self.attachment.path_mtu.bytes();
+        let theirs = self.peer.map_or(ours, |p| p.path_mtu);
+        ours.min(theirs).min(wanted.unwrap_or(u32::MAX))
+    }
+
+    /// The counters of engine and port.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut all = self
+            .endpoint
+            .as_ref()
+            .map(|e| e.counters().list())
+            .unwrap_or_default();
+        all.extend(self.attachment.port.counters());
+        all
+    }
+
+    /// Says hello and learns who the peer is and the way to it. The client speaks first.
+    fn greet(&mut self, oob: &mut Oob, speaks_first: bool) -> Result<(), Error> {
+        let side_poll_port = self.attachment.port.open_side_poll(self.ip);
+        let path_mtu = self.attachment.path_mtu.bytes();
+        let hello = Message::Hello(Hello {
+            version: VERSION,
+            ip: self.ip,
+            path_mtu,
+            side_poll_port,
+        });
+        if speaks_first {
+            oob.send(&hello)?;
+        }
+        let theirs = match oob.recv(REPLY_TIMEOUT)? {
+            Message::Hello(h) => h,
+            other => return Err(OobError::unexpected("a hello", other).into()),
+        };
+        if theirs.version != VERSION {
+            return Err(OobError::Version(theirs.version).into());
+        }
+        if theirs.ip.is_ipv4() != self.ip.is_ipv4() {
+            return Err(format!("{} and {} are not of one IP version", self.ip, theirs.ip).into());
+        }
+        let hop = self.attachment.hop(theirs.ip)?;
+        let av = AddressVector {
+            src_mac: hop.src_mac,
+            dst_mac: hop.dst_mac,
+            src_ip: self.ip,
+            dst_ip: theirs.ip,
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: hop.hop_limit,
+        };
+        self.peer = Some(Peer {
+            ip: theirs.ip,
+            path_mtu: theirs.path_mtu,
+            av,
+        });
+        if !speaks_first {
+            oob.send(&hello)?;
+        }
+        // Both programs are attached by now, so the datagrams meet them.
+        if let Some(port) = theirs.side_poll_port {
+            self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
+        }
+        Ok(())
+    }
+
+    /// Makes a job's queue pairs and memory.
+    fn set_up(&mut self, job: Job, caps: QpCaps) -> Result<Setup, Error> {
+        let pd = self.pd;
+        let ep = self
+            .endpoint
+            .as_mut()
+            .ok_or("the endpoint is lost to an earlier failure")?;
+        let region = Region::zeroed(usize_from(region_bytes(&job)));
+        let mr = ep.reg_mr(pd, region.clone(), Access::ALL, None)?;
+        let outstanding = (caps.max_send_wr + caps.max_recv_wr).saturating_mul(job.qps);
+        let cq = ep.create_cq(outstanding.max(1))?;
+        let init = QpInit {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            caps,
+        };
+        let mut setup = Setup {
+            job,
+            cq,
+            qpns: Vec::new(),
+            params: Vec::new(),
+            region,
+            mr,
+        };
+        for _ in 0..job.qps {
+            let qpn = ep.create_qp(&init)?;
+            ep.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
+            let psn = u32::try_from(ep.random() & u64::from(Psn::MASK))?;
+            setup.qpns.push(qpn);
+            setup.params.push(QpParams {
+                qpn: qpn.get(),
+                psn,
+            });
+        }
+        Ok(setup)
+    }
+
+    /// Brings a job's queue pairs to RTS with the peer's as their other ends.
+    fn connect(&mut self, setup: &Setup, theirs: &[QpParams]) -> Result<(), Error> {
+        let peer = self.peer.ok_or("the peer has not said hello")?;
+        if theirs.len() != setup.qpns.len() {
+            let (got, want) = (theirs.len(), setup.qpns.len());
+            return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
+        }
+        let mtu = Mtu::from_bytes(setup.job.path_mtu)
+            .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
+        let ep = self
+            .endpoint
+            .as_mut()
+            .ok_or("the endpoint is lost to an earlier failure")?;
+        for ((qpn, ours), theirs) in setup.qpns.iter().zip(&setup.params).zip(theirs) {
+            let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), mtu, peer.av);
+            ep.modify_qp(*qpn, &rtr)?;
+            let rts = QpAttr {
+                timeout: Some(setup.job.timeout),
+                retry_cnt: Some(setup.job.retry_cnt),
+                ..QpAttr::rts(Psn::new(ours.psn))
+            };
+            ep.modify_qp(*qpn, &rts)?;
+        }
+        Ok(())
+    }
+
+    /// Drives `app` on the endpoint until `stop` says so.
+    fn drive<A: App>(&mut self, app: A, mut stop: impl FnMut(&mut A) -> bool) -> Result<A, Error> {
+        let ep = self
+            .endpoint
+            .take()
+            .ok_or("the endpoint is lost to an earlier failure")?;
+        let mut host = Host::new(ep, app);
+        let run = self
+            .driver
+            .run_until(&mut host, &mut *self.attachment.port, |host| {
+                stop(host.app_mut())
+            });
+        let (ep, app) = host.into_parts();
+        self.endpoint = Some(ep);
+        run.map_err(|e| format!("the port is gone: {e}"))?;
+        Ok(app)
+    }
+
+    /// Removes what [`Station::set_up`] made.
+    fn tear_down(&mut self, setup: &Setup) {
+        let Some(ep) = self.endpoint.as_mut() else {
+            return;
+        };
+        for qpn in &setup.qpns {
+            ep.destroy_qp(*qpn);
+        }
+        ep.destroy_cq(setup.cq);
+        // Its key is unknown only if the region was never registered: nothing is left then.
+        let _ = ep.dereg_mr(setup.mr.lkey);
+    }
+}
+
+impl Setup {
+    fn memory(&self) -> MemoryParams {
+        let MemoryRegion {
+            rkey, addr, len, ..
+        } = self.mr;
+        MemoryParams {
+            va: addr,
+            rkey: rkey.unwrap_or(0),
+            len,
+        }
+    }
+
+    /// Fills the memory if this side is the transfer's source.
+    fn fill_source(&self, is_client: bool) {
+        let JobKind::Transfer { seed, .. } = self.job.kind else {
+            return;
+        };
+        if is_client == (self.job.op != Op::Read) {
+            fill(&self.region, seed);
+        }
+    }
+
+    /// The hash of a transfer's memory.
+    fn sha256(&self) -> Option<String> {
+        matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
+    }
+}
+
+/// Bytes of memory a job needs on each side: a transfer's own, else a place for every message that
+/// may be outstanding, within bounds.
+fn region_bytes(job: &Job) -> u64 {
+    let size = u64::from(job.size);
+    match job.kind {
+        JobKind::Transfer { bytes, .. } => bytes,
+        _ => (size * u64::from(job.depth) * u64::from(job.qps))
+            .min(BUFFER_BYTES_MAX)
+            .max(size),
+    }
+}
+
+/// Writes the seed's random bytes over the whole region.
+fn fill(region: &Region, seed: u64) {
+    let mut rng = Rng::new(seed);
+    for_each_chunk(region.len(), |at, len| {
+        let mut chunk = [0; CHUNK_BYTES];
+        rng.fill(&mut chunk[..len]);
+        region
+            .copy_in(at, &chunk[..len])
+            .expect("the chunk lies in the region");
+    });
+}
+
+/// SHA-256 of the whole region, in hex.
+fn sha256(region: &Region) -> String {
+    let mut hash = Sha256::new();
+    for_each_chunk(region.len(), |at, len| {
+        let mut chunk = [0; CHUNK_BYTES];
+        region
+            .copy_out(at, &mut chunk[..len])
+            .expect("the chunk lies in the region");
+        hash.update(&chunk[..len]);
+    });
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
+    for at in (0..len).step_by(CHUNK_BYTES) {
+        each(at, CHUNK_BYTES.min(len - at));
+    }
+}
+
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sha256__is_the_standard_hash_over_chunk_borders() {
+        let region = Region::zeroed(3);
+        region.copy_in(0, b"abc").unwrap();
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(&region), abc);
+        let long = Region::zeroed(CHUNK_BYTES * 2 + 5);
+        fill(&long, 9);
+        let mut flat = vec![0; long.len()];
+        long.copy_out(0, &mut flat).unwrap();
+        let whole: String = Sha256::digest(&flat)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        assert_eq!(sha256(&long), whole);
+    }
+
+    #[test]
+    fn fill__is_decided_by_the_seed() {
+        let [a, b, c] = [1, 1, 2].map(|seed| {
+            let region = Region::zeroed(100_000);
+            fill(&region, seed);
+            sha256(&region)
+        });
+        assert_eq!(a, b);
+        assert_ne!(a, c);
+    }
+}

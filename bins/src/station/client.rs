@@ -1,0 +1,181 @@
+//! The station that gives jobs.
+
+use super::{Setup, Station};
+use crate::fabric::Error;
+use crate::initiator::{Initiator, Progress};
+use crate::oob::{
+    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
+};
+use hdrhistogram::Histogram;
+use spanwire_base::{Dur, Time};
+use spanwire_transport::{QpCaps, RemoteAddr};
+
+/// What became of a job.
+pub struct JobReport {
+    /// The job.
+    pub job: Job,
+    /// Messages and bytes, and what ended it early.
+    pub progress: Progress,
+    /// Times from posting to completion in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// SHA-256 of both ends' memory after a transfer: ours, theirs.
+    pub sha256: Option<(String, String)>,
+    /// Messages the peer received (SEND).
+    pub peer_messages: u64,
+}
+
+impl Station {
+    /// Meets the peer at the other end of `oob`, as the client.
+    ///
+    /// # Errors
+    /// The exchange fails, or there is no way to the peer.
+    pub fn meet(&mut self, oob: &mut Oob) -> Result<(), Error> {
+        self.greet(oob, true)
+    }
+
+    /// Runs one job with the peer. `watch` sees the progress all the while and may end the job by
+    /// returning true.
+    ///
+    /// # Errors
+    /// The exchange fails, or the port is gone. A request that fails is in the report.
+    pub fn run(
+        &mut self,
+        oob: &mut Oob,
+        job: Job,
+        watch: impl FnMut(Time, &Initiator) -> bool,
+    ) -> Result<JobReport, Error> {
+        let pongs = matches!((job.op, job.kind), (Op::Send, JobKind::Latency { .. }));
+        let caps = QpCaps {
+            max_send_wr: job.depth,
+            max_recv_wr: if pongs { job.depth } else { 0 },
+            max_send_sge: 1,
+            max_recv_sge: 1,
+        };
+        let setup = self.set_up(job, caps)?;
+        let report = self.run_set_up(oob, &setup, watch);
+        self.tear_down(&setup);
+        report
+    }
+
+    fn run_set_up(
+        &mut self,
+        oob: &mut Oob,
+        setup: &Setup,
+        mut watch: impl FnMut(Time, &Initiator) -> bool,
+    ) -> Result<JobReport, Error> {
+        let job = setup.job;
+        oob.send(&Message::Request(Request {
+            job,
+            qps: setup.params.clone(),
+        }))?;
+        setup.fill_source(true);
+        let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
+            Message::Accept(accept) => accept,
+            other => return Err(OobError::unexpected("an accept", other).into()),
+        };
+        self.connect(setup, &qps)?;
+        oob.send(&Message::Ready)?;
+        match oob.recv(REPLY_TIMEOUT)? {
+            Message::Ready => {}
+            other => return Err(OobError::unexpected("ready", other).into()),
+        }
+        let remote = RemoteAddr {
+            va: memory.va,
+            rkey: memory.rkey,
+        };
+        let initiator = Initiator::new(job, setup.cq, &setup.qpns, setup.mr, remote);
+        let clock = self.attachment.clock;
+        let app = self.drive(initiator, |app| app.is_done() || watch(clock.now(), app))?;
+        let (progress, latency) = (app.progress(), app.latency().clone());
+        let mut report = JobReport {
+            job,
+            progress,
+            latency,
+            sha256: None,
+            peer_messages: 0,
+        };
+        if progress.failure.is_some() {
+            // The peer may be dead: its opinion is not waited for.
+            return Ok(report);
+        }
+        oob.send(&Message::Done)?;
+        let ours = setup.sha256();
+        let Outcome {
+            sha256: theirs,
+            messages,
+        } = match oob.recv(REPLY_TIMEOUT)? {
+            Message::Result(outcome) => outcome,
+            other => return Err(OobError::unexpected("the result", other).into()),
+        };
+        report.sha256 = ours.zip(theirs);
+        report.peer_messages = messages;
+        Ok(report)
+    }
+}
+
+impl JobReport {
+    /// How long it took, from the first post to the last completion.
+    #[must_use]
+    pub fn duration(&self) -> Dur {
+        let Progress {
+            started, finished, ..
+        } = self.progress;
+        started
+            .zip(finished)
+            .map_or(Dur::ZERO, |(from, to)| to.since(from))
+    }
+
+    /// Payload bits per second, in billions.
+    #[must_use]
+    pub fn gbps(&self) -> f64 {
+        per_second(self.progress.bytes * 8, self.duration()) / 1e9
+    }
+
+    /// Messages per second.
+    #[must_use]
+    pub fn messages_per_s(&self) -> f64 {
+        per_second(self.progress.messages, self.duration())
+    }
+
+    /// A quantile (0..=1) of the latency in microseconds. A SEND ping-pong's is half a round trip,
+    /// as perftest's is; everything else's is from posting to completion.
+    #[must_use]
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "nanoseconds of seconds fit 53 bits"
+        )]
+        let ns = self.latency.value_at_quantile(quantile) as f64;
+        let halves = if self.is_ping_pong() { 2.0 } else { 1.0 };
+        ns / 1e3 / halves
+    }
+
+    /// True when the latency is half a round trip.
+    #[must_use]
+    pub fn is_ping_pong(&self) -> bool {
+        self.job.op == Op::Send && matches!(self.job.kind, JobKind::Latency { .. })
+    }
+
+    /// Nothing failed, and a transfer's bytes are the same on both ends.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        let wants_hash = matches!(self.job.kind, JobKind::Transfer { .. });
+        let matches = self
+            .sha256
+            .as_ref()
+            .is_some_and(|(ours, theirs)| ours == theirs);
+        self.progress.failure.is_none() && self.progress.finished.is_some() && matches == wants_hash
+    }
+}
+
+/// `n` a second over `d`.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a report's figure, of three digits"
+)]
+fn per_second(n: u64, d: Dur) -> f64 {
+    match d {
+        Dur::ZERO => 0.0,
+        d => n as f64 / (d.as_ns() as f64 / 1e9),
+    }
+}

@@ -1,0 +1,215 @@
+//! The station that takes jobs.
+
+use super::{Setup, Station};
+use crate::fabric::Error;
+use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
+use crate::target::Target;
+use spanwire_base::{Dur, Time};
+use spanwire_transport::{Mtu, QpCaps};
+
+/// A job that was served.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// The job.
+    pub job: Job,
+    /// Messages received (SEND).
+    pub messages: u64,
+    /// The client said that it was done; otherwise it went away in the middle.
+    pub complete: bool,
+}
+
+impl Station {
+    /// Serves the client at the other end of `oob` until it goes away or `stop` says so. `each` is
+    /// told of every job.
+    ///
+    /// # Errors
+    /// The exchange fails, or the port is gone. A client that leaves between jobs is the normal
+    /// end.
+    pub fn serve(
+        &mut self,
+        oob: &mut Oob,
+        stop: impl Fn() -> bool,
+        mut each: impl FnMut(&Served),
+    ) -> Result<(), Error> {
+        self.greet(oob, false)?;
+        loop {
+            let request = match next_request(oob, &stop) {
+                Ok(Some(request)) => request,
+                Ok(None) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            };
+            if let Err(reason) = check(&request.job, self.attachment.path_mtu) {
+                oob.send(&Message::Reject {
+                    reason: reason.clone(),
+                })?;
+                return Err(reason.into());
+            }
+            let served = self.serve_job(oob, &request, &stop)?;
+            each(&served);
+            if !served.complete {
+                return Ok(());
+            }
+        }
+    }
+
+    fn serve_job(
+        &mut self,
+        oob: &mut Oob,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        let job = request.job;
+        let receives = Target::receives(&job);
+        let caps = QpCaps {
+            max_send_wr: job.depth.max(1) * 2,
+            max_recv_wr: receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+        };
+        let setup = match self.set_up(job, caps) {
+            Ok(setup) => setup,
+            Err(e) => {
+                oob.send(&Message::Reject {
+                    reason: e.to_string(),
+                })?;
+                return Err(e);
+            }
+        };
+        let served = self.serve_set_up(oob, &setup, request, stop);
+        self.tear_down(&setup);
+        served
+    }
+
+    fn serve_set_up(
+        &mut self,
+        oob: &mut Oob,
+        setup: &Setup,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        setup.fill_source(false);
+        self.connect(setup, &request.qps)?;
+        let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
+        if let Some(ep) = self.endpoint.as_mut() {
+            target.post_receives(ep);
+        }
+        oob.send(&Message::Accept(Accept {
+            qps: setup.params.clone(),
+            memory: setup.memory(),
+        }))?;
+        match oob.recv(REPLY_TIMEOUT)? {
+            Message::Ready => oob.send(&Message::Ready)?,
+            other => return Err(OobError::unexpected("ready", other).into()),
+        }
+        let mut end = None;
+        let clock = self.attachment.clock;
+        let mut looked = Time::ZERO;
+        let target = self.drive(target, |target| {
+            let now = clock.now();
+            if now.since(looked) >= LOOK_EVERY {
+                looked = now;
+                end = look(oob);
+            }
+            end.is_some() || stop() || target.failure().is_some()
+        })?;
+        if let Some(what) = target.failure() {
+            return Err(what.into());
+        }
+        let complete = matches!(end, Some(Ended::Done));
+        if complete {
+            let (sha256, messages) = (setup.sha256(), target.messages());
+            oob.send(&Message::Result(Outcome { sha256, messages }))?;
+        }
+        if let Some(Ended::Broken(e)) = end {
+            return Err(e.into());
+        }
+        Ok(Served {
+            job: setup.job,
+            messages: target.messages(),
+            complete,
+        })
+    }
+}
+
+/// How a job's traffic ended.
+enum Ended {
+    Done,
+    /// The client closed the connection.
+    Left,
+    Broken(OobError),
+}
+
+/// Looks at the side connection while traffic runs.
+fn look(oob: &mut Oob) -> Option<Ended> {
+    match oob.try_recv() {
+        Ok(None) => None,
+        Ok(Some(Message::Done)) => Some(Ended::Done),
+        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", other))),
+        Err(OobError::Closed) => Some(Ended::Left),
+        Err(OobError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
+            Some(Ended::Left)
+        }
+        Err(e) => Some(Ended::Broken(e)),
+    }
+}
+
+/// Waits for the next request, for as long as the client likes.
+fn next_request(oob: &mut Oob, stop: &impl Fn() -> bool) -> Result<Option<Request>, OobError> {
+    while !stop() {
+        match oob.recv(STOP_SEEN_WITHIN) {
+            Ok(Message::Request(request)) => return Ok(Some(request)),
+            Ok(other) => return Err(OobError::unexpected("a request", other)),
+            Err(OobError::Silent(_)) => {}
+            Err(OobError::Closed) => return Ok(None),
+            Err(OobError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
+}
+
+/// A client's wishes have bounds: what it asks for is memory and queue pairs of ours.
+fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
+    let between = |name: &str, value: u64, min: u64, max: u64| {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(format!(
+            "{name} is {value}, but must be between {min} and {max}"
+        ))
+    };
+    between("size", job.size.into(), 1, 1 << 30)?;
+    between("qps", job.qps.into(), 1, 1024)?;
+    between("depth", job.depth.into(), 1, 2048)?;
+    between("timeout", job.timeout.into(), 0, 31)?;
+    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
+    between(
+        "qps x depth",
+        u64::from(job.qps) * u64::from(job.depth),
+        1,
+        16_384,
+    )?;
+    if let JobKind::Transfer { bytes, .. } = job.kind {
+        between("bytes", bytes, 1, 8 << 30)?;
+    }
+    match Mtu::from_bytes(job.path_mtu) {
+        Some(mtu) if mtu <= path_mtu => Ok(()),
+        Some(_) => Err(format!(
+            "path MTU {} does not fit here; the largest is {}",
+            job.path_mtu,
+            path_mtu.bytes()
+        )),
+        None => Err(format!(
+            "{} is no path MTU (256, 512, 1024, 2048, 4096)",
+            job.path_mtu
+        )),
+    }
+}
+
+/// How often the side connection is looked at while traffic runs: a system call.
+const LOOK_EVERY: Dur = Dur::from_ms(1);
+
+/// How soon a server between jobs sees that it should stop.
+const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
