@@ -11,6 +11,8 @@ use spanwire_wire::{
     Qpn, Syndrome, UdpRepr,
 };
 
+mod soak;
+
 const SECOND: Dur = Dur::from_secs(1);
 
 fn statuses(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
