@@ -11,7 +11,9 @@ use spanwire_wire::{
     Qpn, Syndrome, UdpRepr,
 };
 
+mod hostile;
 mod soak;
+mod stall;
 
 const SECOND: Dur = Dur::from_secs(1);
 

@@ -1,0 +1,244 @@
+//! A forger who knows addresses and numbers sends whatever it likes: nothing may panic, nothing
+//! outside what was granted may change, and every request still ends.
+
+use crate::testing::{Op, Pair, PairConfig};
+use crate::{Access, Endpoint, QpState, Wc};
+use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
+use spanwire_mem::Region;
+use spanwire_wire::{
+    AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
+    Headers, IpRepr, MacAddr, Opcode, Psn, Qpn, RethRepr, Syndrome, UdpRepr,
+};
+
+/// What the forger knows of its victim, side 0.
+struct Forger {
+    rng: Rng,
+    qpn: Qpn,
+    /// PSNs to aim at: what the victim sends from, and what it expects.
+    psns: [u32; 2],
+    /// Addresses and keys: the granted region's, and those it should not be able to use.
+    targets: Vec<(u64, u32)>,
+}
+
+impl Forger {
+    fn u32(&mut self) -> u32 {
+        u32::try_from(self.rng.below(1 << 32)).unwrap()
+    }
+
+    fn u8(&mut self) -> u8 {
+        u8::try_from(self.rng.below(256)).unwrap()
+    }
+
+    fn psn(&mut self) -> Psn {
+        let base = self.psns[usize_from(self.rng.below(2))];
+        let psn = match self.rng.below(8) {
+            0 => self.u32(),
+            1 => base.wrapping_sub(u32::try_from(self.rng.below(40)).unwrap()),
+            _ => base.wrapping_add(u32::try_from(self.rng.below(200)).unwrap()),
+        };
+        Psn::new(psn & Psn::MASK)
+    }
+
+    fn reth(&mut self) -> RethRepr {
+        let i = usize_from(self.rng.below(self.targets.len() as u64));
+        let (addr, rkey) = self.targets[i];
+        let (va, rkey) = match self.rng.below(10) {
+            0 => (self.rng.next_u64(), rkey),
+            1 => (addr, self.u32()),
+            2 => (u64::MAX - self.rng.below(300), rkey),
+            _ => (addr.wrapping_add(self.rng.below(1 << 17)), rkey),
+        };
+        let dma_len = match self.rng.below(6) {
+            0 => self.u32(),
+            1 => 1 << 31,
+            2 => 0,
+            _ => u32::try_from(self.rng.below(3000)).unwrap(),
+        };
+        RethRepr { va, rkey, dma_len }
+    }
+
+    fn frame(&mut self) -> Vec<u8> {
+        let opcode = Opcode::ALL[usize_from(self.rng.below(Opcode::ALL.len() as u64))];
+        let props = opcode.props();
+        let syndrome = match self.rng.below(3) {
+            // Anything, or (or few queue pairs would live) a plain ACK.
+            0 => Syndrome::from_u8(self.u8()),
+            _ => Syndrome::Ack { credits: 31 },
+        };
+        let msn = self.u32() & Psn::MASK;
+        let reth = self.reth();
+        let (swap_or_add, compare) = (self.rng.next_u64(), self.rng.next_u64());
+        let ext = ExtHeaders {
+            reth: props.reth.then_some(reth),
+            aeth: props.aeth.then_some(AethRepr { syndrome, msn }),
+            imm: props.imm.then_some(msn),
+            ieth: props.ieth.then_some(reth.rkey),
+            atomic: props.atomic.then_some(AtomicEthRepr {
+                va: reth.va,
+                rkey: reth.rkey,
+                swap_or_add,
+                compare,
+            }),
+            atomic_ack: props.atomic_ack.then_some(AtomicAckEthRepr {
+                original: swap_or_add,
+            }),
+            deth: props.deth.then_some(DethRepr {
+                qkey: reth.rkey,
+                src_qp: self.qpn,
+            }),
+        };
+        let mut bth = BthRepr::new(opcode, self.qpn, self.psn());
+        bth.ack_req = self.rng.below(2) == 0;
+        bth.solicited = self.rng.below(2) == 0;
+        let len = match self.rng.below(4) {
+            _ if !props.payload => 0,
+            0 => usize_from(self.rng.below(600)),
+            1 => 0,
+            _ => 256,
+        };
+        seal(bth, ext, len, self.u8())
+    }
+}
+
+/// A frame from side 1's address to side 0's.
+fn seal(bth: BthRepr, ext: ExtHeaders, len: usize, fill: u8) -> Vec<u8> {
+    let headers = Headers {
+        eth: EthernetRepr {
+            dst: MacAddr::new([2, 0, 0, 0, 0, 0]),
+            src: MacAddr::new([2, 0, 0, 0, 0, 1]),
+            ethertype: EthernetRepr::IPV4,
+        },
+        ip: IpRepr::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into()).unwrap(),
+        udp: UdpRepr::new(0xc000),
+        bth,
+        ext,
+    };
+    let mut frame = vec![0; headers.frame_len(len)];
+    let at = headers.emit(&mut frame, len).unwrap();
+    frame[at].fill(fill);
+    let len = frame.len();
+    spanwire_wire::seal(&mut frame, len);
+    frame
+}
+
+fn post_everything(p: &mut Pair, round: u64) {
+    for side in [0, 1] {
+        for i in 0..6 {
+            p.post_recv(side, 1000 * round + 100 + i, 50_000, 3000);
+        }
+        for (i, op) in (0..).zip(Op::ALL) {
+            p.post(side, 1000 * round + i, op, 6000 * usize_from(i), 5000);
+        }
+    }
+}
+
+fn no_request_completes_twice(wcs: &[Wc], what: &str) {
+    let mut ids: Vec<u64> = wcs.iter().map(|w| w.wr_id).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{what}: {wcs:?}");
+}
+
+fn attack(seed: u64) -> QpState {
+    let what = format!("seed {seed}");
+    let mut p = Pair::with(&PairConfig {
+        rts: |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3)),
+        ..PairConfig::default()
+    });
+    let granted = p.ends[0].remote(0);
+    let pd = p.ends[0].pd;
+    let other_pd = p.ends[0].ep.alloc_pd().unwrap();
+    // Memory the peer must not reach, with every key that exists for it.
+    let (private, foreign) = (Region::zeroed(1 << 16), Region::zeroed(1 << 16));
+    let ep = &mut p.ends[0].ep;
+    let local = Access::LOCAL_WRITE;
+    let mr = ep.reg_mr(pd, private.clone(), local, None).unwrap();
+    let far = ep.reg_mr(other_pd, foreign.clone(), Access::ALL, None);
+    let far = far.unwrap();
+    let mut forger = Forger {
+        rng: Rng::new(seed),
+        qpn: p.ends[0].qpns[0],
+        psns: [1000, 0xff_fff0],
+        targets: vec![
+            (granted.va, granted.rkey),
+            (granted.va, granted.rkey),
+            (mr.addr, mr.lkey),
+            (far.addr, far.rkey.unwrap()),
+        ],
+    };
+    post_everything(&mut p, 0);
+    for i in 0..60 {
+        let frame = forger.frame();
+        p.inject(0, &frame);
+        if i % 7 == 0 {
+            p.step(0);
+        }
+        let info = p.ends[0].ep.query_qp(forger.qpn).unwrap();
+        assert!(info.in_flight_pkts <= 128, "{what}");
+        if info.state == QpState::Err {
+            break;
+        }
+    }
+    let outcome = p.ends[0].ep.query_qp(forger.qpn).unwrap().state;
+    assert!(p.run(Dur::from_secs(60)), "{what}: does not end");
+    for end in &p.ends {
+        no_request_completes_twice(&end.wcs, &what);
+        // Every send request ended, one way or the other.
+        let sends = end.wcs.iter().filter(|w| w.wr_id < 100).count();
+        assert_eq!(sends, 5, "{what}: {:?}", end.wcs);
+    }
+    let zeros = vec![0; 1 << 16];
+    for region in [private, foreign] {
+        let mut bytes = zeros.clone();
+        region.copy_out(0, &mut bytes).unwrap();
+        assert_eq!(bytes, zeros, "{what}: memory that was not granted");
+    }
+    outcome
+}
+
+#[test]
+fn hostile__well_formed_packets_break_no_promise() {
+    let survivors = (0..400).filter(|s| attack(*s) != QpState::Err).count();
+    // Or the test would only show how queue pairs fail.
+    assert!(survivors > 5, "{survivors} survived");
+}
+
+#[test]
+fn hostile__bytes_of_any_kind_are_counted_and_dropped() {
+    let mut rng = Rng::new(9);
+    let mut p = Pair::new();
+    let meta = RxMeta { at: Time::ZERO };
+    let feed = |ep: &mut Endpoint, bytes: &[u8]| {
+        ep.handle_packet(Time::ZERO, PortId::HOST, bytes, meta);
+    };
+    let ext = ExtHeaders::default();
+    for _ in 0..20_000 {
+        let qpn = p.ends[0].qpns[0];
+        let mut frame = seal(
+            BthRepr::new(Opcode::RcSendOnly, qpn, Psn::new(5)),
+            ext,
+            64,
+            1,
+        );
+        match rng.below(3) {
+            0 => {
+                frame.truncate(usize_from(rng.below(u64::from(u32_from(frame.len())))));
+                rng.fill(&mut frame);
+            }
+            1 => frame.truncate(usize_from(rng.below(u64::from(u32_from(frame.len()))))),
+            // One flipped bit where the ICRC or a header's own check sees it.
+            _ => {
+                let at = 14 + usize_from(rng.below(4));
+                frame[at] ^= 1 << rng.below(8);
+                let at = 54 + usize_from(rng.below(60));
+                frame[at] ^= 1 << rng.below(8);
+            }
+        }
+        feed(&mut p.ends[0].ep, &frame);
+    }
+    assert_eq!(p.ends[0].ep.counters().rx_packets, 0);
+    p.post(0, 1, Op::Write, 0, 5000);
+    assert!(p.run(Dur::from_secs(1)));
+    assert_eq!(p.ends[0].wcs.len(), 1);
+}

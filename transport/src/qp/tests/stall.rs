@@ -1,0 +1,152 @@
+//! Ways to stop for ever, or until a timer that should not have been needed. Each was one once.
+
+use super::{SECOND, forge, statuses};
+use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::{Config, DropReason, QpState, Sge, WcStatus, WorkRequest, WrOp};
+use spanwire_base::{Dur, Node, PortId, RxMeta};
+use spanwire_wire::{Opcode, Syndrome};
+
+#[test]
+fn send_read_response__the_nak_for_a_region_that_went_away_leaves_at_once() {
+    let mut p = Pair::new();
+    p.post(0, 1, Op::Read, 0, 60_000);
+    p.step(0);
+    let lkey = p.ends[1].mr.lkey;
+    p.ends[1].ep.dereg_mr(lkey).unwrap();
+    // The requests have arrived before the region goes, so only the answer can find out.
+    assert!(p.run(SECOND));
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)]);
+    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn send_read_response__a_region_that_goes_between_request_and_answer() {
+    let mut p = Pair::new();
+    p.post(0, 1, Op::Read, 0, 5000);
+    let mut frame = vec![0; 8192];
+    let (now, host) = (p.now, PortId::HOST);
+    let sent = p.ends[0].ep.poll_transmit(now, host, &mut frame).unwrap();
+    p.inject(1, &frame[..sent.len]);
+    let lkey = p.ends[1].mr.lkey;
+    p.ends[1].ep.dereg_mr(lkey).unwrap();
+    p.step(1);
+    assert_eq!(p.log.len(), 1, "one NAK, without anybody asking again");
+    assert!(p.run(SECOND));
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)]);
+    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn poll_transmit__a_probe_asks_for_its_answer() {
+    let mut p = Pair::new();
+    p.post(0, 1, Op::Write, 0, 256 * 40);
+    p.filter = Box::new(|_, _| Fate::Drop);
+    p.step(0);
+    p.filter = Box::new(|_, _| Fate::Pass);
+    assert!(p.run(SECOND));
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 1);
+}
+
+#[test]
+fn poll_transmit__packets_that_ask_for_nothing_do_not_fill_the_window() {
+    // Bursts of 3 and a question every 16: many queue pairs could fill the window unasked.
+    let mut p = Pair::with(&PairConfig {
+        qps: 80,
+        config: Config {
+            qp_burst_pkts: 3,
+            ..Config::default()
+        },
+        ..PairConfig::default()
+    });
+    let (sge, remote) = (p.ends[0].sge(0, 20_000), p.ends[1].remote(0));
+    for qpn in p.ends[0].qpns.clone() {
+        let wr = WorkRequest::new(1, WrOp::Write { remote }, std::slice::from_ref(&sge));
+        p.ends[0].ep.post_send(qpn, &wr).unwrap();
+    }
+    assert!(p.run(SECOND));
+    assert_eq!(p.ends[0].wcs.len(), 80);
+    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn handle_timeout__a_nak_that_overruns_the_completion_queue_leaves_no_timer() {
+    let mut p = Pair::with(&PairConfig {
+        cqe: 1,
+        ..PairConfig::default()
+    });
+    for i in 0..3 {
+        p.post(0, i, Op::Write, 0, 10);
+    }
+    p.post(0, 3, Op::Send, 0, 10);
+    let mut frame = vec![0; 8192];
+    let (now, host) = (p.now, PortId::HOST);
+    while p.ends[0].ep.poll_transmit(now, host, &mut frame).is_some() {}
+    let rnr = Syndrome::RnrNak { timer: 12 };
+    let frame = forge(&p, Opcode::RcAck, 1003, rnr, &[]);
+    p.inject(0, &frame);
+    let qpn = p.ends[0].qpns[0];
+    assert_eq!(p.ends[0].ep.query_qp(qpn).unwrap().state, QpState::Err);
+    p.ends[0].ep.handle_timeout(now + SECOND * 100);
+    assert_eq!(p.ends[0].ep.poll_timeout(), None);
+}
+
+#[test]
+fn on_ack__an_echo_of_an_rnr_nak_after_the_wait_costs_no_retry() {
+    let mut p = Pair::with(&PairConfig {
+        rts: |a| a.rnr_retry = Some(1),
+        ..PairConfig::default()
+    });
+    p.post(0, 1, Op::Send, 0, 10);
+    p.step(0);
+    let rnr = Syndrome::RnrNak { timer: 1 };
+    let frame = forge(&p, Opcode::RcAck, 1000, rnr, &[]);
+    p.inject(0, &frame);
+    p.now += Dur::from_us(10);
+    let now = p.now;
+    p.ends[0].ep.handle_timeout(now);
+    p.inject(0, &frame);
+    let c = p.ends[0].ep.counters();
+    assert_eq!(c.dropped(DropReason::RepeatedNak), 1);
+    assert_eq!(c.rnr_nak_retry_err, 1);
+    assert!(p.ends[0].wcs.is_empty());
+}
+
+#[test]
+fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no_timer() {
+    let mut p = Pair::new();
+    let want = p.ends[1].fill(0, 60_000, 1);
+    let sges: Vec<Sge> = (0..3).map(|i| p.ends[0].sge(20_000 * i, 8000)).collect();
+    for (i, sge) in (0..).zip(&sges) {
+        let remote = p.ends[1].remote(20_000 * i);
+        let op = WrOp::Read { remote };
+        let wr = WorkRequest::new(i as u64, op, std::slice::from_ref(sge));
+        let qpn = p.ends[0].qpns[0];
+        p.ends[0].ep.post_send(qpn, &wr).unwrap();
+    }
+    let (now, host, meta) = (p.now, PortId::HOST, RxMeta { at: p.now });
+    let mut frame = vec![0; 8192];
+    let carry = |p: &mut Pair, frame: &mut [u8], from: usize, most: usize, lost: usize| {
+        for i in 0..most {
+            let Some(m) = p.ends[from].ep.poll_transmit(now, host, frame) else {
+                return i;
+            };
+            if i != lost {
+                let to = &mut p.ends[1 - from].ep;
+                to.handle_packet(now, host, &frame[..m.len], meta);
+            }
+        }
+        most
+    };
+    assert_eq!(carry(&mut p, &mut frame, 0, 99, 99), 3);
+    // The answer to the first loses a packet; the second is in the middle when it comes again.
+    assert_eq!(carry(&mut p, &mut frame, 1, 40, 5), 40);
+    assert_eq!(carry(&mut p, &mut frame, 0, 99, 99), 3, "all three again");
+    assert!(p.run(SECOND));
+    assert_eq!(p.ends[0].wcs.len(), 3);
+    for i in 0..3 {
+        let at = 20_000 * i;
+        assert_eq!(p.ends[0].bytes(at, 8000), want[at..at + 8000]);
+    }
+    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+}
