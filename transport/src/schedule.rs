@@ -119,3 +119,75 @@ fn rest(window: u32, held: u64) -> u32 {
     let rest = u64::from(window).saturating_sub(held);
     u32::try_from(rest).expect("at most the window, a u32")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(pkts: u64, unasked_pkts: u64) -> Held {
+        Held { pkts, unasked_pkts }
+    }
+
+    #[test]
+    fn rotate__after_a_burst() {
+        let mut s = Schedule::default();
+        s.enter(Turn::Ready, 1);
+        s.enter(Turn::Ready, 2);
+        s.leave(Turn::Blocked, 3);
+        let order: Vec<u32> = (0..7)
+            .map(|_| {
+                let slot = s.head(Turn::Ready).unwrap();
+                s.rotate(Turn::Ready, 3);
+                slot
+            })
+            .collect();
+        assert_eq!(order, [1, 1, 1, 2, 2, 2, 1]);
+    }
+
+    #[test]
+    fn leave__gives_the_next_one_a_whole_burst() {
+        let mut s = Schedule::default();
+        s.enter(Turn::Ready, 1);
+        s.enter(Turn::Ready, 2);
+        s.enter(Turn::Ready, 3);
+        s.leave(Turn::Ready, 2);
+        assert_eq!(s.head(Turn::Ready), Some(2));
+        s.rotate(Turn::Ready, 2);
+        assert_eq!(s.head(Turn::Ready), Some(2));
+        s.rotate(Turn::Ready, 2);
+        assert_eq!(s.head(Turn::Ready), Some(3));
+        assert_eq!(s.head(Turn::Blocked), None);
+    }
+
+    #[test]
+    fn forget__takes_a_queue_pair_out_of_everything() {
+        let mut s = Schedule::default();
+        s.enter(Turn::Ready, 1);
+        s.enter(Turn::Blocked, 1);
+        s.window_moved(Held::default(), held(5, 3));
+        assert!(!s.take_news());
+        s.forget(1, held(5, 3));
+        assert_eq!((s.head(Turn::Ready), s.head(Turn::Blocked)), (None, None));
+        assert_eq!(s.held, Held::default());
+        assert!(s.take_news() && !s.take_news(), "told once");
+    }
+
+    #[test]
+    fn room__is_what_nobody_holds_and_nobody_waits_for() {
+        let config = Config::default();
+        let mut s = Schedule::default();
+        let room = |s: &Schedule, turn| {
+            let Room { pkts, unasked_pkts } = s.room(turn, &config);
+            (pkts, unasked_pkts)
+        };
+        assert_eq!(room(&s, Turn::Ready), (192, 160));
+        s.window_moved(held(0, 0), held(100, 90));
+        assert_eq!(room(&s, Turn::Ready), (92, 70));
+        s.window_moved(held(100, 90), held(300, 290));
+        assert_eq!(room(&s, Turn::Blocked), (0, 0), "never below");
+        s.window_moved(held(300, 290), held(10, 0));
+        s.enter(Turn::Blocked, 7);
+        assert_eq!(room(&s, Turn::Ready).0, 0, "nobody overtakes");
+        assert_eq!(room(&s, Turn::Blocked).0, 182);
+    }
+}

@@ -122,3 +122,129 @@ pub(crate) fn check_response(
         upto: number + 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qp::requester::{Allowance, Next};
+    use crate::verbs::{RemoteAddr, WorkRequest, WrOp};
+
+    const MTU: Mtu = Mtu::B256;
+    const ACK: Syndrome = Syndrome::Ack { credits: 31 };
+
+    /// Sent from PSN 10: a SEND of 2 packets, a READ of 3 (12, 13, 14), a SEND of 1 (15).
+    /// PSN 16 is posted but was not sent.
+    fn sent() -> Requester {
+        let mut r = Requester::new(8, 1);
+        r.start(Psn::new(10), 4);
+        let remote = RemoteAddr::default();
+        for (op, len) in [
+            (WrOp::Send, 512),
+            (WrOp::Read { remote }, 600),
+            (WrOp::Send, 1),
+        ] {
+            r.post(&WorkRequest::new(0, op, &[]), len, MTU);
+        }
+        let may = Allowance {
+            qp_pkts: 99,
+            endpoint_pkts: 99,
+            unasked_pkts: 99,
+            mtu: MTU,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 32,
+            ack_req_interval_pkts: 16,
+        };
+        while let Next::Segment(s) = r.next(&may) {
+            r.advance(&s);
+        }
+        r.post(&WorkRequest::new(0, WrOp::Send, &[]), 1, MTU);
+        r
+    }
+
+    fn ack(psn: u32, syndrome: Syndrome) -> AckOutcome {
+        check_ack(&sent(), Psn::new(psn), &AethRepr { syndrome, msn: 0 })
+    }
+
+    fn acked(upto: u64, lost_response: Option<u64>) -> AckOutcome {
+        AckOutcome::Acked {
+            upto,
+            lost_response,
+        }
+    }
+
+    #[test]
+    fn check_ack__acknowledges_up_to_a_read_and_never_completes_it() {
+        assert_eq!(ack(10, ACK), acked(1, None));
+        assert_eq!(ack(11, ACK), acked(2, None));
+        for psn in [12, 14, 15] {
+            assert_eq!(ack(psn, ACK), acked(2, Some(2)), "{psn}");
+        }
+    }
+
+    #[test]
+    fn check_ack__drops_what_is_not_outstanding_or_not_defined() {
+        let drop = AckOutcome::Drop;
+        assert_eq!(ack(9, ACK), drop(DropReason::StaleResponse));
+        assert_eq!(ack(16, ACK), drop(DropReason::ResponseBeyondSent));
+        let odd = [Syndrome::Reserved(0x40), Syndrome::Nak(NakCode::InvalidRd)];
+        for syndrome in odd {
+            assert_eq!(ack(10, syndrome), drop(DropReason::BadSyndrome));
+        }
+    }
+
+    #[test]
+    fn check_ack__a_nak_speaks_for_its_own_number() {
+        let nak = |psn, code| ack(psn, Syndrome::Nak(code));
+        let upto = 1;
+        assert_eq!(
+            nak(11, NakCode::SequenceError),
+            AckOutcome::SequenceError { upto }
+        );
+        let upto = 2;
+        assert_eq!(
+            nak(12, NakCode::SequenceError),
+            AckOutcome::SequenceError { upto }
+        );
+        assert_eq!(
+            nak(13, NakCode::SequenceError),
+            acked(2, Some(2)),
+            "over a READ"
+        );
+        let cases = [
+            (NakCode::InvalidRequest, WcStatus::RemInvReqErr),
+            (NakCode::RemoteAccess, WcStatus::RemAccessErr),
+            (NakCode::RemoteOperational, WcStatus::RemOpErr),
+        ];
+        for (code, status) in cases {
+            let upto = 1;
+            assert_eq!(nak(11, code), AckOutcome::Refused { upto, status });
+        }
+        let (upto, timer) = (1, 9);
+        assert_eq!(
+            ack(11, Syndrome::RnrNak { timer }),
+            AckOutcome::ReceiverNotReady { upto, timer }
+        );
+    }
+
+    #[test]
+    fn check_response__places_gaps_and_drops() {
+        use ResponseOutcome::{Drop, Gap, Place};
+        let r = sent();
+        let at = |psn, len| check_response(&r, Psn::new(psn), len, MTU);
+        let (wqe, offset, upto) = (1, 0, 3);
+        assert_eq!(at(12, 256), Place { wqe, offset, upto });
+        assert_eq!(at(12, 255), Drop(DropReason::BadResponseLength));
+        assert_eq!(at(13, 256), Gap { from: 2 });
+        assert_eq!(at(11, 256), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(15, 256), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(9, 256), Drop(DropReason::StaleResponse));
+        assert_eq!(at(16, 256), Drop(DropReason::ResponseBeyondSent));
+        let mut r = sent();
+        r.acknowledge(4);
+        let (wqe, offset, upto) = (1, 512, 5);
+        assert_eq!(
+            check_response(&r, Psn::new(14), 88, MTU),
+            Place { wqe, offset, upto }
+        );
+    }
+}

@@ -298,6 +298,35 @@ mod tests {
     }
 
     #[test]
+    fn on_rnr__shows_that_the_peer_is_there() {
+        let mut l = loss(12, 1, 7);
+        l.on_sent(ms(0));
+        assert_eq!(l.handle_timeout(ms(17)), Fired::Retransmit);
+        assert_eq!(l.on_rnr(ms(18), 0, 1), Fired::Retransmit);
+        assert!(!l.is_probing());
+        assert_eq!(l.handle_timeout(ms(19)), Fired::Resume);
+        l.on_sent(ms(19));
+        assert_eq!(
+            l.handle_timeout(ms(40)),
+            Fired::Retransmit,
+            "its retry is back"
+        );
+        assert_eq!(l.handle_timeout(ms(80)), Fired::Exhausted);
+    }
+
+    #[test]
+    fn on_stalled__waits_on_without_a_retry() {
+        let mut l = loss(12, 0, 7);
+        l.on_sent(ms(0));
+        let armed = l.next_deadline().unwrap();
+        l.on_stalled(ms(1));
+        assert_eq!(l.next_deadline(), Some(armed), "not due yet");
+        l.on_stalled(armed);
+        assert!(l.next_deadline() > Some(armed));
+        assert_eq!(l.handle_timeout(ms(100)), Fired::Exhausted);
+    }
+
+    #[test]
     fn rnr_wait__matches_the_codes_seen() {
         assert_eq!(rnr_wait(0), Dur::from_us(655_360));
         assert_eq!(rnr_wait(1), Dur::from_us(10));

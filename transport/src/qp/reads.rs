@@ -299,6 +299,22 @@ mod tests {
     }
 
     #[test]
+    fn repeat__answers_leave_in_the_order_of_their_psns() {
+        let mut a = answers(3);
+        a.begin(request(5, 0, 10), 1);
+        drain(&mut a);
+        a.begin(request(10, 0x1000, 512), 2);
+        drain(&mut a);
+        a.begin(request(12, 0x2000, 512), 3);
+        a.begin(request(14, 0x3000, 512), 4); // takes the slot of PSN 5
+        a.advance(MTU);
+        assert!(a.repeat(&request(11, 0x1100, 256), MTU));
+        assert!(a.repeat(&request(12, 0x2000, 512), MTU));
+        let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
+        assert_eq!(psns, [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
     fn begin__a_repeated_answer_gives_way() {
         let mut a = answers(1);
         a.begin(request(10, 0x1000, 1024), 1);

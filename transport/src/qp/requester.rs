@@ -374,3 +374,245 @@ impl Wqe {
         u32::try_from(bytes).expect("messages are below 4 GiB")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::RemoteAddr;
+    use proptest::prelude::*;
+
+    const REMOTE: RemoteAddr = RemoteAddr { va: 0, rkey: 5 };
+    const READ: WrOp = WrOp::Read { remote: REMOTE };
+
+    fn may() -> Allowance {
+        Allowance {
+            qp_pkts: 128,
+            endpoint_pkts: 128,
+            unasked_pkts: 128,
+            mtu: Mtu::B256,
+            max_rd_atomic: 2,
+            read_chunk_pkts: 4,
+            ack_req_interval_pkts: 16,
+        }
+    }
+
+    fn requester() -> Requester {
+        let mut r = Requester::new(64, 1);
+        r.start(Psn::new(0xff_fffe), 2);
+        r
+    }
+
+    fn post(r: &mut Requester, op: WrOp, pkts: u32) {
+        r.post(&WorkRequest::new(0, op, &[]), pkts * 256, Mtu::B256);
+    }
+
+    /// Sends the next packet and returns (first number, PSNs, asks).
+    fn send(r: &mut Requester, may: &Allowance) -> Option<(u64, u32, bool)> {
+        let Next::Segment(s) = r.next(may) else {
+            return None;
+        };
+        let number = r.snd_nxt();
+        r.advance(&s);
+        Some((number, s.pkts, s.ack_req))
+    }
+
+    fn drain(r: &mut Requester) -> Vec<(u64, u32, bool)> {
+        std::iter::from_fn(|| send(r, &may())).collect()
+    }
+
+    #[test]
+    fn next__asks_at_the_end_at_intervals_and_when_it_must() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 20);
+        let asked: Vec<u64> = drain(&mut r)
+            .iter()
+            .filter(|(.., asks)| *asks)
+            .map(|(n, ..)| *n)
+            .collect();
+        assert_eq!(asked, [15, 19]);
+        post(&mut r, WrOp::Send, 3);
+        let none = Allowance {
+            unasked_pkts: 0,
+            ..may()
+        };
+        assert_eq!(send(&mut r, &none), Some((20, 1, true)));
+        assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
+        assert_eq!(r.unasked_pkts(), 1);
+    }
+
+    #[test]
+    fn next__windows_hold_back_and_say_whose() {
+        let mut r = requester();
+        assert!(matches!(r.next(&may()), Next::Idle));
+        post(&mut r, WrOp::Send, 2);
+        let qp = Allowance {
+            qp_pkts: 0,
+            ..may()
+        };
+        let endpoint = Allowance {
+            endpoint_pkts: 0,
+            ..may()
+        };
+        assert!(matches!(r.next(&endpoint), Next::WaitsForEndpoint));
+        send(&mut r, &may()).unwrap();
+        assert!(matches!(r.next(&qp), Next::WaitsForPeer));
+    }
+
+    #[test]
+    fn next__a_read_goes_whole_only_when_alone() {
+        let narrow = Allowance {
+            qp_pkts: 1,
+            ..may()
+        };
+        let mut r = requester();
+        post(&mut r, READ, 4);
+        post(&mut r, READ, 4);
+        assert_eq!(send(&mut r, &narrow), Some((0, 4, true)));
+        assert!(matches!(r.next(&narrow), Next::WaitsForPeer));
+        assert_eq!(send(&mut r, &may()), Some((4, 4, true)));
+        post(&mut r, READ, 1);
+        assert!(
+            matches!(r.next(&may()), Next::WaitsForPeer),
+            "two READs out"
+        );
+        r.acknowledge(4);
+        assert_eq!(send(&mut r, &may()), Some((8, 1, true)));
+    }
+
+    #[test]
+    fn next__a_fence_waits_for_reads_only() {
+        let fenced = WorkRequest {
+            fence: true,
+            ..WorkRequest::new(0, WrOp::Send, &[])
+        };
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 1);
+        r.post(&fenced, 0, Mtu::B256);
+        assert_eq!(drain(&mut r).len(), 2, "no READ, no wait");
+        post(&mut r, READ, 2);
+        r.post(&fenced, 0, Mtu::B256);
+        assert_eq!(drain(&mut r).len(), 1);
+        r.acknowledge(3);
+        assert!(matches!(r.next(&may()), Next::WaitsForPeer));
+        r.acknowledge(4);
+        assert_eq!(drain(&mut r), [(4, 1, true)]);
+    }
+
+    #[test]
+    fn acknowledge__beyond_where_it_went_back_to_jumps_there() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 4);
+        post(&mut r, WrOp::Send, 4);
+        drain(&mut r);
+        assert!(r.rewind(1));
+        send(&mut r, &may()).unwrap();
+        r.acknowledge(6);
+        assert_eq!((r.snd_una(), r.snd_nxt()), (6, 6));
+        assert!(r.has_outstanding());
+        assert!(r.pop_done().is_some() && r.pop_done().is_none());
+        assert_eq!(drain(&mut r), [(6, 1, false), (7, 1, true)]);
+        r.acknowledge(8);
+        assert!(!r.has_outstanding() && r.pop_done().is_some());
+    }
+
+    #[test]
+    fn rewind__into_a_chunk_asks_for_its_tail() {
+        let mut r = requester();
+        post(&mut r, READ, 10);
+        assert_eq!(drain(&mut r), [(0, 4, true), (4, 4, true)]);
+        r.acknowledge(2);
+        assert!(r.rewind(2));
+        assert_eq!(r.in_flight_pkts(), 0);
+        assert_eq!(drain(&mut r), [(2, 2, true), (4, 4, true)]);
+        assert!(!r.rewind(8), "nothing beyond was sent");
+        r.acknowledge(5);
+        assert_eq!(drain(&mut r), [(8, 2, true)]);
+    }
+
+    #[test]
+    fn rewind__the_first_packet_again_asks() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 10);
+        drain(&mut r);
+        assert!(r.rewind(0));
+        let asks: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
+        assert_eq!((asks[0], asks[1], asks[9]), (true, false, true));
+    }
+
+    #[test]
+    fn unwrap__knows_stale_outstanding_and_never_sent() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 5);
+        drain(&mut r);
+        post(&mut r, WrOp::Send, 1);
+        r.acknowledge(1);
+        let at = |n| r.unwrap(Psn::new(n));
+        assert_eq!(at(0xff_fffe), Unwrapped::Stale);
+        assert_eq!(at(0xff_ffff), Unwrapped::Outstanding(1));
+        assert_eq!(at(2), Unwrapped::Outstanding(4));
+        assert_eq!(at(3), Unwrapped::BeyondSent);
+        assert_eq!(at(0x40_0000), Unwrapped::BeyondSent);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Post(bool, u32),
+        Send,
+        Acknowledge(u64),
+        Rewind(u64),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            (any::<bool>(), 0u32..12).prop_map(|(read, pkts)| Act::Post(read, pkts)),
+            Just(Act::Send),
+            Just(Act::Send),
+            any::<u64>().prop_map(Act::Acknowledge),
+            any::<u64>().prop_map(Act::Rewind),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn requester__agrees_with_a_naive_model(acts in prop::collection::vec(act(), 1..200)) {
+            let mut r = requester();
+            let mut reads: Vec<(u64, u64)> = Vec::new();
+            for a in acts {
+                match a {
+                    Act::Post(read, pkts) if !r.is_full() => {
+                        post(&mut r, if read { READ } else { WrOp::Send }, pkts);
+                    }
+                    Act::Post(..) => {}
+                    Act::Send => {
+                        if let Next::Segment(s) = r.next(&may()) {
+                            let first = r.snd_nxt();
+                            r.advance(&s);
+                            if s.opcode == Opcode::RcReadRequest {
+                                reads.push((first, first + u64::from(s.pkts)));
+                            }
+                        }
+                    }
+                    Act::Acknowledge(n) => {
+                        r.acknowledge(r.snd_una + n % (r.snd_max - r.snd_una + 1));
+                        while r.pop_done().is_some() {}
+                    }
+                    Act::Rewind(n) => {
+                        r.rewind(r.snd_una + n % (r.snd_max - r.snd_una + 1));
+                    }
+                }
+                prop_assert!(r.snd_una <= r.snd_nxt && r.snd_nxt <= r.snd_max);
+                prop_assert!(r.snd_max <= r.snd_end && r.asked <= r.snd_nxt);
+                reads.retain(|(_, end)| *end > r.snd_una && *end <= r.snd_nxt);
+                let out: Vec<(u64, u64)> =
+                    r.reads_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();
+                prop_assert_eq!(&out, &reads);
+                match r.sq.at(r.current) {
+                    Some(w) => prop_assert!(w.first <= r.snd_nxt && r.snd_nxt < w.end()),
+                    None => prop_assert_eq!((r.current, r.snd_nxt), (r.sq.len(), r.snd_end)),
+                }
+                let first_read = (0..).map_while(|i| r.sq.at(i)).find(|w| w.op.is_read());
+                prop_assert_eq!(r.read_starts.front(), first_read.map(|w| &w.first));
+            }
+        }
+    }
+}

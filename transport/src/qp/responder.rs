@@ -413,3 +413,6 @@ fn next_msn(msn: u32) -> u32 {
 const MAX_DMA_BYTES: u32 = 1 << 31;
 /// Half the PSN space: beyond it, before and after cannot be told apart.
 const MAX_READ_PKTS: u32 = 1 << 23;
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,118 @@ impl Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Mtu;
+    use crate::qp::requester::{Next, Requester};
+    use crate::verbs::{Sge, WorkRequest};
+
+    const REMOTE: RemoteAddr = RemoteAddr {
+        va: 0x1000,
+        rkey: 5,
+    };
+
+    fn may() -> Allowance {
+        Allowance {
+            qp_pkts: 128,
+            endpoint_pkts: 128,
+            unasked_pkts: 128,
+            mtu: Mtu::B256,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 4,
+            ack_req_interval_pkts: 16,
+        }
+    }
+
+    fn segments(op: WrOp, len: u32) -> Vec<Segment> {
+        let mut r = Requester::new(4, 1);
+        r.start(Psn::new(0xff_ffff), 4);
+        let sges = [Sge::default()];
+        let wr = WorkRequest {
+            solicited: true,
+            ..WorkRequest::new(1, op, &sges)
+        };
+        r.post(&wr, len, Mtu::B256);
+        let mut out = Vec::new();
+        while let Next::Segment(s) = r.next(&may()) {
+            r.advance(&s);
+            out.push(s);
+        }
+        out
+    }
+
+    #[test]
+    fn new__every_place_has_its_opcode() {
+        use Opcode::*;
+        let remote = REMOTE;
+        let cases = [
+            (
+                WrOp::Send,
+                [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly],
+            ),
+            (
+                WrOp::SendImm { imm: 1 },
+                [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm],
+            ),
+            (
+                WrOp::Write { remote },
+                [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly],
+            ),
+            (
+                WrOp::WriteImm { remote, imm: 1 },
+                [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
+            ),
+        ];
+        for (op, [first, middle, last, only]) in cases {
+            let opcodes =
+                |len| -> Vec<Opcode> { segments(op, len).iter().map(|s| s.opcode).collect() };
+            assert_eq!(opcodes(600), [first, middle, last]);
+            assert_eq!(opcodes(512), [first, last]);
+            assert_eq!(opcodes(256), [only]);
+            assert_eq!(opcodes(0), [only]);
+        }
+    }
+
+    #[test]
+    fn new__headers_stand_where_they_belong() {
+        let op = WrOp::WriteImm {
+            remote: REMOTE,
+            imm: 9,
+        };
+        let [a, b, c] = segments(op, 600)[..] else {
+            panic!("three packets")
+        };
+        assert_eq!((a.reth, b.reth, c.reth), (Some((REMOTE, 600)), None, None));
+        assert_eq!((a.imm, b.imm, c.imm), (None, None, Some(9)));
+        assert_eq!(
+            (a.solicited, b.solicited, c.solicited),
+            (false, false, true)
+        );
+        assert_eq!((a.ack_req, b.ack_req, c.ack_req), (false, false, true));
+        assert_eq!((a.offset, b.offset, c.offset), (0, 256, 512));
+        assert_eq!((a.len, b.len, c.len), (256, 256, 88));
+        let psns = [a, b, c].map(|s| s.psn.get());
+        assert_eq!(psns, [0xff_ffff, 0, 1], "across the wrap");
+    }
+
+    #[test]
+    fn new__a_read_asks_for_chunks_and_carries_nothing() {
+        let all = segments(WrOp::Read { remote: REMOTE }, 256 * 6 + 1);
+        let got: Vec<_> = all.iter().map(|s| (s.reth, s.pkts, s.psn.get())).collect();
+        let at = |va, len| {
+            let rkey = REMOTE.rkey;
+            Some((RemoteAddr { va, rkey }, len))
+        };
+        assert_eq!(
+            got,
+            [(at(0x1000, 1024), 4, 0xff_ffff), (at(0x1400, 513), 3, 3)]
+        );
+        assert!(all.iter().all(|s| s.ack_req && s.len == 0 && !s.solicited));
+        let [zero] = segments(WrOp::Read { remote: REMOTE }, 0)[..] else {
+            panic!("one packet")
+        };
+        assert_eq!((zero.reth, zero.pkts), (Some((REMOTE, 0)), 1));
+    }
+}
