@@ -7,7 +7,7 @@
 use crate::fabric::{Attachment, Error, Fabric, Wrap};
 use crate::initiator::Initiator;
 use crate::oob::{Job, JobKind, Oob, Op};
-use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, perf_table};
+use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, perf_table, say};
 use crate::signals::Interrupt;
 use crate::station::Station;
 use serde::Serialize;
@@ -75,9 +75,9 @@ pub struct DemoReport {
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let (report, interrupted) = measure(args, interrupt)?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        print!("{}", text(&report));
+        say(&text(&report));
     }
     Ok(match (report.ok, interrupted) {
         (_, true) => ExitCode::from(130),
@@ -197,7 +197,9 @@ fn conduct(
         } else {
             "an in-process pipe"
         };
-        println!("RoCEv2 RC over {name}{mode}, path MTU {path_mtu}");
+        say(&format!(
+            "RoCEv2 RC over {name}{mode}, path MTU {path_mtu}\n"
+        ));
     }
     let total = args.mib << 20;
     let job = |kind, op, size, depth| Job {

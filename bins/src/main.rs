@@ -1,4 +1,5 @@
 //! The `spanwire` command.
+#![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
@@ -61,6 +62,7 @@ fn log_to_stderr() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
 }

@@ -190,6 +190,14 @@ pub fn seconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e9
 }
 
+/// Prints `text` and flushes it. A reader that has gone away (`| head`) is no reason to stop: the
+/// exit code still tells how it ended.
+pub fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody is left to tell that nobody reads.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 /// One line on the terminal that is written over while something runs. Silent where standard error
 /// is no terminal.
 #[derive(Debug)]

@@ -136,7 +136,6 @@ impl Station {
             hop_limit: hop.hop_limit,
         };
         self.peer = Some(Peer {
-            ip: theirs.ip,
             path_mtu: theirs.path_mtu,
             av,
         });

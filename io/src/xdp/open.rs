@@ -39,7 +39,8 @@ impl XdpPort {
         };
         let (socket, refused) = Socket::bind(&umem, &socket_config)?;
         for refusal in refused {
-            tracing::warn!(
+            // Most drivers have no zero-copy: worth knowing, not worth a warning.
+            tracing::info!(
                 interface = device.ifname(),
                 queue = config.queue,
                 mode = XdpMode::of(device.attach_mode(), refusal.mode).as_str(),

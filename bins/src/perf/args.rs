@@ -1,0 +1,290 @@
+//! The arguments of `spanwire perf`, and what they mean.
+
+use crate::fabric::{Attachment, Error, Wrap};
+use crate::oob::{DEFAULT_PORT, Job, JobKind, Op, REPLY_TIMEOUT};
+use crate::station::Station;
+use clap::ValueEnum;
+use spanwire_base::Dur;
+use spanwire_io::affinity;
+use spanwire_io::driver::Polling;
+use spanwire_io::fault::FaultConfig;
+use spanwire_io::net::Netlink;
+use spanwire_io::xdp::XdpPreference;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
+use std::path::PathBuf;
+
+/// Arguments of `spanwire perf`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct PerfArgs {
+    #[command(subcommand)]
+    pub(super) command: PerfCommand,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+pub(super) enum PerfCommand {
+    /// Wait for clients and serve them, one at a time
+    Server(ServerArgs),
+    /// Measure against a server
+    Client(ClientArgs),
+}
+
+/// What both ends take.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct CommonArgs {
+    /// Network interface
+    #[arg(long)]
+    pub(super) dev: String,
+    /// TCP port of the side connection
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub(super) port: u16,
+    /// How to attach: auto tries native zero-copy, native copy, then generic
+    #[arg(long, default_value = "auto", value_parser = preference)]
+    pub(super) xdp: XdpPreference,
+    /// How to wait: spin all the time, or spin a while and then sleep
+    #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
+    pub(super) poll: Wait,
+    /// Pin the worker to this core
+    #[arg(long)]
+    pub(super) core: Option<usize>,
+    /// Write everything sent and received to a pcap file
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap: Option<PathBuf>,
+    /// Drop this share of the frames received, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) loss: f64,
+    /// Receive this share of the frames twice, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) dup: f64,
+    /// Receive this share of the frames late, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) reorder: f64,
+    /// Seed of those faults
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct ServerArgs {
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+    /// End after one client
+    #[arg(long)]
+    pub(super) one_off: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct ClientArgs {
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+    /// The server's address on that interface
+    pub(super) server: IpAddr,
+    /// What moves the data
+    #[arg(long, value_enum, default_value_t = Op::Write)]
+    pub(super) op: Op,
+    /// Bytes of a message; K, M and G are binary. Default 64K, with --lat 64
+    #[arg(short, long, value_parser = size)]
+    pub(super) size: Option<u64>,
+    /// Queue pairs
+    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) qps: u32,
+    /// Messages outstanding on each queue pair
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub(super) depth: u32,
+    /// How long
+    #[arg(short = 't', long, default_value_t = 5.0)]
+    pub(super) seconds: f64,
+    /// Move this many bytes once and compare hashes of both ends, instead of running for a time
+    #[arg(long, value_parser = size, value_name = "BYTES", conflicts_with_all = ["lat", "seconds"])]
+    pub(super) transfer: Option<u64>,
+    /// Path MTU in payload bytes: 256, 512, 1024, 2048 or 4096; default the largest that fits
+    #[arg(short, long)]
+    pub(super) mtu: Option<u32>,
+    /// Measure latency: one message at a time
+    #[arg(long)]
+    pub(super) lat: bool,
+    /// Seconds between interval lines; 0 for none
+    #[arg(short, long, default_value_t = 1.0)]
+    pub(super) interval: f64,
+    /// Local ACK timeout: 4.096 us * 2^N
+    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u8).range(1..=31))]
+    pub(super) timeout: u8,
+    /// Retransmissions without progress before giving up
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(0..=7))]
+    pub(super) retry: u8,
+    /// Fail (exit code 1) below this goodput
+    #[arg(long, value_name = "GBPS")]
+    pub(super) min_gbps: Option<f64>,
+    /// Fail (exit code 1) above this 99th percentile
+    #[arg(long, value_name = "US")]
+    pub(super) max_p99_us: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Wait {
+    Busy,
+    Adaptive,
+}
+
+impl CommonArgs {
+    /// The worker these arguments describe, at address `ip`.
+    pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
+        if let Some(core) = self.core {
+            affinity::pin(core)?;
+        }
+        let wrap = Wrap {
+            faults: self.faults()?,
+            pcap: self.pcap.clone(),
+        };
+        let polling = match self.poll {
+            Wait::Busy => Polling::Busy,
+            Wait::Adaptive => Polling::Adaptive { spin: SPIN },
+        };
+        Station::new(Attachment::xdp(&self.dev, self.xdp, &wrap)?, ip, polling)
+    }
+
+    fn faults(&self) -> Result<Option<FaultConfig>, Error> {
+        let config = FaultConfig {
+            seed: self.seed,
+            loss_ppm: ppm("--loss", self.loss)?,
+            dup_ppm: ppm("--dup", self.dup)?,
+            reorder_ppm: ppm("--reorder", self.reorder)?,
+            ..FaultConfig::default()
+        };
+        let any = config.loss_ppm > 0 || config.dup_ppm > 0 || config.reorder_ppm > 0;
+        Ok(any.then_some(config))
+    }
+}
+
+impl ClientArgs {
+    /// Connects to the server's side connection.
+    pub(super) fn reach_server(&self) -> Result<TcpStream, Error> {
+        let (server, port) = (self.server, self.common.port);
+        let address = match server {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                let scope = Netlink::open()?.ifindex(&self.common.dev)?;
+                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, scope))
+            }
+            other => SocketAddr::new(other, port),
+        };
+        TcpStream::connect_timeout(&address, REPLY_TIMEOUT / 6).map_err(|e| {
+            let advice = match e.kind() {
+                ErrorKind::ConnectionRefused => "is `spanwire perf server` running there?",
+                _ => "is the address right, and reachable through this interface?",
+            };
+            format!("cannot reach {server} on TCP port {port}: {e}; {advice}").into()
+        })
+    }
+
+    /// The job to ask for.
+    pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
+        let duration_ms = milliseconds(self.seconds)?;
+        let kind = match (self.transfer, self.lat) {
+            (Some(bytes), _) => JobKind::Transfer {
+                bytes,
+                seed: self.common.seed,
+            },
+            (None, true) => JobKind::Latency { duration_ms },
+            (None, false) => JobKind::Bandwidth { duration_ms },
+        };
+        let default = if self.lat { 64 } else { 1 << 16 };
+        let size = self.size.unwrap_or(default);
+        let size = u32::try_from(size)
+            .ok()
+            .filter(|s| (1..=1 << 30).contains(s));
+        Ok(Job {
+            kind,
+            op: self.op,
+            size: size.ok_or("--size must be between 1 byte and 1 GiB")?,
+            qps: self.qps,
+            depth: if self.lat { 1 } else { self.depth },
+            path_mtu: station.path_mtu(self.mtu),
+            timeout: self.timeout,
+            retry_cnt: self.retry,
+        })
+    }
+}
+
+/// `64K` and the like, in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.to_ascii_lowercase() {
+        t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
+        t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),
+        t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
+        t => (t, 1),
+    };
+    let n: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
+    match n.checked_mul(unit) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(format!("{text} is out of range")),
+    }
+}
+
+fn preference(text: &str) -> Result<XdpPreference, String> {
+    XdpPreference::from_name(text)
+        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
+}
+
+fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(format!("{name} {percent} is no percentage").into());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and a million, checked above"
+    )]
+    let ppm = (percent * 10_000.0).round() as u32;
+    Ok(ppm)
+}
+
+pub(super) fn milliseconds(seconds: f64) -> Result<u64, Error> {
+    if !(0.0..=86_400.0).contains(&seconds) {
+        return Err(format!("{seconds} s is not between 0 and a day").into());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and a day, checked above"
+    )]
+    let ms = (seconds * 1e3).round() as u64;
+    Ok(ms)
+}
+
+/// Spin about as long as a round trip takes before sleeping, so that an answer finds us awake.
+const SPIN: Dur = Dur::from_us(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size__takes_binary_units_and_refuses_nonsense() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("64K"), Ok(65_536));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        for bad in ["", "K", "0", "-1", "1T", "99999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ppm__is_percent_times_ten_thousand() {
+        assert_eq!(ppm("--loss", 1.0).unwrap(), 10_000);
+        assert_eq!(ppm("--loss", 0.0001).unwrap(), 1);
+        assert!(ppm("--loss", 101.0).is_err());
+        assert!(ppm("--loss", f64::NAN).is_err());
+    }
+
+    #[test]
+    fn milliseconds__has_bounds() {
+        assert_eq!(milliseconds(0.5).unwrap(), 500);
+        assert!(milliseconds(-1.0).is_err());
+        assert!(milliseconds(f64::INFINITY).is_err());
+    }
+}

@@ -1,0 +1,265 @@
+//! End to end: two processes in two network namespaces, AF_XDP on a veth pair between them, real
+//! bytes, verified.
+//!
+//! Needs root (namespaces, BPF). Without it every test prints `SKIPPED: ...`; with
+//! `SPANWIRE_REQUIRE_E2E=1` that is a failure.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+mod lab;
+
+use lab::{Lab, Outcome};
+use serde_json::Value;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+const GIB: u64 = 1 << 30;
+
+/// A transfer whose every byte is compared by hash on both ends.
+fn transfer(lab: &Lab, to: IpAddr, bytes: u64, more: &[&str]) -> Value {
+    let server = lab.server(&[]);
+    let bytes_text = bytes.to_string();
+    let mut args = vec!["--transfer", &bytes_text, "--json"];
+    args.extend_from_slice(more);
+    let outcome = lab.client(to, &args);
+    let report = outcome.json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["fabric"], "af_xdp");
+    assert_eq!(report["transfer"]["bytes"], bytes);
+    assert_eq!(report["transfer"]["sha256_match"], true);
+    assert!(outcome.success);
+    server.terminate();
+    report
+}
+
+#[test]
+fn transfer__1_gib_at_mtu_1500_over_ipv4_and_ipv6() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for to in [lab.v4(), lab.v6()] {
+        let report = transfer(&lab, to, GIB, &["--size", "1M"]);
+        assert_eq!(report["transfer"]["path_mtu"], 1024);
+    }
+}
+
+#[test]
+fn transfer__1_gib_in_the_largest_single_buffer_frames_over_ipv4_and_ipv6() {
+    // 3506 is the largest MTU at which veth keeps every frame in one buffer.
+    let Some(lab) = Lab::new(3506) else { return };
+    for to in [lab.v4(), lab.v6()] {
+        let report = transfer(&lab, to, GIB, &["--size", "1M"]);
+        assert_eq!(report["transfer"]["path_mtu"], 2048);
+    }
+}
+
+#[test]
+fn transfer__by_every_operation_and_a_length_that_divides_by_nothing() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for op in ["send", "write", "read"] {
+        transfer(&lab, lab.v4(), 33_333_333, &["--op", op, "--size", "77777"]);
+    }
+}
+
+#[test]
+fn transfer__64_queue_pairs_at_once() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for op in ["send", "write", "read"] {
+        let args = ["--op", op, "--qps", "64", "--size", "128K", "--depth", "4"];
+        let report = transfer(&lab, lab.v4(), 128 << 20, &args);
+        assert_eq!(report["transfer"]["qps"], 64);
+    }
+}
+
+#[test]
+fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let faults = ["--loss", "1", "--dup", "1", "--reorder", "1"];
+    for (op, seed) in [("send", "3"), ("write", "4"), ("read", "5")] {
+        let server = lab.server(&[&faults[..], &["--seed", seed]].concat());
+        let more = [
+            "--transfer",
+            "64M",
+            "--op",
+            op,
+            "--timeout",
+            "11",
+            "--seed",
+            seed,
+            "--json",
+        ];
+        let outcome = lab.client(lab.v4(), &[&more[..], &faults[..]].concat());
+        let report = outcome.json();
+        assert_eq!(report["ok"], true, "{report}");
+        assert_eq!(report["transfer"]["sha256_match"], true);
+        let counters = &report["counters"];
+        for fault in ["fault_lost", "fault_duplicated", "fault_reordered"] {
+            assert!(
+                counters[fault].as_u64() > Some(0),
+                "no {fault} in {counters}"
+            );
+        }
+        assert!(
+            counters["retransmitted_packets"].as_u64() > Some(0),
+            "{counters}"
+        );
+        server.terminate();
+    }
+}
+
+#[test]
+fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let client = lab.start_client(lab.v4(), &["--seconds", "60", "--json"]);
+    std::thread::sleep(Duration::from_millis(800));
+    server.kill();
+    let killed = Instant::now();
+    let outcome = client.wait();
+    let took = killed.elapsed();
+    let report = outcome.json();
+    assert!(!outcome.success);
+    let error = report["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
+    assert!(
+        report["perf"][0]["messages"].as_u64() > Some(0),
+        "killed before it began: {report}"
+    );
+    // 67 ms * (1 + 2 + 6 * 4) is 1.8 s; the rest is a busy machine.
+    assert!(took < Duration::from_secs(20), "took {took:?}");
+    // SIGKILL left nothing attached: the next one binds the same queue at once.
+    transfer(&lab, lab.v4(), 8 << 20, &[]);
+}
+
+#[test]
+fn server__serves_one_client_after_another_and_survives_one_that_is_killed() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let doomed = lab.start_client(lab.v4(), &["--seconds", "60"]);
+    std::thread::sleep(Duration::from_millis(600));
+    doomed.kill();
+    for op in ["write", "send"] {
+        let outcome = lab.client(lab.v4(), &["--op", op, "--seconds", "0.2", "--json"]);
+        assert_eq!(outcome.json()["ok"], true);
+    }
+    server.terminate();
+}
+
+#[test]
+fn client__latency_and_thresholds_set_the_exit_code() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    for op in ["send", "write", "read"] {
+        let args = [
+            "--op",
+            op,
+            "--lat",
+            "--seconds",
+            "0.3",
+            "--max-p99-us",
+            "1000000",
+            "--json",
+        ];
+        let outcome = lab.client(lab.v4(), &args);
+        let report = outcome.json();
+        let row = &report["perf"][0];
+        assert!(outcome.success, "{report}");
+        assert!(
+            row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].as_f64() >= row["p50_us"].as_f64()
+        );
+        assert_eq!(
+            row["latency"],
+            if op == "send" {
+                "half_rtt"
+            } else {
+                "completion"
+            }
+        );
+    }
+    let args = ["--seconds", "0.2", "--min-gbps", "100000", "--json"];
+    let outcome = lab.client(lab.v4(), &args);
+    assert!(!outcome.success);
+    assert_eq!(outcome.json()["thresholds"][0]["ok"], false);
+    server.terminate();
+}
+
+#[test]
+fn client__says_what_is_wrong() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let failing = |args: &[&str], words: &[&str]| {
+        let Outcome {
+            success, stderr, ..
+        } = lab.run(&lab.hosts.b.ns, args);
+        assert!(!success);
+        for word in words {
+            assert!(stderr.contains(word), "{args:?}: no {word:?} in {stderr:?}");
+        }
+    };
+    let refused = ["perf", "client", "--dev", "sw0", "10.77.0.1"];
+    failing(
+        &refused,
+        &[
+            "10.77.0.1",
+            "18516",
+            "is `spanwire perf server` running there?",
+        ],
+    );
+    let nowhere = ["perf", "client", "--dev", "sw0", "192.0.2.1"];
+    failing(&nowhere, &["192.0.2.1"]);
+    let server = lab.server(&[]);
+    let no_dev = ["perf", "client", "--dev", "nope", "10.77.0.1"];
+    failing(&no_dev, &["nope", "sw0"]);
+    let bad_mtu = [
+        "perf",
+        "client",
+        "--dev",
+        "sw0",
+        "--mtu",
+        "1000",
+        "10.77.0.1",
+    ];
+    failing(&bad_mtu, &["1000", "256, 512, 1024"]);
+    server.terminate();
+}
+
+#[test]
+fn demo__prints_its_json_and_leaves_nothing_behind() {
+    if lab::skip() {
+        return;
+    }
+    let before = lab::namespaces();
+    let args = [
+        "demo", "--json", "--mib", "64", "--ms", "100", "--fabric", "xdp",
+    ];
+    let outcome = lab::run_here(&args);
+    let report = outcome.json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["fabric"], "af_xdp");
+    assert!(report["xdp_mode"].is_string());
+    assert_eq!(report["transfer"]["bytes"], 64 << 20);
+    assert_eq!(report["transfer"]["sha256_match"], true);
+    assert!(report["transfer"]["gbps"].as_f64() > Some(0.0));
+    let perf = report["perf"].as_array().expect("perf is a list");
+    assert_eq!(perf.len(), 6);
+    for row in perf {
+        for field in ["gbps", "msgs_per_s", "p50_us", "p99_us"] {
+            assert!(row[field].as_f64() > Some(0.0), "{field} in {row}");
+        }
+        assert!(row["op"].is_string() && row["size"].is_u64());
+    }
+    // Ended in the middle by a signal it can and one it cannot catch.
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let running = lab::start_here(&["demo", "--fabric", "xdp", "--ms", "5000"]);
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(!running.end_with(signal).success);
+    }
+    assert_eq!(lab::namespaces(), before);
+}
+
+#[test]
+fn demo__over_the_pipe_needs_no_privilege() {
+    let args = [
+        "demo", "--json", "--fabric", "pipe", "--mib", "16", "--ms", "50",
+    ];
+    let report = lab::run_here(&args).json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["fabric"], "pipe");
+    assert_eq!(report["xdp_mode"], Value::Null);
+}
