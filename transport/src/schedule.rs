@@ -1,7 +1,6 @@
 //! Whose turn it is to send, and how much of the endpoint's windows is taken.
 
 use crate::config::Config;
-use crate::qp::{Held, Room};
 use std::collections::VecDeque;
 
 /// The order in which queue pairs send, and what all of them have in flight.
@@ -19,6 +18,24 @@ pub(crate) struct Schedule {
     held: Held,
     /// The driver has not been told yet.
     news: bool,
+}
+
+/// What the endpoint's windows still take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Request packets.
+    pub(crate) pkts: u32,
+    /// Request packets that do not ask for an acknowledgement.
+    pub(crate) unasked_pkts: u32,
+}
+
+/// What a queue pair holds of the endpoint's windows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Held {
+    /// Packets in flight.
+    pub(crate) pkts: u64,
+    /// Those of them that nothing asked the peer about.
+    pub(crate) unasked_pkts: u64,
 }
 
 /// Which list's head has its turn.

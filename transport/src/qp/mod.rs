@@ -8,6 +8,7 @@ mod ack;
 mod complete;
 mod completer;
 mod loss;
+mod modify;
 mod outcome;
 mod path;
 mod post;
@@ -22,12 +23,13 @@ mod wq;
 #[cfg(test)]
 mod tests;
 
-use crate::attr::{Mtu, QpAttr, QpInit};
+use crate::attr::{Mtu, QpInit};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
 use crate::mr::{MrTable, PdId};
+use crate::schedule::{Held, Room};
 use crate::wc::{WcOpcode, WcStatus};
 use ack::Acks;
 use completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
@@ -38,7 +40,7 @@ use requester::{Allowance, Next, Requester};
 use responder::{Ground, Responder};
 use spanwire_base::{Dur, Time, TxMeta};
 use spanwire_wire::{OpClass, OpKind, Packet, Qpn, Service};
-use state::{ModifyError, QpState, check_modify};
+use state::QpState;
 
 /// One Reliable Connection queue pair.
 #[derive(Debug)]
@@ -64,24 +66,6 @@ pub(crate) struct Shared<'a> {
     pub(crate) cqs: &'a mut CqTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) config: &'a Config,
-}
-
-/// What the endpoint's windows still take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
-    /// Request packets.
-    pub(crate) pkts: u32,
-    /// Request packets that do not ask for an acknowledgement.
-    pub(crate) unasked_pkts: u32,
-}
-
-/// What a queue pair holds of the endpoint's windows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Held {
-    /// Packets in flight.
-    pub(crate) pkts: u64,
-    /// Those of them that nothing asked the peer about.
-    pub(crate) unasked_pkts: u64,
 }
 
 /// Answer of [`QueuePair::poll_transmit`].
@@ -113,43 +97,6 @@ impl QueuePair {
             acks: Acks::default(),
             loss: Loss::new(),
         }
-    }
-
-    /// Applies `attr`, all of it or nothing.
-    pub(crate) fn modify(&mut self, attr: &QpAttr, sh: &mut Shared<'_>) -> Result<(), ModifyError> {
-        let to = check_modify(self.state, attr)?;
-        if let Some(access) = attr.access {
-            self.responder.set_access(access);
-        }
-        if let Some(code) = attr.min_rnr_timer {
-            self.responder.set_min_rnr_timer(code);
-        }
-        match (self.state, to) {
-            (_, QpState::Reset) => self.reset(),
-            (QpState::Err, QpState::Err) => {}
-            (_, QpState::Err) => self.fail(sh),
-            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr),
-            (QpState::Rtr, QpState::Rts) => {
-                self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
-                self.requester
-                    .start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
-                self.loss.start(attr);
-            }
-            _ => {}
-        }
-        self.state = to;
-        Ok(())
-    }
-
-    fn ready_to_receive(&mut self, attr: &QpAttr) {
-        // The table in state.rs has made sure that these are given.
-        self.dest_qpn = attr.dest_qpn.unwrap_or_default();
-        self.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
-        self.path = attr
-            .av
-            .and_then(|av| Path::new(av, self.qpn, self.dest_qpn));
-        let reads = attr.max_dest_rd_atomic.unwrap_or(0);
-        self.responder.start(attr.rq_psn.unwrap_or_default(), reads);
     }
 
     /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
@@ -455,14 +402,6 @@ impl QueuePair {
             read_chunk_pkts: config.read_chunk_pkts,
             ack_req_interval_pkts: config.ack_req_interval_pkts,
         }
-    }
-
-    fn reset(&mut self) {
-        self.loss.stop();
-        self.requester.reset();
-        self.responder.reset();
-        self.acks = Acks::default();
-        self.path = None;
     }
 }
 
