@@ -99,3 +99,43 @@ impl<A: App> Node for Host<A> {
         self.endpoint.take_ready()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use spanwire_base::Dur;
+
+    #[derive(Debug, Default)]
+    struct Clockwork {
+        calls: Vec<Time>,
+        wakes: Option<Time>,
+    }
+
+    impl App for Clockwork {
+        fn poll(&mut self, now: Time, _: &mut Endpoint) {
+            self.calls.push(now);
+            self.wakes = (self.calls.len() < 2).then(|| now + Dur::from_us(5));
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            self.wakes
+        }
+    }
+
+    #[test]
+    fn handle_timeout__starts_the_application_once_and_then_when_it_is_due() {
+        let config = Config::default().validate().unwrap();
+        let mut host = Host::new(Endpoint::new(config, [1; 32]), Clockwork::default());
+        assert_eq!(host.poll_timeout(), Some(Time::ZERO), "not started yet");
+        let start = Time::from_ns(100);
+        host.handle_timeout(start);
+        let due = start + Dur::from_us(5);
+        assert_eq!(host.poll_timeout(), Some(due));
+        host.handle_timeout(start + Dur::from_us(4));
+        assert_eq!(host.app().calls, [start]);
+        host.handle_timeout(due);
+        assert_eq!(host.app().calls, [start, due]);
+        assert_eq!(host.poll_timeout(), None, "nothing to wait for");
+    }
+}
