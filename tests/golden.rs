@@ -43,10 +43,8 @@ fn oracle() -> BTreeMap<String, Entry> {
             .clone()
             .find(|l| l.contains(" good ICRC, "))
             .unwrap_or_else(|| panic!("{name}: no line of counts"));
-        let n: Vec<usize> = numbers
-            .split(|c: char| !c.is_ascii_digit())
-            .filter_map(|w| w.parse().ok())
-            .collect();
+        let n: Vec<usize> =
+            numbers.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse().ok()).collect();
         let [bytes, frames, good, bad] = n[..] else {
             panic!("{name}: {numbers}");
         };
@@ -60,16 +58,7 @@ fn oracle() -> BTreeMap<String, Entry> {
                 (op.to_owned(), count.parse().expect("a count"))
             })
             .collect();
-        entries.insert(
-            name.to_owned(),
-            Entry {
-                bytes,
-                frames,
-                good,
-                bad,
-                opcodes,
-            },
-        );
+        entries.insert(name.to_owned(), Entry { bytes, frames, good, bad, opcodes });
     }
     entries
 }
@@ -82,11 +71,7 @@ fn oracle_name(byte: u8) -> String {
     }
     let name = format!("{op:?}");
     let (service, rest) = name.split_at(2);
-    format!(
-        "{} {}",
-        service.to_uppercase(),
-        rest.replace("ReadResponse", "ReadResp")
-    )
+    format!("{} {}", service.to_uppercase(), rest.replace("ReadResponse", "ReadResp"))
 }
 
 /// The IP packet of a frame to UDP port 4791, judged by the views alone, and its UDP payload.
@@ -187,9 +172,7 @@ fn check_emit(at: &str, frame: &[u8], packet: &Packet<'_>, good_icrc: bool) {
     if packet.udp.checksum == 0 && good_icrc {
         let template = Template::new(packet.eth, packet.ip, packet.udp.src_port);
         let mut ours = vec![0xa5; len];
-        let place = template
-            .emit(&packet.bth, &packet.ext, payload_len, &mut ours)
-            .expect(at);
+        let place = template.emit(&packet.bth, &packet.ext, payload_len, &mut ours).expect(at);
         ours[place].copy_from_slice(packet.payload);
         seal(&mut ours, len);
         assert_eq!(ours, frame[..len], "{at} by template");
@@ -204,11 +187,7 @@ fn captures__are_parsed_and_emitted_as_the_oracle_says() {
         let tally = check(name);
         assert_eq!(tally.entry, *want, "{name}");
         let on_purpose = usize::from(name == PROBE);
-        assert_eq!(
-            (tally.entry.bad, tally.bad_tver),
-            (on_purpose, on_purpose),
-            "{name}"
-        );
+        assert_eq!((tally.entry.bad, tally.bad_tver), (on_purpose, on_purpose), "{name}");
         total.entry.good += tally.entry.good;
         total.entry.bad += tally.entry.bad;
         total.nonzero_udp_checksum += tally.nonzero_udp_checksum;
@@ -216,16 +195,9 @@ fn captures__are_parsed_and_emitted_as_the_oracle_says() {
         total.v6 += tally.v6;
     }
     // So that an oracle cut short, or a kind of traffic lost from the captures, is noticed.
-    assert_eq!(
-        (oracle.len(), total.entry.good, total.entry.bad),
-        (64, 1478, 1)
-    );
+    assert_eq!((oracle.len(), total.entry.good, total.entry.bad), (64, 1478, 1));
     assert_eq!(total.nonzero_udp_checksum, 2);
-    assert!(
-        total.to_gsi >= 15,
-        "connection management: {}",
-        total.to_gsi
-    );
+    assert!(total.to_gsi >= 15, "connection management: {}", total.to_gsi);
     assert!(total.v6 >= 85, "IPv6: {}", total.v6);
 }
 
@@ -233,12 +205,7 @@ fn captures__are_parsed_and_emitted_as_the_oracle_says() {
 fn captures__and_the_oracle_name_the_same_files() {
     let mut on_disk: Vec<String> = fs::read_dir(dir())
         .expect("the folder is there")
-        .map(|e| {
-            e.expect("an entry")
-                .file_name()
-                .into_string()
-                .expect("UTF-8")
-        })
+        .map(|e| e.expect("an entry").file_name().into_string().expect("UTF-8"))
         .filter(|n| n.ends_with(".pcap"))
         .collect();
     on_disk.sort();
@@ -257,8 +224,7 @@ fn captures__every_covered_byte_is_protected() {
             let frame = frame.expect("a whole record").bytes;
             if let Ok(p) = Packet::parse(frame) {
                 let v4 = matches!(p.ip, IpRepr::V4(_));
-                seen.entry((p.bth.opcode.to_u8(), v4))
-                    .or_insert(frame.to_vec());
+                seen.entry((p.bth.opcode.to_u8(), v4)).or_insert(frame.to_vec());
             }
         }
     }

@@ -36,11 +36,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-        }
+        Self { path: path.to_owned(), line, what: what.into() }
     }
 }
 
@@ -64,10 +60,7 @@ fn report(mut findings: Vec<Finding>) {
 
 fn root() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests
-        .parent()
-        .expect("tests/ is in the workspace")
-        .to_owned()
+    tests.parent().expect("tests/ is in the workspace").to_owned()
 }
 
 /// Every text of the tree as (path from the root, text), sorted. Binary files are left out, and
@@ -164,11 +157,7 @@ fn tidy__links_lead_somewhere() {
 fn tidy__decisions_are_numbered_and_listed() {
     let folder = root().join(docs::DECISIONS);
     let mut names: Vec<String> = fs::read_dir(&folder)
-        .map(|entries| {
-            entries
-                .filter_map(|e| e.ok()?.file_name().into_string().ok())
-                .collect()
-        })
+        .map(|entries| entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
         .unwrap_or_default();
     names.sort();
     let readme = fs::read_to_string(folder.join("README.md")).ok();

@@ -32,11 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     fill(&mut socket, &mut free)?;
     steering.register(queue, &socket)?;
-    println!(
-        "{ifname} queue {queue}: {} XDP, {:?}",
-        steering.mode().as_str(),
-        socket.copy_mode()
-    );
+    println!("{ifname} queue {queue}: {} XDP, {:?}", steering.mode().as_str(), socket.copy_mode());
 
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut report = Instant::now() + Duration::from_secs(1);

@@ -263,10 +263,7 @@ fn load(insns: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
 }
 
 fn slot_place(slot: u32) -> Place {
-    Place {
-        ifindex: None,
-        queue: Some(slot),
-    }
+    Place { ifindex: None, queue: Some(slot) }
 }
 
 fn address_of<T>(value: &T) -> u64 {

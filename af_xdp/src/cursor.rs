@@ -78,13 +78,7 @@ impl<T: Copy> Cursor<T> {
 
     unsafe fn new(parts: Parts<T>) -> Self {
         assert!(parts.size.is_power_of_two(), "ring of {}", parts.size);
-        let mut cursor = Self {
-            parts,
-            produced: 0,
-            consumed: 0,
-            published: 0,
-            bad_indices: 0,
-        };
+        let mut cursor = Self { parts, produced: 0, consumed: 0, published: 0, bad_indices: 0 };
         cursor.produced = cursor.producer_word().load(Ordering::Acquire);
         cursor.consumed = cursor.consumer_word().load(Ordering::Acquire);
         cursor

@@ -99,11 +99,7 @@ impl Error {
     }
 
     pub(crate) fn os(step: Step, place: Place, source: io::Error) -> Self {
-        Self::Os {
-            step,
-            place,
-            source,
-        }
+        Self::Os { step, place, source }
     }
 }
 
@@ -111,19 +107,13 @@ impl Place {
     /// A queue of an interface.
     #[must_use]
     pub fn queue(ifindex: u32, queue: u32) -> Self {
-        Self {
-            ifindex: Some(ifindex),
-            queue: Some(queue),
-        }
+        Self { ifindex: Some(ifindex), queue: Some(queue) }
     }
 
     /// A whole interface.
     #[must_use]
     pub fn interface(ifindex: u32) -> Self {
-        Self {
-            ifindex: Some(ifindex),
-            queue: None,
-        }
+        Self { ifindex: Some(ifindex), queue: None }
     }
 }
 
@@ -137,11 +127,7 @@ impl fmt::Display for Error {
                     write!(f, "; the verifier says: {log}")?;
                 }
             }
-            Self::Os {
-                step,
-                place,
-                source,
-            } => write!(f, "cannot {step}{place}: {source}")?,
+            Self::Os { step, place, source } => write!(f, "cannot {step}{place}: {source}")?,
         }
         match self.advice() {
             Some(advice) => write!(f, " ({advice})"),

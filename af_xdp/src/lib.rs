@@ -69,16 +69,9 @@
 //! # #[expect(unreachable_code, reason = "the loop above does not end")]
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
-#[cfg(not(all(
-    target_os = "linux",
-    target_endian = "little",
-    target_pointer_width = "64"
-)))]
+#[cfg(not(all(target_os = "linux", target_endian = "little", target_pointer_width = "64")))]
 compile_error!("AF_XDP is Linux's, and this crate knows 64-bit little-endian machines only");
 
 mod bpf;

@@ -138,11 +138,7 @@ impl FillRing {
 
 impl RxRing {
     pub(crate) fn new(cursor: Cursor<Desc>, umem: Umem) -> Self {
-        Self {
-            cursor,
-            umem,
-            bad_descs: 0,
-        }
+        Self { cursor, umem, bad_descs: 0 }
     }
 
     /// Entries the ring holds.
@@ -200,11 +196,7 @@ impl RxRing {
 impl TxRing {
     pub(crate) fn new(cursor: Cursor<Desc>, umem: Umem) -> Self {
         let whole = cursor.written();
-        Self {
-            cursor,
-            umem,
-            whole,
-        }
+        Self { cursor, umem, whole }
     }
 
     /// Entries the ring holds.
@@ -233,11 +225,7 @@ impl TxRing {
             .offset
             .checked_add(piece.len)
             .is_some_and(|end| end as usize <= self.umem.chunk_len());
-        assert!(
-            fits,
-            "{} bytes at {} leave the chunk",
-            piece.len, piece.offset
-        );
+        assert!(fits, "{} bytes at {} leave the chunk", piece.len, piece.offset);
         if self.cursor.room(1) == 0 {
             return Err(piece);
         }
@@ -282,11 +270,7 @@ impl TxRing {
 
 impl CompletionRing {
     pub(crate) fn new(cursor: Cursor<u64>, umem: Umem) -> Self {
-        Self {
-            cursor,
-            umem,
-            bad_addresses: 0,
-        }
+        Self { cursor, umem, bad_addresses: 0 }
     }
 
     /// Entries the ring holds.
@@ -351,12 +335,7 @@ impl Received {
 
     /// The same bytes as a whole packet to send: how a reflector answers without copying.
     pub fn into_send(self) -> ToSend {
-        ToSend {
-            frame: self.frame,
-            offset: self.offset,
-            len: self.len,
-            more: self.more,
-        }
+        ToSend { frame: self.frame, offset: self.offset, len: self.len, more: self.more }
     }
 
     /// The chunk for writing, and where in it the received bytes are.
@@ -369,12 +348,7 @@ impl Received {
 impl ToSend {
     /// The first `len` bytes of a chunk as a whole packet.
     pub fn whole(frame: Frame, len: u32) -> Self {
-        Self {
-            frame,
-            offset: 0,
-            len,
-            more: false,
-        }
+        Self { frame, offset: 0, len, more: false }
     }
 }
 

@@ -143,13 +143,7 @@ impl Socket {
     fn bind_as(umem: &Umem, config: &SocketConfig, mode: CopyMode) -> Result<Self, Error> {
         let fd = open(config)?;
         let registration = umem.registration();
-        set(
-            fd.as_fd(),
-            libc::XDP_UMEM_REG,
-            &registration,
-            Step::RegisterUmem,
-            config,
-        )?;
+        set(fd.as_fd(), libc::XDP_UMEM_REG, &registration, Step::RegisterUmem, config)?;
         let mut flags = match mode {
             CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
             CopyMode::Copy => libc::XDP_COPY,
@@ -160,10 +154,7 @@ impl Socket {
         if config.multi_buffer {
             flags |= libc::XDP_USE_SG;
         }
-        let address = libc::sockaddr_xdp {
-            sxdp_flags: flags,
-            ..address(config)
-        };
+        let address = libc::sockaddr_xdp { sxdp_flags: flags, ..address(config) };
         Self::finish(umem.clone(), config, fd, &address)
     }
 
@@ -185,13 +176,7 @@ impl Socket {
             set(fd.as_fd(), option, &size, Step::SizeRing, config)?;
         }
         if let Some(budget) = config.tx_budget {
-            set(
-                fd.as_fd(),
-                XDP_MAX_TX_SKB_BUDGET,
-                &budget,
-                Step::Option,
-                config,
-            )?;
+            set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
         }
         let offsets: libc::xdp_mmap_offsets =
             sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
@@ -334,21 +319,11 @@ impl AsFd for Socket {
 
 /// Whether another copy mode may fare better.
 fn is_about_the_mode(error: &Error) -> bool {
-    let shared = [
-        libc::EPERM,
-        libc::EACCES,
-        libc::EBUSY,
-        libc::ENODEV,
-        libc::ENXIO,
-    ];
+    let shared = [libc::EPERM, libc::EACCES, libc::EBUSY, libc::ENODEV, libc::ENXIO];
     match error {
-        Error::Os {
-            step: Step::Bind,
-            source,
-            ..
-        } => source
-            .raw_os_error()
-            .is_some_and(|errno| !shared.contains(&errno)),
+        Error::Os { step: Step::Bind, source, .. } => {
+            source.raw_os_error().is_some_and(|errno| !shared.contains(&errno))
+        }
         _ => false,
     }
 }

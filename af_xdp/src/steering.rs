@@ -38,12 +38,7 @@ impl Steering {
         for (n, &mode) in modes.iter().enumerate() {
             match program.attach(ifindex, mode) {
                 Ok(link) => {
-                    let steering = Self {
-                        map,
-                        mode,
-                        _link: link,
-                        _program: program,
-                    };
+                    let steering = Self { map, mode, _link: link, _program: program };
                     return Ok((steering, refused));
                 }
                 Err(error) if n + 1 == modes.len() || !is_about_the_mode(&error) => {
@@ -86,12 +81,6 @@ impl Steering {
 
 /// Whether another attach mode may fare better.
 fn is_about_the_mode(error: &Error) -> bool {
-    let shared = [
-        libc::EPERM,
-        libc::EACCES,
-        libc::EBUSY,
-        libc::EEXIST,
-        libc::ENODEV,
-    ];
+    let shared = [libc::EPERM, libc::EACCES, libc::EBUSY, libc::EEXIST, libc::ENODEV];
     error.errno().is_some_and(|errno| !shared.contains(&errno))
 }

@@ -161,14 +161,7 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let null: *mut c_void = std::ptr::null_mut();
     // SAFETY: room for no bytes and no address; the kernel writes nothing.
     let received = unsafe {
-        libc::recvfrom(
-            fd.as_raw_fd(),
-            null,
-            0,
-            libc::MSG_DONTWAIT,
-            null.cast(),
-            null.cast(),
-        )
+        libc::recvfrom(fd.as_raw_fd(), null, 0, libc::MSG_DONTWAIT, null.cast(), null.cast())
     };
     if received < 0 {
         return Err(io::Error::last_os_error());
@@ -274,10 +267,7 @@ mod tests {
             option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY).expect("read back");
         assert_eq!(read, 3);
         let bad = set_option(socket.as_fd(), libc::SOL_SOCKET, 12_345, &3u32);
-        assert_eq!(
-            bad.expect_err("no such option").raw_os_error(),
-            Some(libc::ENOPROTOOPT)
-        );
+        assert_eq!(bad.expect_err("no such option").raw_os_error(), Some(libc::ENOPROTOOPT));
     }
 
     #[test]

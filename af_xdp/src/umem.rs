@@ -191,9 +191,7 @@ impl Umem {
     #[must_use]
     pub fn with_kernel(&self) -> usize {
         let holders = self.0.holders.iter();
-        holders
-            .filter(|holder| holder.load(Ordering::Relaxed) != WITH_PROGRAM)
-            .count()
+        holders.filter(|holder| holder.load(Ordering::Relaxed) != WITH_PROGRAM).count()
     }
 
     /// Gives a chunk to the kernel: consumes the token and returns the chunk's address.
@@ -302,9 +300,7 @@ mod tests {
     }
 
     fn refusal(memory: Claim, chunk_size: u32) -> String {
-        Umem::new(memory, chunk_size)
-            .expect_err("refused")
-            .to_string()
+        Umem::new(memory, chunk_size).expect_err("refused").to_string()
     }
 
     #[test]
@@ -364,10 +360,7 @@ mod tests {
             umem.give(frame, Holder::Receive);
         }
         for address in [4 << 12, u64::from(u32::MAX) << 12, u64::MAX] {
-            assert!(
-                umem.take(address, Holder::Receive).is_none(),
-                "{address:#x}"
-            );
+            assert!(umem.take(address, Holder::Receive).is_none(), "{address:#x}");
         }
         assert_eq!(umem.with_kernel(), 4);
     }

@@ -5,10 +5,7 @@
 //! everywhere ([`Time`] is picoseconds since the node started), which is what lets one engine run
 //! over real sockets and inside a deterministic simulator.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod node;
 mod num;

@@ -71,11 +71,7 @@ impl PortId {
     /// The port of this number, or `None` at [`PortMask::BITS`] and above.
     #[must_use]
     pub const fn new(n: u8) -> Option<Self> {
-        if (n as u32) < PortMask::BITS {
-            Some(Self(n))
-        } else {
-            None
-        }
+        if (n as u32) < PortMask::BITS { Some(Self(n)) } else { None }
     }
 
     /// Its number.

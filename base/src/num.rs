@@ -11,10 +11,7 @@ pub const fn u64_from(n: usize) -> u64 {
 
 /// `usize` from `u64`: the same width on 64-bit machines, checked above at compile time.
 #[must_use]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "usize is 64 bits wide, asserted above"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "usize is 64 bits wide, asserted above")]
 pub const fn usize_from(n: u64) -> usize {
     n as usize
 }

@@ -70,10 +70,7 @@ mod tests {
     #[test]
     fn time_for__is_exact_at_400_gbps_and_rounds_up() {
         assert_eq!(Rate::from_gbps(400).time_for(1), Dur::from_ps(20));
-        assert_eq!(
-            Rate::from_bps(3).time_for(1),
-            Dur::from_ps(2_666_666_666_667)
-        );
+        assert_eq!(Rate::from_bps(3).time_for(1), Dur::from_ps(2_666_666_666_667));
     }
 
     #[test]
@@ -88,9 +85,6 @@ mod tests {
     fn of__is_none_for_nothing() {
         assert_eq!(Rate::of(0, Dur::from_secs(1)), None);
         assert_eq!(Rate::of(1, Dur::ZERO), None);
-        assert_eq!(
-            Rate::of(125_000_000, Dur::from_secs(1)),
-            Some(Rate::from_gbps(1))
-        );
+        assert_eq!(Rate::of(125_000_000, Dur::from_secs(1)), Some(Rate::from_gbps(1)));
     }
 }

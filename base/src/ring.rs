@@ -21,16 +21,10 @@ impl<T: Clone + Default> SerialRing<T> {
     #[must_use]
     pub fn new(window: u32) -> Self {
         assert!(window > 0, "a ring without slots holds nothing");
-        assert!(
-            window <= 1 << 24,
-            "no protocol here has a window above 2^24"
-        );
+        assert!(window <= 1 << 24, "no protocol here has a window above 2^24");
         let capacity = window.next_power_of_two();
         let slots = vec![T::default(); capacity as usize].into_boxed_slice();
-        Self {
-            slots,
-            mask: capacity - 1,
-        }
+        Self { slots, mask: capacity - 1 }
     }
 
     /// Number of slots, a power of two.

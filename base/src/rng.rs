@@ -25,9 +25,7 @@ impl Rng {
             x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             x ^ (x >> 31)
         };
-        Self {
-            s: [next(), next(), next(), next()],
-        }
+        Self { s: [next(), next(), next(), next()] }
     }
 
     /// The next 64 bits.
@@ -122,10 +120,7 @@ mod tests {
     fn per_million__is_near_its_rate() {
         let mut r = Rng::new(1);
         let hits = (0..1_000_000).filter(|_| r.per_million(10_000)).count();
-        assert!(
-            (9_500..10_500).contains(&hits),
-            "{hits} of a million at 1 %"
-        );
+        assert!((9_500..10_500).contains(&hits), "{hits} of a million at 1 %");
         assert!(!r.per_million(0));
         assert!(r.per_million(1_000_000));
     }

@@ -178,11 +178,7 @@ impl fmt::Debug for Dur {
         };
         let whole = self.0 / unit;
         let milli = (self.0 % unit) * 1_000 / unit;
-        if milli == 0 {
-            write!(f, "{whole}{name}")
-        } else {
-            write!(f, "{whole}.{milli:03}{name}")
-        }
+        if milli == 0 { write!(f, "{whole}{name}") } else { write!(f, "{whole}.{milli:03}{name}") }
     }
 }
 
@@ -200,10 +196,7 @@ mod tests {
     #[test]
     fn since__is_zero_when_the_other_is_later() {
         assert_eq!(Time::from_ns(1).since(Time::from_ns(2)), Dur::ZERO);
-        assert_eq!(
-            Time::from_ns(5).since(Time::from_ns(2)),
-            Dur::from_ps(3_000)
-        );
+        assert_eq!(Time::from_ns(5).since(Time::from_ns(2)), Dur::from_ps(3_000));
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! process alone: whatever ends it, Ctrl-C and SIGKILL included, nothing is left behind.
 
 use crate::fabric::{Attachment, Error, Fabric, Wrap};
-use crate::initiator::Initiator;
 use crate::oob::{Job, JobKind, Oob, Op};
 use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, perf_table, say};
 use crate::signals::Interrupt;
@@ -106,10 +105,7 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<(DemoReport, bool),
 }
 
 fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
-    let hosts = TwoHosts::anonymous(&LabConfig {
-        mtu: args.mtu,
-        ..LabConfig::default()
-    })?;
+    let hosts = TwoHosts::anonymous(&LabConfig { mtu: args.mtu, ..LabConfig::default() })?;
     let attach = |host: &Host| Attachment::xdp(&host.ifname, XdpPreference::Auto, &Wrap::default());
     let ends = [&hosts.a, &hosts.b].map(|host| {
         move || {
@@ -123,17 +119,9 @@ fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error>
 }
 
 fn over_pipe(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
-    let (a, b) = (
-        IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)),
-        IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)),
-    );
+    let (a, b) = (IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)));
     let (left, right) = Attachment::pipe([&Wrap::default(), &Wrap::default()])?;
-    converse(
-        args,
-        interrupt,
-        move || Ok((left, a, None::<()>)),
-        move || Ok((right, b, None::<()>)),
-    )
+    converse(args, interrupt, move || Ok((left, a, None::<()>)), move || Ok((right, b, None::<()>)))
 }
 
 /// Runs the server on a thread of its own and the client on another, each pinned to a core, and
@@ -166,12 +154,8 @@ fn converse<G, H>(
             conduct(args, interrupt, &mut station, &mut client_oob)
         });
         // A panic in a worker is a bug: let it be seen as one.
-        let asked = asking
-            .join()
-            .unwrap_or_else(|p| std::panic::resume_unwind(p));
-        let served = serving
-            .join()
-            .unwrap_or_else(|p| std::panic::resume_unwind(p));
+        let asked = asking.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        let served = serving.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
         match (asked, served) {
             (Ok(report), _) => Ok(report),
             // The server's own trouble explains more than the client's "the peer went away".
@@ -189,102 +173,52 @@ fn conduct(
 ) -> Result<DemoReport, Error> {
     let (fabric, xdp_mode) = (station.attachment().fabric, station.attachment().xdp_mode);
     let path_mtu = station.path_mtu(None);
-    let mut live = LiveLine::new(!args.json);
     if !args.json {
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
-        let name = if fabric == Fabric::AfXdp {
-            "AF_XDP"
-        } else {
-            "an in-process pipe"
-        };
-        say(&format!(
-            "RoCEv2 RC over {name}{mode}, path MTU {path_mtu}\n"
-        ));
+        let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
+        say(&format!("RoCEv2 RC over {name}{mode}, path MTU {path_mtu}\n"));
     }
-    let total = args.mib << 20;
-    let job = |kind, op, size, depth| Job {
-        kind,
-        op,
-        size,
-        qps: 1,
-        depth,
-        path_mtu,
-        timeout: ACK_TIMEOUT,
-        retry_cnt: 7,
-    };
-    let kind = JobKind::Transfer {
-        bytes: total,
-        seed: DATA_SEED,
-    };
-    let transfer = job(kind, Op::Write, 1 << 20, 16);
-    let mut watch = Watch::new(interrupt);
-    let report = station.run(oob, transfer, |now, app| {
-        watch.look(now, app, |done| {
-            let (bar, done, total) = (bar(done, total), bytes(done), bytes(total));
-            live.show(&format!("  transfer [{bar}] {done} of {total}"));
+    let mut live = LiveLine::new(!args.json);
+    let mut run = |kind, op, size, depth| {
+        let (timeout, retry_cnt) = (ACK_TIMEOUT, 7);
+        let job = Job { kind, op, size, qps: 1, depth, path_mtu, timeout, retry_cnt };
+        let mut shown = Time::ZERO;
+        station.run(oob, job, |now, app| {
+            if now.since(shown) >= SHOW_EVERY {
+                shown = now;
+                live.show(&progress_line(&job, app.progress().bytes));
+            }
+            interrupt.is_set()
         })
-    })?;
+    };
+    let bytes = args.mib << 20;
+    let report = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
     let (mut ok, transfer) = (report.is_ok(), TransferRow::of(&report));
-    let mut perf = Vec::new();
+    let (mut perf, duration_ms) = (Vec::new(), args.ms);
     for (latency, op, size, depth) in PROGRAMME {
         if interrupt.is_set() || !ok {
             break;
         }
         let kind = match latency {
-            false => JobKind::Bandwidth {
-                duration_ms: args.ms,
-            },
-            true => JobKind::Latency {
-                duration_ms: args.ms,
-            },
+            false => JobKind::Bandwidth { duration_ms },
+            true => JobKind::Latency { duration_ms },
         };
-        let mut watch = Watch::new(interrupt);
-        let report = station.run(oob, job(kind, op, size, depth), |now, app| {
-            watch.look(now, app, |done| {
-                live.show(&format!(
-                    "  {} {} ... {}",
-                    op_name(op),
-                    bytes(size.into()),
-                    bytes(done)
-                ));
-            })
-        })?;
+        let report = run(kind, op, size, depth)?;
         ok &= report.is_ok();
         perf.push(PerfRow::of(&report));
     }
     live.clear();
     ok &= !interrupt.is_set();
-    Ok(DemoReport {
-        fabric,
-        fallback: None,
-        xdp_mode,
-        ok,
-        transfer,
-        perf,
-    })
+    Ok(DemoReport { fabric, fallback: None, xdp_mode, ok, transfer, perf })
 }
 
-/// Looks at a running job ten times a second.
-struct Watch<'a> {
-    interrupt: &'a Interrupt,
-    shown: Time,
-}
-
-impl<'a> Watch<'a> {
-    fn new(interrupt: &'a Interrupt) -> Self {
-        Self {
-            interrupt,
-            shown: Time::ZERO,
+/// What a job looks like while it runs.
+fn progress_line(job: &Job, done: u64) -> String {
+    match job.kind {
+        JobKind::Transfer { bytes: total, .. } => {
+            format!("  transfer [{}] {} of {}", bar(done, total), bytes(done), bytes(total))
         }
-    }
-
-    /// Calls `show` with the bytes done when it is time; true when the job should end.
-    fn look(&mut self, now: Time, app: &Initiator, show: impl FnOnce(u64)) -> bool {
-        if now.since(self.shown) >= SHOW_EVERY {
-            self.shown = now;
-            show(app.progress().bytes);
-        }
-        self.interrupt.is_set()
+        _ => format!("  {} {} ... {}", op_name(job.op), bytes(job.size.into()), bytes(done)),
     }
 }
 
@@ -300,8 +234,8 @@ fn text(r: &DemoReport) -> String {
         format!("  transfer {moved} by WRITE in {seconds:.2} s, {gbps:.2} Gbit/s: {verdict}\n\n");
     out.push_str(&perf_table(&r.perf));
     out.push_str(
-        "\n  Latency rows: send is half a ping-pong round trip, write and read are from posting to\n  \
-         completion. Both hosts share this machine's cores.\n",
+        "\n  Latency rows: send is half a ping-pong round trip, write and read are from posting\n  \
+         to completion. Both hosts share this machine's cores.\n",
     );
     out
 }

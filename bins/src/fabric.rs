@@ -93,27 +93,15 @@ impl Attachment {
     /// No such interface, no privilege, the queue is taken, or the capture cannot be written.
     pub fn xdp(ifname: &str, preference: XdpPreference, wrap: &Wrap) -> Result<Self, Error> {
         let info = interface(ifname)?;
-        let port = XdpPort::open(&XdpConfig {
-            preference,
-            ..XdpConfig::new(ifname)
-        })?;
+        let port = XdpPort::open(&XdpConfig { preference, ..XdpConfig::new(ifname) })?;
         let path_mtu = widest(info.mtu, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
         let mode = port.mode().as_str();
         let clock = Clock::start();
         let port = around(port, wrap, clock)?;
-        let way = Way::Kernel {
-            ifindex: info.ifindex,
-        };
+        let way = Way::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self {
-            port,
-            clock,
-            fabric,
-            xdp_mode,
-            path_mtu,
-            way,
-        })
+        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, way })
     }
 
     /// Two ends of a pipe inside this process.
@@ -128,19 +116,9 @@ impl Attachment {
             let clock = Clock::start();
             let port = around(port, wrap, clock)?;
             let way = Way::Direct { us, peer };
-            Ok(Self {
-                port,
-                clock,
-                fabric: Fabric::Pipe,
-                xdp_mode: None,
-                path_mtu,
-                way,
-            })
+            Ok(Self { port, clock, fabric: Fabric::Pipe, xdp_mode: None, path_mtu, way })
         };
-        Ok((
-            end(a, wraps[0], macs[0], macs[1])?,
-            end(b, wraps[1], macs[1], macs[0])?,
-        ))
+        Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
     }
 
     /// The way to `peer`.
@@ -149,11 +127,9 @@ impl Attachment {
     /// No route through this interface, or nobody there answers.
     pub fn hop(&self, peer: IpAddr) -> Result<Hop, Error> {
         match self.way {
-            Way::Direct { us, peer } => Ok(Hop {
-                src_mac: us,
-                dst_mac: peer,
-                hop_limit: HOP_LIMIT,
-            }),
+            Way::Direct { us, peer } => {
+                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT })
+            }
             Way::Kernel { ifindex } => {
                 let next = resolve(peer, Some(ifindex))?;
                 Ok(Hop {
@@ -205,9 +181,7 @@ fn around<P: Link + Send + 'static>(
 impl Link for XdpPort {
     fn counters(&self) -> Vec<(String, u64)> {
         let list = XdpPort::counters(self).list();
-        list.into_iter()
-            .map(|(name, n)| (format!("xdp_{name}"), n))
-            .collect()
+        list.into_iter().map(|(name, n)| (format!("xdp_{name}"), n)).collect()
     }
 
     fn greet(&self, peer: SocketAddr) {
@@ -239,9 +213,7 @@ impl Link for PipePort {
             ("pipe_tx_frames", c.tx_frames),
             ("pipe_tx_dropped_closed", c.tx_dropped_closed),
         ];
-        list.into_iter()
-            .map(|(name, n)| (name.to_owned(), n))
-            .collect()
+        list.into_iter().map(|(name, n)| (name.to_owned(), n)).collect()
     }
 }
 
@@ -270,10 +242,7 @@ impl<P: Link> Link for FaultPort<P> {
 impl<P: Link, W: Write> Link for PcapPort<P, W> {
     fn counters(&self) -> Vec<(String, u64)> {
         let c = PcapPort::counters(self);
-        let mine = [
-            ("pcap_recorded", c.recorded),
-            ("pcap_unrecorded", c.unrecorded),
-        ];
+        let mine = [("pcap_recorded", c.recorded), ("pcap_unrecorded", c.unrecorded)];
         let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
         mine.chain(self.inner().counters()).collect()
     }

@@ -17,10 +17,6 @@ pub struct Initiator {
     qps: Vec<Lane>,
     mr: MemoryRegion,
     remote: RemoteAddr,
-    /// Messages not posted yet; `None` for a job that ends by time.
-    left: Option<u64>,
-    /// Messages posted in all: the place of a transfer's next one.
-    posted: u64,
     outstanding: u64,
     until: Option<Time>,
     result: Progress,
@@ -30,6 +26,8 @@ pub struct Initiator {
 /// One queue pair and when each of its slots was posted.
 struct Lane {
     qpn: Qpn,
+    /// Messages posted on it so far: the place of a transfer's next one.
+    posted: u64,
     posted_at: Vec<Time>,
     /// Bytes of the message in each slot.
     bytes: Vec<u32>,
@@ -66,12 +64,9 @@ impl Initiator {
         let depth = usize_from(job.depth.into());
         let lane = |qpn: &Qpn| Lane {
             qpn: *qpn,
+            posted: 0,
             posted_at: vec![Time::ZERO; depth],
             bytes: vec![0; depth],
-        };
-        let left = match job.kind {
-            JobKind::Transfer { bytes, .. } => Some(bytes.div_ceil(job.size.into())),
-            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => None,
         };
         Self {
             job,
@@ -79,8 +74,6 @@ impl Initiator {
             qps: qps.iter().map(lane).collect(),
             mr,
             remote,
-            left,
-            posted: 0,
             outstanding: 0,
             until: None,
             result: Progress::default(),
@@ -133,25 +126,20 @@ impl Initiator {
 
     /// Posts the next message, if there is one, on a free slot.
     fn post(&mut self, now: Time, lane: usize, slot: usize, ep: &mut Endpoint) {
-        let over = self.until.is_some_and(|t| now >= t) || self.left == Some(0);
+        let over = self.until.is_some_and(|t| now >= t);
         if over || self.result.failure.is_some() {
             return;
         }
-        let (offset, len) = self.place(lane, slot);
-        let remote = RemoteAddr {
-            va: self.remote.va + offset,
-            rkey: self.remote.rkey,
+        let Some((offset, len)) = self.place(lane, slot) else {
+            return;
         };
+        let remote = RemoteAddr { va: self.remote.va + offset, rkey: self.remote.rkey };
         let op = match self.job.op {
             Op::Send => WrOp::Send,
             Op::Write => WrOp::Write { remote },
             Op::Read => WrOp::Read { remote },
         };
-        let sge = Sge {
-            addr: self.mr.addr + offset,
-            len,
-            lkey: self.mr.lkey,
-        };
+        let sge = Sge { addr: self.mr.addr + offset, len, lkey: self.mr.lkey };
         let wr_id = wr_id(lane, slot);
         let wr = WorkRequest::new(wr_id, op, std::slice::from_ref(&sge));
         if ep.post_send(self.qps[lane].qpn, &wr).is_err() {
@@ -160,39 +148,34 @@ impl Initiator {
         }
         self.qps[lane].posted_at[slot] = now;
         self.qps[lane].bytes[slot] = len;
-        self.posted += 1;
+        self.qps[lane].posted += 1;
         self.outstanding += 1;
-        self.left = self.left.map(|n| n - 1);
     }
 
-    /// Where a message lies in both regions, and its length.
-    fn place(&self, lane: usize, slot: usize) -> (u64, u32) {
+    /// Where the next message of a queue pair lies in both regions, and its length; `None` when a
+    /// transfer has no more for it.
+    fn place(&self, lane: usize, slot: usize) -> Option<(u64, u32)> {
         let size = u64::from(self.job.size);
         match self.job.kind {
             JobKind::Transfer { bytes, .. } => {
-                let offset = self.posted * size;
-                let len = size.min(bytes - offset);
-                (offset, u32_from(usize_from(len)))
+                // Messages are dealt to the queue pairs in turn, so that the peer knows each one's
+                // place from its count on its queue pair, whatever the order between them.
+                let n = self.qps[lane].posted * self.qps.len() as u64 + lane as u64;
+                let offset = n * size;
+                let len = size.min(bytes.checked_sub(offset)?);
+                (len > 0).then(|| (offset, u32_from(usize_from(len))))
             }
             JobKind::Bandwidth { .. } | JobKind::Latency { .. } => {
                 let places = (self.mr.len / size).max(1);
-                let slots = u64::from(self.job.depth);
-                let n = lane as u64 * slots + slot as u64;
-                (n % places * size, self.job.size)
+                let n = lane as u64 * u64::from(self.job.depth) + slot as u64;
+                Some((n % places * size, self.job.size))
             }
         }
     }
 
     fn post_pong_receive(&mut self, lane: usize, ep: &mut Endpoint) {
-        let sge = Sge {
-            addr: self.mr.addr,
-            len: self.job.size,
-            lkey: self.mr.lkey,
-        };
-        let wr = RecvRequest {
-            wr_id: wr_id(lane, 0),
-            sges: std::slice::from_ref(&sge),
-        };
+        let sge = Sge { addr: self.mr.addr, len: self.job.size, lkey: self.mr.lkey };
+        let wr = RecvRequest { wr_id: wr_id(lane, 0), sges: std::slice::from_ref(&sge) };
         if ep.post_recv(self.qps[lane].qpn, &wr).is_err() {
             self.result.failure = Some(Failure::Internal("a receive queue took no more requests"));
         }
@@ -201,15 +184,10 @@ impl Initiator {
     fn on_completion(&mut self, now: Time, wc: &Wc, ep: &mut Endpoint) {
         if wc.status != WcStatus::Success {
             // The first error tells why; flushes follow it.
-            self.result
-                .failure
-                .get_or_insert(Failure::Completion(wc.status));
+            self.result.failure.get_or_insert(Failure::Completion(wc.status));
             return;
         }
-        let (lane, slot) = (
-            usize_from(wc.wr_id >> 32),
-            usize_from(wc.wr_id & 0xffff_ffff),
-        );
+        let (lane, slot) = (usize_from(wc.wr_id >> 32), usize_from(wc.wr_id & 0xffff_ffff));
         let pong = wc.opcode == WcOpcode::Recv;
         if self.is_ping_pong() && !pong {
             // The ping's own completion: the pong ends the round.

@@ -46,11 +46,7 @@ pub fn run(args: &LabArgs) -> Result<ExitCode, LabError> {
             check_name(&args.name)?;
             let report = LabStatus::read(&args.name)?;
             print(args.json, &report, LabStatus::to_text)?;
-            Ok(if report.up {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if report.up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
 }
@@ -100,13 +96,8 @@ pub fn up(args: &UpArgs) -> Result<UpReport, LabError> {
     let name = args.lab.name.as_str();
     check_name(name)?;
     let refused = |source: NetError| match source.kind() {
-        NetErrorKind::AlreadyExists => LabError::AlreadyUp {
-            lab: name.to_owned(),
-        },
-        _ => LabError::Net {
-            doing: format!("bring the lab {name} up"),
-            source,
-        },
+        NetErrorKind::AlreadyExists => LabError::AlreadyUp { lab: name.to_owned() },
+        _ => LabError::Net { doing: format!("bring the lab {name} up"), source },
     };
     let config = LabConfig {
         ifname: DEVICE.to_owned(),
@@ -140,10 +131,7 @@ pub fn up(args: &UpArgs) -> Result<UpReport, LabError> {
 /// A namespace of that name holds what no lab made, and is left alone; not permitted.
 pub fn down(name: &str) -> Result<DownReport, LabError> {
     check_name(name)?;
-    let refused = |source| LabError::Net {
-        doing: format!("take the lab {name} down"),
-        source,
-    };
+    let refused = |source| LabError::Net { doing: format!("take the lab {name} down"), source };
     // First look at both, then remove: what is not ours stops everything.
     let mut found = Vec::new();
     for namespace in namespaces(name) {
@@ -158,11 +146,8 @@ pub fn down(name: &str) -> Result<DownReport, LabError> {
             Err(e) => return Err(refused(e)),
         }
     }
-    let mut report = DownReport {
-        name: name.to_owned(),
-        removed: Vec::new(),
-        processes: Vec::new(),
-    };
+    let mut report =
+        DownReport { name: name.to_owned(), removed: Vec::new(), processes: Vec::new() };
     for (namespace, ns) in found {
         if let Some((ns, has_device)) = &ns {
             report.processes.extend(status::processes_in(ns)?);
@@ -189,21 +174,12 @@ pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
     };
     let (program, arguments) = args.command.split_first().ok_or(LabError::NoCommand)?;
     let refused = |source: NetError| match source.kind() {
-        NetErrorKind::NotFound => LabError::NotUp {
-            lab: args.name.clone(),
-        },
-        _ => LabError::Net {
-            doing: format!("run a command in {namespace}"),
-            source,
-        },
+        NetErrorKind::NotFound => LabError::NotUp { lab: args.name.clone() },
+        _ => LabError::Net { doing: format!("run a command in {namespace}"), source },
     };
     let ns = NetNs::open_named(&namespace).map_err(refused)?;
     let source = ns.command(program).map_err(refused)?.args(arguments).exec();
-    Err(LabError::Exec {
-        program: program.to_string_lossy().into_owned(),
-        namespace,
-        source,
-    })
+    Err(LabError::Exec { program: program.to_string_lossy().into_owned(), namespace, source })
 }
 
 impl UpReport {
@@ -215,17 +191,8 @@ impl UpReport {
         let [a, b] = &self.hosts;
         let mut text = format!("lab {} is up, MTU {}\n", self.name, self.mtu);
         for (letter, host) in [("a", a), ("b", b)] {
-            let UpHost {
-                namespace,
-                device,
-                mac,
-                v4,
-                v6,
-            } = host;
-            let _ = writeln!(
-                text,
-                "  {letter}  namespace {namespace}  {device} {mac}  {v4}  {v6}"
-            );
+            let UpHost { namespace, device, mac, v4, v6 } = host;
+            let _ = writeln!(text, "  {letter}  namespace {namespace}  {device} {mac}  {v4}  {v6}");
         }
         let device = &a.device;
         let _ = write!(
@@ -269,10 +236,7 @@ struct Making {
 impl Making {
     fn new(name: &str) -> Result<Self, NetError> {
         NetNs::create_named(name)?;
-        Ok(Self {
-            name: name.to_owned(),
-            keep: false,
-        })
+        Ok(Self { name: name.to_owned(), keep: false })
     }
 
     fn handle(&self) -> Result<NetNs, LabError> {
@@ -299,12 +263,9 @@ impl Drop for Making {
 /// True if the lab's device is there, false if the namespace is empty; an error if it holds
 /// anything else.
 fn check_ours(ns: &NetNs, lab: &str, namespace: &str) -> Result<bool, LabError> {
-    let links = Netlink::open_in(ns)
-        .and_then(|mut netlink| netlink.links())
-        .map_err(|source| LabError::Net {
-            doing: format!("look at the namespace {namespace}"),
-            source,
-        })?;
+    let links = Netlink::open_in(ns).and_then(|mut netlink| netlink.links()).map_err(|source| {
+        LabError::Net { doing: format!("look at the namespace {namespace}"), source }
+    })?;
     let mut has_device = false;
     for link in links {
         // A half made lab has an unmarked device; only a lab has a veth of that name.
@@ -314,10 +275,7 @@ fn check_ours(ns: &NetNs, lab: &str, namespace: &str) -> Result<bool, LabError> 
         if link.name == DEVICE && (marked || half_made) {
             has_device = true;
         } else if !link.loopback && !link.kind.as_deref().is_some_and(automatic) {
-            return Err(LabError::NotOurs {
-                namespace: namespace.to_owned(),
-                device: link.name,
-            });
+            return Err(LabError::NotOurs { namespace: namespace.to_owned(), device: link.name });
         }
     }
     Ok(has_device)
@@ -356,9 +314,7 @@ fn check_name(name: &str) -> Result<(), LabError> {
     if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-') {
         return Ok(());
     }
-    Err(LabError::BadName {
-        lab: name.to_owned(),
-    })
+    Err(LabError::BadName { lab: name.to_owned() })
 }
 
 /// Prints a report as JSON or as text. A reader that has gone away is no error.
@@ -372,10 +328,7 @@ fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result
         text(report)
     };
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(LabError::Print(e)),
         _ => Ok(()),
     }
@@ -391,9 +344,8 @@ const DEFAULT_NAME: &str = "sw";
 const NAME_MAX: usize = 32;
 
 /// Devices that the kernel itself puts into every new namespace when their modules are loaded.
-const AUTOMATIC_KINDS: [&str; 9] = [
-    "sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6",
-];
+const AUTOMATIC_KINDS: [&str; 9] =
+    ["sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6"];
 
 #[cfg(test)]
 mod tests;

@@ -13,10 +13,7 @@
 //! | [`initiator`], [`target`] | the applications on both sides |
 //! | [`report`] | tables, JSON and progress |
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod demo;
 pub mod fabric;

@@ -205,10 +205,7 @@ impl Oob {
     pub fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self {
-            stream: Box::new(stream),
-            buffer: Vec::new(),
-        })
+        Ok(Self { stream: Box::new(stream), buffer: Vec::new() })
     }
 
     /// Two ends inside one process.
@@ -217,10 +214,7 @@ impl Oob {
     /// The system has no file descriptors left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (a, b) = UnixStream::pair()?;
-        let end = |s: UnixStream| Self {
-            stream: Box::new(s),
-            buffer: Vec::new(),
-        };
+        let end = |s: UnixStream| Self { stream: Box::new(s), buffer: Vec::new() };
         Ok((end(a), end(b)))
     }
 
@@ -290,9 +284,7 @@ impl Oob {
         let Some(end) = self.buffer.iter().position(|b| *b == b'\n') else {
             // A peer that never ends its line does not get to fill our memory.
             if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(OobError::Garbled(format!(
-                    "a line above {LINE_BYTES_MAX} bytes"
-                )));
+                return Err(OobError::Garbled(format!("a line above {LINE_BYTES_MAX} bytes")));
             }
             return Ok(None);
         };
@@ -327,10 +319,7 @@ impl OobError {
     /// The peer said `got` where `wanted` was due.
     #[must_use]
     pub fn unexpected(wanted: &'static str, got: Message) -> Self {
-        Self::Unexpected {
-            wanted,
-            got: Box::new(got),
-        }
+        Self::Unexpected { wanted, got: Box::new(got) }
     }
 }
 
@@ -381,10 +370,7 @@ mod tests {
 
     fn request() -> Message {
         let job = Job {
-            kind: JobKind::Transfer {
-                bytes: 1 << 30,
-                seed: 7,
-            },
+            kind: JobKind::Transfer { bytes: 1 << 30, seed: 7 },
             op: Op::Write,
             size: 1 << 20,
             qps: 1,
@@ -393,10 +379,7 @@ mod tests {
             timeout: 14,
             retry_cnt: 7,
         };
-        Message::Request(Request {
-            job,
-            qps: vec![QpParams { qpn: 17, psn: 99 }],
-        })
+        Message::Request(Request { job, qps: vec![QpParams { qpn: 17, psn: 99 }] })
     }
 
     #[test]
@@ -420,10 +403,7 @@ mod tests {
         assert!(matches!(b.recv(quick), Err(OobError::Silent(_))));
         a.stream.write_all(b"SSH-2.0-OpenSSH\n").unwrap();
         assert!(matches!(b.recv(quick), Err(OobError::Garbled(_))));
-        a.send(&Message::Reject {
-            reason: "no".into(),
-        })
-        .unwrap();
+        a.send(&Message::Reject { reason: "no".into() }).unwrap();
         assert!(matches!(b.recv(quick), Err(OobError::Rejected(r)) if r == "no"));
         drop(a);
         assert!(matches!(b.recv(quick), Err(OobError::Closed)));

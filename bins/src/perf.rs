@@ -38,10 +38,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let mut station = common.station(unknown)?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!(
-            "serving on {} ({mode}), TCP port {}\n",
-            common.dev, common.port
-        ));
+        say(&format!("serving on {} ({mode}), TCP port {}\n", common.dev, common.port));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
@@ -81,12 +78,7 @@ fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Err
             std::thread::sleep(std::time::Duration::from_millis(20));
             Ok(None)
         }
-        Err(e)
-            if matches!(
-                e.kind(),
-                ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-            ) =>
-        {
+        Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
             Ok(None)
         }
         Err(e) => Err(e.into()),
@@ -105,10 +97,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
         let (qps, mtu) = (job.qps, job.path_mtu);
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!(
-            "{op} of {size} to {}, {qps} qp, path MTU {mtu}, {mode}\n",
-            args.server
-        ));
+        say(&format!("{op} of {size} to {}, {qps} qp, path MTU {mtu}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
     let report = station.run(&mut oob, job, |now, app| {
@@ -129,11 +118,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
-    let Served {
-        job,
-        messages,
-        complete,
-    } = served;
+    let Served { job, messages, complete } = served;
     if common.json {
         let line = serde_json::json!({
             "client": peer, "job": job, "messages": messages, "complete": complete,
@@ -141,14 +126,6 @@ fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
         say(&format!("{line}\n"));
         return;
     }
-    let end = if *complete {
-        "done"
-    } else {
-        "the client went away"
-    };
-    say(&format!(
-        "{peer}: {} of {}: {end}\n",
-        op_name(job.op),
-        bytes(job.size.into())
-    ));
+    let end = if *complete { "done" } else { "the client went away" };
+    say(&format!("{peer}: {} of {}: {end}\n", op_name(job.op), bytes(job.size.into())));
 }

@@ -69,15 +69,7 @@ impl PerfRow {
     /// The row of a bandwidth or latency job.
     #[must_use]
     pub fn of(report: &JobReport) -> Self {
-        let Job {
-            op,
-            size,
-            qps,
-            depth,
-            path_mtu,
-            kind,
-            ..
-        } = report.job;
+        let Job { op, size, qps, depth, path_mtu, kind, .. } = report.job;
         let latency = matches!(kind, JobKind::Latency { .. });
         Self {
             op,
@@ -88,11 +80,7 @@ impl PerfRow {
             path_mtu,
             gbps: report.gbps(),
             msgs_per_s: report.messages_per_s(),
-            latency: if report.is_ping_pong() {
-                "half_rtt"
-            } else {
-                "completion"
-            },
+            latency: if report.is_ping_pong() { "half_rtt" } else { "completion" },
             p50_us: report.latency_us(0.5),
             p99_us: report.latency_us(0.99),
             p999_us: report.latency_us(0.999),
@@ -107,9 +95,7 @@ impl TransferRow {
     /// The row of a transfer.
     #[must_use]
     pub fn of(report: &JobReport) -> Self {
-        let Job {
-            op, qps, path_mtu, ..
-        } = report.job;
+        let Job { op, qps, path_mtu, .. } = report.job;
         Self {
             op,
             bytes: report.progress.bytes,
@@ -118,10 +104,7 @@ impl TransferRow {
             gbps: report.gbps(),
             seconds: seconds(report.duration()),
             sha256: report.sha256.as_ref().map(|(ours, _)| ours.clone()),
-            sha256_match: report
-                .sha256
-                .as_ref()
-                .is_some_and(|(ours, theirs)| ours == theirs),
+            sha256_match: report.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs),
             error: report.progress.failure.map(|f| f.to_string()),
         }
     }
@@ -165,7 +148,7 @@ pub fn bytes(n: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| n >= *unit) {
         None => format!("{n} B"),
-        Some((unit, name)) if n % unit == 0 => format!("{} {name}", n / unit),
+        Some((unit, name)) if n.is_multiple_of(unit) => format!("{} {name}", n / unit),
         Some((unit, name)) => format!("{}.{} {name}", n / unit, n % unit * 10 / unit),
     }
 }
@@ -182,10 +165,7 @@ pub fn op_name(op: Op) -> &'static str {
 
 /// A duration in seconds.
 #[must_use]
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a report's figure; 53 bits of nanoseconds"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a report's figure; 53 bits of nanoseconds")]
 pub fn seconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e9
 }
@@ -210,10 +190,7 @@ impl LiveLine {
     /// A line; `wanted` is false when the output is for programs.
     #[must_use]
     pub fn new(wanted: bool) -> Self {
-        Self {
-            shown: wanted && std::io::stderr().is_terminal(),
-            width: 0,
-        }
+        Self { shown: wanted && std::io::stderr().is_terminal(), width: 0 }
     }
 
     /// Shows `text` instead of what stands there.

@@ -61,14 +61,7 @@ impl Station {
         let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
         let pd = endpoint.alloc_pd()?;
         let driver = Driver::new(attachment.clock, polling);
-        Ok(Self {
-            attachment,
-            driver,
-            endpoint: Some(endpoint),
-            pd,
-            ip,
-            peer: None,
-        })
+        Ok(Self { attachment, driver, endpoint: Some(endpoint), pd, ip, peer: None })
     }
 
     /// The attachment.
@@ -93,11 +86,7 @@ impl Station {
     /// The counters of engine and port.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let mut all = self
-            .endpoint
-            .as_ref()
-            .map(|e| e.counters().list())
-            .unwrap_or_default();
+        let mut all = self.endpoint.as_ref().map(|e| e.counters().list()).unwrap_or_default();
         all.extend(self.attachment.port.counters());
         all
     }
@@ -106,12 +95,8 @@ impl Station {
     fn greet(&mut self, oob: &mut Oob, speaks_first: bool) -> Result<(), Error> {
         let side_poll_port = self.attachment.port.open_side_poll(self.ip);
         let path_mtu = self.attachment.path_mtu.bytes();
-        let hello = Message::Hello(Hello {
-            version: VERSION,
-            ip: self.ip,
-            path_mtu,
-            side_poll_port,
-        });
+        let hello =
+            Message::Hello(Hello { version: VERSION, ip: self.ip, path_mtu, side_poll_port });
         if speaks_first {
             oob.send(&hello)?;
         }
@@ -135,10 +120,7 @@ impl Station {
             traffic_class: 0,
             hop_limit: hop.hop_limit,
         };
-        self.peer = Some(Peer {
-            path_mtu: theirs.path_mtu,
-            av,
-        });
+        self.peer = Some(Peer { path_mtu: theirs.path_mtu, av });
         if !speaks_first {
             oob.send(&hello)?;
         }
@@ -152,37 +134,19 @@ impl Station {
     /// Makes a job's queue pairs and memory.
     fn set_up(&mut self, job: Job, caps: QpCaps) -> Result<Setup, Error> {
         let pd = self.pd;
-        let ep = self
-            .endpoint
-            .as_mut()
-            .ok_or("the endpoint is lost to an earlier failure")?;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         let region = Region::zeroed(usize_from(region_bytes(&job)));
         let mr = ep.reg_mr(pd, region.clone(), Access::ALL, None)?;
         let outstanding = (caps.max_send_wr + caps.max_recv_wr).saturating_mul(job.qps);
         let cq = ep.create_cq(outstanding.max(1))?;
-        let init = QpInit {
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            caps,
-        };
-        let mut setup = Setup {
-            job,
-            cq,
-            qpns: Vec::new(),
-            params: Vec::new(),
-            region,
-            mr,
-        };
+        let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps };
+        let mut setup = Setup { job, cq, qpns: Vec::new(), params: Vec::new(), region, mr };
         for _ in 0..job.qps {
             let qpn = ep.create_qp(&init)?;
             ep.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
             let psn = u32::try_from(ep.random() & u64::from(Psn::MASK))?;
             setup.qpns.push(qpn);
-            setup.params.push(QpParams {
-                qpn: qpn.get(),
-                psn,
-            });
+            setup.params.push(QpParams { qpn: qpn.get(), psn });
         }
         Ok(setup)
     }
@@ -196,10 +160,7 @@ impl Station {
         }
         let mtu = Mtu::from_bytes(setup.job.path_mtu)
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
-        let ep = self
-            .endpoint
-            .as_mut()
-            .ok_or("the endpoint is lost to an earlier failure")?;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         for ((qpn, ours), theirs) in setup.qpns.iter().zip(&setup.params).zip(theirs) {
             let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), mtu, peer.av);
             ep.modify_qp(*qpn, &rtr)?;
@@ -215,16 +176,11 @@ impl Station {
 
     /// Drives `app` on the endpoint until `stop` says so.
     fn drive<A: App>(&mut self, app: A, mut stop: impl FnMut(&mut A) -> bool) -> Result<A, Error> {
-        let ep = self
-            .endpoint
-            .take()
-            .ok_or("the endpoint is lost to an earlier failure")?;
+        let ep = self.endpoint.take().ok_or("the endpoint is lost to an earlier failure")?;
         let mut host = Host::new(ep, app);
         let run = self
             .driver
-            .run_until(&mut host, &mut *self.attachment.port, |host| {
-                stop(host.app_mut())
-            });
+            .run_until(&mut host, &mut *self.attachment.port, |host| stop(host.app_mut()));
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
         run.map_err(|e| format!("the port is gone: {e}"))?;
@@ -247,14 +203,8 @@ impl Station {
 
 impl Setup {
     fn memory(&self) -> MemoryParams {
-        let MemoryRegion {
-            rkey, addr, len, ..
-        } = self.mr;
-        MemoryParams {
-            va: addr,
-            rkey: rkey.unwrap_or(0),
-            len,
-        }
+        let MemoryRegion { rkey, addr, len, .. } = self.mr;
+        MemoryParams { va: addr, rkey: rkey.unwrap_or(0), len }
     }
 
     /// Fills the memory if this side is the transfer's source.
@@ -279,9 +229,7 @@ fn region_bytes(job: &Job) -> u64 {
     let size = u64::from(job.size);
     match job.kind {
         JobKind::Transfer { bytes, .. } => bytes,
-        _ => (size * u64::from(job.depth) * u64::from(job.qps))
-            .min(BUFFER_BYTES_MAX)
-            .max(size),
+        _ => (size * u64::from(job.depth) * u64::from(job.qps)).min(BUFFER_BYTES_MAX).max(size),
     }
 }
 
@@ -291,9 +239,7 @@ fn fill(region: &Region, seed: u64) {
     for_each_chunk(region.len(), |at, len| {
         let mut chunk = [0; CHUNK_BYTES];
         rng.fill(&mut chunk[..len]);
-        region
-            .copy_in(at, &chunk[..len])
-            .expect("the chunk lies in the region");
+        region.copy_in(at, &chunk[..len]).expect("the chunk lies in the region");
     });
 }
 
@@ -302,9 +248,7 @@ fn sha256(region: &Region) -> String {
     let mut hash = Sha256::new();
     for_each_chunk(region.len(), |at, len| {
         let mut chunk = [0; CHUNK_BYTES];
-        region
-            .copy_out(at, &mut chunk[..len])
-            .expect("the chunk lies in the region");
+        region.copy_out(at, &mut chunk[..len]).expect("the chunk lies in the region");
         hash.update(&chunk[..len]);
     });
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
@@ -335,10 +279,7 @@ mod tests {
         fill(&long, 9);
         let mut flat = vec![0; long.len()];
         long.copy_out(0, &mut flat).unwrap();
-        let whole: String = Sha256::digest(&flat)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let whole: String = Sha256::digest(&flat).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(sha256(&long), whole);
     }
 

@@ -28,21 +28,8 @@ impl Target {
     /// starts.
     #[must_use]
     pub fn new(job: Job, cq: CqId, qps: &[Qpn], mr: MemoryRegion) -> Self {
-        let qps = qps
-            .iter()
-            .map(|qpn| Lane {
-                qpn: *qpn,
-                posted: 0,
-            })
-            .collect();
-        Self {
-            job,
-            cq,
-            qps,
-            mr,
-            messages: 0,
-            failure: None,
-        }
+        let qps = qps.iter().map(|qpn| Lane { qpn: *qpn, posted: 0 }).collect();
+        Self { job, cq, qps, mr, messages: 0, failure: None }
     }
 
     /// Receives each queue pair keeps posted: twice what the peer has outstanding, so that it does
@@ -87,16 +74,9 @@ impl Target {
             _ => (slot % (self.mr.len / size).max(1) * size, size),
         };
         let len = spanwire_base::u32_from(usize_from(len));
-        let sge = Sge {
-            addr: self.mr.addr + offset,
-            len,
-            lkey: self.mr.lkey,
-        };
+        let sge = Sge { addr: self.mr.addr + offset, len, lkey: self.mr.lkey };
         let wr_id = (lane as u64) << 32 | slot;
-        let wr = RecvRequest {
-            wr_id,
-            sges: std::slice::from_ref(&sge),
-        };
+        let wr = RecvRequest { wr_id, sges: std::slice::from_ref(&sge) };
         match ep.post_recv(self.qps[lane].qpn, &wr) {
             Ok(()) => self.qps[lane].posted += 1,
             Err(_) => self.failure = Some("a receive queue took no more requests"),
@@ -111,11 +91,7 @@ impl Target {
         let (lane, slot) = (usize_from(wc.wr_id >> 32), wc.wr_id & 0xffff_ffff);
         self.post_receive(lane, slot, ep);
         if matches!(self.job.kind, JobKind::Latency { .. }) {
-            let sge = Sge {
-                addr: self.mr.addr,
-                len: wc.byte_len,
-                lkey: self.mr.lkey,
-            };
+            let sge = Sge { addr: self.mr.addr, len: wc.byte_len, lkey: self.mr.lkey };
             let wr = WorkRequest::new(0, WrOp::Send, std::slice::from_ref(&sge));
             if ep.post_send(self.qps[lane].qpn, &wr).is_err() {
                 self.failure = Some("a send queue took no more requests");

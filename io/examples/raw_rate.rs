@@ -5,7 +5,8 @@
 //! cargo run --release -p spanwire-io --example raw_rate -- [ROUNDS [MILLISECONDS]]
 //! ```
 //!
-//! One thread a side, pinned to cores 0 and 1, in two namespaces of its own making (needs root). The
+//! One thread a side, pinned to cores 0 and 1, in two namespaces of its own making (needs root).
+//! The
 //! sender keeps at most 128 or 200 frames on their way; the receiver answers every 16th with a
 //! cumulative ACK. Rounds are interleaved, so that a slow moment of the machine hits every variant;
 //! medians and the spread are printed. The round trip of a cache line between the cores is printed
@@ -39,17 +40,10 @@ fn main() -> Fallible<()> {
     let mut variants = Vec::new();
     for frame_len in [64, 1098, 2122] {
         for (window, side_poll) in [(128, false), (200, false), (128, true), (200, true)] {
-            variants.push(Variant {
-                frame_len,
-                window,
-                side_poll,
-            });
+            variants.push(Variant { frame_len, window, side_poll });
         }
     }
-    let hosts = TwoHosts::anonymous(&LabConfig {
-        mtu: 2800,
-        ..LabConfig::default()
-    })?;
+    let hosts = TwoHosts::anonymous(&LabConfig { mtu: 2800, ..LabConfig::default() })?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); variants.len()];
     let mut distances = Vec::new();
     for round in 0..rounds {
@@ -106,9 +100,7 @@ fn measure(hosts: &TwoHosts, variant: Variant, time: Duration) -> Fallible<f64> 
 }
 
 fn open(host: &Host) -> Fallible<XdpPort> {
-    Ok(host
-        .ns
-        .run(|| XdpPort::open(&XdpConfig::new(&host.ifname)))??)
+    Ok(host.ns.run(|| XdpPort::open(&XdpConfig::new(&host.ifname)))??)
 }
 
 fn poll_aside(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) -> Fallible<()> {
@@ -143,9 +135,7 @@ fn send(port: &mut XdpPort, variant: Variant, stop: &AtomicBool) -> Fallible<()>
             }
             let Some(mut slot) = reserve(port) else { break };
             write_frame(slot.bytes(), variant.frame_len, next);
-            slot.commit(TxMeta {
-                len: variant.frame_len,
-            });
+            slot.commit(TxMeta { len: variant.frame_len });
             next += 1;
         }
         port.flush(Time::ZERO)?;

@@ -7,11 +7,8 @@ use std::fmt;
 /// or `taskset` took away. Empty only when the system does not say.
 #[must_use]
 pub fn usable_cores() -> Vec<usize> {
-    let mut cores: Vec<usize> = core_affinity::get_core_ids()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|core| core.id)
-        .collect();
+    let mut cores: Vec<usize> =
+        core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect();
     cores.sort_unstable();
     cores
 }
@@ -23,11 +20,7 @@ pub fn usable_cores() -> Vec<usize> {
 pub fn pin(core: usize) -> Result<(), PinError> {
     let done = core_affinity::set_for_current(CoreId { id: core });
     // The crate answers with a bool; the system's own answer is the stronger one.
-    if done && usable_cores() == [core] {
-        Ok(())
-    } else {
-        Err(PinError { core })
-    }
+    if done && usable_cores() == [core] { Ok(()) } else { Err(PinError { core }) }
 }
 
 /// The calling thread may not run on this core.

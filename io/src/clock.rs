@@ -17,10 +17,7 @@ impl Clock {
     /// A clock that reads [`Time::ZERO`] now.
     #[must_use]
     pub fn start() -> Self {
-        Self {
-            start: Instant::now(),
-            wall_start: SystemTime::now(),
-        }
+        Self { start: Instant::now(), wall_start: SystemTime::now() }
     }
 
     /// The time since the start, in whole nanoseconds; never less than any earlier reading. After
@@ -41,9 +38,7 @@ impl Clock {
 
 /// Whole nanoseconds since 1970 of a wall-clock time; zero before that, saturated in 2554.
 pub(crate) fn unix_ns(wall: SystemTime) -> u64 {
-    let since = wall
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -226,11 +226,7 @@ impl Driver {
 /// How long a worker may sleep: until the deadline, rounded down so that it wakes early rather
 /// than late, and within the two bounds below. Zero: do not sleep.
 fn sleep_for(now: Time, deadline: Option<Time>, tx_pending: usize) -> Duration {
-    let bound = if tx_pending > 0 {
-        SLEEP_PENDING_MAX
-    } else {
-        SLEEP_MAX
-    };
+    let bound = if tx_pending > 0 { SLEEP_PENDING_MAX } else { SLEEP_MAX };
     let left = deadline.map_or(Dur::MAX, |at| at.since(now));
     Duration::from_nanos(left.min(bound).as_ns())
 }

@@ -166,11 +166,7 @@ impl Faults {
             let depth = u64::from(self.cfg.reorder_depth);
             let frames_left = u32::try_from(1 + self.reorder.below(depth)).unwrap_or(u32::MAX);
             let bytes = self.copy(frame);
-            self.held.push(Held {
-                bytes,
-                frames_left,
-                until: self.now + FaultConfig::HOLD_MAX,
-            });
+            self.held.push(Held { bytes, frames_left, until: self.now + FaultConfig::HOLD_MAX });
         }
     }
 
@@ -264,11 +260,7 @@ impl<P: Port> Port for FaultPort<P> {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         let Self { inner, faults } = self;
         faults.now = now;
-        let mut sink = Sink {
-            left: max,
-            handed: 0,
-            each,
-        };
+        let mut sink = Sink { left: max, handed: 0, each };
         if faults.blackhole {
             faults.drop_all();
         }

@@ -14,10 +14,7 @@
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
 //! | [`net`] | the kernel's side of addressing: interfaces, routes, neighbours, namespaces |
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod affinity;
 pub mod clock;

@@ -114,11 +114,7 @@ impl<P: Port, W: Write> PcapPort<P, W> {
     pub fn new(inner: P, writer: PcapWriter<W>) -> Self {
         Self {
             inner,
-            capture: Capture {
-                writer,
-                failed: false,
-                counters: PcapCounters::default(),
-            },
+            capture: Capture { writer, failed: false, counters: PcapCounters::default() },
             now: Time::ZERO,
         }
     }

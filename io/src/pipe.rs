@@ -94,11 +94,7 @@ struct Frame {
 
 impl Default for PipeConfig {
     fn default() -> Self {
-        Self {
-            ring: 256,
-            frame_room: 4_352,
-            when_full: WhenFull::BackPressure,
-        }
+        Self { ring: 256, frame_room: 4_352, when_full: WhenFull::BackPressure }
     }
 }
 
@@ -110,11 +106,7 @@ impl Default for PipeConfig {
 #[must_use]
 pub fn pipe(cfg: PipeConfig) -> (PipePort, PipePort) {
     assert!((1..=65_536).contains(&cfg.ring), "ring of {}", cfg.ring);
-    assert!(
-        (64..=65_536).contains(&cfg.frame_room),
-        "frame_room of {}",
-        cfg.frame_room
-    );
+    assert!((64..=65_536).contains(&cfg.frame_room), "frame_room of {}", cfg.frame_room);
     let shared = Arc::new(Shared {
         ways: [Way::new(cfg), Way::new(cfg)],
         bells: [Doorbell::default(), Doorbell::default()],
@@ -126,20 +118,13 @@ pub fn pipe(cfg: PipeConfig) -> (PipePort, PipePort) {
 
 impl Frame {
     fn new(id: usize, room: usize) -> Self {
-        Self {
-            id,
-            len: 0,
-            bytes: vec![0; room].into_boxed_slice(),
-        }
+        Self { id, len: 0, bytes: vec![0; room].into_boxed_slice() }
     }
 }
 
 impl Way {
     fn new(cfg: PipeConfig) -> Self {
-        let way = Self {
-            full: ArrayQueue::new(cfg.ring),
-            free: ArrayQueue::new(cfg.ring),
-        };
+        let way = Self { full: ArrayQueue::new(cfg.ring), free: ArrayQueue::new(cfg.ring) };
         for id in 0..cfg.ring {
             put(&way.free, Frame::new(id, cfg.frame_room));
         }

@@ -127,10 +127,7 @@ pub struct Slot<'a> {
 /// the ring turns out to be full would have to be kept somewhere.
 pub fn reserve(port: &mut dyn Port) -> Option<Slot<'_>> {
     let token = port.slot_take()?;
-    Some(Slot {
-        port,
-        token: Some(token),
-    })
+    Some(Slot { port, token: Some(token) })
 }
 
 impl Slot<'_> {

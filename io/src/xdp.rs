@@ -44,7 +44,8 @@ pub struct XdpPort {
     mode: XdpMode,
     need_wakeup: bool,
     side_poll: Option<SidePoll>,
-    /// Chunks that should be in the fill ring and did not fit; empty unless the kernel's index lies.
+    /// Chunks that should be in the fill ring and did not fit; empty unless the kernel's index
+    /// lies.
     unfilled: Vec<Frame>,
     /// Transmit chunks that nobody has.
     free: Vec<Frame>,
@@ -186,11 +187,8 @@ impl XdpPort {
     }
 
     fn gone(&self, error: &io::Error) -> io::Error {
-        let text = format!(
-            "interface {} queue {} is gone: {error}",
-            self.device.ifname(),
-            self.queue
-        );
+        let text =
+            format!("interface {} queue {} is gone: {error}", self.device.ifname(), self.queue);
         io::Error::new(error.kind(), text)
     }
 }
@@ -241,10 +239,7 @@ impl Port for XdpPort {
         let frame = self.taken[usize_from(slot.id())].take();
         let frame = frame.expect("a slot token stands for a chunk that is handed out");
         self.taken_count -= 1;
-        let pushed = self
-            .socket
-            .tx
-            .push(ToSend::whole(frame, u32_from(meta.len)));
+        let pushed = self.socket.tx.push(ToSend::whole(frame, u32_from(meta.len)));
         assert!(pushed.is_ok(), "the ring has room for every slot taken");
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += u64_from(meta.len);
@@ -252,8 +247,7 @@ impl Port for XdpPort {
 
     fn slot_release(&mut self, slot: SlotToken) {
         let frame = self.taken[usize_from(slot.id())].take();
-        self.free
-            .push(frame.expect("a slot token stands for a chunk that is handed out"));
+        self.free.push(frame.expect("a slot token stands for a chunk that is handed out"));
         self.taken_count -= 1;
     }
 
@@ -291,11 +285,7 @@ impl Port for XdpPort {
         if self.tx_pending() > 0 {
             events |= libc::POLLOUT;
         }
-        let mut poll = libc::pollfd {
-            fd: self.socket.as_fd().as_raw_fd(),
-            events,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: self.socket.as_fd().as_raw_fd(), events, revents: 0 };
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),

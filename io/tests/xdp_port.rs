@@ -20,11 +20,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn hosts_or_skip(mtu: u32, queues: u32) -> Option<TwoHosts> {
-    let config = LabConfig {
-        mtu,
-        queues,
-        ..LabConfig::default()
-    };
+    let config = LabConfig { mtu, queues, ..LabConfig::default() };
     match TwoHosts::anonymous(&config) {
         Ok(hosts) => Some(hosts),
         Err(reason) => {
@@ -37,10 +33,7 @@ fn hosts_or_skip(mtu: u32, queues: u32) -> Option<TwoHosts> {
 }
 
 fn open(host: &Host, preference: XdpPreference) -> XdpPort {
-    let config = XdpConfig {
-        preference,
-        ..XdpConfig::new(&host.ifname)
-    };
+    let config = XdpConfig { preference, ..XdpConfig::new(&host.ifname) };
     let opened = host.ns.run(|| XdpPort::open(&config)).expect("namespace");
     opened.expect("open")
 }
@@ -261,10 +254,7 @@ fn device__two_queues_are_two_ports() {
         let ports = host.ns.run(|| {
             let device = XdpDevice::attach(&host.ifname, 2, XdpPreference::Auto)?;
             let at = |queue| {
-                let config = XdpConfig {
-                    queue,
-                    ..XdpConfig::new(&host.ifname)
-                };
+                let config = XdpConfig { queue, ..XdpConfig::new(&host.ifname) };
                 XdpPort::open_on(&device, &config)
             };
             Ok::<_, spanwire_io::xdp::XdpError>([at(0)?, at(1)?])
@@ -299,10 +289,7 @@ fn open__errors_say_what_to_do() {
     };
     let text = fails(XdpConfig::new("nowhere0"));
     assert!(text.contains("nowhere0"), "{text}");
-    let queue = XdpConfig {
-        queue: 5,
-        ..XdpConfig::new(&host.ifname)
-    };
+    let queue = XdpConfig { queue: 5, ..XdpConfig::new(&host.ifname) };
     let text = fails(queue);
     assert!(text.contains("no such queue"), "{text}");
     let _port = open(host, XdpPreference::Auto);
@@ -376,9 +363,7 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
         hosts.a.ns.contain(&mut command).expect("namespace");
         let mut child = command.spawn().expect("start the child");
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        let ready = output
-            .lines()
-            .any(|line| line.is_ok_and(|line| line.contains(CHILD_READY)));
+        let ready = output.lines().any(|line| line.is_ok_and(|line| line.contains(CHILD_READY)));
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
         assert!(ready, "the child opened its port");

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 /// Two anonymous namespaces joined by a veth. One test has the machine at a time: two cores carry
 /// two polling processes.
-pub struct Lab {
-    pub hosts: TwoHosts,
+pub(crate) struct Lab {
+    pub(crate) hosts: TwoHosts,
     _turn: MutexGuard<'static, ()>,
 }
 
 /// A process that ended.
-pub struct Outcome {
-    pub success: bool,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) success: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// A process that runs. Dropping it kills it.
-pub struct Running {
+pub(crate) struct Running {
     child: Option<Child>,
     /// Keeps a server's standard output open: it goes on talking.
     _stdout: Option<BufReader<ChildStdout>>,
@@ -31,83 +31,64 @@ pub struct Running {
 
 impl Lab {
     /// A lab of that MTU, or `None` where it is not permitted (said aloud).
-    pub fn new(mtu: u32) -> Option<Self> {
+    pub(crate) fn new(mtu: u32) -> Option<Self> {
         if skip() {
             return None;
         }
         let turn = take_turn();
-        let hosts = TwoHosts::anonymous(&LabConfig {
-            mtu,
-            ..LabConfig::default()
-        })
-        .unwrap_or_else(|e| panic!("cannot make two hosts: {e}"));
+        let hosts = TwoHosts::anonymous(&LabConfig { mtu, ..LabConfig::default() })
+            .unwrap_or_else(|e| panic!("cannot make two hosts: {e}"));
         Some(Self { hosts, _turn: turn })
     }
 
     /// The server's IPv4 address.
-    pub fn v4(&self) -> IpAddr {
+    pub(crate) fn v4(&self) -> IpAddr {
         self.hosts.a.v4.into()
     }
 
     /// The server's IPv6 address.
-    pub fn v6(&self) -> IpAddr {
+    pub(crate) fn v6(&self) -> IpAddr {
         self.hosts.a.v6.into()
     }
 
     /// Starts a server on host a and waits until it serves.
-    pub fn server(&self, more: &[&str]) -> Running {
+    pub(crate) fn server(&self, more: &[&str]) -> Running {
         let args = [&["perf", "server", "--dev", "sw0", "--core", "1"], more].concat();
-        let mut child = command(&self.hosts.a.ns, &args)
-            .spawn()
-            .expect("the server starts");
+        let mut child = command(&self.hosts.a.ns, &args).spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("piped");
         let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
         stdout.read_line(&mut line).expect("the server speaks");
         if !line.starts_with("serving on sw0") {
-            let failed = Running {
-                child: Some(child),
-                _stdout: None,
-            }
-            .wait();
+            let failed = Running { child: Some(child), _stdout: None }.wait();
             panic!("the server did not come up: {line:?}, {}", failed.stderr);
         }
-        Running {
-            child: Some(child),
-            _stdout: Some(stdout),
-        }
+        Running { child: Some(child), _stdout: Some(stdout) }
     }
 
     /// Runs a client on host b to its end.
-    pub fn client(&self, to: IpAddr, more: &[&str]) -> Outcome {
+    pub(crate) fn client(&self, to: IpAddr, more: &[&str]) -> Outcome {
         self.start_client(to, more).wait()
     }
 
-    pub fn start_client(&self, to: IpAddr, more: &[&str]) -> Running {
+    pub(crate) fn start_client(&self, to: IpAddr, more: &[&str]) -> Running {
         let to = to.to_string();
-        let args = [
-            &["perf", "client", "--dev", "sw0", "--core", "0", &to],
-            more,
-        ]
-        .concat();
+        let args = [&["perf", "client", "--dev", "sw0", "--core", "0", &to], more].concat();
         Running::start(&mut command(&self.hosts.b.ns, &args))
     }
 
     /// Runs any spanwire command on a host to its end.
-    pub fn run(&self, ns: &NetNs, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, ns: &NetNs, args: &[&str]) -> Outcome {
         Running::start(&mut command(ns, args)).wait()
     }
 }
 
 impl Running {
     fn start(command: &mut Command) -> Self {
-        Self {
-            child: Some(command.spawn().expect("it starts")),
-            _stdout: None,
-        }
+        Self { child: Some(command.spawn().expect("it starts")), _stdout: None }
     }
 
     /// Waits for its end; one that hangs is killed and fails the test.
-    pub fn wait(mut self) -> Outcome {
+    pub(crate) fn wait(mut self) -> Outcome {
         let mut child = self.child.take().expect("taken once");
         let deadline = Instant::now() + HANG;
         while child.try_wait().expect("our child").is_none() {
@@ -121,35 +102,24 @@ impl Running {
         let out = child.wait_with_output().expect("our child");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let success = out.status.success();
-        Outcome {
-            success,
-            stdout: text(out.stdout),
-            stderr: text(out.stderr),
-        }
+        Outcome { success, stdout: text(out.stdout), stderr: text(out.stderr) }
     }
 
     /// SIGTERM, and the process ends well.
-    pub fn terminate(self) {
+    pub(crate) fn terminate(self) {
         let outcome = self.end_with(libc::SIGTERM);
-        assert!(
-            outcome.success,
-            "the server did not end well: {}",
-            outcome.stderr
-        );
+        assert!(outcome.success, "the server did not end well: {}", outcome.stderr);
     }
 
     /// SIGKILL.
-    pub fn kill(self) {
+    pub(crate) fn kill(self) {
         self.end_with(libc::SIGKILL);
     }
 
-    pub fn end_with(self, signal: i32) -> Outcome {
+    pub(crate) fn end_with(self, signal: i32) -> Outcome {
         let pid = self.child.as_ref().expect("not waited for yet").id();
         let pid = pid.to_string();
-        let sent = Command::new("kill")
-            .arg(format!("-{signal}"))
-            .arg(&pid)
-            .status();
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(&pid).status();
         assert!(sent.is_ok_and(|s| s.success()), "cannot signal {pid}");
         self.wait()
     }
@@ -166,44 +136,35 @@ impl Drop for Running {
 
 impl Outcome {
     /// Its standard output as one JSON value.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| {
-            panic!(
-                "no JSON ({e}) in {:?}; standard error: {}",
-                self.stdout, self.stderr
-            )
+            panic!("no JSON ({e}) in {:?}; standard error: {}", self.stdout, self.stderr)
         })
     }
 }
 
 /// Runs spanwire in this process's own namespace.
-pub fn run_here(args: &[&str]) -> Outcome {
+pub(crate) fn run_here(args: &[&str]) -> Outcome {
     start_here(args).wait()
 }
 
-pub fn start_here(args: &[&str]) -> Running {
+pub(crate) fn start_here(args: &[&str]) -> Running {
     let mut command = Command::new(SPANWIRE);
     Running::start(piped(&mut command, args))
 }
 
 /// The named namespaces and the interfaces of this one: what a run might leave behind.
-pub fn namespaces() -> (Vec<String>, Vec<String>) {
+pub(crate) fn namespaces() -> (Vec<String>, Vec<String>) {
     let mut links: Vec<String> = std::fs::read_dir("/sys/class/net")
         .expect("every Linux has it")
-        .map(|entry| {
-            entry
-                .expect("readable")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
         .collect();
     links.sort();
     (NetNs::list().expect("readable"), links)
 }
 
 /// True, and said aloud, where the tests cannot run.
-pub fn skip() -> bool {
+pub(crate) fn skip() -> bool {
     let Err(why) = NetNs::new_anonymous() else {
         return false;
     };
@@ -220,11 +181,7 @@ fn command(ns: &NetNs, args: &[&str]) -> Command {
 }
 
 fn piped<'a>(command: &'a mut Command, args: &[&str]) -> &'a mut Command {
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
 fn take_turn() -> MutexGuard<'static, ()> {

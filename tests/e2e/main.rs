@@ -74,32 +74,16 @@ fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
     let faults = ["--loss", "1", "--dup", "1", "--reorder", "1"];
     for (op, seed) in [("send", "3"), ("write", "4"), ("read", "5")] {
         let server = lab.server(&[&faults[..], &["--seed", seed]].concat());
-        let more = [
-            "--transfer",
-            "64M",
-            "--op",
-            op,
-            "--timeout",
-            "11",
-            "--seed",
-            seed,
-            "--json",
-        ];
+        let more = ["--transfer", "64M", "--op", op, "--timeout", "11", "--seed", seed, "--json"];
         let outcome = lab.client(lab.v4(), &[&more[..], &faults[..]].concat());
         let report = outcome.json();
         assert_eq!(report["ok"], true, "{report}");
         assert_eq!(report["transfer"]["sha256_match"], true);
         let counters = &report["counters"];
         for fault in ["fault_lost", "fault_duplicated", "fault_reordered"] {
-            assert!(
-                counters[fault].as_u64() > Some(0),
-                "no {fault} in {counters}"
-            );
+            assert!(counters[fault].as_u64() > Some(0), "no {fault} in {counters}");
         }
-        assert!(
-            counters["retransmitted_packets"].as_u64() > Some(0),
-            "{counters}"
-        );
+        assert!(counters["retransmitted_packets"].as_u64() > Some(0), "{counters}");
         server.terminate();
     }
 }
@@ -118,10 +102,7 @@ fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works(
     assert!(!outcome.success);
     let error = report["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
-    assert!(
-        report["perf"][0]["messages"].as_u64() > Some(0),
-        "killed before it began: {report}"
-    );
+    assert!(report["perf"][0]["messages"].as_u64() > Some(0), "killed before it began: {report}");
     // 67 ms * (1 + 2 + 6 * 4) is 1.8 s; the rest is a busy machine.
     assert!(took < Duration::from_secs(20), "took {took:?}");
     // SIGKILL left nothing attached: the next one binds the same queue at once.
@@ -147,16 +128,7 @@ fn client__latency_and_thresholds_set_the_exit_code() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     for op in ["send", "write", "read"] {
-        let args = [
-            "--op",
-            op,
-            "--lat",
-            "--seconds",
-            "0.3",
-            "--max-p99-us",
-            "1000000",
-            "--json",
-        ];
+        let args = ["--op", op, "--lat", "--seconds", "0.3", "--max-p99-us", "1000000", "--json"];
         let outcome = lab.client(lab.v4(), &args);
         let report = outcome.json();
         let row = &report["perf"][0];
@@ -164,14 +136,7 @@ fn client__latency_and_thresholds_set_the_exit_code() {
         assert!(
             row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].as_f64() >= row["p50_us"].as_f64()
         );
-        assert_eq!(
-            row["latency"],
-            if op == "send" {
-                "half_rtt"
-            } else {
-                "completion"
-            }
-        );
+        assert_eq!(row["latency"], if op == "send" { "half_rtt" } else { "completion" });
     }
     let args = ["--seconds", "0.2", "--min-gbps", "100000", "--json"];
     let outcome = lab.client(lab.v4(), &args);
@@ -184,37 +149,20 @@ fn client__latency_and_thresholds_set_the_exit_code() {
 fn client__says_what_is_wrong() {
     let Some(lab) = Lab::new(1500) else { return };
     let failing = |args: &[&str], words: &[&str]| {
-        let Outcome {
-            success, stderr, ..
-        } = lab.run(&lab.hosts.b.ns, args);
+        let Outcome { success, stderr, .. } = lab.run(&lab.hosts.b.ns, args);
         assert!(!success);
         for word in words {
             assert!(stderr.contains(word), "{args:?}: no {word:?} in {stderr:?}");
         }
     };
     let refused = ["perf", "client", "--dev", "sw0", "10.77.0.1"];
-    failing(
-        &refused,
-        &[
-            "10.77.0.1",
-            "18516",
-            "is `spanwire perf server` running there?",
-        ],
-    );
+    failing(&refused, &["10.77.0.1", "18516", "is `spanwire perf server` running there?"]);
     let nowhere = ["perf", "client", "--dev", "sw0", "192.0.2.1"];
     failing(&nowhere, &["192.0.2.1"]);
     let server = lab.server(&[]);
     let no_dev = ["perf", "client", "--dev", "nope", "10.77.0.1"];
     failing(&no_dev, &["nope", "sw0"]);
-    let bad_mtu = [
-        "perf",
-        "client",
-        "--dev",
-        "sw0",
-        "--mtu",
-        "1000",
-        "10.77.0.1",
-    ];
+    let bad_mtu = ["perf", "client", "--dev", "sw0", "--mtu", "1000", "10.77.0.1"];
     failing(&bad_mtu, &["1000", "256, 512, 1024"]);
     server.terminate();
 }
@@ -225,9 +173,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
         return;
     }
     let before = lab::namespaces();
-    let args = [
-        "demo", "--json", "--mib", "64", "--ms", "100", "--fabric", "xdp",
-    ];
+    let args = ["demo", "--json", "--mib", "64", "--ms", "100", "--fabric", "xdp"];
     let outcome = lab::run_here(&args);
     let report = outcome.json();
     assert_eq!(report["ok"], true, "{report}");
@@ -255,9 +201,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
 
 #[test]
 fn demo__over_the_pipe_needs_no_privilege() {
-    let args = [
-        "demo", "--json", "--fabric", "pipe", "--mib", "16", "--ms", "50",
-    ];
+    let args = ["demo", "--json", "--fabric", "pipe", "--mib", "16", "--ms", "50"];
     let report = lab::run_here(&args).json();
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["fabric"], "pipe");

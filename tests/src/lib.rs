@@ -1,8 +1,5 @@
 //! Tests that stand outside the crates: tidy, golden vectors
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod pcap;

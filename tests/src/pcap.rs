@@ -65,11 +65,7 @@ impl<'a> Pcap<'a> {
         if link != ETHERNET {
             return Err(PcapError::NotEthernet(link));
         }
-        Ok(Self {
-            order,
-            unit_ns,
-            records,
-        })
+        Ok(Self { order, unit_ns, records })
     }
 
     /// The frames in the order of the file. A truncated record is the last item, as an error.
@@ -88,23 +84,14 @@ impl<'a> Pcap<'a> {
     }
 
     fn record(&mut self) -> Result<Frame<'a>, PcapError> {
-        let (header, rest) = self
-            .records
-            .split_first_chunk::<16>()
-            .ok_or(PcapError::Truncated)?;
+        let (header, rest) = self.records.split_first_chunk::<16>().ok_or(PcapError::Truncated)?;
         let word = |at| self.order.u32(header, at);
         let captured = usize::try_from(word(8)).map_err(|_| PcapError::Truncated)?;
         let original_len = usize::try_from(word(12)).map_err(|_| PcapError::Truncated)?;
         let at_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * self.unit_ns;
-        let (bytes, rest) = rest
-            .split_at_checked(captured)
-            .ok_or(PcapError::Truncated)?;
+        let (bytes, rest) = rest.split_at_checked(captured).ok_or(PcapError::Truncated)?;
         self.records = rest;
-        Ok(Frame {
-            at_ns,
-            original_len,
-            bytes,
-        })
+        Ok(Frame { at_ns, original_len, bytes })
     }
 }
 
@@ -163,11 +150,7 @@ mod tests {
         }
         for file in [LITTLE, big] {
             let frames: Vec<_> = Pcap::new(&file).unwrap().frames().collect();
-            let want = Frame {
-                at_ns: 2_000_005_000,
-                original_len: 9,
-                bytes: &[7, 8, 9],
-            };
+            let want = Frame { at_ns: 2_000_005_000, original_len: 9, bytes: &[7, 8, 9] };
             assert_eq!(frames, [Ok(want)]);
         }
     }

@@ -93,13 +93,7 @@ pub(crate) fn check_forbid(sources: &[Source]) -> Vec<Finding> {
         .filter(|s| !UNSAFE_IN.contains(&s.krate()))
         .filter(|s| s.path.ends_with("/src/lib.rs") || s.path.ends_with("/src/main.rs"))
         .filter(|s| !s.code.contains("#![forbid(unsafe_code)]"))
-        .map(|s| {
-            Finding::new(
-                &s.path,
-                1,
-                "add #![forbid(unsafe_code)] below the crate's doc",
-            )
-        })
+        .map(|s| Finding::new(&s.path, 1, "add #![forbid(unsafe_code)] below the crate's doc"))
         .collect()
 }
 
@@ -119,9 +113,7 @@ pub(crate) fn check_todos(sources: &[Source]) -> Vec<Finding> {
 }
 
 fn has_issue(line: &str) -> bool {
-    line.split('#')
-        .skip(1)
-        .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    line.split('#').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -148,24 +140,10 @@ mod tests {
             ("eprintln!();", "transport", "bench"),
             ("x.unwrap();", "io", "bins"),
         ] {
-            assert_eq!(
-                words(&format!("{krate}/src/a.rs"), bad),
-                1,
-                "{bad} in {krate}"
-            );
-            assert_eq!(
-                words(&format!("{fine_in}/src/a.rs"), bad),
-                0,
-                "{bad} in {fine_in}"
-            );
+            assert_eq!(words(&format!("{krate}/src/a.rs"), bad), 1, "{bad} in {krate}");
+            assert_eq!(words(&format!("{fine_in}/src/a.rs"), bad), 0, "{bad} in {fine_in}");
         }
-        for bad in [
-            "todo!()",
-            "unimplemented!()",
-            "dbg!(x)",
-            "#[ignore]",
-            "#[ignore = \"\"]",
-        ] {
+        for bad in ["todo!()", "unimplemented!()", "dbg!(x)", "#[ignore]", "#[ignore = \"\"]"] {
             assert_eq!(words("tests/a.rs", bad), 1, "{bad}");
             assert_eq!(words("io/src/a.rs", bad), 1, "{bad}");
         }
@@ -190,14 +168,8 @@ mod tests {
     #[test]
     fn check_forbid__fires_for_a_crate_root_without_it() {
         let of = |path, text| check_forbid(&[Source::new(path, text)]).len();
-        assert_eq!(
-            of("wire/src/lib.rs", "//! doc #![forbid(unsafe_code)]\n"),
-            1
-        );
-        assert_eq!(
-            of("wire/src/lib.rs", "//! doc\n#![forbid(unsafe_code)]\n"),
-            0
-        );
+        assert_eq!(of("wire/src/lib.rs", "//! doc #![forbid(unsafe_code)]\n"), 1);
+        assert_eq!(of("wire/src/lib.rs", "//! doc\n#![forbid(unsafe_code)]\n"), 0);
         assert_eq!(of("bins/src/main.rs", ""), 1);
         assert_eq!(of("wire/src/other.rs", ""), 0);
         assert_eq!(of("mem/src/lib.rs", ""), 0);
@@ -207,9 +179,6 @@ mod tests {
     fn check_todos__fire_without_an_issue() {
         let of = |text| check_todos(&[Source::new("io/src/a.rs", text)]).len();
         assert_eq!(of("// TODO: more\n/* FIXME # 1 */\n"), 2);
-        assert_eq!(
-            of("// TODO(#12): more\nlet s = \"TODO\"; // mastodont\n"),
-            0
-        );
+        assert_eq!(of("// TODO(#12): more\nlet s = \"TODO\"; // mastodont\n"), 0);
     }
 }

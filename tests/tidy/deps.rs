@@ -13,26 +13,10 @@ struct Allowed {
 
 /// The direction of the whole workspace. `io` knows no protocol; `transport` no I/O.
 const ALLOWED: &[Allowed] = &[
-    Allowed {
-        krate: "base",
-        ours: &[],
-        theirs: &[],
-    },
-    Allowed {
-        krate: "wire",
-        ours: &["base"],
-        theirs: &["crc32fast"],
-    },
-    Allowed {
-        krate: "mem",
-        ours: &["base"],
-        theirs: &[],
-    },
-    Allowed {
-        krate: "af_xdp",
-        ours: &[],
-        theirs: &["libc"],
-    },
+    Allowed { krate: "base", ours: &[], theirs: &[] },
+    Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
+    Allowed { krate: "mem", ours: &["base"], theirs: &[] },
+    Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
     Allowed {
         krate: "transport",
         ours: &["base", "wire", "mem"],
@@ -151,10 +135,7 @@ mod tests {
 
     #[test]
     fn check__an_upward_dependency_fires() {
-        let found = of(
-            "io/Cargo.toml",
-            "[dependencies]\nspanwire-transport.workspace = true\n",
-        );
+        let found = of("io/Cargo.toml", "[dependencies]\nspanwire-transport.workspace = true\n");
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("io/Cargo.toml:2: io may not depend on spanwire-transport"));
     }

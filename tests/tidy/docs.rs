@@ -69,9 +69,7 @@ pub(crate) fn check_decisions(names: &[String], readme: Option<&str>) -> Vec<Fin
             add(format!("the number {number} is taken: use the next one"));
         }
         if !readme.is_some_and(|text| text.contains(&format!("({name})"))) {
-            add(format!(
-                "not listed in {DECISIONS}/README.md: add [title]({name})"
-            ));
+            add(format!("not listed in {DECISIONS}/README.md: add [title]({name})"));
         }
     }
     findings
@@ -98,10 +96,7 @@ mod tests {
 
     #[test]
     fn check_links__a_dead_one_fires() {
-        let found = links(
-            "docs/A.md",
-            "[a](A.md)\nsee [b](B.md#part) and [c](../gone.md)\n",
-        );
+        let found = links("docs/A.md", "[a](A.md)\nsee [b](B.md#part) and [c](../gone.md)\n");
         let nowhere = "leads nowhere: mend it";
         assert_eq!(
             found,

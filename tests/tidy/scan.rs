@@ -31,13 +31,7 @@ impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let (code, comments) = split(text);
         let body_lines = test_module_line(&code).unwrap_or_else(|| code.lines().count());
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            code,
-            comments,
-            body_lines,
-        }
+        Self { path: path.to_owned(), text: text.to_owned(), code, comments, body_lines }
     }
 
     /// The crate's folder: the first part of the path.
@@ -217,9 +211,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
 fn test_module_line(code: &str) -> Option<usize> {
     let lines: Vec<&str> = code.lines().collect();
     let at = lines.iter().rposition(|line| *line == "#[cfg(test)]")?;
-    let module = lines[at + 1..]
-        .iter()
-        .find(|line| !line.starts_with("#["))?;
+    let module = lines[at + 1..].iter().find(|line| !line.starts_with("#["))?;
     let inline = module.contains("mod ") && module.ends_with('{');
     inline.then_some(at)
 }
@@ -329,10 +321,7 @@ mod tests {
     fn split__characters_and_lifetimes() {
         check("'{' 'a", "' ' 'a");
         check(r"'\'' '\\' x", r"'  ' '  ' x");
-        check(
-            "fn f<'a>(x: &'a str) -> char { 'b' }",
-            "fn f<'a>(x: &'a str) -> char { ' ' }",
-        );
+        check("fn f<'a>(x: &'a str) -> char { 'b' }", "fn f<'a>(x: &'a str) -> char { ' ' }");
         check("'\u{e9}' {", "'  ' {");
         check("b'{' }", "b' ' }");
     }
@@ -350,10 +339,7 @@ mod tests {
 
     #[test]
     fn source__cuts_the_test_module_at_the_bottom() {
-        let inline = Source::new(
-            "base/src/a.rs",
-            "fn a() {}\n\n#[cfg(test)]\nmod tests {\n}\n",
-        );
+        let inline = Source::new("base/src/a.rs", "fn a() {}\n\n#[cfg(test)]\nmod tests {\n}\n");
         assert_eq!(inline.body_lines, 2);
         let outside = Source::new("base/src/a.rs", "fn a() {}\n#[cfg(test)]\nmod tests;\n");
         assert_eq!(outside.body_lines, 3);
@@ -372,11 +358,7 @@ mod tests {
     fn functions__are_measured_between_their_braces() {
         let text = "fn a() {}\nfn b(\n) -> [u8; { 2 }]\nwhere T: X {\n  1;\n  2;\n}\n";
         let found = functions(&Source::new("a.rs", text).code);
-        let of = |name: &str, line, lines| Function {
-            name: name.to_owned(),
-            line,
-            lines,
-        };
+        let of = |name: &str, line, lines| Function { name: name.to_owned(), line, lines };
         assert_eq!(found, [of("a", 1, 0), of("b", 2, 2)]);
     }
 

@@ -78,12 +78,7 @@ fn oversizes(sources: &[Source]) -> Vec<Oversize> {
     let mut all = Vec::new();
     let mut add = |name: String, line: usize, lines: usize, cap: usize| {
         if lines > cap {
-            let over = Oversize {
-                name,
-                line,
-                lines,
-                cap,
-            };
+            let over = Oversize { name, line, lines, cap };
             all.push(over);
         }
     };
@@ -135,10 +130,7 @@ mod tests {
     fn check__long_tests_at_the_bottom_fire() {
         let text = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(300));
         let found = messages(&check(&[Source::new("io/src/a.rs", &text)], ""));
-        assert!(
-            found[0].contains("io/src/a.rs#tests has 303 lines"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("io/src/a.rs#tests has 303 lines"), "{found:?}");
     }
 
     #[test]

@@ -21,23 +21,13 @@ pub(crate) fn check_orphans(sources: &[Source], manifests: &[(String, String)]) 
         }
         let root = !manifests.is_empty() && is_root(&path, &known, manifests);
         if let Some(source) = sources.iter().find(|s| s.path == path) {
-            queue.extend(
-                children(source, root)
-                    .into_iter()
-                    .filter(|c| known.contains(&**c)),
-            );
+            queue.extend(children(source, root).into_iter().filter(|c| known.contains(&**c)));
         }
     }
     known
         .iter()
         .filter(|path| !reached.contains(**path))
-        .map(|path| {
-            Finding::new(
-                path,
-                1,
-                "no Cargo target and no `mod` reaches it: delete it",
-            )
-        })
+        .map(|path| Finding::new(path, 1, "no Cargo target and no `mod` reaches it: delete it"))
         .collect()
 }
 
@@ -53,7 +43,7 @@ fn roots(known: &BTreeSet<&str>, manifests: &[(String, String)]) -> Vec<String> 
         for line in text.lines() {
             if let Some(value) = line.trim().strip_prefix("path") {
                 let value = value.trim_start_matches([' ', '=']).trim_matches('"');
-                roots.push(format!("{folder}{value}"));
+                roots.push(resolve(folder, value));
             }
         }
         for path in known.iter().filter_map(|path| path.strip_prefix(folder)) {
@@ -79,21 +69,15 @@ fn roots(known: &BTreeSet<&str>, manifests: &[(String, String)]) -> Vec<String> 
 fn children(source: &Source, root: bool) -> Vec<String> {
     let (folder, name) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let stem = name.trim_end_matches(".rs");
-    let inside = if root || name == "mod.rs" {
-        folder.to_owned()
-    } else {
-        format!("{folder}/{stem}")
-    };
+    let inside =
+        if root || name == "mod.rs" { folder.to_owned() } else { format!("{folder}/{stem}") };
     let mut found = Vec::new();
     let raw: Vec<&str> = source.text.lines().collect();
     for (at, line) in source.code.lines().enumerate() {
         let Some(module) = declared(line) else {
             continue;
         };
-        let attributes = raw[..at]
-            .iter()
-            .rev()
-            .take_while(|l| l.trim().starts_with("#["));
+        let attributes = raw[..at].iter().rev().take_while(|l| l.trim().starts_with("#["));
         let given = attributes.filter_map(|l| l.trim().strip_prefix("#[path = \""));
         match given.filter_map(|l| l.split('"').next()).next() {
             Some(path) => found.push(resolve(folder, path)),
@@ -134,10 +118,7 @@ pub(crate) fn check_lines(sources: &[Source]) -> Vec<Finding> {
             }
         }
         if !source.text.ends_with('\n') {
-            add(
-                source.text.lines().count(),
-                "no line end at the end of the file",
-            );
+            add(source.text.lines().count(), "no line end at the end of the file");
         }
     }
     findings
@@ -174,10 +155,7 @@ mod tests {
     fn check_orphans__a_file_without_mod_fires() {
         let files = [
             ("io/src/lib.rs", "pub mod a;\n// mod gone;\n"),
-            (
-                "io/src/a.rs",
-                "pub(crate) mod b;\n#[cfg(test)]\nmod tests;\n",
-            ),
+            ("io/src/a.rs", "pub(crate) mod b;\n#[cfg(test)]\nmod tests;\n"),
             ("io/src/a/b.rs", ""),
             ("io/src/a/tests.rs", ""),
             ("io/src/gone.rs", ""),
@@ -192,23 +170,18 @@ mod tests {
             ("io/src/main.rs", "mod a;\n"),
             ("io/src/a/mod.rs", "mod b;\n"),
             ("io/src/a/b.rs", ""),
-            (
-                "io/tests/e2e.rs",
-                "mod support;\n#[path = \"odd/x.rs\"]\nmod x;\n",
-            ),
+            ("io/tests/e2e.rs", "mod support;\n#[path = \"odd/x.rs\"]\nmod x;\n"),
             ("io/tests/support/mod.rs", ""),
-            (
-                "io/tests/odd/x.rs",
-                "#[path = \"../../away.rs\"]\nmod up;\n",
-            ),
+            ("io/tests/odd/x.rs", "#[path = \"../../away.rs\"]\nmod up;\n"),
             ("io/away.rs", ""),
             ("io/tests/big/main.rs", "mod part;\n"),
             ("io/tests/big/part.rs", ""),
             ("io/far.rs", "mod near;\n"),
             ("io/near.rs", ""),
             ("io/lost.rs", ""),
+            ("out/main.rs", ""),
         ];
-        let manifest = "[[test]]\nname = \"far\"\npath = \"far.rs\"\n";
+        let manifest = "[[test]]\nname = \"far\"\npath = \"far.rs\"\npath = \"../out/main.rs\"\n";
         assert_eq!(orphans(&files, manifest), ["io/lost.rs"]);
     }
 

@@ -102,13 +102,7 @@ pub enum Mtu {
 
 impl Mtu {
     /// All of them, ascending.
-    pub const ALL: [Self; 5] = [
-        Self::B256,
-        Self::B512,
-        Self::B1024,
-        Self::B2048,
-        Self::B4096,
-    ];
+    pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
     /// Payload bytes.
     #[must_use]
@@ -136,10 +130,7 @@ impl Mtu {
     /// RETH 16, ICRC 4. Linux reserves the same (1500 gives 1024; seen on rxe).
     #[must_use]
     pub fn for_link(link_mtu: u32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .rev()
-            .find(|m| m.bytes() + HEADERS_MAX_BYTES <= link_mtu)
+        Self::ALL.into_iter().rev().find(|m| m.bytes() + HEADERS_MAX_BYTES <= link_mtu)
     }
 
     /// The longest Ethernet frame (without FCS) of a packet at this MTU.
@@ -152,16 +143,8 @@ impl Mtu {
 impl AddressVector {
     pub(crate) fn ethernet(&self) -> EthernetRepr {
         let v4 = self.src_ip.is_ipv4();
-        let ethertype = if v4 {
-            EthernetRepr::IPV4
-        } else {
-            EthernetRepr::IPV6
-        };
-        EthernetRepr {
-            dst: self.dst_mac,
-            src: self.src_mac,
-            ethertype,
-        }
+        let ethertype = if v4 { EthernetRepr::IPV4 } else { EthernetRepr::IPV6 };
+        EthernetRepr { dst: self.dst_mac, src: self.src_mac, ethertype }
     }
 
     /// The IP header, or `None` when the addresses are of two versions.
@@ -179,12 +162,7 @@ impl AddressVector {
 impl Default for QpCaps {
     /// 128 requests each way with one SGE each.
     fn default() -> Self {
-        Self {
-            max_send_wr: 128,
-            max_recv_wr: 128,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-        }
+        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 1, max_recv_sge: 1 }
     }
 }
 
@@ -192,11 +170,7 @@ impl QpAttr {
     /// The transition RESET to INIT.
     #[must_use]
     pub fn init(access: Access) -> Self {
-        Self {
-            state: Some(QpState::Init),
-            access: Some(access),
-            ..Self::default()
-        }
+        Self { state: Some(QpState::Init), access: Some(access), ..Self::default() }
     }
 
     /// The transition INIT to RTR with customary values: 16 READs accepted, RNR timer 0.64 ms.

@@ -26,16 +26,16 @@ pub struct Config {
     /// Packets one queue pair may have unacknowledged, 1..=65536. Default 128: rxe's own bound, and
     /// below the 256 frames a veth ring holds (docs/decisions/0004).
     pub qp_window_pkts: u32,
-    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts. Default 192: what one
-    /// receive ring of 256 takes with room for acknowledgements. It stands in for congestion
-    /// control until that arrives and is wide enough to fill the path on one host.
+    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts. Default
+    /// 192: what one receive ring of 256 takes with room for acknowledgements. It stands in for
+    /// congestion control until that arrives and is wide enough to fill the path on one host.
     pub endpoint_window_pkts: u32,
     /// A request packet asks for an acknowledgement at least this often, 1..=qp_window_pkts.
     /// Default 16: an acknowledgement costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
-    /// Longest stretch of a READ asked for at once, in packets, 1..=qp_window_pkts. Default 32. A long READ
-    /// becomes several requests on the wire, so that its responses stay inside the window above:
-    /// the requester paces the responder.
+    /// Longest stretch of a READ asked for at once, in packets, 1..=qp_window_pkts. Default 32. A
+    /// long READ becomes several requests on the wire, so that its responses stay inside the
+    /// window above: the requester paces the responder.
     pub read_chunk_pkts: u32,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
@@ -88,12 +88,7 @@ impl Config {
                 return Ok(());
             }
             let (value, min, max) = (value.into(), min.into(), max.into());
-            Err(ConfigError {
-                field,
-                value,
-                min,
-                max,
-            })
+            Err(ConfigError { field, value, min, max })
         };
         range("max_qps", self.max_qps, 1, MAX_QPS)?;
         range("max_cqs", self.max_cqs, 1, 1 << 16)?;
@@ -103,24 +98,9 @@ impl Config {
         range("max_cqe", self.max_cqe, 1, 1 << 22)?;
         range("max_msg_bytes", self.max_msg_bytes, 1, 1 << 30)?;
         range("qp_window_pkts", self.qp_window_pkts, 1, 1 << 16)?;
-        range(
-            "endpoint_window_pkts",
-            self.endpoint_window_pkts,
-            self.qp_window_pkts,
-            1 << 24,
-        )?;
-        range(
-            "ack_req_interval_pkts",
-            self.ack_req_interval_pkts,
-            1,
-            self.qp_window_pkts,
-        )?;
-        range(
-            "read_chunk_pkts",
-            self.read_chunk_pkts,
-            1,
-            self.qp_window_pkts,
-        )?;
+        range("endpoint_window_pkts", self.endpoint_window_pkts, self.qp_window_pkts, 1 << 24)?;
+        range("ack_req_interval_pkts", self.ack_req_interval_pkts, 1, self.qp_window_pkts)?;
+        range("read_chunk_pkts", self.read_chunk_pkts, 1, self.qp_window_pkts)?;
         range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
         Ok(ValidConfig(self))
     }
@@ -135,20 +115,13 @@ impl std::ops::Deref for ValidConfig {
 
 impl Default for ValidConfig {
     fn default() -> Self {
-        Config::default()
-            .validate()
-            .expect("the defaults are inside their ranges, tested below")
+        Config::default().validate().expect("the defaults are inside their ranges, tested below")
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            field,
-            value,
-            min,
-            max,
-        } = self;
+        let Self { field, value, min, max } = self;
         write!(f, "{field} is {value}, but must be between {min} and {max}")
     }
 }
@@ -173,15 +146,9 @@ mod tests {
 
     #[test]
     fn validate__names_the_field_and_its_range() {
-        let wrong = Config {
-            ack_req_interval_pkts: 129,
-            ..Config::default()
-        };
+        let wrong = Config { ack_req_interval_pkts: 129, ..Config::default() };
         let e = wrong.validate().unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "ack_req_interval_pkts is 129, but must be between 1 and 128"
-        );
+        assert_eq!(e.to_string(), "ack_req_interval_pkts is 129, but must be between 1 and 128");
     }
 
     #[test]

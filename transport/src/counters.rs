@@ -128,14 +128,8 @@ impl Counters {
         ];
         let own = DropReason::OWN.into_iter();
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
-        let drops = own
-            .chain(wire)
-            .map(|r| (format!("drop_{}", r.name()), self.dropped(r)));
-        named
-            .into_iter()
-            .map(|(name, n)| (name.to_owned(), n))
-            .chain(drops)
-            .collect()
+        let drops = own.chain(wire).map(|r| (format!("drop_{}", r.name()), self.dropped(r)));
+        named.into_iter().map(|(name, n)| (name.to_owned(), n)).chain(drops).collect()
     }
 }
 

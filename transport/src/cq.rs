@@ -39,11 +39,7 @@ pub(crate) struct CqTable {
 impl CompletionQueue {
     pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
-        Self {
-            ready: VecDeque::with_capacity(capacity),
-            capacity,
-            overrun: false,
-        }
+        Self { ready: VecDeque::with_capacity(capacity), capacity, overrun: false }
     }
 
     fn push(&mut self, wc: Wc) -> Result<(), CqError> {
@@ -67,10 +63,7 @@ impl CompletionQueue {
 
 impl CqTable {
     pub(crate) fn new(max_cqs: u32) -> Self {
-        Self {
-            queues: Slab::new(max_cqs),
-            event: false,
-        }
+        Self { queues: Slab::new(max_cqs), event: false }
     }
 
     /// Adds a completion, or reports that it is lost.
@@ -110,15 +103,7 @@ mod tests {
     fn wc(wr_id: u64) -> Wc {
         let (status, opcode) = (WcStatus::Success, WcOpcode::Send);
         let qpn = Qpn::new(7);
-        Wc {
-            wr_id,
-            status,
-            opcode,
-            qpn,
-            byte_len: 0,
-            imm: None,
-            solicited: false,
-        }
+        Wc { wr_id, status, opcode, qpn, byte_len: 0, imm: None, solicited: false }
     }
 
     #[test]

@@ -81,10 +81,7 @@ impl Endpoint {
     /// # Errors
     /// [`CreateError::Limit`].
     pub fn alloc_pd(&mut self) -> Result<PdId, CreateError> {
-        self.pds
-            .insert(())
-            .map(PdId)
-            .map_err(|()| CreateError::Limit("max_pds"))
+        self.pds.insert(()).map(PdId).map_err(|()| CreateError::Limit("max_pds"))
     }
 
     /// Registers memory. `iova` is the virtual address of its first byte for both sides; its own
@@ -120,11 +117,7 @@ impl Endpoint {
             return Err(CreateError::BadCapacity("capacity"));
         }
         let queue = CompletionQueue::new(capacity);
-        self.cqs
-            .queues
-            .insert(queue)
-            .map(CqId)
-            .map_err(|_| CreateError::Limit("max_cqs"))
+        self.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
     }
 
     /// Makes a queue pair in the state RESET.
@@ -148,11 +141,7 @@ impl Endpoint {
         check("max_recv_sge", caps.max_recv_sge, 1, MAX_SGE)?;
         let limit = CreateError::Limit("max_qps");
         let qp = QueuePair::new(Qpn::new(0), init);
-        let unnumbered = Entry {
-            qp,
-            is_ready: false,
-            is_blocked: false,
-        };
+        let unnumbered = Entry { qp, is_ready: false, is_blocked: false };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {
@@ -166,24 +155,15 @@ impl Endpoint {
     /// # Errors
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {
-        self.with_qp(qpn, |qp, sh| qp.modify(attr, sh))
-            .unwrap_or(Err(ModifyError::UnknownQp))
+        self.with_qp(qpn, |qp, sh| qp.modify(attr, sh)).unwrap_or(Err(ModifyError::UnknownQp))
     }
 
     /// State and measurements of a queue pair.
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
-        let qp = &self
-            .qps
-            .at(self.slot_of(qpn))
-            .filter(|e| e.qp.qpn() == qpn)?
-            .qp;
+        let qp = &self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?.qp;
         let (state, in_flight_pkts, srtt) = (qp.state(), qp.in_flight_pkts(), qp.srtt());
-        Some(QpInfo {
-            state,
-            in_flight_pkts,
-            srtt,
-        })
+        Some(QpInfo { state, in_flight_pkts, srtt })
     }
 
     /// Removes a queue pair with everything posted, without completions. Its number is not used
@@ -215,8 +195,7 @@ impl Endpoint {
     /// # Errors
     /// See [`PostError`]; nothing was queued then.
     pub fn post_send(&mut self, qpn: Qpn, wr: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.with_qp(qpn, |qp, sh| qp.post_send(wr, sh))
-            .unwrap_or(Err(PostError::UnknownQp))
+        self.with_qp(qpn, |qp, sh| qp.post_send(wr, sh)).unwrap_or(Err(PostError::UnknownQp))
     }
 
     /// Posts a receive request.
@@ -224,8 +203,7 @@ impl Endpoint {
     /// # Errors
     /// See [`PostError`]; nothing was queued then.
     pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.with_qp(qpn, |qp, sh| qp.post_recv(wr, sh))
-            .unwrap_or(Err(PostError::UnknownQp))
+        self.with_qp(qpn, |qp, sh| qp.post_recv(wr, sh)).unwrap_or(Err(PostError::UnknownQp))
     }
 
     /// The oldest completion of a queue, if there is one.

@@ -26,11 +26,7 @@ pub struct Host<A> {
 impl<A: App> Host<A> {
     /// A host whose application has not run yet: its first call is the first `handle_timeout`.
     pub fn new(endpoint: Endpoint, app: A) -> Self {
-        Self {
-            endpoint,
-            app,
-            started: false,
-        }
+        Self { endpoint, app, started: false }
     }
 
     /// The engine.
@@ -89,10 +85,7 @@ impl<A: App> Node for Host<A> {
         if !self.started || self.endpoint.has_cq_event() {
             return Some(Time::ZERO);
         }
-        [self.endpoint.poll_timeout(), self.app.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.endpoint.poll_timeout(), self.app.poll_timeout()].into_iter().flatten().min()
     }
 
     fn take_ready(&mut self) -> PortMask {

@@ -19,10 +19,7 @@
 //! [`Endpoint::poll_cq`]. One that lives on the engine's core implements [`App`] and runs in a
 //! [`Host`].
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod attr;
 mod config;

@@ -114,11 +114,7 @@ struct Entry {
 impl MrTable {
     pub(crate) fn new(max_mrs: u32) -> Self {
         let (lkeys, rkeys) = (KeyTable::new(max_mrs), KeyTable::new(max_mrs));
-        Self {
-            regions: Slab::new(max_mrs),
-            lkeys,
-            rkeys,
-        }
+        Self { regions: Slab::new(max_mrs), lkeys, rkeys }
     }
 
     /// Registers `region` at virtual address `iova` (its own address when `None`).
@@ -133,38 +129,17 @@ impl MrTable {
         if access.writes_remotely() && !access.allows(Access::LOCAL_WRITE) {
             return Err(CreateError::AccessWithoutLocalWrite);
         }
-        let (addr, len) = (
-            iova.unwrap_or_else(|| region.addr()),
-            u64_from(region.len()),
-        );
+        let (addr, len) = (iova.unwrap_or_else(|| region.addr()), u64_from(region.len()));
         if addr.checked_add(len).is_none() {
             return Err(CreateError::AddressWraps);
         }
-        let mr = MemoryRegion {
-            lkey: 0,
-            rkey: None,
-            addr,
-            len,
-        };
-        let entry = Entry {
-            pd,
-            region,
-            access,
-            mr,
-        };
-        let i = self
-            .regions
-            .insert(entry)
-            .map_err(|_| CreateError::Limit("max_mrs"))?;
+        let mr = MemoryRegion { lkey: 0, rkey: None, addr, len };
+        let entry = Entry { pd, region, access, mr };
+        let i = self.regions.insert(entry).map_err(|_| CreateError::Limit("max_mrs"))?;
         let lkey = self.lkeys.insert(rng, i);
         let rkey = access.is_remote().then(|| self.rkeys.insert(rng, i));
         let entry = self.regions.at_mut(i).expect("inserted four lines above");
-        entry.mr = MemoryRegion {
-            lkey,
-            rkey,
-            addr,
-            len,
-        };
+        entry.mr = MemoryRegion { lkey, rkey, addr, len };
         Ok(entry.mr)
     }
 
@@ -207,23 +182,18 @@ impl MrTable {
         len: u32,
         need: Access,
     ) -> Result<Span<'_>, MrError> {
-        let entry = i
-            .and_then(|i| self.regions.at(i))
-            .ok_or(MrError::UnknownKey)?;
+        let entry = i.and_then(|i| self.regions.at(i)).ok_or(MrError::UnknownKey)?;
         if entry.pd != pd {
             return Err(MrError::WrongPd);
         }
         if !entry.access.allows(need) {
             return Err(MrError::Forbidden);
         }
-        let offset = addr
-            .checked_sub(entry.mr.addr)
-            .ok_or(MrError::OutOfBounds)?;
+        let offset = addr.checked_sub(entry.mr.addr).ok_or(MrError::OutOfBounds)?;
         match offset.checked_add(len.into()) {
-            Some(end) if end <= entry.mr.len => Ok(Span {
-                region: &entry.region,
-                offset: usize_from(offset),
-            }),
+            Some(end) if end <= entry.mr.len => {
+                Ok(Span { region: &entry.region, offset: usize_from(offset) })
+            }
             _ => Err(MrError::OutOfBounds),
         }
     }
@@ -241,9 +211,7 @@ impl MrTable {
             let part = &mut dst[done..done + n as usize];
             done += n as usize;
             let span = self.local(pd, sge, Access::LOCAL_READ)?;
-            span.region
-                .copy_out(span.offset, part)
-                .map_err(|_| MrError::OutOfBounds)
+            span.region.copy_out(span.offset, part).map_err(|_| MrError::OutOfBounds)
         })
     }
 
@@ -260,9 +228,7 @@ impl MrTable {
             let part = &src[done..done + n as usize];
             done += n as usize;
             let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
-            span.region
-                .copy_in(span.offset, part)
-                .map_err(|_| MrError::OutOfBounds)
+            span.region.copy_in(span.offset, part).map_err(|_| MrError::OutOfBounds)
         })
     }
 }
@@ -292,26 +258,12 @@ fn walk(
         }
         let n = len.min(sge.len - skip);
         // The whole element was inside the address space when it was posted.
-        let addr = sge
-            .addr
-            .checked_add(skip.into())
-            .ok_or(MrError::OutOfBounds)?;
-        each(
-            &Sge {
-                addr,
-                len: n,
-                lkey: sge.lkey,
-            },
-            n,
-        )?;
+        let addr = sge.addr.checked_add(skip.into()).ok_or(MrError::OutOfBounds)?;
+        each(&Sge { addr, len: n, lkey: sge.lkey }, n)?;
         len -= n;
         skip = 0;
     }
-    if len == 0 {
-        Ok(())
-    } else {
-        Err(MrError::OutOfBounds)
-    }
+    if len == 0 { Ok(()) } else { Err(MrError::OutOfBounds) }
 }
 
 #[cfg(test)]
@@ -328,19 +280,12 @@ mod tests {
     #[test]
     fn register__remote_keys_only_with_remote_access() {
         let (mut t, mut rng) = table();
-        let local = t
-            .register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_WRITE, None)
-            .unwrap();
+        let local = t.register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_WRITE, None).unwrap();
         assert_eq!(local.rkey, None);
-        let shared = t
-            .register(&mut rng, PD, Region::zeroed(8), Access::ALL, Some(0x1000))
-            .unwrap();
+        let shared =
+            t.register(&mut rng, PD, Region::zeroed(8), Access::ALL, Some(0x1000)).unwrap();
         assert_eq!(shared.addr, 0x1000);
-        assert_ne!(
-            shared.rkey,
-            Some(shared.lkey),
-            "the lkey is not given away with the rkey"
-        );
+        assert_ne!(shared.rkey, Some(shared.lkey), "the lkey is not given away with the rkey");
     }
 
     #[test]
@@ -352,8 +297,7 @@ mod tests {
         let wraps = t.register(&mut rng, PD, r.clone(), Access::ALL, Some(u64::MAX - 8));
         assert_eq!(wraps, Err(CreateError::AddressWraps));
         for _ in 0..4 {
-            t.register(&mut rng, PD, r.clone(), Access::ALL, None)
-                .unwrap();
+            t.register(&mut rng, PD, r.clone(), Access::ALL, None).unwrap();
         }
         let full = t.register(&mut rng, PD, r, Access::ALL, None);
         assert_eq!(full, Err(CreateError::Limit("max_mrs")));
@@ -362,9 +306,7 @@ mod tests {
     #[test]
     fn deregister__makes_both_keys_unknown() {
         let (mut t, mut rng) = table();
-        let mr = t
-            .register(&mut rng, PD, Region::zeroed(8), Access::ALL, None)
-            .unwrap();
+        let mr = t.register(&mut rng, PD, Region::zeroed(8), Access::ALL, None).unwrap();
         t.deregister(mr.lkey).unwrap();
         let got = t.remote(PD, mr.rkey.unwrap(), mr.addr, 1, Access::REMOTE_READ);
         assert_eq!(got.unwrap_err(), MrError::UnknownKey);
@@ -375,35 +317,18 @@ mod tests {
     fn remote__checks_key_domain_access_and_bounds() {
         let (mut t, mut rng) = table();
         let access = Access::REMOTE_READ;
-        let mr = t
-            .register(&mut rng, PD, Region::zeroed(100), access, Some(0x5000))
-            .unwrap();
+        let mr = t.register(&mut rng, PD, Region::zeroed(100), access, Some(0x5000)).unwrap();
         let rkey = mr.rkey.unwrap();
         let ask = |pd, rkey, va, len, need| t.remote(pd, rkey, va, len, need).map(|s| s.offset);
         assert_eq!(ask(PD, rkey, 0x5000, 100, access), Ok(0));
         assert_eq!(ask(PD, rkey, 0x5064, 0, access), Ok(100));
-        assert_eq!(
-            ask(PD, rkey ^ 1, 0x5000, 1, access),
-            Err(MrError::UnknownKey)
-        );
+        assert_eq!(ask(PD, rkey ^ 1, 0x5000, 1, access), Err(MrError::UnknownKey));
         assert_eq!(ask(PdId(1), rkey, 0x5000, 1, access), Err(MrError::WrongPd));
-        assert_eq!(
-            ask(PD, rkey, 0x5000, 1, Access::REMOTE_WRITE),
-            Err(MrError::Forbidden)
-        );
+        assert_eq!(ask(PD, rkey, 0x5000, 1, Access::REMOTE_WRITE), Err(MrError::Forbidden));
         assert_eq!(ask(PD, rkey, 0x4fff, 1, access), Err(MrError::OutOfBounds));
-        assert_eq!(
-            ask(PD, rkey, 0x5001, 100, access),
-            Err(MrError::OutOfBounds)
-        );
-        assert_eq!(
-            ask(PD, rkey, u64::MAX, u32::MAX, access),
-            Err(MrError::OutOfBounds)
-        );
-        assert_eq!(
-            ask(PD, mr.lkey, 0x5000, 1, access),
-            Err(MrError::UnknownKey)
-        );
+        assert_eq!(ask(PD, rkey, 0x5001, 100, access), Err(MrError::OutOfBounds));
+        assert_eq!(ask(PD, rkey, u64::MAX, u32::MAX, access), Err(MrError::OutOfBounds));
+        assert_eq!(ask(PD, mr.lkey, 0x5000, 1, access), Err(MrError::UnknownKey));
     }
 
     #[test]
@@ -412,41 +337,25 @@ mod tests {
         let region = Region::zeroed(32);
         let bytes: Vec<u8> = (0..32).collect();
         region.copy_in(0, &bytes).unwrap();
-        let mr = t
-            .register(&mut rng, PD, region, Access::LOCAL_WRITE, Some(0))
-            .unwrap();
-        let sge = |addr, len| Sge {
-            addr,
-            len,
-            lkey: mr.lkey,
-        };
+        let mr = t.register(&mut rng, PD, region, Access::LOCAL_WRITE, Some(0)).unwrap();
+        let sge = |addr, len| Sge { addr, len, lkey: mr.lkey };
         let list = [sge(20, 3), sge(0, 0), sge(4, 5), sge(30, 2)];
         let flat = [20, 21, 22, 4, 5, 6, 7, 8, 30, 31];
         for skip in 0..10usize {
             for len in 0..=10 - skip {
                 let mut out = vec![0; len];
-                t.gather(PD, &list, u32::try_from(skip).unwrap(), &mut out)
-                    .unwrap();
+                t.gather(PD, &list, u32::try_from(skip).unwrap(), &mut out).unwrap();
                 assert_eq!(out, flat[skip..skip + len]);
             }
         }
-        assert_eq!(
-            t.gather(PD, &list, 8, &mut [0; 3]),
-            Err(MrError::OutOfBounds)
-        );
+        assert_eq!(t.gather(PD, &list, 8, &mut [0; 3]), Err(MrError::OutOfBounds));
     }
 
     #[test]
     fn scatter__needs_write_access() {
         let (mut t, mut rng) = table();
-        let mr = t
-            .register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_READ, Some(0))
-            .unwrap();
-        let list = [Sge {
-            addr: 0,
-            len: 8,
-            lkey: mr.lkey,
-        }];
+        let mr = t.register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_READ, Some(0)).unwrap();
+        let list = [Sge { addr: 0, len: 8, lkey: mr.lkey }];
         assert_eq!(t.scatter(PD, &list, 0, &[1]), Err(MrError::Forbidden));
         assert_eq!(t.gather(PD, &list, 0, &mut [1]), Ok(()));
     }

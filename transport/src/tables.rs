@@ -1,4 +1,5 @@
-//! Tables with a fixed capacity: objects named by a small number, and objects named by a random key.
+//! Tables with a fixed capacity: objects named by a small number, and objects named by a random
+//! key.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
@@ -13,11 +14,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Slab<T> {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            capacity,
-        }
+        Self { slots: Vec::new(), free: Vec::new(), capacity }
     }
 
     /// Puts an object in and returns its number, or gives it back when the table is full.
@@ -51,9 +48,7 @@ impl<T> Slab<T> {
 
     /// Every object with its number, in ascending order of numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0u32..)
-            .zip(&self.slots)
-            .filter_map(|(i, slot)| Some((i, slot.as_ref()?)))
+        (0u32..).zip(&self.slots).filter_map(|(i, slot)| Some((i, slot.as_ref()?)))
     }
 }
 
@@ -73,10 +68,7 @@ impl KeyTable {
     /// Room for `capacity` keys (1..=2^20).
     pub(crate) fn new(capacity: u32) -> Self {
         let slots = (capacity * 2).next_power_of_two();
-        Self {
-            slots: vec![None; slots as usize].into_boxed_slice(),
-            mask: slots - 1,
-        }
+        Self { slots: vec![None; slots as usize].into_boxed_slice(), mask: slots - 1 }
     }
 
     /// Draws a key for `value`. The caller holds the number of keys within the capacity.
@@ -113,10 +105,7 @@ mod tests {
     #[test]
     fn slab__reuses_numbers_and_holds_its_capacity() {
         let mut s = Slab::new(2);
-        assert_eq!(
-            (s.insert('a'), s.insert('b'), s.insert('c')),
-            (Ok(0), Ok(1), Err('c'))
-        );
+        assert_eq!((s.insert('a'), s.insert('b'), s.insert('c')), (Ok(0), Ok(1), Err('c')));
         assert_eq!(s.remove(0), Some('a'));
         assert_eq!(s.remove(0), None);
         assert_eq!(s.insert('d'), Ok(0));

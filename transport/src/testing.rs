@@ -68,12 +68,7 @@ impl Default for PairConfig {
             psns: [1000, 0xff_fff0],
             bytes: 1 << 16,
             cqe: 4096,
-            caps: QpCaps {
-                max_send_wr: 64,
-                max_recv_wr: 64,
-                max_send_sge: 4,
-                max_recv_sge: 4,
-            },
+            caps: QpCaps { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4 },
             rtr: |_| {},
             rts: |_| {},
             ips: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
@@ -91,13 +86,7 @@ impl Pair {
     pub(crate) fn with(c: &PairConfig) -> Self {
         let ends = [0, 1].map(|i| End::new(i, c));
         let filter: Filter = Box::new(|_, _| Fate::Pass);
-        let mut pair = Self {
-            now: Time::ZERO,
-            ends,
-            filter,
-            log: Vec::new(),
-            sent: 0,
-        };
+        let mut pair = Self { now: Time::ZERO, ends, filter, log: Vec::new(), sent: 0 };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -151,17 +140,13 @@ impl Pair {
         let now = self.now;
         let end = &mut self.ends[side];
         while let Some(frame) = end.pop_due(now) {
-            end.ep
-                .handle_packet(now, PortId::HOST, &frame, RxMeta { at: now });
+            end.ep.handle_packet(now, PortId::HOST, &frame, RxMeta { at: now });
         }
         if end.ep.poll_timeout().is_some_and(|t| t <= now) {
             end.ep.handle_timeout(now);
         }
         let mut frame = vec![0; 8192];
-        while let Some(meta) = self.ends[side]
-            .ep
-            .poll_transmit(now, PortId::HOST, &mut frame)
-        {
+        while let Some(meta) = self.ends[side].ep.poll_transmit(now, PortId::HOST, &mut frame) {
             self.transmit(side, &frame[..meta.len]);
         }
         self.ends[side].poll();
@@ -169,8 +154,7 @@ impl Pair {
 
     fn transmit(&mut self, side: usize, frame: &[u8]) {
         let packet = Packet::parse(frame).expect("what we send parses");
-        self.log
-            .push((side, packet.bth.opcode.props().name, packet.bth.psn.get()));
+        self.log.push((side, packet.bth.opcode.props().name, packet.bth.psn.get()));
         let fate = (self.filter)(side, &packet);
         let (copies, late) = match fate {
             Fate::Pass => (1, Dur::ZERO),
@@ -181,18 +165,14 @@ impl Pair {
         for _ in 0..copies {
             self.sent += 1;
             let at = self.now + LATENCY + late;
-            self.ends[1 - side]
-                .inbox
-                .push((at, self.sent, frame.to_vec()));
+            self.ends[1 - side].inbox.push((at, self.sent, frame.to_vec()));
         }
     }
 
     /// Hands a frame to a side as if it came from the wire, now.
     pub(crate) fn inject(&mut self, side: usize, frame: &[u8]) {
         let meta = RxMeta { at: self.now };
-        self.ends[side]
-            .ep
-            .handle_packet(self.now, PortId::HOST, frame, meta);
+        self.ends[side].ep.handle_packet(self.now, PortId::HOST, frame, meta);
     }
 
     /// Posts a signaled request of `len` bytes at local and remote offset `at` from side 0, with
@@ -203,33 +183,18 @@ impl Pair {
             Op::Send => WrOp::Send,
             Op::SendImm => WrOp::SendImm { imm: 0x1234_5678 },
             Op::Write => WrOp::Write { remote },
-            Op::WriteImm => WrOp::WriteImm {
-                remote,
-                imm: 0x9abc_def0,
-            },
+            Op::WriteImm => WrOp::WriteImm { remote, imm: 0x9abc_def0 },
             Op::Read => WrOp::Read { remote },
         };
         let sge = self.ends[side].sge(at, len);
         let qpn = self.ends[side].qpns[0];
-        self.ends[side]
-            .ep
-            .post_send(qpn, &WorkRequest::new(wr_id, op, &[sge]))
-            .unwrap();
+        self.ends[side].ep.post_send(qpn, &WorkRequest::new(wr_id, op, &[sge])).unwrap();
     }
 
     pub(crate) fn post_recv(&mut self, side: usize, wr_id: u64, at: usize, len: usize) {
         let sge = self.ends[side].sge(at, len);
         let qpn = self.ends[side].qpns[0];
-        self.ends[side]
-            .ep
-            .post_recv(
-                qpn,
-                &RecvRequest {
-                    wr_id,
-                    sges: &[sge],
-                },
-            )
-            .unwrap();
+        self.ends[side].ep.post_recv(qpn, &RecvRequest { wr_id, sges: &[sge] }).unwrap();
     }
 }
 
@@ -244,13 +209,8 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Send,
-        Self::SendImm,
-        Self::Write,
-        Self::WriteImm,
-        Self::Read,
-    ];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Send, Self::SendImm, Self::Write, Self::WriteImm, Self::Read];
 
     pub(crate) fn needs_recv(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
@@ -265,39 +225,18 @@ impl End {
         let region = Region::zeroed(c.bytes);
         let iova = Some(0x10_0000_0000 * (u64::from(i) + 1));
         let mr = ep.reg_mr(pd, region.clone(), Access::ALL, iova).unwrap();
-        let init = QpInit {
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            caps: c.caps,
-        };
+        let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: c.caps };
         let qpns = (0..c.qps).map(|_| ep.create_qp(&init).unwrap()).collect();
-        Self {
-            ep,
-            pd,
-            cq,
-            qpns,
-            region,
-            mr,
-            wcs: Vec::new(),
-            inbox: Vec::new(),
-        }
+        Self { ep, pd, cq, qpns, region, mr, wcs: Vec::new(), inbox: Vec::new() }
     }
 
     pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
         let (addr, len) = (self.mr.addr + at as u64, u32::try_from(len).unwrap());
-        Sge {
-            addr,
-            len,
-            lkey: self.mr.lkey,
-        }
+        Sge { addr, len, lkey: self.mr.lkey }
     }
 
     pub(crate) fn remote(&self, at: usize) -> RemoteAddr {
-        RemoteAddr {
-            va: self.mr.addr + at as u64,
-            rkey: self.mr.rkey.unwrap(),
-        }
+        RemoteAddr { va: self.mr.addr + at as u64, rkey: self.mr.rkey.unwrap() }
     }
 
     pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
@@ -320,12 +259,7 @@ impl End {
     }
 
     fn pop_due(&mut self, now: Time) -> Option<Vec<u8>> {
-        let (at, i) = self
-            .inbox
-            .iter()
-            .enumerate()
-            .map(|(i, f)| ((f.0, f.1), i))
-            .min()?;
+        let (at, i) = self.inbox.iter().enumerate().map(|(i, f)| ((f.0, f.1), i)).min()?;
         (at.0 <= now).then(|| self.inbox.swap_remove(i).2)
     }
 

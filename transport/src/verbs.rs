@@ -74,14 +74,7 @@ impl<'a> WorkRequest<'a> {
     /// A signaled work request without further flags.
     #[must_use]
     pub fn new(wr_id: u64, op: WrOp, sges: &'a [Sge]) -> Self {
-        Self {
-            wr_id,
-            op,
-            sges,
-            signaled: true,
-            solicited: false,
-            fence: false,
-        }
+        Self { wr_id, op, sges, signaled: true, solicited: false, fence: false }
     }
 }
 

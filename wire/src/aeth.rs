@@ -134,10 +134,7 @@ impl AethRepr {
     #[must_use]
     #[inline]
     pub const fn parse(aeth: &Aeth<'_>) -> Self {
-        Self {
-            syndrome: aeth.syndrome(),
-            msn: aeth.msn(),
-        }
+        Self { syndrome: aeth.syndrome(), msn: aeth.msn() }
     }
 
     /// Writes all 4 bytes; the MSN is cut to its 24 bits.
@@ -166,17 +163,9 @@ mod tests {
 
     #[test]
     fn syndrome_from_u8__tells_the_kinds_apart() {
-        assert_eq!(
-            Syndrome::from_u8(0x1f),
-            Syndrome::Ack {
-                credits: Syndrome::NO_CREDIT_LIMIT
-            }
-        );
+        assert_eq!(Syndrome::from_u8(0x1f), Syndrome::Ack { credits: Syndrome::NO_CREDIT_LIMIT });
         assert_eq!(Syndrome::from_u8(0x2c), Syndrome::RnrNak { timer: 12 });
-        assert_eq!(
-            Syndrome::from_u8(0x60),
-            Syndrome::Nak(NakCode::SequenceError)
-        );
+        assert_eq!(Syndrome::from_u8(0x60), Syndrome::Nak(NakCode::SequenceError));
         assert_eq!(Syndrome::from_u8(0x64), Syndrome::Nak(NakCode::InvalidRd));
         for odd in [0x40, 0x65, 0x7f, 0x80, 0xe0] {
             assert_eq!(Syndrome::from_u8(odd), Syndrome::Reserved(odd));

@@ -122,9 +122,7 @@ impl AtomicAckEthRepr {
     #[must_use]
     #[inline]
     pub const fn parse(eth: &AtomicAckEth<'_>) -> Self {
-        Self {
-            original: eth.original(),
-        }
+        Self { original: eth.original() }
     }
 
     /// Writes all 8 bytes.
@@ -149,10 +147,7 @@ mod tests {
         let mut out = [0; 28];
         r.emit(&mut out);
         assert_eq!(out, wire);
-        assert_eq!(
-            AtomicEth::new(&wire[1..]).unwrap_err(),
-            DropReason::ExtTooShort
-        );
+        assert_eq!(AtomicEth::new(&wire[1..]).unwrap_err(), DropReason::ExtTooShort);
     }
 
     #[test]
@@ -163,9 +158,6 @@ mod tests {
         let mut out = [0; 8];
         r.emit(&mut out);
         assert_eq!(out, wire);
-        assert_eq!(
-            AtomicAckEth::new(&wire[1..]).unwrap_err(),
-            DropReason::ExtTooShort
-        );
+        assert_eq!(AtomicAckEth::new(&wire[1..]).unwrap_err(), DropReason::ExtTooShort);
     }
 }

@@ -230,11 +230,7 @@ mod tests {
             resv6: 0x3f,
             ack_req: true,
             resv7: 1,
-            ..BthRepr::new(
-                Opcode::RcWriteOnly,
-                Qpn::new(0x01_0203),
-                Psn::new(0x04_0506),
-            )
+            ..BthRepr::new(Opcode::RcWriteOnly, Qpn::new(0x01_0203), Psn::new(0x04_0506))
         };
         assert_eq!(r, want);
     }
@@ -243,23 +239,15 @@ mod tests {
     fn parse__refuses_versions_and_opcodes() {
         let mut w = WIRE;
         w[0] = 0x15;
-        assert_eq!(
-            BthRepr::parse(&Bth::new(&w).unwrap()),
-            Err(DropReason::UnknownOpcode)
-        );
+        assert_eq!(BthRepr::parse(&Bth::new(&w).unwrap()), Err(DropReason::UnknownOpcode));
         w[1] |= 1;
-        assert_eq!(
-            BthRepr::parse(&Bth::new(&w).unwrap()),
-            Err(DropReason::BadTver)
-        );
+        assert_eq!(BthRepr::parse(&Bth::new(&w).unwrap()), Err(DropReason::BadTver));
     }
 
     #[test]
     fn emit__gives_back_what_was_parsed() {
         let mut out = [0xaa; 12];
-        BthRepr::parse(&Bth::new(&WIRE).unwrap())
-            .unwrap()
-            .emit(&mut out);
+        BthRepr::parse(&Bth::new(&WIRE).unwrap()).unwrap().emit(&mut out);
         assert_eq!(out, WIRE);
     }
 

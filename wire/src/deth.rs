@@ -47,10 +47,7 @@ impl DethRepr {
     #[must_use]
     #[inline]
     pub const fn parse(deth: &Deth<'_>) -> Self {
-        Self {
-            qkey: deth.qkey(),
-            src_qp: deth.src_qp(),
-        }
+        Self { qkey: deth.qkey(), src_qp: deth.src_qp() }
     }
 
     /// Writes all 8 bytes.

@@ -139,10 +139,7 @@ mod tests {
     fn name__is_unique_snake_case() {
         let mut names: Vec<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
         for n in &names {
-            assert!(
-                n.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'),
-                "{n}"
-            );
+            assert!(n.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{n}");
         }
         names.sort_unstable();
         names.dedup();

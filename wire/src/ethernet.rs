@@ -71,10 +71,7 @@ impl<'a> Ethernet<'a> {
     /// [`DropReason::EthernetTooShort`].
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, DropReason> {
-        bytes
-            .first_chunk()
-            .map(Self)
-            .ok_or(DropReason::EthernetTooShort)
+        bytes.first_chunk().map(Self).ok_or(DropReason::EthernetTooShort)
     }
 
     /// Where the frame goes.
@@ -106,11 +103,7 @@ impl EthernetRepr {
     #[must_use]
     #[inline]
     pub const fn parse(eth: &Ethernet<'_>) -> Self {
-        Self {
-            dst: eth.dst(),
-            src: eth.src(),
-            ethertype: eth.ethertype(),
-        }
+        Self { dst: eth.dst(), src: eth.src(), ethertype: eth.ethertype() }
     }
 
     /// Writes all 14 bytes.
@@ -144,9 +137,6 @@ mod tests {
         let mut out = [0; 14];
         r.emit(&mut out);
         assert_eq!(out, wire);
-        assert_eq!(
-            Ethernet::new(&wire[1..]).unwrap_err(),
-            DropReason::EthernetTooShort
-        );
+        assert_eq!(Ethernet::new(&wire[1..]).unwrap_err(), DropReason::EthernetTooShort);
     }
 }

@@ -45,9 +45,8 @@ impl ExtHeaders {
     #[inline]
     pub fn parse(opcode: Opcode, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
         let props = opcode.props();
-        let (mut at, payload) = bytes
-            .split_at_checked(props.ext_len)
-            .ok_or(DropReason::ExtTooShort)?;
+        let (mut at, payload) =
+            bytes.split_at_checked(props.ext_len).ok_or(DropReason::ExtTooShort)?;
         // The views check again against what is left: that costs little and leaves no length for
         // the table and the headers to disagree on.
         let mut ext = Self::NONE;
@@ -130,9 +129,7 @@ impl ExtHeaders {
 /// Takes the next `N` bytes off the front of `out`.
 #[inline]
 fn take<'a, const N: usize>(out: &mut &'a mut [u8]) -> Result<&'a mut [u8; N], BufferTooShort> {
-    let (head, rest) = core::mem::take(out)
-        .split_first_chunk_mut()
-        .ok_or(BufferTooShort)?;
+    let (head, rest) = core::mem::take(out).split_first_chunk_mut().ok_or(BufferTooShort)?;
     *out = rest;
     Ok(head)
 }
@@ -187,10 +184,7 @@ mod tests {
     fn is_for__wants_neither_more_nor_less() {
         assert!(ExtHeaders::NONE.is_for(Opcode::RcSendOnly));
         assert!(!ExtHeaders::NONE.is_for(Opcode::RcSendOnlyImm));
-        let imm = ExtHeaders {
-            imm: Some(7),
-            ..ExtHeaders::NONE
-        };
+        let imm = ExtHeaders { imm: Some(7), ..ExtHeaders::NONE };
         assert!(!imm.is_for(Opcode::RcSendOnly));
         assert_eq!(imm.emit(&mut []), Err(BufferTooShort));
     }

@@ -77,13 +77,7 @@ impl Headers {
 
 impl From<&Packet<'_>> for Headers {
     fn from(p: &Packet<'_>) -> Self {
-        Self {
-            eth: p.eth,
-            ip: p.ip,
-            udp: p.udp,
-            bth: p.bth,
-            ext: p.ext,
-        }
+        Self { eth: p.eth, ip: p.ip, udp: p.udp, bth: p.bth, ext: p.ext }
     }
 }
 
@@ -156,16 +150,14 @@ pub(crate) fn emit_prefix(
     let (eth_out, out) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
     let (ethertype, out) = match ip {
         IpRepr::V4(ip) => {
-            let (ip_out, out) = out
-                .split_first_chunk_mut::<{ ipv4::LEN }>()
-                .ok_or(BufferTooShort)?;
+            let (ip_out, out) =
+                out.split_first_chunk_mut::<{ ipv4::LEN }>().ok_or(BufferTooShort)?;
             ip.emit(lens.ip_total, ip_out);
             (EthernetRepr::IPV4, out)
         }
         IpRepr::V6(ip) => {
-            let (ip_out, out) = out
-                .split_first_chunk_mut::<{ ipv6::LEN }>()
-                .ok_or(BufferTooShort)?;
+            let (ip_out, out) =
+                out.split_first_chunk_mut::<{ ipv6::LEN }>().ok_or(BufferTooShort)?;
             ip.emit(lens.udp, ip_out);
             (EthernetRepr::IPV6, out)
         }
@@ -183,25 +175,13 @@ pub(crate) fn emit_transport(
     lens: &Lens,
     out: &mut [u8],
 ) -> Result<(), BufferTooShort> {
-    debug_assert!(
-        ext.is_for(bth.opcode),
-        "{:?} does not go with {ext:?}",
-        bth.opcode
-    );
+    debug_assert!(ext.is_for(bth.opcode), "{:?} does not go with {ext:?}", bth.opcode);
     let (bth_out, out) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
-    BthRepr {
-        pad: lens.pad,
-        ..*bth
-    }
-    .emit(bth_out);
-    let (ext_out, out) = out
-        .split_at_mut_checked(bth.opcode.ext_len())
-        .ok_or(BufferTooShort)?;
+    BthRepr { pad: lens.pad, ..*bth }.emit(bth_out);
+    let (ext_out, out) = out.split_at_mut_checked(bth.opcode.ext_len()).ok_or(BufferTooShort)?;
     ext.emit(ext_out)?;
     let end = lens.payload.len();
-    out.get_mut(end..end + usize::from(lens.pad))
-        .ok_or(BufferTooShort)?
-        .fill(0);
+    out.get_mut(end..end + usize::from(lens.pad)).ok_or(BufferTooShort)?.fill(0);
     Ok(())
 }
 

@@ -128,16 +128,10 @@ mod tests {
     fn ecn__is_the_low_two_bits() {
         let v4: IpAddr = [10, 0, 0, 1].into();
         let mut ip = IpRepr::new(v4, v4).unwrap();
-        for (bits, ecn) in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]
-            .iter()
-            .enumerate()
-        {
+        for (bits, ecn) in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce].iter().enumerate() {
             let bits = u8::try_from(bits).unwrap();
             ip.set_dscp_ecn(0x68 | bits);
-            assert_eq!(
-                (ip.ecn(), ecn.bits(), ip.dscp_ecn()),
-                (*ecn, bits, 0x68 | bits)
-            );
+            assert_eq!((ip.ecn(), ecn.bits(), ip.dscp_ecn()), (*ecn, bits, 0x68 | bits));
         }
     }
 }

@@ -122,14 +122,7 @@ impl Ipv4Repr {
     #[must_use]
     #[inline]
     pub const fn new(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
-        Self {
-            src,
-            dst,
-            dscp_ecn: 0,
-            ttl: 64,
-            id: 0,
-            dont_fragment: true,
-        }
+        Self { src, dst, dscp_ecn: 0, ttl: 64, id: 0, dont_fragment: true }
     }
 
     /// The fields of the header of a whole UDP packet.
@@ -164,11 +157,7 @@ impl Ipv4Repr {
         out[1] = self.dscp_ecn;
         be::put(out, 2, total_len.to_be_bytes());
         be::put(out, 4, self.id.to_be_bytes());
-        be::put(
-            out,
-            6,
-            if self.dont_fragment { DF } else { 0 }.to_be_bytes(),
-        );
+        be::put(out, 6, if self.dont_fragment { DF } else { 0 }.to_be_bytes());
         out[8] = self.ttl;
         out[9] = udp::PROTOCOL;
         be::put(out, 10, [0, 0]);
@@ -183,10 +172,7 @@ impl Ipv4Repr {
 /// overflow 32 bits, nor can the length that the template adds.
 pub(crate) fn sum(header: &[u8; LEN]) -> u32 {
     let (words, _) = header.as_chunks::<2>();
-    words
-        .iter()
-        .map(|w| u32::from(u16::from_be_bytes(*w)))
-        .sum()
+    words.iter().map(|w| u32::from(u16::from_be_bytes(*w))).sum()
 }
 
 /// Folds the carries in: a one's complement sum of 16 bits.
@@ -231,10 +217,7 @@ mod tests {
     fn ipv4_new__holds_the_lengths() {
         let mut p = packet();
         let (view, payload) = Ipv4::new(&p).unwrap();
-        assert_eq!(
-            (usize::from(view.total_len()), payload.len()),
-            (0x73, 0x73 - 20)
-        );
+        assert_eq!((usize::from(view.total_len()), payload.len()), (0x73, 0x73 - 20));
         p.push(0);
         assert_eq!(Ipv4::new(&p).unwrap().1.len(), 0x73 - 20);
         assert_eq!(Ipv4::new(&p[..0x72]).unwrap_err(), DropReason::IpTooShort);
@@ -267,10 +250,7 @@ mod tests {
     fn emit__gives_back_what_was_parsed() {
         let p = packet();
         let r = Ipv4Repr::parse(&Ipv4::new(&p).unwrap().0).unwrap();
-        assert_eq!(
-            r,
-            Ipv4Repr::new([192, 168, 0, 1].into(), [192, 168, 0, 199].into())
-        );
+        assert_eq!(r, Ipv4Repr::new([192, 168, 0, 1].into(), [192, 168, 0, 199].into()));
         let mut out = [0xaa; 20];
         r.emit(0x73, &mut out);
         assert_eq!(out, WIRE);

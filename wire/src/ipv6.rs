@@ -41,9 +41,7 @@ impl<'a> Ipv6<'a> {
             return Err(DropReason::BadIpVersion);
         }
         let view = Self(header);
-        let payload = rest
-            .get(..usize::from(view.payload_len()))
-            .ok_or(DropReason::IpTooShort)?;
+        let payload = rest.get(..usize::from(view.payload_len())).ok_or(DropReason::IpTooShort)?;
         Ok((view, payload))
     }
 
@@ -95,13 +93,7 @@ impl Ipv6Repr {
     #[must_use]
     #[inline]
     pub const fn new(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
-        Self {
-            src,
-            dst,
-            dscp_ecn: 0,
-            hop_limit: 64,
-            flow_label: 0,
-        }
+        Self { src, dst, dscp_ecn: 0, hop_limit: 64, flow_label: 0 }
     }
 
     /// The fields of the header of a whole UDP packet.
@@ -177,10 +169,7 @@ mod tests {
     fn emit__gives_back_what_was_parsed() {
         let p = packet();
         let r = Ipv6Repr::parse(&Ipv6::new(&p).unwrap().0).unwrap();
-        assert_eq!(
-            (r.dscp_ecn, r.flow_label, r.hop_limit),
-            (0xab, 0xc_def1, 255)
-        );
+        assert_eq!((r.dscp_ecn, r.flow_label, r.hop_limit), (0xab, 0xc_def1, 255));
         let mut out = [0x55; 40];
         r.emit(3, &mut out);
         assert_eq!(out, p[..40]);

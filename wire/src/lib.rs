@@ -52,10 +52,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    expect(non_snake_case, reason = "tests are named function__case")
-)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod aeth;
 mod atomic;

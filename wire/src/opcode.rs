@@ -5,10 +5,7 @@ use crate::{aeth, atomic, cnp, deth, ieth, immdt, reth};
 /// The BTH opcode. The top three bits name the service (RC 0, UC 1, UD 3), the rest the operation.
 ///
 /// Reliable Datagram, XRC and resync are not spoken; [`Opcode::from_u8`] does not know them.
-#[expect(
-    missing_docs,
-    reason = "the names are IBTA's and the table below says what each is"
-)]
+#[expect(missing_docs, reason = "the names are IBTA's and the table below says what each is")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -334,9 +331,7 @@ mod tests {
         for op in Opcode::ALL {
             assert_eq!(Opcode::from_u8(op.to_u8()), Some(op));
         }
-        for hole in [
-            0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc0, 0xff,
-        ] {
+        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc0, 0xff] {
             assert_eq!(Opcode::from_u8(hole), None, "{hole:#x}");
         }
     }
@@ -359,19 +354,9 @@ mod tests {
     #[test]
     fn props__uc_requests_mirror_rc() {
         for low in 0..=0x0b {
-            let (rc, uc) = (
-                Opcode::from_u8(low).unwrap(),
-                Opcode::from_u8(low | 0x20).unwrap(),
-            );
-            assert_eq!(
-                (rc.props().service, uc.props().service),
-                (Service::Rc, Service::Uc)
-            );
-            let same = |p: &OpcodeProps| OpcodeProps {
-                service: Service::Rc,
-                name: "",
-                ..*p
-            };
+            let (rc, uc) = (Opcode::from_u8(low).unwrap(), Opcode::from_u8(low | 0x20).unwrap());
+            assert_eq!((rc.props().service, uc.props().service), (Service::Rc, Service::Uc));
+            let same = |p: &OpcodeProps| OpcodeProps { service: Service::Rc, name: "", ..*p };
             assert_eq!(same(rc.props()), same(uc.props()));
         }
     }

@@ -76,21 +76,12 @@ fn dissect(frame: &[u8]) -> Result<Dissected<'_>, DropReason> {
     };
     let (udp, ib) = Udp::new(ip_payload)?;
     let udp = UdpRepr::parse(&udp, ib.len())?;
-    let (ib, sent_icrc) = ib
-        .split_last_chunk::<{ icrc::LEN }>()
-        .ok_or(DropReason::BthTooShort)?;
+    let (ib, sent_icrc) = ib.split_last_chunk::<{ icrc::LEN }>().ok_or(DropReason::BthTooShort)?;
     let bth = BthRepr::parse(&Bth::new(ib)?)?;
     let (ext, padded) = ExtHeaders::parse(bth.opcode, &ib[crate::bth::LEN..])?;
     let payload = unpad(&bth, padded)?;
     let covered = &ip_bytes[..ip.header_len() + udp::LEN + ib.len()];
-    let packet = Packet {
-        eth,
-        ip,
-        udp,
-        bth,
-        ext,
-        payload,
-    };
+    let packet = Packet { eth, ip, udp, bth, ext, payload };
     Ok((packet, covered, sent_icrc))
 }
 

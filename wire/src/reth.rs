@@ -55,11 +55,7 @@ impl RethRepr {
     #[must_use]
     #[inline]
     pub const fn parse(reth: &Reth<'_>) -> Self {
-        Self {
-            va: reth.va(),
-            rkey: reth.rkey(),
-            dma_len: reth.dma_len(),
-        }
+        Self { va: reth.va(), rkey: reth.rkey(), dma_len: reth.dma_len() }
     }
 
     /// Writes all 16 bytes.

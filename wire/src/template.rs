@@ -25,31 +25,15 @@ impl Template {
     /// port, to the RoCE port.
     #[must_use]
     pub fn new(eth: EthernetRepr, ip: IpRepr, src_port: u16) -> Self {
-        let mut this = Self {
-            ip,
-            bytes: [0; V6_LEN],
-            partial_sum: 0,
-        };
-        let zero = Lens {
-            ip_total: 0,
-            udp: 0,
-            pad: 0,
-            payload: 0..0,
-        };
+        let mut this = Self { ip, bytes: [0; V6_LEN], partial_sum: 0 };
+        let zero = Lens { ip_total: 0, udp: 0, pad: 0, payload: 0..0 };
         let len = headers::prefix_len(&ip);
-        headers::emit_prefix(
-            &eth,
-            &ip,
-            &UdpRepr::new(src_port),
-            &zero,
-            &mut this.bytes[..len],
-        )
-        .expect("the array holds the longer of the two");
+        headers::emit_prefix(&eth, &ip, &UdpRepr::new(src_port), &zero, &mut this.bytes[..len])
+            .expect("the array holds the longer of the two");
         if let IpRepr::V4(_) = ip {
             let (_, ip_bytes) = this.bytes.split_at_mut(ethernet::LEN);
-            let ip_bytes: &mut [u8; ipv4::LEN] = ip_bytes
-                .first_chunk_mut()
-                .expect("an IPv4 header is in the array");
+            let ip_bytes: &mut [u8; ipv4::LEN] =
+                ip_bytes.first_chunk_mut().expect("an IPv4 header is in the array");
             be::put(ip_bytes, CHECKSUM_AT, [0, 0]);
             this.partial_sum = ipv4::sum(ip_bytes);
         }
@@ -129,13 +113,7 @@ mod tests {
         let ip = IpRepr::new(src.parse().unwrap(), dst.parse().unwrap()).unwrap();
         let bth = BthRepr::new(Opcode::RcSendOnly, Qpn::new(5), Psn::new(6));
         let eth = EthernetRepr::default();
-        let h = Headers {
-            eth,
-            ip,
-            udp: UdpRepr::new(0xc001),
-            bth,
-            ext: ExtHeaders::NONE,
-        };
+        let h = Headers { eth, ip, udp: UdpRepr::new(0xc001), bth, ext: ExtHeaders::NONE };
         (Template::new(eth, ip, 0xc001), h)
     }
 
@@ -158,10 +136,7 @@ mod tests {
             let (t, h) = both(src, dst);
             let len = h.frame_len(3);
             let start = t.header_len(&h.bth);
-            assert_eq!(
-                t.emit(&h.bth, &h.ext, 3, &mut vec![0; len]),
-                Ok(start..start + 3)
-            );
+            assert_eq!(t.emit(&h.bth, &h.ext, 3, &mut vec![0; len]), Ok(start..start + 3));
             for short in 0..len {
                 let got = t.emit(&h.bth, &h.ext, 3, &mut vec![0; short]);
                 assert_eq!(got, Err(BufferTooShort));

@@ -70,11 +70,7 @@ impl UdpRepr {
     #[must_use]
     #[inline]
     pub const fn new(src_port: u16) -> Self {
-        Self {
-            src_port,
-            dst_port: ROCE_PORT,
-            checksum: 0,
-        }
+        Self { src_port, dst_port: ROCE_PORT, checksum: 0 }
     }
 
     /// The fields of the header in front of `payload_len` bytes.
@@ -89,11 +85,7 @@ impl UdpRepr {
         if usize::from(udp.length()) != LEN + payload_len {
             return Err(DropReason::BadUdpLength);
         }
-        Ok(Self {
-            src_port: udp.src_port(),
-            dst_port: udp.dst_port(),
-            checksum: udp.checksum(),
-        })
+        Ok(Self { src_port: udp.src_port(), dst_port: udp.dst_port(), checksum: udp.checksum() })
     }
 
     /// Writes all 8 bytes; `length` counts header and payload.
@@ -115,10 +107,7 @@ mod tests {
     #[test]
     fn parse__judges_port_and_length() {
         let (udp, rest) = Udp::new(&WIRE).unwrap();
-        assert_eq!(
-            UdpRepr::parse(&udp, rest.len() + 1),
-            Err(DropReason::BadUdpLength)
-        );
+        assert_eq!(UdpRepr::parse(&udp, rest.len() + 1), Err(DropReason::BadUdpLength));
         assert_eq!(Udp::new(&WIRE[..7]).unwrap_err(), DropReason::UdpTooShort);
         let mut other = WIRE;
         other[3] += 1;

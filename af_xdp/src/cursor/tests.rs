@@ -49,8 +49,7 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         }
         // SAFETY: in bounds under the mask, and free.
         unsafe { self.at(produced).write_volatile(value) };
-        self.producer
-            .store(produced.wrapping_add(1), Ordering::Release);
+        self.producer.store(produced.wrapping_add(1), Ordering::Release);
         true
     }
 
@@ -62,8 +61,7 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         }
         // SAFETY: in bounds under the mask, and published.
         let value = unsafe { self.at(consumed).read_volatile() };
-        self.consumer
-            .store(consumed.wrapping_add(1), Ordering::Release);
+        self.consumer.store(consumed.wrapping_add(1), Ordering::Release);
         Some(value)
     }
 
@@ -105,11 +103,7 @@ pub(crate) fn consumer<T: Copy + Default + Send + 'static>(ring: &Arc<FakeRing<T
 
 /// Starts that make the index wrap early, late and never.
 fn any_start() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        Just(0),
-        (0u32..40).prop_map(|back| u32::MAX - back),
-        any::<u32>()
-    ]
+    prop_oneof![Just(0), (0u32..40).prop_map(|back| u32::MAX - back), any::<u32>()]
 }
 
 proptest! {
@@ -141,7 +135,8 @@ proptest! {
                 _ => prop_assert_eq!(ring.kernel_pop(), visible.pop_front()),
             }
             prop_assert_eq!(cursor.pending() as usize, staged.len() + visible.len());
-            prop_assert_eq!(cursor.room(size) as usize, size as usize - staged.len() - visible.len());
+            let held = staged.len() + visible.len();
+            prop_assert_eq!(cursor.room(size) as usize, size as usize - held);
         }
         prop_assert_eq!(cursor.bad_indices(), 0);
     }

@@ -36,11 +36,7 @@ fn bench(size: u32, start: u32) -> Bench {
 }
 
 fn desc(address: u64, len: u32) -> Desc {
-    Desc {
-        address,
-        len,
-        options: 0,
-    }
+    Desc { address, len, options: 0 }
 }
 
 proptest! {
@@ -138,10 +134,7 @@ fn rx__the_piece_says_where_its_bytes_are_and_whether_more_follow() {
     let mut b = bench(8, 0);
     let frame = b.frames.remove(1);
     b.fill.push(frame).expect("room");
-    b.rx_side.kernel_push(Desc {
-        options: libc::XDP_PKT_CONTD,
-        ..desc(2048 + 256, 64)
-    });
+    b.rx_side.kernel_push(Desc { options: libc::XDP_PKT_CONTD, ..desc(2048 + 256, 64) });
     let mut piece = b.rx.pop().expect("sound");
     assert!(piece.has_more());
     let (frame, range) = piece.frame_mut();
@@ -181,21 +174,14 @@ fn tx__a_packet_is_shown_only_when_its_last_piece_is_there() {
     let mut b = bench(4, 0);
     let first = b.frames.pop().expect("eight");
     let second = b.frames.pop().expect("eight");
-    let head = ToSend {
-        offset: 16,
-        more: true,
-        ..ToSend::whole(first, 42)
-    };
+    let head = ToSend { offset: 16, more: true, ..ToSend::whole(first, 42) };
     b.tx.push(head).expect("room");
     b.tx.publish();
     assert!(b.tx_side.kernel_pop().is_none());
     b.tx.push(ToSend::whole(second, 2048)).expect("room");
     b.tx.publish();
     let head = b.tx_side.kernel_pop().expect("published");
-    assert_eq!(
-        (head.address % 2048, head.len, head.options),
-        (16, 42, libc::XDP_PKT_CONTD)
-    );
+    assert_eq!((head.address % 2048, head.len, head.options), (16, 42, libc::XDP_PKT_CONTD));
     assert_eq!(b.tx_side.kernel_pop().expect("published").options, 0);
     assert_eq!(b.tx.pending(), 0);
 }
@@ -212,11 +198,7 @@ fn tx__bytes_beyond_the_chunk_are_a_bug_of_the_caller() {
 fn completion__an_address_inside_the_chunk_counts_and_a_repeat_does_not() {
     let mut b = bench(4, 0);
     let frame = b.frames.remove(5);
-    b.tx.push(ToSend {
-        offset: 100,
-        ..ToSend::whole(frame, 60)
-    })
-    .expect("room");
+    b.tx.push(ToSend { offset: 100, ..ToSend::whole(frame, 60) }).expect("room");
     for address in [5 * 2048 + 100, 5 * 2048 + 100, u64::MAX] {
         b.completion_side.kernel_push(address);
     }

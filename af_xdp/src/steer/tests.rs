@@ -27,9 +27,7 @@ fn steer__is_what_clang_makes_of_the_source() {
     };
     if !version.contains("clang version 14.") {
         let first = version.lines().next().unwrap_or_default();
-        return skip(&format!(
-            "the instructions were made by clang 14, here is {first}"
-        ));
+        return skip(&format!("the instructions were made by clang 14, here is {first}"));
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steer.bpf.c");
     let object: PathBuf =
@@ -46,10 +44,7 @@ fn steer__is_what_clang_makes_of_the_source() {
     let elf = std::fs::read(&object).expect("clang has written it");
     std::fs::remove_file(&object).expect("our own file");
     let section = elf_section(&elf, "xdp.frags").expect("the program's section");
-    let words: Vec<u64> = section
-        .chunks_exact(8)
-        .map(|word| u64_at(word, 0))
-        .collect();
+    let words: Vec<u64> = section.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
     assert_eq!(words, STEER);
 }
 
@@ -63,14 +58,12 @@ fn elf_section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
         let (start, len) = (at(header + 0x18), at(header + 0x20));
         &elf[start..start + len]
     };
-    (0..count)
-        .map(|n| (table + n * entry_len, n))
-        .find_map(|(header, n)| {
-            let name_at = u32::from_le_bytes(elf[header..header + 4].try_into().ok()?);
-            let name = &bytes(names)[usize::try_from(name_at).ok()?..];
-            let name = std::ffi::CStr::from_bytes_until_nul(name).ok()?;
-            (name.to_bytes() == wanted.as_bytes()).then(|| bytes(n))
-        })
+    (0..count).map(|n| (table + n * entry_len, n)).find_map(|(header, n)| {
+        let name_at = u32::from_le_bytes(elf[header..header + 4].try_into().ok()?);
+        let name = &bytes(names)[usize::try_from(name_at).ok()?..];
+        let name = std::ffi::CStr::from_bytes_until_nul(name).ok()?;
+        (name.to_bytes() == wanted.as_bytes()).then(|| bytes(n))
+    })
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {

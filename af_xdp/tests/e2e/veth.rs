@@ -25,12 +25,7 @@ impl End {
         let (umem, free) = Umem::with_frames(1024, 4096).expect("4 MiB");
         let (socket, _) = Socket::bind(&umem, &config).expect("bind");
         steering.register(0, &socket).expect("queue 0");
-        let mut end = Self {
-            socket,
-            umem,
-            free,
-            _steering: Some(steering),
-        };
+        let mut end = Self { socket, umem, free, _steering: Some(steering) };
         end.refill(end.socket.fill.size());
         end
     }
@@ -79,10 +74,7 @@ impl End {
             let mut frame = self.free.pop().expect("a free frame");
             self.umem.bytes_mut(&mut frame)[..part.len()].copy_from_slice(part);
             let len = u32::try_from(part.len()).expect("at most a chunk");
-            let piece = ToSend {
-                more: n + 1 < pieces,
-                ..ToSend::whole(frame, len)
-            };
+            let piece = ToSend { more: n + 1 < pieces, ..ToSend::whole(frame, len) };
             self.socket.tx.push(piece).expect("room in the TX ring");
         }
         self.socket.tx.publish();
@@ -207,10 +199,7 @@ fn bind__zero_copy_is_refused_by_veth_and_the_refusal_is_told() {
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].mode, CopyMode::ZeroCopy);
         let text = refused[0].error.to_string();
-        assert!(
-            text.contains("on va queue 0") && text.contains("zero-copy"),
-            "{text}"
-        );
+        assert!(text.contains("on va queue 0") && text.contains("zero-copy"), "{text}");
 
         let missing = SocketConfig::new(ifindex, 7);
         let error = Socket::bind(&umem, &missing).expect_err("no queue 7");
@@ -261,12 +250,7 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
         let (umem, mut frames) = Umem::with_frames(256, 4096).expect("memory");
         let (first, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("queue 0");
         let again = Socket::bind_shared(&first, &SocketConfig::new(ifindex, 0));
-        assert!(
-            again
-                .expect_err("its own queue")
-                .to_string()
-                .contains("own")
-        );
+        assert!(again.expect_err("its own queue").to_string().contains("own"));
         let mut second =
             Socket::bind_shared(&first, &SocketConfig::new(ifindex, 1)).expect("queue 1");
         steering.register(0, &first).expect("slot 0");
@@ -284,12 +268,7 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
                 Steering::attach(ifindex, 2, &[AttachMode::Native]).expect("attach");
             let (umem, free) = Umem::with_frames(1024, 4096).expect("memory");
             let (socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 1)).expect("bind");
-            End {
-                socket,
-                umem,
-                free,
-                _steering: Some(steering),
-            }
+            End { socket, umem, free, _steering: Some(steering) }
         });
         let mut buffer = [0; 256];
         let len = roce_frame(b"over queue one", &mut buffer);
@@ -315,12 +294,9 @@ fn steering__everything_but_roce_reaches_the_kernel() {
     };
     let (mut a, mut b) = ends(&pair, AttachMode::Native, |_| ());
     // TCP needs ARP first: both go past the sockets.
-    let listener = pair
-        .b
-        .run(|| std::net::TcpListener::bind("10.77.0.2:7000").expect("listen"));
-    let mut client = pair
-        .a
-        .run(|| std::net::TcpStream::connect("10.77.0.2:7000").expect("connect through XDP"));
+    let listener = pair.b.run(|| std::net::TcpListener::bind("10.77.0.2:7000").expect("listen"));
+    let mut client =
+        pair.a.run(|| std::net::TcpStream::connect("10.77.0.2:7000").expect("connect through XDP"));
     let (mut server, _) = listener.accept().expect("accept");
     let data = vec![0x5a; 1 << 20];
     std::thread::scope(|scope| {
@@ -342,13 +318,9 @@ fn wake_tx__says_when_the_interface_is_down_or_gone() {
         return;
     };
     let (a, _b) = ends(&pair, AttachMode::Native, |_| ());
-    pair.a
-        .run(|| crate::support::set_link("va", false))
-        .expect("down");
+    pair.a.run(|| crate::support::set_link("va", false)).expect("down");
     assert_eq!(a.socket.wake_tx().expect("still there"), Kick::Down);
-    pair.a
-        .run(|| crate::support::set_link("va", true))
-        .expect("up");
+    pair.a.run(|| crate::support::set_link("va", true)).expect("up");
     assert_eq!(a.socket.wake_tx().expect("back"), Kick::Done);
     pair.a.run(|| crate::support::remove("va")).expect("gone");
     let error = a.socket.wake_tx().expect_err("gone");
@@ -362,15 +334,9 @@ fn busy_poll__options_are_taken_and_veth_has_no_napi_id() {
         return;
     };
     let (a, _b) = ends(&pair, AttachMode::Native, |_| ());
-    a.socket
-        .set_busy_poll(Duration::from_micros(20))
-        .expect("SO_BUSY_POLL");
+    a.socket.set_busy_poll(Duration::from_micros(20)).expect("SO_BUSY_POLL");
     a.socket.set_prefer_busy_poll(true).expect("prefer");
     a.socket.set_busy_poll_budget(64).expect("budget");
     a.socket.napi_id().expect("readable");
-    assert!(
-        a.socket
-            .set_busy_poll(Duration::from_secs(1 << 40))
-            .is_err()
-    );
+    assert!(a.socket.set_busy_poll(Duration::from_secs(1 << 40)).is_err());
 }

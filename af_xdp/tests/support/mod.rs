@@ -243,11 +243,7 @@ fn request(message: &mut Message) -> io::Result<()> {
     message.bytes[..4].copy_from_slice(&len.to_ne_bytes());
     // SAFETY: no pointers.
     let fd = unsafe {
-        libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            libc::NETLINK_ROUTE,
-        )
+        libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -78,10 +78,9 @@ impl fmt::Display for LabError {
                  --name {lab}`, remove it with `spanwire lab down --name {lab}`, or choose \
                  another --name"
             ),
-            Self::NotUp { lab } => write!(
-                f,
-                "the lab {lab} is not up; make it with `spanwire lab up --name {lab}`"
-            ),
+            Self::NotUp { lab } => {
+                write!(f, "the lab {lab} is not up; make it with `spanwire lab up --name {lab}`")
+            }
             Self::BadName { lab } => write!(
                 f,
                 "{lab:?} cannot be the name of a lab; use 1 to 32 letters, digits, '-' and '_'"
@@ -92,11 +91,7 @@ impl fmt::Display for LabError {
                  left alone; remove it with `ip netns delete {namespace}`, or choose another --name"
             ),
             Self::NoCommand => f.write_str("no command to run; write it after --"),
-            Self::Exec {
-                program,
-                namespace,
-                source,
-            } => {
+            Self::Exec { program, namespace, source } => {
                 write!(f, "cannot run {program} in {namespace}: {source}; ")?;
                 f.write_str(match source.kind() {
                     io::ErrorKind::NotFound => "check the name and the PATH",

@@ -79,11 +79,7 @@ impl LabStatus {
         let [a, b] = namespaces(name);
         let hosts = [HostStatus::read(a)?, HostStatus::read(b)?];
         let runs = |host: &HostStatus| host.link.as_ref().is_some_and(|link| link.running);
-        Ok(Self {
-            name: name.to_owned(),
-            up: hosts.iter().all(runs),
-            hosts,
-        })
+        Ok(Self { name: name.to_owned(), up: hosts.iter().all(runs), hosts })
     }
 
     /// The status in lines for people.
@@ -106,19 +102,12 @@ impl LabStatus {
 
 impl HostStatus {
     fn read(namespace: String) -> Result<Self, LabError> {
-        let refused = |source| LabError::Net {
-            doing: format!("look at the namespace {namespace}"),
-            source,
-        };
+        let refused =
+            |source| LabError::Net { doing: format!("look at the namespace {namespace}"), source };
         let ns = match NetNs::open_named(&namespace) {
             Ok(ns) => ns,
             Err(e) if matches!(e.kind(), NetErrorKind::NotFound | NetErrorKind::Invalid) => {
-                return Ok(Self {
-                    namespace,
-                    present: false,
-                    link: None,
-                    processes: Vec::new(),
-                });
+                return Ok(Self { namespace, present: false, link: None, processes: Vec::new() });
             }
             Err(e) => return Err(refused(e)),
         };
@@ -132,12 +121,7 @@ impl HostStatus {
             Err(e) if e.kind() == NetErrorKind::NotFound => None,
             Err(e) => return Err(refused(e)),
         };
-        Ok(Self {
-            present: true,
-            link,
-            processes: processes_in(&ns)?,
-            namespace,
-        })
+        Ok(Self { present: true, link, processes: processes_in(&ns)?, namespace })
     }
 
     fn write_text(&self, text: &mut String) {
@@ -176,13 +160,7 @@ impl HostStatus {
 impl LinkStatus {
     fn new(link: LinkInfo, addresses: Vec<String>) -> Self {
         let LinkCounters {
-            rx_packets,
-            rx_bytes,
-            rx_dropped,
-            tx_packets,
-            tx_bytes,
-            tx_dropped,
-            ..
+            rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped, ..
         } = link.counters;
         Self {
             ifindex: link.ifindex,

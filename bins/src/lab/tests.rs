@@ -62,11 +62,7 @@ fn lacks_privilege(test: &str) -> bool {
     let Err(error) = NetNs::new_anonymous() else {
         return false;
     };
-    assert_ne!(
-        std::env::var("SPANWIRE_REQUIRE_E2E").as_deref(),
-        Ok("1"),
-        "{test}: {error}"
-    );
+    assert_ne!(std::env::var("SPANWIRE_REQUIRE_E2E").as_deref(), Ok("1"), "{test}: {error}");
     eprintln!("SKIPPED: {test}: {error}");
     true
 }
@@ -80,9 +76,7 @@ fn up__status_down_and_again() {
     for round in 0..2 {
         let before = LabStatus::read(&lab.0).expect("privileged");
         assert!(!before.up && before.hosts.iter().all(|host| !host.present));
-        let report = lab
-            .up(&["--mtu", "9000", "--prefix", "10.9.0.0/30"])
-            .expect("privileged");
+        let report = lab.up(&["--mtu", "9000", "--prefix", "10.9.0.0/30"]).expect("privileged");
         assert_eq!(report.hosts[1].v4, Ipv4Addr::new(10, 9, 0, 2));
         assert_eq!(lab.present().len(), 2, "round {round}");
 
@@ -154,14 +148,8 @@ fn down__leaves_alone_what_it_did_not_make() {
     let [a, _] = namespaces(&lab.0);
     let ns = NetNs::open_named(&a).expect("made");
     spanwire_io::net::VethSpec {
-        a: spanwire_io::net::VethEnd {
-            ns: &ns,
-            name: "mine0",
-        },
-        b: spanwire_io::net::VethEnd {
-            ns: &other,
-            name: "mine0",
-        },
+        a: spanwire_io::net::VethEnd { ns: &ns, name: "mine0" },
+        b: spanwire_io::net::VethEnd { ns: &other, name: "mine0" },
         mtu: 1500,
         queues: 1,
     }
@@ -170,9 +158,7 @@ fn down__leaves_alone_what_it_did_not_make() {
     let error = down(&lab.0).expect_err("mine0 is not the lab's");
     assert!(matches!(&error, LabError::NotOurs { device, .. } if device == "mine0"));
     assert!(LabStatus::read(&lab.0).expect("privileged").up, "untouched");
-    Netlink::open_in(&ns)
-        .and_then(|mut netlink| netlink.delete_link("mine0"))
-        .expect("privileged");
+    Netlink::open_in(&ns).and_then(|mut netlink| netlink.delete_link("mine0")).expect("privileged");
     down(&lab.0).expect("only the lab is left");
 }
 
@@ -210,11 +196,7 @@ fn exec__process_becomes_the_command() {
     if let (Ok(script), Ok(name)) = (std::env::var(SCRIPT), std::env::var(NAME)) {
         let shell = ["exec", "--name", &name, "b", "--", "sh", "-c", &script];
         let program = ["exec", "--name", &name, "b", "--", &script];
-        let words = if script.starts_with('/') {
-            program.as_slice()
-        } else {
-            shell.as_slice()
-        };
+        let words = if script.starts_with('/') { program.as_slice() } else { shell.as_slice() };
         let error = run(&parse(words)).expect_err("returns only on failure");
         println!("{error}");
         std::process::exit(i32::from(error.exit_code()));
@@ -283,14 +265,8 @@ fn lab_args__defaults_are_the_librarys() {
 fn lab_args__bad_prefix_is_refused_with_an_example() {
     let error = Cli::try_parse_from(["lab", "up", "--prefix", "10.0.0.0"]).expect_err("no length");
     assert!(error.to_string().contains("10.77.0.0/24"), "{error}");
-    assert!(
-        Cli::try_parse_from(["lab", "exec", "a"]).is_err(),
-        "no command"
-    );
-    assert!(
-        Cli::try_parse_from(["lab", "exec", "c", "true"]).is_err(),
-        "no host c"
-    );
+    assert!(Cli::try_parse_from(["lab", "exec", "a"]).is_err(), "no command");
+    assert!(Cli::try_parse_from(["lab", "exec", "c", "true"]).is_err(), "no host c");
 }
 
 #[test]
@@ -302,11 +278,7 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
         v4: Ipv4Addr::new(10, 77, 0, 1),
         v6: std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number),
     };
-    let report = UpReport {
-        name: "x".to_owned(),
-        mtu: 1500,
-        hosts: [host(1), host(2)],
-    };
+    let report = UpReport { name: "x".to_owned(), mtu: 1500, hosts: [host(1), host(2)] };
     let text = report.to_text();
     assert!(
         text.contains("  spanwire lab exec --name x a -- spanwire perf server --dev sw0\n"),
@@ -314,10 +286,8 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
     );
     let json = serde_json::to_value(&report).expect("plain data");
     assert_eq!(json["hosts"][1]["v6"], "fd77::2");
-    let addr: IpAddr = json["hosts"][0]["v4"]
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .expect("an address");
+    let addr: IpAddr =
+        json["hosts"][0]["v4"].as_str().and_then(|text| text.parse().ok()).expect("an address");
     assert_eq!(addr, IpAddr::from([10, 77, 0, 1]));
 }
 

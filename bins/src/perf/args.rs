@@ -89,7 +89,8 @@ pub(super) struct ClientArgs {
     #[arg(short, long, value_parser = size)]
     pub(super) size: Option<u64>,
     /// Queue pairs
-    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short, long, default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) qps: u32,
     /// Messages outstanding on each queue pair
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=2048))]
@@ -135,10 +136,7 @@ impl CommonArgs {
         if let Some(core) = self.core {
             affinity::pin(core)?;
         }
-        let wrap = Wrap {
-            faults: self.faults()?,
-            pcap: self.pcap.clone(),
-        };
+        let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
         let polling = match self.poll {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
@@ -183,18 +181,13 @@ impl ClientArgs {
     pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
         let duration_ms = milliseconds(self.seconds)?;
         let kind = match (self.transfer, self.lat) {
-            (Some(bytes), _) => JobKind::Transfer {
-                bytes,
-                seed: self.common.seed,
-            },
+            (Some(bytes), _) => JobKind::Transfer { bytes, seed: self.common.seed },
             (None, true) => JobKind::Latency { duration_ms },
             (None, false) => JobKind::Bandwidth { duration_ms },
         };
         let default = if self.lat { 64 } else { 1 << 16 };
         let size = self.size.unwrap_or(default);
-        let size = u32::try_from(size)
-            .ok()
-            .filter(|s| (1..=1 << 30).contains(s));
+        let size = u32::try_from(size).ok().filter(|s| (1..=1 << 30).contains(s));
         Ok(Job {
             kind,
             op: self.op,
@@ -216,9 +209,7 @@ fn size(text: &str) -> Result<u64, String> {
         t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
         t => (t, 1),
     };
-    let n: u64 = digits
-        .parse()
-        .map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
+    let n: u64 = digits.parse().map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
     match n.checked_mul(unit) {
         Some(bytes) if bytes > 0 => Ok(bytes),
         _ => Err(format!("{text} is out of range")),

@@ -47,11 +47,7 @@ impl ClientReport {
         intervals: Vec<Interval>,
     ) -> Self {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
-        let perf = if transfer.is_some() {
-            vec![]
-        } else {
-            vec![PerfRow::of(report)]
-        };
+        let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
         let error = report.progress.failure.map(|f| f.to_string());
         let counters = station.counters().into_iter().filter(|(_, n)| *n > 0);
@@ -80,16 +76,8 @@ pub(super) struct Meter {
 impl Meter {
     /// A meter that cuts every `interval_s` seconds; zero never cuts.
     pub(super) fn new(interval_s: f64, print: bool) -> Self {
-        let every = milliseconds(interval_s)
-            .ok()
-            .filter(|ms| *ms > 0)
-            .map(Dur::from_ms);
-        Self {
-            every,
-            print,
-            last: None,
-            intervals: Vec::new(),
-        }
+        let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
+        Self { every, print, last: None, intervals: Vec::new() }
     }
 
     /// Sees the job at `now`, and ends the interval if it is time.
@@ -104,19 +92,10 @@ impl Meter {
         }
         let (moved, messages) = (p.bytes - bytes_then, p.messages - messages_then);
         let took = seconds(now.since(from));
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a report's figure, of three digits"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
         let (gbps, msgs_per_s) = (moved as f64 * 8.0 / took / 1e9, messages as f64 / took);
         let (start_s, end_s) = (seconds(from.since(started)), seconds(now.since(started)));
-        let interval = Interval {
-            start_s,
-            end_s,
-            bytes: moved,
-            gbps,
-            msgs_per_s,
-        };
+        let interval = Interval { start_s, end_s, bytes: moved, gbps, msgs_per_s };
         if self.print {
             let moved = bytes(moved);
             say(&format!(
@@ -133,11 +112,7 @@ impl Meter {
 pub(super) fn text(r: &ClientReport) -> String {
     let mut out = String::new();
     if let Some(t) = &r.transfer {
-        let same = if t.sha256_match {
-            "equal on both ends"
-        } else {
-            "DIFFERENT"
-        };
+        let same = if t.sha256_match { "equal on both ends" } else { "DIFFERENT" };
         out.push_str(&format!(
             "  {} by {} in {:.2} s, {:.3} Gbit/s, SHA-256 {same}\n",
             bytes(t.bytes),
@@ -149,10 +124,7 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&perf_table(&r.perf));
     }
     for t in r.thresholds.iter().filter(|t| !t.ok) {
-        out.push_str(&format!(
-            "  FAILED: {} {:.3}, measured {:.3}\n",
-            t.name, t.limit, t.measured
-        ));
+        out.push_str(&format!("  FAILED: {} {:.3}, measured {:.3}\n", t.name, t.limit, t.measured));
     }
     if let Some(e) = &r.error {
         out.push_str(&format!("  FAILED: {e}\n"));
@@ -163,21 +135,11 @@ pub(super) fn text(r: &ClientReport) -> String {
 fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
     let floor = args.min_gbps.map(|limit| {
         let measured = report.gbps();
-        Threshold {
-            name: "min_gbps",
-            limit,
-            measured,
-            ok: measured >= limit,
-        }
+        Threshold { name: "min_gbps", limit, measured, ok: measured >= limit }
     });
     let ceiling = args.max_p99_us.map(|limit| {
         let measured = report.latency_us(0.99);
-        Threshold {
-            name: "max_p99_us",
-            limit,
-            measured,
-            ok: measured <= limit,
-        }
+        Threshold { name: "max_p99_us", limit, measured, ok: measured <= limit }
     });
     floor.into_iter().chain(ceiling).collect()
 }

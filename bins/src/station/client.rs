@@ -64,10 +64,7 @@ impl Station {
         mut watch: impl FnMut(Time, &Initiator) -> bool,
     ) -> Result<JobReport, Error> {
         let job = setup.job;
-        oob.send(&Message::Request(Request {
-            job,
-            qps: setup.params.clone(),
-        }))?;
+        oob.send(&Message::Request(Request { job, qps: setup.params.clone() }))?;
         setup.fill_source(true);
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,
@@ -79,31 +76,19 @@ impl Station {
             Message::Ready => {}
             other => return Err(OobError::unexpected("ready", other).into()),
         }
-        let remote = RemoteAddr {
-            va: memory.va,
-            rkey: memory.rkey,
-        };
+        let remote = RemoteAddr { va: memory.va, rkey: memory.rkey };
         let initiator = Initiator::new(job, setup.cq, &setup.qpns, setup.mr, remote);
         let clock = self.attachment.clock;
         let app = self.drive(initiator, |app| app.is_done() || watch(clock.now(), app))?;
         let (progress, latency) = (app.progress(), app.latency().clone());
-        let mut report = JobReport {
-            job,
-            progress,
-            latency,
-            sha256: None,
-            peer_messages: 0,
-        };
+        let mut report = JobReport { job, progress, latency, sha256: None, peer_messages: 0 };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.
             return Ok(report);
         }
         oob.send(&Message::Done)?;
         let ours = setup.sha256();
-        let Outcome {
-            sha256: theirs,
-            messages,
-        } = match oob.recv(REPLY_TIMEOUT)? {
+        let Outcome { sha256: theirs, messages } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Result(outcome) => outcome,
             other => return Err(OobError::unexpected("the result", other).into()),
         };
@@ -117,12 +102,8 @@ impl JobReport {
     /// How long it took, from the first post to the last completion.
     #[must_use]
     pub fn duration(&self) -> Dur {
-        let Progress {
-            started, finished, ..
-        } = self.progress;
-        started
-            .zip(finished)
-            .map_or(Dur::ZERO, |(from, to)| to.since(from))
+        let Progress { started, finished, .. } = self.progress;
+        started.zip(finished).map_or(Dur::ZERO, |(from, to)| to.since(from))
     }
 
     /// Payload bits per second, in billions.
@@ -141,10 +122,7 @@ impl JobReport {
     /// as perftest's is; everything else's is from posting to completion.
     #[must_use]
     pub fn latency_us(&self, quantile: f64) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "nanoseconds of seconds fit 53 bits"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "nanoseconds of seconds fit 53 bits")]
         let ns = self.latency.value_at_quantile(quantile) as f64;
         let halves = if self.is_ping_pong() { 2.0 } else { 1.0 };
         ns / 1e3 / halves
@@ -160,19 +138,13 @@ impl JobReport {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let wants_hash = matches!(self.job.kind, JobKind::Transfer { .. });
-        let matches = self
-            .sha256
-            .as_ref()
-            .is_some_and(|(ours, theirs)| ours == theirs);
+        let matches = self.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs);
         self.progress.failure.is_none() && self.progress.finished.is_some() && matches == wants_hash
     }
 }
 
 /// `n` a second over `d`.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a report's figure, of three digits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
 fn per_second(n: u64, d: Dur) -> f64 {
     match d {
         Dur::ZERO => 0.0,

@@ -39,9 +39,7 @@ impl Station {
                 Err(e) => return Err(e.into()),
             };
             if let Err(reason) = check(&request.job, self.attachment.path_mtu) {
-                oob.send(&Message::Reject {
-                    reason: reason.clone(),
-                })?;
+                oob.send(&Message::Reject { reason: reason.clone() })?;
                 return Err(reason.into());
             }
             let served = self.serve_job(oob, &request, &stop)?;
@@ -69,9 +67,7 @@ impl Station {
         let setup = match self.set_up(job, caps) {
             Ok(setup) => setup,
             Err(e) => {
-                oob.send(&Message::Reject {
-                    reason: e.to_string(),
-                })?;
+                oob.send(&Message::Reject { reason: e.to_string() })?;
                 return Err(e);
             }
         };
@@ -93,10 +89,7 @@ impl Station {
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
         }
-        oob.send(&Message::Accept(Accept {
-            qps: setup.params.clone(),
-            memory: setup.memory(),
-        }))?;
+        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
         match oob.recv(REPLY_TIMEOUT)? {
             Message::Ready => oob.send(&Message::Ready)?,
             other => return Err(OobError::unexpected("ready", other).into()),
@@ -123,11 +116,7 @@ impl Station {
         if let Some(Ended::Broken(e)) = end {
             return Err(e.into());
         }
-        Ok(Served {
-            job: setup.job,
-            messages: target.messages(),
-            complete,
-        })
+        Ok(Served { job: setup.job, messages: target.messages(), complete })
     }
 }
 
@@ -176,21 +165,14 @@ fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
         if (min..=max).contains(&value) {
             return Ok(());
         }
-        Err(format!(
-            "{name} is {value}, but must be between {min} and {max}"
-        ))
+        Err(format!("{name} is {value}, but must be between {min} and {max}"))
     };
     between("size", job.size.into(), 1, 1 << 30)?;
     between("qps", job.qps.into(), 1, 1024)?;
     between("depth", job.depth.into(), 1, 2048)?;
     between("timeout", job.timeout.into(), 0, 31)?;
     between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
-    between(
-        "qps x depth",
-        u64::from(job.qps) * u64::from(job.depth),
-        1,
-        16_384,
-    )?;
+    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
     if let JobKind::Transfer { bytes, .. } = job.kind {
         between("bytes", bytes, 1, 8 << 30)?;
     }
@@ -201,10 +183,7 @@ fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
             job.path_mtu,
             path_mtu.bytes()
         )),
-        None => Err(format!(
-            "{} is no path MTU (256, 512, 1024, 2048, 4096)",
-            job.path_mtu
-        )),
+        None => Err(format!("{} is no path MTU (256, 512, 1024, 2048, 4096)", job.path_mtu)),
     }
 }
 

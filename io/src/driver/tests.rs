@@ -68,11 +68,7 @@ impl Node for FakeNode {
 
     fn take_ready(&mut self) -> PortMask {
         self.log.borrow_mut().push(TakeReady);
-        if std::mem::take(&mut self.ready) {
-            PortMask::of(PortId::HOST)
-        } else {
-            PortMask::EMPTY
-        }
+        if std::mem::take(&mut self.ready) { PortMask::of(PortId::HOST) } else { PortMask::EMPTY }
     }
 }
 
@@ -155,10 +151,7 @@ impl Port for FakePort {
 
 fn pair() -> (FakeNode, FakePort, Log) {
     let log = Log::default();
-    let node = FakeNode {
-        log: Rc::clone(&log),
-        ..FakeNode::default()
-    };
+    let node = FakeNode { log: Rc::clone(&log), ..FakeNode::default() };
     let port = FakePort {
         log: Rc::clone(&log),
         buffer: vec![0; 128],
@@ -208,11 +201,7 @@ fn step__keeps_the_order_of_the_node_contract() {
         Flush,
     ];
     assert_eq!(*log.borrow(), expected);
-    let done = Progress {
-        rx: 2,
-        tx: 1,
-        timeout: true,
-    };
+    let done = Progress { rx: 2, tx: 1, timeout: true };
     assert_eq!(progress, done);
     assert!(left.is_empty());
     assert_eq!((port.taken, port.slots), (0, 999), "no slot leaks");
@@ -347,12 +336,8 @@ fn run_until__sends_what_stop_posted_before_it_sleeps() {
             turns > 3
         })
         .unwrap();
-    let shape: Vec<Call> = log
-        .borrow()
-        .iter()
-        .filter(|call| matches!(call, Commit | Wait(_)))
-        .cloned()
-        .collect();
+    let shape: Vec<Call> =
+        log.borrow().iter().filter(|call| matches!(call, Commit | Wait(_))).cloned().collect();
     // Idle (sleeps), posted (sends), idle again (sleeps).
     assert_eq!(shape, [Wait(SLEEP_MAX_STD), Commit, Wait(SLEEP_MAX_STD)]);
     assert_eq!(driver.counters().waits, 2);
@@ -369,9 +354,7 @@ fn run_until__spins_for_the_time_given_before_it_sleeps() {
     let mut driver = Driver::new(clock, Polling::Adaptive { spin });
     let begin = clock.now();
     let watch = Rc::clone(&log);
-    driver
-        .run_until(&mut node, &mut port, |_| !waits(&watch).is_empty())
-        .unwrap();
+    driver.run_until(&mut node, &mut port, |_| !waits(&watch).is_empty()).unwrap();
     assert!(clock.now().since(begin) >= spin);
     assert!(driver.counters().steps > 1, "it spun");
 }
@@ -402,9 +385,7 @@ fn run_until__does_not_miss_a_deadline_asleep() {
     let deadline = clock.now() + Dur::from_ms(20);
     node.deadline = Some(deadline);
     let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
-    driver
-        .run_until(&mut node, &mut port, |node| node.deadline.is_none())
-        .unwrap();
+    driver.run_until(&mut node, &mut port, |node| node.deadline.is_none()).unwrap();
     let handled = *node.seen.last().expect("the timeout was handled");
     assert!(handled >= deadline);
     assert!(handled.since(deadline) < Dur::from_ms(50), "{handled:?}");
@@ -422,10 +403,7 @@ fn sleep_for__is_the_time_to_the_deadline_within_its_bounds() {
     assert_eq!(sleep_for(at(10), Some(at(10)), 0), Duration::ZERO);
     assert_eq!(sleep_for(at(11), Some(at(10)), 0), Duration::ZERO);
     // Below a nanosecond it spins: rounding up would be late.
-    assert_eq!(
-        sleep_for(at(0), Some(Time::from_ps(999)), 0),
-        Duration::ZERO
-    );
+    assert_eq!(sleep_for(at(0), Some(Time::from_ps(999)), 0), Duration::ZERO);
 }
 
 #[test]

@@ -71,14 +71,7 @@ impl FaultConfig {
 
 impl Default for FaultConfig {
     fn default() -> Self {
-        Self {
-            seed: 0,
-            loss_ppm: 0,
-            dup_ppm: 0,
-            reorder_ppm: 0,
-            reorder_depth: 3,
-            corrupt_ppm: 0,
-        }
+        Self { seed: 0, loss_ppm: 0, dup_ppm: 0, reorder_ppm: 0, reorder_depth: 3, corrupt_ppm: 0 }
     }
 }
 
@@ -129,26 +122,17 @@ mod tests {
             let mut cfg = FaultConfig::default();
             spoil(&mut cfg);
             let said = cfg.validate().unwrap_err().to_string();
-            assert_eq!(
-                said,
-                format!("{field} is 1000001, above a million per million")
-            );
+            assert_eq!(said, format!("{field} is 1000001, above a million per million"));
         }
     }
 
     #[test]
     fn validate__refuses_a_depth_out_of_range() {
         for depth in [0, FaultConfig::REORDER_DEPTH_MAX + 1] {
-            let cfg = FaultConfig {
-                reorder_depth: depth,
-                ..FaultConfig::default()
-            };
+            let cfg = FaultConfig { reorder_depth: depth, ..FaultConfig::default() };
             let error = cfg.validate().unwrap_err();
             assert_eq!(error, FaultConfigError::ReorderDepth(depth));
-            assert_eq!(
-                error.to_string(),
-                format!("reorder_depth is {depth}, not within 1..=64")
-            );
+            assert_eq!(error.to_string(), format!("reorder_depth is {depth}, not within 1..=64"));
         }
     }
 }

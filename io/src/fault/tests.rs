@@ -99,10 +99,7 @@ fn all(seed: u64, ppm: u32) -> FaultConfig {
 
 #[test]
 fn new__refuses_what_validate_refuses() {
-    let cfg = FaultConfig {
-        reorder_depth: 0,
-        ..FaultConfig::default()
-    };
+    let cfg = FaultConfig { reorder_depth: 0, ..FaultConfig::default() };
     let refused = FaultPort::new(pipe(PipeConfig::default()).0, cfg).map(|_| ());
     assert_eq!(refused, Err(FaultConfigError::ReorderDepth(0)));
 }
@@ -136,10 +133,7 @@ fn rx_burst__a_rate_leaves_the_other_kinds_of_fault_alone() {
         seen.dedup();
         seen
     };
-    let only_loss = FaultConfig {
-        loss_ppm: 50_000,
-        ..all(9, 0)
-    };
+    let only_loss = FaultConfig { loss_ppm: 50_000, ..all(9, 0) };
     assert_eq!(lost(all(9, 50_000)), lost(only_loss));
 }
 
@@ -154,10 +148,7 @@ fn rx_burst__rates_are_near_the_configured_ones() {
         ("reordered", c.reordered),
         ("corrupted", c.corrupted),
     ] {
-        assert!(
-            (3_500..4_500).contains(&hits),
-            "{name}: {hits} of 200000 at 2 %"
-        );
+        assert!((3_500..4_500).contains(&hits), "{name}: {hits} of 200000 at 2 %");
     }
 }
 
@@ -189,11 +180,7 @@ fn rx_burst__flips_exactly_one_bit_past_the_ethernet_header() {
     let mut hit = [false; LEN];
     for (n, frame) in (0..).zip(&rig.got) {
         let sent = numbered(n);
-        let flipped: u32 = sent
-            .iter()
-            .zip(frame)
-            .map(|(a, b)| (a ^ b).count_ones())
-            .sum();
+        let flipped: u32 = sent.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
         assert_eq!(flipped, 1, "frame {n}");
         let at = sent.iter().zip(frame).position(|(a, b)| a != b);
         hit[at.expect("one byte differs")] = true;

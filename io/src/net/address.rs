@@ -79,10 +79,7 @@ impl IpPrefix {
                 IpAddr::V6(Ipv6Addr::from_bits((addr.to_bits() & mask) | u128::from(n)))
             }
         };
-        Some(Self {
-            addr,
-            len: self.len,
-        })
+        Some(Self { addr, len: self.len })
     }
 }
 
@@ -125,15 +122,10 @@ impl Netlink {
         if prefix.addr.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
         }
-        message.attributes = vec![
-            AddressAttribute::Local(prefix.addr),
-            AddressAttribute::Address(prefix.addr),
-        ];
-        self.request(
-            NLM_F_CREATE | NLM_F_EXCL,
-            RouteNetlinkMessage::NewAddress(message),
-        )
-        .map_err(|r| r.asked(asked).on(name))?;
+        message.attributes =
+            vec![AddressAttribute::Local(prefix.addr), AddressAttribute::Address(prefix.addr)];
+        self.request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
+            .map_err(|r| r.asked(asked).on(name))?;
         Ok(())
     }
 
@@ -269,15 +261,7 @@ mod tests {
 
     #[test]
     fn from_str__refuses_with_an_example() {
-        for text in [
-            "",
-            "10.0.0.1",
-            "10.0.0.1/",
-            "10.0.0.1/33",
-            "10.0.0.1/+8",
-            "x/8",
-            "::/129",
-        ] {
+        for text in ["", "10.0.0.1", "10.0.0.1/", "10.0.0.1/33", "10.0.0.1/+8", "x/8", "::/129"] {
             let error = text.parse::<IpPrefix>().expect_err(text);
             assert_eq!(error.kind(), NetErrorKind::Invalid);
             assert!(error.to_string().contains("10.77.0.0/24"), "{error}");

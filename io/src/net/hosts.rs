@@ -105,10 +105,9 @@ impl TwoHosts {
             Ok((link_a, link_b))
         })();
         match wired {
-            Ok((link_a, link_b)) => Ok(Self {
-                a: plan_a.host(a, name, link_a),
-                b: plan_b.host(b, name, link_b),
-            }),
+            Ok((link_a, link_b)) => {
+                Ok(Self { a: plan_a.host(a, name, link_a), b: plan_b.host(b, name, link_b) })
+            }
             Err(e) => {
                 // The first error is the one to report.
                 let _ = Netlink::open_in(&a).and_then(|mut netlink| netlink.delete_link(name));
@@ -129,11 +128,8 @@ struct Plan {
 impl Plan {
     fn new(config: &LabConfig, number: u16) -> Result<Self, NetError> {
         let refused = |prefix: &IpPrefix, what: &str| {
-            NetError::new(
-                NetErrorKind::Invalid,
-                format!("give two hosts addresses of {prefix}"),
-            )
-            .advise(what.to_owned())
+            NetError::new(NetErrorKind::Invalid, format!("give two hosts addresses of {prefix}"))
+                .advise(what.to_owned())
         };
         if !(MIN_MTU..=MAX_MTU).contains(&config.mtu) {
             let asked = format!("use an MTU of {}", config.mtu);
@@ -156,16 +152,10 @@ impl Plan {
         };
         Ok(Self {
             v4: v4.ok_or_else(|| {
-                refused(
-                    &config.v4,
-                    "use an IPv4 network of at most 30 bits, as 10.77.0.0/24",
-                )
+                refused(&config.v4, "use an IPv4 network of at most 30 bits, as 10.77.0.0/24")
             })?,
             v6: v6.ok_or_else(|| {
-                refused(
-                    &config.v6,
-                    "use an IPv6 network of at most 126 bits, as fd77::/64",
-                )
+                refused(&config.v6, "use an IPv6 network of at most 126 bits, as fd77::/64")
             })?,
             link_local: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number),
         })
@@ -236,9 +226,7 @@ mod tests {
             .run(|| UdpSocket::bind(to))
             .expect("privileged")
             .expect("an address of b, usable at once");
-        receiver
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .expect("not zero");
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("not zero");
         let sent = hosts.a.ns.run(|| {
             let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             UdpSocket::bind(any)?.send_to(b"across", to)
@@ -273,12 +261,7 @@ mod tests {
         if testing::lacks_privilege("anonymous") {
             return;
         }
-        let config = LabConfig {
-            mtu: 9000,
-            queues: 2,
-            pfifo: None,
-            ..LabConfig::default()
-        };
+        let config = LabConfig { mtu: 9000, queues: 2, pfifo: None, ..LabConfig::default() };
         let hosts = TwoHosts::anonymous(&config).expect("privileged");
         let mut netlink = Netlink::open_in(&hosts.b.ns).expect("privileged");
         let link = netlink.link("sw0").expect("made");
@@ -317,14 +300,8 @@ mod tests {
         // on the new interface twice would be. So let the name clash in b.
         let other = NetNs::new_anonymous().expect("privileged");
         VethSpec {
-            a: VethEnd {
-                ns: &b,
-                name: "sw0",
-            },
-            b: VethEnd {
-                ns: &other,
-                name: "sw0",
-            },
+            a: VethEnd { ns: &b, name: "sw0" },
+            b: VethEnd { ns: &other, name: "sw0" },
             mtu: 1500,
             queues: 1,
         }
@@ -339,26 +316,11 @@ mod tests {
     #[test]
     fn plan_new__bad_configurations_are_refused_before_anything_is_made() {
         let good = LabConfig::default();
-        let swapped = LabConfig {
-            v4: good.v6,
-            ..good.clone()
-        };
-        let narrow = LabConfig {
-            v4: "10.0.0.0/32".parse().expect("a prefix"),
-            ..good.clone()
-        };
-        let not_v6 = LabConfig {
-            v6: good.v4,
-            ..good.clone()
-        };
-        let small = LabConfig {
-            mtu: 1279,
-            ..good.clone()
-        };
-        let large = LabConfig {
-            mtu: 65536,
-            ..good.clone()
-        };
+        let swapped = LabConfig { v4: good.v6, ..good.clone() };
+        let narrow = LabConfig { v4: "10.0.0.0/32".parse().expect("a prefix"), ..good.clone() };
+        let not_v6 = LabConfig { v6: good.v4, ..good.clone() };
+        let small = LabConfig { mtu: 1279, ..good.clone() };
+        let large = LabConfig { mtu: 65536, ..good.clone() };
         assert!(Plan::new(&good, 2).is_ok());
         for bad in [swapped, narrow, not_v6, small, large] {
             let error = Plan::new(&bad, 2).expect_err("bad");

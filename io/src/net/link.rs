@@ -108,8 +108,7 @@ impl Netlink {
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, NetError> {
         check_name(name)?;
         let query = named(name, Vec::new());
-        self.one_link(query)
-            .map_err(|r| r.asked("find the interface").on(name))
+        self.one_link(query).map_err(|r| r.asked("find the interface").on(name))
     }
 
     /// Looks an interface up by index.
@@ -218,11 +217,8 @@ pub(super) fn check_name(name: &str) -> Result<(), NetError> {
     if fits && clean && name != "." && name != ".." {
         return Ok(());
     }
-    Err(NetError::new(
-        NetErrorKind::Invalid,
-        format!("use {name:?} as an interface name"),
-    )
-    .advise("use 1 to 15 bytes without spaces, slashes and colons"))
+    Err(NetError::new(NetErrorKind::Invalid, format!("use {name:?} as an interface name"))
+        .advise("use 1 to 15 bytes without spaces, slashes and colons"))
 }
 
 /// A request about the interface of that name.
@@ -259,9 +255,7 @@ fn link_of(message: &LinkMessage) -> Result<LinkInfo, Refusal> {
         read_attribute(&mut link, attribute);
     }
     if link.name.is_empty() || link.ifindex == 0 {
-        return Err(Refusal::Unreadable(
-            "a link without name or index".to_owned(),
-        ));
+        return Err(Refusal::Unreadable("a link without name or index".to_owned()));
     }
     Ok(link)
 }

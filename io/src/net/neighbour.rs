@@ -32,8 +32,7 @@ impl Netlink {
         let mut unsent = None;
         loop {
             let neighbour = self.neighbour(next_hop, link.ifindex).map_err(|r| {
-                r.asked(format!("look up the neighbour {next_hop}"))
-                    .on(link.name.as_str())
+                r.asked(format!("look up the neighbour {next_hop}")).on(link.name.as_str())
             })?;
             if let Some(mac) = neighbour.usable_mac() {
                 return Ok(mac);
@@ -81,10 +80,7 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    const ABSENT: Self = Self {
-        state: NeighbourState::None,
-        mac: None,
-    };
+    const ABSENT: Self = Self { state: NeighbourState::None, mac: None };
 
     /// The MAC address, if the kernel itself would send to it now.
     fn usable_mac(&self) -> Option<[u8; 6]> {
@@ -101,19 +97,11 @@ impl Neighbour {
 }
 
 fn neighbour_of(message: &NeighbourMessage) -> Neighbour {
-    let mac = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => {
-                <[u8; 6]>::try_from(bytes.as_slice()).ok()
-            }
-            _ => None,
-        });
-    Neighbour {
-        state: message.header.state,
-        mac,
-    }
+    let mac = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok(),
+        _ => None,
+    });
+    Neighbour { state: message.header.state, mac }
 }
 
 /// Makes the kernel look for the next hop: it must, to send a datagram.
@@ -190,11 +178,7 @@ mod tests {
             let zero = Some([0; 6]);
             assert_eq!(Neighbour { state, mac: zero }.usable_mac(), None);
         }
-        for state in [
-            NeighbourState::None,
-            NeighbourState::Incomplete,
-            NeighbourState::Failed,
-        ] {
+        for state in [NeighbourState::None, NeighbourState::Incomplete, NeighbourState::Failed] {
             assert_eq!(Neighbour { state, mac }.usable_mac(), None);
         }
     }

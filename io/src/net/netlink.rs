@@ -62,11 +62,7 @@ impl Netlink {
         socket.set_cap_ack(true).map_err(wrap)?;
         // Dumps are filtered by the kernel (by interface), and unknown request fields refused.
         socket.set_netlink_get_strict_chk(true).map_err(wrap)?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-            buffer: Vec::with_capacity(RECEIVE_BYTES),
-        })
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES) })
     }
 
     /// Opens a socket in a given namespace; the calling thread stays where it is.
@@ -196,10 +192,9 @@ impl Answers {
                     text: kernel_text(packet.header.flags, &error),
                 }),
             },
-            NetlinkPayload::Done(done) if done.code < 0 => Err(Refusal::Errno {
-                errno: done.code.saturating_abs(),
-                text: None,
-            }),
+            NetlinkPayload::Done(done) if done.code < 0 => {
+                Err(Refusal::Errno { errno: done.code.saturating_abs(), text: None })
+            }
             NetlinkPayload::Done(_) => Ok(true),
             NetlinkPayload::Overrun(_) => {
                 Err(Refusal::Unreadable("the kernel lost data".to_owned()))
@@ -332,9 +327,8 @@ mod tests {
         let mut netlink = Netlink::open().expect("netlink needs no privilege");
         let mut query = LinkMessage::default();
         query.header.index = 0x7fff_fff0;
-        let refusal = netlink
-            .request(0, RouteNetlinkMessage::GetLink(query))
-            .expect_err("no such interface");
+        let refusal =
+            netlink.request(0, RouteNetlinkMessage::GetLink(query)).expect_err("no such interface");
         assert_eq!(refusal.errno(), Some(libc::ENODEV));
     }
 
@@ -357,19 +351,14 @@ mod tests {
         let datagram = message(2, NLM_F_CAPPED, 7, &refusal(libc::EINVAL, "mtu too small"));
         assert_eq!(
             Answers::default().take(&datagram, 7),
-            Err(Refusal::Errno {
-                errno: libc::EINVAL,
-                text: Some("mtu too small".to_owned())
-            })
+            Err(Refusal::Errno { errno: libc::EINVAL, text: Some("mtu too small".to_owned()) })
         );
     }
 
     #[test]
     fn take__failed_dump_is_an_error() {
         let datagram = message(3, 0, 1, &(-libc::ENODEV).to_ne_bytes());
-        let refusal = Answers::default()
-            .take(&datagram, 1)
-            .expect_err("done with an error");
+        let refusal = Answers::default().take(&datagram, 1).expect_err("done with an error");
         assert_eq!(refusal.errno(), Some(libc::ENODEV));
     }
 
@@ -386,10 +375,7 @@ mod tests {
         for length in [0_u32, 15, 4000] {
             let mut datagram = message(3, 0, 1, &[0; 4]);
             datagram[..4].copy_from_slice(&length.to_ne_bytes());
-            assert!(matches!(
-                Answers::default().take(&datagram, 1),
-                Err(Refusal::Unreadable(_))
-            ));
+            assert!(matches!(Answers::default().take(&datagram, 1), Err(Refusal::Unreadable(_))));
         }
     }
 

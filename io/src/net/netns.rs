@@ -40,10 +40,7 @@ impl NetNs {
     pub fn current() -> Result<Self, NetError> {
         let file = open_current()
             .map_err(|e| NetError::from_io("open the current network namespace", &e))?;
-        Ok(Self {
-            fd: file.into(),
-            name: None,
-        })
+        Ok(Self { fd: file.into(), name: None })
     }
 
     /// Makes a namespace that only this handle keeps alive, with `lo` up in it: whatever ends the
@@ -58,10 +55,7 @@ impl NetNs {
             open_current()
         })
         .map_err(|e| NetError::from_io(asked, &e))?;
-        let ns = Self {
-            fd: file.into(),
-            name: None,
-        };
+        let ns = Self { fd: file.into(), name: None };
         Netlink::open_in(&ns)?.set_up("lo")?;
         Ok(ns)
     }
@@ -102,10 +96,7 @@ impl NetNs {
                 return Err(wrap(e));
             }
         };
-        let ns = Self {
-            fd: file.into(),
-            name: Some(name.to_owned()),
-        };
+        let ns = Self { fd: file.into(), name: Some(name.to_owned()) };
         if let Err(e) = Netlink::open_in(&ns).and_then(|mut netlink| netlink.set_up("lo")) {
             let _ = Self::delete_named(name);
             return Err(e);
@@ -123,10 +114,7 @@ impl NetNs {
         let path = path_of(name).map_err(|e| e.refused(&asked))?;
         let file = File::open(path).map_err(|e| NetError::from_io(asked.as_str(), &e))?;
         match sys::namespace_type(file.as_fd()) {
-            Ok(libc::CLONE_NEWNET) => Ok(Self {
-                fd: file.into(),
-                name: Some(name.to_owned()),
-            }),
+            Ok(libc::CLONE_NEWNET) => Ok(Self { fd: file.into(), name: Some(name.to_owned()) }),
             _ => Err(NetError::new(NetErrorKind::Invalid, asked)
                 .detail("the file of that name is not a network namespace")
                 .advise(format!("remove it with `ip netns delete {name}`"))),
@@ -203,10 +191,7 @@ impl NetNs {
         let wrap = |e: io::Error| NetError::from_io(format!("enter {}", self.label()), &e);
         let before = open_current().map_err(wrap)?;
         sys::setns_net(self.fd.as_fd()).map_err(wrap)?;
-        Ok(Entered {
-            before,
-            not_send: PhantomData,
-        })
+        Ok(Entered { before, not_send: PhantomData })
     }
 
     /// Runs `work` in a thread of its own inside the namespace and returns what it returns. A
@@ -298,9 +283,7 @@ impl Drop for Entered {
 /// Runs `work` in a thread that ends with it, so that what it changes about its thread goes too.
 fn in_fresh_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new()
-            .name("netns".to_owned())
-            .spawn_scoped(scope, work)?;
+        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
         match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -317,10 +300,7 @@ fn open_current() -> io::Result<File> {
 /// does: a namespace named here is then seen, and can be deleted, by everybody. Returns the
 /// directory, locked.
 fn prepare_directory() -> io::Result<File> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(DIRECTORY)?;
+    DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY)?;
     let directory = File::open(DIRECTORY)?;
     sys::lock_exclusive(directory.as_fd())?;
     let path = c_path(Path::new(DIRECTORY))?;

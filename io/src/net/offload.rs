@@ -31,20 +31,10 @@ pub struct Offloads {
 
 impl Offloads {
     /// Everything on.
-    pub const ON: Self = Self {
-        tso: true,
-        gso: true,
-        gro: true,
-        tx_checksum: true,
-    };
+    pub const ON: Self = Self { tso: true, gso: true, gro: true, tx_checksum: true };
 
     /// Everything off.
-    pub const OFF: Self = Self {
-        tso: false,
-        gso: false,
-        gro: false,
-        tx_checksum: false,
-    };
+    pub const OFF: Self = Self { tso: false, gso: false, gro: false, tx_checksum: false };
 }
 
 impl Ethtool {
@@ -107,12 +97,7 @@ impl Ethtool {
         check_name(name)?;
         // Segmentation needs checksums, so these are switched on before it and off after it.
         let checksum = (&TX_CHECKSUM, wanted.tx_checksum);
-        let mut steps = [
-            (&TSO, wanted.tso),
-            (&GSO, wanted.gso),
-            (&GRO, wanted.gro),
-            checksum,
-        ];
+        let mut steps = [(&TSO, wanted.tso), (&GSO, wanted.gso), (&GRO, wanted.gro), checksum];
         if wanted.tx_checksum {
             steps.rotate_right(1);
         }
@@ -161,26 +146,10 @@ struct Feature {
     set: u32,
 }
 
-const TX_CHECKSUM: Feature = Feature {
-    name: "tx checksumming",
-    get: 0x16,
-    set: 0x17,
-};
-const TSO: Feature = Feature {
-    name: "tso",
-    get: 0x1e,
-    set: 0x1f,
-};
-const GSO: Feature = Feature {
-    name: "gso",
-    get: 0x23,
-    set: 0x24,
-};
-const GRO: Feature = Feature {
-    name: "gro",
-    get: 0x2b,
-    set: 0x2c,
-};
+const TX_CHECKSUM: Feature = Feature { name: "tx checksumming", get: 0x16, set: 0x17 };
+const TSO: Feature = Feature { name: "tso", get: 0x1e, set: 0x1f };
+const GSO: Feature = Feature { name: "gso", get: 0x23, set: 0x24 };
+const GRO: Feature = Feature { name: "gro", get: 0x2b, set: 0x2c };
 
 /// `struct ethtool_value`.
 #[repr(C)]
@@ -204,11 +173,7 @@ const _: () = assert!(size_of::<Value>() == 8);
 
 impl Default for DriverInfo {
     fn default() -> Self {
-        Self {
-            command: ETHTOOL_GDRVINFO,
-            driver: [0; 32],
-            rest: [0; 160],
-        }
+        Self { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] }
     }
 }
 
@@ -240,9 +205,7 @@ mod tests {
         let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
         assert_eq!(ethtool.driver("sw0").expect("exists"), "veth");
-        let error = ethtool
-            .driver("no-such-dev0")
-            .expect_err("no such interface");
+        let error = ethtool.driver("no-such-dev0").expect_err("no such interface");
         assert_eq!(error.kind(), NetErrorKind::NotFound);
         let error = ethtool.driver("").expect_err("no name");
         assert_eq!(error.kind(), NetErrorKind::Invalid);
@@ -255,18 +218,10 @@ mod tests {
         }
         let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
-        let only_gro = Offloads {
-            gro: true,
-            ..Offloads::OFF
-        };
-        let no_tso = Offloads {
-            tso: false,
-            ..Offloads::ON
-        };
+        let only_gro = Offloads { gro: true, ..Offloads::OFF };
+        let no_tso = Offloads { tso: false, ..Offloads::ON };
         for wanted in [Offloads::ON, Offloads::OFF, only_gro, no_tso, Offloads::ON] {
-            ethtool
-                .set_offloads("sw0", &wanted)
-                .expect("veth can do all");
+            ethtool.set_offloads("sw0", &wanted).expect("veth can do all");
             assert_eq!(ethtool.offloads("sw0").expect("exists"), wanted);
         }
     }
@@ -278,13 +233,8 @@ mod tests {
         }
         let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
-        let wanted = Offloads {
-            tx_checksum: false,
-            ..Offloads::ON
-        };
-        let error = ethtool
-            .set_offloads("sw0", &wanted)
-            .expect_err("tso needs checksums");
+        let wanted = Offloads { tx_checksum: false, ..Offloads::ON };
+        let error = ethtool.set_offloads("sw0", &wanted).expect_err("tso needs checksums");
         assert_eq!(error.kind(), NetErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("tso"), "{error}");
     }

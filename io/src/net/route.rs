@@ -123,11 +123,8 @@ impl Netlink {
             RouteAttribute::Gateway(gateway.into()),
             RouteAttribute::Oif(self.ifindex(name)?),
         ];
-        self.request(
-            NLM_F_CREATE | NLM_F_EXCL,
-            RouteNetlinkMessage::NewRoute(message),
-        )
-        .map_err(|r| r.asked(asked).on(name))?;
+        self.request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
+            .map_err(|r| r.asked(asked).on(name))?;
         Ok(())
     }
 
@@ -143,9 +140,7 @@ impl Netlink {
         // link. Whether a real route is behind the answer, only a query for the route's own entry
         // tells.
         let real = match dst {
-            IpAddr::V4(_) => self
-                .query_route(dst, Some(oif), RouteFlags::FibMatch)
-                .map(drop),
+            IpAddr::V4(_) => self.query_route(dst, Some(oif), RouteFlags::FibMatch).map(drop),
             IpAddr::V6(_) => Ok(()),
         };
         match real.and_then(|()| self.query_route(dst, Some(oif), RouteFlags::empty())) {
@@ -180,9 +175,7 @@ impl Netlink {
         message.header.address_family = family(&dst);
         message.header.destination_prefix_length = width(&dst);
         message.header.flags = flags;
-        message
-            .attributes
-            .push(RouteAttribute::Destination(dst.into()));
+        message.attributes.push(RouteAttribute::Destination(dst.into()));
         if let Some(oif) = oif {
             message.attributes.push(RouteAttribute::Oif(oif));
         }
@@ -209,14 +202,12 @@ struct Route {
 /// Refuses what is no single host, and what needs an interface to mean one.
 fn check_destination(dst: IpAddr, oif: Option<u32>) -> Result<(), NetError> {
     let (one_host, link_local) = match dst {
-        IpAddr::V4(addr) => (
-            !addr.is_multicast() && !addr.is_broadcast() && !addr.is_unspecified(),
-            false,
-        ),
-        IpAddr::V6(addr) => (
-            !addr.is_multicast() && !addr.is_unspecified(),
-            addr.is_unicast_link_local(),
-        ),
+        IpAddr::V4(addr) => {
+            (!addr.is_multicast() && !addr.is_broadcast() && !addr.is_unspecified(), false)
+        }
+        IpAddr::V6(addr) => {
+            (!addr.is_multicast() && !addr.is_unspecified(), addr.is_unicast_link_local())
+        }
     };
     if !one_host {
         return Err(NetError::new(NetErrorKind::NotUnicast, reach(dst)));

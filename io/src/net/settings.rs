@@ -16,11 +16,7 @@ impl Netlink {
     /// # Errors
     /// The driver does not support the size (veth: 68..=65535; with an XDP program less).
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), NetError> {
-        self.set(
-            named(name, vec![LinkAttribute::Mtu(mtu)]),
-            format!("set the MTU to {mtu}"),
-            name,
-        )
+        self.set(named(name, vec![LinkAttribute::Mtu(mtu)]), format!("set the MTU to {mtu}"), name)
     }
 
     /// Switches an interface on. It passes frames when its peer is on too; see
@@ -65,11 +61,7 @@ impl Netlink {
     pub fn disable_ipv6_autoconf(&mut self, name: &str) -> Result<(), NetError> {
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         let spec = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
-        self.set(
-            named(name, vec![spec]),
-            "switch IPv6 autoconfiguration off".to_owned(),
-            name,
-        )
+        self.set(named(name, vec![spec]), "switch IPv6 autoconfiguration off".to_owned(), name)
     }
 
     /// Deletes an interface, and with one end of a veth pair the other.
@@ -102,10 +94,8 @@ impl Netlink {
         message.header.parent = TcHandle::ROOT;
         // This discipline's options are a bare struct tc_fifo_qopt, not attributes.
         let options = DefaultNla::new(TCA_OPTIONS, limit.to_ne_bytes().to_vec());
-        message.attributes = vec![
-            TcAttribute::Kind("pfifo".to_owned()),
-            TcAttribute::Other(options),
-        ];
+        message.attributes =
+            vec![TcAttribute::Kind("pfifo".to_owned()), TcAttribute::Other(options)];
         self.request(
             NLM_F_CREATE | NLM_F_REPLACE,
             RouteNetlinkMessage::NewQueueDiscipline(message),

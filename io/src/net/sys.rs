@@ -32,13 +32,7 @@ pub(super) fn mount(
 ) -> io::Result<()> {
     // SAFETY: the three strings are zero-terminated and live across the call; data may be null.
     check(unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            filesystem.as_ptr(),
-            flags,
-            std::ptr::null(),
-        )
+        libc::mount(source.as_ptr(), target.as_ptr(), filesystem.as_ptr(), flags, std::ptr::null())
     })
 }
 
@@ -72,12 +66,7 @@ pub(super) fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
     };
-    set_option(
-        fd,
-        libc::SO_RCVTIMEO,
-        (&raw const value).cast(),
-        size_of_val(&value),
-    )
+    set_option(fd, libc::SO_RCVTIMEO, (&raw const value).cast(), size_of_val(&value))
 }
 
 /// Makes a socket send and receive through one interface only (`SO_BINDTODEVICE`).
@@ -149,10 +138,7 @@ mod tests {
     #[test]
     fn namespace_type__net_and_plain_file() {
         let ns = File::open("/proc/thread-self/ns/net").expect("procfs is mounted");
-        assert_eq!(
-            namespace_type(ns.as_fd()).expect("a namespace"),
-            libc::CLONE_NEWNET
-        );
+        assert_eq!(namespace_type(ns.as_fd()).expect("a namespace"), libc::CLONE_NEWNET);
         let file = File::open("/proc/self/exe").expect("procfs is mounted");
         let error = namespace_type(file.as_fd()).expect_err("not a namespace");
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));

@@ -12,11 +12,7 @@ pub(super) fn lacks_privilege(test: &str) -> bool {
     let Err(error) = NetNs::new_anonymous() else {
         return false;
     };
-    assert_ne!(
-        std::env::var("SPANWIRE_REQUIRE_E2E").as_deref(),
-        Ok("1"),
-        "{test}: {error}"
-    );
+    assert_ne!(std::env::var("SPANWIRE_REQUIRE_E2E").as_deref(), Ok("1"), "{test}: {error}");
     eprintln!("SKIPPED: {test}: {error}");
     true
 }
@@ -30,10 +26,7 @@ pub(super) fn unique_name(what: &str) -> String {
 
 /// Two empty namespaces.
 pub(super) fn two_namespaces() -> (NetNs, NetNs) {
-    (
-        NetNs::new_anonymous().expect("privileged"),
-        NetNs::new_anonymous().expect("privileged"),
-    )
+    (NetNs::new_anonymous().expect("privileged"), NetNs::new_anonymous().expect("privileged"))
 }
 
 /// A pair of `x0` in `a` and `y0` in `b`, down and without addresses.

@@ -60,10 +60,7 @@ impl VethSpec<'_> {
         // end will be: a host interface of that name is then no obstacle.
         let mut netlink = Netlink::open_in(self.a.ns)?;
         netlink
-            .request(
-                NLM_F_CREATE | NLM_F_EXCL,
-                RouteNetlinkMessage::NewLink(message),
-            )
+            .request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
             .map_err(|r| r.asked(asked))?;
         Ok(())
     }

@@ -33,9 +33,8 @@ impl Write for Disk {
     }
 }
 
-const HEADER: [u8; 24] = [
-    0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
-];
+const HEADER: [u8; 24] =
+    [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 
 fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(0x0102_0304, 999_999_999)

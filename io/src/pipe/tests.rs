@@ -7,11 +7,7 @@ const NOW: Time = Time::from_ns(7);
 const LONG: Duration = Duration::from_secs(20);
 
 fn small(ring: usize, when_full: WhenFull) -> (PipePort, PipePort) {
-    pipe(PipeConfig {
-        ring,
-        when_full,
-        ..PipeConfig::default()
-    })
+    pipe(PipeConfig { ring, when_full, ..PipeConfig::default() })
 }
 
 /// Sends one frame of `len` bytes of `tag`; false when there is no slot.
@@ -49,10 +45,7 @@ fn pipe__carries_frames_both_ways_in_order() {
 
 #[test]
 fn pipe__carries_jumbo_frames_when_asked() {
-    let (mut a, mut b) = pipe(PipeConfig {
-        frame_room: 9_216,
-        ..PipeConfig::default()
-    });
+    let (mut a, mut b) = pipe(PipeConfig { frame_room: 9_216, ..PipeConfig::default() });
     assert_eq!(a.frame_room(), 9_216);
     assert!(send(&mut a, 9, 9_216));
     assert_eq!(receive(&mut b, 1), [(9, 9_216)]);

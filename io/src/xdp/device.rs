@@ -36,10 +36,7 @@ impl XdpDevice {
     ) -> Result<Arc<Self>, XdpError> {
         if !(1..=QUEUES_MAX).contains(&queues) {
             let reason = format!("{queues} is not in 1..={QUEUES_MAX}");
-            return Err(XdpError::Config {
-                field: "queues",
-                reason,
-            });
+            return Err(XdpError::Config { field: "queues", reason });
         }
         let link = Netlink::open()?.link(ifname)?;
         let modes = preference.attach_modes();

@@ -10,36 +10,16 @@ fn endpoint(config: Config) -> Endpoint {
 
 #[test]
 fn create_qp__checks_what_it_stands_on() {
-    let mut ep = endpoint(Config {
-        max_qps: 1,
-        ..Config::default()
-    });
+    let mut ep = endpoint(Config { max_qps: 1, ..Config::default() });
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        caps: QpCaps::default(),
-    };
-    let bad_pd = QpInit {
-        pd: PdId(9),
-        ..init
-    };
+    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
+    let bad_pd = QpInit { pd: PdId(9), ..init };
     assert_eq!(ep.create_qp(&bad_pd), Err(CreateError::UnknownPd));
-    let bad_cq = QpInit {
-        recv_cq: CqId(9),
-        ..init
-    };
+    let bad_cq = QpInit { recv_cq: CqId(9), ..init };
     assert_eq!(ep.create_qp(&bad_cq), Err(CreateError::UnknownCq));
-    let caps = QpCaps {
-        max_send_sge: 17,
-        ..QpCaps::default()
-    };
+    let caps = QpCaps { max_send_sge: 17, ..QpCaps::default() };
     let wide = QpInit { caps, ..init };
-    assert_eq!(
-        ep.create_qp(&wide),
-        Err(CreateError::BadCapacity("max_send_sge"))
-    );
+    assert_eq!(ep.create_qp(&wide), Err(CreateError::BadCapacity("max_send_sge")));
     assert!(ep.create_qp(&init).is_ok());
     assert_eq!(ep.create_qp(&init), Err(CreateError::Limit("max_qps")));
 }
@@ -48,12 +28,7 @@ fn create_qp__checks_what_it_stands_on() {
 fn create_qp__numbers_are_not_used_again_at_once() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        caps: QpCaps::default(),
-    };
+    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..50 {
         let qpn = ep.create_qp(&init).unwrap();
@@ -63,23 +38,14 @@ fn create_qp__numbers_are_not_used_again_at_once() {
         assert!(!ep.destroy_qp(qpn));
         assert!(ep.query_qp(qpn).is_none());
     }
-    assert!(
-        seen.len() > 45,
-        "fourteen random bits repeat seldom: {}",
-        seen.len()
-    );
+    assert!(seen.len() > 45, "fourteen random bits repeat seldom: {}", seen.len());
 }
 
 #[test]
 fn destroy__refuses_what_is_in_use() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        caps: QpCaps::default(),
-    };
+    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
     let qpn = ep.create_qp(&init).unwrap();
     let mr = ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None).unwrap();
     assert!(!ep.destroy_cq(cq) && !ep.dealloc_pd(pd));
@@ -87,10 +53,7 @@ fn destroy__refuses_what_is_in_use() {
     assert!(!ep.dealloc_pd(pd), "the memory region is still there");
     ep.dereg_mr(mr.lkey).unwrap();
     assert!(ep.dealloc_pd(pd));
-    assert_eq!(
-        ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None),
-        Err(CreateError::UnknownPd)
-    );
+    assert_eq!(ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None), Err(CreateError::UnknownPd));
 }
 
 #[test]
@@ -104,11 +67,7 @@ fn handle_packet__counts_what_is_not_for_anybody() {
 
 fn post_all(p: &mut Pair, op: Op, len: usize) {
     let remote = p.ends[1].remote(0);
-    let op = if op == Op::Read {
-        WrOp::Read { remote }
-    } else {
-        WrOp::Write { remote }
-    };
+    let op = if op == Op::Read { WrOp::Read { remote } } else { WrOp::Write { remote } };
     for i in 0..p.ends[0].qpns.len() {
         let (qpn, sge) = (p.ends[0].qpns[i], p.ends[0].sge(0, len));
         let wr = WorkRequest::new(i as u64, op, std::slice::from_ref(&sge));
@@ -119,17 +78,11 @@ fn post_all(p: &mut Pair, op: Op, len: usize) {
 #[test]
 fn poll_transmit__64_queue_pairs_share_one_window_and_all_finish() {
     for op in [Op::Write, Op::Read] {
-        let mut p = Pair::with(&PairConfig {
-            qps: 64,
-            ..PairConfig::default()
-        });
+        let mut p = Pair::with(&PairConfig { qps: 64, ..PairConfig::default() });
         post_all(&mut p, op, 20_000);
         p.step(0);
-        let held: u64 = p.ends[0]
-            .qpns
-            .iter()
-            .map(|q| p.ends[0].ep.query_qp(*q).unwrap().in_flight_pkts)
-            .sum();
+        let held: u64 =
+            p.ends[0].qpns.iter().map(|q| p.ends[0].ep.query_qp(*q).unwrap().in_flight_pkts).sum();
         assert!(held <= 192, "{op:?}: {held} packets in flight");
         assert_eq!(held, p.ends[0].ep.schedule.in_flight_pkts());
         assert!(p.run(Dur::from_secs(1)));
@@ -142,10 +95,7 @@ fn poll_transmit__64_queue_pairs_share_one_window_and_all_finish() {
 
 #[test]
 fn poll_transmit__both_directions_at_once_do_not_wait_for_each_other() {
-    let mut p = Pair::with(&PairConfig {
-        qps: 8,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { qps: 8, ..PairConfig::default() });
     for side in [0, 1] {
         let remote = p.ends[1 - side].remote(0);
         for i in 0..8 {
@@ -166,10 +116,7 @@ fn poll_transmit__both_directions_at_once_do_not_wait_for_each_other() {
 
 #[test]
 fn poll_transmit__queue_pairs_take_turns() {
-    let mut p = Pair::with(&PairConfig {
-        qps: 3,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { qps: 3, ..PairConfig::default() });
     let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = order.clone();
     p.filter = Box::new(move |side, packet| {
@@ -188,10 +135,7 @@ fn poll_transmit__queue_pairs_take_turns() {
 
 #[test]
 fn destroy_qp__gives_its_share_of_the_window_back() {
-    let mut p = Pair::with(&PairConfig {
-        qps: 4,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { qps: 4, ..PairConfig::default() });
     p.filter = Box::new(|_, _| Fate::Drop);
     post_all(&mut p, Op::Write, 50_000);
     p.step(0);
@@ -207,10 +151,7 @@ fn destroy_qp__gives_its_share_of_the_window_back() {
 #[test]
 fn poll_transmit__a_silent_peer_does_not_keep_the_window() {
     // Queue pair 0's peer is gone; it may not hold the others up for its whole retry time.
-    let mut p = Pair::with(&PairConfig {
-        qps: 2,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { qps: 2, ..PairConfig::default() });
     let dead = p.ends[1].qpns[0];
     p.filter = Box::new(move |_, packet| match packet.bth.dest_qp == dead {
         true => Fate::Drop,
@@ -225,10 +166,7 @@ fn poll_transmit__a_silent_peer_does_not_keep_the_window() {
 #[test]
 fn run__the_same_seed_gives_the_same_packets() {
     let logs = [0, 1].map(|_| {
-        let mut p = Pair::with(&PairConfig {
-            qps: 16,
-            ..PairConfig::default()
-        });
+        let mut p = Pair::with(&PairConfig { qps: 16, ..PairConfig::default() });
         let mut rng = spanwire_base::Rng::new(5);
         p.filter = Box::new(move |_, _| match rng.below(20) {
             0 => Fate::Drop,

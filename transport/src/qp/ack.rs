@@ -23,22 +23,12 @@ pub(crate) struct Acks {
 impl Owed {
     /// A positive acknowledgement of everything up to `psn`.
     pub(crate) fn ack(psn: Psn, msn: u32) -> Self {
-        Self {
-            psn,
-            syndrome: Syndrome::Ack {
-                credits: NO_CREDIT_LIMIT,
-            },
-            msn,
-        }
+        Self { psn, syndrome: Syndrome::Ack { credits: NO_CREDIT_LIMIT }, msn }
     }
 
     /// A NAK of `psn`.
     pub(crate) fn nak(psn: Psn, code: NakCode, msn: u32) -> Self {
-        Self {
-            psn,
-            syndrome: Syndrome::Nak(code),
-            msn,
-        }
+        Self { psn, syndrome: Syndrome::Nak(code), msn }
     }
 
     fn is_ack(self) -> bool {
@@ -52,9 +42,8 @@ impl Acks {
     /// A NAK that is still waiting stays when the new one only repeats what came before it: the
     /// NAK says that too, and it is sent only once.
     pub(crate) fn owe(&mut self, owed: Owed) {
-        let keeps = self
-            .pending
-            .is_some_and(|p| !p.is_ack() && owed.is_ack() && owed.psn.is_before(p.psn));
+        let keeps =
+            self.pending.is_some_and(|p| !p.is_ack() && owed.is_ack() && owed.psn.is_before(p.psn));
         if !keeps {
             self.pending = Some(owed);
         }
@@ -106,11 +95,7 @@ mod tests {
         a.owe(Owed::ack(psn(4), 0));
         assert_eq!(a.pending(), Some(nak));
         a.owe(Owed::ack(psn(5), 1));
-        assert_eq!(
-            a.pending(),
-            Some(Owed::ack(psn(5), 1)),
-            "the gap closed before the NAK left"
-        );
+        assert_eq!(a.pending(), Some(Owed::ack(psn(5), 1)), "the gap closed before the NAK left");
     }
 
     #[test]

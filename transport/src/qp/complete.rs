@@ -14,12 +14,8 @@ impl QueuePair {
             return;
         };
         let (imm, solicited) = (m.imm, m.solicited);
-        let wc = Wc {
-            byte_len: m.len,
-            imm,
-            solicited,
-            ..self.wc(wr_id, WcStatus::Success, opcode)
-        };
+        let wc =
+            Wc { byte_len: m.len, imm, solicited, ..self.wc(wr_id, WcStatus::Success, opcode) };
         self.complete(self.recv_cq, wc, sh);
     }
 
@@ -88,21 +84,10 @@ impl QueuePair {
     }
 
     pub(super) fn send_wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
-        Wc {
-            byte_len: wqe.len,
-            ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode())
-        }
+        Wc { byte_len: wqe.len, ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode()) }
     }
 
     pub(super) fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {
-        Wc {
-            wr_id,
-            status,
-            opcode,
-            qpn: self.qpn,
-            byte_len: 0,
-            imm: None,
-            solicited: false,
-        }
+        Wc { wr_id, status, opcode, qpn: self.qpn, byte_len: 0, imm: None, solicited: false }
     }
 }

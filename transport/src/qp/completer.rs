@@ -13,10 +13,7 @@ pub(crate) enum AckOutcome {
     Drop(DropReason),
     /// All before `upto` arrived. With `lost_response`, it jumped over a READ whose responses must
     /// therefore have been lost from that number on.
-    Acked {
-        upto: u64,
-        lost_response: Option<u64>,
-    },
+    Acked { upto: u64, lost_response: Option<u64> },
     /// All before `upto` arrived, `upto` itself did not.
     SequenceError { upto: u64 },
     /// All before `upto` arrived; `upto` found no receive request. Try again after the time that
@@ -51,23 +48,11 @@ pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> Ack
     let missing = requester.first_missing_response().filter(|m| *m <= number);
     match (aeth.syndrome, missing) {
         (Syndrome::Reserved(_), _) => AckOutcome::Drop(DropReason::BadSyndrome),
-        (Syndrome::Ack { .. }, None) => AckOutcome::Acked {
-            upto: number + 1,
-            lost_response: None,
-        },
-        (Syndrome::Ack { .. }, Some(m)) => AckOutcome::Acked {
-            upto: m,
-            lost_response: Some(m),
-        },
+        (Syndrome::Ack { .. }, None) => AckOutcome::Acked { upto: number + 1, lost_response: None },
+        (Syndrome::Ack { .. }, Some(m)) => AckOutcome::Acked { upto: m, lost_response: Some(m) },
         // A NAK speaks for `number` itself, so a READ that starts right there is not jumped over.
-        (_, Some(m)) if m < number => AckOutcome::Acked {
-            upto: m,
-            lost_response: Some(m),
-        },
-        (Syndrome::RnrNak { timer }, _) => AckOutcome::ReceiverNotReady {
-            upto: number,
-            timer,
-        },
+        (_, Some(m)) if m < number => AckOutcome::Acked { upto: m, lost_response: Some(m) },
+        (Syndrome::RnrNak { timer }, _) => AckOutcome::ReceiverNotReady { upto: number, timer },
         (Syndrome::Nak(code), _) => check_nak(number, code),
     }
 }
@@ -116,11 +101,7 @@ pub(crate) fn check_response(
     if payload_len != (request.len - offset).min(mtu.bytes()) {
         return ResponseOutcome::Drop(DropReason::BadResponseLength);
     }
-    ResponseOutcome::Place {
-        wqe,
-        offset,
-        upto: number + 1,
-    }
+    ResponseOutcome::Place { wqe, offset, upto: number + 1 }
 }
 
 #[cfg(test)]
@@ -138,11 +119,7 @@ mod tests {
         let mut r = Requester::new(8, 1);
         r.start(Psn::new(10), 4);
         let remote = RemoteAddr::default();
-        for (op, len) in [
-            (WrOp::Send, 512),
-            (WrOp::Read { remote }, 600),
-            (WrOp::Send, 1),
-        ] {
+        for (op, len) in [(WrOp::Send, 512), (WrOp::Read { remote }, 600), (WrOp::Send, 1)] {
             r.post(&WorkRequest::new(0, op, &[]), len, MTU);
         }
         let may = Allowance {
@@ -166,10 +143,7 @@ mod tests {
     }
 
     fn acked(upto: u64, lost_response: Option<u64>) -> AckOutcome {
-        AckOutcome::Acked {
-            upto,
-            lost_response,
-        }
+        AckOutcome::Acked { upto, lost_response }
     }
 
     #[test]
@@ -196,20 +170,10 @@ mod tests {
     fn check_ack__a_nak_speaks_for_its_own_number() {
         let nak = |psn, code| ack(psn, Syndrome::Nak(code));
         let upto = 1;
-        assert_eq!(
-            nak(11, NakCode::SequenceError),
-            AckOutcome::SequenceError { upto }
-        );
+        assert_eq!(nak(11, NakCode::SequenceError), AckOutcome::SequenceError { upto });
         let upto = 2;
-        assert_eq!(
-            nak(12, NakCode::SequenceError),
-            AckOutcome::SequenceError { upto }
-        );
-        assert_eq!(
-            nak(13, NakCode::SequenceError),
-            acked(2, Some(2)),
-            "over a READ"
-        );
+        assert_eq!(nak(12, NakCode::SequenceError), AckOutcome::SequenceError { upto });
+        assert_eq!(nak(13, NakCode::SequenceError), acked(2, Some(2)), "over a READ");
         let cases = [
             (NakCode::InvalidRequest, WcStatus::RemInvReqErr),
             (NakCode::RemoteAccess, WcStatus::RemAccessErr),
@@ -242,9 +206,6 @@ mod tests {
         let mut r = sent();
         r.acknowledge(4);
         let (wqe, offset, upto) = (1, 512, 5);
-        assert_eq!(
-            check_response(&r, Psn::new(14), 88, MTU),
-            Place { wqe, offset, upto }
-        );
+        assert_eq!(check_response(&r, Psn::new(14), 88, MTU), Place { wqe, offset, upto });
     }
 }

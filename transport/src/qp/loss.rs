@@ -272,15 +272,8 @@ mod tests {
         let mut l = loss(12, 1, 2);
         assert_eq!(l.on_rnr(ms(0), 3, 14), Fired::Retransmit);
         assert!(l.is_waiting());
-        assert_eq!(
-            l.on_rnr(ms(1), 3, 14),
-            Fired::Nothing,
-            "an echo costs no retry"
-        );
-        assert!(
-            !l.begin_recovery(3),
-            "the NAK that follows an RNR NAK says nothing new"
-        );
+        assert_eq!(l.on_rnr(ms(1), 3, 14), Fired::Nothing, "an echo costs no retry");
+        assert!(!l.begin_recovery(3), "the NAK that follows an RNR NAK says nothing new");
         assert_eq!(l.handle_timeout(ms(1)), Fired::Nothing);
         assert_eq!(l.handle_timeout(ms(2)), Fired::Resume);
         assert_eq!(l.on_rnr(ms(2), 3, 14), Fired::Retransmit);
@@ -306,11 +299,7 @@ mod tests {
         assert!(!l.is_probing());
         assert_eq!(l.handle_timeout(ms(19)), Fired::Resume);
         l.on_sent(ms(19));
-        assert_eq!(
-            l.handle_timeout(ms(40)),
-            Fired::Retransmit,
-            "its retry is back"
-        );
+        assert_eq!(l.handle_timeout(ms(40)), Fired::Retransmit, "its retry is back");
         assert_eq!(l.handle_timeout(ms(80)), Fired::Exhausted);
     }
 

@@ -203,10 +203,7 @@ impl QueuePair {
 
     /// What it holds of the endpoint's windows.
     pub(crate) fn held(&self) -> Held {
-        Held {
-            pkts: self.requester.in_flight_pkts(),
-            unasked_pkts: self.requester.unasked_pkts(),
-        }
+        Held { pkts: self.requester.in_flight_pkts(), unasked_pkts: self.requester.unasked_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
@@ -231,11 +228,7 @@ impl QueuePair {
     }
 
     fn on_request(&mut self, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
-        let ground = Ground {
-            mrs: sh.mrs,
-            pd: self.pd,
-            mtu: self.mtu,
-        };
+        let ground = Ground { mrs: sh.mrs, pd: self.pd, mtu: self.mtu };
         match self.responder.on_request(p, ground) {
             RequestOutcome::Done { reply, message } => {
                 if let Some(owed) = reply {
@@ -284,10 +277,7 @@ impl QueuePair {
         };
         match check_ack(&self.requester, p.bth.psn, &aeth) {
             AckOutcome::Drop(reason) => return Err(reason),
-            AckOutcome::Acked {
-                upto,
-                lost_response,
-            } => {
+            AckOutcome::Acked { upto, lost_response } => {
                 self.acknowledge(now, upto, sh);
                 if let Some(from) = lost_response {
                     return self.recover_response(from, sh);
@@ -387,11 +377,7 @@ impl QueuePair {
     }
 
     fn allowance(&self, room: Room, config: &Config) -> Allowance {
-        let window = if self.loss.is_probing() {
-            1
-        } else {
-            config.qp_window_pkts
-        };
+        let window = if self.loss.is_probing() { 1 } else { config.qp_window_pkts };
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),

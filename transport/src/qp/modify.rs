@@ -23,8 +23,7 @@ impl QueuePair {
             (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr),
             (QpState::Rtr, QpState::Rts) => {
                 self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
-                self.requester
-                    .start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
+                self.requester.start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
                 self.loss.start(attr);
             }
             _ => {}
@@ -37,9 +36,7 @@ impl QueuePair {
         // The table in state.rs has made sure that these are given.
         self.dest_qpn = attr.dest_qpn.unwrap_or_default();
         self.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
-        self.path = attr
-            .av
-            .and_then(|av| Path::new(av, self.qpn, self.dest_qpn));
+        self.path = attr.av.and_then(|av| Path::new(av, self.qpn, self.dest_qpn));
         let reads = attr.max_dest_rd_atomic.unwrap_or(0);
         self.responder.start(attr.rq_psn.unwrap_or_default(), reads);
     }

@@ -8,10 +8,7 @@ use crate::wc::{WcOpcode, WcStatus};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestOutcome {
     /// Carried out. `message` is the message that it completed, if it did.
-    Done {
-        reply: Option<Owed>,
-        message: Option<Message>,
-    },
+    Done { reply: Option<Owed>, message: Option<Message> },
     /// A READ is being answered: earlier acknowledgements are said by its responses.
     ReadBegun,
     /// Seen before and not carried out again.
@@ -22,10 +19,7 @@ pub(crate) enum RequestOutcome {
     NotReady { reply: Owed },
     /// The request breaks a rule: the queue pair fails after saying so. With a status, the receive
     /// request at the head fails with it.
-    Refused {
-        reply: Owed,
-        recv: Option<(u64, WcStatus)>,
-    },
+    Refused { reply: Owed, recv: Option<(u64, WcStatus)> },
     /// No effect.
     Drop(DropReason),
 }

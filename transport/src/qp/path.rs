@@ -26,11 +26,7 @@ impl Path {
     pub(crate) fn new(av: AddressVector, local: Qpn, remote: Qpn) -> Option<Self> {
         let port = av.udp_src_port.unwrap_or_else(|| entropy(local, remote));
         let template = Template::new(av.ethernet(), av.ip()?, port);
-        Some(Self {
-            av,
-            template,
-            rtt: Rtt::default(),
-        })
+        Some(Self { av, template, rtt: Rtt::default() })
     }
 
     pub(crate) fn template(&self) -> &Template {

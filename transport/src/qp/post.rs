@@ -28,11 +28,7 @@ impl QueuePair {
         if self.requester.is_full() {
             return Err(PostError::QueueFull);
         }
-        let need = if wr.op.is_read() {
-            Access::LOCAL_WRITE
-        } else {
-            Access::LOCAL_READ
-        };
+        let need = if wr.op.is_read() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
         let len = check_sges(sh.mrs, self.pd, wr.sges, need, sh.config.max_msg_bytes)?;
         if wr.op.is_read() && self.max_rd_atomic == 0 {
             // It could never leave.
@@ -83,9 +79,5 @@ fn check_sges(
         mrs.local(pd, sge, need).map_err(|_| PostError::BadSge)?;
         total = total.checked_add(sge.len).ok_or(PostError::TooLong)?;
     }
-    if total > max_bytes {
-        Err(PostError::TooLong)
-    } else {
-        Ok(total)
-    }
+    if total > max_bytes { Err(PostError::TooLong) } else { Ok(total) }
 }

@@ -58,10 +58,7 @@ impl ReadAnswers {
     /// Starts afresh with room for `capacity` READs.
     pub(crate) fn start(&mut self, capacity: u8) {
         let capacity = usize::from(capacity);
-        *self = Self {
-            capacity,
-            ..Self::default()
-        };
+        *self = Self { capacity, ..Self::default() };
         self.slots.reserve_exact(capacity);
         self.queue.reserve_exact(capacity);
     }
@@ -80,14 +77,7 @@ impl ReadAnswers {
     /// Remembers a new READ and begins to answer it. [`ReadAnswers::check_room`] came first.
     pub(crate) fn begin(&mut self, request: ReadRequest, msn: u32) {
         let end_byte = request.len;
-        let answer = Answer {
-            request,
-            msn,
-            start: 0,
-            next: 0,
-            end_byte,
-            complete: false,
-        };
+        let answer = Answer { request, msn, start: 0, next: 0, end_byte, complete: false };
         let slot = self.oldest;
         if slot < self.slots.len() {
             self.queue.retain(|s| *s != slot);
@@ -138,14 +128,7 @@ impl ReadAnswers {
         };
         let ReadRequest { psn, va, rkey, .. } = a.request;
         let (psn, va) = (psn.plus(a.next), va.wrapping_add(offset.into()));
-        Some(ReadResponse {
-            opcode,
-            psn,
-            msn: a.msn,
-            va,
-            rkey,
-            len,
-        })
+        Some(ReadResponse { opcode, psn, msn: a.msn, va, rkey, len })
     }
 
     /// The packet that [`ReadAnswers::next`] described was sent.
@@ -199,12 +182,7 @@ mod tests {
     const MTU: Mtu = Mtu::B256;
 
     fn request(psn: u32, va: u64, len: u32) -> ReadRequest {
-        ReadRequest {
-            psn: Psn::new(psn),
-            va,
-            rkey: 5,
-            len,
-        }
+        ReadRequest { psn: Psn::new(psn), va, rkey: 5, len }
     }
 
     fn drain(a: &mut ReadAnswers) -> Vec<(Opcode, u32, u64, u32)> {
@@ -256,10 +234,7 @@ mod tests {
         drain(&mut a);
         assert!(a.repeat(&request(12, 0x1200, 512), MTU));
         use Opcode::*;
-        let want = [
-            (RcReadResponseFirst, 12, 0x1200, 256),
-            (RcReadResponseLast, 13, 0x1300, 256),
-        ];
+        let want = [(RcReadResponseFirst, 12, 0x1200, 256), (RcReadResponseLast, 13, 0x1300, 256)];
         assert_eq!(drain(&mut a), want);
     }
 
@@ -271,14 +246,8 @@ mod tests {
         assert!(!a.repeat(&request(14, 0x1400, 1), MTU), "beyond its end");
         assert!(!a.repeat(&request(9, 0x0f00, 1), MTU), "before its start");
         assert!(!a.repeat(&request(11, 0x1101, 256), MTU), "another address");
-        assert!(
-            !a.repeat(&request(11, 0x1100, 769), MTU),
-            "longer than the rest"
-        );
-        let other_key = ReadRequest {
-            rkey: 6,
-            ..request(10, 0x1000, 1024)
-        };
+        assert!(!a.repeat(&request(11, 0x1100, 769), MTU), "longer than the rest");
+        let other_key = ReadRequest { rkey: 6, ..request(10, 0x1000, 1024) };
         assert!(!a.repeat(&other_key, MTU));
         a.begin(request(14, 0x2000, 10), 2);
         drain(&mut a);
@@ -322,9 +291,6 @@ mod tests {
         assert!(a.repeat(&request(10, 0x1000, 1024), MTU));
         assert_eq!(a.check_room(), Ok(()));
         a.begin(request(14, 0x2000, 100), 2);
-        assert_eq!(
-            drain(&mut a),
-            [(Opcode::RcReadResponseOnly, 14, 0x2000, 100)]
-        );
+        assert_eq!(drain(&mut a), [(Opcode::RcReadResponseOnly, 14, 0x2000, 100)]);
     }
 }

@@ -141,28 +141,9 @@ impl Requester {
     /// Queues a checked work request of `len` bytes.
     pub(crate) fn post(&mut self, wr: &WorkRequest<'_>, len: u32, mtu: Mtu) {
         let pkts = u64::from(len.div_ceil(mtu.bytes()).max(1));
-        let &WorkRequest {
-            wr_id,
-            op,
-            signaled,
-            solicited,
-            fence,
-            ..
-        } = wr;
+        let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
         let first = self.snd_end;
-        self.sq.push(
-            Wqe {
-                wr_id,
-                op,
-                len,
-                signaled,
-                solicited,
-                fence,
-                first,
-                pkts,
-            },
-            wr.sges,
-        );
+        self.sq.push(Wqe { wr_id, op, len, signaled, solicited, fence, first, pkts }, wr.sges);
         if op.is_read() {
             self.read_starts.push_back(first);
         }
@@ -213,37 +194,23 @@ impl Requester {
     pub(crate) fn advance(&mut self, segment: &Segment) {
         let pkts = u64::from(segment.pkts);
         if segment.opcode == Opcode::RcReadRequest {
-            self.reads_out.push_back(ReadOut {
-                first: self.snd_nxt,
-                pkts,
-            });
+            self.reads_out.push_back(ReadOut { first: self.snd_nxt, pkts });
         }
         self.snd_nxt += pkts;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if segment.ack_req {
             (self.asked, self.asks_next) = (self.snd_nxt, false);
         }
-        if self
-            .sq
-            .at(self.current)
-            .is_some_and(|w| w.end() <= self.snd_nxt)
-        {
+        if self.sq.at(self.current).is_some_and(|w| w.end() <= self.snd_nxt) {
             self.current += 1;
         }
     }
 
     /// Takes everything before `upto` as acknowledged. Follow with [`Requester::pop_done`].
     pub(crate) fn acknowledge(&mut self, upto: u64) {
-        assert!(
-            upto <= self.snd_max,
-            "an acknowledgement is checked against what was sent"
-        );
+        assert!(upto <= self.snd_max, "an acknowledgement is checked against what was sent");
         self.snd_una = self.snd_una.max(upto);
-        while self
-            .reads_out
-            .front()
-            .is_some_and(|r| r.first + r.pkts <= self.snd_una)
-        {
+        while self.reads_out.front().is_some_and(|r| r.first + r.pkts <= self.snd_una) {
             self.reads_out.pop_front();
         }
         if self.snd_nxt < self.snd_una {
@@ -304,9 +271,7 @@ impl Requester {
     /// The number of the oldest READ response still missing, if any READ is in the queue: a plain
     /// acknowledgement never reaches past it.
     pub(crate) fn first_missing_response(&self) -> Option<u64> {
-        self.read_starts
-            .front()
-            .map(|first| (*first).max(self.snd_una))
+        self.read_starts.front().map(|first| (*first).max(self.snd_una))
     }
 
     /// The request that holds `number`, with its index.
@@ -424,17 +389,11 @@ mod tests {
     fn next__asks_at_the_end_at_intervals_and_when_it_must() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 20);
-        let asked: Vec<u64> = drain(&mut r)
-            .iter()
-            .filter(|(.., asks)| *asks)
-            .map(|(n, ..)| *n)
-            .collect();
+        let asked: Vec<u64> =
+            drain(&mut r).iter().filter(|(.., asks)| *asks).map(|(n, ..)| *n).collect();
         assert_eq!(asked, [15, 19]);
         post(&mut r, WrOp::Send, 3);
-        let none = Allowance {
-            unasked_pkts: 0,
-            ..may()
-        };
+        let none = Allowance { unasked_pkts: 0, ..may() };
         assert_eq!(send(&mut r, &none), Some((20, 1, true)));
         assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
         assert_eq!(r.unasked_pkts(), 1);
@@ -445,14 +404,8 @@ mod tests {
         let mut r = requester();
         assert!(matches!(r.next(&may()), Next::Idle));
         post(&mut r, WrOp::Send, 2);
-        let qp = Allowance {
-            qp_pkts: 0,
-            ..may()
-        };
-        let endpoint = Allowance {
-            endpoint_pkts: 0,
-            ..may()
-        };
+        let qp = Allowance { qp_pkts: 0, ..may() };
+        let endpoint = Allowance { endpoint_pkts: 0, ..may() };
         assert!(matches!(r.next(&endpoint), Next::WaitsForEndpoint));
         send(&mut r, &may()).unwrap();
         assert!(matches!(r.next(&qp), Next::WaitsForPeer));
@@ -460,10 +413,7 @@ mod tests {
 
     #[test]
     fn next__a_read_goes_whole_only_when_alone() {
-        let narrow = Allowance {
-            qp_pkts: 1,
-            ..may()
-        };
+        let narrow = Allowance { qp_pkts: 1, ..may() };
         let mut r = requester();
         post(&mut r, READ, 4);
         post(&mut r, READ, 4);
@@ -471,20 +421,14 @@ mod tests {
         assert!(matches!(r.next(&narrow), Next::WaitsForPeer));
         assert_eq!(send(&mut r, &may()), Some((4, 4, true)));
         post(&mut r, READ, 1);
-        assert!(
-            matches!(r.next(&may()), Next::WaitsForPeer),
-            "two READs out"
-        );
+        assert!(matches!(r.next(&may()), Next::WaitsForPeer), "two READs out");
         r.acknowledge(4);
         assert_eq!(send(&mut r, &may()), Some((8, 1, true)));
     }
 
     #[test]
     fn next__a_fence_waits_for_reads_only() {
-        let fenced = WorkRequest {
-            fence: true,
-            ..WorkRequest::new(0, WrOp::Send, &[])
-        };
+        let fenced = WorkRequest { fence: true, ..WorkRequest::new(0, WrOp::Send, &[]) };
         let mut r = requester();
         post(&mut r, WrOp::Send, 1);
         r.post(&fenced, 0, Mtu::B256);

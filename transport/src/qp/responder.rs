@@ -94,13 +94,7 @@ impl Responder {
 
     /// Queues a checked receive request of `len` bytes.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>, len: u32) {
-        self.rq.push(
-            Rwqe {
-                wr_id: wr.wr_id,
-                len,
-            },
-            wr.sges,
-        );
+        self.rq.push(Rwqe { wr_id: wr.wr_id, len }, wr.sges);
     }
 
     /// Takes the oldest receive request out: for flushing.
@@ -177,11 +171,7 @@ impl Responder {
             None => starts(props),
             Some(inbound) => !starts(props) && inbound.kind == props.kind,
         };
-        if fits {
-            Ok(())
-        } else {
-            Err(self.refuse(NakCode::InvalidRequest))
-        }
+        if fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
     fn check_op_valid(&mut self, p: &Packet<'_>, _: Ground<'_>) -> Step {
@@ -192,11 +182,7 @@ impl Responder {
             OpKind::ReadRequest => self.access.allows(Access::REMOTE_READ),
             _ => false,
         };
-        if allowed {
-            Ok(())
-        } else {
-            Err(self.refuse(NakCode::InvalidRequest))
-        }
+        if allowed { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
     fn check_resource(&mut self, p: &Packet<'_>, _: Ground<'_>) -> Step {
@@ -205,23 +191,14 @@ impl Responder {
             OpKind::Send => props.first,
             OpKind::Write => props.imm,
             OpKind::ReadRequest => {
-                return self
-                    .reads
-                    .check_room()
-                    .map_err(|_| self.refuse(NakCode::InvalidRequest));
+                return self.reads.check_room().map_err(|_| self.refuse(NakCode::InvalidRequest));
             }
             _ => false,
         };
         if consumes && self.rq.len() == 0 {
             self.epsn_refused = true;
-            let syndrome = Syndrome::RnrNak {
-                timer: self.min_rnr_timer,
-            };
-            let reply = Owed {
-                psn: self.epsn,
-                syndrome,
-                msn: self.msn,
-            };
+            let syndrome = Syndrome::RnrNak { timer: self.min_rnr_timer };
+            let reply = Owed { psn: self.epsn, syndrome, msn: self.msn };
             return Err(RequestOutcome::NotReady { reply });
         }
         Ok(())
@@ -245,22 +222,14 @@ impl Responder {
                 true
             }
             OpKind::Write => self.reth(p).is_some_and(|r| {
-                let complete = if props.last {
-                    after == r.dma_len
-                } else {
-                    after < r.dma_len
-                };
+                let complete = if props.last { after == r.dma_len } else { after < r.dma_len };
                 complete && r.dma_len <= MAX_DMA_BYTES
             }),
             _ => read_request(p).is_some_and(|r| {
                 r.len <= MAX_DMA_BYTES && packets(r.len, ground.mtu) < MAX_READ_PKTS
             }),
         };
-        if shape && fits {
-            Ok(())
-        } else {
-            Err(self.refuse(NakCode::InvalidRequest))
-        }
+        if shape && fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
     /// A zero-length request touches no memory, so its key and address are not looked at (rxe does
@@ -306,11 +275,7 @@ impl Responder {
                 let placed = mrs
                     .remote(pd, reth.rkey, va, len, Access::REMOTE_WRITE)
                     .is_ok_and(|span| span.region.copy_in(span.offset, p.payload).is_ok());
-                if placed {
-                    Ok(())
-                } else {
-                    Err(self.refuse(NakCode::RemoteAccess))
-                }
+                if placed { Ok(()) } else { Err(self.refuse(NakCode::RemoteAccess)) }
             }
             _ => Ok(()),
         }
@@ -326,29 +291,17 @@ impl Responder {
         self.epsn = self.epsn.next();
         let reth = self.reth(p);
         let mut message = None;
-        self.inbound = Some(Inbound {
-            kind: props.kind,
-            received,
-            reth,
-        });
+        self.inbound = Some(Inbound { kind: props.kind, received, reth });
         if props.last {
             self.inbound = None;
             self.msn = next_msn(self.msn);
             let recv = match props.kind {
                 OpKind::Send => self.rq.pop_front().map(|r| (r.wr_id, WcOpcode::Recv)),
-                _ if props.imm => self
-                    .rq
-                    .pop_front()
-                    .map(|r| (r.wr_id, WcOpcode::RecvRdmaWithImm)),
+                _ if props.imm => self.rq.pop_front().map(|r| (r.wr_id, WcOpcode::RecvRdmaWithImm)),
                 _ => None,
             };
             let (imm, solicited) = (p.ext.imm, p.bth.solicited);
-            message = Some(Message {
-                recv,
-                len: received,
-                imm,
-                solicited,
-            });
+            message = Some(Message { recv, len: received, imm, solicited });
         }
         let reply = p.bth.ack_req.then(|| Owed::ack(psn, self.msn));
         RequestOutcome::Done { reply, message }
@@ -397,12 +350,7 @@ fn payload_len(p: &Packet<'_>) -> u32 {
 
 fn read_request(p: &Packet<'_>) -> Option<ReadRequest> {
     let RethRepr { va, rkey, dma_len } = p.ext.reth?;
-    Some(ReadRequest {
-        psn: p.bth.psn,
-        va,
-        rkey,
-        len: dma_len,
-    })
+    Some(ReadRequest { psn: p.bth.psn, va, rkey, len: dma_len })
 }
 
 fn next_msn(msn: u32) -> u32 {

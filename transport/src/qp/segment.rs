@@ -56,10 +56,7 @@ impl Segment {
                 let va = remote.va.wrapping_add(offset.into());
                 Some((RemoteAddr { va, ..remote }, len))
             }
-            op => op
-                .remote()
-                .filter(|_| place.first)
-                .map(|remote| (remote, wqe.len)),
+            op => op.remote().filter(|_| place.first).map(|remote| (remote, wqe.len)),
         };
         Self {
             opcode,
@@ -114,10 +111,7 @@ mod tests {
     use crate::qp::requester::{Next, Requester};
     use crate::verbs::{Sge, WorkRequest};
 
-    const REMOTE: RemoteAddr = RemoteAddr {
-        va: 0x1000,
-        rkey: 5,
-    };
+    const REMOTE: RemoteAddr = RemoteAddr { va: 0x1000, rkey: 5 };
 
     fn may() -> Allowance {
         Allowance {
@@ -135,10 +129,7 @@ mod tests {
         let mut r = Requester::new(4, 1);
         r.start(Psn::new(0xff_ffff), 4);
         let sges = [Sge::default()];
-        let wr = WorkRequest {
-            solicited: true,
-            ..WorkRequest::new(1, op, &sges)
-        };
+        let wr = WorkRequest { solicited: true, ..WorkRequest::new(1, op, &sges) };
         r.post(&wr, len, Mtu::B256);
         let mut out = Vec::new();
         while let Next::Segment(s) = r.next(&may()) {
@@ -153,18 +144,9 @@ mod tests {
         use Opcode::*;
         let remote = REMOTE;
         let cases = [
-            (
-                WrOp::Send,
-                [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly],
-            ),
-            (
-                WrOp::SendImm { imm: 1 },
-                [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm],
-            ),
-            (
-                WrOp::Write { remote },
-                [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly],
-            ),
+            (WrOp::Send, [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly]),
+            (WrOp::SendImm { imm: 1 }, [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm]),
+            (WrOp::Write { remote }, [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly]),
             (
                 WrOp::WriteImm { remote, imm: 1 },
                 [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
@@ -182,19 +164,11 @@ mod tests {
 
     #[test]
     fn new__headers_stand_where_they_belong() {
-        let op = WrOp::WriteImm {
-            remote: REMOTE,
-            imm: 9,
-        };
-        let [a, b, c] = segments(op, 600)[..] else {
-            panic!("three packets")
-        };
+        let op = WrOp::WriteImm { remote: REMOTE, imm: 9 };
+        let [a, b, c] = segments(op, 600)[..] else { panic!("three packets") };
         assert_eq!((a.reth, b.reth, c.reth), (Some((REMOTE, 600)), None, None));
         assert_eq!((a.imm, b.imm, c.imm), (None, None, Some(9)));
-        assert_eq!(
-            (a.solicited, b.solicited, c.solicited),
-            (false, false, true)
-        );
+        assert_eq!((a.solicited, b.solicited, c.solicited), (false, false, true));
         assert_eq!((a.ack_req, b.ack_req, c.ack_req), (false, false, true));
         assert_eq!((a.offset, b.offset, c.offset), (0, 256, 512));
         assert_eq!((a.len, b.len, c.len), (256, 256, 88));
@@ -210,14 +184,9 @@ mod tests {
             let rkey = REMOTE.rkey;
             Some((RemoteAddr { va, rkey }, len))
         };
-        assert_eq!(
-            got,
-            [(at(0x1000, 1024), 4, 0xff_ffff), (at(0x1400, 513), 3, 3)]
-        );
+        assert_eq!(got, [(at(0x1000, 1024), 4, 0xff_ffff), (at(0x1400, 513), 3, 3)]);
         assert!(all.iter().all(|s| s.ack_req && s.len == 0 && !s.solicited));
-        let [zero] = segments(WrOp::Read { remote: REMOTE }, 0)[..] else {
-            panic!("one packet")
-        };
+        let [zero] = segments(WrOp::Read { remote: REMOTE }, 0)[..] else { panic!("one packet") };
         assert_eq!((zero.reth, zero.pkts), (Some((REMOTE, 0)), 1));
     }
 }

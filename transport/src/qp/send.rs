@@ -57,15 +57,10 @@ impl QueuePair {
             return Transmit::Idle;
         };
         let aeth = r.opcode.props().aeth.then_some(AethRepr {
-            syndrome: Syndrome::Ack {
-                credits: ack::NO_CREDIT_LIMIT,
-            },
+            syndrome: Syndrome::Ack { credits: ack::NO_CREDIT_LIMIT },
             msn: r.msn,
         });
-        let ext = ExtHeaders {
-            aeth,
-            ..ExtHeaders::default()
-        };
+        let ext = ExtHeaders { aeth, ..ExtHeaders::default() };
         let bth = self.bth(r.opcode, r.psn);
         let pd = self.pd;
         let fill = |payload: &mut [u8]| {
@@ -101,14 +96,8 @@ impl QueuePair {
         let Some(owed) = self.acks.pending() else {
             return Transmit::Idle;
         };
-        let aeth = AethRepr {
-            syndrome: owed.syndrome,
-            msn: owed.msn,
-        };
-        let ext = ExtHeaders {
-            aeth: Some(aeth),
-            ..ExtHeaders::default()
-        };
+        let aeth = AethRepr { syndrome: owed.syndrome, msn: owed.msn };
+        let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
         let bth = self.bth(Opcode::RcAck, owed.psn);
         self.acks.paid();
         match self.write(&bth, &ext, 0, frame, |_| true) {
@@ -139,9 +128,8 @@ impl QueuePair {
         let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
         let template = path.template();
         let payload_len = payload_len as usize;
-        let payload = template
-            .emit(bth, ext, payload_len, frame)
-            .map_err(|_| NotWritten::NoRoom)?;
+        let payload =
+            template.emit(bth, ext, payload_len, frame).map_err(|_| NotWritten::NoRoom)?;
         let len = payload.end + payload_len.wrapping_neg() % 4 + ICRC_BYTES;
         if !fill(&mut frame[payload]) {
             return Err(NotWritten::NoPayload);
@@ -151,10 +139,7 @@ impl QueuePair {
     }
 
     fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
-        BthRepr {
-            pkey: DEFAULT_PKEY,
-            ..BthRepr::new(opcode, self.dest_qpn, psn)
-        }
+        BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }
 }
 

@@ -51,24 +51,11 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         (_, Reset | Error) => (&[], &[]),
         (Reset | Init, Init) => (&[Field::Access], &[]),
         (Init, Rtr) => (
-            &[
-                Field::Av,
-                Field::Mtu,
-                Field::DestQpn,
-                Field::RqPsn,
-                Field::DestRd,
-                Field::RnrTimer,
-            ],
+            &[Field::Av, Field::Mtu, Field::DestQpn, Field::RqPsn, Field::DestRd, Field::RnrTimer],
             &[Field::Access],
         ),
         (Rtr, Rts) => (
-            &[
-                Field::SqPsn,
-                Field::Timeout,
-                Field::RetryCnt,
-                Field::RnrRetry,
-                Field::MaxRd,
-            ],
+            &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
             &[Field::Access, Field::RnrTimer],
         ),
         (Rts, Rts) => (&[], &[Field::Access, Field::RnrTimer]),
@@ -225,46 +212,22 @@ mod tests {
         let init = QpAttr::init(Access::ALL);
         assert_eq!(check_modify(QpState::Reset, &init), Ok(QpState::Init));
         assert_eq!(check_modify(QpState::Init, &rtr()), Ok(QpState::Rtr));
-        assert_eq!(
-            check_modify(QpState::Rtr, &QpAttr::rts(Psn::new(1))),
-            Ok(QpState::Rts)
-        );
-        let err = QpAttr {
-            state: Some(QpState::Err),
-            ..QpAttr::default()
-        };
+        assert_eq!(check_modify(QpState::Rtr, &QpAttr::rts(Psn::new(1))), Ok(QpState::Rts));
+        let err = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
         assert_eq!(check_modify(QpState::Rts, &err), Ok(QpState::Err));
-        let reset = QpAttr {
-            state: Some(QpState::Reset),
-            ..QpAttr::default()
-        };
+        let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         assert_eq!(check_modify(QpState::Err, &reset), Ok(QpState::Reset));
     }
 
     #[test]
     fn check_modify__names_what_is_missing_or_out_of_place() {
-        let without_psn = QpAttr {
-            rq_psn: None,
-            ..rtr()
-        };
+        let without_psn = QpAttr { rq_psn: None, ..rtr() };
         let got = check_modify(QpState::Init, &without_psn);
         assert_eq!(got, Err(ModifyError::Missing("rq_psn")));
-        let early = QpAttr {
-            timeout: Some(14),
-            ..rtr()
-        };
-        assert_eq!(
-            check_modify(QpState::Init, &early),
-            Err(ModifyError::NotNow("timeout"))
-        );
-        let wild = QpAttr {
-            retry_cnt: Some(8),
-            ..QpAttr::rts(Psn::new(0))
-        };
-        assert_eq!(
-            check_modify(QpState::Rtr, &wild),
-            Err(ModifyError::OutOfRange("retry_cnt"))
-        );
+        let early = QpAttr { timeout: Some(14), ..rtr() };
+        assert_eq!(check_modify(QpState::Init, &early), Err(ModifyError::NotNow("timeout")));
+        let wild = QpAttr { retry_cnt: Some(8), ..QpAttr::rts(Psn::new(0)) };
+        assert_eq!(check_modify(QpState::Rtr, &wild), Err(ModifyError::OutOfRange("retry_cnt")));
     }
 
     #[test]
@@ -274,13 +237,7 @@ mod tests {
         assert_eq!(got, Err(ModifyError::BadTransition { from, to }));
         let idle = QpAttr::default();
         let (from, to) = (QpState::Err, QpState::Init);
-        let back = QpAttr {
-            state: Some(to),
-            ..idle
-        };
-        assert_eq!(
-            check_modify(from, &back),
-            Err(ModifyError::BadTransition { from, to })
-        );
+        let back = QpAttr { state: Some(to), ..idle };
+        assert_eq!(check_modify(from, &back), Err(ModifyError::BadTransition { from, to }));
     }
 }

@@ -23,10 +23,7 @@ fn statuses(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
 
 /// One operation of `len` bytes over a perfect wire: data, completions and lengths on both sides.
 fn check_one(op: Op, mtu: Mtu, len: usize) {
-    let mut p = Pair::with(&PairConfig {
-        mtu,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { mtu, ..PairConfig::default() });
     let source = if op == Op::Read { 1 } else { 0 };
     let want = p.ends[source].fill(100, len, 42);
     if op.needs_recv() {
@@ -34,14 +31,8 @@ fn check_one(op: Op, mtu: Mtu, len: usize) {
     }
     p.post(0, 3, op, 100, len);
     assert!(p.run(SECOND), "{op:?} of {len} at {mtu:?} does not end");
-    assert_eq!(
-        p.ends[1 - source].bytes(100, len),
-        want,
-        "{op:?} of {len} at {mtu:?}"
-    );
-    let [sent] = p.ends[0].wcs[..] else {
-        panic!("{:?}", p.ends[0].wcs)
-    };
+    assert_eq!(p.ends[1 - source].bytes(100, len), want, "{op:?} of {len} at {mtu:?}");
+    let [sent] = p.ends[0].wcs[..] else { panic!("{:?}", p.ends[0].wcs) };
     assert_eq!((sent.wr_id, sent.status), (3, WcStatus::Success));
     assert_eq!(sent.byte_len as usize, len);
     let received = &p.ends[1].wcs;
@@ -49,18 +40,13 @@ fn check_one(op: Op, mtu: Mtu, len: usize) {
         assert!(received.is_empty());
         return;
     }
-    let [got] = received[..] else {
-        panic!("{received:?}")
-    };
+    let [got] = received[..] else { panic!("{received:?}") };
     let (opcode, imm) = match op {
         Op::Send => (WcOpcode::Recv, None),
         Op::SendImm => (WcOpcode::Recv, Some(0x1234_5678)),
         _ => (WcOpcode::RecvRdmaWithImm, Some(0x9abc_def0)),
     };
-    assert_eq!(
-        (got.wr_id, got.status, got.opcode, got.imm),
-        (7, WcStatus::Success, opcode, imm)
-    );
+    assert_eq!((got.wr_id, got.status, got.opcode, got.imm), (7, WcStatus::Success, opcode, imm));
     assert_eq!(got.byte_len as usize, len);
 }
 
@@ -79,10 +65,7 @@ fn handle_packet__every_operation_at_every_edge_of_every_mtu() {
 #[test]
 fn handle_packet__ipv6_moves_the_same_bytes() {
     let ips = ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
-    let mut p = Pair::with(&PairConfig {
-        ips,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { ips, ..PairConfig::default() });
     let want = p.ends[0].fill(0, 5000, 1);
     p.post(0, 1, Op::Write, 0, 5000);
     assert!(p.run(SECOND));
@@ -92,10 +75,7 @@ fn handle_packet__ipv6_moves_the_same_bytes() {
 #[test]
 fn handle_packet__psn_wraps_in_the_middle_of_everything() {
     let psns = [0xff_fffd, 0xff_fffe];
-    let mut p = Pair::with(&PairConfig {
-        psns,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { psns, ..PairConfig::default() });
     let want = p.ends[0].fill(0, 4000, 5);
     for i in 0..5 {
         p.post(0, i, Op::Write, 0, 4000);
@@ -105,10 +85,7 @@ fn handle_packet__psn_wraps_in_the_middle_of_everything() {
     assert_eq!(p.ends[1].bytes(0, 4000), want);
     assert_eq!(p.ends[0].wcs.len(), 10);
     assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
-    assert!(
-        p.log.iter().any(|(_, _, psn)| *psn < 100),
-        "the test did wrap"
-    );
+    assert!(p.log.iter().any(|(_, _, psn)| *psn < 100), "the test did wrap");
 }
 
 #[test]
@@ -116,35 +93,16 @@ fn post_send__gathers_and_scatters_across_elements() {
     let mut p = Pair::new();
     let bytes = p.ends[0].fill(0, 4000, 9);
     let cut = |p: &Pair, side: usize, parts: &[(usize, usize)]| -> Vec<Sge> {
-        parts
-            .iter()
-            .map(|(at, len)| p.ends[side].sge(*at, *len))
-            .collect()
+        parts.iter().map(|(at, len)| p.ends[side].sge(*at, *len)).collect()
     };
     let from = cut(&p, 0, &[(3000, 700), (0, 0), (100, 1), (500, 299)]);
     let to = cut(&p, 1, &[(10, 1), (2000, 500), (1000, 499), (0, 10)]);
     let (q0, q1) = (p.ends[0].qpns[0], p.ends[1].qpns[0]);
-    p.ends[1]
-        .ep
-        .post_recv(
-            q1,
-            &RecvRequest {
-                wr_id: 1,
-                sges: &to,
-            },
-        )
-        .unwrap();
-    p.ends[0]
-        .ep
-        .post_send(q0, &WorkRequest::new(2, WrOp::Send, &from))
-        .unwrap();
+    p.ends[1].ep.post_recv(q1, &RecvRequest { wr_id: 1, sges: &to }).unwrap();
+    p.ends[0].ep.post_send(q0, &WorkRequest::new(2, WrOp::Send, &from)).unwrap();
     assert!(p.run(SECOND));
     let sent = [&bytes[3000..3700], &bytes[100..101], &bytes[500..799]].concat();
-    let got = [
-        p.ends[1].bytes(10, 1),
-        p.ends[1].bytes(2000, 500),
-        p.ends[1].bytes(1000, 499),
-    ];
+    let got = [p.ends[1].bytes(10, 1), p.ends[1].bytes(2000, 500), p.ends[1].bytes(1000, 499)];
     assert_eq!(got.concat(), sent);
 }
 
@@ -160,13 +118,7 @@ fn poll_transmit__keeps_to_max_rd_atomic_and_pipelines_up_to_it() {
         p.post(0, i, Op::Read, 0, 100);
     }
     p.step(0);
-    assert_eq!(
-        p.log
-            .iter()
-            .filter(|(_, name, _)| name.contains("read"))
-            .count(),
-        3
-    );
+    assert_eq!(p.log.iter().filter(|(_, name, _)| name.contains("read")).count(), 3);
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].wcs.len(), 8);
     assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 0);
@@ -193,16 +145,7 @@ fn poll_transmit__a_fence_waits_for_reads_before_it() {
     let (sge, remote) = (p.ends[0].sge(0, 100), p.ends[1].remote(0));
     let write = WorkRequest::new(2, WrOp::Write { remote }, std::slice::from_ref(&sge));
     let qpn = p.ends[0].qpns[0];
-    p.ends[0]
-        .ep
-        .post_send(
-            qpn,
-            &WorkRequest {
-                fence: true,
-                ..write
-            },
-        )
-        .unwrap();
+    p.ends[0].ep.post_send(qpn, &WorkRequest { fence: true, ..write }).unwrap();
     p.step(0);
     assert_eq!(p.log.len(), 1, "only the READ leaves");
     assert!(p.run(SECOND));
@@ -227,10 +170,7 @@ fn poll_transmit__unsignaled_requests_complete_silently() {
     let qpn = p.ends[0].qpns[0];
     for (wr_id, signaled) in [(1, false), (2, true), (3, false)] {
         let wr = WorkRequest::new(wr_id, WrOp::Write { remote }, std::slice::from_ref(&sge));
-        p.ends[0]
-            .ep
-            .post_send(qpn, &WorkRequest { signaled, ..wr })
-            .unwrap();
+        p.ends[0].ep.post_send(qpn, &WorkRequest { signaled, ..wr }).unwrap();
     }
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), [(2, WcStatus::Success)]);
@@ -241,15 +181,7 @@ fn post_mixture(p: &mut Pair) {
     for i in 0..4u64 {
         p.post_recv(1, 100 + i, 30_000, 2000);
     }
-    let ops = [
-        Op::Write,
-        Op::Send,
-        Op::Read,
-        Op::WriteImm,
-        Op::Read,
-        Op::SendImm,
-        Op::Write,
-    ];
+    let ops = [Op::Write, Op::Send, Op::Read, Op::WriteImm, Op::Read, Op::SendImm, Op::Write];
     for (i, op) in (0u64..).zip(ops) {
         let at = 1000 * usize::try_from(i).unwrap();
         p.post(0, i, op, at, 900);
@@ -270,9 +202,8 @@ fn check_mixture(p: &Pair, reads: &[Vec<u8>], writes: &[(usize, Vec<u8>)], what:
 
 fn mixture(filter: impl FnMut(usize, &spanwire_wire::Packet<'_>) -> Fate + 'static, what: &str) {
     let mut p = Pair::new();
-    let writes: Vec<(usize, Vec<u8>)> = [0, 3000, 6000]
-        .map(|at| (at, p.ends[0].fill(at, 900, at as u64)))
-        .into();
+    let writes: Vec<(usize, Vec<u8>)> =
+        [0, 3000, 6000].map(|at| (at, p.ends[0].fill(at, 900, at as u64))).into();
     p.ends[0].fill(1000, 900, 77);
     let reads = [2000, 4000].map(|at| p.ends[1].fill(at, 900, 50 + at as u64));
     p.filter = Box::new(filter);
@@ -340,15 +271,8 @@ fn recovery__goes_back_to_the_middle_of_a_message() {
     assert_eq!(p.ends[1].bytes(0, 2560), want);
     let c = p.ends[0].ep.counters();
     assert_eq!((c.packet_seq_err, c.local_ack_timeout_err), (1, 0));
-    assert_eq!(
-        c.retransmitted_packets, 6,
-        "from the lost one on, not from the first"
-    );
-    assert_eq!(
-        p.ends[1].ep.counters().out_of_sequence,
-        1,
-        "one NAK for the gap"
-    );
+    assert_eq!(c.retransmitted_packets, 6, "from the lost one on, not from the first");
+    assert_eq!(p.ends[1].ep.counters().out_of_sequence, 1, "one NAK for the gap");
     let c = p.ends[1].ep.counters();
     assert_eq!(c.dropped(DropReason::AfterSequenceGap), 4);
 }
@@ -367,11 +291,7 @@ fn recovery__a_lost_response_is_asked_for_from_there_only() {
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].bytes(0, 2560), want);
     let responses = p.log.iter().filter(|(side, ..)| *side == 1).count();
-    assert_eq!(
-        responses,
-        10 + 4,
-        "ten, and the four from the lost one on again"
-    );
+    assert_eq!(responses, 10 + 4, "ten, and the four from the lost one on again");
     assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
 }
 
@@ -394,10 +314,7 @@ fn recovery__a_silent_peer_ends_in_retry_exceeded_and_flushes_the_rest() {
         (50, WcStatus::WrFlushErr),
     ];
     assert_eq!(statuses(&p.ends[0].wcs), want);
-    assert_eq!(
-        p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().state,
-        QpState::Err
-    );
+    assert_eq!(p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().state, QpState::Err);
     let firsts = p.log.iter().filter(|(_, _, psn)| *psn == 1000).count();
     assert_eq!(firsts, 4, "retry_cnt 3 is four transmissions (capture 79)");
     // 16.8 ms * (1 + 2 + 4 + 4)
@@ -420,30 +337,20 @@ fn rnr__is_retried_until_a_receive_is_posted() {
 
 #[test]
 fn rnr__runs_out_when_it_is_bounded() {
-    let mut p = Pair::with(&PairConfig {
-        rts: |a| a.rnr_retry = Some(2),
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(2), ..PairConfig::default() });
     p.post(0, 1, Op::Send, 0, 64);
     p.post(0, 2, Op::Send, 0, 64);
     assert!(p.run(SECOND));
     let want = [(1, WcStatus::RnrRetryExcErr), (2, WcStatus::WrFlushErr)];
     assert_eq!(statuses(&p.ends[0].wcs), want);
-    let firsts = p
-        .log
-        .iter()
-        .filter(|(side, _, psn)| (*side, *psn) == (0, 1000))
-        .count();
+    let firsts = p.log.iter().filter(|(side, _, psn)| (*side, *psn) == (0, 1000)).count();
     assert_eq!(firsts, 3, "rnr_retry 2 is three sends (capture 51)");
 }
 
 fn refused(wr: WrOp, len: usize) -> (Vec<(u64, WcStatus)>, Pair) {
     let mut p = Pair::new();
     let (sge, qpn) = (p.ends[0].sge(0, len), p.ends[0].qpns[0]);
-    p.ends[0]
-        .ep
-        .post_send(qpn, &WorkRequest::new(1, wr, &[sge]))
-        .unwrap();
+    p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, wr, &[sge])).unwrap();
     p.post(0, 2, Op::Write, 0, 10);
     assert!(p.run(SECOND));
     let state = |p: &Pair, i: usize| p.ends[i].ep.query_qp(p.ends[i].qpns[0]).unwrap().state;
@@ -456,23 +363,11 @@ fn refused__bad_key_address_or_bounds_touch_nothing() {
     let good = Pair::new().ends[1].remote(0);
     let end = good.va + (1 << 16);
     let bad = [
-        RemoteAddr {
-            rkey: good.rkey ^ 0x8000_0000,
-            ..good
-        },
-        RemoteAddr {
-            va: good.va - 1,
-            ..good
-        },
-        RemoteAddr {
-            va: end - 599,
-            ..good
-        },
+        RemoteAddr { rkey: good.rkey ^ 0x8000_0000, ..good },
+        RemoteAddr { va: good.va - 1, ..good },
+        RemoteAddr { va: end - 599, ..good },
         RemoteAddr { va: end, ..good },
-        RemoteAddr {
-            va: u64::MAX - 3,
-            ..good
-        },
+        RemoteAddr { va: u64::MAX - 3, ..good },
     ];
     let want = [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)];
     for remote in bad {
@@ -490,16 +385,10 @@ fn refused__zero_length_does_not_look_at_the_key() {
     let remote = RemoteAddr { va: 1, rkey: 2 };
     let qpn = p.ends[0].qpns[0];
     for (wr_id, op) in [(1, WrOp::Write { remote }), (2, WrOp::Read { remote })] {
-        p.ends[0]
-            .ep
-            .post_send(qpn, &WorkRequest::new(wr_id, op, &[]))
-            .unwrap();
+        p.ends[0].ep.post_send(qpn, &WorkRequest::new(wr_id, op, &[])).unwrap();
     }
     assert!(p.run(SECOND));
-    assert_eq!(
-        statuses(&p.ends[0].wcs),
-        [(1, WcStatus::Success), (2, WcStatus::Success)]
-    );
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::Success)]);
 }
 
 #[test]
@@ -507,35 +396,17 @@ fn refused__access_that_the_queue_pair_or_region_does_not_grant() {
     let mut p = Pair::new();
     let pd = p.ends[1].pd;
     let region = p.ends[1].region.clone();
-    let read_only = p.ends[1]
-        .ep
-        .reg_mr(pd, region, Access::REMOTE_READ, None)
-        .unwrap();
-    let remote = RemoteAddr {
-        va: read_only.addr,
-        rkey: read_only.rkey.unwrap(),
-    };
+    let read_only = p.ends[1].ep.reg_mr(pd, region, Access::REMOTE_READ, None).unwrap();
+    let remote = RemoteAddr { va: read_only.addr, rkey: read_only.rkey.unwrap() };
     let (sge, qpn) = (p.ends[0].sge(0, 8), p.ends[0].qpns[0]);
-    p.ends[0]
-        .ep
-        .post_send(qpn, &WorkRequest::new(1, WrOp::Read { remote }, &[sge]))
-        .unwrap();
-    p.ends[0]
-        .ep
-        .post_send(qpn, &WorkRequest::new(2, WrOp::Write { remote }, &[sge]))
-        .unwrap();
+    p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Read { remote }, &[sge])).unwrap();
+    p.ends[0].ep.post_send(qpn, &WorkRequest::new(2, WrOp::Write { remote }, &[sge])).unwrap();
     assert!(p.run(SECOND));
-    assert_eq!(
-        statuses(&p.ends[0].wcs),
-        [(1, WcStatus::Success), (2, WcStatus::RemAccessErr)]
-    );
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::RemAccessErr)]);
 
     let mut p = Pair::new();
     let q1 = p.ends[1].qpns[0];
-    let attr = crate::QpAttr {
-        access: Some(Access::LOCAL_WRITE),
-        ..Default::default()
-    };
+    let attr = crate::QpAttr { access: Some(Access::LOCAL_WRITE), ..Default::default() };
     p.ends[1].ep.modify_qp(q1, &attr).unwrap();
     p.post(0, 1, Op::Write, 0, 10);
     assert!(p.run(SECOND));
@@ -550,10 +421,7 @@ fn refused__a_receive_that_is_too_short_fails_both_sides() {
     p.post(0, 1, Op::Send, 0, 600);
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
-    assert_eq!(
-        statuses(&p.ends[1].wcs),
-        [(9, WcStatus::LocLenErr), (10, WcStatus::WrFlushErr)]
-    );
+    assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::LocLenErr), (10, WcStatus::WrFlushErr)]);
 }
 
 #[test]
@@ -565,11 +433,7 @@ fn refused__a_region_that_goes_away_in_the_middle() {
         let lkey = p.ends[1].mr.lkey;
         p.ends[1].ep.dereg_mr(lkey).unwrap();
         assert!(p.run(SECOND));
-        assert_eq!(
-            statuses(&p.ends[0].wcs),
-            [(1, WcStatus::RemAccessErr)],
-            "{op:?}"
-        );
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)], "{op:?}");
     }
     for op in [Op::Write, Op::Read] {
         let mut p = Pair::new();
@@ -578,11 +442,7 @@ fn refused__a_region_that_goes_away_in_the_middle() {
         let lkey = p.ends[0].mr.lkey;
         p.ends[0].ep.dereg_mr(lkey).unwrap();
         assert!(p.run(SECOND));
-        assert_eq!(
-            statuses(&p.ends[0].wcs),
-            [(1, WcStatus::LocProtErr)],
-            "{op:?}"
-        );
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::LocProtErr)], "{op:?}");
     }
 }
 
@@ -599,10 +459,7 @@ fn forge(p: &Pair, opcode: Opcode, psn: u32, syndrome: Syndrome, payload: &[u8])
         ip: IpRepr::new(peer, us).unwrap(),
         udp: UdpRepr::new(0xc000),
         bth: BthRepr::new(opcode, p.ends[0].qpns[0], Psn::new(psn)),
-        ext: ExtHeaders {
-            aeth,
-            ..ExtHeaders::default()
-        },
+        ext: ExtHeaders { aeth, ..ExtHeaders::default() },
     };
     let mut frame = vec![0; headers.frame_len(payload.len())];
     let at = headers.emit(&mut frame, payload.len()).unwrap();
@@ -627,27 +484,13 @@ fn forged__responses_outside_what_was_sent_change_nothing() {
         (Opcode::RcAck, 999, ack, stale),
         (Opcode::RcAck, 999, nak, stale),
         (Opcode::RcAck, 1000 + (1 << 22), ack, beyond),
-        (
-            Opcode::RcReadResponseOnly,
-            1001,
-            ack,
-            DropReason::ResponseToNothing,
-        ),
+        (Opcode::RcReadResponseOnly, 1001, ack, DropReason::ResponseToNothing),
         (Opcode::RcReadResponseMiddle, 1003, ack, beyond),
-        (
-            Opcode::RcAck,
-            1001,
-            Syndrome::Reserved(0x40),
-            DropReason::BadSyndrome,
-        ),
+        (Opcode::RcAck, 1001, Syndrome::Reserved(0x40), DropReason::BadSyndrome),
     ];
     for (opcode, psn, syndrome, reason) in cases {
         let before = p.ends[0].ep.counters().dropped(reason);
-        let payload = if opcode == Opcode::RcAck {
-            &[][..]
-        } else {
-            &[1; 256]
-        };
+        let payload = if opcode == Opcode::RcAck { &[][..] } else { &[1; 256] };
         let frame = forge(&p, opcode, psn, syndrome, payload);
         p.inject(0, &frame);
         let after = p.ends[0].ep.counters().dropped(reason);
@@ -669,13 +512,7 @@ fn forged__a_response_of_a_wrong_length_is_not_placed() {
         let frame = forge(&p, Opcode::RcReadResponseFirst, 1000, ack, &vec![7; len]);
         p.inject(0, &frame);
     }
-    assert_eq!(
-        p.ends[0]
-            .ep
-            .counters()
-            .dropped(DropReason::BadResponseLength),
-        5
-    );
+    assert_eq!(p.ends[0].ep.counters().dropped(DropReason::BadResponseLength), 5);
     assert_eq!(p.ends[0].bytes(0, 600), vec![0; 600]);
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
@@ -687,14 +524,9 @@ fn post_send__says_what_is_wrong_at_once() {
     let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 10));
     let outside = p.ends[0].sge((1 << 16) - 5, 10);
     let post = |p: &mut Pair, qpn, sges: &[Sge]| {
-        p.ends[0]
-            .ep
-            .post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges))
+        p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges))
     };
-    assert_eq!(
-        post(&mut p, Qpn::new(0x12_3456), &[sge]),
-        Err(PostError::UnknownQp)
-    );
+    assert_eq!(post(&mut p, Qpn::new(0x12_3456), &[sge]), Err(PostError::UnknownQp));
     assert_eq!(post(&mut p, qpn, &[sge; 5]), Err(PostError::TooManySges));
     assert_eq!(post(&mut p, qpn, &[outside]), Err(PostError::BadSge));
     for _ in 0..64 {
@@ -707,10 +539,7 @@ fn post_send__says_what_is_wrong_at_once() {
 fn post_send__in_the_error_state_is_flushed() {
     let mut p = Pair::new();
     let qpn = p.ends[0].qpns[0];
-    let to_err = crate::QpAttr {
-        state: Some(QpState::Err),
-        ..Default::default()
-    };
+    let to_err = crate::QpAttr { state: Some(QpState::Err), ..Default::default() };
     p.post(0, 1, Op::Write, 0, 10);
     p.ends[0].ep.modify_qp(qpn, &to_err).unwrap();
     p.post(0, 2, Op::Write, 0, 10);
@@ -723,10 +552,7 @@ fn post_send__in_the_error_state_is_flushed() {
 
 #[test]
 fn complete__an_overrun_queue_stops_the_queue_pair() {
-    let mut p = Pair::with(&PairConfig {
-        cqe: 2,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { cqe: 2, ..PairConfig::default() });
     for i in 0..8 {
         p.post(0, i, Op::Write, 0, 10);
     }
@@ -737,9 +563,7 @@ fn complete__an_overrun_queue_stops_the_queue_pair() {
         use spanwire_base::{Node as _, PortId, RxMeta};
         while let Some(m) = p.ends[from].ep.poll_transmit(now, PortId::HOST, &mut frame) {
             let meta = RxMeta { at: now };
-            p.ends[1 - from]
-                .ep
-                .handle_packet(now, PortId::HOST, &frame[..m.len], meta);
+            p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], meta);
         }
     };
     carry(&mut p, 0);

@@ -54,11 +54,7 @@ impl<T> WorkQueue<T> {
         let slot = self.next_slot;
         self.next_slot = (slot + 1) % self.capacity;
         self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
-        self.entries.push_back(Queued {
-            entry,
-            slot,
-            sge_count: sges.len(),
-        });
+        self.entries.push_back(Queued { entry, slot, sge_count: sges.len() });
     }
 
     /// The `i`-th oldest request.
@@ -94,11 +90,7 @@ mod tests {
 
     #[test]
     fn push__keeps_each_requests_own_elements_around_the_ring() {
-        let sge = |addr| Sge {
-            addr,
-            len: 1,
-            lkey: 1,
-        };
+        let sge = |addr| Sge { addr, len: 1, lkey: 1 };
         let mut q = WorkQueue::new(3, 2);
         for round in 0..10u64 {
             q.push(round * 2, &[sge(round), sge(round + 100)]);

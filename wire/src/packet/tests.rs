@@ -44,10 +44,8 @@ fn any_v6() -> impl Strategy<Value = IpRepr> {
 }
 
 fn any_udp() -> impl Strategy<Value = UdpRepr> {
-    any::<(u16, u16)>().prop_map(|(src_port, checksum)| UdpRepr {
-        checksum,
-        ..UdpRepr::new(src_port)
-    })
+    any::<(u16, u16)>()
+        .prop_map(|(src_port, checksum)| UdpRepr { checksum, ..UdpRepr::new(src_port) })
 }
 
 fn any_bth() -> impl Strategy<Value = BthRepr> {
@@ -77,15 +75,8 @@ fn all_exts() -> impl Strategy<Value = ExtHeaders> {
     let rest = any::<(u8, u32, u32, u32, u32, u32)>();
     (rdma, atomic, rest).prop_map(|(rdma, atomic, (syndrome, msn, imm, ieth, qkey, qpn))| {
         ExtHeaders {
-            reth: Some(RethRepr {
-                va: rdma.0,
-                rkey: rdma.1,
-                dma_len: rdma.2,
-            }),
-            aeth: Some(AethRepr {
-                syndrome: Syndrome::from_u8(syndrome),
-                msn: msn & 0xff_ffff,
-            }),
+            reth: Some(RethRepr { va: rdma.0, rkey: rdma.1, dma_len: rdma.2 }),
+            aeth: Some(AethRepr { syndrome: Syndrome::from_u8(syndrome), msn: msn & 0xff_ffff }),
             atomic: Some(AtomicEthRepr {
                 va: atomic.0,
                 rkey: atomic.1,
@@ -95,10 +86,7 @@ fn all_exts() -> impl Strategy<Value = ExtHeaders> {
             atomic_ack: Some(AtomicAckEthRepr { original: atomic.4 }),
             imm: Some(imm),
             ieth: Some(ieth),
-            deth: Some(DethRepr {
-                qkey,
-                src_qp: Qpn::new(qpn),
-            }),
+            deth: Some(DethRepr { qkey, src_qp: Qpn::new(qpn) }),
         }
     })
 }
@@ -129,20 +117,14 @@ fn any_headers() -> impl Strategy<Value = Headers> {
 
 /// Small lengths of every pad, and the path MTUs with their neighbours.
 fn any_len() -> impl Strategy<Value = usize> {
-    let mtus: Vec<usize> = [256usize, 512, 1024, 2048, 4096]
-        .into_iter()
-        .flat_map(|m| m - 1..=m + 1)
-        .collect();
+    let mtus: Vec<usize> =
+        [256usize, 512, 1024, 2048, 4096].into_iter().flat_map(|m| m - 1..=m + 1).collect();
     prop_oneof![3 => 0..64usize, 1 => select(mtus)]
 }
 
 /// The sealed frame of `headers` with `len` patterned bytes, or none if the opcode takes none.
 fn frame_of(headers: &Headers, len: usize) -> Vec<u8> {
-    let len = if headers.bth.opcode.props().payload {
-        len
-    } else {
-        0
-    };
+    let len = if headers.bth.opcode.props().payload { len } else { 0 };
     let mut frame = vec![0xee; headers.frame_len(len)];
     let at = headers.emit(&mut frame, len).unwrap();
     for (i, b) in frame[at].iter_mut().enumerate() {
@@ -156,28 +138,15 @@ fn frame_of(headers: &Headers, len: usize) -> Vec<u8> {
 /// Every opcode over both IP versions, with fixed fields.
 fn samples() -> Vec<Headers> {
     let v4 = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
-    let v6 = IpRepr::new(
-        [0xfd, 0, 0, 0, 0, 0, 0, 1].into(),
-        [0xfd, 0, 0, 0, 0, 0, 0, 2].into(),
-    );
+    let v6 = IpRepr::new([0xfd, 0, 0, 0, 0, 0, 0, 1].into(), [0xfd, 0, 0, 0, 0, 0, 0, 2].into());
     let all = ExtHeaders {
-        reth: Some(RethRepr {
-            va: 1 << 40,
-            rkey: 7,
-            dma_len: 9,
-        }),
-        aeth: Some(AethRepr {
-            syndrome: Syndrome::Ack { credits: 31 },
-            msn: 3,
-        }),
+        reth: Some(RethRepr { va: 1 << 40, rkey: 7, dma_len: 9 }),
+        aeth: Some(AethRepr { syndrome: Syndrome::Ack { credits: 31 }, msn: 3 }),
         atomic: Some(AtomicEthRepr::default()),
         atomic_ack: Some(AtomicAckEthRepr { original: 5 }),
         imm: Some(0xdead_beef),
         ieth: Some(0x77),
-        deth: Some(DethRepr {
-            qkey: 0x1111_1111,
-            src_qp: Qpn::new(9),
-        }),
+        deth: Some(DethRepr { qkey: 0x1111_1111, src_qp: Qpn::new(9) }),
     };
     let mut out = Vec::new();
     for ip in [v4, v6.unwrap()] {
@@ -256,11 +225,7 @@ fn parse__refuses_every_truncation() {
         let frame = frame_of(&headers, 6);
         for cut in 0..frame.len() {
             let why = Packet::parse(&frame[..cut]).unwrap_err();
-            let want = if cut < 14 {
-                DropReason::EthernetTooShort
-            } else {
-                DropReason::IpTooShort
-            };
+            let want = if cut < 14 { DropReason::EthernetTooShort } else { DropReason::IpTooShort };
             assert_eq!(why, want, "{cut} bytes of {headers:?}");
         }
     }
@@ -297,11 +262,7 @@ fn parse__names_the_layer_that_a_short_packet_ends_in() {
                 _ if !(to - payload).is_multiple_of(4) => DropReason::BadPad,
                 _ => DropReason::BadIcrc,
             };
-            assert_eq!(
-                Packet::parse(&shorten(&frame, to)),
-                Err(want),
-                "{to} of {headers:?}"
-            );
+            assert_eq!(Packet::parse(&shorten(&frame, to)), Err(want), "{to} of {headers:?}");
         }
     }
 }
@@ -311,28 +272,16 @@ fn parse__takes_a_frame_padded_by_the_link() {
     for headers in samples() {
         let mut frame = frame_of(&headers, 0);
         frame.extend([0x5a; 9]);
-        assert_eq!(
-            Packet::parse(&frame).map(|p| p.bth.opcode),
-            Ok(headers.bth.opcode)
-        );
+        assert_eq!(Packet::parse(&frame).map(|p| p.bth.opcode), Ok(headers.bth.opcode));
     }
 }
 
 #[test]
 fn parse__refuses_a_payload_behind_an_opcode_without_one() {
-    let ack = samples()
-        .into_iter()
-        .find(|h| h.bth.opcode == Opcode::RcAck)
-        .unwrap();
+    let ack = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcAck).unwrap();
     let send = Headers {
-        bth: BthRepr {
-            opcode: Opcode::RcSendOnlyInv,
-            ..ack.bth
-        },
-        ext: ExtHeaders {
-            ieth: Some(0),
-            ..ExtHeaders::NONE
-        },
+        bth: BthRepr { opcode: Opcode::RcSendOnlyInv, ..ack.bth },
+        ext: ExtHeaders { ieth: Some(0), ..ExtHeaders::NONE },
         ..ack
     };
     let mut frame = frame_of(&send, 4);
@@ -342,10 +291,7 @@ fn parse__refuses_a_payload_behind_an_opcode_without_one() {
 
 #[test]
 fn parse__refuses_more_pad_than_there_is() {
-    let send = samples()
-        .into_iter()
-        .find(|h| h.bth.opcode == Opcode::RcSendOnly)
-        .unwrap();
+    let send = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcSendOnly).unwrap();
     let mut frame = frame_of(&send, 0);
     frame[43] |= 0x10;
     assert_eq!(Packet::parse(&frame), Err(DropReason::BadPad));
@@ -361,11 +307,7 @@ fn parse__lets_other_protocols_go_by_name() {
     mend_checksum(&mut tcp);
     let mut dns = send;
     dns[37] ^= 0xff;
-    let cases = [
-        (arp, DropReason::NotIp),
-        (tcp, DropReason::NotUdp),
-        (dns, DropReason::NotRoce),
-    ];
+    let cases = [(arp, DropReason::NotIp), (tcp, DropReason::NotUdp), (dns, DropReason::NotRoce)];
     for (frame, why) in cases {
         assert_eq!(Packet::parse(&frame), Err(why));
         assert!(why.is_not_roce());
@@ -421,7 +363,8 @@ proptest! {
         let packet = Packet::parse(&frame).unwrap();
         let len = if headers.bth.opcode.props().payload { len } else { 0 };
         prop_assert_eq!(packet.payload.len(), len);
-        prop_assert!(packet.payload.iter().enumerate().all(|(i, b)| usize::from(*b) == i * 7 % 251));
+        let mut payload = packet.payload.iter().enumerate();
+        prop_assert!(payload.all(|(i, b)| usize::from(*b) == i * 7 % 251));
         prop_assert_eq!((len + usize::from(packet.bth.pad)) % 4, 0);
 
         let mut got = Headers::from(&packet);
@@ -454,11 +397,7 @@ fn parse__reads_every_opcode_version_and_short_length() {
         for len in 0..=64 {
             let frame = frame_of(&headers, len);
             let packet = Packet::parse(&frame).unwrap();
-            let carried = if headers.bth.opcode.props().payload {
-                len
-            } else {
-                0
-            };
+            let carried = if headers.bth.opcode.props().payload { len } else { 0 };
             assert_eq!((packet.payload.len(), packet.ext), (carried, headers.ext));
         }
     }

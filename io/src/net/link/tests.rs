@@ -6,9 +6,7 @@ fn link__unknown_name_is_not_found() {
     let error = netlink.link("no-such-dev0").expect_err("no such interface");
     assert_eq!(error.kind(), NetErrorKind::NotFound);
     assert!(error.to_string().contains("no-such-dev0"), "{error}");
-    let error = netlink
-        .link_by_index(0x7fff_fff0)
-        .expect_err("no such index");
+    let error = netlink.link_by_index(0x7fff_fff0).expect_err("no such index");
     assert_eq!(error.kind(), NetErrorKind::NotFound);
 }
 
@@ -27,16 +25,7 @@ fn format_mac__two_digits_each() {
 
 #[test]
 fn check_name__kernel_rules() {
-    for name in [
-        "",
-        ".",
-        "..",
-        "sixteen-bytes-xx",
-        "a/b",
-        "a b",
-        "a:b",
-        "a\0b",
-    ] {
+    for name in ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b"] {
         assert!(check_name(name).is_err(), "{name:?}");
     }
     for name in ["sw0", "fifteen-bytes-x", "eth0.100"] {
@@ -50,10 +39,7 @@ fn link_of__reads_xdp_and_refuses_nameless() {
     message.header.index = 3;
     message.attributes = vec![
         LinkAttribute::IfName("sw0".to_owned()),
-        LinkAttribute::Xdp(vec![
-            LinkXdp::Attached(XdpAttached::SocketBuffer),
-            LinkXdp::ProgId(9),
-        ]),
+        LinkAttribute::Xdp(vec![LinkXdp::Attached(XdpAttached::SocketBuffer), LinkXdp::ProgId(9)]),
         LinkAttribute::OperState(State::Dormant),
     ];
     let link = link_of(&message).expect("complete");

@@ -19,10 +19,7 @@ fn new_anonymous__is_another_namespace_with_lo_up() {
     let ns = NetNs::new_anonymous().expect("privileged");
     assert_ne!(ns.inode().expect("a handle"), here);
     assert_eq!(ns.name(), None);
-    let lo = Netlink::open_in(&ns)
-        .expect("inside")
-        .link("lo")
-        .expect("lo");
+    let lo = Netlink::open_in(&ns).expect("inside").link("lo").expect("lo");
     assert!(lo.up);
     assert_eq!(
         NetNs::current().expect("procfs").inode().expect("a handle"),
@@ -41,10 +38,7 @@ fn create_named__ip_netns_can_use_it() {
     assert_eq!(ns.name(), Some(named.0.as_str()));
     assert!(NetNs::list().expect("readable").contains(&named.0));
     let opened = NetNs::open_named(&named.0).expect("just made");
-    assert_eq!(
-        opened.inode().expect("a handle"),
-        ns.inode().expect("a handle")
-    );
+    assert_eq!(opened.inode().expect("a handle"), ns.inode().expect("a handle"));
 
     let again = NetNs::create_named(&named.0).expect_err("the name is taken");
     assert_eq!(again.kind(), NetErrorKind::AlreadyExists);
@@ -134,10 +128,7 @@ fn command__sees_only_the_namespace_also_in_sysfs() {
     let output = ns
         .command("sh")
         .expect("a handle")
-        .args([
-            "-c",
-            "ls /sys/class/net; readlink /proc/self/ns/net; exit 7",
-        ])
+        .args(["-c", "ls /sys/class/net; readlink /proc/self/ns/net; exit 7"])
         .output()
         .expect("sh exists");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -158,11 +149,8 @@ fn command__program_that_does_not_exist_is_an_error() {
         return;
     }
     let ns = NetNs::new_anonymous().expect("privileged");
-    let error = ns
-        .command("/no/such/program")
-        .expect("a handle")
-        .status()
-        .expect_err("no such program");
+    let error =
+        ns.command("/no/such/program").expect("a handle").status().expect_err("no such program");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 

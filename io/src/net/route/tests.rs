@@ -22,9 +22,7 @@ fn from_within(
     oif: Option<u32>,
     timeout: Duration,
 ) -> Result<NextHop, NetError> {
-    host.ns
-        .run(|| resolve_within(dst.into(), oif, timeout))
-        .expect("privileged")
+    host.ns.run(|| resolve_within(dst.into(), oif, timeout)).expect("privileged")
 }
 
 fn kind_of(result: Result<NextHop, NetError>) -> NetErrorKind {
@@ -35,22 +33,14 @@ fn kind_of(result: Result<NextHop, NetError>) -> NetErrorKind {
 fn second_cable(host: &Host) -> (NetNs, u32) {
     let far = NetNs::new_anonymous().expect("privileged");
     VethSpec {
-        a: VethEnd {
-            ns: &host.ns,
-            name: "sw1",
-        },
-        b: VethEnd {
-            ns: &far,
-            name: "sw1",
-        },
+        a: VethEnd { ns: &host.ns, name: "sw1" },
+        b: VethEnd { ns: &far, name: "sw1" },
         mtu: 1500,
         queues: 1,
     }
     .create()
     .expect("privileged");
-    Netlink::open_in(&far)
-        .and_then(|mut netlink| netlink.set_up("sw1"))
-        .expect("privileged");
+    Netlink::open_in(&far).and_then(|mut netlink| netlink.set_up("sw1")).expect("privileged");
     let mut netlink = Netlink::open_in(&host.ns).expect("privileged");
     netlink.set_up("sw1").expect("privileged");
     let addr = "192.168.9.1/24".parse().expect("a prefix");
@@ -94,10 +84,7 @@ fn resolve__link_local_needs_and_uses_the_interface() {
     }
     let hosts = two_hosts();
     let dst = hosts.b.link_local;
-    assert_eq!(
-        kind_of(from(&hosts.a, dst, None)),
-        NetErrorKind::ScopeNeeded
-    );
+    assert_eq!(kind_of(from(&hosts.a, dst, None)), NetErrorKind::ScopeNeeded);
     let hop = from(&hosts.a, dst, Some(hosts.a.ifindex)).expect("b answers");
     assert_eq!(hop.src_ip, IpAddr::from(hosts.a.link_local));
     assert_eq!(hop.next_hop_ip, IpAddr::from(dst));
@@ -113,15 +100,9 @@ fn resolve__through_a_gateway() {
     let mut netlink = Netlink::open_in(&hosts.a.ns).expect("privileged");
     let v4 = "198.51.100.0/24".parse().expect("a prefix");
     let v6 = "2001:db8::/32".parse().expect("a prefix");
-    netlink
-        .add_route(v4, hosts.b.v4.into(), "sw0")
-        .expect("on the link");
-    netlink
-        .add_route(v6, hosts.b.v6.into(), "sw0")
-        .expect("on the link");
-    let error = netlink
-        .add_route(v4, hosts.b.v4.into(), "sw0")
-        .expect_err("it exists");
+    netlink.add_route(v4, hosts.b.v4.into(), "sw0").expect("on the link");
+    netlink.add_route(v6, hosts.b.v6.into(), "sw0").expect("on the link");
+    let error = netlink.add_route(v4, hosts.b.v4.into(), "sw0").expect_err("it exists");
     assert_eq!(error.kind(), NetErrorKind::AlreadyExists);
     for oif in [None, Some(hosts.a.ifindex)] {
         let hop = from(&hosts.a, Ipv4Addr::new(198, 51, 100, 7), oif).expect("b answers");
@@ -151,10 +132,7 @@ fn resolve__silent_neighbour_is_an_error_in_bounded_time() {
         assert!(start.elapsed() < Duration::from_secs(3));
         assert_eq!(error.kind(), NetErrorKind::NeighbourSilent);
         let text = error.to_string();
-        assert!(
-            text.contains(&nobody.to_string()) && text.contains("on sw0"),
-            "{text}"
-        );
+        assert!(text.contains(&nobody.to_string()) && text.contains("on sw0"), "{text}");
     }
 }
 
@@ -188,14 +166,8 @@ fn resolve__no_route_and_own_address() {
         assert_eq!(kind_of(from(&hosts.a, nowhere, oif)), NetErrorKind::NoRoute);
         let nowhere = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
         assert_eq!(kind_of(from(&hosts.a, nowhere, oif)), NetErrorKind::NoRoute);
-        assert_eq!(
-            kind_of(from(&hosts.a, hosts.a.v4, oif)),
-            NetErrorKind::Loopback
-        );
-        assert_eq!(
-            kind_of(from(&hosts.a, hosts.a.v6, oif)),
-            NetErrorKind::Loopback
-        );
+        assert_eq!(kind_of(from(&hosts.a, hosts.a.v4, oif)), NetErrorKind::Loopback);
+        assert_eq!(kind_of(from(&hosts.a, hosts.a.v6, oif)), NetErrorKind::Loopback);
         let lo = Ipv4Addr::LOCALHOST;
         assert_eq!(kind_of(from(&hosts.a, lo, oif)), NetErrorKind::Loopback);
     }

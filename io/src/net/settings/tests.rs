@@ -19,10 +19,7 @@ fn set_mtu__is_seen_and_limits_hold() {
     assert_eq!(error.kind(), NetErrorKind::Invalid);
     let text = error.to_string();
     // The middle part is the kernel's own words, carried over by extended acknowledgements.
-    assert!(
-        text.contains("MTU to 10 on x0") && text.contains("minimum"),
-        "{text}"
-    );
+    assert!(text.contains("MTU to 10 on x0") && text.contains("minimum"), "{text}");
 }
 
 #[test]
@@ -35,14 +32,11 @@ fn set_up__both_ends_give_a_carrier_and_down_takes_it() {
     let mut at_a = Netlink::open_in(&a).expect("privileged");
     let mut at_b = Netlink::open_in(&b).expect("privileged");
     at_a.set_up("x0").expect("privileged");
-    let error = at_a
-        .wait_running("x0", Duration::from_millis(30))
-        .expect_err("the other end is off");
+    let error =
+        at_a.wait_running("x0", Duration::from_millis(30)).expect_err("the other end is off");
     assert_eq!(error.kind(), NetErrorKind::Timeout);
     at_b.set_up("y0").expect("privileged");
-    let link = at_a
-        .wait_running("x0", Duration::from_secs(5))
-        .expect("both on");
+    let link = at_a.wait_running("x0", Duration::from_secs(5)).expect("both on");
     assert!(link.up && link.running);
     assert_eq!(link.operstate, OperState::Up);
     at_b.set_down("y0").expect("privileged");
@@ -79,9 +73,7 @@ fn disable_ipv6_autoconf__no_address_appears() {
     }
     let count = |ns: &NetNs, name| {
         let mut netlink = Netlink::open_in(ns).expect("privileged");
-        netlink
-            .wait_running(name, Duration::from_secs(5))
-            .expect("both on");
+        netlink.wait_running(name, Duration::from_secs(5)).expect("both on");
         netlink.addresses(name).expect("exists").len()
     };
     assert_eq!(count(&b, "y0"), 1, "the kernel's own link-local address");
@@ -115,18 +107,10 @@ fn set_pfifo__replaces_the_discipline() {
     spec(&a, &b).create().expect("privileged");
     let mut netlink = Netlink::open_in(&a).expect("privileged");
     netlink.set_up("x0").expect("privileged");
-    assert_eq!(
-        netlink.link("x0").expect("exists").qdisc.as_deref(),
-        Some("noqueue")
-    );
+    assert_eq!(netlink.link("x0").expect("exists").qdisc.as_deref(), Some("noqueue"));
     netlink.set_pfifo("x0", 1000).expect("sch_fifo is built in");
-    assert_eq!(
-        netlink.link("x0").expect("exists").qdisc.as_deref(),
-        Some("pfifo")
-    );
-    netlink
-        .set_pfifo("x0", 500)
-        .expect("setting it again is fine");
+    assert_eq!(netlink.link("x0").expect("exists").qdisc.as_deref(), Some("pfifo"));
+    netlink.set_pfifo("x0", 500).expect("setting it again is fine");
 }
 
 #[test]

@@ -25,21 +25,13 @@ impl World {
     fn new() -> Self {
         let mut mrs = MrTable::new(4);
         let (mut rng, region) = (ChaCha20Rng::from_seed([1; 32]), Region::zeroed(4096));
-        let mr = mrs
-            .register(&mut rng, PD, region.clone(), Access::ALL, Some(VA))
-            .unwrap();
+        let mr = mrs.register(&mut rng, PD, region.clone(), Access::ALL, Some(VA)).unwrap();
         let mut responder = Responder::new(8, 1);
         responder.set_access(Access::ALL);
         responder.set_min_rnr_timer(12);
         responder.start(Psn::new(0), 2);
         let (lkey, rkey) = (mr.lkey, mr.rkey.unwrap());
-        Self {
-            responder,
-            mrs,
-            region,
-            lkey,
-            rkey,
-        }
+        Self { responder, mrs, region, lkey, rkey }
     }
 
     fn post_recv(&mut self, len: u32) {
@@ -77,11 +69,7 @@ impl World {
         let mut bth = BthRepr::new(opcode, Qpn::new(9), Psn::new(psn));
         bth.ack_req = true;
         let headers = Headers {
-            eth: EthernetRepr {
-                dst: mac,
-                src: mac,
-                ethertype: EthernetRepr::IPV4,
-            },
+            eth: EthernetRepr { dst: mac, src: mac, ethertype: EthernetRepr::IPV4 },
             ip: IpRepr::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into()).unwrap(),
             udp: UdpRepr::new(0xc000),
             bth,
@@ -92,11 +80,7 @@ impl World {
         frame[at].fill(1);
         let all = frame.len();
         spanwire_wire::seal(&mut frame, all);
-        let ground = Ground {
-            mrs: &self.mrs,
-            pd: PD,
-            mtu: Mtu::B256,
-        };
+        let ground = Ground { mrs: &self.mrs, pd: PD, mtu: Mtu::B256 };
         let p = Packet::parse(&frame).unwrap();
         self.responder.on_request(&p, ground)
     }
@@ -126,10 +110,7 @@ fn on_request__a_gap_gets_one_nak_and_then_silence() {
     assert_eq!(w.write(write, 2, 8, 8), RequestOutcome::Gap { reply });
     assert_eq!(w.write(write, 3, 8, 8), after);
     assert!(is_done(w.write(write, 0, 8, 8)));
-    assert!(matches!(
-        w.write(write, 3, 8, 8),
-        RequestOutcome::Gap { .. }
-    ));
+    assert!(matches!(w.write(write, 3, 8, 8), RequestOutcome::Gap { .. }));
 }
 
 #[test]
@@ -154,16 +135,10 @@ fn on_request__a_duplicate_is_acknowledged_with_the_newest_psn() {
 
 #[test]
 fn on_request__no_receive_is_rnr_once_and_then_silence() {
-    for opcode in [
-        Opcode::RcSendFirst,
-        Opcode::RcSendOnly,
-        Opcode::RcWriteOnlyImm,
-    ] {
+    for opcode in [Opcode::RcSendFirst, Opcode::RcSendOnly, Opcode::RcWriteOnlyImm] {
         let mut w = World::new();
         let got = w.write(opcode, 0, 256, 256);
-        let RequestOutcome::NotReady { reply } = got else {
-            panic!("{opcode:?}: {got:?}")
-        };
+        let RequestOutcome::NotReady { reply } = got else { panic!("{opcode:?}: {got:?}") };
         assert_eq!(reply.syndrome, Syndrome::RnrNak { timer: 12 });
         assert_eq!(reply.psn, Psn::new(0));
         let silence = RequestOutcome::Drop(DropReason::AfterSequenceGap);
@@ -176,28 +151,17 @@ fn on_request__no_receive_is_rnr_once_and_then_silence() {
 #[test]
 fn on_request__a_message_out_of_its_order_is_invalid() {
     let invalid = |psn| refused(psn, NakCode::InvalidRequest);
-    for opcode in [
-        Opcode::RcSendMiddle,
-        Opcode::RcSendLast,
-        Opcode::RcWriteMiddle,
-        Opcode::RcWriteLast,
-    ] {
+    for opcode in
+        [Opcode::RcSendMiddle, Opcode::RcSendLast, Opcode::RcWriteMiddle, Opcode::RcWriteLast]
+    {
         let mut w = World::new();
         w.post_recv(600);
         assert_eq!(w.send(opcode, 0, 256), invalid(0), "{opcode:?}");
     }
-    for opcode in [
-        Opcode::RcWriteFirst,
-        Opcode::RcSendMiddle,
-        Opcode::RcReadRequest,
-    ] {
+    for opcode in [Opcode::RcWriteFirst, Opcode::RcSendMiddle, Opcode::RcReadRequest] {
         let mut w = World::new();
         assert!(is_done(w.write(Opcode::RcWriteFirst, 0, 256, 600)));
-        let len = if opcode == Opcode::RcReadRequest {
-            0
-        } else {
-            256
-        };
+        let len = if opcode == Opcode::RcReadRequest { 0 } else { 256 };
         assert_eq!(w.write(opcode, 1, len, 600), invalid(1), "{opcode:?}");
     }
 }
@@ -269,9 +233,7 @@ fn on_request__immediate_data_consume_a_receive_at_the_end() {
     let mut w = World::new();
     w.post_recv(0);
     let got = w.write(Opcode::RcWriteFirst, 0, 256, 264);
-    let RequestOutcome::Done { message: None, .. } = got else {
-        panic!("{got:?}")
-    };
+    let RequestOutcome::Done { message: None, .. } = got else { panic!("{got:?}") };
     let got = w.write(Opcode::RcWriteLastImm, 1, 8, 0);
     let message = Message {
         recv: Some((7, WcOpcode::RecvRdmaWithImm)),

@@ -79,13 +79,8 @@ impl Forger {
                 swap_or_add,
                 compare,
             }),
-            atomic_ack: props.atomic_ack.then_some(AtomicAckEthRepr {
-                original: swap_or_add,
-            }),
-            deth: props.deth.then_some(DethRepr {
-                qkey: reth.rkey,
-                src_qp: self.qpn,
-            }),
+            atomic_ack: props.atomic_ack.then_some(AtomicAckEthRepr { original: swap_or_add }),
+            deth: props.deth.then_some(DethRepr { qkey: reth.rkey, src_qp: self.qpn }),
         };
         let mut bth = BthRepr::new(opcode, self.qpn, self.psn());
         bth.ack_req = self.rng.below(2) == 0;
@@ -215,12 +210,7 @@ fn hostile__bytes_of_any_kind_are_counted_and_dropped() {
     let ext = ExtHeaders::default();
     for _ in 0..20_000 {
         let qpn = p.ends[0].qpns[0];
-        let mut frame = seal(
-            BthRepr::new(Opcode::RcSendOnly, qpn, Psn::new(5)),
-            ext,
-            64,
-            1,
-        );
+        let mut frame = seal(BthRepr::new(Opcode::RcSendOnly, qpn, Psn::new(5)), ext, 64, 1);
         match rng.below(3) {
             0 => {
                 frame.truncate(usize_from(rng.below(u64::from(u32_from(frame.len())))));

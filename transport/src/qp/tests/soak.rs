@@ -75,15 +75,8 @@ fn soak(seed: u64, faults: Faults, qps: usize) -> u64 {
         qps,
         bytes: 2 * qps * QP_BYTES,
         psns: [0xff_ffe0, 77],
-        config: Config {
-            qp_burst_pkts: burst,
-            ..Config::default()
-        },
-        caps: QpCaps {
-            max_send_wr: 16,
-            max_recv_wr: 16,
-            ..QpCaps::default()
-        },
+        config: Config { qp_burst_pkts: burst, ..Config::default() },
+        caps: QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() },
         rts: |a| (a.timeout, a.max_rd_atomic) = (Some(8), Some(3)),
         rtr: |a| (a.max_dest_rd_atomic, a.min_rnr_timer) = (Some(3), Some(5)),
         ..PairConfig::default()
@@ -102,9 +95,8 @@ fn soak(seed: u64, faults: Faults, qps: usize) -> u64 {
         }
     });
     let before = [0, 1].map(|side| p.ends[side].fill(0, c.bytes, seed ^ (side as u64 + 1)));
-    let plans: Vec<[Vec<Expected>; 2]> = (0..qps)
-        .map(|q| [0, 1].map(|side| plan(&mut rng, q, side, 256)))
-        .collect();
+    let plans: Vec<[Vec<Expected>; 2]> =
+        (0..qps).map(|q| [0, 1].map(|side| plan(&mut rng, q, side, 256))).collect();
     // Receives come late for every other queue pair: RNR is part of the mixture.
     for (q, plan) in plans.iter().enumerate() {
         for side in [0, 1] {
@@ -165,9 +157,7 @@ fn check(p: &Pair, plans: &[[Vec<Expected>; 2]], before: &[Vec<u8>; 2], what: &s
 fn of(p: &Pair, side: usize, q: usize, recv: bool) -> Vec<Wc> {
     let is_recv = |w: &Wc| matches!(w.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
     let wcs = p.ends[side].wcs.iter();
-    wcs.filter(|w| w.qpn == p.ends[side].qpns[q] && is_recv(w) == recv)
-        .copied()
-        .collect()
+    wcs.filter(|w| w.qpn == p.ends[side].qpns[q] && is_recv(w) == recv).copied().collect()
 }
 
 /// All requests complete once and in order; those before a failure well, those after it flushed.
@@ -193,10 +183,7 @@ fn check_recvs(wcs: &[Wc], peers: &[Expected], what: &str) {
     let (ok, lost): (Vec<&Wc>, Vec<&Wc>) = wcs.iter().partition(|w| w.status == WcStatus::Success);
     let consuming: Vec<&Expected> = peers.iter().filter(|e| e.op.needs_recv()).collect();
     assert!(ok.len() + lost.len() <= consuming.len(), "{what}");
-    assert!(
-        lost.iter().all(|w| w.status == WcStatus::WrFlushErr),
-        "{what}"
-    );
+    assert!(lost.iter().all(|w| w.status == WcStatus::WrFlushErr), "{what}");
     assert!(lost.is_empty() || what.contains("lost: 2"), "{what}");
     for (i, (w, e)) in ok.iter().zip(&consuming).enumerate() {
         let got = (w.wr_id, w.byte_len as usize);

@@ -40,10 +40,7 @@ fn poll_transmit__packets_that_ask_for_nothing_do_not_fill_the_window() {
     // Bursts of 3 and a question every 16: many queue pairs could fill the window unasked.
     let mut p = Pair::with(&PairConfig {
         qps: 80,
-        config: Config {
-            qp_burst_pkts: 3,
-            ..Config::default()
-        },
+        config: Config { qp_burst_pkts: 3, ..Config::default() },
         ..PairConfig::default()
     });
     let (sge, remote) = (p.ends[0].sge(0, 20_000), p.ends[1].remote(0));
@@ -58,10 +55,7 @@ fn poll_transmit__packets_that_ask_for_nothing_do_not_fill_the_window() {
 
 #[test]
 fn handle_timeout__a_nak_that_overruns_the_completion_queue_leaves_no_timer() {
-    let mut p = Pair::with(&PairConfig {
-        cqe: 1,
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
     for i in 0..3 {
         p.post(0, i, Op::Write, 0, 10);
     }
@@ -80,10 +74,7 @@ fn handle_timeout__a_nak_that_overruns_the_completion_queue_leaves_no_timer() {
 
 #[test]
 fn on_ack__an_echo_of_an_rnr_nak_after_the_wait_costs_no_retry() {
-    let mut p = Pair::with(&PairConfig {
-        rts: |a| a.rnr_retry = Some(1),
-        ..PairConfig::default()
-    });
+    let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(1), ..PairConfig::default() });
     p.post(0, 1, Op::Send, 0, 10);
     p.step(0);
     let rnr = Syndrome::RnrNak { timer: 1 };
