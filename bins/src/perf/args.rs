@@ -59,6 +59,9 @@ pub(super) struct CommonArgs {
     /// Receive this share of the frames late, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) reorder: f64,
+    /// Flip a bit in this share of the frames received, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) corrupt: f64,
     /// Seed of those faults
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -150,9 +153,11 @@ impl CommonArgs {
             loss_ppm: ppm("--loss", self.loss)?,
             dup_ppm: ppm("--dup", self.dup)?,
             reorder_ppm: ppm("--reorder", self.reorder)?,
+            corrupt_ppm: ppm("--corrupt", self.corrupt)?,
             ..FaultConfig::default()
         };
-        let any = config.loss_ppm > 0 || config.dup_ppm > 0 || config.reorder_ppm > 0;
+        let rates = [config.loss_ppm, config.dup_ppm, config.reorder_ppm, config.corrupt_ppm];
+        let any = rates.iter().any(|ppm| *ppm > 0);
         Ok(any.then_some(config))
     }
 }
