@@ -1,0 +1,132 @@
+//! The engine: two stations, as `spanwire demo` runs them, each on its core.
+
+use crate::quiet::{StealWatch, Stolen};
+use crate::sample::{Error, Latency, Rate, Reading, Sample};
+use spanwire_bins::fabric::{Attachment, Wrap};
+use spanwire_bins::oob::{Job, JobKind, Oob, Op};
+use spanwire_bins::station::{JobReport, Station};
+use spanwire_io::affinity;
+use spanwire_io::driver::Polling;
+use spanwire_io::net::{Host, TwoHosts};
+use spanwire_io::xdp::XdpPreference;
+use std::time::Duration;
+
+/// A bandwidth job: 64 KiB messages, 16 outstanding on one queue pair.
+#[must_use]
+pub fn bandwidth(op: Op, path_mtu: u32, time: Duration) -> Job {
+    let duration_ms = millis(time);
+    job(JobKind::Bandwidth { duration_ms }, op, MESSAGE_BYTES, DEPTH, path_mtu)
+}
+
+/// A latency job: one message of `bytes` at a time. SEND is answered with a SEND.
+#[must_use]
+pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
+    let duration_ms = millis(time);
+    job(JobKind::Latency { duration_ms }, op, bytes, 1, path_mtu)
+}
+
+/// Runs `job` from host `a` on the first core against `b` on the second, both spinning.
+///
+/// # Errors
+/// A port cannot be had, the exchange fails, or a request does.
+pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
+    let (mut client_oob, mut server_oob) = Oob::pair()?;
+    let (asked, served) = std::thread::scope(|scope| {
+        let serving = scope.spawn(move || -> Result<Stolen, Error> {
+            affinity::pin(cores[1])?;
+            // Sockets belong to the namespace they were made in; the thread stays in it.
+            let _entered = hosts.b.ns.enter()?;
+            let mut station = station(&hosts.b)?;
+            let watch = StealWatch::start()?;
+            station.serve(&mut server_oob, || false, |_| {})?;
+            watch.end()
+        });
+        let asking = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
+            affinity::pin(cores[0])?;
+            let _entered = hosts.a.ns.enter()?;
+            let mut station = station(&hosts.a)?;
+            station.meet(&mut client_oob)?;
+            let watch = StealWatch::start()?;
+            let report = station.run(&mut client_oob, job, |_, _| false)?;
+            let stolen = watch.end()?;
+            Ok((report, retransmitted(&station), stolen))
+        });
+        let asked = asking.join().expect("the client does not panic");
+        let served = serving.join().expect("the server does not panic");
+        (asked, served)
+    });
+    // The server's own trouble explains more than the client's "the peer went away".
+    let stolen_b = served?;
+    let (report, retransmitted, stolen_a) = asked?;
+    if let Some(failure) = report.progress.failure {
+        return Err(format!("{job:?}: {failure}").into());
+    }
+    Ok(Sample { reading: reading(&report, retransmitted), stolen: [stolen_a, stolen_b] })
+}
+
+fn station(host: &Host) -> Result<Station, Error> {
+    let attachment = Attachment::xdp(&host.ifname, XdpPreference::Auto, &Wrap::default())?;
+    Station::new(attachment, host.v4.into(), Polling::Busy)
+}
+
+/// Packets are the goodput over the path MTU: packets sent again, and those whose message did not
+/// complete, are not among them.
+fn reading(report: &JobReport, retransmitted: u64) -> Reading {
+    if let JobKind::Latency { .. } = report.job.kind {
+        let halves = if report.is_ping_pong() { 2.0 } else { 1.0 };
+        return Reading::Latency(Latency {
+            rtt_p50_us: report.latency_us(0.5) * halves,
+            rtt_p99_us: report.latency_us(0.99) * halves,
+        });
+    }
+    let goodput_gbps = report.gbps();
+    Reading::Rate(Rate {
+        goodput_gbps,
+        packets_per_s: goodput_gbps * 1e9 / 8.0 / f64::from(report.job.path_mtu),
+        lost: retransmitted,
+    })
+}
+
+fn retransmitted(station: &Station) -> u64 {
+    let counters = station.counters();
+    let found = counters.iter().find(|(name, _)| name == RETRANSMITTED);
+    found.map_or(0, |(_, n)| *n)
+}
+
+fn job(kind: JobKind, op: Op, size: u32, depth: u32, path_mtu: u32) -> Job {
+    Job { kind, op, size, qps: 1, depth, path_mtu, timeout: ACK_TIMEOUT, retry_cnt: 7 }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Bytes of a message of a bandwidth job.
+pub const MESSAGE_BYTES: u32 = 1 << 16;
+/// Messages outstanding in a bandwidth job.
+pub const DEPTH: u32 = 16;
+/// 67 ms: a thread that loses its core for a while is not given up.
+const ACK_TIMEOUT: u8 = 14;
+const RETRANSMITTED: &str = "retransmitted_packets";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_transport::Counters;
+
+    #[test]
+    fn retransmitted__is_a_counter_of_the_engine() {
+        let names = Counters::default().list();
+        assert!(names.iter().any(|(name, _)| name == RETRANSMITTED));
+    }
+
+    #[test]
+    fn bandwidth__messages_are_whole_packets() {
+        for path_mtu in [1024, 2048, 4096] {
+            assert_eq!(MESSAGE_BYTES % path_mtu, 0);
+        }
+        let job = bandwidth(Op::Write, 1024, Duration::from_millis(300));
+        assert_eq!((job.size, job.depth, job.qps), (65536, 16, 1));
+        assert_eq!(job.kind, JobKind::Bandwidth { duration_ms: 300 });
+    }
+}

@@ -1,0 +1,65 @@
+//! The machine, for the report: numbers without it mean nothing.
+
+use serde::Serialize;
+use spanwire_io::affinity;
+
+/// What the numbers were taken on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's name, as `/proc/cpuinfo` has it.
+    pub cpu: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// The processor says that it is a guest of a hypervisor.
+    pub virtual_machine: bool,
+}
+
+impl Machine {
+    /// This machine; what the system does not say is `unknown`.
+    #[must_use]
+    pub fn this() -> Self {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cpu: field(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
+            kernel: match release.trim() {
+                "" => UNKNOWN.to_owned(),
+                release => release.to_owned(),
+            },
+            cores: affinity::usable_cores().len(),
+            virtual_machine: field(&cpuinfo, "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        }
+    }
+}
+
+/// The value of the first `name : value` line.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = pairs.find(|(key, _)| key.trim_end() == name)?;
+    Some(value.trim())
+}
+
+const UNKNOWN: &str = "unknown";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this__knows_its_cores_and_kernel() {
+        let machine = Machine::this();
+        assert!(machine.cores > 0);
+        assert_ne!(machine.kernel, UNKNOWN);
+    }
+
+    #[test]
+    fn field__is_the_first_of_that_name() {
+        let text = "processor\t: 0\nmodel name\t: AMD EPYC: 7\nmodel name\t: other\nflags\t\t:\n";
+        assert_eq!(field(text, "model name"), Some("AMD EPYC: 7"));
+        assert_eq!(field(text, "model"), None);
+        assert_eq!(field(text, "flags"), Some(""));
+    }
+}

@@ -1,0 +1,131 @@
+//! `spanwire-bench veth`: the yardstick, by one command.
+
+use clap::{Parser, Subcommand};
+use spanwire_bench::chart;
+use spanwire_bench::quiet::Limits;
+use spanwire_bench::report::Report;
+use spanwire_bench::sample::Error;
+use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
+use spanwire_bins::report::LiveLine;
+use spanwire_bins::signals::Interrupt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measures Spanwire beside raw AF_XDP and kernel TCP
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Goodput and latency over veth pairs of its own making; needs root
+    Veth(VethArgs),
+}
+
+#[derive(clap::Args)]
+struct VethArgs {
+    /// Samples of each variant
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    ms: u64,
+    /// MTUs of the veth pairs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [1500, LINK_MTU_MAX],
+        value_parser = clap::value_parser!(u32).range(i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX))
+    )]
+    mtu: Vec<u32>,
+    /// Cores of the sender and the receiver
+    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
+    cores: Vec<usize>,
+    /// Drop a sample when a cache line takes longer than this from core to core and back
+    #[arg(long, value_name = "NS", default_value_t = Limits::default().distance_ns)]
+    max_distance: f64,
+    /// Drop a sample when a thread waited for its core for more than this share of the time
+    #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0)]
+    max_stolen: f64,
+    /// Take a dropped sample again at most this often
+    #[arg(long, default_value_t = 4)]
+    repeats: u32,
+    /// Measure only what has this in its name, as "spanwire WRITE": to profile it alone
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// What to write over the report: a date, a commit
+    #[arg(long)]
+    label: Option<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Write a bar chart of the rates to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Fail (exit code 1) when WRITE reaches less than this share of raw AF_XDP's packets
+    #[arg(long, value_name = "PERCENT")]
+    min_share: Option<f64>,
+}
+
+fn main() -> ExitCode {
+    let Command::Veth(args) = Args::parse().command;
+    run(&args).unwrap_or_else(|e| {
+        eprintln!("spanwire-bench: {e}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(args: &VethArgs) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let plan = args.plan()?;
+    let mut live = LiveLine::new(!args.json);
+    let rounds = plan.rounds;
+    let harvest = veth::run(&plan, |round, variant| {
+        let (name, mtu) = (variant.subject.name(), variant.link_mtu);
+        live.show(&format!("round {} of {rounds}: {name}, MTU {mtu}", round + 1));
+        interrupt.is_set()
+    });
+    live.clear();
+    let report = Report::new(args.label.clone(), &plan, &harvest?);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    if let Some(path) = &args.svg {
+        std::fs::write(path, chart::svg(&report))
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let Some(least) = args.min_share else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    match report.least_share() {
+        Some(share) if share * 100.0 >= least => Ok(ExitCode::SUCCESS),
+        Some(share) => {
+            eprintln!("WRITE reaches {:.0} %, wanted are {least} %", share * 100.0);
+            Ok(ExitCode::FAILURE)
+        }
+        None => Err("no quiet samples to tell the share from".into()),
+    }
+}
+
+impl VethArgs {
+    fn plan(&self) -> Result<Plan, Error> {
+        let cores = <[usize; 2]>::try_from(&*self.cores)?;
+        let mut link_mtus = self.mtu.clone();
+        link_mtus.sort_unstable();
+        link_mtus.dedup();
+        Ok(Plan {
+            rounds: self.rounds.into(),
+            ms: self.ms,
+            link_mtus,
+            limits: Limits { distance_ns: self.max_distance, stolen: self.max_stolen / 100.0 },
+            repeats: self.repeats,
+            cores,
+            only: self.only.clone(),
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Whether the machine did only what was being measured.
+//!
+//! Two things spoil a sample without a trace in its numbers. The host of a virtual machine moves
+//! its cores between core complexes: a cache line then takes about four times as long from one to
+//! the other, and everything that crosses cores slows down. And another program may have had the
+//! core. Both are measured around every sample.
+
+use crate::sample::Error;
+use serde::Serialize;
+use spanwire_io::affinity;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is still taken for quiet.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Limits {
+    /// Longest round trip of a cache line between the two cores, in nanoseconds.
+    pub distance_ns: f64,
+    /// Largest share of the time in which a thread could run and had no core, 0..=1.
+    pub stolen: f64,
+}
+
+/// Why a sample was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturbance {
+    /// The cores were far apart, before or after.
+    CoresApart,
+    /// Another program had a core for too long.
+    Stolen,
+}
+
+/// The share of a stretch of time in which a thread waited for its core, 0..=1.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize)]
+pub struct Stolen(pub f64);
+
+/// Measures [`Stolen`] for the thread that starts and ends it.
+#[derive(Clone, Copy, Debug)]
+pub struct StealWatch {
+    since: Instant,
+    waited_ns: u64,
+}
+
+impl Default for Limits {
+    /// 220 ns: cores of one complex are at about 110, of two at about 450. 3 %: less than what the
+    /// samples of a quiet machine differ by.
+    fn default() -> Self {
+        Self { distance_ns: 220.0, stolen: 0.03 }
+    }
+}
+
+impl Limits {
+    /// Says what disturbed a sample, if anything did: `distances_ns` before and after it, and what
+    /// was stolen from its two threads.
+    #[must_use]
+    pub fn check(&self, distances_ns: [f64; 2], stolen: [Stolen; 2]) -> Option<Disturbance> {
+        // Not `>`: a distance that is no number is no proof of quiet.
+        if !distances_ns.iter().all(|ns| *ns <= self.distance_ns) {
+            return Some(Disturbance::CoresApart);
+        }
+        if !stolen.iter().all(|share| share.0 <= self.stolen) {
+            return Some(Disturbance::Stolen);
+        }
+        None
+    }
+}
+
+impl StealWatch {
+    /// Starts watching the calling thread.
+    ///
+    /// # Errors
+    /// The kernel keeps no scheduler statistics (`CONFIG_SCHED_INFO`).
+    pub fn start() -> Result<Self, Error> {
+        Ok(Self { since: Instant::now(), waited_ns: waited_ns()? })
+    }
+
+    /// What was stolen from the calling thread, which must be the one that started.
+    ///
+    /// # Errors
+    /// As [`StealWatch::start`].
+    pub fn end(self) -> Result<Stolen, Error> {
+        let waited = Duration::from_nanos(waited_ns()?.saturating_sub(self.waited_ns));
+        let elapsed = self.since.elapsed().max(Duration::from_nanos(1));
+        Ok(Stolen(waited.as_secs_f64() / elapsed.as_secs_f64()))
+    }
+}
+
+/// How long a cache line takes from one core to the other and back, in nanoseconds: the median of
+/// some short runs, so that an interrupt does not pass for distance.
+///
+/// # Errors
+/// A thread may not run on one of the cores.
+pub fn core_distance_ns(cores: [usize; 2]) -> Result<f64, Error> {
+    let ball = Line(AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| {
+            affinity::pin(cores[1])?;
+            return_ball(&ball.0);
+            Ok::<_, Error>(())
+        });
+        let forth = scope.spawn(|| {
+            let pinned = affinity::pin(cores[0]);
+            let median = serve_ball(&ball.0);
+            pinned?;
+            Ok::<_, Error>(median)
+        });
+        let back = back.join().expect("the returner does not panic");
+        let forth = forth.join().expect("the server does not panic");
+        back.and(forth)
+    })
+}
+
+/// Alone on its cache line, and on the one that the prefetcher takes along.
+#[repr(align(128))]
+struct Line(AtomicU32);
+
+/// Plays [`RUNS`] runs and gives the median round trip; [`OVER`] ends the game. A partner that
+/// never comes (it could not be pinned) ends it too.
+fn serve_ball(ball: &AtomicU32) -> f64 {
+    let mut runs = Vec::with_capacity(RUNS);
+    let mut trip = 0;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        for _ in 0..TRIPS {
+            ball.store(2 * trip + 1, Ordering::Release);
+            let mut spins = 0u32;
+            while ball.load(Ordering::Acquire) != 2 * trip + 2 {
+                spins += 1;
+                if spins.is_multiple_of(SPINS_PER_LOOK) && start.elapsed() > PATIENCE {
+                    ball.store(OVER, Ordering::Release);
+                    return f64::INFINITY;
+                }
+            }
+            trip += 1;
+        }
+        runs.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(TRIPS));
+    }
+    ball.store(OVER, Ordering::Release);
+    runs.sort_by(f64::total_cmp);
+    runs[RUNS / 2]
+}
+
+fn return_ball(ball: &AtomicU32) {
+    loop {
+        match ball.load(Ordering::Acquire) {
+            OVER => return,
+            odd if odd % 2 == 1 => {
+                // The game may have been ended meanwhile; that must not be overwritten.
+                let _ = ball.compare_exchange(odd, odd + 1, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Nanoseconds for which the calling thread could run and had no core, since it began.
+fn waited_ns() -> Result<u64, Error> {
+    let path = "/proc/thread-self/schedstat";
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    parse_schedstat(&text).ok_or_else(|| format!("{path}: cannot read {text:?}").into())
+}
+
+/// The second of schedstat's three numbers: on CPU, waiting, time slices.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    let mut numbers = text.split_ascii_whitespace();
+    let (_on_cpu, waiting) = (numbers.next()?, numbers.next()?);
+    numbers.next()?;
+    waiting.parse().ok()
+}
+
+const RUNS: usize = 31;
+const TRIPS: u32 = 250;
+/// Not a number the ball can have in a game of `RUNS * TRIPS`.
+const OVER: u32 = u32::MAX;
+const SPINS_PER_LOOK: u32 = 1 << 16;
+/// A run takes some 100 us; a partner that has lost its core for this long is no partner.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { distance_ns: 220.0, stolen: 0.03 };
+
+    #[test]
+    fn check__each_side_of_each_limit() {
+        let calm = [Stolen(0.0), Stolen(0.03)];
+        assert_eq!(LIMITS.check([110.0, 220.0], calm), None);
+        let apart = Some(Disturbance::CoresApart);
+        assert_eq!(LIMITS.check([221.0, 110.0], calm), apart);
+        assert_eq!(LIMITS.check([110.0, 450.0], calm), apart);
+        assert_eq!(LIMITS.check([f64::NAN, 110.0], calm), apart);
+        assert_eq!(LIMITS.check([f64::INFINITY, 110.0], calm), apart);
+        let stolen = Some(Disturbance::Stolen);
+        assert_eq!(LIMITS.check([110.0; 2], [Stolen(0.031), Stolen(0.0)]), stolen);
+        assert_eq!(LIMITS.check([110.0; 2], [Stolen(0.0), Stolen(0.5)]), stolen);
+    }
+
+    #[test]
+    fn steal_watch__two_threads_on_one_core_steal_from_each_other() {
+        let core = affinity::usable_cores()[0];
+        let spin = || {
+            affinity::pin(core).unwrap();
+            let watch = StealWatch::start().unwrap();
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(200) {}
+            watch.end().unwrap().0
+        };
+        let [a, b] = std::thread::scope(|scope| {
+            [scope.spawn(spin), scope.spawn(spin)].map(|thread| thread.join().unwrap())
+        });
+        // Alone, each would wait for nothing; together, each waits while the other runs.
+        assert!(a + b > 0.5, "{a} and {b}");
+        assert!(a <= 1.01 && b <= 1.01, "{a} and {b}");
+    }
+
+    #[test]
+    fn core_distance_ns__is_a_time_of_memory_not_of_a_scheduler() {
+        let [a, b, ..] = affinity::usable_cores()[..] else {
+            eprintln!("SKIPPED: one core only");
+            return;
+        };
+        let ns = core_distance_ns([a, b]).unwrap();
+        assert!((5.0..100_000.0).contains(&ns), "{ns}");
+    }
+
+    #[test]
+    fn core_distance_ns__no_such_core_is_an_error_not_a_hang() {
+        let core = affinity::usable_cores()[0];
+        assert!(core_distance_ns([core, 1000]).is_err());
+        assert!(core_distance_ns([1000, core]).is_err());
+    }
+
+    #[test]
+    fn parse_schedstat__takes_the_second_of_three() {
+        assert_eq!(parse_schedstat("123 456 7\n"), Some(456));
+        assert_eq!(parse_schedstat("123 456\n"), None);
+        assert_eq!(parse_schedstat("123 x 7\n"), None);
+        assert_eq!(parse_schedstat(""), None);
+    }
+}

@@ -1,0 +1,88 @@
+use super::*;
+use crate::sample::Latency;
+use crate::veth::Variant;
+
+fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
+    let reading = |value: &f64| match subject {
+        Subject::Raw { .. } | Subject::Engine(_) | Subject::Tcp { .. } => {
+            Reading::Rate(Rate { goodput_gbps: *value, packets_per_s: *value * 1e5, lost: 1 })
+        }
+        _ => Reading::Latency(Latency { rtt_p50_us: *value, rtt_p99_us: *value * 2.0 }),
+    };
+    Series {
+        variant: Variant { subject, link_mtu, path_mtu: 1024 },
+        rounds: rounds.iter().map(|r| r.as_ref().map(reading)).collect(),
+        dropped: vec![Disturbance::Stolen, Disturbance::CoresApart, Disturbance::Stolen],
+    }
+}
+
+fn raw(touch: Touch, window: u64) -> Subject {
+    Subject::Raw { touch, window }
+}
+
+fn report() -> Report {
+    let plan = Plan { rounds: 2, link_mtus: vec![1500], ..Plan::default() };
+    let harvest = Harvest {
+        series: vec![
+            series(raw(Touch::Copy, 128), 1500, &[Some(8.0), Some(8.0)]),
+            series(raw(Touch::Copy, 200), 1500, &[Some(10.0), Some(10.0)]),
+            series(raw(Touch::Headers, 200), 1500, &[Some(12.0), None]),
+            series(Subject::Engine(Op::Write), 1500, &[Some(7.0), Some(7.0)]),
+            series(Subject::Tcp { offloads: true }, 1500, &[None, None]),
+            series(Subject::EnginePing(Op::Send), 1500, &[Some(6.0), Some(6.0)]),
+            series(Subject::EnginePing(Op::Write), 1500, &[Some(6.0), Some(6.0)]),
+        ],
+        distances_ns: vec![100.0, 120.0],
+    };
+    Report::new(Some("a label".to_owned()), &plan, &harvest)
+}
+
+#[test]
+fn new__the_headline_is_against_the_fastest_copying_blaster() {
+    let report = report();
+    let headline: Vec<_> = report.shares.iter().filter(|s| s.headline).collect();
+    assert_eq!(headline.len(), 1);
+    assert_eq!(headline[0].of, raw(Touch::Copy, 200).name());
+    assert!((report.least_share().unwrap() - 0.7).abs() < 1e-12);
+    assert_eq!(report.shares.len(), 3);
+}
+
+#[test]
+fn new__a_series_without_samples_is_a_row_without_numbers() {
+    let report = report();
+    let tcp = report.rates.last().unwrap();
+    assert_eq!((tcp.goodput_gbps, tcp.packets_per_s), (None, None));
+    assert_eq!(tcp.tally.kept, 0);
+    assert_eq!(tcp.tally.dropped_stolen, 2);
+    assert_eq!(tcp.tally.dropped_cores_apart, 1);
+    assert_eq!(report.rates[0].lost, 2);
+}
+
+#[test]
+fn new__half_a_round_trip_only_where_both_ways_carry_a_message() {
+    let report = report();
+    assert_eq!(report.latencies[0].one_way_us, Some(3.0));
+    assert_eq!(report.latencies[1].one_way_us, None);
+}
+
+#[test]
+fn least_share__nothing_to_compare_is_none() {
+    let mut report = report();
+    report.plan.link_mtus.push(3506);
+    assert_eq!(report.least_share(), None);
+}
+
+#[test]
+fn text__has_every_row_and_the_share() {
+    let report = report();
+    let text = report.text();
+    for name in report.rates.iter().map(|r| &r.name) {
+        assert!(text.contains(name.as_str()), "{name}");
+    }
+    for name in report.latencies.iter().map(|r| &r.name) {
+        assert!(text.contains(name.as_str()), "{name}");
+    }
+    assert!(text.starts_with("a label\n"));
+    assert!(text.contains("WRITE is 70 % of raw AF_XDP, copying, window 200"), "{text}");
+    assert!(text.contains("2/1a+2s"), "{text}");
+}

@@ -1,0 +1,139 @@
+//! Raw AF_XDP to and fro: the least a message and its answer can take over these ports.
+
+use crate::raw::{Frames, number_of, open_ports, watched};
+use crate::sample::{Error, Latency, Reading, Sample};
+use hdrhistogram::Histogram;
+use spanwire_base::Time;
+use spanwire_io::net::TwoHosts;
+use spanwire_io::port::Port;
+use spanwire_io::xdp::XdpPort;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Round trip times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Trips(Histogram<u64>);
+
+impl Default for Trips {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, TRIP_NS_MAX, 3);
+        Self(histogram.expect("bounds and digits are within the histogram's range"))
+    }
+}
+
+impl Trips {
+    /// Records one round trip; longer than a second counts as one.
+    pub fn record(&mut self, trip: Duration) {
+        let ns = u64::try_from(trip.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record(ns);
+    }
+
+    /// The quantiles.
+    ///
+    /// # Errors
+    /// There was no round trip.
+    pub fn latency(&self) -> Result<Latency, Error> {
+        if self.0.is_empty() {
+            return Err("no message came back".into());
+        }
+        let us = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Latency { rtt_p50_us: us(0.5), rtt_p99_us: us(0.99) })
+    }
+}
+
+/// Measures round trips of frames with `payload` bytes (8 and up) for `time`: host `a` on the
+/// first core asks, `b` on the second answers, both spinning.
+///
+/// # Errors
+/// The ports cannot be had, or nothing comes back.
+pub fn ping_pong(
+    hosts: &TwoHosts,
+    cores: [usize; 2],
+    payload: usize,
+    side_poll: bool,
+    time: Duration,
+) -> Result<Sample, Error> {
+    let there = Frames::new(&hosts.a, &hosts.b, payload)?;
+    let back = Frames::new(&hosts.b, &hosts.a, payload)?;
+    let [mut a, mut b] = open_ports(hosts, side_poll)?;
+    let stop = AtomicBool::new(false);
+    let (asked, answered) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let asked = watched(cores[0], || ask(&mut a, &there, time));
+            // Also when it failed, or the other side would wait for ever.
+            stop.store(true, Ordering::Relaxed);
+            asked
+        });
+        let answering = scope.spawn(|| watched(cores[1], || answer(&mut b, &back, &stop)));
+        let asked = asking.join().expect("asking does not panic");
+        let answered = answering.join().expect("answering does not panic");
+        (asked, answered)
+    });
+    let (trips, stolen_a) = asked?;
+    let ((), stolen_b) = answered?;
+    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
+}
+
+fn ask(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {
+    let mut trips = Trips::default();
+    let start = Instant::now();
+    let mut number = 0;
+    while start.elapsed() < time {
+        let asked = Instant::now();
+        if !frames.commit(port, number, None) {
+            return Err("there is no transmit buffer for one frame".into());
+        }
+        let mut came_back = false;
+        while !came_back && asked.elapsed() < LOST_AFTER {
+            port.flush(Time::ZERO)?;
+            port.rx_burst(Time::ZERO, 1, &mut |frame, _| {
+                came_back |= number_of(frame) == Some(number);
+            });
+        }
+        if came_back {
+            trips.record(asked.elapsed());
+        }
+        number += 1;
+    }
+    Ok(trips)
+}
+
+fn answer(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
+    while !stop.load(Ordering::Relaxed) {
+        let mut asked = None;
+        port.rx_burst(Time::ZERO, 1, &mut |frame, _| asked = number_of(frame));
+        if let Some(number) = asked {
+            frames.commit(port, number, None);
+        }
+        port.flush(Time::ZERO)?;
+    }
+    Ok(())
+}
+
+const TRIP_NS_MAX: u64 = 1_000_000_000;
+/// A thousand round trips: what is not back by then was lost.
+const LOST_AFTER: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency__quantiles_in_microseconds() {
+        let mut trips = Trips::default();
+        assert!(trips.latency().is_err());
+        for us in 1..=100 {
+            trips.record(Duration::from_micros(us));
+        }
+        let latency = trips.latency().unwrap();
+        assert!((latency.rtt_p50_us - 50.0).abs() < 0.1, "{latency:?}");
+        assert!((latency.rtt_p99_us - 99.0).abs() < 0.1, "{latency:?}");
+    }
+
+    #[test]
+    fn record__an_endless_trip_counts_as_a_second() {
+        let mut trips = Trips::default();
+        trips.record(Duration::MAX);
+        assert!(trips.latency().unwrap().rtt_p50_us <= 1.001e6);
+    }
+}

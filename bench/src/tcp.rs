@@ -1,0 +1,212 @@
+//! Kernel TCP between two hosts of their own, which never see an XDP program: attaching one to a
+//! veth switches off the segmentation offload of its peer, and TCP would be measured without it.
+
+use crate::raw::watched;
+use crate::rtt::Trips;
+use crate::sample::{Error, Rate, Reading, Sample};
+use spanwire_io::net::{Ethtool, Host, Offloads, TwoHosts};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How a ping-pong waits for the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Asks again and again, as the polling engine does.
+    Spin,
+    /// Sleeps in `read`, as most programs do.
+    Block,
+}
+
+/// Measures a bulk stream from host `a` on the first core to `b` on the second for `time`.
+///
+/// # Errors
+/// The offloads cannot be set, or the connection fails.
+pub fn stream(
+    hosts: &TwoHosts,
+    cores: [usize; 2],
+    offloads: &Offloads,
+    time: Duration,
+) -> Result<Sample, Error> {
+    let [client, server] = connect(hosts, offloads)?;
+    let (written, read) = std::thread::scope(|scope| {
+        let writer = scope.spawn(move || watched(cores[0], || write_for(client, time)));
+        let reader = scope.spawn(move || watched(cores[1], || read_all(server)));
+        let written = writer.join().expect("the writer does not panic");
+        let read = reader.join().expect("the reader does not panic");
+        (written, read)
+    });
+    let ((), stolen_a) = written?;
+    let (goodput_gbps, stolen_b) = read?;
+    Ok(Sample {
+        reading: Reading::Rate(Rate { goodput_gbps, packets_per_s: 0.0, lost: 0 }),
+        stolen: [stolen_a, stolen_b],
+    })
+}
+
+/// Measures round trips of `bytes` bytes for `time`, offloads on, without Nagle's delay.
+///
+/// # Errors
+/// The offloads cannot be set, or the connection fails.
+pub fn ping_pong(
+    hosts: &TwoHosts,
+    cores: [usize; 2],
+    bytes: usize,
+    wait: Wait,
+    time: Duration,
+) -> Result<Sample, Error> {
+    let [client, server] = connect(hosts, &Offloads::ON)?;
+    for end in [&client, &server] {
+        end.set_nodelay(true)?;
+        end.set_nonblocking(wait == Wait::Spin)?;
+    }
+    let (asked, answered) = std::thread::scope(|scope| {
+        let asking = scope.spawn(move || watched(cores[0], || ask(client, bytes, time)));
+        let answering = scope.spawn(move || watched(cores[1], || answer(server, bytes)));
+        let asked = asking.join().expect("asking does not panic");
+        let answered = answering.join().expect("answering does not panic");
+        (asked, answered)
+    });
+    let (trips, stolen_a) = asked?;
+    let ((), stolen_b) = answered?;
+    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
+}
+
+/// Both ends of a connection from `a` to `b`, under these offloads on both interfaces.
+fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Error> {
+    let switch = |host: &Host| Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, offloads);
+    switch(&hosts.a)?;
+    switch(&hosts.b)?;
+    let listener = hosts.b.ns.run(|| TcpListener::bind((hosts.b.v4, 0)))??;
+    let address = SocketAddr::new(hosts.b.v4.into(), listener.local_addr()?.port());
+    let client = hosts.a.ns.run(|| TcpStream::connect_timeout(&address, SILENCE))??;
+    let (server, _) = listener.accept()?;
+    for end in [&client, &server] {
+        end.set_read_timeout(Some(SILENCE))?;
+        end.set_write_timeout(Some(SILENCE))?;
+    }
+    Ok([client, server])
+}
+
+fn write_for(mut stream: TcpStream, time: Duration) -> Result<(), Error> {
+    let bytes = vec![0x5a; CHUNK_BYTES];
+    let start = Instant::now();
+    while start.elapsed() < time {
+        stream.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Reads to the end; 10^9 bits a second from the first bytes to the last.
+fn read_all(mut stream: TcpStream) -> Result<f64, Error> {
+    let mut bytes = vec![0; CHUNK_BYTES];
+    stream.read_exact(&mut bytes[..1])?;
+    let start = Instant::now();
+    let mut count = 0;
+    loop {
+        match stream.read(&mut bytes)? {
+            0 => break,
+            n => count += n,
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(count as f64 * 8.0 / seconds / 1e9)
+}
+
+fn ask(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
+    let mut message = vec![0x5a; bytes];
+    let mut trips = Trips::default();
+    let start = Instant::now();
+    while start.elapsed() < time {
+        let asked = Instant::now();
+        write_small(&mut stream, &message)?;
+        if !read_small(&mut stream, &mut message)? {
+            return Err("the other end has closed".into());
+        }
+        trips.record(asked.elapsed());
+    }
+    Ok(trips)
+}
+
+fn answer(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
+    let mut message = vec![0; bytes];
+    while read_small(&mut stream, &mut message)? {
+        write_small(&mut stream, &message)?;
+    }
+    Ok(())
+}
+
+/// Fills `message`, spinning if the socket does not wait; false at the end of the stream.
+fn read_small(stream: &mut TcpStream, message: &mut [u8]) -> Result<bool, Error> {
+    let mut filled = 0;
+    let mut looks = 0u32;
+    let mut since = None;
+    while filled < message.len() {
+        match stream.read(&mut message[filled..]) {
+            Ok(0) => return Ok(false),
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == ErrorKind::WouldBlock && looks < LOOKS_PER_CLOCK => looks += 1,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                looks = 0;
+                if since.get_or_insert_with(Instant::now).elapsed() > SILENCE {
+                    return Err(e.into());
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// One message is in flight at most, so it always fits the socket's buffer.
+fn write_small(stream: &mut TcpStream, message: &[u8]) -> Result<(), Error> {
+    stream.write_all(message)?;
+    Ok(())
+}
+
+/// What a program that moves bulk data would write at once.
+const CHUNK_BYTES: usize = 128 << 10;
+const SILENCE: Duration = Duration::from_secs(5);
+const LOOKS_PER_CLOCK: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn pair() -> [TcpStream; 2] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [client, listener.accept().unwrap().0]
+    }
+
+    #[test]
+    fn read_all__counts_what_was_written_until_the_end() {
+        let [client, server] = pair();
+        let writer = std::thread::spawn(|| write_for(client, Duration::from_millis(50)));
+        let gbps = read_all(server).unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(gbps > 0.0 && gbps.is_finite(), "{gbps}");
+    }
+
+    #[test]
+    fn ask__every_question_is_answered_spinning_or_not() {
+        for spin in [false, true] {
+            let [client, server] = pair();
+            client.set_nonblocking(spin).unwrap();
+            server.set_nonblocking(spin).unwrap();
+            let answering = std::thread::spawn(|| answer(server, 64));
+            let trips = ask(client, 64, Duration::from_millis(20)).unwrap();
+            answering.join().unwrap().unwrap();
+            assert!(trips.latency().unwrap().rtt_p50_us > 0.0);
+        }
+    }
+
+    #[test]
+    fn read_small__an_end_in_the_middle_is_an_end() {
+        let [mut client, mut server] = pair();
+        client.write_all(&[1, 2, 3]).unwrap();
+        drop(client);
+        assert!(!read_small(&mut server, &mut [0; 4]).unwrap());
+    }
+}
