@@ -143,7 +143,10 @@ impl Attachment {
 }
 
 /// The interface, or a message that names those there are.
-fn interface(ifname: &str) -> Result<LinkInfo, Error> {
+///
+/// # Errors
+/// There is no such interface here.
+pub(crate) fn interface(ifname: &str) -> Result<LinkInfo, Error> {
     let mut netlink = Netlink::open()?;
     netlink.link(ifname).map_err(|e| {
         let names: Vec<String> = netlink

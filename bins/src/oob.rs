@@ -7,6 +7,10 @@
 //! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
 //! socket pair inside one process.
 
+mod dial;
+
+pub use dial::{dial, listen};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -7,7 +7,7 @@ mod report;
 pub use args::PerfArgs;
 
 use crate::fabric::Error;
-use crate::oob::Oob;
+use crate::oob::{Oob, listen};
 use crate::report::{bytes, op_name, say};
 use crate::signals::Interrupt;
 use crate::station::Served;
@@ -30,12 +30,10 @@ pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 
 fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let common = &args.common;
-    // Any address of the interface will do: TCP stays the kernel's.
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, common.port))
-        .map_err(|e| format!("cannot listen on TCP port {}: {e}", common.port))?;
-    listener.set_nonblocking(true)?;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut station = common.station(unknown)?;
+    let listener = listen(&common.dev, common.port)
+        .map_err(|e| format!("cannot listen on TCP port {} of {}: {e}", common.port, common.dev))?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
         say(&format!("serving on {} ({mode}), TCP port {}\n", common.dev, common.port));

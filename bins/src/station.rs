@@ -131,19 +131,19 @@ impl Station {
         Ok(())
     }
 
-    /// Makes a job's queue pairs and memory.
-    fn set_up(&mut self, job: Job, caps: QpCaps) -> Result<Setup, Error> {
+    /// Makes a job's queue pairs and memory. The peer gets no more `access` than the job needs.
+    fn set_up(&mut self, job: Job, caps: QpCaps, access: Access) -> Result<Setup, Error> {
         let pd = self.pd;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         let region = Region::zeroed(usize_from(region_bytes(&job)));
-        let mr = ep.reg_mr(pd, region.clone(), Access::ALL, None)?;
+        let mr = ep.reg_mr(pd, region.clone(), access, None)?;
         let outstanding = (caps.max_send_wr + caps.max_recv_wr).saturating_mul(job.qps);
         let cq = ep.create_cq(outstanding.max(1))?;
         let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps };
         let mut setup = Setup { job, cq, qpns: Vec::new(), params: Vec::new(), region, mr };
         for _ in 0..job.qps {
             let qpn = ep.create_qp(&init)?;
-            ep.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
+            ep.modify_qp(qpn, &QpAttr::init(access))?;
             let psn = u32::try_from(ep.random() & u64::from(Psn::MASK))?;
             setup.qpns.push(qpn);
             setup.params.push(QpParams { qpn: qpn.get(), psn });

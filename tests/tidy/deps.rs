@@ -40,7 +40,6 @@ const ALLOWED: &[Allowed] = &[
         ours: &["base", "wire", "mem", "transport", "io"],
         theirs: &[
             "clap",
-            "core_affinity",
             "getrandom",
             "hdrhistogram",
             "libc",
@@ -48,6 +47,7 @@ const ALLOWED: &[Allowed] = &[
             "serde_json",
             "sha2",
             "signal-hook",
+            "socket2",
             "tracing",
             "tracing-subscriber",
         ],

@@ -33,9 +33,10 @@ pub struct Config {
     /// A request packet asks for an acknowledgement at least this often, 1..=qp_window_pkts.
     /// Default 16: an acknowledgement costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
-    /// Longest stretch of a READ asked for at once, in packets, 1..=qp_window_pkts. Default 32. A
-    /// long READ becomes several requests on the wire, so that its responses stay inside the
-    /// window above: the requester paces the responder.
+    /// Longest stretch of a READ asked for at once, in packets, at least 1 and at most
+    /// qp_window_pkts - ack_req_interval_pkts + 1. Default 32. A long READ becomes several requests
+    /// on the wire, so that its responses stay inside the window above: the requester paces the
+    /// responder.
     pub read_chunk_pkts: u32,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
@@ -100,7 +101,10 @@ impl Config {
         range("qp_window_pkts", self.qp_window_pkts, 1, 1 << 16)?;
         range("endpoint_window_pkts", self.endpoint_window_pkts, self.qp_window_pkts, 1 << 24)?;
         range("ack_req_interval_pkts", self.ack_req_interval_pkts, 1, self.qp_window_pkts)?;
-        range("read_chunk_pkts", self.read_chunk_pkts, 1, self.qp_window_pkts)?;
+        // Packets that did not ask for an acknowledgement stay in the window until something else
+        // does: they must leave room for a chunk, or only a timer would help.
+        let chunk_max = self.qp_window_pkts - (self.ack_req_interval_pkts - 1);
+        range("read_chunk_pkts", self.read_chunk_pkts, 1, chunk_max)?;
         range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
         Ok(ValidConfig(self))
     }
@@ -149,6 +153,15 @@ mod tests {
         let wrong = Config { ack_req_interval_pkts: 129, ..Config::default() };
         let e = wrong.validate().unwrap_err();
         assert_eq!(e.to_string(), "ack_req_interval_pkts is 129, but must be between 1 and 128");
+    }
+
+    #[test]
+    fn validate__unasked_packets_leave_room_for_a_read() {
+        let with =
+            |read_chunk_pkts| Config { qp_window_pkts: 32, read_chunk_pkts, ..Config::default() };
+        assert!(with(17).validate().is_ok());
+        let e = with(18).validate().unwrap_err();
+        assert_eq!((e.field, e.max), ("read_chunk_pkts", 17));
     }
 
     #[test]

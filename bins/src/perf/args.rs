@@ -1,14 +1,13 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
-use crate::fabric::{Attachment, Error, Wrap};
-use crate::oob::{DEFAULT_PORT, Job, JobKind, Op, REPLY_TIMEOUT};
+use crate::fabric::{Attachment, Error, Wrap, interface};
+use crate::oob::{DEFAULT_PORT, Job, JobKind, Op, REPLY_TIMEOUT, dial};
 use crate::station::Station;
 use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
-use spanwire_io::net::Netlink;
 use spanwire_io::xdp::XdpPreference;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
@@ -166,14 +165,14 @@ impl ClientArgs {
     /// Connects to the server's side connection.
     pub(super) fn reach_server(&self) -> Result<TcpStream, Error> {
         let (server, port) = (self.server, self.common.port);
+        let ifindex = interface(&self.common.dev)?.ifindex;
         let address = match server {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-                let scope = Netlink::open()?.ifindex(&self.common.dev)?;
-                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, scope))
+                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
             }
             other => SocketAddr::new(other, port),
         };
-        TcpStream::connect_timeout(&address, REPLY_TIMEOUT / 6).map_err(|e| {
+        dial(&self.common.dev, address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
                 ErrorKind::ConnectionRefused => "is `spanwire perf server` running there?",
                 _ => "is the address right, and reachable through this interface?",

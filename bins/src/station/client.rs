@@ -8,7 +8,7 @@ use crate::oob::{
 };
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{QpCaps, RemoteAddr};
+use spanwire_transport::{Access, QpCaps, RemoteAddr};
 
 /// What became of a job.
 pub struct JobReport {
@@ -51,7 +51,8 @@ impl Station {
             max_send_sge: 1,
             max_recv_sge: 1,
         };
-        let setup = self.set_up(job, caps)?;
+        // The peer touches none of our memory: it only answers.
+        let setup = self.set_up(job, caps, Access::LOCAL_WRITE)?;
         let report = self.run_set_up(oob, &setup, watch);
         self.tear_down(&setup);
         report

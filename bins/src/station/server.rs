@@ -2,10 +2,12 @@
 
 use super::{Setup, Station};
 use crate::fabric::Error;
-use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
+use crate::oob::{
+    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
+};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Mtu, QpCaps};
+use spanwire_transport::{Access, Mtu, QpCaps};
 
 /// A job that was served.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +66,7 @@ impl Station {
             max_send_sge: 1,
             max_recv_sge: 1,
         };
-        let setup = match self.set_up(job, caps) {
+        let setup = match self.set_up(job, caps, access(job.op)) {
             Ok(setup) => setup,
             Err(e) => {
                 oob.send(&Message::Reject { reason: e.to_string() })?;
@@ -157,6 +159,15 @@ fn next_request(oob: &mut Oob, stop: &impl Fn() -> bool) -> Result<Option<Reques
         }
     }
     Ok(None)
+}
+
+/// What a client may do to our memory: what its job does, and nothing else.
+fn access(op: Op) -> Access {
+    match op {
+        Op::Send => Access::LOCAL_WRITE,
+        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
+        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
+    }
 }
 
 /// A client's wishes have bounds: what it asks for is memory and queue pairs of ours.
