@@ -53,6 +53,9 @@ struct VethArgs {
     /// Take a dropped sample again at most this often
     #[arg(long, default_value_t = 4)]
     repeats: u32,
+    /// Milliseconds to wait for cores that are far apart before each attempt
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    wait: u64,
     /// Measure only what has this in its name, as "spanwire WRITE": to profile it alone
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -124,6 +127,7 @@ impl VethArgs {
             link_mtus,
             limits: Limits { distance_ns: self.max_distance, stolen: self.max_stolen / 100.0 },
             repeats: self.repeats,
+            wait_ms: self.wait,
             cores,
             only: self.only.clone(),
         })

@@ -190,14 +190,14 @@ impl Report {
         for share in self.shares.iter().filter(|share| share.link_mtu == link_mtu) {
             let Ratio { of_medians, paired } = share.ratio;
             let mark = if share.headline { "  <- best raw" } else { "" };
+            let by_round = paired.map_or("no round has both".to_owned(), |s| {
+                format!("by round: {} %", spread(Some(s), 0.01, 0))
+            });
             writeln!(
                 out,
-                "  WRITE is {:.0} % of {} (by round: {:.0} % [{:.0}..{:.0}]){mark}",
+                "  WRITE is {:.0} % of {} ({by_round}){mark}",
                 of_medians * 100.0,
-                share.of,
-                paired.median * 100.0,
-                paired.min * 100.0,
-                paired.max * 100.0
+                share.of
             )?;
         }
         Ok(())
@@ -365,10 +365,12 @@ fn setup(plan: &Plan) -> Vec<String> {
          without a qdisc, 128 KiB writes"
             .to_owned(),
         format!(
-            "dropped and taken again (at most {} times): core to core above {:.0} ns before or \
-             after (a), a thread waited for its core more than {:.0} % of the time (s)",
+            "dropped and taken again (at most {} times): core to core above {:.0} ns after the \
+             sample, or before it and for {} ms more (a); a thread waited for its core more than \
+             {:.0} % of the time (s)",
             plan.repeats,
             limits.distance_ns,
+            plan.wait_ms,
             limits.stolen * 100.0
         ),
     ]

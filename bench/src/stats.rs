@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 /// The middle and the ends of some samples.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     /// The middle sample, or the mean of the two in the middle.
     pub median: f64,
@@ -21,8 +21,9 @@ pub struct Spread {
 pub struct Ratio {
     /// Median of the one over median of the other.
     pub of_medians: f64,
-    /// The ratio in each round that has both: what drifts slowly cancels out.
-    pub paired: Spread,
+    /// The ratio in each round that has both: what drifts slowly cancels out. `None` if no round
+    /// has.
+    pub paired: Option<Spread>,
 }
 
 impl Spread {
@@ -58,7 +59,7 @@ impl Ratio {
         let paired: Vec<f64> = both.filter(|(_, b)| *b != 0.0).map(|(a, b)| a / b).collect();
         Some(Self {
             of_medians: ours_spread.median / theirs_spread.median,
-            paired: Spread::of(&paired).unwrap_or_default(),
+            paired: Spread::of(&paired),
         })
     }
 }
@@ -90,9 +91,10 @@ mod tests {
         let theirs = [Some(10.0), Some(10.0), None, Some(16.0)];
         let ratio = Ratio::of(&ours, &theirs).unwrap();
         assert!((ratio.of_medians - 0.7).abs() < 1e-12);
-        assert_eq!(ratio.paired.n, 2);
-        assert!((ratio.paired.min - 0.5).abs() < 1e-12);
-        assert!((ratio.paired.max - 0.6).abs() < 1e-12);
+        let paired = ratio.paired.unwrap();
+        assert_eq!(paired.n, 2);
+        assert!((paired.min - 0.5).abs() < 1e-12);
+        assert!((paired.max - 0.6).abs() < 1e-12);
     }
 
     #[test]
@@ -102,6 +104,6 @@ mod tests {
         assert_eq!(Ratio::of(&[Some(1.0)], &[Some(0.0)]), None);
         let apart = Ratio::of(&[Some(1.0), None], &[None, Some(2.0)]).unwrap();
         assert!((apart.of_medians - 0.5).abs() < 1e-12);
-        assert_eq!(apart.paired.n, 0);
+        assert_eq!(apart.paired, None);
     }
 }

@@ -2,7 +2,7 @@
 //! a slow moment of the machine, or a slow drift, hits them all alike.
 
 use crate::engine;
-use crate::quiet::{Disturbance, Limits, core_distance_ns};
+use crate::quiet::{Disturbance, Limits, Stolen, core_distance_ns};
 use crate::raw::{self, Blast, Touch};
 use crate::rtt;
 use crate::sample::{Error, Reading, Sample};
@@ -12,7 +12,7 @@ use spanwire_bins::oob::Op;
 use spanwire_io::affinity;
 use spanwire_io::net::{LabConfig, Offloads, TwoHosts};
 use spanwire_transport::Mtu;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +66,8 @@ pub struct Plan {
     pub limits: Limits,
     /// How often a disturbed sample is taken again before the round goes without it.
     pub repeats: u32,
+    /// Milliseconds to wait, before each attempt, for cores that are far apart to come together.
+    pub wait_ms: u64,
     /// The cores of the sending and the receiving thread.
     pub cores: [usize; 2],
     /// Measure only the subjects whose name has this in it, for profiling one alone.
@@ -88,7 +90,7 @@ pub struct Series {
 pub struct Harvest {
     /// The variants in the order of the first round.
     pub series: Vec<Series>,
-    /// The cores' distance before and after every sample, dropped ones too, in nanoseconds.
+    /// The cores' distance before and after every attempt, dropped ones too, in nanoseconds.
     pub distances_ns: Vec<f64>,
 }
 
@@ -107,6 +109,7 @@ impl Default for Plan {
             link_mtus: vec![1500, LINK_MTU_MAX],
             limits: Limits::default(),
             repeats: 4,
+            wait_ms: 500,
             cores: [0, 1],
             only: None,
         }
@@ -196,16 +199,36 @@ fn attempt(
     dropped: &mut Vec<Disturbance>,
 ) -> Result<Option<Reading>, Error> {
     for _ in 0..=plan.repeats {
-        let before = core_distance_ns(plan.cores)?;
+        let before = settled_distance_ns(plan)?;
+        distances_ns.push(before);
+        let untouched = [Stolen::default(); 2];
+        if let Some(why) = plan.limits.check([before; 2], untouched) {
+            // Known to be spoilt: not worth its time.
+            dropped.push(why);
+            continue;
+        }
         let sample = measure()?;
         let after = core_distance_ns(plan.cores)?;
-        distances_ns.extend([before, after]);
+        distances_ns.push(after);
         match plan.limits.check([before, after], sample.stolen) {
             None => return Ok(Some(sample.reading)),
             Some(why) => dropped.push(why),
         }
     }
     Ok(None)
+}
+
+/// The cores' distance once it is within the limit, or after the plan's wait.
+fn settled_distance_ns(plan: &Plan) -> Result<f64, Error> {
+    let start = Instant::now();
+    loop {
+        let distance_ns = core_distance_ns(plan.cores)?;
+        let waited = start.elapsed() >= Duration::from_millis(plan.wait_ms);
+        if distance_ns <= plan.limits.distance_ns || waited {
+            return Ok(distance_ns);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// The order of a round.
@@ -307,6 +330,8 @@ const LATENCIES: [Subject; 6] = [
     Subject::TcpPing(Wait::Block),
 ];
 
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Bytes of a small message.
 pub const PING_BYTES: usize = 64;
 /// The smallest MTU with IPv6, which every host here has.
@@ -317,7 +342,6 @@ pub const LINK_MTU_MAX: u32 = 3506;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quiet::Stolen;
     use crate::sample::Rate;
 
     fn sample(gbps: f64, stolen: f64) -> Sample {
@@ -397,7 +421,8 @@ mod tests {
 
         plan.limits.distance_ns = 0.0;
         dropped.clear();
-        let apart = attempt(&plan, || Ok(sample(1.0, 0.0)), &mut distances, &mut dropped);
+        let never = || panic!("a spoilt sample is not taken");
+        let apart = attempt(&plan, never, &mut distances, &mut dropped);
         assert_eq!(apart.unwrap(), None);
         assert_eq!(dropped, [Disturbance::CoresApart; 3]);
     }
