@@ -56,7 +56,8 @@ fn bar(out: &mut String, row: &RateRow, y: f64, per_gbps: f64) -> fmt::Result {
     let middle = y + ROW / 2.0;
     writeln!(
         out,
-        "<rect class=\"{class}\" x=\"{LABELS}\" y=\"{:.1}\" width=\"{median:.1}\" height=\"{:.1}\"/>",
+        "<rect class=\"{class}\" x=\"{LABELS}\" y=\"{:.1}\" \
+         width=\"{median:.1}\" height=\"{:.1}\"/>",
         y + 3.0,
         ROW - 6.0
     )?;

@@ -1,4 +1,5 @@
 //! `spanwire-bench veth`: the yardstick, by one command.
+#![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
 use spanwire_bench::chart;
@@ -8,6 +9,7 @@ use spanwire_bench::sample::Error;
 use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,7 +40,7 @@ struct VethArgs {
         long,
         value_delimiter = ',',
         default_values_t = [1500, LINK_MTU_MAX],
-        value_parser = clap::value_parser!(u32).range(i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX))
+        value_parser = clap::value_parser!(u32).range(link_mtus())
     )]
     mtu: Vec<u32>,
     /// Cores of the sender and the receiver
@@ -132,4 +134,8 @@ impl VethArgs {
             only: self.only.clone(),
         })
     }
+}
+
+fn link_mtus() -> RangeInclusive<i64> {
+    i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX)
 }

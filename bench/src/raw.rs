@@ -1,9 +1,9 @@
 //! Raw AF_XDP: what the ports carry with nothing on top, the ceiling for every transport on them.
 //!
 //! Frames have the size of the engine's packets, the sender keeps a window of them on their way,
-//! the receiver acknowledges every 16th cumulatively. There is no integrity check, no retransmission
-//! and no memory protection. [`Touch`] says whether the payload is copied between the frames and a
-//! buffer of the application, which a transport cannot avoid, or left alone.
+//! the receiver acknowledges every 16th cumulatively. There is no integrity check, no
+//! retransmission and no memory protection. [`Touch`] says whether the payload is copied between
+//! the frames and a buffer of the application, which a transport cannot avoid, or left alone.
 
 use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Rate, Reading, Sample};
