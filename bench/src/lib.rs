@@ -20,6 +20,7 @@
 //! ```text
 //! setsid -w sh -c 'echo -15 > /proc/self/autogroup; exec target/release/spanwire-bench veth'
 //! ```
+#![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod chart;
