@@ -44,6 +44,10 @@ pub struct XdpPort {
     mode: XdpMode,
     need_wakeup: bool,
     side_poll: Option<SidePoll>,
+    /// The last burst was a whole batch: more is probably on its way.
+    rx_is_busy: bool,
+    /// Frames were committed since the last burst.
+    just_sent: bool,
     /// Chunks that should be in the fill ring and did not fit; empty unless the kernel's index
     /// lies.
     unfilled: Vec<Frame>,
@@ -157,6 +161,14 @@ impl XdpPort {
         }
     }
 
+    /// Runs the interface's receive half on this core.
+    fn poll_aside(&mut self) {
+        if let Some(side_poll) = &self.side_poll {
+            side_poll.poll();
+            self.counters.rx_side_polls += 1;
+        }
+    }
+
     /// Takes back the transmit chunks the kernel is done with.
     fn reap(&mut self) {
         let before = self.free.len();
@@ -196,18 +208,26 @@ impl XdpPort {
 impl Port for XdpPort {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         self.reap();
-        let count = self.take(now, max, each);
-        if count > 0 || max == 0 {
-            return count;
+        if self.side_poll.is_none() {
+            return self.take(now, max, each);
         }
-        match &self.side_poll {
-            Some(side_poll) => {
-                side_poll.poll();
-                self.counters.rx_side_polls += 1;
-                self.take(now, max, each)
+        let just_sent = std::mem::take(&mut self.just_sent);
+        let mut polls = self.rx_is_busy;
+        let mut count = 0;
+        while count < max {
+            if polls {
+                self.poll_aside();
             }
-            None => 0,
+            let taken = self.take(now, SIDE_POLL_BATCH.min(max - count), each);
+            count += taken;
+            let is_empty = count == 0 && !polls && !just_sent;
+            if taken < SIDE_POLL_BATCH && !is_empty {
+                break;
+            }
+            polls = true;
         }
+        self.rx_is_busy = count >= SIDE_POLL_BATCH;
+        count
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {
@@ -241,6 +261,7 @@ impl Port for XdpPort {
         self.taken_count -= 1;
         let pushed = self.socket.tx.push(ToSend::whole(frame, u32_from(meta.len)));
         assert!(pushed.is_ok(), "the ring has room for every slot taken");
+        self.just_sent = true;
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += u64_from(meta.len);
     }
@@ -313,6 +334,11 @@ impl Drop for XdpPort {
     }
 }
 
+/// Frames handed over between two side polls: what the kernel's busy polling brings in one go.
+/// While nobody polls, a sender's core does our receiving for us (docs/decisions/0011), so a busy
+/// receiver polls before each batch. One that gets an acknowledgement now and then polls only when
+/// it has nothing else to do: it may be the sender whose core is short.
+const SIDE_POLL_BATCH: usize = 8;
 /// `XDP_PACKET_HEADROOM`: what the kernel keeps free in front of a received frame.
 const RX_HEADROOM: usize = 256;
 /// Kicks of one flush: after that many drops in a row the rest waits for the next flush.

@@ -23,8 +23,8 @@ pub struct Config {
     /// Longest message in bytes, 1..=2^30. Default 1 GiB: at path MTU 256 that is 2^22 PSNs, well
     /// inside the 2^23 that serial arithmetic can tell apart.
     pub max_msg_bytes: u32,
-    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 128: rxe's own bound, and
-    /// below the 256 frames a veth ring holds (docs/decisions/0004).
+    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 192: one queue pair alone
+    /// may use all of what the endpoint may (docs/decisions/0004).
     pub qp_window_pkts: u32,
     /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts. Default
     /// 192: what one receive ring of 256 takes with room for acknowledgements. It stands in for
@@ -69,7 +69,7 @@ impl Default for Config {
             max_wr: 8192,
             max_cqe: 65_536,
             max_msg_bytes: 1 << 30,
-            qp_window_pkts: 128,
+            qp_window_pkts: 192,
             endpoint_window_pkts: 192,
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
@@ -145,14 +145,14 @@ mod tests {
 
     #[test]
     fn default__is_valid() {
-        assert_eq!(ValidConfig::default().qp_window_pkts, 128);
+        assert_eq!(ValidConfig::default().qp_window_pkts, 192);
     }
 
     #[test]
     fn validate__names_the_field_and_its_range() {
-        let wrong = Config { ack_req_interval_pkts: 129, ..Config::default() };
+        let wrong = Config { ack_req_interval_pkts: 193, ..Config::default() };
         let e = wrong.validate().unwrap_err();
-        assert_eq!(e.to_string(), "ack_req_interval_pkts is 129, but must be between 1 and 128");
+        assert_eq!(e.to_string(), "ack_req_interval_pkts is 193, but must be between 1 and 192");
     }
 
     #[test]

@@ -58,6 +58,8 @@ impl XdpPort {
             queue: config.queue,
             need_wakeup: config.need_wakeup,
             side_poll: None,
+            rx_is_busy: false,
+            just_sent: false,
             unfilled: frames,
             free,
             taken_count: 0,

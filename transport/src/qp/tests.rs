@@ -131,7 +131,7 @@ fn poll_transmit__a_long_read_is_asked_for_in_chunks_within_the_window() {
     p.post(0, 1, Op::Read, 0, 60_000);
     p.step(0);
     let requests = p.log.len();
-    assert_eq!(requests, 4, "128 packets of window in chunks of 32");
+    assert_eq!(requests, 6, "192 packets of window in chunks of 32");
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].bytes(0, 60_000), want);
     let asked = p.log.iter().filter(|(side, ..)| *side == 0).count();

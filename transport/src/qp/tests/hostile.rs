@@ -2,7 +2,7 @@
 //! outside what was granted may change, and every request still ends.
 
 use crate::testing::{Op, Pair, PairConfig};
-use crate::{Access, Endpoint, QpState, Wc};
+use crate::{Access, Config, Endpoint, QpState, Wc};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
@@ -170,7 +170,7 @@ fn attack(seed: u64) -> QpState {
             p.step(0);
         }
         let info = p.ends[0].ep.query_qp(forger.qpn).unwrap();
-        assert!(info.in_flight_pkts <= 128, "{what}");
+        assert!(info.in_flight_pkts <= u64::from(Config::default().qp_window_pkts), "{what}");
         if info.state == QpState::Err {
             break;
         }
