@@ -18,6 +18,10 @@ pub fn usable_cores() -> Vec<usize> {
 /// # Errors
 /// [`PinError`] when the thread may not run there: no such core, or outside its cpuset.
 pub fn pin(core: usize) -> Result<(), PinError> {
+    // Asked first: a number beyond what a CPU set holds would be indexed with, and panic.
+    if !usable_cores().contains(&core) {
+        return Err(PinError { core });
+    }
     let done = core_affinity::set_for_current(CoreId { id: core });
     // The crate answers with a bool; the system's own answer is the stronger one.
     if done && usable_cores() == [core] { Ok(()) } else { Err(PinError { core }) }
@@ -48,6 +52,13 @@ mod tests {
         let cores = usable_cores();
         assert!(!cores.is_empty());
         assert!(cores.is_sorted());
+    }
+
+    #[test]
+    fn pin__a_core_beyond_any_machine_is_an_error() {
+        for core in [1 << 20, usize::MAX] {
+            assert_eq!(pin(core), Err(PinError { core }));
+        }
     }
 
     #[test]
