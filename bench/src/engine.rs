@@ -65,7 +65,7 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
 }
 
 fn station(host: &Host) -> Result<Station, Error> {
-    let attachment = Attachment::xdp(&host.ifname, XdpPreference::Auto, &Wrap::default())?;
+    let attachment = Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())?;
     Station::new(attachment, host.v4.into(), Polling::Busy)
 }
 

@@ -106,7 +106,8 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<(DemoReport, bool),
 
 fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
     let hosts = TwoHosts::anonymous(&LabConfig { mtu: args.mtu, ..LabConfig::default() })?;
-    let attach = |host: &Host| Attachment::xdp(&host.ifname, XdpPreference::Auto, &Wrap::default());
+    let attach =
+        |host: &Host| Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default());
     let ends = [&hosts.a, &hosts.b].map(|host| {
         move || {
             // Sockets belong to the namespace they were made in; the thread stays in it.

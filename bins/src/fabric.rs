@@ -87,13 +87,19 @@ pub struct Hop {
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Attachment {
-    /// Attaches to interface `ifname` by AF_XDP, in the network namespace of the calling thread.
+    /// Attaches to queue `queue` of interface `ifname` by AF_XDP, in the network namespace of the
+    /// calling thread.
     ///
     /// # Errors
     /// No such interface, no privilege, the queue is taken, or the capture cannot be written.
-    pub fn xdp(ifname: &str, preference: XdpPreference, wrap: &Wrap) -> Result<Self, Error> {
+    pub fn xdp(
+        ifname: &str,
+        queue: u32,
+        preference: XdpPreference,
+        wrap: &Wrap,
+    ) -> Result<Self, Error> {
         let info = interface(ifname)?;
-        let port = XdpPort::open(&XdpConfig { preference, ..XdpConfig::new(ifname) })?;
+        let port = XdpPort::open(&XdpConfig { queue, preference, ..XdpConfig::new(ifname) })?;
         let path_mtu = widest(info.mtu, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
         let mode = port.mode().as_str();

@@ -162,6 +162,8 @@ fn client__says_what_is_wrong() {
     let server = lab.server(&[]);
     let no_dev = ["perf", "client", "--dev", "nope", "10.77.0.1"];
     failing(&no_dev, &["nope", "sw0"]);
+    let no_queue = ["perf", "client", "--dev", "sw0", "--queue", "7", "10.77.0.1"];
+    failing(&no_queue, &["sw0", "queue 7"]);
     let bad_mtu = ["perf", "client", "--dev", "sw0", "--mtu", "1000", "10.77.0.1"];
     failing(&bad_mtu, &["1000", "256, 512, 1024"]);
     server.terminate();

@@ -34,6 +34,9 @@ pub(super) struct CommonArgs {
     /// Network interface
     #[arg(long)]
     pub(super) dev: String,
+    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
+    #[arg(long, default_value_t = 0)]
+    pub(super) queue: u32,
     /// TCP port of the side connection
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     pub(super) port: u16,
@@ -143,7 +146,7 @@ impl CommonArgs {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
-        Station::new(Attachment::xdp(&self.dev, self.xdp, &wrap)?, ip, polling)
+        Station::new(Attachment::xdp(&self.dev, self.queue, self.xdp, &wrap)?, ip, polling)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
