@@ -73,8 +73,12 @@ impl XskMap {
 
     /// A map made elsewhere: a privileged helper may create and attach, and pass the descriptor to
     /// a process that has CAP_NET_RAW only.
+    ///
+    /// # Safety
+    /// `fd` must be an XSKMAP, with keys and values of four bytes: the kernel reads as many bytes
+    /// from our stack as the map says.
     #[must_use]
-    pub fn from_fd(fd: OwnedFd) -> Self {
+    pub unsafe fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
 

@@ -179,11 +179,12 @@ impl RxRing {
     }
 
     fn accept(&self, desc: Desc) -> Option<Received> {
-        let (frame, offset) = self.umem.take(desc.address, Holder::Receive)?;
-        let end = offset.checked_add(desc.len)?;
-        if end as usize > self.umem.chunk_len() {
+        // Before the chunk is taken back: a length that lies must not cost the token as well.
+        let chunk = self.umem.chunk_len() as u64;
+        if desc.address % chunk + u64::from(desc.len) > chunk {
             return None;
         }
+        let (frame, offset) = self.umem.take(desc.address, Holder::Receive)?;
         Some(Received {
             frame,
             offset,

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Debug)]
 pub struct Socket {
+    /// First, so that it is closed before the memory it uses may go.
+    fd: OwnedFd,
     /// Empty chunks to receive into.
     pub fill: FillRing,
     /// What was received.
@@ -35,7 +37,6 @@ pub struct Socket {
     umem: Umem,
     place: Place,
     copy: CopyMode,
-    fd: OwnedFd,
 }
 
 /// A way of binding that was refused before another one worked.

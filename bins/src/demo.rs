@@ -72,20 +72,22 @@ pub struct DemoReport {
 /// # Errors
 /// Nothing could be run at all.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
-    let (report, interrupted) = measure(args, interrupt)?;
+    let measured = measure(args, interrupt);
+    if interrupt.is_set() {
+        // Whatever the two sides said of each other's going away, the user knows why.
+        eprintln!("interrupted");
+        return Ok(ExitCode::from(130));
+    }
+    let report = measured?;
     if args.json {
         say(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
         say(&text(&report));
     }
-    Ok(match (report.ok, interrupted) {
-        (_, true) => ExitCode::from(130),
-        (true, _) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::FAILURE,
-    })
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<(DemoReport, bool), Error> {
+fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
     let mut fallback = None;
     let mut report = match args.fabric {
         FabricChoice::Pipe => over_pipe(args, interrupt)?,
@@ -101,7 +103,7 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<(DemoReport, bool),
         },
     };
     report.fallback = fallback;
-    Ok((report, interrupt.is_set()))
+    Ok(report)
 }
 
 fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {

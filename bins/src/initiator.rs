@@ -53,6 +53,8 @@ pub struct Progress {
 pub enum Failure {
     /// A request completed with this status.
     Completion(WcStatus),
+    /// The user, or a watcher, ended it.
+    Interrupted,
     /// A request was not taken, or the completion queue failed: a fault of this program.
     Internal(&'static str),
 }
@@ -86,6 +88,14 @@ impl Initiator {
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.result
+    }
+
+    /// Ends the job at `now`, before its time. What completed so far counts.
+    pub fn interrupt(&mut self, now: Time) {
+        if self.result.finished.is_none() {
+            self.result.failure.get_or_insert(Failure::Interrupted);
+            self.result.finished = Some(now);
+        }
     }
 
     /// Nothing more will happen.
@@ -235,6 +245,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Completion(status) => write!(f, "{}{}", status.name(), advice(*status)),
+            Self::Interrupted => f.write_str("interrupted"),
             Self::Internal(what) => write!(f, "internal: {what}"),
         }
     }

@@ -55,7 +55,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
         );
         match served {
             Ok(()) => {}
-            Err(e) if args.one_off => return Err(e),
+            Err(e) if args.one_off || station.port_is_gone() => return Err(e),
             // The next client must not suffer from this one.
             Err(e) => eprintln!("client {peer}: {e}"),
         }
@@ -116,14 +116,21 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
-    let Served { job, messages, complete } = served;
+    let Served { job, messages, complete, counters } = served;
     if common.json {
         let line = serde_json::json!({
             "client": peer, "job": job, "messages": messages, "complete": complete,
+            "counters": nonzero(counters),
         });
         say(&format!("{line}\n"));
         return;
     }
     let end = if *complete { "done" } else { "the client went away" };
     say(&format!("{peer}: {} of {}: {end}\n", op_name(job.op), bytes(job.size.into())));
+}
+
+/// Counters that have counted anything, as a JSON object.
+fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
+    let counted = counters.iter().filter(|(_, n)| *n > 0);
+    counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
 }

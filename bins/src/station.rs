@@ -31,6 +31,7 @@ pub struct Station {
     pd: PdId,
     ip: IpAddr,
     peer: Option<Peer>,
+    port_is_gone: bool,
 }
 
 /// The other end, once it has said who it is.
@@ -61,13 +62,27 @@ impl Station {
         let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
         let pd = endpoint.alloc_pd()?;
         let driver = Driver::new(attachment.clock, polling);
-        Ok(Self { attachment, driver, endpoint: Some(endpoint), pd, ip, peer: None })
+        Ok(Self {
+            attachment,
+            driver,
+            endpoint: Some(endpoint),
+            pd,
+            ip,
+            peer: None,
+            port_is_gone: false,
+        })
     }
 
     /// The attachment.
     #[must_use]
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
+    }
+
+    /// The port has failed for good: this station is of no more use.
+    #[must_use]
+    pub fn port_is_gone(&self) -> bool {
+        self.port_is_gone
     }
 
     /// Sets the station's address, for a server that learns it from each connection.
@@ -100,7 +115,9 @@ impl Station {
         if speaks_first {
             oob.send(&hello)?;
         }
-        let theirs = match oob.recv(REPLY_TIMEOUT)? {
+        // A server has other clients waiting; a client may be one of them.
+        let patience = if speaks_first { REPLY_TIMEOUT } else { HELLO_WITHIN };
+        let theirs = match oob.recv(patience)? {
             Message::Hello(h) => h,
             other => return Err(OobError::unexpected("a hello", other).into()),
         };
@@ -183,6 +200,7 @@ impl Station {
             .run_until(&mut host, &mut *self.attachment.port, |host| stop(host.app_mut()));
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
+        self.port_is_gone = run.is_err();
         run.map_err(|e| format!("the port is gone: {e}"))?;
         Ok(app)
     }
@@ -223,6 +241,34 @@ impl Setup {
     }
 }
 
+/// A job's wishes have bounds: what it asks for is memory and queue pairs of ours.
+fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
+    let between = |name: &str, value: u64, min: u64, max: u64| {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(format!("{name} is {value}, but must be between {min} and {max}"))
+    };
+    between("size", job.size.into(), 1, 1 << 30)?;
+    between("qps", job.qps.into(), 1, 1024)?;
+    between("depth", job.depth.into(), 1, 2048)?;
+    between("timeout", job.timeout.into(), 0, 31)?;
+    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
+    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
+    if let JobKind::Transfer { bytes, .. } = job.kind {
+        between("bytes", bytes, 1, 8 << 30)?;
+    }
+    match Mtu::from_bytes(job.path_mtu) {
+        Some(mtu) if mtu <= path_mtu => Ok(()),
+        Some(_) => Err(format!(
+            "path MTU {} does not fit here; the largest is {}",
+            job.path_mtu,
+            path_mtu.bytes()
+        )),
+        None => Err(format!("{} is no path MTU (256, 512, 1024, 2048, 4096)", job.path_mtu)),
+    }
+}
+
 /// Bytes of memory a job needs on each side: a transfer's own, else a place for every message that
 /// may be outstanding, within bounds.
 fn region_bytes(job: &Job) -> u64 {
@@ -259,6 +305,9 @@ fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
         each(at, CHUNK_BYTES.min(len - at));
     }
 }
+
+/// How long a server waits for a client's first word.
+const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 const CHUNK_BYTES: usize = 1 << 16;
 

@@ -57,7 +57,7 @@ pub struct XdpPort {
     taken: Box<[Option<Frame>]>,
     taken_count: u32,
     /// Calls of `flush` in a row that had nothing to send.
-    idle_flushes: u32,
+    quiet_flushes: u32,
     counters: XdpCounters,
 }
 
@@ -278,19 +278,15 @@ impl Port for XdpPort {
             self.socket.wake_rx().map_err(|error| self.gone(&error))?;
         }
         self.socket.tx.publish();
-        if self.socket.tx.pending() == 0 {
-            // Nothing else would tell an idle, polling port that its interface was removed.
-            self.idle_flushes = (self.idle_flushes + 1) % PROBE_EVERY;
-            return match self.idle_flushes {
-                0 => self.kick(),
-                _ => Ok(()),
-            };
+        let wants =
+            self.socket.tx.pending() > 0 && (!self.need_wakeup || self.socket.tx.needs_wakeup());
+        // Nothing else would tell a polling port without kicks that its interface was removed.
+        self.quiet_flushes += 1;
+        if wants || self.quiet_flushes >= PROBE_EVERY {
+            self.quiet_flushes = 0;
+            return self.kick();
         }
-        self.idle_flushes = 0;
-        if self.need_wakeup && !self.socket.tx.needs_wakeup() {
-            return Ok(());
-        }
-        self.kick()
+        Ok(())
     }
 
     fn frame_room(&self) -> usize {
@@ -302,10 +298,9 @@ impl Port for XdpPort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let mut events = libc::POLLIN;
-        if self.tx_pending() > 0 {
-            events |= libc::POLLOUT;
-        }
+        // Not for writing: the kernel calls a ring writable that is not full, stuck or not, and the
+        // sleep would end at once. The driver's sleeps are short while something is pending.
+        let events = libc::POLLIN;
         let mut poll = libc::pollfd { fd: self.socket.as_fd().as_raw_fd(), events, revents: 0 };
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),

@@ -37,9 +37,11 @@ impl<T: Send + Sync> Owner for T {}
 // it gives access by copying only, so moving it to another thread moves no borrow.
 unsafe impl Send for Region {}
 
-// SAFETY: see Send. Concurrent copies may race on bytes; the module's contract is that such bytes
-// are a mixture of old and new, exactly as with a device that writes by DMA. No reference to the
-// bytes is ever made, so no aliasing rule of the language is relied on.
+// SAFETY: see Send. No reference to the bytes is ever made, so no aliasing rule is relied on.
+// Copies that race are, by the letter, a data race: the language has no bytewise atomic copy yet.
+// That is a deliberate deviation, the one that users of memory shared with devices or guests make:
+// the copies are library calls on raw pointers, their bytes are only moved on as bytes, a mixture
+// of old and new as with DMA, and decide nothing here.
 unsafe impl Sync for Region {}
 
 impl Region {

@@ -18,6 +18,7 @@ pub(crate) struct Lab {
 /// A process that ended.
 pub(crate) struct Outcome {
     pub(crate) success: bool,
+    pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -101,8 +102,8 @@ impl Running {
         }
         let out = child.wait_with_output().expect("our child");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let success = out.status.success();
-        Outcome { success, stdout: text(out.stdout), stderr: text(out.stderr) }
+        let (success, code) = (out.status.success(), out.status.code());
+        Outcome { success, code, stdout: text(out.stdout), stderr: text(out.stderr) }
     }
 
     /// SIGTERM, and the process ends well.

@@ -196,7 +196,11 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let running = lab::start_here(&["demo", "--fabric", "xdp", "--ms", "5000"]);
         std::thread::sleep(Duration::from_millis(1500));
-        assert!(!running.end_with(signal).success);
+        let ended = running.end_with(signal);
+        assert!(!ended.success);
+        if signal == libc::SIGINT {
+            assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "interrupted"));
+        }
     }
     assert_eq!(lab::namespaces(), before);
 }
@@ -208,4 +212,30 @@ fn demo__over_the_pipe_needs_no_privilege() {
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["fabric"], "pipe");
     assert_eq!(report["xdp_mode"], Value::Null);
+}
+
+#[test]
+fn server__a_client_that_says_nothing_does_not_keep_the_others_out() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let address = (lab.v4(), 18_516);
+    let silent = lab.hosts.b.ns.run(|| std::net::TcpStream::connect(address));
+    let _silent = silent.expect("the namespace is there").expect("the server listens");
+    let outcome = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]);
+    assert_eq!(outcome.json()["ok"], true, "{}", outcome.stderr);
+    server.terminate();
+}
+
+#[test]
+fn client__interrupted_says_so_and_claims_nothing() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let client = lab.start_client(lab.v4(), &["--seconds", "60", "--json"]);
+    std::thread::sleep(Duration::from_millis(1200));
+    let outcome = client.end_with(libc::SIGINT);
+    let report = outcome.json();
+    assert_eq!(outcome.code, Some(130));
+    assert_eq!((&report["ok"], &report["error"]), (&Value::from(false), &"interrupted".into()));
+    assert!(report["perf"][0]["gbps"].as_f64() > Some(0.0), "{report}");
+    server.terminate();
 }

@@ -23,12 +23,13 @@ pub struct Config {
     /// Longest message in bytes, 1..=2^30. Default 1 GiB: at path MTU 256 that is 2^22 PSNs, well
     /// inside the 2^23 that serial arithmetic can tell apart.
     pub max_msg_bytes: u32,
-    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 192: one queue pair alone
-    /// may use all of what the endpoint may (docs/decisions/0004).
+    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 192: below the 256 frames
+    /// that a veth ring and our receive ring hold (docs/decisions/0004).
     pub qp_window_pkts: u32,
-    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts. Default
-    /// 192: what one receive ring of 256 takes with room for acknowledgements. It stands in for
-    /// congestion control until that arrives and is wide enough to fill the path on one host.
+    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts +
+    /// read_chunk_pkts, so that one queue pair alone never holds all of it. Default 224: what one
+    /// receive ring of 256 takes with room for acknowledgements. It stands in for congestion
+    /// control until that arrives and is wide enough to fill the path on one host.
     pub endpoint_window_pkts: u32,
     /// A request packet asks for an acknowledgement at least this often, 1..=qp_window_pkts.
     /// Default 16: an acknowledgement costs about as much as a data packet, so 1:16 costs 6 %.
@@ -70,7 +71,7 @@ impl Default for Config {
             max_cqe: 65_536,
             max_msg_bytes: 1 << 30,
             qp_window_pkts: 192,
-            endpoint_window_pkts: 192,
+            endpoint_window_pkts: 224,
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             qp_burst_pkts: 16,
@@ -99,12 +100,14 @@ impl Config {
         range("max_cqe", self.max_cqe, 1, 1 << 22)?;
         range("max_msg_bytes", self.max_msg_bytes, 1, 1 << 30)?;
         range("qp_window_pkts", self.qp_window_pkts, 1, 1 << 16)?;
-        range("endpoint_window_pkts", self.endpoint_window_pkts, self.qp_window_pkts, 1 << 24)?;
         range("ack_req_interval_pkts", self.ack_req_interval_pkts, 1, self.qp_window_pkts)?;
         // Packets that did not ask for an acknowledgement stay in the window until something else
         // does: they must leave room for a chunk, or only a timer would help.
         let chunk_max = self.qp_window_pkts - (self.ack_req_interval_pkts - 1);
         range("read_chunk_pkts", self.read_chunk_pkts, 1, chunk_max)?;
+        // One queue pair whose peer is silent must leave the others something to go on with.
+        let endpoint_min = self.qp_window_pkts + self.read_chunk_pkts;
+        range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
         Ok(ValidConfig(self))
     }

@@ -19,6 +19,11 @@ pub(crate) struct Timers {
 impl Timers {
     /// Makes sure that `slot` fires at `at` or earlier.
     pub(crate) fn arm(&mut self, slot: u32, at: Time) {
+        if at == Time::MAX {
+            // The end of time, where arithmetic saturates, is never reached: what is armed there
+            // would be due again as soon as it fired.
+            return;
+        }
         let s = slot as usize;
         if s >= self.position.len() {
             self.position.resize(s + 1, IDLE);
@@ -118,6 +123,13 @@ mod tests {
         assert_eq!(timers.pop_due(t(4)), None);
         assert_eq!(timers.pop_due(t(5)), Some(3));
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn arm__the_end_of_time_never_fires() {
+        let mut timers = Timers::default();
+        timers.arm(1, Time::MAX);
+        assert_eq!(timers.pop_due(Time::MAX), None);
     }
 
     #[test]

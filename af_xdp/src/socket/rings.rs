@@ -46,7 +46,8 @@ fn parts<T: 'static>(
         .and_then(|bytes| bytes.checked_add(entries_at))
         .ok_or_else(|| io::Error::other("ring longer than memory"))?;
     let words = [at(offsets.producer)?, at(offsets.consumer)?, at(offsets.flags)?];
-    let fits = words.iter().all(|word| word % 4 == 0 && word + 4 <= len);
+    let fits =
+        words.iter().all(|word| word % 4 == 0 && word.checked_add(4).is_some_and(|end| end <= len));
     if !fits || entries_at % align_of::<T>() != 0 {
         return Err(io::Error::other("ring offsets make no sense"));
     }

@@ -1,6 +1,7 @@
 //! What `spanwire perf client` reports.
 
 use super::args::{ClientArgs, milliseconds};
+use super::nonzero;
 use crate::initiator::Initiator;
 use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, say, seconds};
 use crate::station::{JobReport, Station};
@@ -50,7 +51,6 @@ impl ClientReport {
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
         let error = report.progress.failure.map(|f| f.to_string());
-        let counters = station.counters().into_iter().filter(|(_, n)| *n > 0);
         Self {
             fabric: "af_xdp",
             xdp_mode: station.attachment().xdp_mode,
@@ -60,7 +60,7 @@ impl ClientReport {
             transfer,
             perf,
             intervals,
-            counters: counters.map(|(name, n)| (name, n.into())).collect(),
+            counters: nonzero(&station.counters()),
         }
     }
 }
@@ -112,7 +112,11 @@ impl Meter {
 pub(super) fn text(r: &ClientReport) -> String {
     let mut out = String::new();
     if let Some(t) = &r.transfer {
-        let same = if t.sha256_match { "equal on both ends" } else { "DIFFERENT" };
+        let same = match (&t.sha256, t.sha256_match) {
+            (None, _) => "not compared",
+            (Some(_), true) => "equal on both ends",
+            (Some(_), false) => "DIFFERENT",
+        };
         out.push_str(&format!(
             "  {} by {} in {:.2} s, {:.3} Gbit/s, SHA-256 {same}\n",
             bytes(t.bytes),

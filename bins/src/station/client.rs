@@ -1,6 +1,6 @@
 //! The station that gives jobs.
 
-use super::{Setup, Station};
+use super::{Setup, Station, check};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, Progress};
 use crate::oob::{
@@ -44,6 +44,8 @@ impl Station {
         job: Job,
         watch: impl FnMut(Time, &Initiator) -> bool,
     ) -> Result<JobReport, Error> {
+        // What the server would refuse is refused before any memory is taken for it.
+        check(&job, self.attachment.path_mtu)?;
         let pongs = matches!((job.op, job.kind), (Op::Send, JobKind::Latency { .. }));
         let caps = QpCaps {
             max_send_wr: job.depth,
@@ -65,8 +67,9 @@ impl Station {
         mut watch: impl FnMut(Time, &Initiator) -> bool,
     ) -> Result<JobReport, Error> {
         let job = setup.job;
-        oob.send(&Message::Request(Request { job, qps: setup.params.clone() }))?;
+        // Before the peer is asked: it does not wait for ever.
         setup.fill_source(true);
+        oob.send(&Message::Request(Request { job, qps: setup.params.clone() }))?;
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,
             other => return Err(OobError::unexpected("an accept", other).into()),
@@ -80,7 +83,12 @@ impl Station {
         let remote = RemoteAddr { va: memory.va, rkey: memory.rkey };
         let initiator = Initiator::new(job, setup.cq, &setup.qpns, setup.mr, remote);
         let clock = self.attachment.clock;
-        let app = self.drive(initiator, |app| app.is_done() || watch(clock.now(), app))?;
+        let app = self.drive(initiator, |app| {
+            if !app.is_done() && watch(clock.now(), app) {
+                app.interrupt(clock.now());
+            }
+            app.is_done()
+        })?;
         let (progress, latency) = (app.progress(), app.latency().clone());
         let mut report = JobReport { job, progress, latency, sha256: None, peer_messages: 0 };
         if progress.failure.is_some() {

@@ -1,16 +1,14 @@
 //! The station that takes jobs.
 
-use super::{Setup, Station};
+use super::{Setup, Station, check};
 use crate::fabric::Error;
-use crate::oob::{
-    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
-};
+use crate::oob::{Accept, Job, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Access, Mtu, QpCaps};
+use spanwire_transport::{Access, QpCaps};
 
 /// A job that was served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Served {
     /// The job.
     pub job: Job,
@@ -18,6 +16,8 @@ pub struct Served {
     pub messages: u64,
     /// The client said that it was done; otherwise it went away in the middle.
     pub complete: bool,
+    /// Counters of engine and port since the station was made.
+    pub counters: Vec<(String, u64)>,
 }
 
 impl Station {
@@ -33,7 +33,11 @@ impl Station {
         stop: impl Fn() -> bool,
         mut each: impl FnMut(&Served),
     ) -> Result<(), Error> {
-        self.greet(oob, false)?;
+        if let Err(why) = self.greet(oob, false) {
+            // Whoever is there should know why; if nobody is, nobody does.
+            let _ = oob.send(&Message::Reject { reason: why.to_string() });
+            return Err(why);
+        }
         loop {
             let request = match next_request(oob, &stop) {
                 Ok(Some(request)) => request,
@@ -118,7 +122,8 @@ impl Station {
         if let Some(Ended::Broken(e)) = end {
             return Err(e.into());
         }
-        Ok(Served { job: setup.job, messages: target.messages(), complete })
+        let counters = self.counters();
+        Ok(Served { job: setup.job, messages: target.messages(), complete, counters })
     }
 }
 
@@ -144,18 +149,23 @@ fn look(oob: &mut Oob) -> Option<Ended> {
     }
 }
 
-/// Waits for the next request, for as long as the client likes.
+/// Waits for the next request. A client that asks for nothing is not waited for long: others may
+/// be waiting for their turn.
 fn next_request(oob: &mut Oob, stop: &impl Fn() -> bool) -> Result<Option<Request>, OobError> {
+    let mut waited = std::time::Duration::ZERO;
     while !stop() {
         match oob.recv(STOP_SEEN_WITHIN) {
             Ok(Message::Request(request)) => return Ok(Some(request)),
             Ok(other) => return Err(OobError::unexpected("a request", other)),
-            Err(OobError::Silent(_)) => {}
+            Err(OobError::Silent(_)) => waited += STOP_SEEN_WITHIN,
             Err(OobError::Closed) => return Ok(None),
             Err(OobError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
                 return Ok(None);
             }
             Err(e) => return Err(e),
+        }
+        if waited >= REQUEST_WITHIN {
+            return Err(OobError::Silent(waited));
         }
     }
     Ok(None)
@@ -170,36 +180,12 @@ fn access(op: Op) -> Access {
     }
 }
 
-/// A client's wishes have bounds: what it asks for is memory and queue pairs of ours.
-fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
-    let between = |name: &str, value: u64, min: u64, max: u64| {
-        if (min..=max).contains(&value) {
-            return Ok(());
-        }
-        Err(format!("{name} is {value}, but must be between {min} and {max}"))
-    };
-    between("size", job.size.into(), 1, 1 << 30)?;
-    between("qps", job.qps.into(), 1, 1024)?;
-    between("depth", job.depth.into(), 1, 2048)?;
-    between("timeout", job.timeout.into(), 0, 31)?;
-    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
-    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
-    if let JobKind::Transfer { bytes, .. } = job.kind {
-        between("bytes", bytes, 1, 8 << 30)?;
-    }
-    match Mtu::from_bytes(job.path_mtu) {
-        Some(mtu) if mtu <= path_mtu => Ok(()),
-        Some(_) => Err(format!(
-            "path MTU {} does not fit here; the largest is {}",
-            job.path_mtu,
-            path_mtu.bytes()
-        )),
-        None => Err(format!("{} is no path MTU (256, 512, 1024, 2048, 4096)", job.path_mtu)),
-    }
-}
-
 /// How often the side connection is looked at while traffic runs: a system call.
 const LOOK_EVERY: Dur = Dur::from_ms(1);
 
 /// How soon a server between jobs sees that it should stop.
 const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How long a client may take to ask for its next job: its own filling and hashing of a few
+/// gigabytes fits.
+const REQUEST_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);

@@ -114,6 +114,18 @@ impl XdpConfig {
             );
             return refuse("frames", reason);
         }
+        let transmit = self.frames - self.fill_size;
+        if transmit <= self.completion_size {
+            // With fewer, all of them could be away in the kernel at once, and nothing wakes a
+            // sleeper when one comes home.
+            let (fill, completion) = (self.fill_size, self.completion_size);
+            let reason = format!(
+                "{} leaves {transmit} to transmit beside the fill ring's {fill}, but that must be \
+                 more than the completion ring's {completion}",
+                self.frames
+            );
+            return refuse("frames", reason);
+        }
         match self.tx_budget {
             Some(budget) if !(32..=self.tx_size).contains(&budget) => {
                 let reason = format!("{budget} is not in 32..={}", self.tx_size);

@@ -63,7 +63,7 @@ impl XdpPort {
             unfilled: frames,
             free,
             taken_count: 0,
-            idle_flushes: 0,
+            quiet_flushes: 0,
             counters: XdpCounters::default(),
         };
         port.refill();

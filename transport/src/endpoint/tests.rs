@@ -83,7 +83,8 @@ fn poll_transmit__64_queue_pairs_share_one_window_and_all_finish() {
         p.step(0);
         let held: u64 =
             p.ends[0].qpns.iter().map(|q| p.ends[0].ep.query_qp(*q).unwrap().in_flight_pkts).sum();
-        assert!(held <= 192, "{op:?}: {held} packets in flight");
+        let window = Config::default().endpoint_window_pkts;
+        assert!(held <= window.into(), "{op:?}: {held} packets in flight");
         assert_eq!(held, p.ends[0].ep.schedule.in_flight_pkts());
         assert!(p.run(Dur::from_secs(1)));
         assert_eq!(p.ends[0].wcs.len(), 64);
@@ -139,7 +140,7 @@ fn destroy_qp__gives_its_share_of_the_window_back() {
     p.filter = Box::new(|_, _| Fate::Drop);
     post_all(&mut p, Op::Write, 50_000);
     p.step(0);
-    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts(), 192);
+    assert_eq!(p.ends[0].ep.schedule.in_flight_pkts(), 224);
     let first = p.ends[0].qpns[0];
     assert!(p.ends[0].ep.destroy_qp(first));
     p.filter = Box::new(|_, _| Fate::Pass);
@@ -179,4 +180,52 @@ fn run__the_same_seed_gives_the_same_packets() {
         p.log
     });
     assert_eq!(logs[0], logs[1]);
+}
+
+#[test]
+fn poll_transmit__a_peer_that_never_answers_leaves_room_for_the_others() {
+    // Without a timeout nothing ever takes the silent queue pair's packets back.
+    for op in [Op::Write, Op::Read] {
+        let c = PairConfig { qps: 2, rts: |a| a.timeout = Some(0), ..PairConfig::default() };
+        let mut p = Pair::with(&c);
+        let dead = p.ends[1].qpns[0];
+        p.filter = Box::new(move |_, packet| match packet.bth.dest_qp == dead {
+            true => Fate::Drop,
+            false => Fate::Pass,
+        });
+        post_all(&mut p, op, 60_000);
+        assert!(p.run(Dur::from_secs(1)), "{op:?}");
+        let done: Vec<u64> = p.ends[0].wcs.iter().map(|w| w.wr_id).collect();
+        assert_eq!(done, [1], "{op:?}");
+    }
+}
+
+#[test]
+fn poll_transmit__a_peer_that_never_stops_reading_does_not_hold_our_requests() {
+    let mut p = Pair::new();
+    for i in 0..16 {
+        p.post(1, i, Op::Read, 0, 60_000);
+    }
+    p.step(1);
+    p.now += crate::testing::LATENCY;
+    p.post(0, 99, Op::Write, 0, 100);
+    p.step(0);
+    let ours: Vec<&str> = p.log.iter().filter(|l| l.0 == 0).map(|l| l.1).collect();
+    let write = ours.iter().position(|name| name.contains("write")).expect("it left");
+    assert!(write <= 17, "after {write} responses");
+    assert!(ours.len() > 40, "and the responses went on: {}", ours.len());
+    assert!(p.run(Dur::from_secs(1)));
+    assert_eq!((p.ends[0].wcs.len(), p.ends[1].wcs.len()), (1, 16));
+}
+
+#[test]
+fn handle_timeout__at_the_end_of_time_returns() {
+    let mut p = Pair::new();
+    p.filter = Box::new(|_, _| Fate::Drop);
+    p.now = Time::MAX;
+    p.post(0, 1, Op::Write, 0, 1000);
+    p.step(0);
+    p.ends[0].ep.handle_timeout(Time::MAX);
+    p.ends[0].ep.handle_timeout(Time::MAX);
+    assert!(p.ends[0].wcs.is_empty());
 }

@@ -5,6 +5,7 @@
 //! [`QueuePair::handle_packet`], all of the send path in [`QueuePair::poll_transmit`].
 
 mod ack;
+mod answered;
 mod complete;
 mod completer;
 mod loss;
@@ -31,15 +32,14 @@ use crate::drop::DropReason;
 use crate::mr::{MrTable, PdId};
 use crate::schedule::{Held, Room};
 use crate::wc::{WcOpcode, WcStatus};
-use ack::Acks;
-use completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
+use ack::{Acks, Owed};
 use loss::{Fired, Loss};
 use outcome::RequestOutcome;
 use path::Path;
 use requester::{Allowance, Next, Requester};
 use responder::{Ground, Responder};
 use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_wire::{OpClass, OpKind, Packet, Qpn, Service};
+use spanwire_wire::{NakCode, OpClass, OpKind, Packet, Qpn, Service};
 use state::QpState;
 
 /// One Reliable Connection queue pair.
@@ -58,6 +58,8 @@ pub(crate) struct QueuePair {
     responder: Responder,
     acks: Acks,
     loss: Loss,
+    /// READ responses sent since a request last had its chance.
+    responses_in_a_row: u32,
 }
 
 /// The endpoint's tables, lent to a queue pair for one call.
@@ -96,6 +98,7 @@ impl QueuePair {
             responder: Responder::new(caps.max_recv_wr, caps.max_recv_sge),
             acks: Acks::default(),
             loss: Loss::new(),
+            responses_in_a_row: 0,
         }
     }
 
@@ -157,13 +160,32 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         // What is owed? Read responses first: an acknowledgement may not overtake those before it.
+        // A request may: a peer that never stops reading must not keep us from sending.
         if !self.responder.reads.is_idle() {
+            if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
+                self.responses_in_a_row = 0;
+                let sent = self.send_request(now, room, frame, sh);
+                if matches!(sent, Transmit::Sent(_)) {
+                    return sent;
+                }
+            }
+            self.responses_in_a_row += 1;
             return self.send_read_response(frame, sh);
         }
         if self.acks.pending().is_some() {
             return self.send_ack(frame, sh);
         }
-        // What is next, and how much is allowed?
+        self.send_request(now, room, frame, sh)
+    }
+
+    /// What is next, and how much is allowed?
+    fn send_request(
+        &mut self,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
         if !self.state.sends() || self.loss.is_waiting() {
             return Transmit::Idle;
         }
@@ -231,12 +253,18 @@ impl QueuePair {
         let ground = Ground { mrs: sh.mrs, pd: self.pd, mtu: self.mtu };
         match self.responder.on_request(p, ground) {
             RequestOutcome::Done { reply, message } => {
-                if let Some(owed) = reply {
-                    self.acks.owe(owed);
-                }
                 if let Some(message) = message {
                     sh.counters.rx_messages += 1;
                     self.deliver(&message, sh);
+                }
+                match reply {
+                    // Its completion is lost: the peer must not take the message for received.
+                    Some(owed) if !self.state.receives() => {
+                        let code = NakCode::RemoteOperational;
+                        self.acks.owe(Owed::nak(owed.psn, code, owed.msn));
+                    }
+                    Some(owed) => self.acks.owe(owed),
+                    None => {}
                 }
             }
             RequestOutcome::ReadBegun => {
@@ -271,111 +299,6 @@ impl QueuePair {
         Ok(())
     }
 
-    fn on_ack(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
-        let Some(aeth) = p.ext.aeth else {
-            return Err(DropReason::BadSyndrome);
-        };
-        match check_ack(&self.requester, p.bth.psn, &aeth) {
-            AckOutcome::Drop(reason) => return Err(reason),
-            AckOutcome::Acked { upto, lost_response } => {
-                self.acknowledge(now, upto, sh);
-                if let Some(from) = lost_response {
-                    return self.recover_response(from, sh);
-                }
-            }
-            AckOutcome::SequenceError { upto } => {
-                self.acknowledge(now, upto, sh);
-                if !self.loss.begin_recovery(upto) {
-                    return Err(DropReason::RepeatedNak);
-                }
-                sh.counters.packet_seq_err += 1;
-                self.rewind(upto);
-            }
-            AckOutcome::ReceiverNotReady { upto, timer } => {
-                self.acknowledge(now, upto, sh);
-                if upto >= self.requester.snd_nxt() {
-                    // It was not sent again since going back: this answers an earlier sending.
-                    return Err(DropReason::RepeatedNak);
-                }
-                match self.loss.on_rnr(now, upto, timer) {
-                    Fired::Exhausted => self.fail_oldest(WcStatus::RnrRetryExcErr, sh),
-                    Fired::Retransmit => {
-                        sh.counters.rnr_nak_retry_err += 1;
-                        self.rewind(upto);
-                    }
-                    Fired::Nothing | Fired::Resume => return Err(DropReason::RepeatedNak),
-                }
-            }
-            AckOutcome::Refused { upto, status } => {
-                self.acknowledge(now, upto, sh);
-                self.fail_oldest(status, sh);
-            }
-        }
-        Ok(())
-    }
-
-    fn on_read_response(
-        &mut self,
-        now: Time,
-        p: &Packet<'_>,
-        sh: &mut Shared<'_>,
-    ) -> Result<(), DropReason> {
-        let len = spanwire_base::u32_from(p.payload.len());
-        match check_response(&self.requester, p.bth.psn, len, self.mtu) {
-            ResponseOutcome::Drop(reason) => Err(reason),
-            ResponseOutcome::Gap { from } => {
-                // Everything before the gap is a plain acknowledgement's worth.
-                self.acknowledge(now, from, sh);
-                self.recover_response(from, sh)
-            }
-            ResponseOutcome::Place { wqe, offset, upto } => {
-                let sges = self.requester.sges(wqe);
-                if sh.mrs.scatter(self.pd, sges, offset, p.payload).is_err() {
-                    self.acknowledge(now, upto - 1, sh);
-                    self.fail_oldest(WcStatus::LocProtErr, sh);
-                    return Ok(());
-                }
-                self.acknowledge(now, upto, sh);
-                Ok(())
-            }
-        }
-    }
-
-    /// READ responses from `from` on are lost: asks again, once.
-    fn recover_response(&mut self, from: u64, sh: &mut Shared<'_>) -> Result<(), DropReason> {
-        if !self.loss.begin_recovery(from) {
-            return Err(DropReason::AfterResponseGap);
-        }
-        sh.counters.implied_nak_seq_err += 1;
-        self.rewind(from);
-        Ok(())
-    }
-
-    /// Applies an acknowledgement of everything before `upto`.
-    fn acknowledge(&mut self, now: Time, upto: u64, sh: &mut Shared<'_>) {
-        if upto <= self.requester.snd_una() {
-            return;
-        }
-        self.requester.acknowledge(upto);
-        self.loss.on_progress(now, self.requester.has_outstanding());
-        if let Some(path) = &mut self.path {
-            path.on_acked(now, upto);
-        }
-        while let Some(wqe) = self.requester.pop_done() {
-            if wqe.signaled {
-                let wc = self.send_wc(&wqe, WcStatus::Success);
-                self.complete(self.send_cq, wc, sh);
-            }
-        }
-    }
-
-    fn rewind(&mut self, to: u64) {
-        self.requester.rewind(to);
-        if let Some(path) = &mut self.path {
-            path.on_rewind();
-        }
-    }
-
     fn allowance(&self, room: Room, config: &Config) -> Allowance {
         let window = if self.loss.is_probing() { 1 } else { config.qp_window_pkts };
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
@@ -390,6 +313,10 @@ impl QueuePair {
         }
     }
 }
+
+/// READ responses after which one request may go first. A burst of the schedule: both directions
+/// get their share of the wire when both want it.
+const RESPONSES_IN_A_ROW_MAX: u32 = 16;
 
 /// The default partition, full member: what rxe sends.
 const DEFAULT_PKEY: u16 = 0xffff;

@@ -1,0 +1,122 @@
+//! What a response changes: acknowledged requests complete, lost ones are gone back to, refused
+//! ones fail. What it means was found in `completer.rs`; here it is applied.
+
+use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
+use super::loss::Fired;
+use super::{QueuePair, Shared};
+use crate::drop::DropReason;
+use crate::wc::WcStatus;
+use spanwire_base::Time;
+use spanwire_wire::Packet;
+
+impl QueuePair {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let Some(aeth) = p.ext.aeth else {
+            return Err(DropReason::BadSyndrome);
+        };
+        match check_ack(&self.requester, p.bth.psn, &aeth) {
+            AckOutcome::Drop(reason) => return Err(reason),
+            AckOutcome::Acked { upto, lost_response } => {
+                self.acknowledge(now, upto, sh);
+                if let Some(from) = lost_response {
+                    return self.recover_response(from, sh);
+                }
+            }
+            AckOutcome::SequenceError { upto } => {
+                self.acknowledge(now, upto, sh);
+                if !self.loss.begin_recovery(upto) {
+                    return Err(DropReason::RepeatedNak);
+                }
+                sh.counters.packet_seq_err += 1;
+                self.rewind(upto);
+            }
+            AckOutcome::ReceiverNotReady { upto, timer } => {
+                self.acknowledge(now, upto, sh);
+                if upto >= self.requester.snd_nxt() {
+                    // It was not sent again since going back: this answers an earlier sending.
+                    return Err(DropReason::RepeatedNak);
+                }
+                match self.loss.on_rnr(now, upto, timer) {
+                    Fired::Exhausted => self.fail_oldest(WcStatus::RnrRetryExcErr, sh),
+                    Fired::Retransmit => {
+                        sh.counters.rnr_nak_retry_err += 1;
+                        self.rewind(upto);
+                    }
+                    Fired::Nothing | Fired::Resume => return Err(DropReason::RepeatedNak),
+                }
+            }
+            AckOutcome::Refused { upto, status } => {
+                self.acknowledge(now, upto, sh);
+                self.fail_oldest(status, sh);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_read_response(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let len = spanwire_base::u32_from(p.payload.len());
+        match check_response(&self.requester, p.bth.psn, len, self.mtu) {
+            ResponseOutcome::Drop(reason) => Err(reason),
+            ResponseOutcome::Gap { from } => {
+                // Everything before the gap is a plain acknowledgement's worth.
+                self.acknowledge(now, from, sh);
+                self.recover_response(from, sh)
+            }
+            ResponseOutcome::Place { wqe, offset, upto } => {
+                let sges = self.requester.sges(wqe);
+                if sh.mrs.scatter(self.pd, sges, offset, p.payload).is_err() {
+                    self.acknowledge(now, upto - 1, sh);
+                    self.fail_oldest(WcStatus::LocProtErr, sh);
+                    return Ok(());
+                }
+                self.acknowledge(now, upto, sh);
+                Ok(())
+            }
+        }
+    }
+
+    /// READ responses from `from` on are lost: asks again, once.
+    fn recover_response(&mut self, from: u64, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+        if !self.loss.begin_recovery(from) {
+            return Err(DropReason::AfterResponseGap);
+        }
+        sh.counters.implied_nak_seq_err += 1;
+        self.rewind(from);
+        Ok(())
+    }
+
+    /// Applies an acknowledgement of everything before `upto`.
+    fn acknowledge(&mut self, now: Time, upto: u64, sh: &mut Shared<'_>) {
+        if upto <= self.requester.snd_una() {
+            return;
+        }
+        self.requester.acknowledge(upto);
+        self.loss.on_progress(now, self.requester.has_outstanding());
+        if let Some(path) = &mut self.path {
+            path.on_acked(now, upto);
+        }
+        while let Some(wqe) = self.requester.pop_done() {
+            if wqe.signaled {
+                let wc = self.send_wc(&wqe, WcStatus::Success);
+                self.complete(self.send_cq, wc, sh);
+            }
+        }
+    }
+
+    pub(super) fn rewind(&mut self, to: u64) {
+        self.requester.rewind(to);
+        if let Some(path) = &mut self.path {
+            path.on_rewind();
+        }
+    }
+}
