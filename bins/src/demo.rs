@@ -147,6 +147,7 @@ fn converse<G, H>(
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
             let mut station = Station::new(attachment, ip, polling)?;
+            station.set_transfer_bytes_max(args.mib << 20);
             station.serve(&mut server_oob, || interrupt.is_set(), |_| {})
         });
         let asking = scope.spawn(move || -> Result<DemoReport, Error> {

@@ -32,6 +32,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let common = &args.common;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut station = common.station(unknown)?;
+    station.set_transfer_bytes_max(args.max_transfer);
     let listener = listen(&common.dev, common.port)
         .map_err(|e| format!("cannot listen on TCP port {} of {}: {e}", common.port, common.dev))?;
     if !common.json {

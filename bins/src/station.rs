@@ -32,7 +32,12 @@ pub struct Station {
     ip: IpAddr,
     peer: Option<Peer>,
     port_is_gone: bool,
+    /// The longest transfer it takes part in as the server: memory that a client can ask for.
+    transfer_bytes_max: u64,
 }
+
+/// The longest transfer a server takes unless told otherwise: a client need not show who it is.
+pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// The other end, once it has said who it is.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +75,7 @@ impl Station {
             ip,
             peer: None,
             port_is_gone: false,
+            transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
         })
     }
 
@@ -83,6 +89,11 @@ impl Station {
     #[must_use]
     pub fn port_is_gone(&self) -> bool {
         self.port_is_gone
+    }
+
+    /// Sets the longest transfer that this station takes as a server, in bytes.
+    pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
+        self.transfer_bytes_max = bytes;
     }
 
     /// Sets the station's address, for a server that learns it from each connection.

@@ -164,6 +164,8 @@ fn client__says_what_is_wrong() {
     failing(&no_dev, &["nope", "sw0"]);
     let no_queue = ["perf", "client", "--dev", "sw0", "--queue", "7", "10.77.0.1"];
     failing(&no_queue, &["sw0", "queue 7"]);
+    let too_long = ["perf", "client", "--dev", "sw0", "--transfer", "2G", "10.77.0.1"];
+    failing(&too_long, &["2147483648", "--max-transfer"]);
     let bad_mtu = ["perf", "client", "--dev", "sw0", "--mtu", "1000", "10.77.0.1"];
     failing(&bad_mtu, &["1000", "256, 512, 1024"]);
     server.terminate();

@@ -76,6 +76,9 @@ pub(super) struct CommonArgs {
 pub(super) struct ServerArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
+    /// Longest transfer to take part in: memory that any client can ask for
+    #[arg(long, value_parser = size, default_value = "1G", value_name = "BYTES")]
+    pub(super) max_transfer: u64,
     /// End after one client
     #[arg(long)]
     pub(super) one_off: bool,

@@ -2,7 +2,9 @@
 
 use super::{Setup, Station, check};
 use crate::fabric::Error;
-use crate::oob::{Accept, Job, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request};
+use crate::oob::{
+    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
+};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Access, QpCaps};
@@ -44,7 +46,7 @@ impl Station {
                 Ok(None) => return Ok(()),
                 Err(e) => return Err(e.into()),
             };
-            if let Err(reason) = check(&request.job, self.attachment.path_mtu) {
+            if let Err(reason) = self.check_request(&request.job) {
                 oob.send(&Message::Reject { reason: reason.clone() })?;
                 return Err(reason.into());
             }
@@ -53,6 +55,18 @@ impl Station {
             if !served.complete {
                 return Ok(());
             }
+        }
+    }
+
+    /// What any job must satisfy, and what this server takes on.
+    fn check_request(&self, job: &Job) -> Result<(), String> {
+        check(job, self.attachment.path_mtu)?;
+        match job.kind {
+            JobKind::Transfer { bytes, .. } if bytes > self.transfer_bytes_max => Err(format!(
+                "a transfer of {bytes} bytes; this server takes {} (perf server --max-transfer)",
+                self.transfer_bytes_max
+            )),
+            _ => Ok(()),
         }
     }
 
