@@ -48,9 +48,11 @@ pub struct QpAttr {
     pub rq_psn: Option<Psn>,
     /// First PSN we send.
     pub sq_psn: Option<Psn>,
-    /// READs we may have outstanding at the peer, 0..=255.
+    /// READs and atomics we may have outstanding at the peer, 0..=255; no more than the peer's
+    /// `max_dest_rd_atomic`, or it refuses them.
     pub max_rd_atomic: Option<u8>,
-    /// READs the peer may have outstanding here, 0..=255; that many responder resources are kept.
+    /// READs and atomics the peer may have outstanding here, 0..=255; that many responder resources
+    /// are kept.
     pub max_dest_rd_atomic: Option<u8>,
     /// What we ask a sender to wait when no receive request is posted: IBTA's 5-bit code, e.g. 12
     /// for 0.64 ms.
@@ -173,7 +175,7 @@ impl QpAttr {
         Self { state: Some(QpState::Init), access: Some(access), ..Self::default() }
     }
 
-    /// The transition INIT to RTR with customary values: 16 READs accepted, RNR timer 0.64 ms.
+    /// The transition INIT to RTR with customary values: 16 READs and atomics accepted, RNR timer 0.64 ms.
     #[must_use]
     pub fn rtr(dest_qpn: Qpn, rq_psn: Psn, path_mtu: Mtu, av: AddressVector) -> Self {
         Self {
@@ -188,7 +190,8 @@ impl QpAttr {
         }
     }
 
-    /// The transition RTR to RTS with customary values: 16 READs outstanding, timeout 14 (67 ms),
+    /// The transition RTR to RTS with customary values: 16 READs and atomics outstanding, timeout 14
+    /// (67 ms),
     /// 7 retries, RNR retries without end.
     #[must_use]
     pub fn rts(sq_psn: Psn) -> Self {

@@ -16,6 +16,8 @@ pub struct Counters {
     pub tx_payload_bytes: u64,
     /// READ requests carried out.
     pub rx_read_requests: u64,
+    /// Atomic operations carried out; duplicates are not, so they do not count.
+    pub rx_atomic_requests: u64,
     /// SEND and WRITE messages received to their end.
     pub rx_messages: u64,
     /// ACKs sent, NAKs not counted.
@@ -32,7 +34,7 @@ pub struct Counters {
     pub packet_seq_err: u64,
     /// RNR NAKs received.
     pub rnr_nak_retry_err: u64,
-    /// Gaps found in READ responses, or acknowledgements that jumped over a READ.
+    /// Gaps found in responses, or acknowledgements that jumped over a READ or an atomic.
     pub implied_nak_seq_err: u64,
     /// Times the retransmission timer fired.
     pub local_ack_timeout_err: u64,
@@ -58,6 +60,7 @@ impl Default for Counters {
             tx_packets: 0,
             tx_payload_bytes: 0,
             rx_read_requests: 0,
+            rx_atomic_requests: 0,
             rx_messages: 0,
             tx_acks: 0,
             duplicate_request: 0,
@@ -110,6 +113,7 @@ impl Counters {
             ("tx_packets", self.tx_packets),
             ("tx_payload_bytes", self.tx_payload_bytes),
             ("rx_read_requests", self.rx_read_requests),
+            ("rx_atomic_requests", self.rx_atomic_requests),
             ("rx_messages", self.rx_messages),
             ("tx_acks", self.tx_acks),
             ("duplicate_request", self.duplicate_request),

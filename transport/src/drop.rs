@@ -24,7 +24,7 @@ pub enum DropReason {
     StaleResponse,
     /// An acknowledgement or response for a PSN that was never sent: forged, or the peer is broken.
     ResponseBeyondSent,
-    /// A READ response for a PSN that no READ asked for.
+    /// A READ response or an atomic's acknowledgement for a PSN that asked for no such thing.
     ResponseToNothing,
     /// A READ response whose payload is not as long as its place in the message demands.
     BadResponseLength,
@@ -38,13 +38,15 @@ pub enum DropReason {
     AfterSequenceGap,
     /// A duplicate READ that is not part of any READ still remembered.
     DuplicateReadForgotten,
+    /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
+    DuplicateAtomicForgotten,
     /// A congestion notification: no controller listens yet.
     CnpIgnored,
 }
 
 impl DropReason {
     /// The reasons that are the engine's own, in the order of their counters.
-    pub const OWN: [Self; 16] = [
+    pub const OWN: [Self; 17] = [
         Self::UnknownQpn,
         Self::WrongPeer,
         Self::BadPkey,
@@ -60,6 +62,7 @@ impl DropReason {
         Self::AfterResponseGap,
         Self::AfterSequenceGap,
         Self::DuplicateReadForgotten,
+        Self::DuplicateAtomicForgotten,
         Self::CnpIgnored,
     ];
 
@@ -83,6 +86,7 @@ impl DropReason {
             Self::AfterResponseGap => "after_response_gap",
             Self::AfterSequenceGap => "after_sequence_gap",
             Self::DuplicateReadForgotten => "duplicate_read_forgotten",
+            Self::DuplicateAtomicForgotten => "duplicate_atomic_forgotten",
             Self::CnpIgnored => "cnp_ignored",
         }
     }

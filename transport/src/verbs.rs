@@ -50,6 +50,24 @@ pub enum WrOp {
         /// Where from.
         remote: RemoteAddr,
     },
+    /// Adds to a 64-bit word of the peer, wrapping, exactly once. What the word was before lands
+    /// in the SGEs, 8 bytes in this machine's order.
+    FetchAdd {
+        /// The word; the peer refuses an address that is no multiple of 8.
+        remote: RemoteAddr,
+        /// What is added.
+        add: u64,
+    },
+    /// Replaces a 64-bit word of the peer if it is what is expected, exactly once. What the word
+    /// was before lands in the SGEs, 8 bytes in this machine's order.
+    CmpSwap {
+        /// The word; the peer refuses an address that is no multiple of 8.
+        remote: RemoteAddr,
+        /// The value that the word must have.
+        compare: u64,
+        /// The value that it gets.
+        swap: u64,
+    },
 }
 
 /// A work request for the send queue.
@@ -59,14 +77,14 @@ pub struct WorkRequest<'a> {
     pub wr_id: u64,
     /// What to do.
     pub op: WrOp,
-    /// Local memory, gathered from (or for a READ scattered to) in order. At most the queue pair's
-    /// `max_send_sge`; together at most `Config::max_msg_bytes`.
+    /// Local memory, gathered from (or for a READ or an atomic scattered to) in order. At most the
+    /// queue pair's `max_send_sge`; together at most `Config::max_msg_bytes`, for an atomic 8.
     pub sges: &'a [Sge],
     /// Give a completion on success. A failure always gives one.
     pub signaled: bool,
     /// Ask the peer to raise a solicited event (SEND, and WRITE with immediate).
     pub solicited: bool,
-    /// Do not start before all earlier READs of this queue pair are complete.
+    /// Do not start before all earlier READs and atomics of this queue pair are complete.
     pub fence: bool,
 }
 
@@ -100,6 +118,8 @@ pub enum PostError {
     TooManySges,
     /// The message is longer than the device sends (`EINVAL`).
     TooLong,
+    /// The SGEs of an atomic operation are not 8 bytes together (`EINVAL`).
+    NotEightBytes,
     /// An SGE is not inside a region of the queue pair's protection domain, or the region does not
     /// allow the access (`EINVAL`).
     BadSge,
@@ -128,9 +148,11 @@ impl WrOp {
     pub(crate) fn remote(self) -> Option<RemoteAddr> {
         match self {
             Self::Send | Self::SendImm { .. } => None,
-            Self::Write { remote } | Self::WriteImm { remote, .. } | Self::Read { remote } => {
-                Some(remote)
-            }
+            Self::Write { remote }
+            | Self::WriteImm { remote, .. }
+            | Self::Read { remote }
+            | Self::FetchAdd { remote, .. }
+            | Self::CmpSwap { remote, .. } => Some(remote),
         }
     }
 
@@ -148,12 +170,20 @@ impl WrOp {
             Self::Send | Self::SendImm { .. } => WcOpcode::Send,
             Self::Write { .. } | Self::WriteImm { .. } => WcOpcode::RdmaWrite,
             Self::Read { .. } => WcOpcode::RdmaRead,
+            Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::CmpSwap { .. } => WcOpcode::CompSwap,
         }
     }
 
-    /// True for a READ.
-    pub(crate) fn is_read(self) -> bool {
-        matches!(self, Self::Read { .. })
+    /// True for FETCH_ADD and CMP_SWAP.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd { .. } | Self::CmpSwap { .. })
+    }
+
+    /// True for what only a response of its own completes, and what `max_rd_atomic` limits: READs
+    /// and atomics.
+    pub(crate) fn is_rd_atomic(self) -> bool {
+        self.is_atomic() || matches!(self, Self::Read { .. })
     }
 }
 
@@ -165,6 +195,7 @@ impl fmt::Display for PostError {
             Self::QueueFull => "the queue is full: poll completions first",
             Self::TooManySges => "more scatter-gather elements than the queue pair was made for",
             Self::TooLong => "the message is longer than max_msg_bytes",
+            Self::NotEightBytes => "an atomic operation needs scatter-gather elements of 8 bytes",
             Self::BadSge => "a scatter-gather element is outside its memory region",
         })
     }

@@ -59,6 +59,10 @@ pub enum WcOpcode {
     RdmaWrite,
     /// An RDMA READ.
     RdmaRead,
+    /// An atomic fetch-and-add.
+    FetchAdd,
+    /// An atomic compare-and-swap.
+    CompSwap,
     /// A received SEND.
     Recv,
     /// A received WRITE with immediate.

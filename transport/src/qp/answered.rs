@@ -1,7 +1,7 @@
 //! What a response changes: acknowledged requests complete, lost ones are gone back to, refused
 //! ones fail. What it means was found in `completer.rs`; here it is applied.
 
-use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_response};
+use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack, check_response};
 use super::loss::Fired;
 use super::{QueuePair, Shared};
 use crate::drop::DropReason;
@@ -65,7 +65,33 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let len = spanwire_base::u32_from(p.payload.len());
-        match check_response(&self.requester, p.bth.psn, len, self.mtu) {
+        let outcome = check_response(&self.requester, p.bth.psn, len, self.mtu);
+        self.on_response(now, outcome, p.payload, sh)
+    }
+
+    pub(super) fn on_atomic_ack(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let (Some(aeth), Some(found)) = (p.ext.aeth, p.ext.atomic_ack) else {
+            return Err(DropReason::BadSyndrome);
+        };
+        let outcome = check_atomic_ack(&self.requester, p.bth.psn, aeth.syndrome);
+        // Verbs hand the word over as this machine's own.
+        self.on_response(now, outcome, &found.original.to_ne_bytes(), sh)
+    }
+
+    /// Puts a response's data where its request wants them.
+    fn on_response(
+        &mut self,
+        now: Time,
+        outcome: ResponseOutcome,
+        data: &[u8],
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        match outcome {
             ResponseOutcome::Drop(reason) => Err(reason),
             ResponseOutcome::Gap { from } => {
                 // Everything before the gap is a plain acknowledgement's worth.
@@ -74,7 +100,7 @@ impl QueuePair {
             }
             ResponseOutcome::Place { wqe, offset, upto } => {
                 let sges = self.requester.sges(wqe);
-                if sh.mrs.scatter(self.pd, sges, offset, p.payload).is_err() {
+                if sh.mrs.scatter(self.pd, sges, offset, data).is_err() {
                     self.acknowledge(now, upto - 1, sh);
                     self.fail_oldest(WcStatus::LocProtErr, sh);
                     return Ok(());
@@ -85,7 +111,7 @@ impl QueuePair {
         }
     }
 
-    /// READ responses from `from` on are lost: asks again, once.
+    /// Responses from `from` on are lost: asks again, once.
     fn recover_response(&mut self, from: u64, sh: &mut Shared<'_>) -> Result<(), DropReason> {
         if !self.loss.begin_recovery(from) {
             return Err(DropReason::AfterResponseGap);

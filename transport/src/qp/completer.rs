@@ -2,7 +2,8 @@
 
 use crate::attr::Mtu;
 use crate::drop::DropReason;
-use crate::qp::requester::{Requester, Unwrapped};
+use crate::qp::requester::{Requester, Unwrapped, Wqe};
+use crate::verbs::WrOp;
 use crate::wc::WcStatus;
 use spanwire_wire::{AethRepr, NakCode, Psn, Syndrome};
 
@@ -11,8 +12,8 @@ use spanwire_wire::{AethRepr, NakCode, Psn, Syndrome};
 pub(crate) enum AckOutcome {
     /// Nothing.
     Drop(DropReason),
-    /// All before `upto` arrived. With `lost_response`, it jumped over a READ whose responses must
-    /// therefore have been lost from that number on.
+    /// All before `upto` arrived. With `lost_response`, it jumped over a READ or an atomic whose
+    /// responses must therefore have been lost from that number on.
     Acked { upto: u64, lost_response: Option<u64> },
     /// All before `upto` arrived, `upto` itself did not.
     SequenceError { upto: u64 },
@@ -23,7 +24,7 @@ pub(crate) enum AckOutcome {
     Refused { upto: u64, status: WcStatus },
 }
 
-/// What a READ response says.
+/// What a READ response or an atomic's acknowledgement says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ResponseOutcome {
     /// Nothing.
@@ -36,9 +37,9 @@ pub(crate) enum ResponseOutcome {
 
 /// Judges an ACK or NAK.
 ///
-/// A plain ACK never completes a READ: rxe acknowledges duplicates with the newest PSN, which may
-/// be a READ's (capture 78). When it reaches past one, the READ's responses were lost, since
-/// responses leave in the order of their PSNs.
+/// A plain ACK never completes a READ or an atomic: rxe acknowledges duplicates with the newest
+/// PSN, which may be an atomic's (capture 78). When it reaches past one, the responses were lost,
+/// since responses leave in the order of their PSNs.
 pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> AckOutcome {
     let number = match requester.unwrap(psn) {
         Unwrapped::Outstanding(number) => number,
@@ -79,24 +80,11 @@ pub(crate) fn check_response(
     payload_len: u32,
     mtu: Mtu,
 ) -> ResponseOutcome {
-    let number = match requester.unwrap(psn) {
-        Unwrapped::Outstanding(number) => number,
-        Unwrapped::Stale => return ResponseOutcome::Drop(DropReason::StaleResponse),
-        Unwrapped::BeyondSent => return ResponseOutcome::Drop(DropReason::ResponseBeyondSent),
+    let (number, wqe, request) = match awaited(requester, psn, |op| matches!(op, WrOp::Read { .. }))
+    {
+        Err(outcome) => return outcome,
+        Ok(found) => found,
     };
-    let nothing = ResponseOutcome::Drop(DropReason::ResponseToNothing);
-    let Some(missing) = requester.first_missing_response() else {
-        return nothing;
-    };
-    let Some((wqe, request)) = requester.wqe_of(number) else {
-        return nothing;
-    };
-    if number < missing || !request.op.is_read() {
-        return nothing;
-    }
-    if number > missing {
-        return ResponseOutcome::Gap { from: missing };
-    }
     let offset = request.offset_of(number, mtu);
     if payload_len != (request.len - offset).min(mtu.bytes()) {
         return ResponseOutcome::Drop(DropReason::BadResponseLength);
@@ -104,11 +92,48 @@ pub(crate) fn check_response(
     ResponseOutcome::Place { wqe, offset, upto: number + 1 }
 }
 
+/// Judges an atomic operation's acknowledgement.
+pub(crate) fn check_atomic_ack(
+    requester: &Requester,
+    psn: Psn,
+    syndrome: Syndrome,
+) -> ResponseOutcome {
+    match awaited(requester, psn, WrOp::is_atomic) {
+        Err(outcome) => outcome,
+        Ok(_) if !matches!(syndrome, Syndrome::Ack { .. }) => {
+            ResponseOutcome::Drop(DropReason::BadSyndrome)
+        }
+        Ok((number, wqe, _)) => ResponseOutcome::Place { wqe, offset: 0, upto: number + 1 },
+    }
+}
+
+/// The request whose response is missing next, if `psn` is that response's: number, index, request.
+fn awaited(
+    requester: &Requester,
+    psn: Psn,
+    is_kind: fn(WrOp) -> bool,
+) -> Result<(u64, usize, &Wqe), ResponseOutcome> {
+    let drop = |reason| Err(ResponseOutcome::Drop(reason));
+    let number = match requester.unwrap(psn) {
+        Unwrapped::Outstanding(number) => number,
+        Unwrapped::Stale => return drop(DropReason::StaleResponse),
+        Unwrapped::BeyondSent => return drop(DropReason::ResponseBeyondSent),
+    };
+    match (requester.first_missing_response(), requester.wqe_of(number)) {
+        (Some(missing), Some((_, request))) if number < missing || !is_kind(request.op) => {
+            drop(DropReason::ResponseToNothing)
+        }
+        (Some(missing), Some(_)) if number > missing => Err(ResponseOutcome::Gap { from: missing }),
+        (Some(_), Some((wqe, request))) => Ok((number, wqe, request)),
+        _ => drop(DropReason::ResponseToNothing),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::qp::requester::{Allowance, Next};
-    use crate::verbs::{RemoteAddr, WorkRequest, WrOp};
+    use crate::verbs::{RemoteAddr, WorkRequest};
 
     const MTU: Mtu = Mtu::B256;
     const ACK: Syndrome = Syndrome::Ack { credits: 31 };
@@ -188,6 +213,44 @@ mod tests {
             ack(11, Syndrome::RnrNak { timer }),
             AckOutcome::ReceiverNotReady { upto, timer }
         );
+    }
+
+    #[test]
+    fn check_atomic_ack__answers_only_the_atomic_that_is_next() {
+        use ResponseOutcome::{Drop, Gap, Place};
+        let mut r = sent();
+        let remote = RemoteAddr::default();
+        // PSN 16 is the SEND that `sent` left unsent; then 17 and 18.
+        for op in [WrOp::FetchAdd { remote, add: 1 }, WrOp::Read { remote }] {
+            r.post(&WorkRequest::new(0, op, &[]), 8, MTU);
+        }
+        let may = Allowance {
+            qp_pkts: 99,
+            endpoint_pkts: 99,
+            unasked_pkts: 99,
+            mtu: MTU,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 32,
+            ack_req_interval_pkts: 16,
+        };
+        while let Next::Segment(s) = r.next(&may) {
+            r.advance(&s);
+        }
+        let at = |r: &Requester, psn| check_atomic_ack(r, Psn::new(psn), ACK);
+        assert_eq!(at(&r, 17), Gap { from: 2 }, "the READ before it comes first");
+        r.acknowledge(5);
+        while r.pop_done().is_some() {}
+        let (wqe, offset, upto) = (2, 0, 8);
+        assert_eq!(at(&r, 17), Place { wqe, offset, upto });
+        assert_eq!(at(&r, 16), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(&r, 18), Drop(DropReason::ResponseToNothing), "a READ is not an atomic");
+        assert_eq!(at(&r, 19), Drop(DropReason::ResponseBeyondSent));
+        let nak = check_atomic_ack(&r, Psn::new(17), Syndrome::Nak(NakCode::RemoteAccess));
+        assert_eq!(nak, Drop(DropReason::BadSyndrome));
+        let read = check_response(&r, Psn::new(17), 8, MTU);
+        assert_eq!(read, Drop(DropReason::ResponseToNothing), "an atomic is not a READ");
+        let plain = check_ack(&r, Psn::new(18), &AethRepr { syndrome: ACK, msn: 0 });
+        assert_eq!(plain, acked(7, Some(7)), "a plain ACK never completes an atomic");
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod modify;
 mod outcome;
 mod path;
 mod post;
-mod reads;
 mod requester;
+mod resources;
 mod responder;
 mod segment;
 mod send;
@@ -58,7 +58,7 @@ pub(crate) struct QueuePair {
     responder: Responder,
     acks: Acks,
     loss: Loss,
-    /// READ responses sent since a request last had its chance.
+    /// Responses with data sent since a request last had its chance.
     responses_in_a_row: u32,
 }
 
@@ -113,8 +113,7 @@ impl QueuePair {
                     self.on_read_response(now, p, sh)
                 }
                 OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
-                // Atomic operations are not sent, so nothing can be their answer.
-                OpClass::Response => Err(DropReason::ResponseToNothing),
+                OpClass::Response => self.on_atomic_ack(now, p, sh),
                 OpClass::Notification => Err(DropReason::CnpIgnored),
             },
         };
@@ -159,9 +158,9 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        // What is owed? Read responses first: an acknowledgement may not overtake those before it.
-        // A request may: a peer that never stops reading must not keep us from sending.
-        if !self.responder.reads.is_idle() {
+        // What is owed? Responses with data first: an acknowledgement may not overtake those before
+        // it. A request may: a peer that never stops reading must not keep us from sending.
+        if !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
                 let sent = self.send_request(now, room, frame, sh);
@@ -170,7 +169,7 @@ impl QueuePair {
                 }
             }
             self.responses_in_a_row += 1;
-            return self.send_read_response(frame, sh);
+            return self.send_response(frame, sh);
         }
         if self.acks.pending().is_some() {
             return self.send_ack(frame, sh);
@@ -271,6 +270,10 @@ impl QueuePair {
                 sh.counters.rx_read_requests += 1;
                 self.acks.subsume();
             }
+            RequestOutcome::AtomicDone => {
+                sh.counters.rx_atomic_requests += 1;
+                self.acks.subsume();
+            }
             RequestOutcome::Duplicate { reply } => {
                 sh.counters.duplicate_request += 1;
                 if let Some(owed) = reply {
@@ -314,7 +317,7 @@ impl QueuePair {
     }
 }
 
-/// READ responses after which one request may go first. A burst of the schedule: both directions
+/// Responses with data after which one request may go first. A burst of the schedule: both directions
 /// get their share of the wire when both want it.
 const RESPONSES_IN_A_ROW_MAX: u32 = 16;
 

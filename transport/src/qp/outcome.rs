@@ -11,6 +11,8 @@ pub(crate) enum RequestOutcome {
     Done { reply: Option<Owed>, message: Option<Message> },
     /// A READ is being answered: earlier acknowledgements are said by its responses.
     ReadBegun,
+    /// An atomic operation was carried out: its response says earlier acknowledgements as well.
+    AtomicDone,
     /// Seen before and not carried out again.
     Duplicate { reply: Option<Owed> },
     /// The first packet after a gap.

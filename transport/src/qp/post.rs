@@ -28,9 +28,12 @@ impl QueuePair {
         if self.requester.is_full() {
             return Err(PostError::QueueFull);
         }
-        let need = if wr.op.is_read() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
+        let need = if wr.op.is_rd_atomic() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
         let len = check_sges(sh.mrs, self.pd, wr.sges, need, sh.config.max_msg_bytes)?;
-        if wr.op.is_read() && self.max_rd_atomic == 0 {
+        if wr.op.is_atomic() && len != ATOMIC_BYTES {
+            return Err(PostError::NotEightBytes);
+        }
+        if wr.op.is_rd_atomic() && self.max_rd_atomic == 0 {
             // It could never leave.
             return Err(PostError::BadState);
         }
@@ -65,6 +68,9 @@ impl QueuePair {
         Ok(())
     }
 }
+
+/// What an atomic operation works on.
+const ATOMIC_BYTES: u32 = 8;
 
 /// Checks every SGE and returns the bytes of all.
 fn check_sges(

@@ -4,7 +4,7 @@ use crate::attr::Mtu;
 use crate::qp::segment::{Position, Segment};
 use crate::qp::wq::WorkQueue;
 use crate::verbs::{Sge, WorkRequest, WrOp};
-use spanwire_wire::{Opcode, Psn};
+use spanwire_wire::Psn;
 use std::collections::VecDeque;
 
 /// The send queue and how far it has been sent and acknowledged.
@@ -27,10 +27,10 @@ pub(crate) struct Requester {
     snd_end: u64,
     /// Index in `sq` of the request that holds `snd_nxt`; `sq.len()` when all is sent.
     current: usize,
-    /// READ requests sent and not fully answered, oldest first.
-    reads_out: VecDeque<ReadOut>,
-    /// First number of every READ in `sq`, oldest first.
-    read_starts: VecDeque<u64>,
+    /// READ and atomic requests sent and not fully answered, oldest first.
+    rd_atomic_out: VecDeque<RdAtomicOut>,
+    /// First number of every READ and atomic in `sq`, oldest first.
+    rd_atomic_starts: VecDeque<u64>,
     /// One past the last packet that asked for an answer.
     asked: u64,
     /// The next packet asks, whatever it is.
@@ -52,7 +52,7 @@ pub(crate) struct Wqe {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ReadOut {
+struct RdAtomicOut {
     first: u64,
     pkts: u64,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Next {
     Segment(Segment),
     /// Nothing is posted that was not sent.
     Idle,
-    /// The queue pair's window, its READ limit or a fence holds the next packet back until a
+    /// The queue pair's window, its limit of READs and atomics or a fence holds the next packet back until a
     /// response arrives.
     WaitsForPeer,
     /// The endpoint's window holds the next packet back.
@@ -107,8 +107,8 @@ impl Requester {
             snd_max: 0,
             snd_end: 0,
             current: 0,
-            reads_out: VecDeque::new(),
-            read_starts: VecDeque::with_capacity(max_wr as usize),
+            rd_atomic_out: VecDeque::new(),
+            rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
             asked: 0,
             asks_next: false,
         }
@@ -118,14 +118,14 @@ impl Requester {
     pub(crate) fn start(&mut self, psn: Psn, max_rd_atomic: u8) {
         self.reset();
         self.first_psn = psn;
-        self.reads_out.reserve(max_rd_atomic.into());
+        self.rd_atomic_out.reserve(max_rd_atomic.into());
     }
 
     /// Forgets everything posted.
     pub(crate) fn reset(&mut self) {
         self.sq.clear();
-        self.reads_out.clear();
-        self.read_starts.clear();
+        self.rd_atomic_out.clear();
+        self.rd_atomic_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
         (self.current, self.asked, self.asks_next) = (0, 0, false);
     }
@@ -144,8 +144,8 @@ impl Requester {
         let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
         let first = self.snd_end;
         self.sq.push(Wqe { wr_id, op, len, signaled, solicited, fence, first, pkts }, wr.sges);
-        if op.is_read() {
-            self.read_starts.push_back(first);
+        if op.is_rd_atomic() {
+            self.rd_atomic_starts.push_back(first);
         }
         self.snd_end += pkts;
     }
@@ -156,11 +156,11 @@ impl Requester {
             return Next::Idle;
         };
         let starts = self.snd_nxt == wqe.first;
-        if starts && wqe.fence && !self.reads_out.is_empty() {
+        if starts && wqe.fence && !self.rd_atomic_out.is_empty() {
             return Next::WaitsForPeer;
         }
-        let pkts = match wqe.op.is_read() {
-            true if self.reads_out.len() >= usize::from(may.max_rd_atomic) => {
+        let pkts = match wqe.op.is_rd_atomic() {
+            true if self.rd_atomic_out.len() >= usize::from(may.max_rd_atomic) => {
                 return Next::WaitsForPeer;
             }
             true => wqe.chunk_from(self.snd_nxt, may.read_chunk_pkts.into()),
@@ -193,8 +193,8 @@ impl Requester {
     /// Takes note that `segment`, the answer of [`Requester::next`], was sent.
     pub(crate) fn advance(&mut self, segment: &Segment) {
         let pkts = u64::from(segment.pkts);
-        if segment.opcode == Opcode::RcReadRequest {
-            self.reads_out.push_back(ReadOut { first: self.snd_nxt, pkts });
+        if segment.is_rd_atomic() {
+            self.rd_atomic_out.push_back(RdAtomicOut { first: self.snd_nxt, pkts });
         }
         self.snd_nxt += pkts;
         self.snd_max = self.snd_max.max(self.snd_nxt);
@@ -210,8 +210,8 @@ impl Requester {
     pub(crate) fn acknowledge(&mut self, upto: u64) {
         assert!(upto <= self.snd_max, "an acknowledgement is checked against what was sent");
         self.snd_una = self.snd_una.max(upto);
-        while self.reads_out.front().is_some_and(|r| r.first + r.pkts <= self.snd_una) {
-            self.reads_out.pop_front();
+        while self.rd_atomic_out.front().is_some_and(|r| r.first + r.pkts <= self.snd_una) {
+            self.rd_atomic_out.pop_front();
         }
         if self.snd_nxt < self.snd_una {
             // An answer to what was sent before going back: no need to send it again.
@@ -231,8 +231,8 @@ impl Requester {
     pub(crate) fn pop_any(&mut self) -> Option<Wqe> {
         let wqe = self.sq.pop_front()?;
         self.current = self.current.saturating_sub(1);
-        if wqe.op.is_read() {
-            self.read_starts.pop_front();
+        if wqe.op.is_rd_atomic() {
+            self.rd_atomic_starts.pop_front();
         }
         Some(wqe)
     }
@@ -268,10 +268,10 @@ impl Requester {
         }
     }
 
-    /// The number of the oldest READ response still missing, if any READ is in the queue: a plain
-    /// acknowledgement never reaches past it.
+    /// The number of the oldest READ or atomic response still missing, if such a request is in the
+    /// queue: a plain acknowledgement never reaches past it.
     pub(crate) fn first_missing_response(&self) -> Option<u64> {
-        self.read_starts.front().map(|first| (*first).max(self.snd_una))
+        self.rd_atomic_starts.front().map(|first| (*first).max(self.snd_una))
     }
 
     /// The request that holds `number`, with its index.
@@ -311,8 +311,8 @@ impl Requester {
     fn seek(&mut self, to: u64) {
         self.snd_nxt = to;
         self.asked = self.asked.min(to);
-        while self.reads_out.back().is_some_and(|r| r.first + r.pkts > to) {
-            self.reads_out.pop_back();
+        while self.rd_atomic_out.back().is_some_and(|r| r.first + r.pkts > to) {
+            self.rd_atomic_out.pop_back();
         }
         self.current = self.sq.partition_point(|w| w.end() <= to);
     }
@@ -531,7 +531,7 @@ mod tests {
                         if let Next::Segment(s) = r.next(&may()) {
                             let first = r.snd_nxt();
                             r.advance(&s);
-                            if s.opcode == Opcode::RcReadRequest {
+                            if s.is_rd_atomic() {
                                 reads.push((first, first + u64::from(s.pkts)));
                             }
                         }
@@ -548,14 +548,14 @@ mod tests {
                 prop_assert!(r.snd_max <= r.snd_end && r.asked <= r.snd_nxt);
                 reads.retain(|(_, end)| *end > r.snd_una && *end <= r.snd_nxt);
                 let out: Vec<(u64, u64)> =
-                    r.reads_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();
+                    r.rd_atomic_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();
                 prop_assert_eq!(&out, &reads);
                 match r.sq.at(r.current) {
                     Some(w) => prop_assert!(w.first <= r.snd_nxt && r.snd_nxt < w.end()),
                     None => prop_assert_eq!((r.current, r.snd_nxt), (r.sq.len(), r.snd_end)),
                 }
-                let first_read = (0..).map_while(|i| r.sq.at(i)).find(|w| w.op.is_read());
-                prop_assert_eq!(r.read_starts.front(), first_read.map(|w| &w.first));
+                let first_read = (0..).map_while(|i| r.sq.at(i)).find(|w| w.op.is_rd_atomic());
+                prop_assert_eq!(r.rd_atomic_starts.front(), first_read.map(|w| &w.first));
             }
         }
     }

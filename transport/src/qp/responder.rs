@@ -5,17 +5,19 @@ use crate::drop::DropReason;
 use crate::mr::{Access, MrTable, PdId};
 use crate::qp::ack::Owed;
 use crate::qp::outcome::{Message, RequestOutcome};
-use crate::qp::reads::{ReadAnswers, ReadRequest, packets};
+use crate::qp::resources::{AtomicRequest, ReadRequest, Resources, packets};
 use crate::qp::wq::WorkQueue;
 use crate::verbs::RecvRequest;
 use crate::wc::{WcOpcode, WcStatus};
-use spanwire_wire::{NakCode, OpKind, OpcodeProps, Packet, Psn, RethRepr, Syndrome};
+use spanwire_wire::{
+    AtomicEthRepr, NakCode, OpKind, Opcode, OpcodeProps, Packet, Psn, RethRepr, Syndrome,
+};
 
 /// The receive queue, the expected PSN and the message in progress.
 #[derive(Debug)]
 pub(crate) struct Responder {
     rq: WorkQueue<Rwqe>,
-    pub(crate) reads: ReadAnswers,
+    pub(crate) resources: Resources,
     /// Expected PSN.
     epsn: Psn,
     /// Messages completed, modulo 2^24.
@@ -59,7 +61,7 @@ impl Responder {
     pub(crate) fn new(max_wr: u32, max_sge: u32) -> Self {
         Self {
             rq: WorkQueue::new(max_wr, max_sge),
-            reads: ReadAnswers::default(),
+            resources: Resources::default(),
             epsn: Psn::new(0),
             msn: 0,
             inbound: None,
@@ -69,11 +71,11 @@ impl Responder {
         }
     }
 
-    /// Starts to expect `psn`, answering up to `max_reads` READs at a time.
-    pub(crate) fn start(&mut self, psn: Psn, max_reads: u8) {
+    /// Starts to expect `psn`, answering up to `max_rd_atomic` READs and atomics at a time.
+    pub(crate) fn start(&mut self, psn: Psn, max_rd_atomic: u8) {
         (self.epsn, self.msn) = (psn, 0);
         (self.inbound, self.epsn_refused) = (None, false);
-        self.reads.start(max_reads);
+        self.resources.start(max_rd_atomic);
     }
 
     pub(crate) fn set_access(&mut self, access: Access) {
@@ -104,7 +106,7 @@ impl Responder {
 
     /// Stops answering and forgets the message in progress.
     pub(crate) fn stop(&mut self) {
-        self.reads.stop();
+        self.resources.stop();
         self.inbound = None;
     }
 
@@ -150,14 +152,20 @@ impl Responder {
         }
     }
 
-    /// A packet from before the expected PSN: a READ is answered again, everything else only
-    /// acknowledged again, with the newest PSN.
+    /// A packet from before the expected PSN: a READ is answered again, an atomic gets its result
+    /// again, everything else is only acknowledged again, with the newest PSN.
     fn duplicate(&mut self, p: &Packet<'_>, ground: Ground<'_>) -> RequestOutcome {
         match (p.bth.opcode.props().kind, read_request(p)) {
-            (OpKind::ReadRequest, Some(read)) if self.reads.repeat(&read, ground.mtu) => {
+            (OpKind::ReadRequest, Some(read)) if self.resources.repeat_read(&read, ground.mtu) => {
                 RequestOutcome::Duplicate { reply: None }
             }
             (OpKind::ReadRequest, _) => RequestOutcome::Drop(DropReason::DuplicateReadForgotten),
+            (OpKind::Atomic, _) => match atomic_request(p) {
+                Some(atomic) if self.resources.repeat_atomic(&atomic) => {
+                    RequestOutcome::Duplicate { reply: None }
+                }
+                _ => RequestOutcome::Drop(DropReason::DuplicateAtomicForgotten),
+            },
             _ => {
                 let reply = Some(Owed::ack(self.epsn.minus(1), self.msn));
                 RequestOutcome::Duplicate { reply }
@@ -180,6 +188,7 @@ impl Responder {
             OpKind::Send => !props.ieth,
             OpKind::Write => self.access.allows(Access::REMOTE_WRITE),
             OpKind::ReadRequest => self.access.allows(Access::REMOTE_READ),
+            OpKind::Atomic => self.access.allows(Access::REMOTE_ATOMIC),
             _ => false,
         };
         if allowed { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
@@ -190,8 +199,11 @@ impl Responder {
         let consumes = match props.kind {
             OpKind::Send => props.first,
             OpKind::Write => props.imm,
-            OpKind::ReadRequest => {
-                return self.reads.check_room().map_err(|_| self.refuse(NakCode::InvalidRequest));
+            OpKind::ReadRequest | OpKind::Atomic => {
+                return self
+                    .resources
+                    .check_room()
+                    .map_err(|_| self.refuse(NakCode::InvalidRequest));
             }
             _ => false,
         };
@@ -208,7 +220,7 @@ impl Responder {
         let props = p.bth.opcode.props();
         let (len, mtu) = (payload_len(p), ground.mtu.bytes());
         let shape = match (props.kind, props.first, props.last) {
-            (OpKind::ReadRequest, ..) => true,
+            (OpKind::ReadRequest | OpKind::Atomic, ..) => len == 0,
             (_, _, false) => len == mtu,
             (_, true, true) => len <= mtu,
             (_, false, true) => (1..=mtu).contains(&len),
@@ -225,6 +237,7 @@ impl Responder {
                 let complete = if props.last { after == r.dma_len } else { after < r.dma_len };
                 complete && r.dma_len <= MAX_DMA_BYTES
             }),
+            OpKind::Atomic => true,
             _ => read_request(p).is_some_and(|r| {
                 r.len <= MAX_DMA_BYTES && packets(r.len, ground.mtu) < MAX_READ_PKTS
             }),
@@ -240,6 +253,7 @@ impl Responder {
         let need = match props.kind {
             OpKind::Write => Access::REMOTE_WRITE,
             OpKind::ReadRequest => Access::REMOTE_READ,
+            OpKind::Atomic => return self.check_atomic(p, ground),
             _ => return Ok(()),
         };
         let Some(reth) = self.reth(p) else {
@@ -256,6 +270,19 @@ impl Responder {
             Ok(_) => Ok(()),
             Err(_) => Err(self.refuse(NakCode::RemoteAccess)),
         }
+    }
+
+    /// The word's key and bounds first, then its alignment (rxe has the same order).
+    fn check_atomic(&mut self, p: &Packet<'_>, ground: Ground<'_>) -> Step {
+        let Some(AtomicEthRepr { va, rkey, .. }) = p.ext.atomic else {
+            return Err(self.refuse(NakCode::InvalidRequest));
+        };
+        let need = Access::REMOTE_ATOMIC;
+        if ground.mrs.remote(ground.pd, rkey, va, WORD_BYTES, need).is_err() {
+            return Err(self.refuse(NakCode::RemoteAccess));
+        }
+        let aligned = va.is_multiple_of(WORD_BYTES.into());
+        if aligned { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
     fn place_payload(&mut self, p: &Packet<'_>, ground: Ground<'_>) -> Step {
@@ -284,8 +311,10 @@ impl Responder {
     /// The packet has been carried out: moves on, and tells what that completes.
     fn complete(&mut self, p: &Packet<'_>, ground: Ground<'_>) -> RequestOutcome {
         let props = p.bth.opcode.props();
-        if props.kind == OpKind::ReadRequest {
-            return self.begin_read(p, ground);
+        match props.kind {
+            OpKind::ReadRequest => return self.begin_read(p, ground),
+            OpKind::Atomic => return self.execute_atomic(p, ground),
+            _ => {}
         }
         let (psn, received) = (self.epsn, self.received() + payload_len(p));
         self.epsn = self.epsn.next();
@@ -313,8 +342,34 @@ impl Responder {
         };
         self.msn = next_msn(self.msn);
         self.epsn = self.epsn.plus(packets(read.len, ground.mtu));
-        self.reads.begin(read, self.msn);
+        self.resources.begin_read(read, self.msn);
         RequestOutcome::ReadBegun
+    }
+
+    fn execute_atomic(&mut self, p: &Packet<'_>, ground: Ground<'_>) -> RequestOutcome {
+        let Some(request) = atomic_request(p) else {
+            return self.refuse(NakCode::InvalidRequest);
+        };
+        let AtomicEthRepr { va, rkey, swap_or_add, compare } = request.operands;
+        let found = ground
+            .mrs
+            .remote(ground.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC)
+            .ok()
+            .and_then(|span| {
+                let (region, offset) = (span.region, span.offset);
+                let done = match request.opcode {
+                    Opcode::RcCmpSwap => region.compare_swap(offset, compare, swap_or_add),
+                    _ => region.fetch_add(offset, swap_or_add),
+                };
+                done.ok()
+            });
+        let Some(original) = found else {
+            return self.refuse(NakCode::RemoteAccess);
+        };
+        self.msn = next_msn(self.msn);
+        self.epsn = self.epsn.next();
+        self.resources.begin_atomic(request, original, self.msn);
+        RequestOutcome::AtomicDone
     }
 
     /// A NAK that ends the connection, for the packet at the expected PSN.
@@ -341,7 +396,7 @@ impl Responder {
 }
 
 fn starts(props: &OpcodeProps) -> bool {
-    props.first || props.kind == OpKind::ReadRequest
+    props.first || matches!(props.kind, OpKind::ReadRequest | OpKind::Atomic)
 }
 
 fn payload_len(p: &Packet<'_>) -> u32 {
@@ -353,12 +408,18 @@ fn read_request(p: &Packet<'_>) -> Option<ReadRequest> {
     Some(ReadRequest { psn: p.bth.psn, va, rkey, len: dma_len })
 }
 
+fn atomic_request(p: &Packet<'_>) -> Option<AtomicRequest> {
+    Some(AtomicRequest { psn: p.bth.psn, opcode: p.bth.opcode, operands: p.ext.atomic? })
+}
+
 fn next_msn(msn: u32) -> u32 {
     (msn + 1) & Psn::MASK
 }
 
 /// IBTA: a message is at most 2^31 bytes.
 const MAX_DMA_BYTES: u32 = 1 << 31;
+/// What an atomic operation works on.
+const WORD_BYTES: u32 = 8;
 /// Half the PSN space: beyond it, before and after cannot be told apart.
 const MAX_READ_PKTS: u32 = 1 << 23;
 

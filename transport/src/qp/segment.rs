@@ -2,7 +2,7 @@
 
 use super::requester::{Allowance, Wqe};
 use crate::verbs::{RemoteAddr, WrOp};
-use spanwire_wire::{Opcode, Psn};
+use spanwire_wire::{AtomicEthRepr, OpKind, Opcode, Psn};
 
 /// The next packet, described. Nothing has changed yet: `Requester::advance` does that once the
 /// packet is written.
@@ -12,10 +12,13 @@ pub(crate) struct Segment {
     pub(crate) psn: Psn,
     /// For a packet that starts a WRITE or asks for a READ: where, and the bytes it speaks of.
     pub(crate) reth: Option<(RemoteAddr, u32)>,
+    /// For an atomic operation: what it does and where.
+    pub(crate) atomic: Option<AtomicEthRepr>,
     pub(crate) imm: Option<u32>,
     pub(crate) solicited: bool,
     pub(crate) ack_req: bool,
-    /// Request in the queue, and the part of its bytes this packet carries (none for a READ).
+    /// Request in the queue, and the part of its bytes this packet carries (none for a READ
+    /// or an atomic).
     pub(crate) wqe: usize,
     pub(crate) offset: u32,
     pub(crate) len: u32,
@@ -50,28 +53,45 @@ impl Segment {
             last: at.number + u64::from(at.pkts) == wqe.end(),
         };
         let opcode = place.opcode(wqe.op);
-        let is_read = wqe.op.is_read();
+        let asks_for_data = wqe.op.is_rd_atomic();
         let reth = match wqe.op {
             WrOp::Read { remote } => {
                 let va = remote.va.wrapping_add(offset.into());
                 Some((RemoteAddr { va, ..remote }, len))
             }
+            WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => None,
             op => op.remote().filter(|_| place.first).map(|remote| (remote, wqe.len)),
         };
         Self {
             opcode,
             psn: at.psn,
             reth,
+            atomic: operands(wqe.op),
             imm: wqe.op.imm().filter(|_| opcode.props().imm),
-            solicited: wqe.solicited && place.last && !is_read,
-            ack_req: at.asks || is_read,
+            solicited: wqe.solicited && place.last && !asks_for_data,
+            ack_req: at.asks || asks_for_data,
             wqe: at.wqe,
             offset,
-            len: if is_read { 0 } else { len },
+            len: if asks_for_data { 0 } else { len },
             pkts: at.pkts,
             is_retransmission: at.is_retransmission,
         }
     }
+
+    /// True for a packet that only a response of its own answers.
+    pub(crate) fn is_rd_atomic(&self) -> bool {
+        matches!(self.opcode.props().kind, OpKind::ReadRequest | OpKind::Atomic)
+    }
+}
+
+/// The AtomicETH of an atomic operation.
+fn operands(op: WrOp) -> Option<AtomicEthRepr> {
+    let (remote, swap_or_add, compare) = match op {
+        WrOp::FetchAdd { remote, add } => (remote, add, 0),
+        WrOp::CmpSwap { remote, compare, swap } => (remote, swap, compare),
+        _ => return None,
+    };
+    Some(AtomicEthRepr { va: remote.va, rkey: remote.rkey, swap_or_add, compare })
 }
 
 /// Where in its message a packet stands.
@@ -84,9 +104,9 @@ struct Place {
 impl Place {
     fn opcode(self, op: WrOp) -> Opcode {
         use Opcode::{
-            RcReadRequest, RcSendFirst, RcSendLast, RcSendLastImm, RcSendMiddle, RcSendOnly,
-            RcSendOnlyImm, RcWriteFirst, RcWriteLast, RcWriteLastImm, RcWriteMiddle, RcWriteOnly,
-            RcWriteOnlyImm,
+            RcCmpSwap, RcFetchAdd, RcReadRequest, RcSendFirst, RcSendLast, RcSendLastImm,
+            RcSendMiddle, RcSendOnly, RcSendOnlyImm, RcWriteFirst, RcWriteLast, RcWriteLastImm,
+            RcWriteMiddle, RcWriteOnly, RcWriteOnlyImm,
         };
         let [first, middle, last, only] = match op {
             WrOp::Send => [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly],
@@ -94,6 +114,8 @@ impl Place {
             WrOp::Write { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly],
             WrOp::WriteImm { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
             WrOp::Read { .. } => [RcReadRequest; 4],
+            WrOp::FetchAdd { .. } => [RcFetchAdd; 4],
+            WrOp::CmpSwap { .. } => [RcCmpSwap; 4],
         };
         match (self.first, self.last) {
             (true, true) => only,

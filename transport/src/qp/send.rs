@@ -1,11 +1,14 @@
 //! How a packet is written: headers, payload, ICRC.
 
+use super::resources::Body;
 use super::segment::Segment;
 use super::{DEFAULT_PKEY, QueuePair, Shared, Transmit, ack};
 use crate::mr::Access;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta};
-use spanwire_wire::{AethRepr, BthRepr, ExtHeaders, NakCode, Opcode, Psn, RethRepr, Syndrome};
+use spanwire_wire::{
+    AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, Psn, RethRepr, Syndrome,
+};
 
 impl QueuePair {
     pub(super) fn send_segment(
@@ -21,6 +24,7 @@ impl QueuePair {
                 rkey: remote.rkey,
                 dma_len,
             }),
+            atomic: segment.atomic,
             imm: segment.imm,
             ..ExtHeaders::default()
         };
@@ -52,29 +56,33 @@ impl QueuePair {
         }
     }
 
-    pub(super) fn send_read_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
-        let Some(r) = self.responder.reads.next(self.mtu) else {
+    /// Writes the next packet of what a READ or an atomic asked for.
+    pub(super) fn send_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let Some(r) = self.responder.resources.next(self.mtu) else {
             return Transmit::Idle;
         };
         let aeth = r.opcode.props().aeth.then_some(AethRepr {
             syndrome: Syndrome::Ack { credits: ack::NO_CREDIT_LIMIT },
             msn: r.msn,
         });
-        let ext = ExtHeaders { aeth, ..ExtHeaders::default() };
-        let bth = self.bth(r.opcode, r.psn);
-        let pd = self.pd;
-        let fill = |payload: &mut [u8]| {
-            let need = Access::REMOTE_READ;
-            r.len == 0
-                || sh
-                    .mrs
-                    .remote(pd, r.rkey, r.va, r.len, need)
-                    .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok())
+        let (atomic_ack, len) = match r.body {
+            Body::Atomic { original } => (Some(AtomicAckEthRepr { original }), 0),
+            Body::Read { len, .. } => (None, len),
         };
-        match self.write(&bth, &ext, r.len, frame, fill) {
+        let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
+        let bth = self.bth(r.opcode, r.psn);
+        let (pd, need) = (self.pd, Access::REMOTE_READ);
+        let fill = |payload: &mut [u8]| match r.body {
+            Body::Read { va, rkey, len } if len > 0 => sh
+                .mrs
+                .remote(pd, rkey, va, len, need)
+                .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok()),
+            Body::Read { .. } | Body::Atomic { .. } => true,
+        };
+        match self.write(&bth, &ext, len, frame, fill) {
             Ok(meta) => {
-                self.responder.reads.advance(self.mtu);
-                self.sent(meta, r.len, sh)
+                self.responder.resources.advance(self.mtu);
+                self.sent(meta, len, sh)
             }
             Err(why) => {
                 // The region went away while it was being read, or the port is too narrow.

@@ -11,6 +11,7 @@ use spanwire_wire::{
     Qpn, Syndrome, UdpRepr,
 };
 
+mod atomics;
 mod hostile;
 mod soak;
 mod stall;

@@ -61,6 +61,7 @@ impl World {
         let props = opcode.props();
         let ext = ExtHeaders {
             reth: props.reth.then_some(RethRepr { va, rkey, dma_len }),
+            atomic: props.atomic.then_some(AtomicEthRepr { va, rkey, swap_or_add: 3, compare: 3 }),
             imm: props.imm.then_some(5),
             ieth: props.ieth.then_some(rkey),
             ..ExtHeaders::default()
@@ -173,6 +174,43 @@ fn on_request__access_not_granted_is_invalid() {
     let invalid = refused(0, NakCode::InvalidRequest);
     assert_eq!(w.write(Opcode::RcWriteOnly, 0, 8, 8), invalid);
     assert_eq!(w.write(Opcode::RcReadRequest, 0, 0, 8), invalid);
+    assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), invalid);
+}
+
+#[test]
+fn on_request__an_atomic_is_carried_out_once_however_often_it_comes() {
+    let mut w = World::new();
+    w.region.copy_in(0, &1u64.to_ne_bytes()).unwrap();
+    let word = |w: &World| w.region.fetch_add(0, 0).unwrap();
+    assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), RequestOutcome::AtomicDone);
+    assert_eq!(word(&w), 4);
+    let again = RequestOutcome::Duplicate { reply: None };
+    for _ in 0..3 {
+        assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), again);
+    }
+    assert_eq!(word(&w), 4);
+    let other = w.request(Opcode::RcFetchAdd, 0, 0, VA + 8, w.rkey, 0);
+    assert_eq!(other, RequestOutcome::Drop(DropReason::DuplicateAtomicForgotten));
+    // The test's operands compare with 3 and swap in 3.
+    w.region.copy_in(0, &3u64.to_ne_bytes()).unwrap();
+    assert_eq!(w.write(Opcode::RcCmpSwap, 1, 0, 0), RequestOutcome::AtomicDone);
+    assert_eq!(word(&w), 3);
+}
+
+#[test]
+fn on_request__an_atomic_is_checked_for_key_then_alignment() {
+    let access = refused(0, NakCode::RemoteAccess);
+    let invalid = refused(0, NakCode::InvalidRequest);
+    for opcode in [Opcode::RcFetchAdd, Opcode::RcCmpSwap] {
+        let mut w = World::new();
+        let rkey = w.rkey;
+        assert_eq!(w.request(opcode, 0, 0, VA, rkey ^ 1, 0), access);
+        assert_eq!(w.request(opcode, 0, 0, VA + 1, rkey ^ 1, 0), access);
+        assert_eq!(w.request(opcode, 0, 0, VA + 4092, rkey, 0), access);
+        assert_eq!(w.request(opcode, 0, 0, u64::MAX - 7, rkey, 0), access);
+        assert_eq!(w.request(opcode, 0, 0, VA + 4, rkey, 0), invalid);
+        assert!(w.is_untouched());
+    }
 }
 
 #[test]

@@ -1,0 +1,384 @@
+//! Responder resources: the READs and atomics a queue pair answers, and remembers for duplicates.
+
+use crate::attr::Mtu;
+use spanwire_wire::{AtomicEthRepr, Opcode, Psn};
+use std::collections::VecDeque;
+
+/// A READ request as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadRequest {
+    pub(crate) psn: Psn,
+    pub(crate) va: u64,
+    pub(crate) rkey: u32,
+    pub(crate) len: u32,
+}
+
+/// An atomic request as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AtomicRequest {
+    pub(crate) psn: Psn,
+    pub(crate) opcode: Opcode,
+    pub(crate) operands: AtomicEthRepr,
+}
+
+/// The next packet of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Response {
+    pub(crate) opcode: Opcode,
+    pub(crate) psn: Psn,
+    pub(crate) msn: u32,
+    pub(crate) body: Body,
+}
+
+/// What a response carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    /// Bytes of our memory, read when the packet is written.
+    Read { va: u64, rkey: u32, len: u32 },
+    /// The word that an atomic operation found.
+    Atomic { original: u64 },
+}
+
+/// The last `max_dest_rd_atomic` READs and atomics, and which of them are being answered.
+///
+/// A duplicate READ (the whole or a tail of one remembered) restarts that answer where it asks, a
+/// duplicate atomic gets its result again; neither adds one, so a peer that repeats itself costs no
+/// memory.
+#[derive(Debug, Default)]
+pub(crate) struct Resources {
+    slots: Vec<Answer>,
+    capacity: usize,
+    /// The slot the next request takes: the oldest.
+    oldest: usize,
+    /// Slots being answered, in the order in which they leave: that of their PSNs.
+    queue: VecDeque<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    asked: Asked,
+    msn: u32,
+    /// The answer that runs: first packet, next packet, and the byte it ends before.
+    start: u32,
+    next: u32,
+    end_byte: u32,
+    /// All of it left at least once.
+    complete: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Read(ReadRequest),
+    Atomic { request: AtomicRequest, original: u64 },
+}
+
+/// Too many READs and atomics at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoResource;
+
+impl Resources {
+    /// Starts afresh with room for `capacity` READs and atomics.
+    pub(crate) fn start(&mut self, capacity: u8) {
+        let capacity = usize::from(capacity);
+        *self = Self { capacity, ..Self::default() };
+        self.slots.reserve_exact(capacity);
+        self.queue.reserve_exact(capacity);
+    }
+
+    /// True when one more may be taken on: the slot it would take is not still owed to an earlier
+    /// one. An answer that was complete before and is only being repeated gives way, since the peer
+    /// has gone on without it.
+    pub(crate) fn check_room(&self) -> Result<(), NoResource> {
+        match self.slots.get(self.oldest) {
+            Some(held) if !held.complete => Err(NoResource),
+            None if self.slots.len() >= self.capacity => Err(NoResource),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers a new READ and begins to answer it. [`Resources::check_room`] came first.
+    pub(crate) fn begin_read(&mut self, request: ReadRequest, msn: u32) {
+        self.begin(Asked::Read(request), request.len, msn);
+    }
+
+    /// Remembers an atomic that was just carried out, and what it found. [`Resources::check_room`]
+    /// came first.
+    pub(crate) fn begin_atomic(&mut self, request: AtomicRequest, original: u64, msn: u32) {
+        self.begin(Asked::Atomic { request, original }, 0, msn);
+    }
+
+    fn begin(&mut self, asked: Asked, end_byte: u32, msn: u32) {
+        let answer = Answer { asked, msn, start: 0, next: 0, end_byte, complete: false };
+        let slot = self.oldest;
+        if slot < self.slots.len() {
+            self.queue.retain(|s| *s != slot);
+            self.slots[slot] = answer;
+        } else {
+            self.slots.push(answer);
+        }
+        self.queue.push_back(slot);
+        self.oldest = (slot + 1) % self.capacity;
+    }
+
+    /// Answers a duplicate READ again from where it asks. Returns false when it is no part of any
+    /// READ remembered.
+    pub(crate) fn repeat_read(&mut self, request: &ReadRequest, mtu: Mtu) -> bool {
+        let covers = |(slot, a): (usize, &Answer)| Some((slot, a.covers(request, mtu)?));
+        let Some((slot, from)) = self.slots.iter().enumerate().find_map(covers) else {
+            return false;
+        };
+        let answer = &mut self.slots[slot];
+        let end_byte = from * mtu.bytes() + request.len;
+        let runs = self.queue.contains(&slot);
+        if runs && answer.next <= from && answer.end_byte >= end_byte {
+            return true; // It is on its way there.
+        }
+        (answer.start, answer.next, answer.end_byte) = (from, from, end_byte);
+        self.answer_again(slot);
+        true
+    }
+
+    /// Gives a duplicate atomic its result again. Returns false when it is not remembered.
+    pub(crate) fn repeat_atomic(&mut self, again: &AtomicRequest) -> bool {
+        let is_it =
+            |a: &Answer| matches!(a.asked, Asked::Atomic { request, .. } if request == *again);
+        let Some(slot) = self.slots.iter().position(is_it) else {
+            return false;
+        };
+        self.slots[slot].next = 0;
+        self.answer_again(slot);
+        true
+    }
+
+    /// Puts a slot into the queue where it belongs: answers leave in the order of their PSNs. A
+    /// requester that goes back asks for all that follows as well, and would take an answer that
+    /// overtook this one as a new loss.
+    fn answer_again(&mut self, slot: usize) {
+        if !self.queue.contains(&slot) {
+            let oldest = self.oldest;
+            let age = |slot: usize| (slot < oldest, slot);
+            let at = self.queue.partition_point(|s| age(*s) < age(slot));
+            self.queue.insert(at, slot);
+        }
+    }
+
+    /// The next packet owed. [`Resources::advance`] once it is written.
+    pub(crate) fn next(&self, mtu: Mtu) -> Option<Response> {
+        let a = &self.slots[*self.queue.front()?];
+        let msn = a.msn;
+        let ReadRequest { psn, va, rkey, .. } = match a.asked {
+            Asked::Read(request) => request,
+            Asked::Atomic { request, original } => {
+                let body = Body::Atomic { original };
+                return Some(Response { opcode: Opcode::RcAtomicAck, psn: request.psn, msn, body });
+            }
+        };
+        let offset = a.next * mtu.bytes();
+        let len = (a.end_byte - offset).min(mtu.bytes());
+        let (first, last) = (a.next == a.start, offset + len == a.end_byte);
+        let opcode = match (first, last) {
+            (true, true) => Opcode::RcReadResponseOnly,
+            (true, false) => Opcode::RcReadResponseFirst,
+            (false, true) => Opcode::RcReadResponseLast,
+            (false, false) => Opcode::RcReadResponseMiddle,
+        };
+        let body = Body::Read { va: va.wrapping_add(offset.into()), rkey, len };
+        Some(Response { opcode, psn: psn.plus(a.next), msn, body })
+    }
+
+    /// The packet that [`Resources::next`] described was sent.
+    pub(crate) fn advance(&mut self, mtu: Mtu) {
+        let Some(slot) = self.queue.front().copied() else {
+            return;
+        };
+        let a = &mut self.slots[slot];
+        a.next += 1;
+        // u64: one packet past the end of a 4 GiB READ would not fit 32 bits.
+        if u64::from(a.next) * u64::from(mtu.bytes()) >= u64::from(a.end_byte) {
+            a.complete = true;
+            self.queue.pop_front();
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Stops answering.
+    pub(crate) fn stop(&mut self) {
+        self.queue.clear();
+    }
+}
+
+impl Answer {
+    /// The packet of this READ that `r` asks for again, with or without what follows.
+    fn covers(&self, r: &ReadRequest, mtu: Mtu) -> Option<u32> {
+        let Asked::Read(held) = self.asked else {
+            return None;
+        };
+        let ahead = r.psn.distance_from(held.psn);
+        if ahead >= packets(held.len, mtu) {
+            return None;
+        }
+        let offset = ahead * mtu.bytes();
+        let fits = r.rkey == held.rkey
+            && r.va == held.va.wrapping_add(offset.into())
+            && r.len <= held.len - offset;
+        fits.then_some(ahead)
+    }
+}
+
+/// PSNs a READ of `len` bytes takes: one for each response packet, at least one.
+pub(crate) fn packets(len: u32, mtu: Mtu) -> u32 {
+    len.div_ceil(mtu.bytes()).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: Mtu = Mtu::B256;
+
+    fn request(psn: u32, va: u64, len: u32) -> ReadRequest {
+        ReadRequest { psn: Psn::new(psn), va, rkey: 5, len }
+    }
+
+    fn drain(a: &mut Resources) -> Vec<(Opcode, u32, u64, u32)> {
+        let mut out = Vec::new();
+        while let Some(r) = a.next(MTU) {
+            let (va, len) = match r.body {
+                Body::Read { va, len, .. } => (va, len),
+                Body::Atomic { original } => (original, 8),
+            };
+            out.push((r.opcode, r.psn.get(), va, len));
+            a.advance(MTU);
+        }
+        out
+    }
+
+    fn answers(capacity: u8) -> Resources {
+        let mut a = Resources::default();
+        a.start(capacity);
+        a
+    }
+
+    #[test]
+    fn next__walks_first_middle_last() {
+        let mut a = answers(2);
+        a.begin_read(request(10, 0x1000, 600), 1);
+        a.begin_read(request(13, 0x9000, 0), 2);
+        use Opcode::*;
+        let want = [
+            (RcReadResponseFirst, 10, 0x1000, 256),
+            (RcReadResponseMiddle, 11, 0x1100, 256),
+            (RcReadResponseLast, 12, 0x1200, 88),
+            (RcReadResponseOnly, 13, 0x9000, 0),
+        ];
+        assert_eq!(drain(&mut a), want);
+        assert!(a.is_idle());
+    }
+
+    #[test]
+    fn check_room__a_slot_still_owed_is_not_taken() {
+        let mut a = answers(1);
+        assert_eq!(a.check_room(), Ok(()));
+        a.begin_read(request(0, 0, 10), 1);
+        assert_eq!(a.check_room(), Err(NoResource));
+        drain(&mut a);
+        assert_eq!(a.check_room(), Ok(()));
+        assert_eq!(answers(0).check_room(), Err(NoResource));
+    }
+
+    #[test]
+    fn repeat_read__a_tail_begins_with_first_and_ends_where_it_asks() {
+        let mut a = answers(2);
+        a.begin_read(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(a.repeat_read(&request(12, 0x1200, 512), MTU));
+        use Opcode::*;
+        let want = [(RcReadResponseFirst, 12, 0x1200, 256), (RcReadResponseLast, 13, 0x1300, 256)];
+        assert_eq!(drain(&mut a), want);
+    }
+
+    #[test]
+    fn repeat_read__refuses_what_was_not_asked_before() {
+        let mut a = answers(1);
+        a.begin_read(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(!a.repeat_read(&request(14, 0x1400, 1), MTU), "beyond its end");
+        assert!(!a.repeat_read(&request(9, 0x0f00, 1), MTU), "before its start");
+        assert!(!a.repeat_read(&request(11, 0x1101, 256), MTU), "another address");
+        assert!(!a.repeat_read(&request(11, 0x1100, 769), MTU), "longer than the rest");
+        let other_key = ReadRequest { rkey: 6, ..request(10, 0x1000, 1024) };
+        assert!(!a.repeat_read(&other_key, MTU));
+        a.begin_read(request(14, 0x2000, 10), 2);
+        drain(&mut a);
+        assert!(!a.repeat_read(&request(10, 0x1000, 1024), MTU), "forgotten");
+    }
+
+    #[test]
+    fn repeat_read__while_running_goes_back_once_and_adds_nothing() {
+        let mut a = answers(2);
+        a.begin_read(request(10, 0x1000, 1024), 1);
+        a.advance(MTU);
+        a.advance(MTU);
+        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU));
+        assert_eq!(drain(&mut a).len(), 4);
+        a.begin_read(request(14, 0x2000, 1024), 2);
+        assert!(a.repeat_read(&request(16, 0x2200, 512), MTU), "will come anyway");
+        assert_eq!(drain(&mut a).len(), 4);
+    }
+
+    #[test]
+    fn repeat_read__answers_leave_in_the_order_of_their_psns() {
+        let mut a = answers(3);
+        a.begin_read(request(5, 0, 10), 1);
+        drain(&mut a);
+        a.begin_read(request(10, 0x1000, 512), 2);
+        drain(&mut a);
+        a.begin_read(request(12, 0x2000, 512), 3);
+        a.begin_read(request(14, 0x3000, 512), 4); // takes the slot of PSN 5
+        a.advance(MTU);
+        assert!(a.repeat_read(&request(11, 0x1100, 256), MTU));
+        assert!(a.repeat_read(&request(12, 0x2000, 512), MTU));
+        let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
+        assert_eq!(psns, [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn repeat_atomic__gives_the_first_result_in_its_place() {
+        let atomic = |psn, swap_or_add| AtomicRequest {
+            psn: Psn::new(psn),
+            opcode: Opcode::RcFetchAdd,
+            operands: AtomicEthRepr { va: 8, rkey: 5, swap_or_add, compare: 0 },
+        };
+        let mut a = answers(3);
+        a.begin_read(request(9, 0x1000, 10), 1);
+        a.begin_atomic(atomic(10, 1), 77, 2);
+        a.begin_atomic(atomic(11, 1), 78, 3);
+        assert_eq!(a.check_room(), Err(NoResource), "atomics take resources too");
+        assert!(a.repeat_atomic(&atomic(10, 1)), "it is on its way");
+        let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
+        assert_eq!(psns, [9, 10, 11]);
+        assert!(a.repeat_atomic(&atomic(11, 1)));
+        assert!(a.repeat_atomic(&atomic(10, 1)));
+        let want = [(Opcode::RcAtomicAck, 10, 77, 8), (Opcode::RcAtomicAck, 11, 78, 8)];
+        assert_eq!(drain(&mut a), want);
+        assert!(!a.repeat_atomic(&atomic(10, 2)), "another operation");
+        assert!(!a.repeat_atomic(&atomic(12, 1)), "never asked");
+        a.begin_read(request(12, 0, 10), 4);
+        a.begin_read(request(13, 0, 10), 5);
+        assert!(!a.repeat_atomic(&atomic(10, 1)), "forgotten");
+    }
+
+    #[test]
+    fn begin_read__a_repeated_answer_gives_way() {
+        let mut a = answers(1);
+        a.begin_read(request(10, 0x1000, 1024), 1);
+        drain(&mut a);
+        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU));
+        assert_eq!(a.check_room(), Ok(()));
+        a.begin_read(request(14, 0x2000, 100), 2);
+        assert_eq!(drain(&mut a), [(Opcode::RcReadResponseOnly, 14, 0x2000, 100)]);
+    }
+}
