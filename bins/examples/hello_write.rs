@@ -38,7 +38,7 @@ impl Side {
         let memory = Region::zeroed(4096);
         let mr = endpoint.reg_mr(pd, memory.clone(), Access::ALL, None)?;
         let caps = QpCaps::default();
-        let qpn = endpoint.create_qp(&QpInit { pd, send_cq: cq, recv_cq: cq, caps })?;
+        let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, caps))?;
         endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
         Ok(Self { endpoint, cq, qpn, memory, mr, number })
     }

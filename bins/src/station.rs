@@ -167,7 +167,7 @@ impl Station {
         let mr = ep.reg_mr(pd, region.clone(), access, None)?;
         let outstanding = (caps.max_send_wr + caps.max_recv_wr).saturating_mul(job.qps);
         let cq = ep.create_cq(outstanding.max(1))?;
-        let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps };
+        let init = QpInit::new(pd, cq, cq, caps);
         let mut setup = Setup { job, cq, qpns: Vec::new(), params: Vec::new(), region, mr };
         for _ in 0..job.qps {
             let qpn = ep.create_qp(&init)?;

@@ -3,6 +3,7 @@
 use crate::cq::CqId;
 use crate::mr::{Access, PdId};
 use crate::qp::state::QpState;
+use crate::srq::SrqId;
 use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
@@ -17,6 +18,9 @@ pub struct QpInit {
     pub recv_cq: CqId,
     /// Sizes of the queues.
     pub caps: QpCaps,
+    /// Where receive requests come from, instead of a queue of its own; `max_recv_wr` and
+    /// `max_recv_sge` mean nothing then.
+    pub srq: Option<SrqId>,
 }
 
 /// Sizes of a queue pair's queues. A zero receive queue is allowed.
@@ -30,6 +34,8 @@ pub struct QpCaps {
     pub max_send_sge: u32,
     /// SGEs of a receive request, 1..=16.
     pub max_recv_sge: u32,
+    /// Bytes a send work request may carry inline, 0..=1024; that many are kept for each.
+    pub max_inline_data: u32,
 }
 
 /// The attributes `modify_qp` sets; `None` leaves one as it is. Which ones a transition needs is
@@ -162,9 +168,23 @@ impl AddressVector {
 }
 
 impl Default for QpCaps {
-    /// 128 requests each way with one SGE each.
+    /// 128 requests each way with one SGE each, nothing inline.
     fn default() -> Self {
-        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 1, max_recv_sge: 1 }
+        Self {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        }
+    }
+}
+
+impl QpInit {
+    /// A queue pair with a receive queue of its own.
+    #[must_use]
+    pub fn new(pd: PdId, send_cq: CqId, recv_cq: CqId, caps: QpCaps) -> Self {
+        Self { pd, send_cq, recv_cq, caps, srq: None }
     }
 }
 
@@ -175,7 +195,8 @@ impl QpAttr {
         Self { state: Some(QpState::Init), access: Some(access), ..Self::default() }
     }
 
-    /// The transition INIT to RTR with customary values: 16 READs and atomics accepted, RNR timer 0.64 ms.
+    /// The transition INIT to RTR with customary values: 16 READs and atomics accepted, RNR timer
+    /// 0.64 ms.
     #[must_use]
     pub fn rtr(dest_qpn: Qpn, rq_psn: Psn, path_mtu: Mtu, av: AddressVector) -> Self {
         Self {
@@ -190,8 +211,8 @@ impl QpAttr {
         }
     }
 
-    /// The transition RTR to RTS with customary values: 16 READs and atomics outstanding, timeout 14
-    /// (67 ms),
+    /// The transition RTR to RTS with customary values: 16 READs and atomics outstanding, timeout
+    /// 14 (67 ms),
     /// 7 retries, RNR retries without end.
     #[must_use]
     pub fn rts(sq_psn: Psn) -> Self {

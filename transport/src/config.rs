@@ -14,6 +14,8 @@ pub struct Config {
     pub max_cqs: u32,
     /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 64.
     pub max_pds: u32,
+    /// Shared receive queues, 1..=65536. `create_srq` fails beyond. Default 256.
+    pub max_srqs: u32,
     /// Memory regions, 1..=1048576. `reg_mr` fails beyond. Default 4096.
     pub max_mrs: u32,
     /// Work requests a send or receive queue may hold, 1..=32768. Default 8192.
@@ -66,6 +68,7 @@ impl Default for Config {
             max_qps: 1024,
             max_cqs: 1024,
             max_pds: 64,
+            max_srqs: 256,
             max_mrs: 4096,
             max_wr: 8192,
             max_cqe: 65_536,
@@ -95,6 +98,7 @@ impl Config {
         range("max_qps", self.max_qps, 1, MAX_QPS)?;
         range("max_cqs", self.max_cqs, 1, 1 << 16)?;
         range("max_pds", self.max_pds, 1, 1 << 16)?;
+        range("max_srqs", self.max_srqs, 1, 1 << 16)?;
         range("max_mrs", self.max_mrs, 1, 1 << 20)?;
         range("max_wr", self.max_wr, 1, 1 << 15)?;
         range("max_cqe", self.max_cqe, 1, 1 << 22)?;
@@ -141,6 +145,10 @@ pub(crate) const MAX_QPS: u32 = 1 << 16;
 /// Scatter-gather elements of one work request. IBTA leaves the number to the device; common
 /// hardware and rxe offer between 16 and 32.
 pub(crate) const MAX_SGE: u32 = 16;
+
+/// Inline bytes of one work request: they are kept for every slot of a send queue, so the bound is
+/// what adapters have, about a kilobyte.
+pub(crate) const MAX_INLINE_DATA: u32 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::tables::Slab;
-use crate::wc::Wc;
+use crate::wc::{Wc, WcStatus};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -26,6 +26,17 @@ pub(crate) struct CompletionQueue {
     ready: VecDeque<Wc>,
     capacity: usize,
     overrun: bool,
+    /// What is waited for, once.
+    armed: Option<Notify>,
+}
+
+/// Which completion an armed queue tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notify {
+    /// The next one.
+    Next,
+    /// The next that the sender marked as solicited, or that has an error status.
+    Solicited,
 }
 
 /// All completion queues of an endpoint. Passed to queue pairs, never stored in one.
@@ -34,12 +45,15 @@ pub(crate) struct CqTable {
     pub(crate) queues: Slab<CompletionQueue>,
     /// Set by every push: the host runs its application then.
     event: bool,
+    /// Armed queues that got what they were armed for, each once.
+    told: VecDeque<CqId>,
 }
 
 impl CompletionQueue {
     pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
-        Self { ready: VecDeque::with_capacity(capacity), capacity, overrun: false }
+        let ready = VecDeque::with_capacity(capacity);
+        Self { ready, capacity, overrun: false, armed: None }
     }
 
     fn push(&mut self, wc: Wc) -> Result<(), CqError> {
@@ -49,6 +63,21 @@ impl CompletionQueue {
         }
         self.ready.push_back(wc);
         Ok(())
+    }
+
+    /// True once when `wc` is what the queue was armed for. An overrun is told of in any case.
+    fn tells(&mut self, wc: &Wc) -> bool {
+        let due = match self.armed {
+            None => false,
+            Some(Notify::Next) => true,
+            Some(Notify::Solicited) => {
+                self.overrun || wc.solicited || wc.status != WcStatus::Success
+            }
+        };
+        if due {
+            self.armed = None;
+        }
+        due
     }
 
     /// The oldest completion. A queue that overran still gives what it holds, then the error.
@@ -63,13 +92,39 @@ impl CompletionQueue {
 
 impl CqTable {
     pub(crate) fn new(max_cqs: u32) -> Self {
-        Self { queues: Slab::new(max_cqs), event: false }
+        Self { queues: Slab::new(max_cqs), event: false, told: VecDeque::new() }
     }
 
     /// Adds a completion, or reports that it is lost.
     pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), CqError> {
         self.event = true;
-        self.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.push(wc)
+        let queue = self.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
+        let pushed = queue.push(wc);
+        if queue.tells(&wc) && !self.told.contains(&cq) {
+            self.told.push_back(cq);
+        }
+        pushed
+    }
+
+    /// Arms a queue for one event.
+    pub(crate) fn arm(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
+        let queue = self.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
+        // The wider wish wins, as ibv_req_notify_cq has it.
+        if queue.armed != Some(Notify::Next) {
+            queue.armed = Some(notify);
+        }
+        Ok(())
+    }
+
+    /// The next queue that got what it was armed for.
+    pub(crate) fn pop_told(&mut self) -> Option<CqId> {
+        self.told.pop_front()
+    }
+
+    /// Removes a queue, and what would still be told of it.
+    pub(crate) fn remove(&mut self, cq: CqId) -> bool {
+        self.told.retain(|told| *told != cq);
+        self.queues.remove(cq.0).is_some()
     }
 
     /// True while completions were added that nobody was told of.
@@ -97,13 +152,36 @@ impl std::error::Error for CqError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wc::{WcOpcode, WcStatus};
+    use crate::wc::WcOpcode;
     use spanwire_wire::Qpn;
 
     fn wc(wr_id: u64) -> Wc {
         let (status, opcode) = (WcStatus::Success, WcOpcode::Send);
         let qpn = Qpn::new(7);
-        Wc { wr_id, status, opcode, qpn, byte_len: 0, imm: None, solicited: false }
+        let (imm, invalidated_rkey, solicited) = (None, None, false);
+        Wc { wr_id, status, opcode, qpn, byte_len: 0, imm, invalidated_rkey, solicited }
+    }
+
+    #[test]
+    fn arm__tells_once_of_what_it_was_armed_for() {
+        let mut t = CqTable::new(2);
+        let [a, b] = [0, 1].map(|_| CqId(t.queues.insert(CompletionQueue::new(9)).unwrap()));
+        assert_eq!(t.arm(CqId(7), Notify::Next), Err(CqError::Unknown));
+        t.push(a, wc(1)).unwrap();
+        assert_eq!(t.pop_told(), None, "not armed");
+        t.arm(a, Notify::Solicited).unwrap();
+        t.push(a, wc(2)).unwrap();
+        t.push(b, wc(3)).unwrap();
+        assert_eq!(t.pop_told(), None);
+        t.push(a, Wc { solicited: true, ..wc(4) }).unwrap();
+        t.push(a, Wc { solicited: true, ..wc(5) }).unwrap();
+        assert_eq!((t.pop_told(), t.pop_told()), (Some(a), None));
+        t.arm(a, Notify::Solicited).unwrap();
+        t.push(a, Wc { status: WcStatus::WrFlushErr, ..wc(6) }).unwrap();
+        t.arm(b, Notify::Next).unwrap();
+        t.arm(b, Notify::Solicited).unwrap();
+        t.push(b, wc(7)).unwrap();
+        assert_eq!((t.pop_told(), t.pop_told(), t.pop_told()), (Some(a), Some(b), None));
     }
 
     #[test]

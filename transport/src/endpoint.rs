@@ -1,23 +1,27 @@
 //! The endpoint: all queue pairs, memory regions and completion queues of one worker, behind
-//! [`Node`].
+//! [`Node`]. Making and removing them is in `endpoint/control.rs`.
 
-use crate::attr::{QpAttr, QpInit};
-use crate::config::{MAX_SGE, ValidConfig};
+mod control;
+
+use crate::attr::QpAttr;
+use crate::config::ValidConfig;
 use crate::counters::Counters;
-use crate::cq::{CompletionQueue, CqError, CqId, CqTable};
+use crate::cq::{CqError, CqId, CqTable, Notify};
 use crate::drop::DropReason;
-use crate::mr::{Access, MemoryRegion, MrError, MrTable, PdId};
+use crate::event::{AsyncEvent, Events};
+use crate::mr::{Access, MrTable};
+use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
 use crate::qp::{QueuePair, Shared, Transmit};
 use crate::schedule::{Schedule, Turn};
+use crate::srq::{SrqId, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
-use crate::verbs::{CreateError, PostError, RecvRequest, WorkRequest};
+use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
-use spanwire_mem::Region;
 use spanwire_wire::{Packet, Qpn};
 
 /// Queue pairs and everything they use, on one core, without I/O.
@@ -31,6 +35,8 @@ pub struct Endpoint {
     mrs: MrTable,
     cqs: CqTable,
     qps: Slab<Entry>,
+    srqs: SrqTable,
+    events: Events,
     timers: Timers,
     counters: Counters,
     schedule: Schedule,
@@ -69,85 +75,13 @@ impl Endpoint {
             mrs: MrTable::new(config.max_mrs),
             cqs: CqTable::new(config.max_cqs),
             qps: Slab::new(config.max_qps),
+            srqs: SrqTable::new(config.max_srqs),
+            events: Events::default(),
             timers: Timers::default(),
             counters: Counters::default(),
             schedule: Schedule::default(),
             config,
         }
-    }
-
-    /// Makes a protection domain.
-    ///
-    /// # Errors
-    /// [`CreateError::Limit`].
-    pub fn alloc_pd(&mut self) -> Result<PdId, CreateError> {
-        self.pds.insert(()).map(PdId).map_err(|()| CreateError::Limit("max_pds"))
-    }
-
-    /// Registers memory. `iova` is the virtual address of its first byte for both sides; its own
-    /// address when `None`.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub fn reg_mr(
-        &mut self,
-        pd: PdId,
-        region: Region,
-        access: Access,
-        iova: Option<u64>,
-    ) -> Result<MemoryRegion, CreateError> {
-        self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
-        self.mrs.register(&mut self.rng, pd, region, access, iova)
-    }
-
-    /// Forgets a memory region. Requests that still use it fail when they touch it.
-    ///
-    /// # Errors
-    /// [`MrError::UnknownKey`].
-    pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), MrError> {
-        self.mrs.deregister(lkey)
-    }
-
-    /// Makes a completion queue for `capacity` completions.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, CreateError> {
-        if capacity == 0 || capacity > self.config.max_cqe {
-            return Err(CreateError::BadCapacity("capacity"));
-        }
-        let queue = CompletionQueue::new(capacity);
-        self.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
-    }
-
-    /// Makes a queue pair in the state RESET.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, CreateError> {
-        self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
-        for cq in [init.send_cq, init.recv_cq] {
-            self.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
-        }
-        let caps = &init.caps;
-        let max_wr = self.config.max_wr;
-        let check = |name, value: u32, min, max| match value {
-            v if v < min || v > max => Err(CreateError::BadCapacity(name)),
-            _ => Ok(()),
-        };
-        check("max_send_wr", caps.max_send_wr, 1, max_wr)?;
-        check("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
-        check("max_send_sge", caps.max_send_sge, 1, MAX_SGE)?;
-        check("max_recv_sge", caps.max_recv_sge, 1, MAX_SGE)?;
-        let limit = CreateError::Limit("max_qps");
-        let qp = QueuePair::new(Qpn::new(0), init);
-        let unnumbered = Entry { qp, is_ready: false, is_blocked: false };
-        let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
-        let qpn = self.draw_qpn(slot);
-        if let Some(entry) = self.qps.at_mut(slot) {
-            entry.qp = QueuePair::new(qpn, init);
-        }
-        Ok(qpn)
     }
 
     /// Sets attributes of a queue pair, above all its state; all of them or none.
@@ -164,30 +98,6 @@ impl Endpoint {
         let qp = &self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?.qp;
         let (state, in_flight_pkts, srtt) = (qp.state(), qp.in_flight_pkts(), qp.srtt());
         Some(QpInfo { state, in_flight_pkts, srtt })
-    }
-
-    /// Removes a queue pair with everything posted, without completions. Its number is not used
-    /// again soon: packets still on their way to it find nobody.
-    pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
-        let slot = self.slot_of(qpn);
-        let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
-            return false;
-        };
-        self.schedule.forget(slot, entry.qp.held());
-        self.timers.cancel(slot);
-        self.qps.remove(slot).is_some()
-    }
-
-    /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.
-    pub fn destroy_cq(&mut self, cq: CqId) -> bool {
-        let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
-        !used && self.cqs.queues.remove(cq.0).is_some()
-    }
-
-    /// Removes a protection domain. Refuses, returning false, while something belongs to it.
-    pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
-        let used = self.mrs.uses_pd(pd) || self.qps.iter().any(|(_, e)| e.qp.pd() == pd);
-        !used && self.pds.remove(pd.0).is_some()
     }
 
     /// Posts a send work request.
@@ -214,10 +124,54 @@ impl Endpoint {
         self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()
     }
 
+    /// Posts a receive request to a shared receive queue.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was queued then.
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvRequest<'_>) -> Result<(), PostError> {
+        let q = self.srqs.queues.at_mut(srq.0).ok_or(PostError::UnknownSrq)?;
+        if wr.sges.len() > q.queue.max_sge() {
+            return Err(PostError::TooManySges);
+        }
+        if q.queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
+        q.post(wr, len);
+        Ok(())
+    }
+
+    /// Arms a completion queue: [`Endpoint::poll_cq_event`] tells of it once, when the next
+    /// completion that `notify` names is added. Completions already there are not told of: poll the
+    /// queue once more after arming it.
+    ///
+    /// # Errors
+    /// [`CqError::Unknown`].
+    pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
+        self.cqs.arm(cq, notify)
+    }
+
+    /// The next armed completion queue that got what it was armed for.
+    pub fn poll_cq_event(&mut self) -> Option<CqId> {
+        self.cqs.pop_told()
+    }
+
+    /// The next asynchronous event, oldest first. At most 4096 wait; what comes beyond is lost and
+    /// counted ([`Endpoint::async_events_lost`]).
+    pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop()
+    }
+
     /// What has been counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Asynchronous events lost because nobody polled them in time.
+    #[must_use]
+    pub fn async_events_lost(&self) -> u64 {
+        self.events.lost()
     }
 
     /// The limits in force.
@@ -270,8 +224,10 @@ impl Endpoint {
         let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
         let before = entry.qp.held();
         let mut shared = Shared {
-            mrs: &self.mrs,
+            mrs: &mut self.mrs,
             cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            events: &mut self.events,
             counters: &mut self.counters,
             config: &self.config,
         };
@@ -297,8 +253,10 @@ impl Endpoint {
         };
         let before = entry.qp.held();
         let mut shared = Shared {
-            mrs: &self.mrs,
+            mrs: &mut self.mrs,
             cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            events: &mut self.events,
             counters: &mut self.counters,
             config: &self.config,
         };

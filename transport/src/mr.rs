@@ -53,7 +53,10 @@ impl Access {
     /// The peer may execute atomic operations. Needs [`Access::LOCAL_WRITE`] too.
     pub const REMOTE_ATOMIC: Self = Self(8);
 
-    /// Everything.
+    /// The peer may take the region's rkey away with a SEND with invalidate.
+    pub const REMOTE_INVALIDATE: Self = Self(16);
+
+    /// Reading, writing and atomics, here and by the peer; not the invalidation of keys.
     pub const ALL: Self = Self(15);
 
     /// This and `other`.
@@ -86,6 +89,7 @@ impl fmt::Debug for Access {
             (Self::REMOTE_WRITE, "REMOTE_WRITE"),
             (Self::REMOTE_READ, "REMOTE_READ"),
             (Self::REMOTE_ATOMIC, "REMOTE_ATOMIC"),
+            (Self::REMOTE_INVALIDATE, "REMOTE_INVALIDATE"),
         ];
         f.write_str("LOCAL_READ")?;
         for (_, name) in names.into_iter().filter(|(bit, _)| self.allows(*bit)) {
@@ -151,6 +155,43 @@ impl MrTable {
             self.rkeys.remove(rkey);
         }
         Ok(())
+    }
+
+    /// Says whether a peer of `pd` may take `rkey` away.
+    pub(crate) fn check_invalidate(&self, pd: PdId, rkey: u32) -> Result<(), MrError> {
+        let i = self.rkeys.find(rkey).ok_or(MrError::UnknownKey)?;
+        let entry = self.regions.at(i).ok_or(MrError::UnknownKey)?;
+        match entry.access.allows(Access::REMOTE_INVALIDATE) {
+            _ if entry.pd != pd => Err(MrError::WrongPd),
+            true => Ok(()),
+            false => Err(MrError::Forbidden),
+        }
+    }
+
+    /// From now on `rkey` is unknown. The region stays, with its lkey. False when it was unknown.
+    pub(crate) fn invalidate(&mut self, rkey: u32) -> bool {
+        let region = self.rkeys.find(rkey).and_then(|i| self.regions.at_mut(i));
+        let Some(entry) = region else {
+            return false;
+        };
+        entry.mr.rkey = None;
+        self.rkeys.remove(rkey);
+        true
+    }
+
+    /// Gives the region of `lkey` a new rkey; the one it had, if any, is unknown from now on.
+    pub(crate) fn renew_rkey(&mut self, rng: &mut ChaCha20Rng, lkey: u32) -> Result<u32, MrError> {
+        let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;
+        let entry = self.regions.at_mut(i).ok_or(MrError::UnknownKey)?;
+        if !entry.access.is_remote() {
+            return Err(MrError::Forbidden);
+        }
+        if let Some(old) = entry.mr.rkey.take() {
+            self.rkeys.remove(old);
+        }
+        let rkey = self.rkeys.insert(rng, i);
+        entry.mr.rkey = Some(rkey);
+        Ok(rkey)
     }
 
     pub(crate) fn uses_pd(&self, pd: PdId) -> bool {
@@ -311,6 +352,31 @@ mod tests {
         let got = t.remote(PD, mr.rkey.unwrap(), mr.addr, 1, Access::REMOTE_READ);
         assert_eq!(got.unwrap_err(), MrError::UnknownKey);
         assert_eq!(t.deregister(mr.lkey), Err(MrError::UnknownKey));
+    }
+
+    #[test]
+    fn invalidate__takes_the_rkey_and_renew_gives_another() {
+        let (mut t, mut rng) = table();
+        let access = Access::ALL.and(Access::REMOTE_INVALIDATE);
+        let mr = t.register(&mut rng, PD, Region::zeroed(8), access, Some(0)).unwrap();
+        let old = mr.rkey.unwrap();
+        assert_eq!(t.check_invalidate(PD, old), Ok(()));
+        assert_eq!(t.check_invalidate(PdId(1), old), Err(MrError::WrongPd));
+        assert_eq!(t.check_invalidate(PD, old ^ 1), Err(MrError::UnknownKey));
+        assert!(t.invalidate(old) && !t.invalidate(old));
+        let ask = |t: &MrTable, rkey| {
+            t.remote(PD, rkey, 0, 8, Access::REMOTE_WRITE).map(|span| span.offset)
+        };
+        assert_eq!(ask(&t, old), Err(MrError::UnknownKey));
+        assert_eq!(t.check_invalidate(PD, old), Err(MrError::UnknownKey));
+        let new = t.renew_rkey(&mut rng, mr.lkey).unwrap();
+        assert_eq!((ask(&t, new), ask(&t, old)), (Ok(0), Err(MrError::UnknownKey)));
+        t.deregister(mr.lkey).unwrap();
+        assert_eq!(ask(&t, new), Err(MrError::UnknownKey));
+        let plain = t.register(&mut rng, PD, Region::zeroed(8), Access::ALL, None).unwrap();
+        assert_eq!(t.check_invalidate(PD, plain.rkey.unwrap()), Err(MrError::Forbidden));
+        let local = t.register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_WRITE, None).unwrap();
+        assert_eq!(t.renew_rkey(&mut rng, local.lkey), Err(MrError::Forbidden));
     }
 
     #[test]

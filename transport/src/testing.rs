@@ -2,7 +2,7 @@
 
 use crate::{
     Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit,
-    RecvRequest, RemoteAddr, Sge, Wc, WorkRequest, WrOp,
+    RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
@@ -25,6 +25,7 @@ pub(crate) struct End {
     pub(crate) qpns: Vec<Qpn>,
     pub(crate) region: Region,
     pub(crate) mr: MemoryRegion,
+    pub(crate) srq: Option<SrqId>,
     /// All completions polled so far.
     pub(crate) wcs: Vec<Wc>,
     inbox: Vec<(Time, u64, Vec<u8>)>,
@@ -53,6 +54,8 @@ pub(crate) struct PairConfig {
     pub(crate) bytes: usize,
     pub(crate) cqe: u32,
     pub(crate) caps: QpCaps,
+    /// Side 1's queue pairs share a receive queue of this many requests.
+    pub(crate) srq_max_wr: Option<u32>,
     /// Overrides what the customary attributes say.
     pub(crate) rtr: fn(&mut QpAttr),
     pub(crate) rts: fn(&mut QpAttr),
@@ -68,7 +71,14 @@ impl Default for PairConfig {
             psns: [1000, 0xff_fff0],
             bytes: 1 << 16,
             cqe: 4096,
-            caps: QpCaps { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4 },
+            caps: QpCaps {
+                max_send_wr: 64,
+                max_recv_wr: 64,
+                max_send_sge: 4,
+                max_recv_sge: 4,
+                max_inline_data: 600,
+            },
+            srq_max_wr: None,
             rtr: |_| {},
             rts: |_| {},
             ips: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
@@ -225,9 +235,12 @@ impl End {
         let region = Region::zeroed(c.bytes);
         let iova = Some(0x10_0000_0000 * (u64::from(i) + 1));
         let mr = ep.reg_mr(pd, region.clone(), Access::ALL, iova).unwrap();
-        let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: c.caps };
+        let srq = c.srq_max_wr.filter(|_| i == 1).map(|max_wr| {
+            ep.create_srq(&SrqInit { pd, max_wr, max_sge: 4 }).expect("within the limits")
+        });
+        let init = QpInit { srq, ..QpInit::new(pd, cq, cq, c.caps) };
         let qpns = (0..c.qps).map(|_| ep.create_qp(&init).unwrap()).collect();
-        Self { ep, pd, cq, qpns, region, mr, wcs: Vec::new(), inbox: Vec::new() }
+        Self { ep, pd, cq, qpns, region, mr, srq, wcs: Vec::new(), inbox: Vec::new() }
     }
 
     pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {

@@ -33,6 +33,12 @@ pub enum WrOp {
         /// The immediate data, in host order; big-endian on the wire.
         imm: u32,
     },
+    /// As [`WrOp::Send`], and takes one of the peer's rkeys away when the message is complete. The
+    /// peer refuses a key whose region it did not register for that.
+    SendInv {
+        /// The peer's rkey.
+        rkey: u32,
+    },
     /// Writes the SGEs' bytes to the peer's memory; the peer's application does not notice.
     Write {
         /// Where to.
@@ -80,6 +86,10 @@ pub struct WorkRequest<'a> {
     /// Local memory, gathered from (or for a READ or an atomic scattered to) in order. At most the
     /// queue pair's `max_send_sge`; together at most `Config::max_msg_bytes`, for an atomic 8.
     pub sges: &'a [Sge],
+    /// Bytes sent instead of the SGEs', copied before the post returns: the memory may be used
+    /// again at once and need not be registered. SENDs and WRITEs only, at most the queue pair's
+    /// `max_inline_data`; `sges` must be empty then.
+    pub inline: Option<&'a [u8]>,
     /// Give a completion on success. A failure always gives one.
     pub signaled: bool,
     /// Ask the peer to raise a solicited event (SEND, and WRITE with immediate).
@@ -92,7 +102,14 @@ impl<'a> WorkRequest<'a> {
     /// A signaled work request without further flags.
     #[must_use]
     pub fn new(wr_id: u64, op: WrOp, sges: &'a [Sge]) -> Self {
-        Self { wr_id, op, sges, signaled: true, solicited: false, fence: false }
+        let (signaled, solicited, fence) = (true, false, false);
+        Self { wr_id, op, sges, inline: None, signaled, solicited, fence }
+    }
+
+    /// A signaled work request whose bytes are copied when it is posted.
+    #[must_use]
+    pub fn inline(wr_id: u64, op: WrOp, bytes: &'a [u8]) -> Self {
+        Self { inline: Some(bytes), ..Self::new(wr_id, op, &[]) }
     }
 }
 
@@ -120,6 +137,13 @@ pub enum PostError {
     TooLong,
     /// The SGEs of an atomic operation are not 8 bytes together (`EINVAL`).
     NotEightBytes,
+    /// Inline data beside SGEs, for an operation that brings data back, or more of them than the
+    /// queue pair was created for (`EINVAL`).
+    BadInline,
+    /// The queue pair takes its receive requests from a shared queue (`EINVAL`).
+    UsesSrq,
+    /// No shared receive queue has this number (`EINVAL`).
+    UnknownSrq,
     /// An SGE is not inside a region of the queue pair's protection domain, or the region does not
     /// allow the access (`EINVAL`).
     BadSge,
@@ -135,6 +159,8 @@ pub enum CreateError {
     UnknownPd,
     /// The completion queue does not exist.
     UnknownCq,
+    /// The shared receive queue does not exist.
+    UnknownSrq,
     /// A requested capacity is zero where it may not be, or above its limit; the field.
     BadCapacity(&'static str),
     /// Remote write or atomic access needs local write access, as verbs demand.
@@ -147,7 +173,7 @@ impl WrOp {
     /// The memory of the peer this names.
     pub(crate) fn remote(self) -> Option<RemoteAddr> {
         match self {
-            Self::Send | Self::SendImm { .. } => None,
+            Self::Send | Self::SendImm { .. } | Self::SendInv { .. } => None,
             Self::Write { remote }
             | Self::WriteImm { remote, .. }
             | Self::Read { remote }
@@ -167,7 +193,7 @@ impl WrOp {
     /// The kind its completion names.
     pub(crate) fn wc_opcode(self) -> WcOpcode {
         match self {
-            Self::Send | Self::SendImm { .. } => WcOpcode::Send,
+            Self::Send | Self::SendImm { .. } | Self::SendInv { .. } => WcOpcode::Send,
             Self::Write { .. } | Self::WriteImm { .. } => WcOpcode::RdmaWrite,
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
@@ -195,6 +221,13 @@ impl fmt::Display for PostError {
             Self::QueueFull => "the queue is full: poll completions first",
             Self::TooManySges => "more scatter-gather elements than the queue pair was made for",
             Self::TooLong => "the message is longer than max_msg_bytes",
+            Self::BadInline => {
+                "inline data must be a SEND's or WRITE's only data, and not too long"
+            }
+            Self::UsesSrq => {
+                "the queue pair takes its receives from a shared queue: post them there"
+            }
+            Self::UnknownSrq => "no such shared receive queue",
             Self::NotEightBytes => "an atomic operation needs scatter-gather elements of 8 bytes",
             Self::BadSge => "a scatter-gather element is outside its memory region",
         })
@@ -208,6 +241,7 @@ impl fmt::Display for CreateError {
         match self {
             Self::Limit(field) => write!(f, "no more than {field} may exist: raise it in Config"),
             Self::UnknownPd => f.write_str("no such protection domain"),
+            Self::UnknownSrq => f.write_str("no such shared receive queue"),
             Self::UnknownCq => f.write_str("no such completion queue"),
             Self::BadCapacity(field) => write!(f, "{field} is zero or above its limit"),
             Self::AccessWithoutLocalWrite => {

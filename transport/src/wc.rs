@@ -17,6 +17,8 @@ pub struct Wc {
     pub byte_len: u32,
     /// Immediate data that came with a received message, in host order.
     pub imm: Option<u32>,
+    /// The rkey of ours that a received SEND with invalidate took away.
+    pub invalidated_rkey: Option<u32>,
     /// The sender asked for a solicited event.
     pub solicited: bool,
 }

@@ -52,6 +52,7 @@ impl Station {
             max_recv_wr: if pongs { job.depth } else { 0 },
             max_send_sge: 1,
             max_recv_sge: 1,
+            max_inline_data: 0,
         };
         // The peer touches none of our memory: it only answers.
         let setup = self.set_up(job, caps, Access::LOCAL_WRITE)?;

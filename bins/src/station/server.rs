@@ -83,6 +83,7 @@ impl Station {
             max_recv_wr: receives,
             max_send_sge: 1,
             max_recv_sge: 1,
+            max_inline_data: 0,
         };
         let setup = match self.set_up(job, caps, access(job.op)) {
             Ok(setup) => setup,

@@ -1,8 +1,10 @@
 //! The endpoint's tables and its schedule.
 
 use super::*;
+use crate::mr::PdId;
 use crate::testing::{Fate, Op, Pair, PairConfig};
-use crate::{Config, QpCaps, WcStatus, WrOp};
+use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
+use spanwire_mem::Region;
 
 fn endpoint(config: Config) -> Endpoint {
     Endpoint::new(config.validate().unwrap(), [1; 32])
@@ -12,7 +14,7 @@ fn endpoint(config: Config) -> Endpoint {
 fn create_qp__checks_what_it_stands_on() {
     let mut ep = endpoint(Config { max_qps: 1, ..Config::default() });
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
+    let init = QpInit::new(pd, cq, cq, QpCaps::default());
     let bad_pd = QpInit { pd: PdId(9), ..init };
     assert_eq!(ep.create_qp(&bad_pd), Err(CreateError::UnknownPd));
     let bad_cq = QpInit { recv_cq: CqId(9), ..init };
@@ -28,7 +30,7 @@ fn create_qp__checks_what_it_stands_on() {
 fn create_qp__numbers_are_not_used_again_at_once() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
+    let init = QpInit::new(pd, cq, cq, QpCaps::default());
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..50 {
         let qpn = ep.create_qp(&init).unwrap();
@@ -45,7 +47,7 @@ fn create_qp__numbers_are_not_used_again_at_once() {
 fn destroy__refuses_what_is_in_use() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
-    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps: QpCaps::default() };
+    let init = QpInit::new(pd, cq, cq, QpCaps::default());
     let qpn = ep.create_qp(&init).unwrap();
     let mr = ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None).unwrap();
     assert!(!ep.destroy_cq(cq) && !ep.dealloc_pd(pd));

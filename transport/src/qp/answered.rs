@@ -137,6 +137,7 @@ impl QueuePair {
                 self.complete(self.send_cq, wc, sh);
             }
         }
+        self.tell_if_drained(sh);
     }
 
     pub(super) fn rewind(&mut self, to: u64) {

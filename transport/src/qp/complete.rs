@@ -4,6 +4,7 @@ use super::outcome::Message;
 use super::requester::Wqe;
 use super::{QueuePair, Shared};
 use crate::cq::CqId;
+use crate::event::AsyncEvent;
 use crate::qp::state::QpState;
 use crate::wc::{Wc, WcOpcode, WcStatus};
 
@@ -13,9 +14,9 @@ impl QueuePair {
         let Some((wr_id, opcode)) = m.recv else {
             return;
         };
-        let (imm, solicited) = (m.imm, m.solicited);
-        let wc =
-            Wc { byte_len: m.len, imm, solicited, ..self.wc(wr_id, WcStatus::Success, opcode) };
+        let &Message { imm, invalidated_rkey, solicited, len: byte_len, .. } = m;
+        let plain = self.wc(wr_id, WcStatus::Success, opcode);
+        let wc = Wc { byte_len, imm, invalidated_rkey, solicited, ..plain };
         self.complete(self.recv_cq, wc, sh);
     }
 
@@ -30,8 +31,10 @@ impl QueuePair {
         }
         if sh.cqs.push(cq, wc).is_err() {
             sh.counters.cq_overrun += 1;
+            sh.events.push(AsyncEvent::CqErr(cq));
             // The completion is lost, so the queue pair's history is: no way on from here.
             if self.state != QpState::Err {
+                sh.events.push(AsyncEvent::QpFatal(self.qpn));
                 self.fail(sh);
             }
         }
@@ -67,11 +70,14 @@ impl QueuePair {
         self.state = QpState::Err;
         self.loss.stop();
         while self.flush_one(sh) {}
-        while let Some(recv) = self.responder.pop_recv() {
+        while let Some(recv) = self.responder.receive.pop() {
             let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
             self.complete(self.recv_cq, wc, sh);
         }
         self.requester.reset();
+        if self.responder.receive.srq().is_some() {
+            sh.events.push(AsyncEvent::LastWqeReached(self.qpn));
+        }
     }
 
     fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
@@ -88,6 +94,8 @@ impl QueuePair {
     }
 
     pub(super) fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {
-        Wc { wr_id, status, opcode, qpn: self.qpn, byte_len: 0, imm: None, solicited: false }
+        let (imm, invalidated_rkey, solicited) = (None, None, false);
+        let qpn = self.qpn;
+        Wc { wr_id, status, opcode, qpn, byte_len: 0, imm, invalidated_rkey, solicited }
     }
 }

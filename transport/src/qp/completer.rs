@@ -141,7 +141,7 @@ mod tests {
     /// Sent from PSN 10: a SEND of 2 packets, a READ of 3 (12, 13, 14), a SEND of 1 (15).
     /// PSN 16 is posted but was not sent.
     fn sent() -> Requester {
-        let mut r = Requester::new(8, 1);
+        let mut r = Requester::new(8, 1, 0);
         r.start(Psn::new(10), 4);
         let remote = RemoteAddr::default();
         for (op, len) in [(WrOp::Send, 512), (WrOp::Read { remote }, 600), (WrOp::Send, 1)] {
@@ -155,6 +155,7 @@ mod tests {
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
+            begins: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);
@@ -232,6 +233,7 @@ mod tests {
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
+            begins: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);

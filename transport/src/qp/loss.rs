@@ -62,6 +62,16 @@ impl Loss {
         self.refill();
     }
 
+    /// Takes over what a drained queue pair is given; what is `None` stays.
+    pub(crate) fn change(&mut self, attr: &QpAttr) {
+        if let Some(exponent) = attr.timeout {
+            self.timeout = (exponent > 0).then(|| ack_timeout(exponent));
+        }
+        self.retry_cnt = attr.retry_cnt.unwrap_or(self.retry_cnt);
+        self.rnr_retry = attr.rnr_retry.unwrap_or(self.rnr_retry);
+        self.refill();
+    }
+
     /// A request packet left: the timer runs from the first one that is outstanding.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.deadline.is_none() {

@@ -12,14 +12,15 @@ mod loss;
 mod modify;
 mod outcome;
 mod path;
-mod post;
+pub(crate) mod post;
+pub(crate) mod receive;
 mod requester;
 mod resources;
 mod responder;
 mod segment;
 mod send;
 pub(crate) mod state;
-mod wq;
+pub(crate) mod wq;
 
 #[cfg(test)]
 mod tests;
@@ -29,17 +30,20 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
+use crate::event::{AsyncEvent, Events};
 use crate::mr::{MrTable, PdId};
 use crate::schedule::{Held, Room};
+use crate::srq::{SrqId, SrqTable};
 use crate::wc::{WcOpcode, WcStatus};
 use ack::{Acks, Owed};
 use loss::{Fired, Loss};
 use outcome::RequestOutcome;
 use path::Path;
+use receive::Receive;
 use requester::{Allowance, Next, Requester};
 use responder::{Ground, Responder};
 use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_wire::{NakCode, OpClass, OpKind, Packet, Qpn, Service};
+use spanwire_wire::{NakCode, OpClass, OpKind, Packet, Qpn, Service, Syndrome};
 use state::QpState;
 
 /// One Reliable Connection queue pair.
@@ -60,12 +64,18 @@ pub(crate) struct QueuePair {
     loss: Loss,
     /// Responses with data sent since a request last had its chance.
     responses_in_a_row: u32,
+    /// It was told to drain its send queue and has not said yet that it is.
+    tells_drained: bool,
+    /// A request of the peer has come.
+    established: bool,
 }
 
 /// The endpoint's tables, lent to a queue pair for one call.
 pub(crate) struct Shared<'a> {
-    pub(crate) mrs: &'a MrTable,
+    pub(crate) mrs: &'a mut MrTable,
     pub(crate) cqs: &'a mut CqTable,
+    pub(crate) srqs: &'a mut SrqTable,
+    pub(crate) events: &'a mut Events,
     pub(crate) counters: &'a mut Counters,
     pub(crate) config: &'a Config,
 }
@@ -84,6 +94,10 @@ pub(crate) enum Transmit {
 impl QueuePair {
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
         let caps = &init.caps;
+        let receive = match init.srq {
+            Some(srq) => Receive::shared(srq),
+            None => Receive::own(init.pd, caps.max_recv_wr, caps.max_recv_sge),
+        };
         Self {
             qpn,
             pd: init.pd,
@@ -94,11 +108,13 @@ impl QueuePair {
             mtu: Mtu::B256,
             max_rd_atomic: 0,
             path: None,
-            requester: Requester::new(caps.max_send_wr, caps.max_send_sge),
-            responder: Responder::new(caps.max_recv_wr, caps.max_recv_sge),
+            requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
+            responder: Responder::new(receive),
             acks: Acks::default(),
             loss: Loss::new(),
             responses_in_a_row: 0,
+            tells_drained: false,
+            established: false,
         }
     }
 
@@ -217,6 +233,10 @@ impl QueuePair {
         self.send_cq == cq || self.recv_cq == cq
     }
 
+    pub(crate) fn uses_srq(&self, srq: SrqId) -> bool {
+        self.responder.receive.srq() == Some(srq)
+    }
+
     /// Packets this queue pair holds of the endpoint's window.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
         self.requester.in_flight_pkts()
@@ -249,8 +269,12 @@ impl QueuePair {
     }
 
     fn on_request(&mut self, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
-        let ground = Ground { mrs: sh.mrs, pd: self.pd, mtu: self.mtu };
-        match self.responder.on_request(p, ground) {
+        let (pd, mtu) = (self.pd, self.mtu);
+        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
+        if !std::mem::replace(&mut self.established, true) && self.state == QpState::Rtr {
+            events.push(AsyncEvent::CommEst(self.qpn));
+        }
+        match self.responder.on_request(p, &mut Ground { mrs, srqs, events, pd, mtu }) {
             RequestOutcome::Done { reply, message } => {
                 if let Some(message) = message {
                     sh.counters.rx_messages += 1;
@@ -290,6 +314,7 @@ impl QueuePair {
             }
             RequestOutcome::Refused { reply, recv } => {
                 sh.counters.tx_fatal_naks += 1;
+                sh.events.push(self.refusal(reply.syndrome));
                 self.acks.owe(reply);
                 if let Some((wr_id, status)) = recv {
                     self.complete(self.recv_cq, self.wc(wr_id, status, WcOpcode::Recv), sh);
@@ -300,6 +325,15 @@ impl QueuePair {
             RequestOutcome::Drop(reason) => return Err(reason),
         }
         Ok(())
+    }
+
+    /// The event that tells our own side what its peer is told by a fatal NAK.
+    fn refusal(&self, syndrome: Syndrome) -> AsyncEvent {
+        match syndrome {
+            Syndrome::Nak(NakCode::InvalidRequest) => AsyncEvent::QpReqErr(self.qpn),
+            Syndrome::Nak(NakCode::RemoteAccess) => AsyncEvent::QpAccessErr(self.qpn),
+            _ => AsyncEvent::QpFatal(self.qpn),
+        }
     }
 
     fn allowance(&self, room: Room, config: &Config) -> Allowance {
@@ -313,12 +347,13 @@ impl QueuePair {
             max_rd_atomic: self.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,
             ack_req_interval_pkts: config.ack_req_interval_pkts,
+            begins: self.state == QpState::Rts,
         }
     }
 }
 
-/// Responses with data after which one request may go first. A burst of the schedule: both directions
-/// get their share of the wire when both want it.
+/// Responses with data after which one request may go first. A burst of the schedule: both
+/// directions get their share of the wire when both want it.
 const RESPONSES_IN_A_ROW_MAX: u32 = 16;
 
 /// The default partition, full member: what rxe sends.

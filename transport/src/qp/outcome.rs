@@ -33,5 +33,6 @@ pub(crate) struct Message {
     pub(crate) recv: Option<(u64, WcOpcode)>,
     pub(crate) len: u32,
     pub(crate) imm: Option<u32>,
+    pub(crate) invalidated_rkey: Option<u32>,
     pub(crate) solicited: bool,
 }

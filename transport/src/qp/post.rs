@@ -17,8 +17,8 @@ impl QueuePair {
             return Err(PostError::TooManySges);
         }
         match self.state {
-            QpState::Rts => {}
-            QpState::Err => {
+            QpState::Rts | QpState::Sqd => {}
+            QpState::Err | QpState::Sqe => {
                 let wc = self.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
                 self.complete(self.send_cq, wc, sh);
                 return Ok(());
@@ -27,6 +27,14 @@ impl QueuePair {
         }
         if self.requester.is_full() {
             return Err(PostError::QueueFull);
+        }
+        if let Some(bytes) = wr.inline {
+            let alone = wr.sges.is_empty() && !wr.op.is_rd_atomic();
+            if !alone || bytes.len() > self.requester.max_inline() {
+                return Err(PostError::BadInline);
+            }
+            self.requester.post(wr, spanwire_base::u32_from(bytes.len()), self.mtu);
+            return Ok(());
         }
         let need = if wr.op.is_rd_atomic() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
         let len = check_sges(sh.mrs, self.pd, wr.sges, need, sh.config.max_msg_bytes)?;
@@ -47,7 +55,11 @@ impl QueuePair {
         wr: &RecvRequest<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), PostError> {
-        if wr.sges.len() > self.responder.max_sge() {
+        let Some(queue) = self.responder.receive.own_queue() else {
+            return Err(PostError::UsesSrq);
+        };
+        let (is_full, max_sge) = (queue.is_full(), queue.max_sge());
+        if wr.sges.len() > max_sge {
             return Err(PostError::TooManySges);
         }
         match self.state {
@@ -57,14 +69,14 @@ impl QueuePair {
                 self.complete(self.recv_cq, wc, sh);
                 return Ok(());
             }
-            QpState::Init | QpState::Rtr | QpState::Rts => {}
+            QpState::Init | QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {}
         }
-        if self.responder.is_full() {
+        if is_full {
             return Err(PostError::QueueFull);
         }
         let max = u32::MAX;
         let len = check_sges(sh.mrs, self.pd, wr.sges, Access::LOCAL_WRITE, max)?;
-        self.responder.post(wr, len);
+        self.responder.receive.post(wr, len);
         Ok(())
     }
 }
@@ -73,7 +85,7 @@ impl QueuePair {
 const ATOMIC_BYTES: u32 = 8;
 
 /// Checks every SGE and returns the bytes of all.
-fn check_sges(
+pub(crate) fn check_sges(
     mrs: &MrTable,
     pd: PdId,
     sges: &[Sge],

@@ -46,6 +46,8 @@ pub(crate) struct Wqe {
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
+    /// Its bytes are inline data, not its SGEs'.
+    pub(crate) is_inline: bool,
     /// First number and how many.
     pub(crate) first: u64,
     pub(crate) pkts: u64,
@@ -70,6 +72,8 @@ pub(crate) struct Allowance {
     pub(crate) max_rd_atomic: u8,
     pub(crate) read_chunk_pkts: u32,
     pub(crate) ack_req_interval_pkts: u32,
+    /// A request that was never sent may begin; not while the send queue is drained.
+    pub(crate) begins: bool,
 }
 
 /// Answer of [`Requester::next`].
@@ -79,8 +83,8 @@ pub(crate) enum Next {
     Segment(Segment),
     /// Nothing is posted that was not sent.
     Idle,
-    /// The queue pair's window, its limit of READs and atomics or a fence holds the next packet back until a
-    /// response arrives.
+    /// The queue pair's window, its limit of READs and atomics or a fence holds the next packet
+    /// back until a response arrives.
     WaitsForPeer,
     /// The endpoint's window holds the next packet back.
     WaitsForEndpoint,
@@ -98,9 +102,9 @@ pub(crate) enum Unwrapped {
 }
 
 impl Requester {
-    pub(crate) fn new(max_wr: u32, max_sge: u32) -> Self {
+    pub(crate) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
         Self {
-            sq: WorkQueue::new(max_wr, max_sge),
+            sq: WorkQueue::new(max_wr, max_sge, max_inline),
             first_psn: Psn::new(0),
             snd_una: 0,
             snd_nxt: 0,
@@ -142,8 +146,9 @@ impl Requester {
     pub(crate) fn post(&mut self, wr: &WorkRequest<'_>, len: u32, mtu: Mtu) {
         let pkts = u64::from(len.div_ceil(mtu.bytes()).max(1));
         let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
-        let first = self.snd_end;
-        self.sq.push(Wqe { wr_id, op, len, signaled, solicited, fence, first, pkts }, wr.sges);
+        let (first, is_inline) = (self.snd_end, wr.inline.is_some());
+        let wqe = Wqe { wr_id, op, len, signaled, solicited, fence, is_inline, first, pkts };
+        self.sq.push(wqe, wr.sges, wr.inline.unwrap_or_default());
         if op.is_rd_atomic() {
             self.rd_atomic_starts.push_back(first);
         }
@@ -156,6 +161,9 @@ impl Requester {
             return Next::Idle;
         };
         let starts = self.snd_nxt == wqe.first;
+        if starts && !may.begins && self.snd_nxt >= self.snd_max {
+            return Next::Idle;
+        }
         if starts && wqe.fence && !self.rd_atomic_out.is_empty() {
             return Next::WaitsForPeer;
         }
@@ -280,6 +288,21 @@ impl Requester {
         Some((i, self.sq.at(i)?))
     }
 
+    /// Everything that has begun is acknowledged.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.snd_una == self.snd_max && self.sq.at(0).is_none_or(|w| w.first >= self.snd_max)
+    }
+
+    /// The inline data of a request, if it has any.
+    pub(crate) fn inline(&self, wqe: usize) -> Option<&[u8]> {
+        let is_inline = self.sq.at(wqe).is_some_and(|w| w.is_inline);
+        is_inline.then(|| self.sq.inline(wqe))
+    }
+
+    pub(crate) fn max_inline(&self) -> usize {
+        self.sq.max_inline()
+    }
+
     pub(crate) fn sges(&self, wqe: usize) -> &[Sge] {
         self.sq.sges(wqe)
     }
@@ -358,11 +381,12 @@ mod tests {
             max_rd_atomic: 2,
             read_chunk_pkts: 4,
             ack_req_interval_pkts: 16,
+            begins: true,
         }
     }
 
     fn requester() -> Requester {
-        let mut r = Requester::new(64, 1);
+        let mut r = Requester::new(64, 1, 0);
         r.start(Psn::new(0xff_fffe), 2);
         r
     }
@@ -440,6 +464,25 @@ mod tests {
         assert!(matches!(r.next(&may()), Next::WaitsForPeer));
         r.acknowledge(4);
         assert_eq!(drain(&mut r), [(4, 1, true)]);
+    }
+
+    #[test]
+    fn next__a_drained_queue_finishes_what_began_and_begins_nothing() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 3);
+        post(&mut r, WrOp::Send, 1);
+        send(&mut r, &may()).unwrap();
+        let draining = Allowance { begins: false, ..may() };
+        while send(&mut r, &draining).is_some() {}
+        assert_eq!((r.snd_nxt(), r.is_drained()), (3, false));
+        r.rewind(1);
+        while send(&mut r, &draining).is_some() {}
+        assert_eq!(r.snd_nxt(), 3, "sending again is no beginning");
+        r.acknowledge(3);
+        assert!(r.pop_done().is_some());
+        assert!(r.is_drained());
+        assert!(matches!(r.next(&draining), Next::Idle));
+        assert_eq!(drain(&mut r).len(), 1);
     }
 
     #[test]

@@ -120,9 +120,9 @@ impl Resources {
         self.oldest = (slot + 1) % self.capacity;
     }
 
-    /// Answers a duplicate READ again from where it asks. Returns false when it is no part of any
-    /// READ remembered.
-    pub(crate) fn repeat_read(&mut self, request: &ReadRequest, mtu: Mtu) -> bool {
+    /// Answers a duplicate READ again from where it asks, with the current MSN. Returns false when
+    /// it is no part of any READ remembered.
+    pub(crate) fn repeat_read(&mut self, request: &ReadRequest, mtu: Mtu, msn: u32) -> bool {
         let covers = |(slot, a): (usize, &Answer)| Some((slot, a.covers(request, mtu)?));
         let Some((slot, from)) = self.slots.iter().enumerate().find_map(covers) else {
             return false;
@@ -134,18 +134,20 @@ impl Resources {
             return true; // It is on its way there.
         }
         (answer.start, answer.next, answer.end_byte) = (from, from, end_byte);
+        answer.msn = msn;
         self.answer_again(slot);
         true
     }
 
-    /// Gives a duplicate atomic its result again. Returns false when it is not remembered.
-    pub(crate) fn repeat_atomic(&mut self, again: &AtomicRequest) -> bool {
+    /// Gives a duplicate atomic its result again, with the current MSN. Returns false when it is
+    /// not remembered.
+    pub(crate) fn repeat_atomic(&mut self, again: &AtomicRequest, msn: u32) -> bool {
         let is_it =
             |a: &Answer| matches!(a.asked, Asked::Atomic { request, .. } if request == *again);
         let Some(slot) = self.slots.iter().position(is_it) else {
             return false;
         };
-        self.slots[slot].next = 0;
+        (self.slots[slot].next, self.slots[slot].msn) = (0, msn);
         self.answer_again(slot);
         true
     }
@@ -294,7 +296,7 @@ mod tests {
         let mut a = answers(2);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
-        assert!(a.repeat_read(&request(12, 0x1200, 512), MTU));
+        assert!(a.repeat_read(&request(12, 0x1200, 512), MTU, 9));
         use Opcode::*;
         let want = [(RcReadResponseFirst, 12, 0x1200, 256), (RcReadResponseLast, 13, 0x1300, 256)];
         assert_eq!(drain(&mut a), want);
@@ -305,15 +307,15 @@ mod tests {
         let mut a = answers(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
-        assert!(!a.repeat_read(&request(14, 0x1400, 1), MTU), "beyond its end");
-        assert!(!a.repeat_read(&request(9, 0x0f00, 1), MTU), "before its start");
-        assert!(!a.repeat_read(&request(11, 0x1101, 256), MTU), "another address");
-        assert!(!a.repeat_read(&request(11, 0x1100, 769), MTU), "longer than the rest");
+        assert!(!a.repeat_read(&request(14, 0x1400, 1), MTU, 9), "beyond its end");
+        assert!(!a.repeat_read(&request(9, 0x0f00, 1), MTU, 9), "before its start");
+        assert!(!a.repeat_read(&request(11, 0x1101, 256), MTU, 9), "another address");
+        assert!(!a.repeat_read(&request(11, 0x1100, 769), MTU, 9), "longer than the rest");
         let other_key = ReadRequest { rkey: 6, ..request(10, 0x1000, 1024) };
-        assert!(!a.repeat_read(&other_key, MTU));
+        assert!(!a.repeat_read(&other_key, MTU, 9));
         a.begin_read(request(14, 0x2000, 10), 2);
         drain(&mut a);
-        assert!(!a.repeat_read(&request(10, 0x1000, 1024), MTU), "forgotten");
+        assert!(!a.repeat_read(&request(10, 0x1000, 1024), MTU, 9), "forgotten");
     }
 
     #[test]
@@ -322,10 +324,10 @@ mod tests {
         a.begin_read(request(10, 0x1000, 1024), 1);
         a.advance(MTU);
         a.advance(MTU);
-        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU));
+        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU, 9));
         assert_eq!(drain(&mut a).len(), 4);
         a.begin_read(request(14, 0x2000, 1024), 2);
-        assert!(a.repeat_read(&request(16, 0x2200, 512), MTU), "will come anyway");
+        assert!(a.repeat_read(&request(16, 0x2200, 512), MTU, 9), "will come anyway");
         assert_eq!(drain(&mut a).len(), 4);
     }
 
@@ -339,8 +341,8 @@ mod tests {
         a.begin_read(request(12, 0x2000, 512), 3);
         a.begin_read(request(14, 0x3000, 512), 4); // takes the slot of PSN 5
         a.advance(MTU);
-        assert!(a.repeat_read(&request(11, 0x1100, 256), MTU));
-        assert!(a.repeat_read(&request(12, 0x2000, 512), MTU));
+        assert!(a.repeat_read(&request(11, 0x1100, 256), MTU, 9));
+        assert!(a.repeat_read(&request(12, 0x2000, 512), MTU, 9));
         let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
         assert_eq!(psns, [11, 12, 13, 14, 15]);
     }
@@ -357,18 +359,18 @@ mod tests {
         a.begin_atomic(atomic(10, 1), 77, 2);
         a.begin_atomic(atomic(11, 1), 78, 3);
         assert_eq!(a.check_room(), Err(NoResource), "atomics take resources too");
-        assert!(a.repeat_atomic(&atomic(10, 1)), "it is on its way");
+        assert!(a.repeat_atomic(&atomic(10, 1), 9), "it is on its way");
         let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
         assert_eq!(psns, [9, 10, 11]);
-        assert!(a.repeat_atomic(&atomic(11, 1)));
-        assert!(a.repeat_atomic(&atomic(10, 1)));
+        assert!(a.repeat_atomic(&atomic(11, 1), 9));
+        assert!(a.repeat_atomic(&atomic(10, 1), 9));
         let want = [(Opcode::RcAtomicAck, 10, 77, 8), (Opcode::RcAtomicAck, 11, 78, 8)];
         assert_eq!(drain(&mut a), want);
-        assert!(!a.repeat_atomic(&atomic(10, 2)), "another operation");
-        assert!(!a.repeat_atomic(&atomic(12, 1)), "never asked");
+        assert!(!a.repeat_atomic(&atomic(10, 2), 9), "another operation");
+        assert!(!a.repeat_atomic(&atomic(12, 1), 9), "never asked");
         a.begin_read(request(12, 0, 10), 4);
         a.begin_read(request(13, 0, 10), 5);
-        assert!(!a.repeat_atomic(&atomic(10, 1)), "forgotten");
+        assert!(!a.repeat_atomic(&atomic(10, 1), 9), "forgotten");
     }
 
     #[test]
@@ -376,7 +378,7 @@ mod tests {
         let mut a = answers(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
-        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU));
+        assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU, 9));
         assert_eq!(a.check_room(), Ok(()));
         a.begin_read(request(14, 0x2000, 100), 2);
         assert_eq!(drain(&mut a), [(Opcode::RcReadResponseOnly, 14, 0x2000, 100)]);

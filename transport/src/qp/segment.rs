@@ -15,6 +15,8 @@ pub(crate) struct Segment {
     /// For an atomic operation: what it does and where.
     pub(crate) atomic: Option<AtomicEthRepr>,
     pub(crate) imm: Option<u32>,
+    /// The rkey that the end of a SEND with invalidate takes away.
+    pub(crate) ieth: Option<u32>,
     pub(crate) solicited: bool,
     pub(crate) ack_req: bool,
     /// Request in the queue, and the part of its bytes this packet carries (none for a READ
@@ -67,6 +69,10 @@ impl Segment {
             psn: at.psn,
             reth,
             atomic: operands(wqe.op),
+            ieth: match wqe.op {
+                WrOp::SendInv { rkey } if opcode.props().ieth => Some(rkey),
+                _ => None,
+            },
             imm: wqe.op.imm().filter(|_| opcode.props().imm),
             solicited: wqe.solicited && place.last && !asks_for_data,
             ack_req: at.asks || asks_for_data,
@@ -105,12 +111,13 @@ impl Place {
     fn opcode(self, op: WrOp) -> Opcode {
         use Opcode::{
             RcCmpSwap, RcFetchAdd, RcReadRequest, RcSendFirst, RcSendLast, RcSendLastImm,
-            RcSendMiddle, RcSendOnly, RcSendOnlyImm, RcWriteFirst, RcWriteLast, RcWriteLastImm,
-            RcWriteMiddle, RcWriteOnly, RcWriteOnlyImm,
+            RcSendLastInv, RcSendMiddle, RcSendOnly, RcSendOnlyImm, RcSendOnlyInv, RcWriteFirst,
+            RcWriteLast, RcWriteLastImm, RcWriteMiddle, RcWriteOnly, RcWriteOnlyImm,
         };
         let [first, middle, last, only] = match op {
             WrOp::Send => [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly],
             WrOp::SendImm { .. } => [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm],
+            WrOp::SendInv { .. } => [RcSendFirst, RcSendMiddle, RcSendLastInv, RcSendOnlyInv],
             WrOp::Write { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly],
             WrOp::WriteImm { .. } => [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
             WrOp::Read { .. } => [RcReadRequest; 4],
@@ -144,11 +151,12 @@ mod tests {
             max_rd_atomic: 4,
             read_chunk_pkts: 4,
             ack_req_interval_pkts: 16,
+            begins: true,
         }
     }
 
     fn segments(op: WrOp, len: u32) -> Vec<Segment> {
-        let mut r = Requester::new(4, 1);
+        let mut r = Requester::new(4, 1, 0);
         r.start(Psn::new(0xff_ffff), 4);
         let sges = [Sge::default()];
         let wr = WorkRequest { solicited: true, ..WorkRequest::new(1, op, &sges) };

@@ -26,13 +26,20 @@ impl QueuePair {
             }),
             atomic: segment.atomic,
             imm: segment.imm,
+            ieth: segment.ieth,
             ..ExtHeaders::default()
         };
         let mut bth = self.bth(segment.opcode, segment.psn);
         bth.solicited = segment.solicited;
         bth.ack_req = segment.ack_req;
-        let (pd, sges) = (self.pd, self.requester.sges(segment.wqe));
-        let fill = |payload: &mut [u8]| sh.mrs.gather(pd, sges, segment.offset, payload).is_ok();
+        let (pd, requester) = (self.pd, &self.requester);
+        let fill = |payload: &mut [u8]| match requester.inline(segment.wqe) {
+            Some(bytes) => copy_part(bytes, segment.offset, payload),
+            None => {
+                let sges = requester.sges(segment.wqe);
+                sh.mrs.gather(pd, sges, segment.offset, payload).is_ok()
+            }
+        };
         match self.write(&bth, &ext, segment.len, frame, fill) {
             Err(NotWritten::NoRoom) => {
                 self.fail_oldest_unless_answered(WcStatus::LocQpOpErr, sh);
@@ -91,6 +98,7 @@ impl QueuePair {
                     NotWritten::NoRoom => NakCode::RemoteOperational,
                 };
                 sh.counters.tx_fatal_naks += 1;
+                sh.events.push(self.refusal(Syndrome::Nak(code)));
                 self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
                 self.fail(sh);
                 // Now, or nothing would make this queue pair ready again and the peer would find
@@ -149,6 +157,12 @@ impl QueuePair {
     fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
         BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }
+}
+
+/// Copies all of `to` from byte `skip` of `from` on; false when there are not so many.
+fn copy_part(from: &[u8], skip: u32, to: &mut [u8]) -> bool {
+    let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len()));
+    part.map(|part| to.copy_from_slice(part)).is_some()
 }
 
 /// Why a packet could not be written.

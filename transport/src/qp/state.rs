@@ -15,6 +15,12 @@ pub enum QpState {
     Rtr,
     /// Ready to send as well.
     Rts,
+    /// Send queue drained: requests that have begun are finished, no other begins. The peer's are
+    /// answered as before.
+    Sqd,
+    /// Send queue error: what is posted to send is flushed, the peer's requests are answered. Only
+    /// unreliable services get here; a Reliable Connection goes to [`QpState::Err`] instead.
+    Sqe,
     /// Failed or stopped: everything posted is flushed, packets are dropped.
     Err,
 }
@@ -37,6 +43,9 @@ pub enum ModifyError {
     NotNow(&'static str),
     /// The attribute's value is out of its range.
     OutOfRange(&'static str),
+    /// The attribute may only change once the send queue is drained
+    /// ([`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained)).
+    NotDrained(&'static str),
 }
 
 /// Checks `attr` against the state the queue pair is in and returns the state it goes to.
@@ -45,7 +54,7 @@ pub enum ModifyError {
 /// The required and optional attributes of RC queue pairs in `ibv_modify_qp(3)`; P_Key index and
 /// port are not ours to choose, so they are not there.
 pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, ModifyError> {
-    use QpState::{Err as Error, Init, Reset, Rtr, Rts};
+    use QpState::{Err as Error, Init, Reset, Rtr, Rts, Sqd};
     let to = attr.state.unwrap_or(from);
     let (required, optional): (&[Field], &[Field]) = match (from, to) {
         (_, Reset | Error) => (&[], &[]),
@@ -58,7 +67,20 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
             &[Field::Access, Field::RnrTimer],
         ),
-        (Rts, Rts) => (&[], &[Field::Access, Field::RnrTimer]),
+        (Rts | Sqd, Rts) => (&[], &[Field::Access, Field::RnrTimer]),
+        (Rts, Sqd) => (&[], &[]),
+        (Sqd, Sqd) => (
+            &[],
+            &[
+                Field::Access,
+                Field::Av,
+                Field::MaxRd,
+                Field::Timeout,
+                Field::RetryCnt,
+                Field::RnrRetry,
+                Field::RnrTimer,
+            ],
+        ),
         _ => return Err(ModifyError::BadTransition { from, to }),
     };
     for field in Field::ALL {
@@ -162,12 +184,12 @@ impl Field {
 impl QpState {
     /// The peer's requests are answered.
     pub(crate) fn receives(self) -> bool {
-        matches!(self, Self::Rtr | Self::Rts)
+        matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
     }
 
-    /// Own requests are sent and their responses taken.
+    /// Own requests are sent, at least those that have begun, and their responses taken.
     pub(crate) fn sends(self) -> bool {
-        self == Self::Rts
+        matches!(self, Self::Rts | Self::Sqd)
     }
 }
 
@@ -180,6 +202,9 @@ impl fmt::Display for ModifyError {
             }
             Self::Missing(name) => write!(f, "the transition needs the attribute {name}"),
             Self::NotNow(name) => write!(f, "{name} cannot be set in this transition"),
+            Self::NotDrained(name) => {
+                write!(f, "{name} can be set once the send queue is drained")
+            }
             Self::OutOfRange(name) => write!(f, "{name} is out of its range"),
         }
     }
@@ -228,6 +253,21 @@ mod tests {
         assert_eq!(check_modify(QpState::Init, &early), Err(ModifyError::NotNow("timeout")));
         let wild = QpAttr { retry_cnt: Some(8), ..QpAttr::rts(Psn::new(0)) };
         assert_eq!(check_modify(QpState::Rtr, &wild), Err(ModifyError::OutOfRange("retry_cnt")));
+    }
+
+    #[test]
+    fn check_modify__drains_and_goes_on() {
+        let to = |state| QpAttr { state: Some(state), ..QpAttr::default() };
+        assert_eq!(check_modify(QpState::Rts, &to(QpState::Sqd)), Ok(QpState::Sqd));
+        assert_eq!(check_modify(QpState::Sqd, &to(QpState::Rts)), Ok(QpState::Rts));
+        let slower = QpAttr { timeout: Some(20), av: rtr().av, ..to(QpState::Sqd) };
+        assert_eq!(check_modify(QpState::Sqd, &slower), Ok(QpState::Sqd));
+        let fixed = QpAttr { sq_psn: Some(Psn::new(1)), ..QpAttr::default() };
+        assert_eq!(check_modify(QpState::Sqd, &fixed), Err(ModifyError::NotNow("sq_psn")));
+        let (from, to_sqe) = (QpState::Rts, QpState::Sqe);
+        let nobody = Err(ModifyError::BadTransition { from, to: to_sqe });
+        assert_eq!(check_modify(from, &to(to_sqe)), nobody, "nobody asks for an error");
+        assert_eq!(check_modify(QpState::Sqe, &to(QpState::Reset)), Ok(QpState::Reset));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod atomics;
 mod hostile;
 mod soak;
 mod stall;
+mod verbs;
 
 const SECOND: Dur = Dur::from_secs(1);
 

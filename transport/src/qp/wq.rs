@@ -10,6 +10,9 @@ pub(crate) struct WorkQueue<T> {
     /// `max_sge` elements for each of `capacity` slots.
     sges: Box<[Sge]>,
     max_sge: usize,
+    /// `max_inline` bytes for each slot.
+    inline: Box<[u8]>,
+    max_inline: usize,
     capacity: usize,
     next_slot: usize,
 }
@@ -19,15 +22,19 @@ struct Queued<T> {
     entry: T,
     slot: usize,
     sge_count: usize,
+    inline_len: usize,
 }
 
 impl<T> WorkQueue<T> {
-    pub(crate) fn new(capacity: u32, max_sge: u32) -> Self {
+    pub(crate) fn new(capacity: u32, max_sge: u32, max_inline: u32) -> Self {
         let (capacity, max_sge) = (capacity as usize, max_sge as usize);
+        let max_inline = max_inline as usize;
         Self {
             entries: VecDeque::with_capacity(capacity),
             sges: vec![Sge::default(); capacity * max_sge].into_boxed_slice(),
             max_sge,
+            inline: vec![0; capacity * max_inline].into_boxed_slice(),
+            max_inline,
             capacity,
             next_slot: 0,
         }
@@ -35,6 +42,10 @@ impl<T> WorkQueue<T> {
 
     pub(crate) fn max_sge(&self) -> usize {
         self.max_sge
+    }
+
+    pub(crate) fn max_inline(&self) -> usize {
+        self.max_inline
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -45,16 +56,18 @@ impl<T> WorkQueue<T> {
         self.entries.len()
     }
 
-    /// Appends a request.
+    /// Appends a request with its SGEs and its inline data.
     ///
     /// # Panics
-    /// If the queue is full or the list too long: the caller checks both.
-    pub(crate) fn push(&mut self, entry: T, sges: &[Sge]) {
+    /// If the queue is full or either is too long: the caller checks that.
+    pub(crate) fn push(&mut self, entry: T, sges: &[Sge], inline: &[u8]) {
         assert!(!self.is_full(), "posting checks for room first");
         let slot = self.next_slot;
         self.next_slot = (slot + 1) % self.capacity;
         self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
-        self.entries.push_back(Queued { entry, slot, sge_count: sges.len() });
+        self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
+        let (sge_count, inline_len) = (sges.len(), inline.len());
+        self.entries.push_back(Queued { entry, slot, sge_count, inline_len });
     }
 
     /// The `i`-th oldest request.
@@ -66,6 +79,14 @@ impl<T> WorkQueue<T> {
     pub(crate) fn sges(&self, i: usize) -> &[Sge] {
         match self.entries.get(i) {
             Some(q) => &self.sges[q.slot * self.max_sge..][..q.sge_count],
+            None => &[],
+        }
+    }
+
+    /// Its inline data; none when there is no such request.
+    pub(crate) fn inline(&self, i: usize) -> &[u8] {
+        match self.entries.get(i) {
+            Some(q) => &self.inline[q.slot * self.max_inline..][..q.inline_len],
             None => &[],
         }
     }
@@ -91,11 +112,17 @@ mod tests {
     #[test]
     fn push__keeps_each_requests_own_elements_around_the_ring() {
         let sge = |addr| Sge { addr, len: 1, lkey: 1 };
-        let mut q = WorkQueue::new(3, 2);
-        for round in 0..10u64 {
-            q.push(round * 2, &[sge(round), sge(round + 100)]);
-            q.push(round * 2 + 1, &[sge(round + 200)]);
+        let mut q = WorkQueue::new(3, 2, 4);
+        for round in 0..10u8 {
+            let inline = [round; 4];
+            let round = u64::from(round);
+            q.push(round * 2, &[sge(round), sge(round + 100)], &inline[..1]);
+            q.push(round * 2 + 1, &[sge(round + 200)], &inline);
             assert_eq!(q.sges(0), [sge(round), sge(round + 100)]);
+            assert_eq!(
+                (q.inline(0), q.inline(1), q.inline(2)),
+                (&inline[..1], &inline[..], &[][..])
+            );
             assert_eq!(q.sges(1), [sge(round + 200)]);
             assert_eq!(q.pop_front(), Some(round * 2));
             assert_eq!(q.sges(0), [sge(round + 200)]);
@@ -106,9 +133,9 @@ mod tests {
 
     #[test]
     fn is_full__at_capacity() {
-        let mut q = WorkQueue::new(1, 1);
+        let mut q = WorkQueue::new(1, 1, 0);
         assert!(!q.is_full());
-        q.push((), &[]);
+        q.push((), &[], &[]);
         assert!(q.is_full());
     }
 }

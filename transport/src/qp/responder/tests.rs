@@ -1,12 +1,15 @@
 //! Every step of the responder, refused and passed.
 
 use super::*;
-use crate::verbs::Sge;
+use crate::qp::outcome::Message;
+use crate::verbs::{RecvRequest, Sge};
+use crate::wc::WcOpcode;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use spanwire_mem::Region;
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Qpn, UdpRepr,
+    AtomicEthRepr, BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Qpn,
+    Syndrome, UdpRepr,
 };
 
 const PD: PdId = PdId(0);
@@ -16,6 +19,8 @@ const VA: u64 = 0x1000;
 struct World {
     responder: Responder,
     mrs: MrTable,
+    srqs: SrqTable,
+    events: Events,
     region: Region,
     lkey: u32,
     rkey: u32,
@@ -26,19 +31,20 @@ impl World {
         let mut mrs = MrTable::new(4);
         let (mut rng, region) = (ChaCha20Rng::from_seed([1; 32]), Region::zeroed(4096));
         let mr = mrs.register(&mut rng, PD, region.clone(), Access::ALL, Some(VA)).unwrap();
-        let mut responder = Responder::new(8, 1);
+        let mut responder = Responder::new(Receive::own(PD, 8, 1));
         responder.set_access(Access::ALL);
         responder.set_min_rnr_timer(12);
         responder.start(Psn::new(0), 2);
         let (lkey, rkey) = (mr.lkey, mr.rkey.unwrap());
-        Self { responder, mrs, region, lkey, rkey }
+        let (srqs, events) = (SrqTable::new(1), Events::default());
+        Self { responder, mrs, srqs, events, region, lkey, rkey }
     }
 
     fn post_recv(&mut self, len: u32) {
         let (addr, lkey) = (VA, self.lkey);
         let sges = [Sge { addr, len, lkey }];
         let (wr_id, sges) = (7, &sges[..]);
-        self.responder.post(&RecvRequest { wr_id, sges }, len);
+        assert!(self.responder.receive.post(&RecvRequest { wr_id, sges }, len));
     }
 
     fn send(&mut self, opcode: Opcode, psn: u32, len: usize) -> RequestOutcome {
@@ -81,9 +87,10 @@ impl World {
         frame[at].fill(1);
         let all = frame.len();
         spanwire_wire::seal(&mut frame, all);
-        let ground = Ground { mrs: &self.mrs, pd: PD, mtu: Mtu::B256 };
+        let (mrs, srqs, events) = (&mut self.mrs, &mut self.srqs, &mut self.events);
+        let mut ground = Ground { mrs, srqs, events, pd: PD, mtu: Mtu::B256 };
         let p = Packet::parse(&frame).unwrap();
-        self.responder.on_request(&p, ground)
+        self.responder.on_request(&p, &mut ground)
     }
 
     fn is_untouched(&self) -> bool {
@@ -277,6 +284,7 @@ fn on_request__immediate_data_consume_a_receive_at_the_end() {
         recv: Some((7, WcOpcode::RecvRdmaWithImm)),
         len: 264,
         imm: Some(5),
+        invalidated_rkey: None,
         solicited: false,
     };
     let (reply, message) = (Some(Owed::ack(Psn::new(1), 1)), Some(message));

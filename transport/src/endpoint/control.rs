@@ -1,0 +1,170 @@
+//! Making and removing what an endpoint holds.
+
+use super::{Endpoint, Entry};
+use crate::attr::QpInit;
+use crate::config::{MAX_INLINE_DATA, MAX_SGE};
+use crate::cq::{CompletionQueue, CqId};
+use crate::mr::{Access, MemoryRegion, MrError, PdId};
+use crate::qp::QueuePair;
+use crate::srq::{SharedReceiveQueue, SrqError, SrqId, SrqInit};
+use crate::verbs::CreateError;
+use spanwire_mem::Region;
+use spanwire_wire::Qpn;
+
+impl Endpoint {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`].
+    pub fn alloc_pd(&mut self) -> Result<PdId, CreateError> {
+        self.pds.insert(()).map(PdId).map_err(|()| CreateError::Limit("max_pds"))
+    }
+
+    /// Registers memory. `iova` is the virtual address of its first byte for both sides; its own
+    /// address when `None`.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn reg_mr(
+        &mut self,
+        pd: PdId,
+        region: Region,
+        access: Access,
+        iova: Option<u64>,
+    ) -> Result<MemoryRegion, CreateError> {
+        self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
+        self.mrs.register(&mut self.rng, pd, region, access, iova)
+    }
+
+    /// Forgets a memory region. Requests that still use it fail when they touch it.
+    ///
+    /// # Errors
+    /// [`MrError::UnknownKey`].
+    pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), MrError> {
+        self.mrs.deregister(lkey)
+    }
+
+    /// Gives a memory region a new rkey. The one it had is unknown to peers from now on; so is one
+    /// that a SEND with invalidate has taken away, which this makes good.
+    ///
+    /// # Errors
+    /// [`MrError::UnknownKey`], or [`MrError::Forbidden`] for a region without remote access.
+    pub fn renew_rkey(&mut self, lkey: u32) -> Result<u32, MrError> {
+        self.mrs.renew_rkey(&mut self.rng, lkey)
+    }
+
+    /// Takes an rkey away: peers that name it are refused from now on. False when there is none.
+    pub fn invalidate_rkey(&mut self, rkey: u32) -> bool {
+        self.mrs.invalidate(rkey)
+    }
+
+    /// Makes a completion queue for `capacity` completions.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, CreateError> {
+        if capacity == 0 || capacity > self.config.max_cqe {
+            return Err(CreateError::BadCapacity("capacity"));
+        }
+        let queue = CompletionQueue::new(capacity);
+        self.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_srq(&mut self, init: &SrqInit) -> Result<SrqId, CreateError> {
+        self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
+        check_capacity("max_wr", init.max_wr, 1, self.config.max_wr)?;
+        check_capacity("max_sge", init.max_sge, 1, MAX_SGE)?;
+        let queue = SharedReceiveQueue::new(init);
+        self.srqs.queues.insert(queue).map(SrqId).map_err(|_| CreateError::Limit("max_srqs"))
+    }
+
+    /// Arms the limit of a shared receive queue: one [`AsyncEvent::SrqLimitReached`] when a message
+    /// leaves fewer than `limit` requests in it. 0 disarms it.
+    ///
+    /// [`AsyncEvent::SrqLimitReached`]: crate::AsyncEvent::SrqLimitReached
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), SrqError> {
+        self.srqs.queues.at_mut(srq.0).ok_or(SrqError::Unknown)?.set_limit(limit)
+    }
+
+    /// Makes a queue pair in the state RESET.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, CreateError> {
+        self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
+        for cq in [init.send_cq, init.recv_cq] {
+            self.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
+        }
+        let caps = &init.caps;
+        let max_wr = self.config.max_wr;
+        check_capacity("max_send_wr", caps.max_send_wr, 1, max_wr)?;
+        check_capacity("max_send_sge", caps.max_send_sge, 1, MAX_SGE)?;
+        check_capacity("max_inline_data", caps.max_inline_data, 0, MAX_INLINE_DATA)?;
+        match init.srq {
+            Some(srq) => {
+                self.srqs.queues.at(srq.0).ok_or(CreateError::UnknownSrq)?;
+            }
+            None => {
+                check_capacity("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
+                check_capacity("max_recv_sge", caps.max_recv_sge, 1, MAX_SGE)?;
+            }
+        }
+        let limit = CreateError::Limit("max_qps");
+        let qp = QueuePair::new(Qpn::new(0), init);
+        let unnumbered = Entry { qp, is_ready: false, is_blocked: false };
+        let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
+        let qpn = self.draw_qpn(slot);
+        if let Some(entry) = self.qps.at_mut(slot) {
+            entry.qp = QueuePair::new(qpn, init);
+        }
+        Ok(qpn)
+    }
+
+    /// Removes a queue pair with everything posted, without completions. Its number is not used
+    /// again soon: packets still on their way to it find nobody.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        let slot = self.slot_of(qpn);
+        let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
+            return false;
+        };
+        self.schedule.forget(slot, entry.qp.held());
+        self.timers.cancel(slot);
+        self.qps.remove(slot).is_some()
+    }
+
+    /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> bool {
+        let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
+        !used && self.cqs.remove(cq)
+    }
+
+    /// Removes a shared receive queue with what is posted, without completions.
+    ///
+    /// # Errors
+    /// See [`SrqError`].
+    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), SrqError> {
+        if self.qps.iter().any(|(_, e)| e.qp.uses_srq(srq)) {
+            return Err(SrqError::InUse);
+        }
+        self.srqs.queues.remove(srq.0).map(|_| ()).ok_or(SrqError::Unknown)
+    }
+
+    /// Removes a protection domain. Refuses, returning false, while something belongs to it.
+    pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
+        let used = self.mrs.uses_pd(pd)
+            || self.qps.iter().any(|(_, e)| e.qp.pd() == pd)
+            || self.srqs.queues.iter().any(|(_, q)| q.pd == pd);
+        !used && self.pds.remove(pd.0).is_some()
+    }
+}
+
+fn check_capacity(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), CreateError> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(CreateError::BadCapacity(name)) }
+}

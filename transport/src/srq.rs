@@ -1,0 +1,161 @@
+//! Shared receive queues: receive requests that several queue pairs take from.
+
+use crate::event::{AsyncEvent, Events};
+use crate::mr::PdId;
+use crate::qp::receive::Rwqe;
+use crate::qp::wq::WorkQueue;
+use crate::tables::Slab;
+use crate::verbs::{RecvRequest, Sge};
+use std::fmt;
+
+/// A shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub(crate) u32);
+
+/// What `create_srq` needs.
+#[derive(Clone, Copy, Debug)]
+pub struct SrqInit {
+    /// Protection domain of the memory that its receive requests name; that of the queue pairs
+    /// may be another.
+    pub pd: PdId,
+    /// Receive requests, 1..=`Config::max_wr`.
+    pub max_wr: u32,
+    /// SGEs of a receive request, 1..=16.
+    pub max_sge: u32,
+}
+
+/// Why a shared receive queue was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SrqError {
+    /// There is no such queue.
+    Unknown,
+    /// The limit is above the queue's capacity.
+    LimitTooHigh,
+    /// Queue pairs still use it.
+    InUse,
+}
+
+/// One shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedReceiveQueue {
+    pub(crate) pd: PdId,
+    pub(crate) queue: WorkQueue<Rwqe>,
+    max_wr: u32,
+    /// Tells once when fewer requests than this are left; 0 when it has told or was never set.
+    limit: u32,
+}
+
+/// All shared receive queues of an endpoint. Passed to queue pairs, never stored in one.
+#[derive(Debug)]
+pub(crate) struct SrqTable {
+    pub(crate) queues: Slab<SharedReceiveQueue>,
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn new(init: &SrqInit) -> Self {
+        let &SrqInit { pd, max_wr, max_sge } = init;
+        Self { pd, queue: WorkQueue::new(max_wr, max_sge, 0), max_wr, limit: 0 }
+    }
+
+    /// Queues a checked receive request of `len` bytes.
+    pub(crate) fn post(&mut self, wr: &RecvRequest<'_>, len: u32) {
+        self.queue.push(Rwqe { wr_id: wr.wr_id, len }, wr.sges, &[]);
+    }
+
+    /// Arms the limit: one event when fewer than `limit` requests are left. 0 disarms it.
+    pub(crate) fn set_limit(&mut self, limit: u32) -> Result<(), SrqError> {
+        if limit > self.max_wr {
+            return Err(SrqError::LimitTooHigh);
+        }
+        self.limit = limit;
+        Ok(())
+    }
+}
+
+impl SrqTable {
+    pub(crate) fn new(max_srqs: u32) -> Self {
+        Self { queues: Slab::new(max_srqs) }
+    }
+
+    /// Takes the oldest request of a queue, its SGEs into `sges`.
+    pub(crate) fn take(
+        &mut self,
+        srq: SrqId,
+        sges: &mut impl Extend<Sge>,
+        events: &mut Events,
+    ) -> Option<(PdId, Rwqe)> {
+        let q = self.queues.at_mut(srq.0)?;
+        sges.extend(q.queue.sges(0).iter().copied());
+        let rwqe = q.queue.pop_front()?;
+        if q.queue.len() < q.limit as usize {
+            q.limit = 0;
+            events.push(AsyncEvent::SrqLimitReached(srq));
+        }
+        Some((q.pd, rwqe))
+    }
+}
+
+impl fmt::Display for SrqError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "no such shared receive queue",
+            Self::LimitTooHigh => "the limit is above the queue's max_wr",
+            Self::InUse => "queue pairs still use the shared receive queue: destroy them first",
+        })
+    }
+}
+
+impl std::error::Error for SrqError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(max_wr: u32) -> (SrqTable, SrqId) {
+        let mut t = SrqTable::new(1);
+        let init = SrqInit { pd: PdId(3), max_wr, max_sge: 2 };
+        let id = SrqId(t.queues.insert(SharedReceiveQueue::new(&init)).unwrap());
+        (t, id)
+    }
+
+    #[test]
+    fn take__gives_the_oldest_with_its_own_elements() {
+        let (mut t, id) = table(4);
+        let sge = |addr| Sge { addr, len: 1, lkey: 1 };
+        for i in 0..2 {
+            let sges = [sge(i), sge(i + 100)];
+            t.queues.at_mut(id.0).unwrap().post(&RecvRequest { wr_id: i, sges: &sges }, 2);
+        }
+        let mut events = Events::default();
+        for i in 0..2 {
+            let mut sges = Vec::new();
+            let (pd, rwqe) = t.take(id, &mut sges, &mut events).unwrap();
+            assert_eq!((pd, rwqe.wr_id, rwqe.len), (PdId(3), i, 2));
+            assert_eq!(sges, [sge(i), sge(i + 100)]);
+        }
+        assert!(t.take(id, &mut Vec::new(), &mut events).is_none());
+        assert!(t.take(SrqId(9), &mut Vec::new(), &mut events).is_none());
+    }
+
+    #[test]
+    fn set_limit__tells_once_each_time_it_is_armed() {
+        let (mut t, id) = table(4);
+        let q = t.queues.at_mut(id.0).unwrap();
+        assert_eq!(q.set_limit(5), Err(SrqError::LimitTooHigh));
+        let mut events = Events::default();
+        for _ in 0..2 {
+            let q = t.queues.at_mut(id.0).unwrap();
+            q.set_limit(2).unwrap();
+            while !q.queue.is_full() {
+                q.post(&RecvRequest { wr_id: 0, sges: &[] }, 0);
+            }
+            let told: Vec<bool> = (0..4)
+                .map(|_| {
+                    t.take(id, &mut Vec::new(), &mut events);
+                    events.pop().is_some()
+                })
+                .collect();
+            assert_eq!(told, [false, false, true, false], "one left of four is below two");
+        }
+    }
+}
