@@ -1,0 +1,142 @@
+//! Every capture of Linux rxe, with our engine in the place of each side: given the recorded
+//! peer's packets, does it send what the recorded side sent?
+//!
+//! The table is kept in `docs/conformance.md`; `SPANWIRE_BLESS=1` writes it anew.
+#![forbid(unsafe_code)]
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+#[path = "conformance/judge.rs"]
+mod judge;
+#[path = "conformance/rules.rs"]
+mod rules;
+#[path = "conformance/table.rs"]
+mod table;
+
+use judge::{Verdict, judge};
+use rules::Rule;
+use spanwire_tests::replay::{Capture, Host, captures, play_other_transport};
+use spanwire_transport::{DropReason, WcStatus};
+use spanwire_wire::Service;
+use std::fs;
+use std::path::PathBuf;
+use table::Other;
+
+/// All sides that an implementation played in the captures. What the hand-made endpoint sent is
+/// nothing to conform to.
+fn verdicts(captures: &[Capture]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for capture in captures.iter().filter(|c| !c.links().is_empty()) {
+        for host in capture.hosts {
+            if !capture.is_hand_made(host) {
+                verdicts.push(judge(capture, host));
+            }
+        }
+    }
+    verdicts
+}
+
+fn others(captures: &[Capture]) -> Vec<Other> {
+    let mut others = Vec::new();
+    for capture in captures {
+        let other = || [Service::Uc, Service::Ud].into_iter().flat_map(|s| capture.of_service(s));
+        for host in capture.hosts {
+            if !other().any(|frame| frame.from != host) {
+                continue;
+            }
+            let (fed, counters) = play_other_transport(capture, host);
+            let dropped = |reason| counters.dropped(reason);
+            others.push(Other {
+                capture: capture.name.clone(),
+                host,
+                fed,
+                wrong_service: dropped(DropReason::WrongService),
+                unknown_qpn: dropped(DropReason::UnknownQpn),
+            });
+        }
+    }
+    others
+}
+
+#[test]
+fn captures__we_send_what_rxe_sent() {
+    let captures = captures();
+    let (verdicts, others) = (verdicts(&captures), others(&captures));
+    let made = table::render(&verdicts, &others);
+    println!("{made}");
+
+    let unresolved: Vec<&str> =
+        verdicts.iter().flat_map(|v| &v.unresolved).map(String::as_str).collect();
+    assert!(
+        unresolved.is_empty(),
+        "{} differences that no rule justifies:\n{}",
+        unresolved.len(),
+        unresolved.join("\n")
+    );
+    check_doc(&made);
+}
+
+/// `docs/conformance.md` says what was just found.
+fn check_doc(made: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md");
+    let text = fs::read_to_string(&path).expect("docs/conformance.md is there");
+    let fresh = table::splice(&text, made);
+    if std::env::var_os("SPANWIRE_BLESS").is_some() {
+        fs::write(&path, fresh).expect("docs/conformance.md can be written");
+        return;
+    }
+    let stale = text.lines().zip(fresh.lines()).find(|(old, new)| old != new);
+    assert!(
+        text == fresh,
+        "docs/conformance.md is stale, first at {stale:?}: look at what changed, then run this \
+         test with SPANWIRE_BLESS=1"
+    );
+}
+
+#[test]
+fn rules__each_one_is_needed() {
+    let verdicts = verdicts(&captures());
+    for rule in Rule::ALL {
+        let used = verdicts.iter().any(|v| v.justified.contains_key(&rule));
+        assert!(used, "{rule:?} justifies nothing: remove it");
+    }
+}
+
+#[test]
+fn completions__work_ends_as_it_did_for_rxe() {
+    // What vprobe printed in these runs; everything else ended with success.
+    let failed: &[(&str, Host, WcStatus)] = &[
+        ("51_rnr_retry_exceeded", Host::A, WcStatus::RnrRetryExcErr),
+        ("60_bad_rkey_write", Host::A, WcStatus::RemAccessErr),
+        ("61_bad_rkey_write_multi", Host::A, WcStatus::RemAccessErr),
+        ("62_bad_rkey_read", Host::A, WcStatus::RemAccessErr),
+        ("63_bad_rkey_atomic", Host::A, WcStatus::RemAccessErr),
+        ("64_bad_address", Host::A, WcStatus::RemAccessErr),
+        ("66_recv_too_short", Host::A, WcStatus::RemOpErr),
+        ("66_recv_too_short", Host::B, WcStatus::LocLenErr),
+        ("67_send_then_badkey_pipelined", Host::A, WcStatus::RemAccessErr),
+        ("79_loss_all", Host::A, WcStatus::RetryExcErr),
+    ];
+    for v in verdicts(&captures()) {
+        let want = failed.iter().find(|(name, host, _)| *name == v.capture && *host == v.host);
+        let completions = &v.playback.completions;
+        let errors: Vec<WcStatus> = completions
+            .iter()
+            .map(|wc| wc.status)
+            .filter(|s| !matches!(s, WcStatus::Success | WcStatus::WrFlushErr))
+            .collect();
+        assert_eq!(errors, Vec::from_iter(want.map(|(.., s)| *s)), "{} {}", v.capture, v.host);
+    }
+}
+
+#[test]
+fn other_services__are_counted_and_not_answered() {
+    let others = others(&captures());
+    let names: Vec<&str> = others.iter().map(|o| &*o.capture).collect();
+    for name in ["14_send_ud", "15_send_uc", "16_write_uc", "21_ud_pingpong", "33_v6_ud"] {
+        assert!(names.contains(&name), "{name}");
+    }
+    for o in &others {
+        let fed = u64::try_from(o.fed).expect("few");
+        assert_eq!((o.wrong_service, o.unknown_qpn), (fed, fed), "{} {}", o.capture, o.host);
+    }
+}

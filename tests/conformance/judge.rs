@@ -1,0 +1,84 @@
+//! What becomes of one side of one capture: how much is equal, what is justified, what is not.
+
+use crate::rules::{Ground, Rule};
+use spanwire_tests::replay::{Capture, Difference, Host, LaneLog, Logged, Playback, compare, play};
+use std::collections::BTreeMap;
+
+/// The verdict on one side.
+pub(crate) struct Verdict {
+    pub(crate) capture: String,
+    pub(crate) host: Host,
+    /// Packets that the engine was given, and sent.
+    pub(crate) fed: usize,
+    pub(crate) sent: usize,
+    /// Packets that the recorded side sent.
+    pub(crate) recorded: usize,
+    /// Of ours, those that are in the capture byte for byte.
+    pub(crate) equal: usize,
+    pub(crate) justified: BTreeMap<Rule, usize>,
+    /// Differences under no rule, for a reader.
+    pub(crate) unresolved: Vec<String>,
+    /// Counters and completions; the sequences are judged and gone.
+    pub(crate) playback: Playback,
+}
+
+/// Plays `host` of `capture` and judges it.
+pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
+    let mut playback = play(capture, host);
+    let lanes = std::mem::take(&mut playback.lanes);
+    let mut verdict = Verdict {
+        capture: capture.name.clone(),
+        host,
+        fed: playback.fed,
+        sent: 0,
+        recorded: 0,
+        equal: 0,
+        justified: BTreeMap::new(),
+        unresolved: Vec::new(),
+        playback,
+    };
+    for mut log in lanes {
+        verdict.sent += log.ours.len();
+        verdict.recorded += log.recorded.len();
+        if take_out_what_is_not_in_the_file(capture, host, &mut log.ours) {
+            *verdict.justified.entry(Rule::NotInFile).or_default() += 1;
+        }
+        verdict.add(capture, &log);
+    }
+    verdict
+}
+
+impl Verdict {
+    fn add(&mut self, capture: &Capture, log: &LaneLog) {
+        let me = capture.index(self.host);
+        let ground = Ground { capture, log, own: log.link.qpns[me] };
+        let differences = compare(&log.recorded, &log.ours);
+        let of_ours = |d: &&Difference| !matches!(d, Difference::Missing { .. });
+        self.equal += log.ours.len() - differences.iter().filter(of_ours).count();
+        for difference in &differences {
+            match Rule::of(&ground, difference) {
+                Some(rule) => *self.justified.entry(rule).or_default() += 1,
+                None => {
+                    let what = difference.describe(&log.recorded, &log.ours);
+                    self.unresolved
+                        .push(format!("{} {} {:?}: {what}", self.capture, self.host, log.lane));
+                }
+            }
+        }
+    }
+}
+
+/// Takes the packet out that the recorded side sent as well, and that was dropped in front of the
+/// place of the capture.
+fn take_out_what_is_not_in_the_file(capture: &Capture, host: Host, ours: &mut Vec<Logged>) -> bool {
+    let Some(loss) = capture.loss.filter(|l| l.from == host && host == Host::B) else {
+        return false;
+    };
+    let of_kind = ours.iter().enumerate().filter(|(_, l)| l.sent.opcode() == loss.opcode);
+    let nth = loss.nth.expect("B never lost all");
+    let Some(at) = of_kind.map(|(i, _)| i).nth(nth - 1) else {
+        return false;
+    };
+    ours.remove(at);
+    true
+}

@@ -1,0 +1,325 @@
+//! The differences that are as they should be: each with a name, a reason and a test of its own,
+//! as narrow as the facts in the capture allow.
+
+use spanwire_tests::replay::{Capture, Difference, Field, Frame, LaneLog, Logged};
+use spanwire_wire::{IpRepr, NakCode, OpKind, Opcode, Psn, Qpn, Syndrome};
+
+/// Why a difference is justified.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Rule {
+    NotInFile,
+    AlreadyAnswered,
+    Overtaken,
+    FirstAfterRnr,
+    AckReqAgain,
+    NakAfterRnr,
+    TailAsFirst,
+    HeadForgotten,
+    RecvTooShort,
+    UdpChecksum,
+}
+
+/// What a difference is judged by.
+pub(crate) struct Ground<'a> {
+    pub(crate) capture: &'a Capture,
+    pub(crate) log: &'a LaneLog,
+    /// The number of our queue pair, as recorded.
+    pub(crate) own: Option<Qpn>,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::NotInFile,
+        Self::AlreadyAnswered,
+        Self::Overtaken,
+        Self::FirstAfterRnr,
+        Self::AckReqAgain,
+        Self::NakAfterRnr,
+        Self::TailAsFirst,
+        Self::HeadForgotten,
+        Self::RecvTooShort,
+        Self::UdpChecksum,
+    ];
+
+    /// Its name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NotInFile => "not in the file",
+            Self::AlreadyAnswered => "already answered",
+            Self::Overtaken => "overtaken by a NAK",
+            Self::FirstAfterRnr => "First after RNR",
+            Self::AckReqAgain => "AckReq when sent again",
+            Self::NakAfterRnr => "NAK behind RNR NAK",
+            Self::TailAsFirst => "tail begins with First",
+            Self::HeadForgotten => "head forgotten",
+            Self::RecvTooShort => "receive too short",
+            Self::UdpChecksum => "UDP checksum",
+        }
+    }
+
+    /// What is seen, and why it is right.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::NotInFile => {
+                "We send one packet more: the very one that the capture's loss line says was \
+                 dropped on its way from B to A. The capture was taken on A's side of the filter, \
+                 so B sent it too, but it is not in the file."
+            }
+            Self::AlreadyAnswered => {
+                "rxe sends a request packet again although an answer that acknowledges it was \
+                 captured before: it had reached the guest's interface, but the guest, under \
+                 software emulation, had not looked at it yet. Our engine takes an answer when it \
+                 arrives, and then nothing is left to send again. The peer would only have \
+                 acknowledged a duplicate."
+            }
+            Self::Overtaken => {
+                "rxe sends a request packet although a NAK or RNR NAK of an earlier one had been \
+                 captured before and that one was not sent again yet: the packet stood in the \
+                 guest's queue already. Its responder drops it without a word. Our engine goes \
+                 back, waits or fails as soon as the NAK arrives."
+            }
+            Self::FirstAfterRnr => {
+                "After an RNR NAK of the last packet of a WRITE with immediate rxe sends the whole \
+                 message again, from First. The RNR NAK acknowledges everything before the PSN it \
+                 names, so our engine sends again from that PSN, as the specification has it; \
+                 rxe's responder takes that (it does after a sequence NAK too)."
+            }
+            Self::AckReqAgain => {
+                "Among packets that are sent again the AckReq bit stands elsewhere. rxe sets it on \
+                 each message's last packet. Our engine sets it on the first packet after going \
+                 back, so that a peer that is there says so at once, and on the last packet of all \
+                 that is posted (docs/decisions/0005); what lies between is acknowledged with \
+                 that. AckReq is the requester's choice."
+            }
+            Self::NakAfterRnr => {
+                "rxe sends a sequence NAK of the same PSN behind an RNR NAK, for the next packet \
+                 that was on its way. Our responder has said with the RNR NAK which PSN it expects \
+                 and says it once. A requester must take the NAK for nothing new (rxe does)."
+            }
+            Self::TailAsFirst => {
+                "A READ that is asked for again from its middle is answered by rxe with Middle or \
+                 Last at the front, and without the AETH that First has. It is a request of its \
+                 own on the wire, so our responder begins with First or Only, as the \
+                 specification has it (o9-35 of IBTA names no third form). rxe takes both, \
+                 capture 83."
+            }
+            Self::HeadForgotten => {
+                "rxe does not answer a READ that is repeated from its start once it has repeated a \
+                 tail of it: it forgot where the READ began. Our responder remembers the request \
+                 as it came and answers any part of it, as the specification demands."
+            }
+            Self::RecvTooShort => {
+                "A SEND longer than the receive request gets NAK 0x63 (remote operational error) \
+                 from rxe 6.1, and NAK 0x61 (invalid request) from us: so say the specification \
+                 and ConnectX."
+            }
+            Self::UdpChecksum => {
+                "A packet with a wrong UDP checksum and a right ICRC is dropped by the kernel in \
+                 front of rxe. We do not look at that checksum: the ICRC covers more, and on a \
+                 veth pair the kernel hands over checksums that it has only begun to compute."
+            }
+        }
+    }
+
+    /// The rule that `difference` falls under.
+    pub(crate) fn of(ground: &Ground<'_>, difference: &Difference) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.holds(ground, difference))
+    }
+
+    fn holds(self, g: &Ground<'_>, difference: &Difference) -> bool {
+        let log = g.log;
+        match (self, difference) {
+            (Self::AlreadyAnswered, Difference::Missing { recorded, .. }) => {
+                g.answered_before(&log.recorded[*recorded]).is_some_and(|s| !is_rnr(s))
+            }
+            (Self::FirstAfterRnr, Difference::Missing { recorded, .. }) => {
+                let packet = &log.recorded[*recorded];
+                packet.sent.opcode().props().kind == OpKind::Write
+                    && g.answered_before(packet).is_some_and(is_rnr)
+            }
+            (Self::Overtaken, Difference::Missing { recorded, .. }) => {
+                g.refused_before(&log.recorded[*recorded])
+            }
+            (Self::AckReqAgain, Difference::Changed { ours, fields, .. }) => {
+                *fields == [Field::AckReq] && ack_req_again(&log.ours, *ours)
+            }
+            (Self::NakAfterRnr, Difference::Missing { recorded, .. }) => {
+                nak_after_rnr(&log.recorded[..=*recorded])
+            }
+            (Self::TailAsFirst, Difference::Changed { recorded, ours, fields }) => {
+                let (recorded, ours) = (&log.recorded[*recorded], &log.ours[*ours]);
+                tail_as_first(recorded.sent.opcode(), ours.sent.opcode())
+                    && fields.iter().all(|f| [Field::Opcode, Field::AethPresence].contains(f))
+                    && g.asks_for_a_tail(ours.at)
+            }
+            (Self::HeadForgotten, Difference::Extra { ours, .. }) => {
+                g.asks_for_a_forgotten_head(log.ours[*ours].at)
+            }
+            (Self::RecvTooShort, Difference::Changed { recorded, ours, fields }) => {
+                let [recorded, ours] =
+                    [&log.recorded[*recorded], &log.ours[*ours]].map(|l| l.sent.syndrome());
+                *fields == [Field::Syndrome]
+                    && recorded == Some(Syndrome::Nak(NakCode::RemoteOperational))
+                    && ours == Some(Syndrome::Nak(NakCode::InvalidRequest))
+                    && g.capture.name == "66_recv_too_short"
+            }
+            (Self::UdpChecksum, Difference::Extra { ours, .. }) => {
+                let ours = &log.ours[*ours];
+                ours.sent.opcode() == Opcode::RcAck && udp_checksum_is_wrong(&g.frame(ours.at))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Ground<'_> {
+    fn frame(&self, at: usize) -> Frame {
+        self.capture.frames[at].clone()
+    }
+
+    /// What the peer had sent us before frame `at`, newest first.
+    fn answers_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
+        let own = self.own;
+        let before = self.capture.frames[..at].iter().enumerate().rev();
+        before.filter(move |(_, f)| Some(f.dest_qp) == own).filter_map(|(at, f)| {
+            let sent = f.packet.as_ref().ok()?.clone();
+            sent.syndrome()?;
+            Some(Logged { at, sent })
+        })
+    }
+
+    /// The syndrome of the newest answer, captured before `packet`, that acknowledges it.
+    fn answered_before(&self, packet: &Logged) -> Option<Syndrome> {
+        let psn = packet.sent.psn();
+        self.answers_before(packet.at).find_map(|answer| {
+            let syndrome = answer.sent.syndrome()?;
+            let ahead = answer.sent.psn().since(psn);
+            let least = if matches!(syndrome, Syndrome::Ack { .. }) { 0 } else { 1 };
+            (ahead >= least).then_some(syndrome)
+        })
+    }
+
+    /// The newest answer captured before `packet` refuses it or an earlier one, and what it refuses
+    /// was not sent again since.
+    fn refused_before(&self, packet: &Logged) -> bool {
+        let Some(answer) = self.answers_before(packet.at).next() else {
+            return false;
+        };
+        let refused = answer.sent.psn();
+        let names_earlier = packet.sent.psn().since(refused) > 0;
+        let is_nak = !matches!(answer.sent.syndrome(), Some(Syndrome::Ack { .. }) | None);
+        let sent_again = self
+            .log
+            .recorded
+            .iter()
+            .any(|l| l.at > answer.at && l.at < packet.at && l.sent.psn() == refused);
+        is_nak && names_earlier && !sent_again
+    }
+
+    /// The READ that the frame at `at` asks for, as (first PSN, PSNs, bytes).
+    fn read_at(&self, at: usize) -> Option<(Psn, u32)> {
+        let frame = &self.capture.frames[at];
+        let sent = frame.packet.as_ref().ok().filter(|_| Some(frame.dest_qp) == self.own)?;
+        let len = sent.headers.ext.reth?.dma_len;
+        (sent.opcode() == Opcode::RcReadRequest).then(|| (sent.psn(), len))
+    }
+
+    /// The frame at `at` asks for what lies behind the start of an earlier READ.
+    fn asks_for_a_tail(&self, at: usize) -> bool {
+        let Some((psn, len)) = self.read_at(at) else {
+            return false;
+        };
+        (0..at).filter_map(|i| self.read_at(i)).any(|(first, bytes)| {
+            let ahead = psn.since(first);
+            ahead > 0 && len < bytes && i64::from(ahead) < i64::from(bytes)
+        })
+    }
+
+    /// The frame at `at` asks for the start of a READ of which a tail was asked for again before.
+    fn asks_for_a_forgotten_head(&self, at: usize) -> bool {
+        let Some((psn, _)) = self.read_at(at) else {
+            return false;
+        };
+        let earlier: Vec<usize> = (0..at).filter(|i| self.read_at(*i).is_some()).collect();
+        let is_repeat = earlier.iter().any(|i| self.read_at(*i).is_some_and(|(p, _)| p == psn));
+        let tail_replayed = earlier.iter().any(|i| {
+            self.asks_for_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
+        });
+        is_repeat && tail_replayed && self.nothing_was_answered(at)
+    }
+
+    /// The recorded side sent nothing between frame `at` and its peer's next one.
+    fn nothing_was_answered(&self, at: usize) -> bool {
+        let from = self.capture.frames[at].from;
+        let next = self.capture.frames.get(at + 1);
+        next.is_some_and(|f| f.from == from)
+    }
+}
+
+fn is_rnr(syndrome: Syndrome) -> bool {
+    matches!(syndrome, Syndrome::RnrNak { .. })
+}
+
+/// The packet was sent before. With AckReq, it is the first one after going back; without, more is
+/// posted behind it: a later packet was sent before, or is the next one.
+fn ack_req_again(ours: &[Logged], i: usize) -> bool {
+    let psn = ours[i].sent.psn();
+    if !ours[..i].iter().any(|l| l.sent.psn() == psn) {
+        return false;
+    }
+    if ours[i].sent.headers.bth.ack_req {
+        return ours[i - 1].sent.psn().next() != psn;
+    }
+    let is_behind = |l: &Logged| psn.is_before(l.sent.psn());
+    ours[..i].iter().any(is_behind) || ours.get(i + 1).is_some_and(is_behind)
+}
+
+/// The last packet is a sequence NAK that repeats the PSN and MSN of the RNR NAK before it.
+fn nak_after_rnr(recorded: &[Logged]) -> bool {
+    let [.., rnr, nak] = recorded else {
+        return false;
+    };
+    let same = |f: fn(&Logged) -> (Psn, Option<u32>)| f(rnr) == f(nak);
+    rnr.sent.syndrome().is_some_and(is_rnr)
+        && nak.sent.syndrome() == Some(Syndrome::Nak(NakCode::SequenceError))
+        && same(|l| (l.sent.psn(), l.sent.headers.ext.aeth.map(|a| a.msn)))
+}
+
+fn tail_as_first(recorded: Opcode, ours: Opcode) -> bool {
+    use Opcode::{
+        RcReadResponseFirst, RcReadResponseLast, RcReadResponseMiddle, RcReadResponseOnly,
+    };
+    matches!(
+        (recorded, ours),
+        (RcReadResponseMiddle, RcReadResponseFirst) | (RcReadResponseLast, RcReadResponseOnly)
+    )
+}
+
+/// The frame bears a UDP checksum, over IPv4, and it is not the right one.
+fn udp_checksum_is_wrong(frame: &Frame) -> bool {
+    let Ok(sent) = &frame.packet else {
+        return false;
+    };
+    let IpRepr::V4(ip) = sent.headers.ip else {
+        return false;
+    };
+    if sent.headers.udp.checksum == 0 {
+        return false;
+    }
+    let udp_len = u16::from_be_bytes([frame.bytes[38], frame.bytes[39]]);
+    let udp = &frame.bytes[34..34 + usize::from(udp_len)];
+    let mut covered = Vec::new();
+    covered.extend(ip.src.octets());
+    covered.extend(ip.dst.octets());
+    covered.extend([0, 17]);
+    covered.extend(udp_len.to_be_bytes());
+    covered.extend(udp);
+    covered.resize(covered.len().next_multiple_of(2), 0);
+    let sum: u32 =
+        covered.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let mut folded = sum;
+    while folded > 0xffff {
+        folded = (folded & 0xffff) + (folded >> 16);
+    }
+    folded != 0xffff
+}

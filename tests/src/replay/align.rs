@@ -1,0 +1,107 @@
+//! Lines up what was recorded with what our side sent.
+
+use super::packet::{Field, Lane, Logged};
+
+/// One place where the two sequences differ. Indices are those of the sequences compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// The same packet, but for some fields.
+    Changed {
+        /// Index of the recorded packet.
+        recorded: usize,
+        /// Index of ours.
+        ours: usize,
+        /// Where they differ.
+        fields: Vec<Field>,
+    },
+    /// We sent a packet that the recorded side did not.
+    Extra {
+        /// Recorded packets before it.
+        recorded: usize,
+        /// Index of ours.
+        ours: usize,
+    },
+    /// The recorded side sent a packet that we did not.
+    Missing {
+        /// Index of the recorded packet.
+        recorded: usize,
+        /// Our packets before it.
+        ours: usize,
+    },
+}
+
+/// The differences of the cheapest alignment, in order. Packets of different PSNs are never taken
+/// for the same packet, nor is an answer recorded before what ours answers.
+#[must_use]
+pub fn compare(recorded: &[Logged], ours: &[Logged]) -> Vec<Difference> {
+    let (n, m) = (recorded.len(), ours.len());
+    // cost[i][j]: of what is left from recorded[i..] and ours[j..].
+    let mut cost = vec![vec![0; m + 1]; n + 1];
+    for i in (0..=n).rev() {
+        for j in (0..=m).rev() {
+            cost[i][j] = match (i < n, j < m) {
+                (false, false) => 0,
+                (true, false) => cost[i + 1][j] + GAP,
+                (false, true) => cost[i][j + 1] + GAP,
+                (true, true) => {
+                    let pair = pair_cost(&recorded[i], &ours[j]).map(|c| c + cost[i + 1][j + 1]);
+                    let gap = cost[i + 1][j].min(cost[i][j + 1]) + GAP;
+                    pair.map_or(gap, |pair| pair.min(gap))
+                }
+            };
+        }
+    }
+    let (mut i, mut j, mut found) = (0, 0, Vec::new());
+    while i < n || j < m {
+        // Where several alignments cost the same: an extra packet of ours is the earlier one of two
+        // that look alike (the later one is nearer to what was recorded), and a packet recorded
+        // twice was needless the second time.
+        let pair = (i < n && j < m).then(|| pair_cost(&recorded[i], &ours[j])).flatten();
+        if j < m && cost[i][j + 1] + GAP == cost[i][j] {
+            found.push(Difference::Extra { recorded: i, ours: j });
+            j += 1;
+        } else if pair.is_some_and(|c| c + cost[i + 1][j + 1] == cost[i][j]) {
+            let fields = ours[j].sent.differs_from(&recorded[i].sent);
+            if !fields.is_empty() {
+                found.push(Difference::Changed { recorded: i, ours: j, fields });
+            }
+            (i, j) = (i + 1, j + 1);
+        } else {
+            found.push(Difference::Missing { recorded: i, ours: j });
+            i += 1;
+        }
+    }
+    found
+}
+
+/// What it costs to take the two for the same packet, if that is possible at all.
+fn pair_cost(recorded: &Logged, ours: &Logged) -> Option<usize> {
+    if ours.sent.lane() == Some(Lane::Responses) && recorded.at < ours.at {
+        // What we answer to was recorded later than this answer.
+        return None;
+    }
+    let fields = ours.sent.differs_from(&recorded.sent);
+    (!fields.contains(&Field::Psn)).then(|| fields.len().min(2 * GAP - 1))
+}
+
+impl Difference {
+    /// A few lines for a reader.
+    #[must_use]
+    pub fn describe(&self, recorded: &[Logged], ours: &[Logged]) -> String {
+        match self {
+            Self::Changed { recorded: i, ours: j, fields } => {
+                let (a, b) = (&recorded[*i].sent, &ours[*j].sent);
+                format!("{fields:?}\n    recorded #{i} {a}\n    ours     #{j} {b}")
+            }
+            Self::Extra { recorded: i, ours: j } => {
+                format!("only ours, before recorded #{i}\n    ours     #{j} {}", ours[*j].sent)
+            }
+            Self::Missing { recorded: i, ours: j } => {
+                format!("only recorded, before ours #{j}\n    recorded #{i} {}", recorded[*i].sent)
+            }
+        }
+    }
+}
+
+/// Cost of a packet that stands on one side only.
+const GAP: usize = 3;

@@ -1,0 +1,114 @@
+//! The work requests behind a recorded requester's packets.
+
+use super::packet::Sent;
+use spanwire_transport::WrOp;
+use spanwire_wire::{OpKind, Opcode, Psn};
+use std::collections::BTreeMap;
+
+/// One message that a side asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) first: Psn,
+    /// PSNs it takes.
+    pub(super) pkts: u32,
+    pub(super) op: WrOp,
+    pub(super) kind: OpKind,
+    /// Bytes sent, or asked for.
+    pub(super) len: u32,
+    pub(super) solicited: bool,
+    /// What was sent.
+    pub(super) payload: Vec<u8>,
+}
+
+impl Message {
+    /// It uses up a receive request of the peer.
+    pub(super) fn takes_recv(&self) -> bool {
+        self.kind == OpKind::Send || matches!(self.op, WrOp::WriteImm { .. })
+    }
+}
+
+/// The messages of one side's requests, in the order of their PSNs. What was sent again is found
+/// by its PSN and counted once. A READ that is asked for again may ask for a part: the first one
+/// counts. Of other packets the last one does: the hand-made requester of capture 82 first sends
+/// some that are to be dropped.
+///
+/// # Panics
+/// When a message is not whole.
+pub(super) fn messages(requests: &[&Sent], mtu: u32) -> Vec<Message> {
+    let mut by_psn: BTreeMap<u32, &Sent> = BTreeMap::new();
+    for sent in requests {
+        let held = by_psn.entry(sent.headers.bth.psn.get()).or_insert(sent);
+        if held.headers.bth.opcode != Opcode::RcReadRequest {
+            *held = sent;
+        }
+    }
+    let mut found = Vec::new();
+    let Some(mut next) = requests.first().map(|s| s.headers.bth.psn) else {
+        return found;
+    };
+    while let Some(first) = by_psn.get(&next.get()) {
+        let message = message(first, &by_psn, mtu);
+        next = next.plus(message.pkts);
+        found.push(message);
+    }
+    found
+}
+
+fn message(first: &Sent, by_psn: &BTreeMap<u32, &Sent>, mtu: u32) -> Message {
+    let bth = &first.headers.bth;
+    let kind = bth.opcode.props().kind;
+    let mut message = Message {
+        first: bth.psn,
+        pkts: 1,
+        op: WrOp::Send,
+        kind,
+        len: 0,
+        solicited: false,
+        payload: Vec::new(),
+    };
+    let remote = remote(first);
+    match kind {
+        OpKind::ReadRequest => {
+            message.len = first.headers.ext.reth.expect("a READ has a RETH").dma_len;
+            message.pkts = message.len.div_ceil(mtu).max(1);
+            message.op = WrOp::Read { remote };
+        }
+        OpKind::Atomic => {
+            let eth = first.headers.ext.atomic.expect("an atomic has an AtomicETH");
+            message.len = 8;
+            message.op = match bth.opcode {
+                Opcode::RcFetchAdd => WrOp::FetchAdd { remote, add: eth.swap_or_add },
+                _ => WrOp::CmpSwap { remote, compare: eth.compare, swap: eth.swap_or_add },
+            };
+        }
+        _ => {
+            let mut packet = first;
+            loop {
+                message.payload.extend_from_slice(&packet.payload);
+                let props = packet.headers.bth.opcode.props();
+                if props.last {
+                    break;
+                }
+                let psn = packet.headers.bth.psn.next();
+                packet = by_psn.get(&psn.get()).expect("every message is whole");
+                message.pkts += 1;
+            }
+            message.len = spanwire_base::u32_from(message.payload.len());
+            message.solicited = packet.headers.bth.solicited;
+            message.op = match (kind, packet.headers.ext.imm) {
+                (OpKind::Send, None) => WrOp::Send,
+                (OpKind::Send, Some(imm)) => WrOp::SendImm { imm },
+                (_, None) => WrOp::Write { remote },
+                (_, Some(imm)) => WrOp::WriteImm { remote, imm },
+            };
+        }
+    }
+    message
+}
+
+fn remote(first: &Sent) -> spanwire_transport::RemoteAddr {
+    let ext = &first.headers.ext;
+    let named = ext.reth.map(|r| (r.va, r.rkey)).or(ext.atomic.map(|a| (a.va, a.rkey)));
+    let (va, rkey) = named.unwrap_or_default();
+    spanwire_transport::RemoteAddr { va, rkey }
+}

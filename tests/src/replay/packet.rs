@@ -1,0 +1,170 @@
+//! One packet as it is compared.
+
+use core::fmt;
+use spanwire_wire::{Headers, IpRepr, OpClass, Opcode, Packet, Psn, Syndrome};
+
+/// A packet that a side sent: every header and the payload, but what no implementation has to
+/// choose like another. That is the IPv4 identification, with the header checksum and the ICRC
+/// that follow from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// All headers; the IPv4 identification is 0.
+    pub headers: Headers,
+    /// The payload, without pad.
+    pub payload: Vec<u8>,
+}
+
+/// A packet and when it was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Index of a frame of the capture: the packet itself if it was recorded, else the frame that
+    /// was being played when the engine sent it.
+    pub at: usize,
+    /// The packet.
+    pub sent: Sent,
+}
+
+/// Requests and responses of a queue pair are two independent sequences: how they are interleaved
+/// is a matter of scheduling.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lane {
+    /// What the requester of the side sends.
+    Requests,
+    /// What the responder of the side sends.
+    Responses,
+}
+
+/// A part of a packet in which two packets can differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Field {
+    /// Ethernet, IP (but IPv4's identification), UDP.
+    LowerLayers,
+    /// The opcode.
+    Opcode,
+    /// The packet sequence number.
+    Psn,
+    /// The AckReq bit.
+    AckReq,
+    /// The solicited event bit.
+    Solicited,
+    /// Anything else of the BTH.
+    Bth,
+    /// Address, key or length of a WRITE or READ.
+    Reth,
+    /// The operands of an atomic.
+    Atomic,
+    /// What an atomic found.
+    AtomicAck,
+    /// Immediate data.
+    Imm,
+    /// ACK, RNR NAK with its timer, or NAK with its code.
+    Syndrome,
+    /// The message sequence number.
+    Msn,
+    /// An AETH is there in one packet only.
+    AethPresence,
+    /// Payload bytes, or their number.
+    Payload,
+}
+
+impl Sent {
+    /// The packet of a frame that has passed the wire's checks.
+    #[must_use]
+    pub fn new(packet: &Packet<'_>) -> Self {
+        let mut headers = Headers::from(packet);
+        if let IpRepr::V4(v4) = &mut headers.ip {
+            v4.id = 0;
+        }
+        Self { headers, payload: packet.payload.to_vec() }
+    }
+
+    /// The sequence it belongs to; `None` for a congestion notification.
+    #[must_use]
+    pub fn lane(&self) -> Option<Lane> {
+        match self.headers.bth.opcode.props().class {
+            OpClass::Request => Some(Lane::Requests),
+            OpClass::Response => Some(Lane::Responses),
+            OpClass::Notification => None,
+        }
+    }
+
+    /// Its sequence number.
+    #[must_use]
+    pub fn psn(&self) -> Psn {
+        self.headers.bth.psn
+    }
+
+    /// Its opcode.
+    #[must_use]
+    pub fn opcode(&self) -> Opcode {
+        self.headers.bth.opcode
+    }
+
+    /// The syndrome of its AETH.
+    #[must_use]
+    pub fn syndrome(&self) -> Option<Syndrome> {
+        self.headers.ext.aeth.map(|aeth| aeth.syndrome)
+    }
+
+    /// Where it differs from `other`, in the order of [`Field`].
+    #[must_use]
+    pub fn differs_from(&self, other: &Self) -> Vec<Field> {
+        let (a, b) = (&self.headers, &other.headers);
+        let (x, y) = (&a.ext, &b.ext);
+        let rest = |h: &Headers| (h.bth.pkey, h.bth.mig_req, h.bth.dest_qp, h.bth.fecn, h.bth.becn);
+        let aeth = match (x.aeth, y.aeth) {
+            (Some(x), Some(y)) => (x.syndrome != y.syndrome, x.msn != y.msn, false),
+            (x, y) => (false, false, x.is_some() != y.is_some()),
+        };
+        let checks = [
+            (Field::LowerLayers, (a.eth, a.ip, a.udp) != (b.eth, b.ip, b.udp)),
+            (Field::Opcode, a.bth.opcode != b.bth.opcode),
+            (Field::Psn, a.bth.psn != b.bth.psn),
+            (Field::AckReq, a.bth.ack_req != b.bth.ack_req),
+            (Field::Solicited, a.bth.solicited != b.bth.solicited),
+            (Field::Bth, rest(a) != rest(b)),
+            (Field::Reth, x.reth != y.reth),
+            (Field::Atomic, x.atomic != y.atomic),
+            (Field::AtomicAck, x.atomic_ack != y.atomic_ack),
+            (Field::Imm, x.imm != y.imm),
+            (Field::Syndrome, aeth.0),
+            (Field::Msn, aeth.1),
+            (Field::AethPresence, aeth.2),
+            (Field::Payload, self.payload != other.payload),
+        ];
+        checks.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
+    }
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bth, ext) = (&self.headers.bth, &self.headers.ext);
+        write!(f, "{} psn={}", bth.opcode.props().name, bth.psn.get())?;
+        if bth.ack_req {
+            write!(f, " ack_req")?;
+        }
+        if bth.solicited {
+            write!(f, " solicited")?;
+        }
+        if let Some(reth) = ext.reth {
+            write!(f, " va={:#x} rkey={:#x} len={}", reth.va, reth.rkey, reth.dma_len)?;
+        }
+        if let Some(a) = ext.atomic {
+            write!(f, " va={:#x} swap_or_add={:#x} cmp={:#x}", a.va, a.swap_or_add, a.compare)?;
+        }
+        if let Some(aeth) = ext.aeth {
+            write!(f, " syndrome={:#04x} msn={}", aeth.syndrome.to_u8(), aeth.msn)?;
+        }
+        if let Some(ack) = ext.atomic_ack {
+            write!(f, " original={:#x}", ack.original)?;
+        }
+        if let Some(imm) = ext.imm {
+            write!(f, " imm={imm:#x}")?;
+        }
+        if !self.payload.is_empty() {
+            let head = &self.payload[..self.payload.len().min(8)];
+            write!(f, " {} bytes {head:02x?}", self.payload.len())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Makes a recorded frame one of ours: the queue pair's number and the memory key are drawn at
+//! random by each endpoint, so the recorded ones are replaced in what is fed, and the ICRC follows.
+
+use spanwire_wire::{Opcode, Qpn, seal};
+
+/// The frame to our `qpn`, with the key of a RETH or AtomicETH replaced as `rkey` says. A frame
+/// whose ICRC was wrong stays wrong in the same way: with its bytes swapped.
+pub(super) fn rewrite(
+    frame: &[u8],
+    qpn: Qpn,
+    icrc_is_good: bool,
+    rkey: impl Fn(u32) -> u32,
+) -> Vec<u8> {
+    let ip = &frame[14..];
+    let (header_len, ip_len) = match ip[0] >> 4 {
+        4 => (20, usize::from(u16::from_be_bytes([ip[2], ip[3]]))),
+        _ => (40, 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]))),
+    };
+    let len = 14 + ip_len;
+    let bth = 14 + header_len + 8;
+    let mut out = frame[..len].to_vec();
+    out[bth + 5..bth + 8].copy_from_slice(&qpn.get().to_be_bytes()[1..]);
+    let props = Opcode::from_u8(out[bth]).map(Opcode::props);
+    if props.is_some_and(|p| p.reth || p.atomic) {
+        // Both begin with an address of eight bytes.
+        let key = &mut out[bth + 12 + 8..bth + 12 + 12];
+        let recorded = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+        key.copy_from_slice(&rkey(recorded).to_be_bytes());
+    }
+    seal(&mut out, len);
+    if !icrc_is_good {
+        out[len - 4..].reverse();
+    }
+    out
+}
