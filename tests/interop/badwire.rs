@@ -1,0 +1,80 @@
+//! A cable that loses frames both ways: `FaultPort` for what arrives, and the same for what leaves.
+
+use spanwire_base::{Rng, RxMeta, Time, TxMeta};
+use spanwire_io::fault::{FaultConfig, FaultPort};
+use spanwire_io::port::{Port, SlotToken};
+use std::io;
+use std::time::Duration;
+
+/// A port on such a cable.
+pub(crate) struct BadWire<P> {
+    inner: FaultPort<P>,
+    rng: Rng,
+    loss_ppm: u32,
+    is_cut: bool,
+    lost: u64,
+}
+
+impl<P: Port> BadWire<P> {
+    /// Loses `loss_ppm` frames of a million each way, decided by `seed`.
+    pub(crate) fn new(inner: P, seed: u64, loss_ppm: u32) -> Self {
+        let config = FaultConfig { seed, loss_ppm, ..FaultConfig::default() };
+        let inner = FaultPort::new(inner, config).expect("a rate below a million");
+        Self { inner, rng: Rng::new(!seed), loss_ppm, is_cut: false, lost: 0 }
+    }
+
+    /// Cuts the cable, for good.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+        self.inner.set_blackhole(true);
+    }
+
+    /// Frames lost so far: arriving, leaving.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        (self.inner.counters().lost, self.lost)
+    }
+}
+
+impl<P: Port> Port for BadWire<P> {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        self.inner.rx_burst(now, max, each)
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.inner.slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        self.inner.slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        let is_lost = self.rng.per_million(self.loss_ppm);
+        self.lost += u64::from(is_lost);
+        if is_lost || self.is_cut {
+            self.inner.slot_release(slot);
+        } else {
+            self.inner.slot_commit(slot, meta);
+        }
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        self.inner.slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.inner.flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        self.inner.frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.inner.tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
+    }
+}

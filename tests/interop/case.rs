@@ -1,0 +1,268 @@
+//! What two sides do to each other, and what each must see of it. Written for a requester and a
+//! responder: which of them is ours is decided when it is run.
+
+use crate::session::Ours;
+use crate::transcript::{Completion, Seen, fnv, stream};
+
+/// One thing two sides do. Both scripts hold the same number of barriers.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) requester: Side,
+    pub(crate) responder: Side,
+}
+
+/// The part of one side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) script: Vec<String>,
+    pub(crate) expect: Vec<Expect>,
+}
+
+/// One thing a side must see, in the order of [`Seen`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Expect {
+    /// A completion of the send queue with this status (`enum ibv_wc_status`).
+    Sent(u8),
+    /// A message received.
+    Received { len: u32, with: With },
+    /// A completion of the receive queue with this error.
+    NotReceived(u8),
+    /// Bytes of this hash.
+    Hash(u64),
+}
+
+/// What comes with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum With {
+    Nothing,
+    /// Immediate data: the other side's number of the request tells which.
+    Imm,
+    /// The request for an event.
+    Event,
+}
+
+impl Case {
+    fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), requester: Side::default(), responder: Side::default() }
+    }
+
+    fn requester(mut self, script: &str, expect: impl Into<Vec<Expect>>) -> Self {
+        self.requester = Side::new(script, expect.into());
+        self
+    }
+
+    fn responder(mut self, script: &str, expect: impl Into<Vec<Expect>>) -> Self {
+        self.responder = Side::new(script, expect.into());
+        self
+    }
+}
+
+impl Side {
+    fn new(script: &str, expect: Vec<Expect>) -> Self {
+        Self { script: script.split_whitespace().map(str::to_owned).collect(), expect }
+    }
+
+    /// Compares what was seen with what was to be seen. `other` is what the other side saw: its
+    /// numbers are in the immediate data.
+    pub(crate) fn check(&self, seen: &[Vec<Seen>], other: &[Vec<Seen>]) -> Result<(), String> {
+        let all = flatten(seen);
+        let mut sent = flatten(other).into_iter().filter_map(|seen| match seen {
+            Seen::Wc(wc) if !wc.is_recv => Some(wc.id),
+            _ => None,
+        });
+        for (at, expect) in self.expect.iter().enumerate() {
+            let imm = matches!(expect, Expect::Received { .. }).then(|| sent.next()).flatten();
+            match all.get(at) {
+                Some(seen) if expect.is_met_by(seen, imm) => {}
+                Some(seen) => return Err(format!("expected {expect:?}, saw {seen:?}")),
+                None => return Err(format!("expected {expect:?}, saw nothing more")),
+            }
+        }
+        match all.get(self.expect.len()) {
+            Some(surplus) => Err(format!("saw {surplus:?} as well")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Expect {
+    fn is_met_by(&self, seen: &Seen, other_id: Option<u64>) -> bool {
+        match (self, seen) {
+            (Self::Sent(status), Seen::Wc(wc)) => !wc.is_recv && wc.status == *status,
+            (Self::NotReceived(status), Seen::Wc(wc)) => wc.is_recv && wc.status == *status,
+            (Self::Received { len, with }, Seen::Wc(wc)) => {
+                wc.is_recv && wc.status == 0 && wc.len == Some(*len) && with.is_met_by(wc, other_id)
+            }
+            (Self::Hash(hash), Seen::Fnv(fnv)) => hash == fnv,
+            _ => false,
+        }
+    }
+}
+
+impl With {
+    fn is_met_by(self, wc: &Completion, other_id: Option<u64>) -> bool {
+        let imm = match (self, other_id) {
+            (Self::Imm, Some(id)) => Some(crate::probe::IMM_BASE + u32::try_from(id).unwrap_or(0)),
+            (Self::Imm, None) => return false,
+            (Self::Nothing | Self::Event, _) => None,
+        };
+        let event = wc.solicited.is_none_or(|solicited| solicited == (self == Self::Event));
+        wc.imm == imm && event
+    }
+}
+
+/// All a case saw; completions of one wait in the order of their requests, not of their arrival.
+fn flatten(steps: &[Vec<Seen>]) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for step in steps {
+        let mut step = step.clone();
+        step.sort_by_key(|seen| match seen {
+            Seen::Wc(wc) => (0, wc.is_recv, wc.id),
+            _ => (1, false, 0),
+        });
+        all.extend(step);
+    }
+    all
+}
+
+/// `n` messages of `len` bytes by a SEND (`send`, `sendimm`, `sendse`) or a WRITE with immediate
+/// data. All land in the same place, which is compared, and what follows it.
+pub(crate) fn message(op: &str, len: u32, n: usize, seed: u64) -> Case {
+    let with = match op {
+        "sendimm" | "writeimm" => With::Imm,
+        "sendse" => With::Event,
+        _ => With::Nothing,
+    };
+    let room = if op == "writeimm" { 0 } else { len };
+    let received = vec![Expect::Received { len, with }; n];
+    let hash = Expect::Hash(hash_landed(seed, len));
+    let dump = len + BEYOND;
+    Case::new(named(op, len, n))
+        .requester(&format!("fill:{seed} bar {op}:{len}:{n} bar"), vec![Expect::Sent(0); n])
+        .responder(
+            &format!("clear recv:{room}:{n} bar poll:{n}:20000 bar dump:{dump}"),
+            [received, vec![hash]].concat(),
+        )
+}
+
+/// `n` WRITEs of `len` bytes to the same place.
+pub(crate) fn write(len: u32, n: usize, seed: u64) -> Case {
+    let dump = len + BEYOND;
+    Case::new(named("write", len, n))
+        .requester(&format!("fill:{seed} bar write:{len}:{n} bar"), vec![Expect::Sent(0); n])
+        .responder(&format!("clear bar bar dump:{dump}"), [Expect::Hash(hash_landed(seed, len))])
+}
+
+/// `n` READs of `len` bytes to the same place.
+pub(crate) fn read(len: u32, n: usize, seed: u64) -> Case {
+    let hash = Expect::Hash(fnv(&stream(seed, len as usize)));
+    let other = !seed & 0xffff;
+    Case::new(named("read", len, n))
+        .requester(
+            &format!("fill:{other} bar read:{len}:{n} bar"),
+            [vec![Expect::Sent(0); n], vec![hash]].concat(),
+        )
+        .responder(&format!("fill:{seed} bar bar"), [])
+}
+
+/// Both sides send and write at the same time: each is requester and responder.
+pub(crate) fn both_ways(len: u32, n: usize, seed: u64) -> Case {
+    let side = |seed: u64, other: u64| {
+        let waits = 3 * n;
+        let script = format!(
+            "clear fill:{seed} recv:{len}:{n} bar nb:send:{len}:{n} nb:write:{len}:{n} \
+             poll:{waits}:20000 bar dump:{}",
+            len + BEYOND
+        );
+        let received = Expect::Received { len, with: With::Nothing };
+        let hash = Expect::Hash(hash_landed(other, len));
+        let expect = [vec![Expect::Sent(0); 2 * n], vec![received; n], vec![hash]].concat();
+        (script, expect)
+    };
+    let (requester, responder) = (side(seed, seed + 1), side(seed + 1, seed));
+    Case::new(format!("both ways {len} x{n}"))
+        .requester(&requester.0, requester.1)
+        .responder(&responder.0, responder.1)
+}
+
+/// A message that finds no receive request at first.
+pub(crate) fn rnr(op: &str, len: u32, seed: u64) -> Case {
+    let with = if op == "send" { With::Nothing } else { With::Imm };
+    let dump = len + BEYOND;
+    Case::new(format!("{op} {len}, RNR at first"))
+        .requester(&format!("fill:{seed} bar {op}:{len} bar"), [Expect::Sent(0)])
+        .responder(
+            &format!("clear bar sleep:100 recv:{len} poll:1:20000 bar dump:{dump}"),
+            [Expect::Received { len, with }, Expect::Hash(hash_landed(seed, len))],
+        )
+}
+
+/// A request that is refused with `status`, and one behind it that is flushed. Nothing is written.
+/// The queue pairs are of no use afterwards.
+pub(crate) fn refused(op: &str, status: u8) -> Case {
+    Case::new(format!("{op} refused"))
+        .requester(
+            &format!("fill:7 bar nb:{op}:64 nb:write:64 poll:2:20000 bar"),
+            [Expect::Sent(status), Expect::Sent(FLUSHED)],
+        )
+        .responder(&format!("clear bar bar dump:{BEYOND}"), [Expect::Hash(hash_landed(7, 0))])
+}
+
+/// A SEND that is longer than the receive request. The queue pairs are of no use afterwards.
+pub(crate) fn too_long(sent: u8, received: u8) -> Case {
+    Case::new("send longer than the receive request")
+        .requester("bar send:100 bar", [Expect::Sent(sent)])
+        .responder("recv:50 bar poll:1:20000 bar", [Expect::NotReceived(received)])
+}
+
+/// A SEND that never finds a receive request. The queue pairs are of no use afterwards.
+pub(crate) fn never_received() -> Case {
+    Case::new("rnr_retry exceeded")
+        .requester("bar send:64 bar", [Expect::Sent(RNR_RETRY_EXC_ERR)])
+        .responder("bar bar", [])
+}
+
+/// A WRITE into a cable that our side has cut. The queue pairs are of no use afterwards.
+pub(crate) fn silence(ours: Ours) -> Case {
+    let (asks, answers) = match ours {
+        Ours::Requester => ("cut ", ""),
+        Ours::Responder => ("", "cut "),
+    };
+    Case::new("retry_cnt exceeded")
+        .requester(&format!("{asks}bar write:64 bar"), [Expect::Sent(RETRY_EXC_ERR)])
+        .responder(&format!("clear {answers}bar bar dump:64"), [Expect::Hash(fnv(&[0; 64]))])
+}
+
+fn named(op: &str, len: u32, n: usize) -> String {
+    match n {
+        1 => format!("{op} {len}"),
+        _ => format!("{op} {len} x{n}"),
+    }
+}
+
+/// The hash of a message where it landed, and of the zeros behind it.
+fn hash_landed(seed: u64, len: u32) -> u64 {
+    let mut bytes = stream(seed, len as usize);
+    bytes.resize((len + BEYOND) as usize, 0);
+    fnv(&bytes)
+}
+
+/// `IBV_WC_LOC_LEN_ERR`.
+pub(crate) const LOC_LEN_ERR: u8 = 1;
+/// `IBV_WC_LOC_QP_OP_ERR`.
+pub(crate) const LOC_QP_OP_ERR: u8 = 2;
+/// `IBV_WC_WR_FLUSH_ERR`.
+const FLUSHED: u8 = 5;
+/// `IBV_WC_REM_INV_REQ_ERR`.
+pub(crate) const REM_INV_REQ_ERR: u8 = 9;
+/// `IBV_WC_REM_ACCESS_ERR`.
+pub(crate) const REM_ACCESS_ERR: u8 = 10;
+/// `IBV_WC_REM_OP_ERR`.
+pub(crate) const REM_OP_ERR: u8 = 11;
+/// `IBV_WC_RETRY_EXC_ERR`.
+const RETRY_EXC_ERR: u8 = 12;
+/// `IBV_WC_RNR_RETRY_EXC_ERR`.
+const RNR_RETRY_EXC_ERR: u8 = 13;
+/// Bytes behind a message that must not be touched.
+const BEYOND: u32 = 64;

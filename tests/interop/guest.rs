@@ -1,0 +1,244 @@
+//! An emulated Linux host with Soft-RoCE (rxe), rdma-core and perftest, on one Ethernet with us.
+//!
+//! Two anonymous namespaces: in one a bridge joins the guest's tap and a veth, whose other end is
+//! the interface [`DEVICE`] of the other, where our side lives. Both namespaces and everything in
+//! them go with the process; QEMU goes with the [`Guest`], with the thread that booted it, and
+//! with the process.
+
+use spanwire_io::net::{IpPrefix, NetNs, Netlink, VethEnd, VethSpec};
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Our interface, in [`Guest::ours`].
+pub(crate) const DEVICE: &str = "sw0";
+/// Its addresses.
+pub(crate) const OUR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
+pub(crate) const OUR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 9));
+/// The guest's: device `rxe0`, where index 1 is the GID of the IPv4 and 2 that of the IPv6 address.
+pub(crate) const GUEST_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub(crate) const GUEST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
+
+/// The running guest and its network. One test of this process has one at a time.
+pub(crate) struct Guest {
+    /// Our host: [`DEVICE`] with [`OUR_V4`] and [`OUR_V6`] leads to the guest.
+    pub(crate) ours: NetNs,
+    _wire: NetNs,
+    qemu: Child,
+    run: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A command that runs in the guest.
+pub(crate) struct Running {
+    child: Child,
+    output: Option<JoinHandle<io::Result<String>>>,
+}
+
+/// A command that ran in the guest.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// Its exit code; 124 and 125 are the harness's own: no answer, or no guest any more.
+    pub(crate) code: Option<i32>,
+    /// Standard output and standard error.
+    pub(crate) output: String,
+}
+
+impl Guest {
+    /// Boots a guest, or says aloud why this machine cannot (`SKIPPED: rxe guest: ...`) and
+    /// returns `None`. Building the image takes about a minute, the first time.
+    ///
+    /// # Panics
+    /// When it cannot and `SPANWIRE_REQUIRE_E2E=1`, and when what should work does not.
+    pub(crate) fn boot() -> Option<Self> {
+        let turn = take_turn();
+        match Self::try_boot(turn) {
+            Ok(guest) => Some(guest),
+            Err(why) => {
+                let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
+                assert!(!required, "the rxe guest cannot run: {why}");
+                eprintln!("SKIPPED: rxe guest: {why}");
+                None
+            }
+        }
+    }
+
+    fn try_boot(turn: MutexGuard<'static, ()>) -> Result<Self, String> {
+        let ours = NetNs::new_anonymous().map_err(|e| e.to_string())?;
+        let wire = NetNs::new_anonymous().map_err(|e| e.to_string())?;
+        for program in ["qemu-system-x86_64", "ip", "setpriv", "python3"] {
+            let found = Command::new(program).arg("--version").output();
+            found.map_err(|e| format!("{program} does not run: {e}"))?;
+        }
+        let built = Command::new(SCRIPT).arg("build").output();
+        let built = built.map_err(|e| format!("{SCRIPT}: {e}"))?;
+        if !built.status.success() {
+            return Err(String::from_utf8_lossy(&built.stderr).trim().to_owned());
+        }
+        lay_wires(&ours, &wire);
+        let run = std::env::temp_dir().join(format!("spanwire-rxe-{}", std::process::id()));
+        std::fs::create_dir_all(run.join(NAME)).expect("a folder for temporary files");
+        let log = std::fs::File::create(run.join(NAME).join("qemu.log")).expect("just made");
+        // The namespace moves the thread of the child; QEMU dies with the thread that boots it,
+        // also when this process is killed.
+        let mut command = wire.command("setpriv").expect("the namespace is there");
+        let qemu = command
+            .args(["--pdeathsig", "KILL", SCRIPT, "boot", NAME, "-m", &LINK_MTU.to_string(), "-i"])
+            .arg(format!("{TAP}={GUEST_V4}/24,{GUEST_V6}/64"))
+            .env("RXE_RUN", &run)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("descriptors are left"))
+            .stderr(log)
+            .spawn()
+            .expect("setpriv ran a moment ago");
+        let mut guest = Self { ours, _wire: wire, qemu, run, _turn: turn };
+        guest.wait_ready();
+        Ok(guest)
+    }
+
+    /// Waits until the guest takes commands, and puts its tap onto the bridge.
+    fn wait_ready(&mut self) {
+        let begun = Instant::now();
+        let mut on_bridge = false;
+        while !on_bridge {
+            on_bridge = run_in(&self._wire, &["ip", "link", "set", TAP, "master", BRIDGE]).is_ok();
+            self.check_alive();
+            assert!(begun.elapsed() < BOOT_MAX, "no tap: {}", self.console());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let seconds = BOOT_MAX.as_secs().to_string();
+        let mut command = Command::new(SCRIPT);
+        let ready = command.args(["ready", NAME, &seconds]).env("RXE_RUN", &self.run).output();
+        let ready = ready.expect("the script runs");
+        self.check_alive();
+        let said = String::from_utf8_lossy(&ready.stdout).trim().to_owned();
+        let wrong = String::from_utf8_lossy(&ready.stderr).trim().to_owned();
+        assert!(ready.status.success(), "{wrong}\n{}", self.console());
+        println!("rxe guest up in {:.1} s: {said}", begun.elapsed().as_secs_f64());
+    }
+
+    fn check_alive(&mut self) {
+        if let Some(status) = self.qemu.try_wait().expect("our child") {
+            panic!("QEMU ended ({status}): {}", self.console());
+        }
+    }
+
+    /// Runs a shell command in the guest, for at most `seconds`, and waits for its end. Control
+    /// port 0; see [`Guest::spawn`].
+    pub(crate) fn exec(&self, seconds: u32, command: &str) -> Ran {
+        self.spawn(0, seconds, command).wait()
+    }
+
+    /// Starts a shell command in the guest; it is killed after `seconds`. Commands on different
+    /// control ports (0..=3) run side by side, on one port one after another.
+    pub(crate) fn spawn(&self, port: u8, seconds: u32, command: &str) -> Running {
+        let mut child = Command::new(SCRIPT)
+            .args(["exec", NAME, "-p", &port.to_string(), "-t", &seconds.to_string(), "--"])
+            .arg(command)
+            .env("RXE_RUN", &self.run)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the script runs");
+        let mut stdout = child.stdout.take().expect("piped");
+        let output = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        });
+        Running { child, output: Some(output) }
+    }
+
+    /// What the guest's kernel, and QEMU, have said.
+    pub(crate) fn console(&self) -> String {
+        let read = |file: &str| std::fs::read(self.run.join(NAME).join(file)).unwrap_or_default();
+        let bytes = [read("qemu.log"), read("console")].concat();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A folder for this guest's files; it goes with the guest.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.run
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+        let _ = std::fs::remove_dir_all(&self.run);
+    }
+}
+
+impl Running {
+    /// Waits for its end; the guest sees to it that there is one.
+    pub(crate) fn wait(mut self) -> Ran {
+        let status: io::Result<ExitStatus> = self.child.wait();
+        let output = self.output.take().expect("waited for once").join();
+        let output = output.expect("reading does not panic").expect("a pipe can be read");
+        Ran { code: status.expect("our child").code(), output }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bridge, and the veth from it to our namespace.
+fn lay_wires(ours: &NetNs, wire: &NetNs) {
+    let veth = VethSpec {
+        a: VethEnd { ns: ours, name: DEVICE },
+        b: VethEnd { ns: wire, name: PLUG },
+        mtu: LINK_MTU,
+        queues: 1,
+    };
+    veth.create().expect("the namespaces are new");
+    let bridge = ["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"];
+    run_in(wire, &bridge).unwrap_or_else(|e| panic!("{e}"));
+    for device in [BRIDGE, PLUG] {
+        let mtu = LINK_MTU.to_string();
+        run_in(wire, &["ip", "link", "set", device, "mtu", &mtu, "up"])
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
+    run_in(wire, &["ip", "link", "set", PLUG, "master", BRIDGE]).unwrap_or_else(|e| panic!("{e}"));
+    let mut netlink = Netlink::open_in(ours).expect("privileged");
+    netlink.disable_ipv6_autoconf(DEVICE).expect("there is IPv6");
+    netlink.set_up(DEVICE).expect("it is there");
+    for (address, bits) in [(OUR_V4, 24), (OUR_V6, 64)] {
+        let prefix = IpPrefix::new(address, bits).expect("it fits");
+        netlink.add_address(DEVICE, prefix).expect("it is new");
+    }
+}
+
+/// Runs a command in a namespace to its end.
+fn run_in(ns: &NetNs, words: &[&str]) -> Result<(), String> {
+    let mut command = ns.command(words[0]).map_err(|e| e.to_string())?;
+    let ended = command.args(&words[1..]).output().map_err(|e| format!("{words:?}: {e}"))?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    Err(format!("{words:?}: {}", String::from_utf8_lossy(&ended.stderr).trim()))
+}
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/rxe_peer/rxe-peer.sh");
+const NAME: &str = "peer";
+const BRIDGE: &str = "br0";
+const PLUG: &str = "wire0";
+const TAP: &str = "tap0";
+/// Of every interface, so that path MTU 4096 fits.
+const LINK_MTU: u32 = 9000;
+/// It takes 5 to 12 s where nothing else runs.
+const BOOT_MAX: Duration = Duration::from_secs(90);

@@ -1,0 +1,104 @@
+//! Interoperation with Linux: our engine and a real RoCEv2 implementation (rdma_rxe) do verbs to
+//! each other, byte for byte, over AF_XDP. docs/interop.md says what is covered.
+//!
+//! Needs root and QEMU. Without them every test prints `SKIPPED: ...`; with
+//! `SPANWIRE_REQUIRE_E2E=1` that is a failure.
+#![forbid(unsafe_code)]
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+mod badwire;
+mod case;
+mod guest;
+mod probe;
+mod session;
+mod transcript;
+
+use case::Case;
+use guest::Guest;
+use session::{Ours, Tally, Terms};
+use spanwire_transport::Mtu;
+
+#[test]
+fn rxe__verbs_both_ways() {
+    let Some(guest) = Guest::boot() else { return };
+    let kernel = guest.exec(10, "uname -r");
+    assert_eq!(kernel.code, Some(0), "{kernel:?}");
+    println!("against rdma_rxe of Linux {}", kernel.output.trim());
+    let _here = guest.ours.enter().expect("privileged: there is a guest");
+    let mut tally = Tally::default();
+    for ours in [Ours::Requester, Ours::Responder] {
+        for is_v6 in [false, true] {
+            for mtu in [Mtu::B1024, Mtu::B2048] {
+                let terms = Terms { is_v6, mtu, ..Terms::new(ours) };
+                tally.run(&guest, &terms, &every_operation());
+                let lossy = Terms { loss_ppm: LOSS_PPM, timeout: TIMEOUT_LOSSY, ..terms };
+                tally.run(&guest, &lossy, &some_operations());
+            }
+        }
+        errors(&mut tally, &guest, ours);
+    }
+    tally.finish();
+}
+
+/// Every operation at every size.
+fn every_operation() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut seed = 1;
+    for len in [0, 1, 64, 1024, 4097, 65_536, 1 << 20] {
+        for op in ["send", "sendimm", "writeimm"] {
+            cases.push(case::message(op, len, 1, seed));
+            seed += 1;
+        }
+        cases.push(case::write(len, 1, seed));
+        cases.push(case::read(len, 1, seed + 1));
+        seed += 2;
+    }
+    cases.push(case::message("sendse", 64, 1, seed));
+    cases.push(case::message("sendimm", 3000, 16, seed + 1));
+    cases.push(case::write(5000, 16, seed + 2));
+    cases.push(case::read(5000, 16, seed + 3));
+    cases.push(case::both_ways(9000, 8, seed + 4));
+    cases.push(case::rnr("send", 3000, seed + 6));
+    cases.push(case::rnr("writeimm", 3000, seed + 7));
+    cases
+}
+
+/// What loss can hurt in its own way: single packets, long messages, many requests.
+fn some_operations() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (len, n, seed) in [(64, 32, 101), (4097, 16, 111), (65_536, 2, 121)] {
+        cases.push(case::message("sendimm", len, n, seed));
+        cases.push(case::message("writeimm", len, n, seed + 1));
+        cases.push(case::write(len, n, seed + 2));
+        cases.push(case::read(len, n, seed + 3));
+        cases.push(case::both_ways(len, n, seed + 4));
+    }
+    cases
+}
+
+/// What ends a queue pair, each on one of its own.
+fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
+    let terms = Terms::new(ours);
+    for op in ["badkey", "badkeyread", "badaddr"] {
+        tally.run(guest, &terms, &[case::refused(op, case::REM_ACCESS_ERR)]);
+    }
+    // rxe calls it an operational error on both sides; the specification, and we, an invalid
+    // request of the wrong length.
+    let (sent, received) = match ours {
+        Ours::Requester => (case::REM_OP_ERR, case::LOC_QP_OP_ERR),
+        Ours::Responder => (case::REM_INV_REQ_ERR, case::LOC_LEN_ERR),
+    };
+    tally.run(guest, &terms, &[case::too_long(sent, received)]);
+    tally.run(guest, &Terms { rnr_retry: 2, ..terms }, &[case::never_received()]);
+    let hasty = Terms { timeout: 14, retry_cnt: 2, ..terms };
+    tally.run(guest, &hasty, &[case::silence(ours)]);
+    // All 24 bits of the PSN come round in the middle of each of these.
+    let wraps = Terms { psn: 0xff_fff0, ..terms };
+    tally.run(guest, &wraps, &[case::write(65_536, 1, 1), case::message("send", 1024, 32, 2)]);
+    tally.run(guest, &wraps, &[case::read(65_536, 1, 1), case::read(1, 16, 2)]);
+}
+
+/// 2 % of the frames, each way.
+const LOSS_PPM: u32 = 20_000;
+/// 268 ms: what was lost is found lost by this, and half of it is rxe's.
+const TIMEOUT_LOSSY: u8 = 16;

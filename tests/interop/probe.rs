@@ -1,0 +1,420 @@
+//! vprobe's twin on our engine: the same exchange, the same operations, the same buffer.
+//!
+//! See `tests/rxe_peer/vprobe.c` for the operations. One more is only here: `cut` cuts the cable.
+
+use crate::badwire::BadWire;
+use crate::guest::DEVICE;
+use crate::transcript::{Completion, Seen, Transcript, fnv, stream};
+use spanwire_base::{Node, PortMask, Time, usize_from};
+use spanwire_io::clock::Clock;
+use spanwire_io::driver::{Budget, step};
+use spanwire_io::net::{Netlink, resolve};
+use spanwire_io::pcap::{PcapPort, PcapWriter};
+use spanwire_io::port::Port;
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, Counters, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit,
+    QpState, RecvRequest, RemoteAddr, Sge, ValidConfig, Wc, WcOpcode, WorkRequest, WrOp,
+};
+use spanwire_wire::{MacAddr, Psn, Qpn};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Bytes of the buffer: messages of 1 MiB and what follows them fit each half.
+pub(crate) const BUFFER_BYTES: usize = 4 << 20;
+/// Where its second half begins: what is sent and READ, and where READs land.
+const HALF: usize = BUFFER_BYTES / 2;
+
+/// What both sides of a session are set up with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) ours: IpAddr,
+    pub(crate) theirs: IpAddr,
+    pub(crate) tcp_port: u16,
+    pub(crate) mtu: Mtu,
+    /// First PSN of both sides.
+    pub(crate) psn: u32,
+    /// Local ACK timeout: 4.096 us * 2^n.
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    /// READs and atomics outstanding, each way.
+    pub(crate) rd_atomic: u8,
+    /// Frames lost each way, of a million.
+    pub(crate) loss_ppm: u32,
+    pub(crate) seed: u64,
+}
+
+/// Our side of a session.
+pub(crate) struct Probe {
+    endpoint: Endpoint,
+    port: Cable,
+    clock: Clock,
+    unfinished: PortMask,
+    tcp: TcpStream,
+    heard: VecDeque<u8>,
+    cq: CqId,
+    qpn: Qpn,
+    region: Region,
+    mr: MemoryRegion,
+    peer: Peer,
+    next_id: u64,
+    transcript: Transcript,
+}
+
+type Cable = BadWire<PcapPort<Box<dyn Port>, File>>;
+
+/// What vprobe says of itself.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    qpn: Qpn,
+    psn: Psn,
+    rkey: u32,
+    va: u64,
+    len: u64,
+}
+
+/// What became of our side.
+pub(crate) struct Done {
+    pub(crate) transcript: Transcript,
+    pub(crate) counters: Counters,
+    /// Frames the cable lost: arriving, leaving.
+    pub(crate) lost: (u64, u64),
+}
+
+/// What can go wrong with our side, in words.
+pub(crate) type Wrong = Box<dyn std::error::Error>;
+
+impl Probe {
+    /// Connects to the vprobe that listens in the guest. To be called in our namespace.
+    pub(crate) fn connect(
+        setup: &Setup,
+        port: Box<dyn Port>,
+        capture: &Path,
+    ) -> Result<Self, Wrong> {
+        let clock = Clock::start();
+        let port = PcapPort::new(port, PcapWriter::create(capture, clock.wall_start())?);
+        let port = BadWire::new(port, setup.seed, setup.loss_ppm);
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&setup.seed.to_le_bytes());
+        let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
+        let pd = endpoint.alloc_pd()?;
+        let cq = endpoint.create_cq(1024)?;
+        let region = Region::zeroed(BUFFER_BYTES);
+        let mr = endpoint.reg_mr(pd, region.clone(), Access::ALL, None)?;
+        let caps = QpCaps { max_send_wr: 256, max_recv_wr: 256, ..QpCaps::default() };
+        let qpn = endpoint.create_qp(&QpInit { pd, send_cq: cq, recv_cq: cq, caps })?;
+        endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
+        let mut tcp = dial(SocketAddr::new(setup.theirs, setup.tcp_port))?;
+        let rkey = mr.rkey.ok_or("memory that the peer may use has an rkey")?;
+        let (number, psn, va) = (qpn.get(), setup.psn, mr.addr);
+        let gid = gid_of(setup.ours);
+        writeln!(
+            tcp,
+            "VP {number:#08x} {psn:#08x} {gid} {rkey:#010x} {va:#018x} {BUFFER_BYTES} 0x0"
+        )?;
+        let mut probe = Self {
+            peer: read_peer(&mut tcp)?,
+            endpoint,
+            port,
+            clock,
+            unfinished: PortMask::EMPTY,
+            tcp,
+            heard: VecDeque::new(),
+            cq,
+            qpn,
+            region,
+            mr,
+            next_id: 1,
+            transcript: Transcript::default(),
+        };
+        probe.tcp.set_nonblocking(true)?;
+        probe.make_ready(setup)?;
+        Ok(probe)
+    }
+
+    /// To RTR and RTS.
+    fn make_ready(&mut self, setup: &Setup) -> Result<(), Wrong> {
+        let ifindex = Netlink::open()?.ifindex(DEVICE)?;
+        let hop = resolve(setup.theirs, Some(ifindex))?;
+        let av = AddressVector {
+            src_mac: MacAddr::new(hop.src_mac),
+            dst_mac: MacAddr::new(hop.dst_mac),
+            src_ip: setup.ours,
+            dst_ip: setup.theirs,
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let mut attr = QpAttr::rtr(self.peer.qpn, self.peer.psn, setup.mtu, av);
+        attr.max_dest_rd_atomic = Some(setup.rd_atomic);
+        self.endpoint.modify_qp(self.qpn, &attr)?;
+        let mut attr = QpAttr::rts(Psn::new(setup.psn));
+        attr.max_rd_atomic = Some(setup.rd_atomic);
+        attr.timeout = Some(setup.timeout);
+        attr.retry_cnt = Some(setup.retry_cnt);
+        attr.rnr_retry = Some(setup.rnr_retry);
+        self.endpoint.modify_qp(self.qpn, &attr)?;
+        Ok(())
+    }
+
+    /// Runs the script to its end, with vprobe's barriers before and after.
+    pub(crate) fn run(mut self, script: &[String]) -> Result<Done, Wrong> {
+        self.barrier()?;
+        for op in script {
+            self.transcript.begin();
+            self.run_op(op).map_err(|e| format!("{op}: {e}"))?;
+        }
+        let state = self.endpoint.query_qp(self.qpn).map(|info| info.state);
+        self.transcript.end_state = state.map(|state| match state {
+            QpState::Reset => 0,
+            QpState::Init => 1,
+            QpState::Rtr => 2,
+            QpState::Rts => 3,
+            QpState::Err => 6,
+        });
+        self.barrier()?;
+        let counters = self.endpoint.counters().clone();
+        Ok(Done { transcript: self.transcript, counters, lost: self.port.lost() })
+    }
+
+    fn run_op(&mut self, op: &str) -> Result<(), Wrong> {
+        let (op, waits) = op.strip_prefix("nb:").map_or((op, true), |op| (op, false));
+        let mut words = op.split(':');
+        let name = words.next().unwrap_or_default();
+        let mut number = |default| words.next().map_or(Ok(default), str::parse::<u64>);
+        let (a, b) = (number(0)?, number(1)?);
+        let len = usize_from(a);
+        match name {
+            "bar" => self.barrier(),
+            "clear" => Ok(self.region.copy_in(0, &vec![0; HALF])?),
+            "fill" => Ok(self.region.copy_in(HALF, &stream(a, HALF))?),
+            "cut" => {
+                self.port.cut();
+                Ok(())
+            }
+            "sleep" => {
+                let end = Instant::now() + Duration::from_millis(a);
+                self.drive(|_| Ok(Instant::now() >= end))
+            }
+            "recv" => (0..b).try_for_each(|_| self.post_recv(a)),
+            "poll" => self.poll(a, POLL_MAX),
+            "dump" => self.note_hash(0, len),
+            _ => {
+                let n = if name == "cas" { 1 } else { b };
+                for _ in 0..n {
+                    self.post(name, a, b)?;
+                }
+                if waits {
+                    self.poll(n, POLL_MAX)?;
+                    match name {
+                        "read" => self.note_hash(HALF, len)?,
+                        "faa" | "cas" => self.note_original()?,
+                        _ => {}
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn post_recv(&mut self, len: u64) -> Result<(), Wrong> {
+        let sge = Sge { addr: self.mr.addr, len: u32::try_from(len)?, lkey: self.mr.lkey };
+        let wr_id = self.take_id() | RECV;
+        let request = RecvRequest { wr_id, sges: std::slice::from_ref(&sge) };
+        Ok(self.endpoint.post_recv(self.qpn, &request)?)
+    }
+
+    fn post(&mut self, name: &str, a: u64, b: u64) -> Result<(), Wrong> {
+        let id = self.take_id();
+        let imm = IMM_BASE + u32::try_from(id)?;
+        let (va, rkey) = (self.peer.va, self.peer.rkey);
+        let at = |va, rkey| RemoteAddr { va, rkey };
+        let (first, bad) = (at(va, rkey), at(va, rkey ^ 0x5a));
+        let _ = b;
+        let op = match name {
+            "send" | "sendse" => WrOp::Send,
+            "sendimm" => WrOp::SendImm { imm },
+            "write" => WrOp::Write { remote: first },
+            "writeimm" => WrOp::WriteImm { remote: first, imm },
+            "read" => WrOp::Read { remote: at(va + self.peer.len / 2, rkey) },
+            "badkey" => WrOp::Write { remote: bad },
+            "badkeyread" => WrOp::Read { remote: bad },
+            "badaddr" => WrOp::Write { remote: at(va + self.peer.len - a / 2, rkey) },
+            _ => return Err("no such operation".into()),
+        };
+        let (addr, lkey) = (self.mr.addr + u64::try_from(HALF)?, self.mr.lkey);
+        let sge = Sge { addr, len: u32::try_from(a)?, lkey };
+        let mut request = WorkRequest::new(id, op, std::slice::from_ref(&sge));
+        request.solicited = name == "sendse";
+        Ok(self.endpoint.post_send(self.qpn, &request)?)
+    }
+
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Waits for `n` completions, each at most `each`.
+    fn poll(&mut self, n: u64, each: Duration) -> Result<(), Wrong> {
+        for _ in 0..n {
+            let end = Instant::now() + each;
+            let mut found = None;
+            self.drive(|probe| {
+                found = probe.endpoint.poll_cq(probe.cq)?;
+                Ok(found.is_some() || Instant::now() >= end)
+            })?;
+            let Some(wc) = found else {
+                self.transcript.note(Seen::TimedOut);
+                break;
+            };
+            self.transcript.note(Seen::Wc(completion(&wc)));
+        }
+        Ok(())
+    }
+
+    fn note_hash(&mut self, at: usize, len: usize) -> Result<(), Wrong> {
+        let mut bytes = vec![0; len];
+        self.region.copy_out(at, &mut bytes)?;
+        self.transcript.note(Seen::Fnv(fnv(&bytes)));
+        Ok(())
+    }
+
+    fn note_original(&mut self) -> Result<(), Wrong> {
+        let mut bytes = [0; 8];
+        self.region.copy_out(HALF, &mut bytes)?;
+        self.transcript.note(Seen::Original(u64::from_ne_bytes(bytes)));
+        Ok(())
+    }
+
+    /// Says that we are here, and waits for the same word.
+    fn barrier(&mut self) -> Result<(), Wrong> {
+        // A few bytes into a connection that carries nothing else: it never has to wait.
+        self.tcp.write_all(b"BAR\n")?;
+        let end = Instant::now() + BARRIER_MAX;
+        self.drive(|probe| {
+            if Instant::now() >= end {
+                return Err("the peer does not come to the barrier".into());
+            }
+            probe.hear()
+        })
+    }
+
+    /// True when a whole line has come, which is taken.
+    fn hear(&mut self) -> Result<bool, Wrong> {
+        let mut bytes = [0; 256];
+        match self.tcp.read(&mut bytes) {
+            Ok(0) => return Err("the peer has closed the connection".into()),
+            Ok(n) => self.heard.extend(&bytes[..n]),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e.into()),
+        }
+        let Some(at) = self.heard.iter().position(|b| *b == b'\n') else {
+            return Ok(false);
+        };
+        self.heard.drain(..=at);
+        Ok(true)
+    }
+
+    /// Runs the engine until `is_done`: the peer is served whatever we wait for.
+    fn drive(
+        &mut self,
+        mut is_done: impl FnMut(&mut Self) -> Result<bool, Wrong>,
+    ) -> Result<(), Wrong> {
+        while !is_done(self)? {
+            let now = self.clock.now();
+            let Self { endpoint, port, unfinished, .. } = self;
+            let progress = step(now, endpoint, port, unfinished, Budget::default())?;
+            if progress.is_idle() {
+                let due = time_left(self.endpoint.poll_timeout(), now);
+                self.port.wait(due.min(NAP))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long until a deadline.
+fn time_left(deadline: Option<Time>, now: Time) -> Duration {
+    deadline.map_or(Duration::MAX, |at| Duration::from_nanos(at.since(now).as_ns()))
+}
+
+fn completion(wc: &Wc) -> Completion {
+    let is_recv = matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+    let landed = is_recv && wc.status.code() == 0;
+    Completion {
+        id: wc.wr_id & !RECV,
+        is_recv,
+        status: wc.status.code(),
+        len: landed.then_some(wc.byte_len),
+        imm: wc.imm.filter(|_| landed),
+        solicited: landed.then_some(wc.solicited),
+    }
+}
+
+/// Connects to vprobe, which may still be starting.
+fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let end = Instant::now() + DIAL_MAX;
+    loop {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
+            Ok(tcp) => {
+                tcp.set_nodelay(true)?;
+                tcp.set_read_timeout(Some(DIAL_MAX))?;
+                return Ok(tcp);
+            }
+            Err(e) if Instant::now() >= end => return Err(e),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// vprobe's line. It is read byte by byte: what follows is not for us yet.
+fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    loop {
+        tcp.read_exact(&mut byte)?;
+        match byte {
+            [b'\n'] => break,
+            [byte] => line.push(byte),
+        }
+    }
+    let line = String::from_utf8(line)?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["VP", qpn, psn, _gid, rkey, va, len, _qkey] = words[..] else {
+        return Err(format!("not vprobe's line: {line:?}").into());
+    };
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16);
+    let hex32 = |word| -> Result<u32, Wrong> { Ok(u32::try_from(hex(word)?)?) };
+    Ok(Peer {
+        qpn: Qpn::new(hex32(qpn)?),
+        psn: Psn::new(hex32(psn)?),
+        rkey: hex32(rkey)?,
+        va: hex(va)?,
+        len: len.parse()?,
+    })
+}
+
+/// The GID of an address, as it is written.
+fn gid_of(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// vprobe's immediate data are this and the request's number.
+pub(crate) const IMM_BASE: u32 = 0xabcd_0000;
+/// Marks the number of a receive request.
+const RECV: u64 = 1 << 32;
+/// Between two looks at what cannot wake us.
+const NAP: Duration = Duration::from_micros(500);
+/// For one completion; as long as vprobe waits.
+const POLL_MAX: Duration = Duration::from_secs(20);
+/// vprobe's program takes a while to start in the guest.
+const DIAL_MAX: Duration = Duration::from_secs(15);
+/// Longer than anything a side does between two barriers.
+const BARRIER_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,253 @@
+//! A session: two connected queue pairs, one on rxe, one on our engine, and a list of cases that
+//! they go through in order.
+
+use crate::case::Case;
+use crate::guest::{DEVICE, GUEST_V4, GUEST_V6, Guest, OUR_V4, OUR_V6};
+use crate::probe::{BUFFER_BYTES, Done, Probe, Setup, Wrong};
+use crate::transcript::{Seen, Transcript};
+use spanwire_io::port::Port;
+use spanwire_io::xdp::{XdpConfig, XdpPort};
+use spanwire_transport::Mtu;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ours {
+    Requester,
+    Responder,
+}
+
+/// What our side is attached by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attachment {
+    AfXdp,
+}
+
+/// How a session is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) ours: Ours,
+    pub(crate) is_v6: bool,
+    pub(crate) mtu: Mtu,
+    pub(crate) attachment: Attachment,
+    pub(crate) loss_ppm: u32,
+    pub(crate) psn: u32,
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+}
+
+/// What all sessions of a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    passed: usize,
+    /// What failed, with what both sides saw.
+    failed: Vec<String>,
+    sessions: u16,
+}
+
+impl Terms {
+    /// IPv4 over AF_XDP at path MTU 1024, nothing lost.
+    pub(crate) fn new(ours: Ours) -> Self {
+        Self {
+            ours,
+            is_v6: false,
+            mtu: Mtu::B1024,
+            attachment: Attachment::AfXdp,
+            loss_ppm: 0,
+            psn: 0x12_3456,
+            timeout: TIMEOUT_CALM,
+            retry_cnt: 7,
+            rnr_retry: 7,
+        }
+    }
+
+    fn title(&self) -> String {
+        let role = match self.ours {
+            Ours::Requester => "ours>rxe",
+            Ours::Responder => "rxe>ours",
+        };
+        let ip = if self.is_v6 { "ipv6" } else { "ipv4" };
+        let by = match self.attachment {
+            Attachment::AfXdp => "af_xdp",
+        };
+        let mtu = self.mtu.bytes();
+        let loss = match self.loss_ppm {
+            0 => String::new(),
+            ppm => format!(", loss {} %", f64::from(ppm) / 1e4),
+        };
+        format!("{role} {ip} mtu {mtu} {by}{loss}")
+    }
+}
+
+impl Tally {
+    /// Runs a session and notes what became of each of its cases. To be called in our namespace.
+    pub(crate) fn run(&mut self, guest: &Guest, terms: &Terms, cases: &[Case]) {
+        self.sessions += 1;
+        let title = terms.title();
+        let begun = Instant::now();
+        let setup = setup_of(terms, self.sessions);
+        let (ours, theirs) = scripts(terms.ours, cases);
+        let running = guest.spawn(0, SESSION_SECONDS, &vprobe(terms, &setup, &theirs));
+        let capture = guest.folder().join("session.pcap");
+        let done = attach(terms.attachment).and_then(|port| {
+            Probe::connect(&setup, port, &capture).and_then(|probe| probe.run(&ours))
+        });
+        let ran = running.wait();
+        let (done, wrong) = match done {
+            Ok(done) => (Some(done), None),
+            Err(e) => (None, Some(format!("our side: {e}"))),
+        };
+        let theirs = Transcript::parse(&ran.output);
+        let nothing = Transcript::default();
+        let ours = done.as_ref().map_or(&nothing, |done| &done.transcript);
+        let failed_before = self.failed.len();
+        self.judge(terms.ours, &title, cases, ours, &theirs);
+        if let Some(wrong) = wrong {
+            self.failed.push(format!("{title}: {wrong}"));
+        }
+        let took = begun.elapsed().as_secs_f64();
+        println!("     {title}: {} cases in {took:.1} s{}", cases.len(), remarks(done.as_ref()));
+        let has_failed = self.failed.len() > failed_before;
+        let kept = keep(&capture, self.sessions, has_failed);
+        if has_failed {
+            self.failed.push(format!(
+                "{title}: capture {kept}\nours: {:?}\nrxe (exit code {:?}):\n{}",
+                ours.steps, ran.code, ran.output
+            ));
+        }
+    }
+
+    fn judge(
+        &mut self,
+        who: Ours,
+        title: &str,
+        cases: &[Case],
+        ours: &Transcript,
+        theirs: &Transcript,
+    ) {
+        let (requester, responder) = match who {
+            Ours::Requester => (ours, theirs),
+            Ours::Responder => (theirs, ours),
+        };
+        let (mut at_requester, mut at_responder) = (0, 0);
+        for case in cases {
+            let asked = part(requester, &mut at_requester, case.requester.script.len());
+            let answered = part(responder, &mut at_responder, case.responder.script.len());
+            let asking = case.requester.check(asked, answered);
+            let answering = case.responder.check(answered, asked);
+            let name = &case.name;
+            let wrong = match (asking, answering) {
+                (Ok(()), Ok(())) => {
+                    self.passed += 1;
+                    println!("ok   {title}: {name}");
+                    continue;
+                }
+                (Err(e), _) => format!("requester: {e}"),
+                (_, Err(e)) => format!("responder: {e}"),
+            };
+            println!("FAIL {title}: {name}: {wrong}");
+            self.failed.push(format!("{title}: {name}: {wrong}"));
+        }
+    }
+
+    /// Prints the summary.
+    ///
+    /// # Panics
+    /// With all that is known, when anything failed.
+    pub(crate) fn finish(self) {
+        let failed = self.failed.len();
+        println!("interop: {} cases passed in {} sessions", self.passed, self.sessions);
+        assert!(failed == 0, "{}", self.failed.join("\n\n"));
+        assert!(self.passed > 0, "nothing ran");
+    }
+}
+
+fn setup_of(terms: &Terms, number: u16) -> Setup {
+    let (ours, theirs) = if terms.is_v6 { (OUR_V6, GUEST_V6) } else { (OUR_V4, GUEST_V4) };
+    Setup {
+        ours,
+        theirs,
+        // Another one each time: the last connection to this one may not be over in the guest.
+        tcp_port: TCP_PORT + number,
+        mtu: terms.mtu,
+        psn: terms.psn,
+        timeout: terms.timeout,
+        retry_cnt: terms.retry_cnt,
+        rnr_retry: terms.rnr_retry,
+        rd_atomic: 16,
+        loss_ppm: terms.loss_ppm,
+        seed: u64::from(number),
+    }
+}
+
+fn attach(attachment: Attachment) -> Result<Box<dyn Port>, Wrong> {
+    match attachment {
+        Attachment::AfXdp => Ok(Box::new(XdpPort::open(&XdpConfig::new(DEVICE))?)),
+    }
+}
+
+/// Ours and theirs. Each case ends with a barrier, so that none begins before the last is over.
+fn scripts(who: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
+    let requester = cases.iter().flat_map(|case| case.requester.script.clone()).collect();
+    let responder = cases.iter().flat_map(|case| case.responder.script.clone()).collect();
+    match who {
+        Ours::Requester => (requester, responder),
+        Ours::Responder => (responder, requester),
+    }
+}
+
+fn vprobe(terms: &Terms, setup: &Setup, script: &[String]) -> String {
+    format!(
+        "vprobe -d rxe0 -g {} -P {} -m {} -p {:#x} -t {} -r {} -n {} -q {} -B {BUFFER_BYTES} {}",
+        if terms.is_v6 { 2 } else { 1 },
+        setup.tcp_port,
+        setup.mtu.bytes(),
+        setup.psn,
+        setup.timeout,
+        setup.retry_cnt,
+        setup.rnr_retry,
+        setup.rd_atomic,
+        script.join(" ")
+    )
+}
+
+/// The next `n` steps of a transcript, or as many as there are.
+fn part<'a>(transcript: &'a Transcript, at: &mut usize, n: usize) -> &'a [Vec<Seen>] {
+    let end = (*at + n).min(transcript.steps.len());
+    let begin = std::mem::replace(at, end);
+    &transcript.steps[begin..end]
+}
+
+/// What the network was like.
+fn remarks(done: Option<&Done>) -> String {
+    let Some(done) = done else { return String::new() };
+    let (lost_rx, lost_tx) = done.lost;
+    let (again, timeouts) =
+        (done.counters.retransmitted_packets, done.counters.local_ack_timeout_err);
+    format!("; lost {lost_rx} in, {lost_tx} out; ours sent {again} again, {timeouts} timeouts")
+}
+
+/// Keeps a capture beyond the guest's life: for a person to read when something failed, or by
+/// their wish. Returns where.
+fn keep(capture: &Path, number: u16, has_failed: bool) -> String {
+    let wished = std::env::var_os(CAPTURES).map(PathBuf::from);
+    let Some(folder) = wished.or_else(|| has_failed.then(std::env::temp_dir)) else {
+        return "not kept".to_owned();
+    };
+    let kept = folder.join(format!("interop-{}-{number:02}.pcap", std::process::id()));
+    match std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(capture, &kept)) {
+        Ok(_) => kept.display().to_string(),
+        Err(e) => format!("not kept: {e}"),
+    }
+}
+
+/// The environment variable with the folder for the captures of all sessions.
+const CAPTURES: &str = "SPANWIRE_INTEROP_CAPTURES";
+/// 4.096 us * 2^18 is 1.07 s: an emulated machine is slow, and what it is slow with is not lost.
+const TIMEOUT_CALM: u8 = 18;
+/// Where vprobe's usual port is.
+const TCP_PORT: u16 = 18_600;
+/// The guest ends a session that takes longer.
+const SESSION_SECONDS: u32 = 120;
