@@ -48,7 +48,7 @@ done
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 W=$OUT/build
-mkdir -p "$W/debs" "$W/root" "$W/kroot"
+mkdir -p "$W/debs" "$W/user" "$W/kroot"
 
 KPKG=$(kernel_package)
 if [ -z "$KPKG" ]; then
@@ -76,7 +76,7 @@ done
 cd "$W/debs"
 [ -d "$W/kroot/lib/modules" ] || [ -d "$W/kroot/usr/lib/modules" ] || dpkg -x ${KPKG}_*.deb "$W/kroot"
 [ -d "$W/kroot/lib/modules" ] || ln -sfn usr/lib "$W/kroot/lib"
-for p in $PK; do dpkg -x ${p}_*.deb "$W/root"; done
+for p in $PK; do dpkg -x ${p}_*.deb "$W/user"; done
 
 KV=$(ls "$W/kroot/lib/modules"); KM=$W/kroot/lib/modules/$KV
 grep -q '^CONFIG_RDMA_RXE=m' "$W/kroot/boot/config-$KV" || die "kernel $KV has no rdma_rxe"
@@ -84,8 +84,8 @@ depmod -b "$W/kroot" "$KV"
 
 # --- image tree
 I=$W/image; rm -rf "$I"; mkdir -p "$I"/{bin,sbin,usr/bin,usr/sbin,proc,sys,dev,run,tmp,etc,lib64,root} "$I/lib/modules/$KV"
-cp "$W/root/bin/busybox" "$I/bin/busybox"
-R=$W/root
+cp "$W/user/bin/busybox" "$I/bin/busybox"
+R=$W/user
 # programs
 progs=()
 for b in ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw ib_send_lat ib_write_lat ib_read_lat ib_atomic_lat raw_ethernet_bw \
