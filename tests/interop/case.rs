@@ -30,6 +30,8 @@ pub(crate) enum Expect {
     NotReceived(u8),
     /// Bytes of this hash.
     Hash(u64),
+    /// The value an atomic found.
+    Original(u64),
 }
 
 /// What comes with a message.
@@ -95,6 +97,7 @@ impl Expect {
                 wc.is_recv && wc.status == 0 && wc.len == Some(*len) && with.is_met_by(wc, other_id)
             }
             (Self::Hash(hash), Seen::Fnv(fnv)) => hash == fnv,
+            (Self::Original(value), Seen::Original(found)) => value == found,
             _ => false,
         }
     }
@@ -164,6 +167,28 @@ pub(crate) fn read(len: u32, n: usize, seed: u64) -> Case {
             [vec![Expect::Sent(0); n], vec![hash]].concat(),
         )
         .responder(&format!("fill:{seed} bar bar"), [])
+}
+
+/// FETCH_ADD twice, a CMP_SWAP that fails, one that succeeds, and `n` FETCH_ADDs in a row, on the
+/// same word; what each found, and what is there in the end.
+pub(crate) fn atomics(n: u8, seed: u64) -> Case {
+    let word: [u8; 8] = *stream(seed, 8).first_chunk().expect("8 bytes");
+    // Both machines are little-endian: the word is what the WRITE's bytes are there.
+    let start = u64::from_le_bytes(word);
+    let (add, swap): (u64, u64) = (0x0102_0304_0506, 0xfedc_ba98_7654_3210);
+    let second = start.wrapping_add(add);
+    let third = second.wrapping_add(1);
+    let script =
+        format!("fill:{seed} bar write:8 faa:{add} faa:1 cas:5:6 cas:{third}:{swap} faa:3:{n} bar");
+    let alone = [start, second, third, third].map(|v| [Expect::Sent(0), Expect::Original(v)]);
+    let sent = std::iter::repeat_n(Expect::Sent(0), usize::from(n));
+    let in_a_row = sent.chain((0..u64::from(n)).map(|k| Expect::Original(swap + 3 * k)));
+    let expect = [vec![Expect::Sent(0)], alone.concat(), in_a_row.collect()].concat();
+    let mut left = (swap + 3 * u64::from(n)).to_le_bytes().to_vec();
+    left.resize(8 + BEYOND as usize, 0);
+    Case::new(format!("fetch-add and compare-swap, then fetch-add x{n}"))
+        .requester(&script, expect)
+        .responder(&format!("clear bar bar dump:{}", left.len()), [Expect::Hash(fnv(&left))])
 }
 
 /// Both sides send and write at the same time: each is requester and responder.

@@ -57,9 +57,10 @@ fn every_operation() -> Vec<Case> {
     cases.push(case::message("sendimm", 3000, 16, seed + 1));
     cases.push(case::write(5000, 16, seed + 2));
     cases.push(case::read(5000, 16, seed + 3));
-    cases.push(case::both_ways(9000, 8, seed + 4));
-    cases.push(case::rnr("send", 3000, seed + 6));
-    cases.push(case::rnr("writeimm", 3000, seed + 7));
+    cases.push(case::atomics(32, seed + 4));
+    cases.push(case::both_ways(9000, 8, seed + 5));
+    cases.push(case::rnr("send", 3000, seed + 7));
+    cases.push(case::rnr("writeimm", 3000, seed + 8));
     cases
 }
 
@@ -73,14 +74,19 @@ fn some_operations() -> Vec<Case> {
         cases.push(case::read(len, n, seed + 3));
         cases.push(case::both_ways(len, n, seed + 4));
     }
+    cases.push(case::atomics(100, 131));
     cases
 }
 
 /// What ends a queue pair, each on one of its own.
 fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
     let terms = Terms::new(ours);
-    for op in ["badkey", "badkeyread", "badaddr"] {
+    for op in ["badkey", "badkeyread", "badkeyatomic", "badaddr"] {
         tally.run(guest, &terms, &[case::refused(op, case::REM_ACCESS_ERR)]);
+    }
+    if ours == Ours::Requester {
+        // The guest's library does not let it out at all.
+        tally.run(guest, &terms, &[case::refused("unaligned", case::REM_INV_REQ_ERR)]);
     }
     // rxe calls it an operational error on both sides; the specification, and we, an invalid
     // request of the wrong length.

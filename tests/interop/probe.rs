@@ -5,7 +5,7 @@
 use crate::badwire::BadWire;
 use crate::guest::DEVICE;
 use crate::transcript::{Completion, Seen, Transcript, fnv, stream};
-use spanwire_base::{Node, PortMask, Time, usize_from};
+use spanwire_base::{Node, PortMask, Time, u64_from, usize_from};
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Budget, step};
 use spanwire_io::net::{Netlink, resolve};
@@ -206,14 +206,14 @@ impl Probe {
             "dump" => self.note_hash(0, len),
             _ => {
                 let n = if name == "cas" { 1 } else { b };
-                for _ in 0..n {
-                    self.post(name, a, b)?;
+                for at in 0..n {
+                    self.post(name, a, b, at)?;
                 }
                 if waits {
                     self.poll(n, POLL_MAX)?;
                     match name {
                         "read" => self.note_hash(HALF, len)?,
-                        "faa" | "cas" => self.note_original()?,
+                        "faa" | "cas" => (0..n).try_for_each(|at| self.note_original(at))?,
                         _ => {}
                     }
                 }
@@ -229,26 +229,36 @@ impl Probe {
         Ok(self.endpoint.post_recv(self.qpn, &request)?)
     }
 
-    fn post(&mut self, name: &str, a: u64, b: u64) -> Result<(), Wrong> {
+    /// Posts one request, the `at`-th of its kind in a row.
+    fn post(&mut self, name: &str, a: u64, b: u64, at: u64) -> Result<(), Wrong> {
         let id = self.take_id();
         let imm = IMM_BASE + u32::try_from(id)?;
         let (va, rkey) = (self.peer.va, self.peer.rkey);
-        let at = |va, rkey| RemoteAddr { va, rkey };
-        let (first, bad) = (at(va, rkey), at(va, rkey ^ 0x5a));
-        let _ = b;
+        let to = |va, rkey| RemoteAddr { va, rkey };
+        let (first, bad) = (to(va, rkey), to(va, rkey ^ 0x5a));
         let op = match name {
             "send" | "sendse" => WrOp::Send,
             "sendimm" => WrOp::SendImm { imm },
             "write" => WrOp::Write { remote: first },
             "writeimm" => WrOp::WriteImm { remote: first, imm },
-            "read" => WrOp::Read { remote: at(va + self.peer.len / 2, rkey) },
+            "read" => WrOp::Read { remote: to(va + self.peer.len / 2, rkey) },
             "badkey" => WrOp::Write { remote: bad },
             "badkeyread" => WrOp::Read { remote: bad },
-            "badaddr" => WrOp::Write { remote: at(va + self.peer.len - a / 2, rkey) },
+            "badaddr" => WrOp::Write { remote: to(va + self.peer.len - a / 2, rkey) },
+            "faa" => WrOp::FetchAdd { remote: first, add: a },
+            "cas" => WrOp::CmpSwap { remote: first, compare: a, swap: b },
+            "badkeyatomic" => WrOp::FetchAdd { remote: bad, add: a },
+            "unaligned" => WrOp::FetchAdd { remote: to(va + 4, rkey), add: a },
             _ => return Err("no such operation".into()),
         };
-        let (addr, lkey) = (self.mr.addr + u64::try_from(HALF)?, self.mr.lkey);
-        let sge = Sge { addr, len: u32::try_from(a)?, lkey };
+        let (addr, lkey) = (self.mr.addr + u64_from(HALF), self.mr.lkey);
+        let sge = match op {
+            // Each atomic of a row has its own word for what it found.
+            WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
+                Sge { addr: addr + 8 * at, len: 8, lkey }
+            }
+            _ => Sge { addr, len: u32::try_from(a)?, lkey },
+        };
         let mut request = WorkRequest::new(id, op, std::slice::from_ref(&sge));
         request.solicited = name == "sendse";
         Ok(self.endpoint.post_send(self.qpn, &request)?)
@@ -284,9 +294,10 @@ impl Probe {
         Ok(())
     }
 
-    fn note_original(&mut self) -> Result<(), Wrong> {
+    /// Notes what the `at`-th atomic of a row has found.
+    fn note_original(&mut self, at: u64) -> Result<(), Wrong> {
         let mut bytes = [0; 8];
-        self.region.copy_out(HALF, &mut bytes)?;
+        self.region.copy_out(HALF + 8 * usize_from(at), &mut bytes)?;
         self.transcript.note(Seen::Original(u64::from_ne_bytes(bytes)));
         Ok(())
     }

@@ -352,7 +352,7 @@ int main(int argc, char **argv) {
     snprintf(w, sizeof w, "%s", argv[i]);
     int nb = !strncmp(w, "nb:", 3);
     char *op = strtok(nb ? w + 3 : w, ":"), *x = strtok(NULL, ":"), *y = strtok(NULL, ":");
-    long a1 = x ? strtol(x, 0, 0) : 0, n = y ? strtol(y, 0, 0) : 1;
+    long a1 = x ? (long)strtoull(x, 0, 0) : 0, n = y ? (long)strtoull(y, 0, 0) : 1;
     printf("op %s\n", argv[i]);
     if (!strcmp(op, "bar"))
       barrier();
@@ -388,14 +388,15 @@ int main(int argc, char **argv) {
                    !strcmp(op, "unaligned");
       long cnt = !strcmp(op, "cas") ? 1 : n;
       for (long k = 0; k < cnt; k++)
-        post(op, atomic ? 8 : a1, a1, n, 0);
+        post(op, atomic ? 8 : a1, a1, n, atomic ? 8 * k : 0);
       if (!nb)
         for (long k = 0; k < cnt; k++) {
           if (!poll1(20000)) {
             printf("no completion for %s\n", argv[i]);
             break;
           }
-          if (atomic) printf("atomic original=0x%llx\n", *(unsigned long long *)(buf + half));
+          if (atomic)
+            printf("atomic original=0x%llx\n", *(unsigned long long *)(buf + half + 8 * k));
         }
       if (!nb && !strcmp(op, "read"))
         printf("read fnv=%016llx\n", (unsigned long long)fnv(buf + half, a1));
