@@ -15,7 +15,7 @@ mod transcript;
 
 use case::Case;
 use guest::Guest;
-use session::{Ours, Tally, Terms};
+use session::{ERR, Ours, RTS, Tally, Terms};
 use spanwire_transport::Mtu;
 
 #[test]
@@ -81,12 +81,13 @@ fn some_operations() -> Vec<Case> {
 /// What ends a queue pair, each on one of its own.
 fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
     let terms = Terms::new(ours);
+    let fatal = Terms { end_states: (ERR, ERR), ..terms };
     for op in ["badkey", "badkeyread", "badkeyatomic", "badaddr"] {
-        tally.run(guest, &terms, &[case::refused(op, case::REM_ACCESS_ERR)]);
+        tally.run(guest, &fatal, &[case::refused(op, case::REM_ACCESS_ERR)]);
     }
     if ours == Ours::Requester {
         // The guest's library does not let it out at all.
-        tally.run(guest, &terms, &[case::refused("unaligned", case::REM_INV_REQ_ERR)]);
+        tally.run(guest, &fatal, &[case::refused("unaligned", case::REM_INV_REQ_ERR)]);
     }
     // rxe calls it an operational error on both sides; the specification, and we, an invalid
     // request of the wrong length.
@@ -94,9 +95,11 @@ fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
         Ours::Requester => (case::REM_OP_ERR, case::LOC_QP_OP_ERR),
         Ours::Responder => (case::REM_INV_REQ_ERR, case::LOC_LEN_ERR),
     };
-    tally.run(guest, &terms, &[case::too_long(sent, received)]);
-    tally.run(guest, &Terms { rnr_retry: 2, ..terms }, &[case::never_received()]);
-    let hasty = Terms { timeout: 14, retry_cnt: 2, ..terms };
+    tally.run(guest, &fatal, &[case::too_long(sent, received)]);
+    // Only the requester knows.
+    let gives_up = Terms { end_states: (ERR, RTS), ..terms };
+    tally.run(guest, &Terms { rnr_retry: 2, ..gives_up }, &[case::never_received()]);
+    let hasty = Terms { timeout: 14, retry_cnt: 2, ..gives_up };
     tally.run(guest, &hasty, &[case::silence(ours)]);
     // All 24 bits of the PSN come round in the middle of each of these.
     let wraps = Terms { psn: 0xff_fff0, ..terms };

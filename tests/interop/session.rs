@@ -18,6 +18,11 @@ pub(crate) enum Ours {
     Responder,
 }
 
+/// `IBV_QPS_RTS`: ready to send.
+pub(crate) const RTS: u8 = 3;
+/// `IBV_QPS_ERR`.
+pub(crate) const ERR: u8 = 6;
+
 /// What our side is attached by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attachment {
@@ -36,6 +41,8 @@ pub(crate) struct Terms {
     pub(crate) timeout: u8,
     pub(crate) retry_cnt: u8,
     pub(crate) rnr_retry: u8,
+    /// The states (`enum ibv_qp_state`) the queue pairs of requester and responder end in.
+    pub(crate) end_states: (u8, u8),
 }
 
 /// What all sessions of a run came to.
@@ -60,6 +67,7 @@ impl Terms {
             timeout: TIMEOUT_CALM,
             retry_cnt: 7,
             rnr_retry: 7,
+            end_states: (RTS, RTS),
         }
     }
 
@@ -103,7 +111,7 @@ impl Tally {
         let nothing = Transcript::default();
         let ours = done.as_ref().map_or(&nothing, |done| &done.transcript);
         let failed_before = self.failed.len();
-        self.judge(terms.ours, &title, cases, ours, &theirs);
+        self.judge(terms, &title, cases, ours, &theirs);
         if let Some(wrong) = wrong {
             self.failed.push(format!("{title}: {wrong}"));
         }
@@ -121,13 +129,13 @@ impl Tally {
 
     fn judge(
         &mut self,
-        who: Ours,
+        terms: &Terms,
         title: &str,
         cases: &[Case],
         ours: &Transcript,
         theirs: &Transcript,
     ) {
-        let (requester, responder) = match who {
+        let (requester, responder) = match terms.ours {
             Ours::Requester => (ours, theirs),
             Ours::Responder => (theirs, ours),
         };
@@ -149,6 +157,13 @@ impl Tally {
             };
             println!("FAIL {title}: {name}: {wrong}");
             self.failed.push(format!("{title}: {name}: {wrong}"));
+        }
+        let ends = (requester.end_state, responder.end_state);
+        let expected = (Some(terms.end_states.0), Some(terms.end_states.1));
+        if ends != expected {
+            let wrong = format!("queue pairs ended in states {ends:?}, not {expected:?}");
+            println!("FAIL {title}: {wrong}");
+            self.failed.push(format!("{title}: {wrong}"));
         }
     }
 
