@@ -1,4 +1,4 @@
-//! The spanwire command: demo, perf and lab.
+//! The spanwire command: copy, demo, perf and lab.
 //!
 //! The subcommands are here as a library, so that tests and benchmarks run what users run.
 //!
@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`demo`] | `spanwire demo`: two hosts, a verified transfer, short measurements |
 //! | [`perf`] | `spanwire perf server` and `client` |
+//! | [`copy`] | `spanwire copy send` and `receive` |
 //! | [`lab`] | `spanwire lab`: two hosts to play with |
 //! | [`station`] | one worker that gives or takes jobs |
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod copy;
 pub mod demo;
 pub mod fabric;
 pub mod initiator;

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{demo, lab, perf};
+use spanwire_bins::{copy, demo, lab, perf};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -22,6 +22,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Measure bandwidth and latency between two hosts
     Perf(perf::PerfArgs),
+    /// Copy files and directories to another host
+    Copy(copy::CopyArgs),
     /// Two hosts on this machine to play with
     Lab(lab::LabArgs),
 }
@@ -50,6 +52,7 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
     let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &interrupt),
+        Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
         Command::Lab(_) => unreachable!("handled above"),
     }

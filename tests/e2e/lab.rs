@@ -55,11 +55,16 @@ impl Lab {
     /// Starts a server on host a and waits until it serves.
     pub(crate) fn server(&self, more: &[&str]) -> Running {
         let args = [&["perf", "server", "--dev", "sw0", "--core", "1"], more].concat();
-        let mut child = command(&self.hosts.a.ns, &args).spawn().expect("the server starts");
+        self.start_until(&self.hosts.a.ns, &args, "serving on sw0")
+    }
+
+    /// Starts any spanwire command on a host and waits until its first line begins with `says`.
+    pub(crate) fn start_until(&self, ns: &NetNs, args: &[&str], says: &str) -> Running {
+        let mut child = command(ns, args).spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("piped");
         let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
         stdout.read_line(&mut line).expect("the server speaks");
-        if !line.starts_with("serving on sw0") {
+        if !line.starts_with(says) {
             let failed = Running { child: Some(child), _stdout: None }.wait();
             panic!("the server did not come up: {line:?}, {}", failed.stderr);
         }
@@ -79,7 +84,12 @@ impl Lab {
 
     /// Runs any spanwire command on a host to its end.
     pub(crate) fn run(&self, ns: &NetNs, args: &[&str]) -> Outcome {
-        Running::start(&mut command(ns, args)).wait()
+        self.start(ns, args).wait()
+    }
+
+    /// Starts any spanwire command on a host.
+    pub(crate) fn start(&self, ns: &NetNs, args: &[&str]) -> Running {
+        Running::start(&mut command(ns, args))
     }
 }
 

@@ -1,0 +1,223 @@
+//! The arguments of `spanwire copy`, and what they mean.
+
+use super::lane::Worker;
+use crate::fabric::{Attachment, Error, Wrap};
+use crate::oob::dial;
+use spanwire_io::fault::FaultConfig;
+use spanwire_io::net::resolve;
+use spanwire_io::xdp::XdpPreference;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `spanwire copy`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CopyArgs {
+    #[command(subcommand)]
+    pub(super) command: CopyCommand,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+pub(super) enum CopyCommand {
+    /// Wait for senders and take what they bring, one at a time
+    Receive(ReceiveArgs),
+    /// Send files and directories to a receiver
+    Send(SendArgs),
+}
+
+/// What both ends take.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct CommonArgs {
+    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
+    #[arg(long, default_value_t = 0)]
+    pub(super) queue: u32,
+    /// How to attach: auto tries native zero-copy, native copy, then generic
+    #[arg(long, default_value = "auto", value_parser = preference)]
+    pub(super) xdp: XdpPreference,
+    /// Pin the worker to this core
+    #[arg(long)]
+    pub(super) core: Option<usize>,
+    /// Write everything sent and received to a pcap file
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap: Option<PathBuf>,
+    /// Drop this share of the frames received, in percent
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) loss: f64,
+    /// Seed of that loss
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "json")]
+    pub(super) quiet: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct ReceiveArgs {
+    /// Network interface
+    #[arg(long)]
+    pub(super) dev: String,
+    /// Copy into this directory, and nowhere else
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub(super) into: PathBuf,
+    /// TCP port of the side connection
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub(super) port: u16,
+    /// Take from this address only
+    #[arg(long, value_name = "ADDR")]
+    pub(super) from: Option<IpAddr>,
+    /// Replace files that are there already
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// End after one sender
+    #[arg(long)]
+    pub(super) once: bool,
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct SendArgs {
+    /// Files and directories
+    #[arg(required = true, num_args = 1.., value_name = "PATH")]
+    pub(super) paths: Vec<PathBuf>,
+    /// The receiver: HOST, HOST:PORT or [IPV6]:PORT
+    #[arg(required = true)]
+    pub(super) to: String,
+    /// Network interface; default the one that leads to the receiver
+    #[arg(long)]
+    pub(super) dev: Option<String>,
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+}
+
+/// The TCP port that `spanwire copy receive` listens on: the next after perf's.
+pub const DEFAULT_PORT: u16 = 18_517;
+
+impl CommonArgs {
+    /// The worker these arguments describe, on interface `dev`.
+    pub(super) fn worker(&self, dev: &str) -> Result<Worker, Error> {
+        let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
+        let attachment = Attachment::xdp(dev, self.queue, self.xdp, &wrap)?;
+        Ok(Worker { attachment, core: self.core })
+    }
+
+    fn faults(&self) -> Result<Option<FaultConfig>, Error> {
+        if !(0.0..=100.0).contains(&self.loss) {
+            return Err(format!("--loss {} is no percentage", self.loss).into());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and a million, checked above"
+        )]
+        let loss_ppm = (self.loss * 10_000.0).round() as u32;
+        let config = FaultConfig { seed: self.seed, loss_ppm, ..FaultConfig::default() };
+        Ok((loss_ppm > 0).then_some(config))
+    }
+}
+
+impl SendArgs {
+    /// Connects to the receiver; also the interface that leads there.
+    pub(super) fn reach_receiver(&self) -> Result<(TcpStream, String), Error> {
+        let (host, port) = host_and_port(&self.to)?;
+        let candidates: Vec<IpAddr> = match host.parse::<IpAddr>() {
+            Ok(ip) => vec![ip],
+            Err(_) => (&*host, port)
+                .to_socket_addrs()
+                .map_err(|e| format!("cannot find {host}: {e}"))?
+                .map(|a| a.ip())
+                .collect(),
+        };
+        let mut why: Error = format!("{host} has no address").into();
+        for ip in candidates {
+            match self.dial(ip, port) {
+                Ok(reached) => return Ok(reached),
+                Err(e) => why = e,
+            }
+        }
+        Err(why)
+    }
+
+    fn dial(&self, ip: IpAddr, port: u16) -> Result<(TcpStream, String), Error> {
+        let dev = match &self.dev {
+            Some(dev) => dev.clone(),
+            None => {
+                resolve(ip, None)
+                    .map_err(|e| format!("{e} (or name the interface with --dev)"))?
+                    .ifname
+            }
+        };
+        let address = match ip {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                let ifindex = crate::fabric::interface(&dev)?.ifindex;
+                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
+            }
+            other => SocketAddr::new(other, port),
+        };
+        // The interface is checked first: its name is the likelier mistake.
+        crate::fabric::interface(&dev)?;
+        let stream = dial(&dev, address, DIAL_WITHIN).map_err(|e| {
+            let advice = match e.kind() {
+                ErrorKind::ConnectionRefused => "is `spanwire copy receive` running there?",
+                _ => "is the address right, and reachable through this interface?",
+            };
+            format!("cannot reach {ip} on TCP port {port}: {e}; {advice}")
+        })?;
+        Ok((stream, dev))
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
+fn host_and_port(text: &str) -> Result<(String, u16), Error> {
+    let wrong = || format!("{text} is no receiver (try 10.0.0.1, host:18517 or [fd00::1]:18517)");
+    let port = |p: &str| p.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(wrong);
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
+        let port = match rest.strip_prefix(':') {
+            Some(p) => port(p)?,
+            None if rest.is_empty() => DEFAULT_PORT,
+            None => return Err(wrong().into()),
+        };
+        return Ok((host.to_owned(), port));
+    }
+    // More than one colon: an IPv6 address without a port.
+    match text.split_once(':') {
+        Some((host, p)) if !p.contains(':') && !host.is_empty() => Ok((host.to_owned(), port(p)?)),
+        Some((_, p)) if p.contains(':') => Ok((text.to_owned(), DEFAULT_PORT)),
+        None if !text.is_empty() => Ok((text.to_owned(), DEFAULT_PORT)),
+        _ => Err(wrong().into()),
+    }
+}
+
+fn preference(text: &str) -> Result<XdpPreference, String> {
+    XdpPreference::from_name(text)
+        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
+}
+
+const DIAL_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port__takes_what_people_write() {
+        for (text, host, port) in [
+            ("10.0.0.1", "10.0.0.1", DEFAULT_PORT),
+            ("10.0.0.1:7", "10.0.0.1", 7),
+            ("box.example:65535", "box.example", 65_535),
+            ("fd00::1", "fd00::1", DEFAULT_PORT),
+            ("[fd00::1]", "fd00::1", DEFAULT_PORT),
+            ("[fd00::1]:9", "fd00::1", 9),
+        ] {
+            assert_eq!(host_and_port(text).unwrap(), (host.to_owned(), port), "{text}");
+        }
+        for bad in ["", ":7", "host:", "host:0", "host:70000", "[fd00::1", "[fd00::1]x", "a:b"] {
+            assert!(host_and_port(bad).is_err(), "{bad}");
+        }
+    }
+}

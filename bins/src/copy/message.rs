@@ -1,0 +1,433 @@
+//! What the two ends of a copy say to each other over the side connection: one JSON object a line.
+//!
+//! No message holds a path. A directory is entered and left, and everything in between is named by
+//! one component: a sender cannot even say `../x`.
+
+use crate::oob::{Hello, MemoryParams, QpParams};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of this exchange. Both ends must speak the same one.
+pub const VERSION: u32 = 1;
+
+/// Everything that is said.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// Both ends say who they are, the sender first.
+    Hello(Hello),
+    /// The sender asks to be taken.
+    Request(Request),
+    /// The receiver takes it.
+    Accept(Accept),
+    /// The receiver does not; the connection ends.
+    Reject {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The sender's queue pair is ready.
+    Ready,
+    /// The sender names the next thing. Every entry is answered by `done` or `refused`.
+    Entry(Entry),
+    /// The receiver wants this file's bytes from `offset` on.
+    Want {
+        /// Number of the entry.
+        index: u64,
+        /// Bytes the receiver has from an earlier attempt; 0 for none.
+        offset: u64,
+        /// Their hash. Bytes whose hash is not the sender's are sent again.
+        sha256: Option<Sha256Hex>,
+    },
+    /// The receiver has a file of that name, size and time already.
+    Have {
+        /// Number of the entry.
+        index: u64,
+        /// Its hash.
+        sha256: Sha256Hex,
+        /// It may be replaced if it turns out to differ.
+        replace: bool,
+    },
+    /// An entry is in place under its final name.
+    Done {
+        /// Number of the entry.
+        index: u64,
+        /// Hash of a file, as the receiver computed it.
+        sha256: Option<Sha256Hex>,
+    },
+    /// An entry will not be, but others may.
+    Refused {
+        /// Number of the entry.
+        index: u64,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The sender has named everything.
+    Finish,
+    /// All of it is on the receiver's disk.
+    Finished,
+    /// An end gives up.
+    Abort {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What the sender brings.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Its queue pair.
+    pub qp: QpParams,
+    /// Bytes of all files, as counted before the start.
+    pub bytes: u64,
+    /// Files, as counted before the start.
+    pub files: u64,
+    /// The outermost names, to look for what is there already; empty when they are very many.
+    pub roots: Vec<Name>,
+}
+
+/// What the receiver lends.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Accept {
+    /// Its queue pair.
+    pub qp: QpParams,
+    /// Its staging ring.
+    pub memory: MemoryParams,
+    /// Places in the ring.
+    pub slots: u32,
+    /// Bytes of a place.
+    pub slot_bytes: u32,
+    /// Entries that may be unanswered.
+    pub window: u32,
+}
+
+/// One thing to be made at the receiver.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Counts up from 0.
+    pub index: u64,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: EntryKind,
+}
+
+/// What an entry is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EntryKind {
+    /// Enters a directory of the current one.
+    Dir {
+        /// Its name.
+        name: Name,
+    },
+    /// Leaves the current directory; it gets its mode and time now that it is full.
+    DirEnd {
+        /// Permission bits.
+        mode: u32,
+        /// When it was modified.
+        mtime: Mtime,
+    },
+    /// A file of the current directory.
+    File {
+        /// Its name.
+        name: Name,
+        /// Bytes.
+        size: u64,
+        /// Permission bits.
+        mode: u32,
+        /// When it was modified.
+        mtime: Mtime,
+    },
+    /// A symbolic link of the current directory.
+    Symlink {
+        /// Its name.
+        name: Name,
+        /// What it says. Nobody follows it.
+        target: LinkTarget,
+    },
+}
+
+/// A point in time of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mtime {
+    /// Seconds since 1970.
+    pub s: i64,
+    /// Nanoseconds of the second, below 10^9.
+    pub ns: u32,
+}
+
+/// One component of a path: not empty, not `.` or `..`, at most 255 bytes, without `/` and NUL.
+/// In JSON a string, or a list of bytes if it is not UTF-8.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
+pub struct Name(Vec<u8>);
+
+/// What a symbolic link says: 1 to 4095 bytes without NUL. In JSON as [`Name`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
+pub struct LinkTarget(Vec<u8>);
+
+/// A SHA-256, in JSON 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sha256Hex(pub [u8; 32]);
+
+/// Bytes that are text as a rule.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Bytes {
+    Text(String),
+    Raw(Vec<u8>),
+}
+
+impl Name {
+    /// The name `bytes`.
+    ///
+    /// # Errors
+    /// It is no single component, or is kept for files under way; the text says which.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
+        let why = match &*bytes {
+            b"" => "it is empty",
+            b"." | b".." => "it names no entry of the directory",
+            b if b.len() > NAME_BYTES_MAX => "it is longer than 255 bytes",
+            b if b.contains(&b'/') => "it has a slash",
+            b if b.contains(&0) => "it has a zero byte",
+            b if b.starts_with(b".") && b.ends_with(PARTIAL_SUFFIX) => {
+                "names of that kind are kept for files under way"
+            }
+            _ => return Ok(Self(bytes)),
+        };
+        Err(format!("the name {:?} is not taken: {why}", printable(&bytes)))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name that its file has while it is under way: hidden, beside it, of the same length
+    /// limit.
+    #[must_use]
+    pub fn partial(&self) -> Vec<u8> {
+        let mut name = b".".to_vec();
+        if self.0.len() + 1 + PARTIAL_SUFFIX.len() <= NAME_BYTES_MAX {
+            name.extend_from_slice(&self.0);
+        } else {
+            // Two long names that differ at the end only must not share a partial file.
+            let hash = <sha2::Sha256 as sha2::Digest>::digest(&self.0);
+            name.extend_from_slice(&self.0[..PARTIAL_STEM_BYTES]);
+            for byte in &hash[..8] {
+                name.extend_from_slice(format!("{byte:02x}").as_bytes());
+            }
+        }
+        name.extend_from_slice(PARTIAL_SUFFIX);
+        name
+    }
+}
+
+impl LinkTarget {
+    /// The target `bytes`.
+    ///
+    /// # Errors
+    /// No link can say that.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
+        match bytes.len() {
+            1..=TARGET_BYTES_MAX if !bytes.contains(&0) => Ok(Self(bytes)),
+            _ => Err(format!("no link can point at {:?}", printable(&bytes))),
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// `bytes` for a terminal: what a peer sends must not move the cursor.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.0))
+    }
+}
+
+impl TryFrom<Bytes> for Name {
+    type Error = String;
+    fn try_from(bytes: Bytes) -> Result<Self, String> {
+        Self::new(bytes.into_vec())
+    }
+}
+
+impl From<Name> for Bytes {
+    fn from(name: Name) -> Self {
+        Self::of(name.0)
+    }
+}
+
+impl TryFrom<Bytes> for LinkTarget {
+    type Error = String;
+    fn try_from(bytes: Bytes) -> Result<Self, String> {
+        Self::new(bytes.into_vec())
+    }
+}
+
+impl From<LinkTarget> for Bytes {
+    fn from(target: LinkTarget) -> Self {
+        Self::of(target.0)
+    }
+}
+
+impl Bytes {
+    fn of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text),
+            Err(e) => Self::Raw(e.into_bytes()),
+        }
+    }
+
+    fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.into_bytes(),
+            Self::Raw(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Display for Sha256Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Sha256Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Sha256Hex> for String {
+    fn from(hash: Sha256Hex) -> Self {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for Sha256Hex {
+    type Error = &'static str;
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        let wrong = "a SHA-256 is 64 hexadecimal digits";
+        // A sign is a digit to from_str_radix, so the digits are looked at first.
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong);
+        }
+        let mut hash = [0; 32];
+        for (i, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| wrong)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+/// Longest component of a path on Linux, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Longest target of a symbolic link on Linux, in bytes: a path without its final NUL.
+const TARGET_BYTES_MAX: usize = 4095;
+
+const PARTIAL_SUFFIX: &[u8] = b".spanwire-partial";
+
+/// Bytes of a long name that its partial's name begins with.
+const PARTIAL_STEM_BYTES: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<Message, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    #[test]
+    fn name__a_hostile_sender_cannot_say_anything_but_one_component() {
+        let name = |name: &str| {
+            parse(&format!(r#"{{"type":"entry","index":0,"kind":"dir","name":{name}}}"#))
+        };
+        assert!(name(r#""fine""#).is_ok());
+        assert!(name(r#""...""#).is_ok());
+        let long = format!("{:?}", "x".repeat(256));
+        let [slash, dots, nul] = [r"[46,46,47,120]", r"[46,46]", r"[97,0]"];
+        for bad in [
+            r#""""#,
+            r#"".""#,
+            r#""..""#,
+            r#""/etc""#,
+            r#""../x""#,
+            r#""a/b""#,
+            r#""a\u0000b""#,
+            r#"".x.spanwire-partial""#,
+            &long,
+            slash,
+            dots,
+            nul,
+            "[]",
+            "null",
+            "7",
+        ] {
+            assert!(name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn name__every_byte_string_survives_json() {
+        for bytes in [b"plain".to_vec(), "\u{1f980} ü".into(), b"\xff\xfe".to_vec()] {
+            let entry =
+                Entry { index: 7, kind: EntryKind::Dir { name: Name::new(bytes).unwrap() } };
+            let json = serde_json::to_string(&Message::Entry(entry.clone())).unwrap();
+            assert_eq!(parse(&json).unwrap(), Message::Entry(entry), "{json}");
+        }
+    }
+
+    #[test]
+    fn partial__is_hidden_short_enough_and_different_for_different_names() {
+        let of = |name: &str| Name::new(name.into()).unwrap().partial();
+        assert_eq!(of("a.iso"), b".a.iso.spanwire-partial");
+        let long = "x".repeat(254);
+        let [a, b] = ["a", "b"].map(|end| of(&format!("{long}{end}")));
+        assert_ne!(a, b);
+        assert!(a.len() <= 255 && a.starts_with(b".x"));
+        assert!(Name::new(a).is_err(), "no sender may write to it");
+        assert_eq!(of(&"y".repeat(237)).len(), 255);
+    }
+
+    #[test]
+    fn link_target__has_bounds() {
+        assert!(LinkTarget::new(b"../../etc/passwd".to_vec()).is_ok());
+        for bad in [vec![], vec![b'x'; 4096], b"a\0".to_vec()] {
+            assert!(LinkTarget::new(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn printable__a_terminal_is_not_commanded() {
+        assert_eq!(printable(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(printable("größe".as_bytes()), "größe");
+    }
+
+    #[test]
+    fn sha256_hex__takes_64_digits_and_nothing_else() {
+        let hash = Sha256Hex(std::array::from_fn(|i| u8::try_from(i * 8).unwrap()));
+        assert_eq!(Sha256Hex::try_from(hash.to_string()), Ok(hash));
+        for bad in ["", "ab", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
+            assert!(Sha256Hex::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
+
+use super::message::Sha256Hex;
+use super::session::{Current, End, Session};
+use crate::report::bytes;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What became of one file, as `files[]` in JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileRow {
+    /// Its path here.
+    pub path: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// `copied`, `same` (it was there already) or `failed`.
+    pub status: &'static str,
+    /// Hash that both ends computed.
+    pub sha256: Option<Sha256Hex>,
+    /// Bytes that were there from an earlier attempt.
+    pub resumed_bytes: u64,
+    /// Why it failed, if it did.
+    pub reason: Option<String>,
+}
+
+/// The JSON object that both ends print.
+#[derive(Debug, Serialize)]
+pub struct CopyReport {
+    /// Everything is in place.
+    pub ok: bool,
+    /// Why not, if it is not.
+    pub error: Option<String>,
+    /// The same command again goes on from here.
+    pub resumable: bool,
+    /// The other end.
+    pub peer: String,
+    /// AF_XDP's mode.
+    pub xdp_mode: Option<&'static str>,
+    /// Files in place.
+    pub files_done: u64,
+    /// Files that failed.
+    pub files_failed: u64,
+    /// Bytes of the files dealt with, there before or not.
+    pub bytes: u64,
+    /// Bytes that crossed the network.
+    pub sent_bytes: u64,
+    /// Bytes that were there from an earlier attempt.
+    pub resumed_bytes: u64,
+    /// Seconds from the handshake to the last answer.
+    pub seconds: f64,
+    /// Bytes sent, 10^9 bits a second.
+    pub gbps: f64,
+    /// The files.
+    pub files: Vec<FileRow>,
+    /// Counters of engine and port that have counted anything.
+    pub counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The rate of late, for the line of progress.
+#[derive(Debug)]
+pub struct Speedometer {
+    last: Option<(Instant, u64)>,
+    bytes_per_s: f64,
+}
+
+impl FileRow {
+    /// It was sent, `resumed` bytes of it in an earlier attempt.
+    #[must_use]
+    pub fn copied(path: String, bytes: u64, sha256: Sha256Hex, resumed: u64) -> Self {
+        let (status, sha256) = ("copied", Some(sha256));
+        Self { path, bytes, status, sha256, resumed_bytes: resumed, reason: None }
+    }
+
+    /// It was there.
+    #[must_use]
+    pub fn same(path: String, bytes: u64, sha256: Sha256Hex) -> Self {
+        Self { status: "same", ..Self::copied(path, bytes, sha256, bytes) }
+    }
+
+    /// It is not in place.
+    #[must_use]
+    pub fn failed(path: String, bytes: u64, reason: &str) -> Self {
+        let reason = Some(reason.to_owned());
+        Self { path, bytes, status: "failed", sha256: None, resumed_bytes: 0, reason }
+    }
+}
+
+impl CopyReport {
+    /// The report of a session that took `took`.
+    #[must_use]
+    pub fn of(session: &Session, took: Duration, peer: String, counters: &[(String, u64)]) -> Self {
+        let (progress, ledger) = (&session.progress, session.ledger());
+        let end = session.outcome().unwrap_or(End::Failed("it never ended".into()));
+        let complete = end == End::Complete;
+        let failed = ledger.failed;
+        let error = match (&end, failed) {
+            (End::Complete, 0) => None,
+            (End::Complete, 1) => ledger.rows.iter().find_map(|row| row.reason.clone()),
+            (End::Complete, n) => Some(format!("{n} entries were not copied")),
+            (end, _) => Some(end.to_string()),
+        };
+        let sent_bytes = progress.bytes_sent();
+        let seconds = took.as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+        let gbps = if seconds > 0.0 { sent_bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 };
+        let counted = counters.iter().filter(|(_, n)| *n > 0);
+        Self {
+            ok: complete && failed == 0,
+            error,
+            resumable: matches!(end, End::Interrupted | End::PeerGone(_) | End::PeerAborted(_))
+                && progress.bytes_done.load(Ordering::Relaxed) > 0,
+            peer,
+            xdp_mode: None,
+            files_done: progress.files_done.load(Ordering::Relaxed),
+            files_failed: failed,
+            bytes: progress.bytes_done.load(Ordering::Relaxed),
+            sent_bytes,
+            resumed_bytes: progress.bytes_resumed.load(Ordering::Relaxed),
+            seconds,
+            gbps,
+            files: ledger.rows,
+            counters: counted.map(|(name, n)| (name.clone(), (*n).into())).collect(),
+        }
+    }
+
+    /// The report for people: failures first, then one line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        for row in &self.files {
+            if let Some(why) = &row.reason {
+                let _ = writeln!(out, "  not copied: {}: {why}", row.path);
+            }
+        }
+        let more = self.files_failed.saturating_sub(self.files.len() as u64);
+        if more > 0 {
+            let _ = writeln!(out, "  not copied: {more} more");
+        }
+        let files = if self.files_done == 1 { "file" } else { "files" };
+        let _ = write!(
+            out,
+            "{} {files}, {} in {:.2} s, {:.3} Gbit/s",
+            self.files_done,
+            bytes(self.sent_bytes),
+            self.seconds,
+            self.gbps
+        );
+        if self.resumed_bytes > 0 {
+            let _ = write!(out, ", {} were there already", bytes(self.resumed_bytes));
+        }
+        out.push_str(if self.ok { ", SHA-256 equal on both ends\n" } else { "\n" });
+        out
+    }
+}
+
+impl Speedometer {
+    /// Nothing has moved yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { last: None, bytes_per_s: 0.0 }
+    }
+
+    /// The line of progress at `now`.
+    pub fn line(&mut self, now: Instant, session: &Session) -> String {
+        let progress = &session.progress;
+        let sent = progress.bytes_sent();
+        self.look(now, sent);
+        let total = progress.bytes_total.load(Ordering::Relaxed);
+        let done = progress.bytes_done.load(Ordering::Relaxed).min(total);
+        let files = progress.files_total.load(Ordering::Relaxed);
+        let Current { name, size, done: file_done, .. } = progress.current();
+        let mut line = format!(
+            "{:>3}% {} of {}, {}/s, {} left",
+            percent(done, total),
+            bytes(done),
+            bytes(total),
+            bytes(whole(self.bytes_per_s)),
+            self.left(total - done)
+        );
+        if files > 1 {
+            let n = (progress.files_done.load(Ordering::Relaxed) + 1).min(files);
+            let _ = write!(line, ", file {n} of {files}");
+        }
+        if !name.is_empty() {
+            let _ = write!(line, ": {} {}%", shortened(&name), percent(file_done, size));
+        }
+        line
+    }
+
+    /// Takes the rate over what moved since the last look, smoothed over some of them.
+    fn look(&mut self, now: Instant, sent: u64) {
+        if let Some((then, before)) = self.last {
+            let took = now.saturating_duration_since(then).as_secs_f64();
+            if took < 0.05 {
+                return;
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a rate for people, of three digits")]
+            let fresh = (sent - before) as f64 / took;
+            let weight = if self.bytes_per_s == 0.0 { 1.0 } else { 0.25 };
+            self.bytes_per_s += (fresh - self.bytes_per_s) * weight;
+        }
+        self.last = Some((now, sent));
+    }
+
+    fn left(&self, bytes: u64) -> String {
+        if self.bytes_per_s < 1.0 {
+            return "--:--".into();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a time for people, in seconds")]
+        let seconds = whole((bytes as f64 / self.bytes_per_s).ceil());
+        match seconds {
+            0..3600 => format!("{}:{:02}", seconds / 60, seconds % 60),
+            s => format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60),
+        }
+    }
+}
+
+impl Default for Speedometer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn percent(done: u64, of: u64) -> u128 {
+    (u128::from(done) * 100).checked_div(of.into()).unwrap_or(100).min(100)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from float saturates, and a figure for people may"
+)]
+fn whole(x: f64) -> u64 {
+    x as u64
+}
+
+/// A name that leaves room for the rest of a terminal's line.
+fn shortened(name: &str) -> String {
+    let long = name.chars().count();
+    if long <= NAME_CHARS {
+        return name.to_owned();
+    }
+    let tail: String = name.chars().skip(long - NAME_CHARS + 1).collect();
+    format!("…{tail}")
+}
+
+const NAME_CHARS: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of__one_failure_is_the_error_and_more_are_counted() {
+        let session = Session::new(false);
+        session.end(End::Complete);
+        let report = |session: &Session| {
+            CopyReport::of(session, Duration::from_secs(2), "10.77.0.1".into(), &[])
+        };
+        assert!(report(&session).ok);
+        session.note(FileRow::copied("fine".into(), 1, Sha256Hex([0; 32]), 0));
+        session.note(FileRow::failed("a".into(), 1, "no room"));
+        let one = report(&session);
+        assert!(!one.ok && !one.resumable);
+        assert_eq!(one.error.as_deref(), Some("no room"));
+        assert!(one.text().starts_with("  not copied: a: no room\n"), "{}", one.text());
+        session.note(FileRow::failed("b".into(), 1, "no room"));
+        assert_eq!(report(&session).error.as_deref(), Some("2 entries were not copied"));
+    }
+
+    #[test]
+    fn of__a_rate_is_of_what_was_sent() {
+        let session = Session::new(true);
+        session.progress.begin("x", 3_000_000_000, 1_000_000_000);
+        session.progress.advance(2_000_000_000);
+        session.end(End::PeerGone("killed"));
+        let counters = [("tx".to_owned(), 3), ("rx".to_owned(), 0)];
+        let report = CopyReport::of(&session, Duration::from_secs(2), String::new(), &counters);
+        assert!((report.gbps - 8.0).abs() < 1e-9, "{}", report.gbps);
+        assert!(report.resumable && !report.ok);
+        assert_eq!(report.resumed_bytes, 1_000_000_000);
+        assert_eq!(report.counters.len(), 1);
+    }
+
+    #[test]
+    fn line__says_how_much_how_fast_and_how_long() {
+        let session = Session::default();
+        session.progress.bytes_total.store(10 << 20, Ordering::Relaxed);
+        session.progress.files_total.store(2, Ordering::Relaxed);
+        let mut meter = Speedometer::new();
+        let start = Instant::now();
+        session.progress.begin("a-file-with-a-rather-long-name.iso", 8 << 20, 0);
+        assert!(meter.line(start, &session).contains("--:-- left"));
+        session.progress.advance(4 << 20);
+        let line = meter.line(start + Duration::from_secs(2), &session);
+        let wanted =
+            " 40% 4 MiB of 10 MiB, 2 MiB/s, 0:03 left, file 1 of 2: …-a-rather-long-name.iso 50%";
+        assert_eq!(line, wanted);
+    }
+
+    #[test]
+    fn percent__of_nothing_is_all_of_it() {
+        assert_eq!(
+            [percent(0, 0), percent(1, 3), percent(9, 9), percent(10, 9)],
+            [100, 33, 100, 100]
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! What the threads of one copy share: how far it is, and how it ended.
+
+use super::report::FileRow;
+use crate::oob::OobError;
+use spanwire_transport::WcStatus;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// One copy under way. The first thread that ends it says how; the others look and stop.
+#[derive(Debug, Default)]
+pub struct Session {
+    over: AtomicBool,
+    end: Mutex<Option<End>>,
+    /// How far it is.
+    pub progress: Progress,
+    ledger: Mutex<Ledger>,
+}
+
+/// What became of the files.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Rows of files in place are wanted, not only of those that failed.
+    pub keeps_all: bool,
+    /// The files, in the order in which they ended.
+    pub rows: Vec<FileRow>,
+    /// Files that failed; more than there are rows of.
+    pub failed: u64,
+}
+
+/// How a copy ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Everything was named, and everything answered for.
+    Complete,
+    /// The user here asked for it.
+    Interrupted,
+    /// The peer gave up and said why.
+    PeerAborted(String),
+    /// The peer's process or machine is gone.
+    PeerGone(&'static str),
+    /// The peer does not keep to the protocol.
+    Protocol(String),
+    /// Something failed here.
+    Failed(String),
+}
+
+/// How far a copy is. Each number only grows.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of all files, once known.
+    pub bytes_total: AtomicU64,
+    /// Files in all, once known.
+    pub files_total: AtomicU64,
+    /// Bytes dealt with: sent or found there.
+    pub bytes_done: AtomicU64,
+    /// Of those, bytes that did not have to be sent.
+    pub bytes_resumed: AtomicU64,
+    /// Files in place.
+    pub files_done: AtomicU64,
+    /// What is being worked on.
+    current: Mutex<Current>,
+}
+
+/// The file being worked on.
+#[derive(Clone, Debug, Default)]
+pub struct Current {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes dealt with.
+    pub done: u64,
+    /// Of those, bytes that did not have to be sent.
+    pub resumed: u64,
+}
+
+impl Session {
+    /// Ends the copy, unless it has ended already.
+    pub fn end(&self, end: End) {
+        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(end);
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// True once it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// A session whose ledger keeps a row of every file if `keeps_all`.
+    #[must_use]
+    pub fn new(keeps_all: bool) -> Self {
+        let ledger = Mutex::new(Ledger { keeps_all, ..Ledger::default() });
+        Self { ledger, ..Self::default() }
+    }
+
+    /// Enters what became of a file.
+    pub fn note(&self, row: FileRow) {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = row.reason.is_some();
+        ledger.failed += u64::from(failed);
+        if ledger.keeps_all || failed && ledger.failed <= FAILURES_KEPT {
+            ledger.rows.push(row);
+        }
+    }
+
+    /// What became of the files so far.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Progress {
+    /// Work has begun on a file, `done` bytes of which need none.
+    pub fn begin(&self, name: &str, size: u64, done: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Current { name: name.to_owned(), size, done, resumed: done };
+        drop(current);
+        self.bytes_done.fetch_add(done, Ordering::Relaxed);
+        self.bytes_resumed.fetch_add(done, Ordering::Relaxed);
+    }
+
+    /// `bytes` more of it are dealt with.
+    pub fn advance(&self, bytes: u64) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).done += bytes;
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The file being worked on.
+    #[must_use]
+    pub fn current(&self) -> Current {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes that crossed the network.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u64 {
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        done.saturating_sub(self.bytes_resumed.load(Ordering::Relaxed))
+    }
+}
+
+impl From<OobError> for End {
+    fn from(e: OobError) -> Self {
+        match e {
+            OobError::Closed => Self::PeerGone("its side connection closed"),
+            OobError::Silent(_) => Self::PeerGone("its side connection fell silent"),
+            OobError::Rejected(reason) => Self::PeerAborted(reason),
+            e @ (OobError::Garbled(_) | OobError::Unexpected { .. } | OobError::Version(_)) => {
+                Self::Protocol(e.to_string())
+            }
+            e @ OobError::Io(_) => Self::Failed(e.to_string()),
+        }
+    }
+}
+
+impl From<WcStatus> for End {
+    fn from(status: WcStatus) -> Self {
+        match status {
+            WcStatus::RetryExcErr => {
+                Self::PeerGone("RETRY_EXC_ERR: it stopped acknowledging packets")
+            }
+            other => Self::Protocol(format!("a request ended with {}", other.name())),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::PeerAborted(why) => write!(f, "the other end gave up: {why}"),
+            Self::PeerGone(how) => write!(f, "the other end is gone ({how})"),
+            Self::Protocol(what) => write!(f, "the other end broke the protocol: {what}"),
+            Self::Failed(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Failures that are kept for people: nobody reads more, and a peer must not fill our memory.
+const FAILURES_KEPT: u64 = 1000;
+
+/// How long a thread waits for another before it looks whether the copy is over.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end__the_first_word_counts() {
+        let session = Session::default();
+        assert!(!session.is_over());
+        assert_eq!(session.outcome(), None);
+        session.end(End::PeerGone("killed"));
+        session.end(End::Complete);
+        assert!(session.is_over());
+        assert_eq!(session.outcome(), Some(End::PeerGone("killed")));
+    }
+
+    #[test]
+    fn progress__what_was_there_counts_as_done_but_not_as_sent() {
+        let progress = Progress::default();
+        progress.begin("a", 100, 40);
+        progress.advance(60);
+        progress.begin("b", 5, 0);
+        progress.advance(2);
+        assert_eq!(progress.bytes_done.load(Ordering::Relaxed), 102);
+        assert_eq!(progress.bytes_sent(), 62);
+        let current = progress.current();
+        assert_eq!((&*current.name, current.size, current.done), ("b", 5, 2));
+    }
+
+    #[test]
+    fn end__a_peer_that_stops_answering_is_gone_whoever_notices() {
+        assert!(matches!(End::from(OobError::Closed), End::PeerGone(_)));
+        assert!(matches!(End::from(WcStatus::RetryExcErr), End::PeerGone(_)));
+        assert!(matches!(End::from(WcStatus::RemAccessErr), End::Protocol(_)));
+        let refused = End::from(OobError::Rejected("busy".into()));
+        assert_eq!(refused.to_string(), "the other end gave up: busy");
+    }
+}
