@@ -1,9 +1,9 @@
 //! `spanwire copy receive` and `send`: files and directories from one host to another.
 //!
 //! The bytes go by RDMA WRITE with immediate into a ring at the receiver; everything else is said
-//! over a TCP connection beside it, [`message`] by message. Both ends hash what they read and write;
-//! a file has its final name only when it is whole, right and on disk, and what arrived of one is
-//! not sent again ([decision 0013](../../../docs/decisions/0013-copy.md)).
+//! over a TCP connection beside it, [`message`] by message. Both ends hash what they read and
+//! write; a file has its final name only when it is whole, right and on disk, and what arrived of
+//! one is not sent again. Why it is built this way stands in docs/decisions/0013-copy.md.
 //!
 //! Each end has three threads, so that the engine never waits for a disk:
 //!

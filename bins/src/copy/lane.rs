@@ -86,8 +86,9 @@ impl Lane {
             max_recv_wr: receives,
             max_send_sge: 1,
             max_recv_sge: 1,
+            max_inline_data: 0,
         };
-        let qpn = endpoint.create_qp(&QpInit { pd, send_cq: cq, recv_cq: cq, caps })?;
+        let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, caps))?;
         endpoint.modify_qp(qpn, &QpAttr::init(access))?;
         let psn = u32::try_from(endpoint.random() & u64::from(Psn::MASK))?;
         Ok(Self { endpoint, cq, qpn, region, mr, ring, psn })
