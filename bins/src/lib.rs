@@ -8,6 +8,7 @@
 //! | [`perf`] | `spanwire perf server` and `client` |
 //! | [`copy`] | `spanwire copy send` and `receive` |
 //! | [`lab`] | `spanwire lab`: two hosts to play with |
+//! | [`pcap`] | `spanwire pcap`: what a capture holds |
 //! | [`station`] | one worker that gives or takes jobs |
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
 //! | [`oob`] | the side connection |
@@ -22,6 +23,7 @@ pub mod fabric;
 pub mod initiator;
 pub mod lab;
 pub mod oob;
+pub mod pcap;
 pub mod perf;
 pub mod report;
 pub mod signals;

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, lab, perf};
+use spanwire_bins::{copy, demo, lab, pcap, perf};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -26,6 +26,8 @@ enum Command {
     Copy(copy::CopyArgs),
     /// Two hosts on this machine to play with
     Lab(lab::LabArgs),
+    /// Decode captures and check every ICRC
+    Pcap(pcap::PcapArgs),
 }
 
 fn main() -> ExitCode {
@@ -49,12 +51,16 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
             (e.into(), code)
         });
     }
+    if let Command::Pcap(args) = &cli.command {
+        // Without our signal handlers: an interrupt simply ends it.
+        return Ok(pcap::run(args));
+    }
     let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &interrupt),
         Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
-        Command::Lab(_) => unreachable!("handled above"),
+        Command::Lab(_) | Command::Pcap(_) => unreachable!("handled above"),
     }
     .map_err(failed)
 }

@@ -1,0 +1,308 @@
+//! `spanwire pcap`: what a capture holds, packet by packet, every ICRC checked.
+
+mod capture;
+mod decode;
+mod flows;
+mod line;
+mod link;
+
+pub use capture::{Capture, CaptureError, Record};
+pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket};
+pub use flows::{Flow, FlowRow, Flows};
+pub use line::{Line, opcode_name};
+pub use link::{Linked, VLAN_MAX, is_known, unlink};
+
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The arguments of `spanwire pcap`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct PcapArgs {
+    /// Captures to read, pcap or pcapng; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print JSON: one line for each file, an object with its counts
+    #[arg(long)]
+    pub json: bool,
+    /// Print a table of flows instead of the packets
+    #[arg(long)]
+    pub summary: bool,
+    /// Only packets for this queue pair, or sent as a datagram from it; repeat for more. The
+    /// counts and the exit code are of all packets
+    #[arg(long, value_name = "QPN", value_parser = parse_qpn)]
+    pub qp: Vec<u32>,
+    /// Print the frames that are not RoCE, too
+    #[arg(long, conflicts_with_all = ["json", "summary", "qp"])]
+    pub all: bool,
+}
+
+/// What a file holds, as a line of JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct FileReport {
+    /// The file, as it was named.
+    pub file: String,
+    /// Frames of any kind.
+    pub frames: u64,
+    /// Frames that are not RoCE packets.
+    pub other_frames: u64,
+    /// Packets to UDP port 4791: those with a good, a bad and an unchecked ICRC.
+    pub roce_packets: u64,
+    /// Packets whose ICRC is right.
+    pub icrc_good: u64,
+    /// Packets whose ICRC is wrong.
+    pub icrc_bad: u64,
+    /// Packets without an ICRC, or that are not all in the file.
+    pub icrc_unchecked: u64,
+    /// Packets of which the file holds only the beginning.
+    pub truncated: u64,
+    /// Packets that a receiver would drop for another reason than the ICRC.
+    pub parse_errors: u64,
+    /// Those, by reason.
+    pub parse_error_reasons: BTreeMap<&'static str, u64>,
+    /// Packets by opcode.
+    pub opcodes: BTreeMap<String, u64>,
+    /// The flows, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Vec<FlowRow>>,
+    /// Why the file could not be read, or not to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Reads all the files and prints what they hold.
+///
+/// # Returns
+/// 0 when every packet is good, 1 when one has a bad ICRC or does not parse, 2 when a file could
+/// not be read to its end. When nobody reads the output any more (`| head`), it ends there, with
+/// the code for what it has seen.
+#[must_use]
+pub fn run(args: &PcapArgs) -> ExitCode {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut worst = 0;
+    for (i, path) in args.files.iter().enumerate() {
+        let mut report = FileReport { file: path.display().to_string(), ..FileReport::default() };
+        let written = report.read(path, i, args, &mut out).and_then(|()| out.flush());
+        worst = worst.max(report.exit_code());
+        if let Some(error) = &report.error {
+            eprintln!("error: {}: {error}", report.file);
+        }
+        match written {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
+            Err(e) => {
+                eprintln!("error: cannot print: {e}");
+                worst = 2;
+                break;
+            }
+        }
+    }
+    // What is left in the buffer belongs to a reader that is gone.
+    drop(out.into_parts());
+    ExitCode::from(worst)
+}
+
+impl FileReport {
+    /// What the process should end with if this were the only file: see [`run`].
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self { error: Some(_), .. } => 2,
+            Self { icrc_bad: 0, parse_errors: 0, .. } => 0,
+            _ => 1,
+        }
+    }
+
+    /// Reads file number `i` and prints it; fails only where printing does.
+    fn read(
+        &mut self,
+        path: &Path,
+        i: usize,
+        args: &PcapArgs,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        if args.files.len() > 1 && !args.json {
+            let gap = if i > 0 { "\n" } else { "" };
+            writeln!(out, "{gap}==> {} <==", self.file)?;
+        }
+        let input: Box<dyn Read> = if path == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            match File::open(path) {
+                Ok(file) => Box::new(file),
+                Err(e) => {
+                    self.error = Some(e.to_string());
+                    return self.write_end(args, &Flows::default(), out);
+                }
+            }
+        };
+        let mut flows = Flows::default();
+        self.read_capture(input, args, &mut flows, out)?;
+        self.write_end(args, &flows, out)
+    }
+
+    fn read_capture(
+        &mut self,
+        input: impl Read,
+        args: &PcapArgs,
+        flows: &mut Flows,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let mut capture = match Capture::new(input) {
+            Ok(capture) => capture,
+            Err(e) => {
+                self.error = Some(e.to_string());
+                return Ok(());
+            }
+        };
+        let mut decoder = Decoder::default();
+        let mut first_ns = None;
+        let mut unknown_link = None;
+        loop {
+            let record = match capture.next_record() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(e) => {
+                    self.error = Some(e.to_string());
+                    return Ok(());
+                }
+            };
+            self.frames += 1;
+            if !is_known(record.link) {
+                unknown_link.get_or_insert(record.link);
+            }
+            let decoded = decoder.decode(&record);
+            self.note(&decoded);
+            first_ns = first_ns.or(record.at_ns);
+            if !is_wanted(&decoded, args) {
+                continue;
+            }
+            if let Decoded::Roce(packet) = &decoded
+                && args.summary
+            {
+                flows.note(packet);
+            }
+            if !args.json && !args.summary {
+                let line = Line {
+                    number: self.frames,
+                    since_first_ns: record.at_ns.zip(first_ns).map(|(at, first)| at - first),
+                    original_len: record.original_len,
+                    captured_len: record.bytes.len(),
+                    decoded: &decoded,
+                };
+                writeln!(out, "{line}")?;
+            }
+        }
+        // Silence on frames that nobody has looked into would pass for "all is well".
+        self.error = unknown_link.map(|link| {
+            format!("has frames of link type {link}; Ethernet, Linux cooked and raw IP are read")
+        });
+        Ok(())
+    }
+
+    /// Counts one frame.
+    fn note(&mut self, decoded: &Decoded<'_>) {
+        let packet = match decoded {
+            Decoded::Roce(packet) => packet,
+            Decoded::Other(_) => {
+                self.other_frames += 1;
+                return;
+            }
+        };
+        self.roce_packets += 1;
+        match packet.icrc {
+            Icrc::Good => self.icrc_good += 1,
+            Icrc::Bad { .. } => self.icrc_bad += 1,
+            Icrc::Unchecked => self.icrc_unchecked += 1,
+        }
+        self.truncated += u64::from(packet.truncated);
+        if let Some(fault) = packet.fault {
+            self.parse_errors += 1;
+            *self.parse_error_reasons.entry(fault.name()).or_default() += 1;
+        }
+        if let Some(bth) = &packet.bth {
+            *self.opcodes.entry(opcode_name(bth.opcode())).or_default() += 1;
+        }
+    }
+
+    /// What is printed when the file has been read.
+    fn write_end(
+        &mut self,
+        args: &PcapArgs,
+        flows: &Flows,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        if args.json {
+            self.flows = args.summary.then(|| flows.rows());
+            serde_json::to_writer(&mut *out, self)?;
+            return writeln!(out);
+        }
+        if args.summary {
+            write!(out, "{}", flows.to_text())?;
+        }
+        writeln!(out, "{}", self.to_text())
+    }
+
+    /// The counts in words.
+    fn to_text(&self) -> String {
+        let Self { frames, roce_packets, icrc_good, icrc_bad, .. } = self;
+        let mut text = format!(
+            "{frames} frames, {roce_packets} RoCE packets: ICRC good {icrc_good}, bad {icrc_bad}"
+        );
+        // Writing to a String cannot fail.
+        let _ = match (self.icrc_unchecked, self.truncated) {
+            (0, _) => Ok(()),
+            (unchecked, cut) => write!(text, ", not checked {unchecked} ({cut} truncated)"),
+        };
+        let _ = write!(text, "; parse errors {}", self.parse_errors);
+        for (i, (reason, count)) in self.parse_error_reasons.iter().enumerate() {
+            let _ = write!(text, "{} {count} {reason}", if i == 0 { ":" } else { "," });
+        }
+        text
+    }
+}
+
+/// True for a frame that the filters let through.
+fn is_wanted(decoded: &Decoded<'_>, args: &PcapArgs) -> bool {
+    let Decoded::Roce(packet) = decoded else {
+        return args.all;
+    };
+    let src_qp = packet.ext.and_then(|ext| ext.deth).map(|deth| deth.src_qp.get());
+    let dest_qp = packet.bth.map(|bth| bth.dest_qp().get());
+    args.qp.is_empty() || [src_qp, dest_qp].iter().flatten().any(|qp| args.qp.contains(qp))
+}
+
+/// A queue pair number, decimal or with 0x.
+fn parse_qpn(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(qpn) if qpn <= spanwire_wire::Qpn::MASK => Ok(qpn),
+        _ => Err("a queue pair number is 0 to 0xffffff".to_owned()),
+    }
+}
+
+const AFTER_HELP: &str = "\
+A RoCE packet is one to UDP port 4791 that is no IP fragment. It is bad when its ICRC is wrong, or
+when it does not parse: a receiver would drop it. A packet that the capture holds only the beginning
+of (a snap length) is shown and counted as truncated; its ICRC cannot be checked, and it is not bad.
+
+Exit code: 0 all good, 1 a bad packet, 2 a file that cannot be read to its end.
+
+With --json each file is one line of its own (JSON Lines): `jq .icrc_bad` reads one file or many.
+
+Examples:
+  spanwire pcap trace.pcap
+  tcpdump -i eth0 -U -w - udp port 4791 | spanwire pcap -
+  spanwire pcap --summary --qp 0x11 trace.pcapng";
+
+#[cfg(test)]
+mod tests;

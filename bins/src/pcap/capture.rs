@@ -1,0 +1,377 @@
+//! Capture files, record by record: classic pcap and pcapng, from anything that can be read.
+//!
+//! The formats are taken apart by `pcap-parser`; what is here decides how much is read at a time.
+//! One record is in memory, however long the file is and whatever lengths it claims.
+
+use pcap_parser::nom::{IResult, Offset};
+use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock, parse_block_be, parse_block_le};
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{PcapError, PcapHeader};
+use std::fmt;
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+
+/// Reads the records of a capture.
+#[derive(Debug)]
+pub struct Capture<R> {
+    input: BufReader<R>,
+    /// The bytes of the record read last.
+    buffer: Vec<u8>,
+    /// That record was handed out: the next one takes its place.
+    spent: bool,
+    format: Format,
+}
+
+/// One captured frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// When, in nanoseconds since 1970; `None` where the format keeps no time.
+    pub at_ns: Option<i128>,
+    /// What the bytes begin with: a number of the registry of link types.
+    pub link: u32,
+    /// Bytes of the frame on the wire, of which `bytes` may be only the first.
+    pub original_len: usize,
+    /// What was captured.
+    pub bytes: &'a [u8],
+}
+
+/// Why a capture could not be read, or not to its end.
+#[derive(Debug)]
+pub enum CaptureError {
+    /// Reading failed.
+    Io(io::Error),
+    /// The input does not begin as a capture does.
+    NotACapture,
+    /// The input is compressed.
+    Compressed,
+    /// A version of the classic format that nobody writes.
+    Version(u16, u16),
+    /// The input ends inside a record: whoever wrote it was cut off.
+    CutShort,
+    /// A record claims to be longer than any that capture tools write, in bytes.
+    TooLong(usize),
+    /// A record contradicts itself.
+    Malformed,
+}
+
+impl<R: Read> Capture<R> {
+    /// Reads as far as it takes to know the format.
+    ///
+    /// # Errors
+    /// The input cannot be read, or is no capture.
+    pub fn new(input: R) -> Result<Self, CaptureError> {
+        let input = BufReader::with_capacity(READ_SIZE, input);
+        let format = Format::Ng(Section::default());
+        let mut this = Self { input, buffer: Vec::new(), spent: false, format };
+        this.read_up_to(MAGIC_LEN)?;
+        if COMPRESSED_MAGICS.iter().any(|magic| this.buffer.starts_with(magic)) {
+            return Err(CaptureError::Compressed);
+        }
+        // The magic of a pcapng file is also the beginning of its first block: it stays.
+        if this.buffer != SECTION_MAGIC {
+            this.read_up_to(CLASSIC_HEADER_LEN)?;
+            let (_, header) = pcap_parser::parse_pcap_header(&this.buffer)
+                .map_err(|_| CaptureError::NotACapture)?;
+            this.format = Format::Classic(Classic::new(&header)?);
+            this.buffer.clear();
+        }
+        Ok(this)
+    }
+
+    /// The next frame; `None` at the end.
+    ///
+    /// # Errors
+    /// The input cannot be read on; what came before stands. Calling again is of no use.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
+        loop {
+            if self.spent {
+                self.buffer.clear();
+            }
+            if !self.read_record()? {
+                return Ok(None);
+            }
+            self.spent = true;
+            // Blocks that are no packets are skipped.
+            if let Some(Found { at_ns, link, original_len, bytes }) =
+                self.format.parse(&self.buffer)?
+            {
+                let bytes = &self.buffer[bytes];
+                return Ok(Some(Record { at_ns, link, original_len, bytes }));
+            }
+        }
+    }
+
+    /// Reads the whole next record into the buffer; false at the end of the input.
+    fn read_record(&mut self) -> Result<bool, CaptureError> {
+        let (header_len, max) = self.format.header_len();
+        if !self.read_up_to(header_len)? {
+            return if self.buffer.is_empty() { Ok(false) } else { Err(CaptureError::CutShort) };
+        }
+        let len = self.format.record_len(&self.buffer)?;
+        if len > max {
+            return Err(CaptureError::TooLong(len));
+        }
+        if self.read_up_to(len)? { Ok(true) } else { Err(CaptureError::CutShort) }
+    }
+
+    /// Reads until the buffer holds `len` bytes; false if the input ends before.
+    fn read_up_to(&mut self, len: usize) -> Result<bool, CaptureError> {
+        let missing = len.saturating_sub(self.buffer.len());
+        let limit = u64::try_from(missing).unwrap_or(u64::MAX);
+        // The buffer grows by what arrives, not by what a length field claims.
+        let mut limited = (&mut self.input).take(limit);
+        let got = limited.read_to_end(&mut self.buffer).map_err(CaptureError::Io)?;
+        Ok(got == missing)
+    }
+}
+
+/// A frame in the buffer.
+struct Found {
+    at_ns: Option<i128>,
+    link: u32,
+    original_len: usize,
+    bytes: Range<usize>,
+}
+
+#[derive(Debug)]
+enum Format {
+    Classic(Classic),
+    Ng(Section),
+}
+
+/// What the header of a classic file says of all its records.
+#[derive(Debug)]
+struct Classic {
+    layout: Layout,
+    unit_ns: i128,
+    link: u32,
+}
+
+/// How the records of a classic file are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    Little,
+    Big,
+    /// With 8 more bytes in each record's header.
+    Modified,
+}
+
+/// What holds for the blocks of a pcapng file until the next section.
+#[derive(Debug, Default)]
+struct Section {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: u32,
+    /// How finely its time stamps count, `None` if that cannot be computed with.
+    ticks_per_s: Option<i128>,
+    /// Seconds to add to each.
+    offset_s: i64,
+}
+
+impl Format {
+    /// Bytes to read to know a record's length, and the longest record to believe in.
+    fn header_len(&self) -> (usize, usize) {
+        match self {
+            Self::Classic(classic) => (classic.record_header_len(), CLASSIC_RECORD_MAX),
+            Self::Ng(_) => (BLOCK_HEADER_LEN, BLOCK_MAX),
+        }
+    }
+
+    /// Bytes of the record that begins with `header`.
+    fn record_len(&self, header: &[u8]) -> Result<usize, CaptureError> {
+        match self {
+            Self::Classic(classic) => {
+                let captured = u32_at(header, 8, classic.layout == Layout::Big)?;
+                Ok(captured.saturating_add(classic.record_header_len()))
+            }
+            Self::Ng(section) => {
+                let big_endian = match header.first_chunk() {
+                    // The byte order of a section is in its own header.
+                    Some(&SECTION_MAGIC) => u32_at(header, 8, true)? == BYTE_ORDER_MAGIC,
+                    _ => section.big_endian,
+                };
+                let len = u32_at(header, 4, big_endian)?;
+                if len < BLOCK_HEADER_LEN { Err(CaptureError::Malformed) } else { Ok(len) }
+            }
+        }
+    }
+
+    /// The frame of a whole record, `None` if it is something else.
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+        match self {
+            Self::Classic(classic) => classic.parse(record).map(Some),
+            Self::Ng(section) => section.parse(record),
+        }
+    }
+}
+
+impl Classic {
+    fn new(header: &PcapHeader) -> Result<Self, CaptureError> {
+        if header.version_major != 2 {
+            return Err(CaptureError::Version(header.version_major, header.version_minor));
+        }
+        let layout = match (header.is_modified_format(), header.is_bigendian()) {
+            (true, _) => Layout::Modified,
+            (false, true) => Layout::Big,
+            (false, false) => Layout::Little,
+        };
+        let unit_ns = if header.is_nanosecond_precision() { 1 } else { 1_000 };
+        // The upper half says whether there is a frame check sequence, which is behind the packet.
+        let link = header.network.0.cast_unsigned() & 0xffff;
+        Ok(Self { layout, unit_ns, link })
+    }
+
+    fn record_header_len(&self) -> usize {
+        if self.layout == Layout::Modified { 24 } else { 16 }
+    }
+
+    fn parse(&self, record: &[u8]) -> Result<Found, CaptureError> {
+        let block = whole(match self.layout {
+            Layout::Little => pcap_parser::parse_pcap_frame(record),
+            Layout::Big => pcap_parser::parse_pcap_frame_be(record),
+            Layout::Modified => pcap_parser::parse_pcap_frame_modified(record),
+        })?;
+        let fraction_ns = i128::from(block.ts_usec) * self.unit_ns;
+        Ok(Found {
+            at_ns: Some(i128::from(block.ts_sec) * NS_PER_S + fraction_ns),
+            link: self.link,
+            original_len: len_of(block.origlen),
+            bytes: place(record, block.data),
+        })
+    }
+}
+
+impl Section {
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+        let parse = if self.big_endian { parse_block_be } else { parse_block_le };
+        match whole(parse(record))? {
+            Block::SectionHeader(header) => {
+                *self = Self { big_endian: header.big_endian(), interfaces: Vec::new() };
+                Ok(None)
+            }
+            Block::InterfaceDescription(block) => {
+                if self.interfaces.len() == INTERFACES_MAX {
+                    return Err(CaptureError::Malformed);
+                }
+                self.interfaces.push(Interface::new(&block, self.big_endian));
+                Ok(None)
+            }
+            Block::EnhancedPacket(block) => {
+                let interface = self.interface(len_of(block.if_id))?;
+                let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+                Ok(Some(Found {
+                    at_ns: interface.at_ns(ticks),
+                    link: interface.link,
+                    original_len: len_of(block.origlen),
+                    bytes: place(record, block.packet_data()),
+                }))
+            }
+            Block::SimplePacket(block) => Ok(Some(Found {
+                at_ns: None,
+                link: self.interface(0)?.link,
+                original_len: len_of(block.origlen),
+                bytes: place(record, block.packet_data()),
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    fn interface(&self, number: usize) -> Result<Interface, CaptureError> {
+        self.interfaces.get(number).copied().ok_or(CaptureError::Malformed)
+    }
+}
+
+impl Interface {
+    fn new(block: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Self {
+        let exponent = u32::from(block.if_tsresol & 0x7f);
+        let base: i128 = if block.if_tsresol & 0x80 == 0 { 10 } else { 2 };
+        // The library reads this option as little endian in either case.
+        let offset_s = block.if_tsoffset;
+        Self {
+            link: block.linktype.0.cast_unsigned(),
+            ticks_per_s: base.checked_pow(exponent),
+            offset_s: if big_endian { offset_s.swap_bytes() } else { offset_s },
+        }
+    }
+
+    fn at_ns(&self, ticks: u64) -> Option<i128> {
+        // 64 and 30 bits: the product fits.
+        let ns = i128::from(ticks) * NS_PER_S / self.ticks_per_s?;
+        Some(i128::from(self.offset_s) * NS_PER_S + ns)
+    }
+}
+
+/// What the library found in the bytes of one whole record. It asking for more means that lengths
+/// inside the record exceed the record.
+fn whole<'a, T>(parsed: IResult<&'a [u8], T, PcapError<&'a [u8]>>) -> Result<T, CaptureError> {
+    parsed.map(|(_, block)| block).map_err(|_| CaptureError::Malformed)
+}
+
+/// Where `part`, a piece of `record`, is in it.
+fn place(record: &[u8], part: &[u8]) -> Range<usize> {
+    let start = record.offset(part);
+    start..start + part.len()
+}
+
+/// The length at `at` in a header.
+fn u32_at(header: &[u8], at: usize, big_endian: bool) -> Result<usize, CaptureError> {
+    let bytes = header.get(at..).and_then(<[u8]>::first_chunk).ok_or(CaptureError::Malformed)?;
+    let value = if big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+    Ok(len_of(value))
+}
+
+/// A length field as a length.
+fn len_of(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => e.fmt(f),
+            Self::NotACapture => f.write_str("neither pcap nor pcapng"),
+            Self::Compressed => {
+                f.write_str("compressed; pipe it in: `zcat FILE | spanwire pcap -` (or zstdcat)")
+            }
+            Self::Version(major, minor) => write!(f, "pcap version {major}.{minor}, not 2"),
+            Self::CutShort => f.write_str("it ends in the middle of a record"),
+            Self::TooLong(len) => write!(f, "a record claims to have {len} bytes"),
+            Self::Malformed => f.write_str("a record contradicts itself"),
+        }
+    }
+}
+
+impl std::error::Error for CaptureError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// gzip and Zstandard: what Wireshark and people compress captures with.
+const COMPRESSED_MAGICS: [&[u8]; 2] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd]];
+/// How much is read at a time. A pipe gives less, and that is taken as it comes.
+const READ_SIZE: usize = 256 << 10;
+const MAGIC_LEN: usize = 4;
+const CLASSIC_HEADER_LEN: usize = 24;
+/// libpcap's largest snap length, and a header.
+const CLASSIC_RECORD_MAX: usize = (256 << 10) + 24;
+/// The type of a section header block, the same in both byte orders.
+const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const BYTE_ORDER_MAGIC: usize = 0x1a2b_3c4d;
+/// Type, length and, at the end, length again.
+const BLOCK_HEADER_LEN: usize = 12;
+/// What Wireshark takes; blocks of names or keys may be long.
+const BLOCK_MAX: usize = 16 << 20;
+/// More than any machine has; a file cannot make us remember more.
+const INTERFACES_MAX: usize = 4096;
+const NS_PER_S: i128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;
