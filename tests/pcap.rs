@@ -187,6 +187,25 @@ fn pcap__reads_standard_input() {
 }
 
 #[test]
+fn pcap__a_live_capture_is_shown_as_it_comes() {
+    let file = fs::read(golden().join("02_send_multi_mtu1024.pcap")).unwrap();
+    let mut child =
+        spanwire().arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    stdin.write_all(&file[..file.len() - 1]).expect("it takes all but a byte");
+    // While the capture goes on: standard input stays open.
+    let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert!(line.contains("RC SEND First"), "{line}");
+    stdin.write_all(&file[file.len() - 1..]).expect("it takes the last byte");
+    drop(stdin);
+    let last = out.lines().map_while(Result::ok).last().expect("more lines");
+    assert!(last.contains("ICRC good 36, bad 0"), "{last}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
 fn pcap__a_file_cut_short_is_told_after_what_it_holds() {
     let file = fs::read(golden().join("02_send_multi_mtu1024.pcap")).unwrap();
     let (code, out, err) = run_on(&file[..file.len() - 400], &["-"]);
@@ -194,8 +213,8 @@ fn pcap__a_file_cut_short_is_told_after_what_it_holds() {
     assert!(err.contains("it ends in the middle of a record"), "{err}");
     assert!(out.lines().last().is_some_and(|l| l.starts_with("6")), "{out}");
     assert!(out.contains("RC SEND First"));
-    let (code, _, err) = run_on(&[0x1f, 0x8b, 8, 0], &["-"]);
-    assert!(code == 2 && err.contains("zcat"), "{err}");
+    let (code, out, err) = run_on(&[0x1f, 0x8b, 8, 0], &["-"]);
+    assert!(code == 2 && err.contains("zcat") && out.is_empty(), "{err}{out}");
 }
 
 #[test]

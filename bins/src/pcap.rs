@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,7 +84,11 @@ pub struct FileReport {
 /// the code for what it has seen.
 #[must_use]
 pub fn run(args: &PcapArgs) -> ExitCode {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let stdout = io::stdout().lock();
+    // At a terminal or behind a live capture a line is wanted when its packet is there.
+    let live = io::stdout().is_terminal() || args.files.iter().any(|f| f == Path::new("-"));
+    let mut out: Box<dyn Write> =
+        if live { Box::new(stdout) } else { Box::new(BufWriter::new(stdout)) };
     let mut worst = 0;
     for (i, path) in args.files.iter().enumerate() {
         let mut report = FileReport { file: path.display().to_string(), ..FileReport::default() };
@@ -103,8 +107,6 @@ pub fn run(args: &PcapArgs) -> ExitCode {
             }
         }
     }
-    // What is left in the buffer belongs to a reader that is gone.
-    drop(out.into_parts());
     ExitCode::from(worst)
 }
 
@@ -242,6 +244,10 @@ impl FileReport {
             self.flows = args.summary.then(|| flows.rows());
             serde_json::to_writer(&mut *out, self)?;
             return writeln!(out);
+        }
+        if self.error.is_some() && self.frames == 0 {
+            // The error says it all.
+            return Ok(());
         }
         if args.summary {
             write!(out, "{}", flows.to_text())?;
