@@ -7,6 +7,7 @@
 //! | [`demo`] | `spanwire demo`: two hosts, a verified transfer, short measurements |
 //! | [`perf`] | `spanwire perf server` and `client` |
 //! | [`copy`] | `spanwire copy send` and `receive` |
+//! | [`doctor`] | `spanwire doctor`: does it work here, and what to do |
 //! | [`lab`] | `spanwire lab`: two hosts to play with |
 //! | [`pcap`] | `spanwire pcap`: what a capture holds |
 //! | [`station`] | one worker that gives or takes jobs |
@@ -19,6 +20,7 @@
 
 pub mod copy;
 pub mod demo;
+pub mod doctor;
 pub mod fabric;
 pub mod initiator;
 pub mod lab;

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, lab, pcap, perf};
+use spanwire_bins::{copy, demo, doctor, lab, pcap, perf};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -26,6 +26,8 @@ enum Command {
     Copy(copy::CopyArgs),
     /// Two hosts on this machine to play with
     Lab(lab::LabArgs),
+    /// Find out whether Spanwire works on an interface, and what to do if not
+    Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
     Pcap(pcap::PcapArgs),
 }
@@ -55,12 +57,15 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
         // Without our signal handlers: an interrupt simply ends it.
         return Ok(pcap::run(args));
     }
+    if let Command::Doctor(args) = &cli.command {
+        return doctor::run(args).map_err(failed);
+    }
     let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &interrupt),
         Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
-        Command::Lab(_) | Command::Pcap(_) => unreachable!("handled above"),
+        Command::Lab(_) | Command::Pcap(_) | Command::Doctor(_) => unreachable!("handled above"),
     }
     .map_err(failed)
 }

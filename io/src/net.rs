@@ -11,6 +11,7 @@
 
 mod address;
 mod error;
+mod features;
 mod hosts;
 mod link;
 mod neighbour;
@@ -26,10 +27,11 @@ mod veth;
 
 pub use address::{InterfaceAddress, IpPrefix};
 pub use error::{NetError, NetErrorKind};
+pub use features::XdpFeatures;
 pub use hosts::{Host, LabConfig, TwoHosts};
 pub use link::{LinkCounters, LinkInfo, OperState, XdpMode, format_mac};
 pub use netlink::Netlink;
 pub use netns::{Entered, NetNs};
-pub use offload::{Ethtool, Offloads};
+pub use offload::{Channels, Ethtool, Offloads, Rings, RxRewrites};
 pub use route::{NextHop, RESOLVE_TIMEOUT, resolve, resolve_within};
 pub use veth::{VethEnd, VethSpec};

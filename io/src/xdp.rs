@@ -14,12 +14,14 @@ mod counters;
 mod device;
 mod error;
 mod open;
+mod probe;
 mod side_poll;
 
 pub use config::{XdpConfig, XdpMode, XdpPreference};
 pub use counters::XdpCounters;
 pub use device::XdpDevice;
 pub use error::XdpError;
+pub use probe::probe_socket;
 pub use side_poll::SidePoll;
 
 use crate::port::{Port, SlotToken};

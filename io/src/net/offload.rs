@@ -1,5 +1,9 @@
 //! The offloads and the driver of an interface, by the ethtool ioctl.
 
+mod queues;
+
+pub use queues::{Channels, Rings, RxRewrites};
+
 use super::error::{NetError, NetErrorKind};
 use super::link::check_name;
 use super::netns::NetNs;

@@ -1,0 +1,212 @@
+//! `spanwire doctor`: whether Spanwire works on this machine and this interface, and what to do.
+//!
+//! Facts are gathered first ([`HostFacts`], [`InterfaceFacts`]), then judged. Gathering only reads:
+//! nothing is attached, bound or set, so that it can run beside whatever uses the interface.
+
+mod check;
+mod host;
+mod interface;
+
+pub use check::{Check, Status, worst};
+pub use host::HostFacts;
+pub use interface::{Deferral, InterfaceFacts};
+
+use crate::fabric::{Error, interface as find};
+use crate::report::say;
+use clap::Args;
+use serde::Serialize;
+use spanwire_io::net::Netlink;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+/// The arguments of `spanwire doctor`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct DoctorArgs {
+    /// Network interface; without it all are listed, with a line each
+    #[arg(long)]
+    pub dev: Option<String>,
+    /// The receive queue that is to be served
+    #[arg(long, default_value_t = 0, requires = "dev")]
+    pub queue: u32,
+    /// Also look whether this address is reached through the interface
+    #[arg(long, value_name = "ADDR", requires = "dev")]
+    pub peer: Option<IpAddr>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What there is to say, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DoctorReport {
+    /// Nothing makes Spanwire impossible: on that interface, or on one of them at least.
+    pub ok: bool,
+    /// The machine and this process.
+    pub host: Vec<Check>,
+    /// The interfaces looked at.
+    pub interfaces: Vec<InterfaceReport>,
+}
+
+/// What there is to say of one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InterfaceReport {
+    /// Its name.
+    pub dev: String,
+    /// The worst of its checks.
+    pub status: Status,
+    /// All of them.
+    pub checks: Vec<Check>,
+}
+
+/// Looks, and prints what it finds on stdout.
+///
+/// # Returns
+/// 1 when something makes Spanwire impossible, else 0.
+///
+/// # Errors
+/// No such interface, `/proc` cannot be read, or the kernel cannot be asked.
+pub fn run(args: &DoctorArgs) -> Result<ExitCode, Error> {
+    let report = DoctorReport::read(args)?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else if args.dev.is_some() {
+        report.to_text()
+    } else {
+        report.to_list()
+    };
+    say(&text);
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl DoctorReport {
+    fn read(args: &DoctorArgs) -> Result<Self, Error> {
+        let host = HostFacts::read()?.checks();
+        let links = match &args.dev {
+            Some(dev) => vec![find(dev)?],
+            None => Netlink::open()?.links()?,
+        };
+        let mut interfaces = Vec::with_capacity(links.len());
+        for link in links.into_iter().filter(|link| args.dev.is_some() || !link.loopback) {
+            let dev = link.name.clone();
+            let checks = InterfaceFacts::read(link, args.queue, args.peer)?.checks();
+            interfaces.push(InterfaceReport { dev, status: worst(&checks), checks });
+        }
+        Ok(Self::new(host, interfaces))
+    }
+
+    fn new(host: Vec<Check>, interfaces: Vec<InterfaceReport>) -> Self {
+        let works = |interface: &InterfaceReport| interface.status != Status::Fail;
+        let ok = worst(&host) != Status::Fail && interfaces.iter().any(works);
+        Self { ok, host, interfaces }
+    }
+
+    /// Everything, for people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::from("this machine\n");
+        // Writing to a String cannot fail.
+        for check in &self.host {
+            let _ = writeln!(text, "{check}");
+        }
+        for interface in &self.interfaces {
+            let _ = writeln!(text, "{}", interface.dev);
+            for check in &interface.checks {
+                let _ = writeln!(text, "{check}");
+            }
+        }
+        let checks = || self.interfaces.iter().flat_map(|i| &i.checks).chain(&self.host);
+        let count = |status| checks().filter(|check| check.status == status).count();
+        let verdict = match (count(Status::Fail), count(Status::Warn)) {
+            (0, 0) => "Spanwire works here.".to_owned(),
+            (0, warnings) => format!("Spanwire works here; {warnings} to improve."),
+            (failures, _) => format!("Spanwire cannot work here: {failures} to mend."),
+        };
+        let _ = writeln!(text, "{verdict}");
+        text
+    }
+
+    /// A line for each interface, and what is wrong with the machine.
+    #[must_use]
+    pub fn to_list(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        for check in self.host.iter().filter(|check| check.status != Status::Ok) {
+            let _ = writeln!(text, "{check}");
+        }
+        let width = self.interfaces.iter().map(|i| i.dev.len()).max().unwrap_or(0);
+        for InterfaceReport { dev, status, checks } in &self.interfaces {
+            let why = checks.iter().find(|c| c.status == *status && *status != Status::Ok);
+            let why = why.map_or_else(
+                || "ready".to_owned(),
+                |check| format!("{}: {}", check.name, check.found),
+            );
+            let _ = writeln!(text, "  {status:<4}  {dev:<width$}  {why}");
+        }
+        if self.interfaces.is_empty() {
+            text.push_str("  no interface but the loopback; `spanwire lab up` makes two hosts\n");
+        } else {
+            text.push_str("More, with what to do: spanwire doctor --dev NAME\n");
+        }
+        text
+    }
+}
+
+const AFTER_HELP: &str = "\
+Each check is ok, warn (works, but slower or not for everybody) or FAIL (Spanwire cannot work), with
+what was found and a command that mends it. Nothing is attached, bound or changed.
+
+Exit code: 1 when something makes Spanwire impossible, else 0.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(dev: &str, check: Check) -> InterfaceReport {
+        InterfaceReport { dev: dev.to_owned(), status: check.status, checks: vec![check] }
+    }
+
+    #[test]
+    fn new__one_interface_that_works_is_enough() {
+        let bad = interface("eth0", Check::fail("link", "off", "on"));
+        let good = interface("eth1", Check::warn("mtu", "large", "smaller"));
+        assert!(!DoctorReport::new(vec![], vec![]).ok);
+        assert!(!DoctorReport::new(vec![], vec![bad.clone()]).ok);
+        assert!(DoctorReport::new(vec![], vec![bad, good.clone()]).ok);
+        let host = vec![Check::fail("rights", "none", "setcap")];
+        assert!(!DoctorReport::new(host, vec![good]).ok);
+    }
+
+    #[test]
+    fn to_text__ends_with_the_verdict() {
+        let verdict = |check: Check| {
+            let report =
+                DoctorReport::new(vec![Check::ok("cores", "2")], vec![interface("eth0", check)]);
+            report.to_text().lines().last().map(str::to_owned)
+        };
+        let said = |text: &str| Some(text.to_owned());
+        assert_eq!(verdict(Check::ok("mtu", "")), said("Spanwire works here."));
+        let warn = Check::warn("mtu", "", "");
+        assert_eq!(verdict(warn), said("Spanwire works here; 1 to improve."));
+        let fail = Check::fail("mtu", "", "");
+        assert_eq!(verdict(fail), said("Spanwire cannot work here: 1 to mend."));
+    }
+
+    #[test]
+    fn to_list__a_line_each_with_the_worst() {
+        let report = DoctorReport::new(
+            vec![Check::ok("cores", "2"), Check::fail("rights", "none", "setcap")],
+            vec![
+                interface("eth0", Check::fail("link", "switched off", "ip link")),
+                interface("wlan12", Check::ok("link", "up")),
+            ],
+        );
+        let text = report.to_list();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "  FAIL  rights    none");
+        assert_eq!(lines[2], "  FAIL  eth0    link: switched off");
+        assert_eq!(lines[3], "  ok    wlan12  ready");
+        assert!(DoctorReport::new(vec![], vec![]).to_list().contains("lab up"));
+    }
+}

@@ -1,0 +1,297 @@
+//! What does not depend on the interface: the kernel, what this process may do, memory, cores.
+
+use super::check::Check;
+use serde::Serialize;
+use spanwire_io::xdp::{XdpConfig, probe_socket};
+use std::fs;
+use std::io;
+
+/// What was found out about the machine and this process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostFacts {
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// The effective capabilities, a bit each.
+    pub capabilities: u64,
+    /// Bytes that this process may lock; `None` is no limit.
+    pub memlock_bytes: Option<u64>,
+    /// Cores that this process may run on.
+    pub cores: usize,
+    /// `kernel.unprivileged_bpf_disabled`: 0 means that anybody may load some programs.
+    pub unprivileged_bpf_disabled: Option<u8>,
+    /// Why an AF_XDP socket cannot be made: the error number, 0 if it has none.
+    pub socket_refused: Option<i32>,
+    /// Where this program is.
+    pub program: String,
+}
+
+impl HostFacts {
+    /// Looks around.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read, or is not what this kernel should have there.
+    pub fn read() -> io::Result<Self> {
+        let read = |path: &str| {
+            fs::read_to_string(path)
+                .map_err(|e| io::Error::new(e.kind(), format!("cannot read {path}: {e}")))
+        };
+        let odd = |path: &str| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{path} is not understood"))
+        };
+        let (status, limits) = ("/proc/self/status", "/proc/self/limits");
+        let bpf = read("/proc/sys/kernel/unprivileged_bpf_disabled");
+        let program = std::env::current_exe().map(|path| path.display().to_string());
+        Ok(Self {
+            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            capabilities: effective_capabilities(&read(status)?).ok_or_else(|| odd(status))?,
+            memlock_bytes: memlock(&read(limits)?).ok_or_else(|| odd(limits))?,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            unprivileged_bpf_disabled: bpf.ok().and_then(|text| text.trim().parse().ok()),
+            socket_refused: probe_socket().err().map(|e| e.raw_os_error().unwrap_or(0)),
+            program: program.unwrap_or_else(|_| "spanwire".to_owned()),
+        })
+    }
+
+    /// What to say of it.
+    #[must_use]
+    pub fn checks(&self) -> Vec<Check> {
+        vec![
+            self.check_kernel(),
+            self.check_socket(),
+            self.check_capabilities(),
+            self.check_memlock(),
+            self.check_cores(),
+        ]
+    }
+
+    fn check_kernel(&self) -> Check {
+        let found = format!("Linux {}", self.kernel);
+        match version(&self.kernel) {
+            Some(v) if v < KERNEL_MIN => {
+                let (major, minor) = KERNEL_MIN;
+                let found =
+                    format!("{found}: multi-buffer XDP programs begin with {major}.{minor}");
+                Check::fail("kernel", found, "upgrade the kernel")
+            }
+            _ => Check::ok("kernel", found),
+        }
+    }
+
+    fn check_socket(&self) -> Check {
+        match self.socket_refused {
+            None => Check::ok("af_xdp", "an AF_XDP socket can be made"),
+            Some(libc::EAFNOSUPPORT) => Check::fail(
+                "af_xdp",
+                "this kernel has no AF_XDP sockets",
+                "use a kernel with CONFIG_XDP_SOCKETS=y",
+            ),
+            Some(libc::EPERM | libc::EACCES) => {
+                Check::fail("af_xdp", "making an AF_XDP socket is not permitted", self.grant())
+            }
+            Some(errno) => {
+                let error = io::Error::from_raw_os_error(errno);
+                Check::fail("af_xdp", format!("no AF_XDP socket: {error}"), "see dmesg")
+            }
+        }
+    }
+
+    fn check_capabilities(&self) -> Check {
+        let missing: Vec<&str> =
+            NEEDED.iter().filter(|(bit, _)| !self.may(*bit)).map(|(_, name)| *name).collect();
+        let unprivileged = match self.unprivileged_bpf_disabled {
+            Some(0) => " (unprivileged BPF is on; it is no substitute)",
+            _ => "",
+        };
+        if missing.is_empty() {
+            return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF");
+        }
+        let found = format!("without {}{unprivileged}", missing.join(", "));
+        Check::fail("rights", found, self.grant())
+    }
+
+    fn check_memlock(&self) -> Check {
+        let config = XdpConfig::new("");
+        let umem = u64::from(config.frames) * u64::from(config.chunk);
+        let needs = umem >> 20;
+        match self.memlock_bytes {
+            _ if self.may(CAP_IPC_LOCK) => {
+                Check::ok("memlock", "CAP_IPC_LOCK: no limit on locked memory")
+            }
+            None => Check::ok("memlock", "no limit on locked memory"),
+            Some(limit) if limit >= umem => {
+                Check::ok("memlock", format!("{} KiB, a port needs {needs} MiB", limit >> 10))
+            }
+            Some(limit) => Check::fail(
+                "memlock",
+                format!("{} KiB, a port needs {needs} MiB", limit >> 10),
+                format!("prlimit --pid $$ --memlock={umem}:{umem}"),
+            ),
+        }
+    }
+
+    fn check_cores(&self) -> Check {
+        match self.cores {
+            1 => Check::warn(
+                "cores",
+                "one: a worker that spins shares it with the kernel's receive half",
+                "taskset -c 0,1 spanwire ... (or a machine with two cores)",
+            ),
+            n => Check::ok("cores", format!("{n}, of which each worker takes one")),
+        }
+    }
+
+    /// CAP_SYS_ADMIN still stands for CAP_BPF.
+    fn may(&self, capability: u32) -> bool {
+        let has = |bit: u32| self.capabilities >> bit & 1 == 1;
+        has(capability) || capability == CAP_BPF && has(CAP_SYS_ADMIN)
+    }
+
+    fn grant(&self) -> String {
+        let program = &self.program;
+        format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep {program} (or as root)")
+    }
+}
+
+/// The line `CapEff` of `/proc/PID/status`.
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+/// The soft limit in the line `Max locked memory` of `/proc/PID/limits`; the inner `None` is
+/// `unlimited`.
+fn memlock(limits: &str) -> Option<Option<u64>> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(None),
+        bytes => bytes.parse().ok().map(Some),
+    }
+}
+
+/// Major and minor of a kernel release such as `6.1.0-56-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+// linux/capability.h
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_NET_RAW: u32 = 13;
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+/// Raw for the socket, admin and BPF for the steering program.
+const NEEDED: [(u32, &str); 3] =
+    [(CAP_NET_RAW, "CAP_NET_RAW"), (CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_BPF, "CAP_BPF")];
+/// The steering program says that it copes with frames in several buffers
+/// (`BPF_F_XDP_HAS_FRAGS`), which older kernels refuse.
+const KERNEL_MIN: (u32, u32) = (5, 18);
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Status, worst};
+    use super::*;
+
+    fn good() -> HostFacts {
+        HostFacts {
+            kernel: "6.18.0".to_owned(),
+            capabilities: 1 << 12 | 1 << 13 | 1 << 39,
+            memlock_bytes: Some(8 << 20),
+            cores: 2,
+            unprivileged_bpf_disabled: Some(2),
+            socket_refused: None,
+            program: "/opt/spanwire".to_owned(),
+        }
+    }
+
+    fn only(facts: &HostFacts, status: Status) -> Check {
+        let mut checks = facts.checks();
+        checks.retain(|check| check.status == status);
+        assert_eq!(checks.len(), 1, "{checks:?}");
+        checks.remove(0)
+    }
+
+    #[test]
+    fn read__this_machine() {
+        let facts = HostFacts::read().expect("procfs is mounted");
+        assert!(version(&facts.kernel).is_some_and(|v| v > (3, 0)), "{facts:?}");
+        assert!(facts.cores >= 1 && facts.program.contains("spanwire"), "{facts:?}");
+    }
+
+    #[test]
+    fn checks__a_good_machine() {
+        assert_eq!(worst(&good().checks()), Status::Ok);
+    }
+
+    #[test]
+    fn checks__the_kernel_is_too_old() {
+        let facts = HostFacts { kernel: "5.15.0-91-generic".to_owned(), ..good() };
+        assert_eq!(only(&facts, Status::Fail).name, "kernel");
+        // One that cannot be read is not condemned.
+        assert_eq!(worst(&HostFacts { kernel: "odd".to_owned(), ..good() }.checks()), Status::Ok);
+    }
+
+    #[test]
+    fn checks__missing_rights_are_named_with_the_command() {
+        let facts = HostFacts { capabilities: 1 << 13, ..good() };
+        let check = only(&facts, Status::Fail);
+        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
+        assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire (or as root)")));
+        // CAP_SYS_ADMIN is as good as CAP_BPF.
+        let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
+        assert_eq!(worst(&facts.checks()), Status::Ok);
+    }
+
+    #[test]
+    fn checks__no_socket_and_why() {
+        for (errno, word) in
+            [(libc::EPERM, "permitted"), (libc::EAFNOSUPPORT, "no AF_XDP"), (libc::ENOMEM, "emory")]
+        {
+            let facts = HostFacts { socket_refused: Some(errno), ..good() };
+            let check = only(&facts, Status::Fail);
+            assert!(check.name == "af_xdp" && check.found.contains(word), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn checks__locked_memory() {
+        let facts = HostFacts { memlock_bytes: Some(65_536), ..good() };
+        let check = only(&facts, Status::Fail);
+        assert_eq!(check.found, "64 KiB, a port needs 4 MiB");
+        assert_eq!(check.fix.as_deref(), Some("prlimit --pid $$ --memlock=4194304:4194304"));
+        assert_eq!(worst(&HostFacts { memlock_bytes: None, ..good() }.checks()), Status::Ok);
+        let capabilities = good().capabilities | 1 << 14;
+        assert_eq!(worst(&HostFacts { capabilities, ..facts }.checks()), Status::Ok);
+    }
+
+    #[test]
+    fn checks__one_core() {
+        assert_eq!(only(&HostFacts { cores: 1, ..good() }, Status::Warn).name, "cores");
+    }
+
+    #[test]
+    fn effective_capabilities__of_a_status_file() {
+        let status = "Name:\tx\nCapPrm:\tffff\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n";
+        assert_eq!(effective_capabilities(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective_capabilities("CapEff:\tx\n"), None);
+        assert_eq!(effective_capabilities("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn memlock__of_a_limits_file() {
+        let head = "Limit                     Soft Limit           Hard Limit           Units\n";
+        let of = |soft| memlock(&format!("{head}Max locked memory         {soft}   9   bytes\n"));
+        assert_eq!(of("8388608"), Some(Some(8 << 20)));
+        assert_eq!(of("unlimited"), Some(None));
+        assert_eq!(of("?"), None);
+        assert_eq!(memlock(head), None);
+    }
+
+    #[test]
+    fn version__of_many_releases() {
+        assert_eq!(version("6.1.0-56-amd64"), Some((6, 1)));
+        assert_eq!(version("6.18.0"), Some((6, 18)));
+        assert_eq!(version("5.15-rc1"), Some((5, 15)));
+        assert_eq!(version("next"), None);
+    }
+}
