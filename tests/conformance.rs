@@ -14,7 +14,7 @@ mod table;
 
 use judge::{Verdict, judge};
 use rules::Rule;
-use spanwire_tests::replay::{Capture, Host, captures, play_other_transport};
+use spanwire_tests::replay::{Capture, Host, Lane, Pace, captures, play, play_other_transport};
 use spanwire_transport::{DropReason, WcStatus};
 use spanwire_wire::Service;
 use std::fs;
@@ -139,4 +139,55 @@ fn other_services__are_counted_and_not_answered() {
         let fed = u64::try_from(o.fed).expect("few");
         assert_eq!((o.wrong_service, o.unknown_qpn), (fed, fed), "{} {}", o.capture, o.host);
     }
+}
+
+#[test]
+fn recovery__begins_where_the_loss_shows() {
+    // What the requester went back for: sequence NAKs, gaps among responses, timeouts. rxe waits
+    // for its timer in 74, 78 and 83 too.
+    let cases = [
+        ("70_loss_write_middle", [1, 0, 0]),
+        ("71_loss_send_only", [1, 0, 0]),
+        ("72_loss_tail", [0, 0, 1]),
+        ("73_loss_ack", [0, 0, 1]),
+        ("74_loss_read_middle", [0, 1, 0]),
+        ("75_loss_read_last", [0, 0, 1]),
+        ("76_loss_read_request", [1, 0, 0]),
+        ("77_loss_atomic_ack", [0, 0, 1]),
+        ("78_loss_atomic_ack_pipelined", [0, 2, 0]),
+        ("79_loss_all", [0, 0, 3]),
+        ("83_probe_readgap_first", [0, 1, 0]),
+        ("85_probe_nakseq", [1, 0, 0]),
+    ];
+    let captures = captures();
+    for (name, want) in cases {
+        let capture = captures.iter().find(|c| c.name == name).expect(name);
+        let c = play(capture, Host::A, Pace::Packets).counters;
+        let found = [c.packet_seq_err, c.implied_nak_seq_err, c.local_ack_timeout_err];
+        assert_eq!(found, want, "{name}");
+    }
+}
+
+#[test]
+fn bursts__coalesce_acknowledgements_and_change_nothing_else() {
+    // Where packets come faster than we answer, one ACK stands for several: what is sent is then
+    // a part of what rxe sent, in its order, up to its last answer.
+    let captures = captures();
+    let (mut recorded_acks, mut our_acks) = (0, 0);
+    for verdict in verdicts(&captures).iter().filter(|v| v.justified.is_empty()) {
+        let capture = captures.iter().find(|c| c.name == verdict.capture).expect("it was played");
+        let lanes = play(capture, verdict.host, Pace::Bursts).lanes;
+        for log in lanes.iter().filter(|l| l.lane == Lane::Responses) {
+            let at = format!("{} {}", verdict.capture, verdict.host);
+            let mut rest = log.recorded.iter();
+            for ours in &log.ours {
+                let found = rest.any(|recorded| recorded.sent == ours.sent);
+                assert!(found, "{at}: rxe did not send {}", ours.sent);
+            }
+            assert_eq!(rest.count(), 0, "{at}: the last answer is missing");
+            recorded_acks += log.recorded.len();
+            our_acks += log.ours.len();
+        }
+    }
+    assert!(our_acks < recorded_acks, "nothing was coalesced: {our_acks} of {recorded_acks}");
 }

@@ -1,7 +1,9 @@
 //! What becomes of one side of one capture: how much is equal, what is justified, what is not.
 
 use crate::rules::{Ground, Rule};
-use spanwire_tests::replay::{Capture, Difference, Host, LaneLog, Logged, Playback, compare, play};
+use spanwire_tests::replay::{
+    Capture, Difference, Host, LaneLog, Logged, Pace, Playback, compare, play,
+};
 use std::collections::BTreeMap;
 
 /// The verdict on one side.
@@ -24,7 +26,7 @@ pub(crate) struct Verdict {
 
 /// Plays `host` of `capture` and judges it.
 pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
-    let mut playback = play(capture, host);
+    let mut playback = play(capture, host, Pace::Packets);
     let lanes = std::mem::take(&mut playback.lanes);
     let mut verdict = Verdict {
         capture: capture.name.clone(),

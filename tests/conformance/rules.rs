@@ -98,15 +98,15 @@ impl Rule {
             }
             Self::TailAsFirst => {
                 "A READ that is asked for again from its middle is answered by rxe with Middle or \
-                 Last at the front, and without the AETH that First has. It is a request of its \
-                 own on the wire, so our responder begins with First or Only, as the \
-                 specification has it (o9-35 of IBTA names no third form). rxe takes both, \
-                 capture 83."
+                 Last at the front, as if it went on with the first answer; a Middle has no AETH. \
+                 On the wire it is a request of its own, so our responder begins with First or \
+                 Only, as the specification has it. rxe takes both (capture 83), and so do we \
+                 (capture 74)."
             }
             Self::HeadForgotten => {
                 "rxe does not answer a READ that is repeated from its start once it has repeated a \
                  tail of it: it forgot where the READ began. Our responder remembers the request \
-                 as it came and answers any part of it, as the specification demands."
+                 as it came and answers any tail of it again, as the specification has it."
             }
             Self::RecvTooShort => {
                 "A SEND longer than the receive request gets NAK 0x63 (remote operational error) \
@@ -155,17 +155,18 @@ impl Rule {
             (Self::HeadForgotten, Difference::Extra { ours, .. }) => {
                 g.asks_for_a_forgotten_head(log.ours[*ours].at)
             }
-            (Self::RecvTooShort, Difference::Changed { recorded, ours, fields }) => {
+            (Self::RecvTooShort, Difference::Changed { recorded, ours: ours_at, fields }) => {
                 let [recorded, ours] =
-                    [&log.recorded[*recorded], &log.ours[*ours]].map(|l| l.sent.syndrome());
+                    [&log.recorded[*recorded], &log.ours[*ours_at]].map(|l| l.sent.syndrome());
                 *fields == [Field::Syndrome]
                     && recorded == Some(Syndrome::Nak(NakCode::RemoteOperational))
                     && ours == Some(Syndrome::Nak(NakCode::InvalidRequest))
-                    && g.capture.name == "66_recv_too_short"
+                    && g.send_is_too_long(log.ours[*ours_at].at)
             }
             (Self::UdpChecksum, Difference::Extra { ours, .. }) => {
                 let ours = &log.ours[*ours];
-                ours.sent.opcode() == Opcode::RcAck && udp_checksum_is_wrong(&g.frame(ours.at))
+                let frame = &g.capture.frames[ours.at];
+                ours.sent.opcode() == Opcode::RcAck && udp_checksum_is_wrong(frame)
             }
             _ => false,
         }
@@ -173,10 +174,6 @@ impl Rule {
 }
 
 impl Ground<'_> {
-    fn frame(&self, at: usize) -> Frame {
-        self.capture.frames[at].clone()
-    }
-
     /// What the peer had sent us before frame `at`, newest first.
     fn answers_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
         let own = self.own;
@@ -216,7 +213,7 @@ impl Ground<'_> {
         is_nak && names_earlier && !sent_again
     }
 
-    /// The READ that the frame at `at` asks for, as (first PSN, PSNs, bytes).
+    /// The READ that the frame at `at` asks for, as (first PSN, bytes).
     fn read_at(&self, at: usize) -> Option<(Psn, u32)> {
         let frame = &self.capture.frames[at];
         let sent = frame.packet.as_ref().ok().filter(|_| Some(frame.dest_qp) == self.own)?;
@@ -246,6 +243,17 @@ impl Ground<'_> {
             self.asks_for_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
         });
         is_repeat && tail_replayed && self.nothing_was_answered(at)
+    }
+
+    /// The frame at `at` is a SEND of more bytes than the receive request has that it meets.
+    fn send_is_too_long(&self, at: usize) -> bool {
+        let frame = &self.capture.frames[at];
+        let me = self.capture.hosts.into_iter().find(|h| *h != frame.from);
+        let room = me.and_then(|host| self.capture.first_recv_len(host));
+        frame.packet.as_ref().is_ok_and(|sent| {
+            let len = u32::try_from(sent.payload.len()).unwrap_or(u32::MAX);
+            sent.opcode() == Opcode::RcSendOnly && room.is_some_and(|room| len > room)
+        })
     }
 
     /// The recorded side sent nothing between frame `at` and its peer's next one.

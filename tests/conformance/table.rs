@@ -48,24 +48,24 @@ fn totals(out: &mut String, verdicts: &[Verdict]) {
 }
 
 fn sides(out: &mut String, verdicts: &[Verdict]) {
-    out.push_str("## The table\n\n");
-    out.push_str(
-        "| capture | our side | packets in | recorded | packets out | equal | justified |\n",
-    );
-    out.push_str("|---|---|--:|--:|--:|--:|---|\n");
+    out.push_str("## The table\n\n| capture | our side | packets in | recorded | packets out | ");
+    out.push_str("equal | justified | clock moved |\n|---|---|--:|--:|--:|--:|---|--:|\n");
     for v in verdicts {
         let why: Vec<String> =
             v.justified.iter().map(|(rule, n)| format!("{n} {}", rule.name())).collect();
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             v.capture,
             v.host,
             v.fed,
             v.recorded,
             v.sent,
             v.equal,
-            why.join(", ")
+            why.join(", "),
+            Some(v.playback.clock_moves)
+                .filter(|n| *n > 0)
+                .map_or(String::new(), |n| n.to_string()),
         );
     }
 }

@@ -7,6 +7,7 @@
 
 mod align;
 mod capture;
+mod conn;
 mod memory;
 mod messages;
 mod packet;
@@ -17,4 +18,4 @@ mod script;
 pub use align::{Difference, compare};
 pub use capture::{Capture, Frame, Host, Link, Loss, captures, rxe_dir};
 pub use packet::{Field, Lane, Logged, Sent};
-pub use player::{LaneLog, Playback, play, play_other_transport};
+pub use player::{LaneLog, Pace, Playback, play, play_other_transport};

@@ -105,3 +105,79 @@ impl Difference {
 
 /// Cost of a packet that stands on one side only.
 const GAP: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::packet::Sent;
+    use spanwire_wire::{
+        AethRepr, BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Psn, Qpn,
+        Syndrome, UdpRepr,
+    };
+
+    fn packet(at: usize, opcode: Opcode, psn: u32, msn: u32) -> Logged {
+        let syndrome = Syndrome::Ack { credits: 31 };
+        let aeth = opcode.props().aeth.then_some(AethRepr { syndrome, msn });
+        let mac = MacAddr::new([2; 6]);
+        let headers = Headers {
+            eth: EthernetRepr { dst: mac, src: mac, ethertype: EthernetRepr::IPV4 },
+            ip: IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).expect("one version"),
+            udp: UdpRepr::new(0xc000),
+            bth: BthRepr::new(opcode, Qpn::new(5), Psn::new(psn)),
+            ext: ExtHeaders { aeth, ..ExtHeaders::NONE },
+        };
+        Logged { at, sent: Sent { headers, payload: Vec::new() } }
+    }
+
+    fn ack(at: usize, psn: u32, msn: u32) -> Logged {
+        packet(at, Opcode::RcAck, psn, msn)
+    }
+
+    fn send(at: usize, psn: u32) -> Logged {
+        packet(at, Opcode::RcSendOnly, psn, 0)
+    }
+
+    #[test]
+    fn compare__equal_sequences_do_not_differ() {
+        let all = [ack(1, 0xff_ffff, 1), ack(2, 0, 2)];
+        assert_eq!(compare(&all, &all), []);
+        assert_eq!(compare(&[], &[]), []);
+    }
+
+    #[test]
+    fn compare__says_which_fields_changed() {
+        let mut ours = send(0, 7);
+        ours.sent.payload.push(1);
+        ours.sent.headers.bth.ack_req = true;
+        let fields = vec![Field::AckReq, Field::Payload];
+        let want = [Difference::Changed { recorded: 0, ours: 0, fields }];
+        assert_eq!(compare(&[send(0, 7)], &[ours]), want);
+        let fields = vec![Field::Msn];
+        let want = [Difference::Changed { recorded: 0, ours: 0, fields }];
+        assert_eq!(compare(&[ack(1, 7, 1)], &[ack(0, 7, 2)]), want);
+    }
+
+    #[test]
+    fn compare__another_psn_is_another_packet() {
+        let want = [
+            Difference::Extra { recorded: 0, ours: 0 },
+            Difference::Missing { recorded: 0, ours: 1 },
+        ];
+        assert_eq!(compare(&[send(0, 7)], &[send(0, 8)]), want);
+    }
+
+    #[test]
+    fn compare__of_two_alike_the_first_of_ours_and_the_second_recorded_are_too_many() {
+        let (one, two) = ([ack(5, 7, 1)], [ack(1, 7, 1), ack(2, 7, 1)]);
+        assert_eq!(compare(&one, &two), [Difference::Extra { recorded: 0, ours: 0 }]);
+        let (one, two) = ([send(1, 7)], [send(1, 7), send(2, 7)]);
+        assert_eq!(compare(&two, &one), [Difference::Missing { recorded: 1, ours: 1 }]);
+    }
+
+    #[test]
+    fn compare__no_answer_is_recorded_before_its_question() {
+        let (recorded, ours) = ([ack(3, 7, 1)], [ack(4, 7, 1)]);
+        assert_eq!(compare(&recorded, &ours).len(), 2);
+        assert_eq!(compare(&recorded, &[ack(2, 7, 1)]), []);
+    }
+}

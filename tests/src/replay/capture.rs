@@ -200,6 +200,13 @@ impl Capture {
         self.scripts[self.index(host)].program == Program::HandMade
     }
 
+    /// Bytes of the first receive request that `host` posted, where its program is known to post
+    /// one.
+    #[must_use]
+    pub fn first_recv_len(&self, host: Host) -> Option<u32> {
+        self.scripts[self.index(host)].recvs.first().copied()
+    }
+
     /// The frames of one service.
     pub fn of_service(&self, service: Service) -> impl Iterator<Item = &Frame> {
         self.frames.iter().filter(move |f| f.service == Some(service))

@@ -112,3 +112,37 @@ fn remote(first: &Sent) -> spanwire_transport::RemoteAddr {
     let (va, rkey) = named.unwrap_or_default();
     spanwire_transport::RemoteAddr { va, rkey }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Host, Lane, captures};
+
+    fn of(capture: &str, from: Host, mtu: u32) -> Vec<(Psn, u32, OpKind, u32, usize)> {
+        let all = captures();
+        let capture = all.iter().find(|c| c.name == capture).expect("a capture");
+        let frames = capture.frames.iter().filter(|f| f.from == from);
+        let sent = frames.filter_map(|f| f.packet.as_ref().ok());
+        let requests: Vec<&Sent> = sent.filter(|s| s.lane() == Some(Lane::Requests)).collect();
+        let each = |m: &Message| (m.first, m.pkts, m.kind, m.len, m.payload.len());
+        messages(&requests, mtu).iter().map(each).collect()
+    }
+
+    #[test]
+    fn messages__are_counted_once_and_run_across_the_wrap() {
+        use OpKind::{Atomic, ReadRequest, Send, Write};
+        let psn = Psn::new;
+        let want = [
+            (psn(0xff_fffd), 4, Send, 4000, 4000),
+            (psn(1), 4, Send, 4000, 4000),
+            (psn(5), 5, ReadRequest, 5000, 0),
+            (psn(10), 3, Write, 3000, 3000),
+            (psn(13), 1, Atomic, 8, 0),
+        ];
+        assert_eq!(of("44_psn_wrap", Host::A, 1024), want);
+        assert_eq!(of("53_rnr_pipeline", Host::A, 1024).len(), 6, "74 packets of 6 SENDs");
+        let tail = of("75_loss_read_last", Host::A, 1024);
+        assert_eq!(tail.len(), 1, "asked for again, not anew: {tail:?}");
+        assert_eq!(of("01_send_small", Host::B, 1024), []);
+    }
+}

@@ -1,18 +1,19 @@
 //! Runs the engine in the place of a recorded side.
 
 use super::capture::{Capture, Frame, Host, Link};
+use super::conn::{Conn, NOBODY};
 use super::memory::{Memory, remote_of};
-use super::messages::{Message, messages};
+use super::messages::Message;
 use super::packet::{Lane, Logged, Sent};
 use super::rewrite::rewrite;
 use super::script::{Program, Script};
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Config, Counters, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr,
-    QpCaps, QpInit, RecvRequest, Sge, Wc, WorkRequest,
+    Access, Config, Counters, CqId, Endpoint, MemoryRegion, RecvRequest, Sge, Wc, WcOpcode,
+    WcStatus, WorkRequest,
 };
-use spanwire_wire::{DropReason, OpClass, Opcode, Packet, Psn, Qpn, Service, Syndrome};
+use spanwire_wire::{DropReason, Packet, Psn, Service};
 
 /// What came of one side of a capture.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Playback {
     pub lanes: Vec<LaneLog>,
     /// RoCE frames fed to the engine.
     pub fed: usize,
+    /// How often the clock went on to a timer of ours that sent, since the recorded side did.
+    pub clock_moves: usize,
     /// The engine's counters at the end.
     pub counters: Counters,
     /// All completions, in order.
@@ -40,19 +43,28 @@ pub struct LaneLog {
     pub ours: Vec<Logged>,
 }
 
+/// When the engine may send what it owes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// After each packet that it is given, as on a slow link.
+    Packets,
+    /// After all packets that the peer was recorded to send in a row, as on a busy one.
+    Bursts,
+}
+
 /// Plays `host` of `capture`.
 ///
 /// Time is the capture's. A work request is posted when its first packet was recorded, and the
 /// engine may send one request packet for each recorded one, so that both met the same answers in
-/// the same places; what it owes to its peer it may send after each packet that it is given. When
+/// the same places; what it owes to its peer it may send at the `pace`. When
 /// the recorded side sent again because its timer fired and ours has not yet, time goes on to our
 /// timer: instants are not compared.
 ///
 /// # Panics
 /// When the capture does not fit the engine's limits, or data arrived wrong.
 #[must_use]
-pub fn play(capture: &Capture, host: Host) -> Playback {
-    let mut player = Player::new(capture, host);
+pub fn play(capture: &Capture, host: Host, pace: Pace) -> Playback {
+    let mut player = Player::new(capture, host, pace);
     for (index, frame) in capture.frames.iter().enumerate() {
         if frame.service != Some(Service::Rc) && frame.from == host {
             continue;
@@ -75,6 +87,7 @@ struct Player<'a> {
     /// Index of our side in the capture's hosts.
     me: usize,
     script: &'a Script,
+    pace: Pace,
     ep: Endpoint,
     cq: CqId,
     memory: Memory,
@@ -89,33 +102,12 @@ struct Player<'a> {
     /// How far the engine's time is ahead of the capture's.
     ahead: Dur,
     fed: usize,
+    clock_moves: usize,
     completions: Vec<Wc>,
 }
 
-/// One queue pair.
-struct Conn {
-    link: Link,
-    mtu: u32,
-    qpn: Qpn,
-    /// What our side asks for, and how many of it are posted.
-    messages: Vec<Message>,
-    posted: usize,
-    /// What the peer asks for.
-    peer_messages: Vec<Message>,
-    /// Recorded packets of our side, by lane, and how many requests were passed.
-    recorded: [Vec<Logged>; 2],
-    requests_passed: usize,
-    /// The PSN behind the last one of those.
-    next_recorded: Psn,
-    ours: [Vec<Logged>; 2],
-    /// Where the payload of each of our messages is.
-    buffers: Vec<Sge>,
-    /// Index of the frame before which the late receive requests are posted.
-    late_recvs_at: Option<usize>,
-}
-
 impl<'a> Player<'a> {
-    fn new(capture: &'a Capture, host: Host) -> Self {
+    fn new(capture: &'a Capture, host: Host, pace: Pace) -> Self {
         let me = capture.index(host);
         let script = &capture.scripts[me];
         let mut ep = Endpoint::new(Config::default().validate().expect("defaults"), [7; 32]);
@@ -137,6 +129,7 @@ impl<'a> Player<'a> {
             capture,
             me,
             script,
+            pace,
             ep,
             cq,
             memory,
@@ -148,6 +141,7 @@ impl<'a> Player<'a> {
             at: 0,
             ahead: Dur::ZERO,
             fed: 0,
+            clock_moves: 0,
             completions: Vec::new(),
         };
         for i in 0..this.conns.len() {
@@ -188,25 +182,31 @@ impl<'a> Player<'a> {
         conn.requests_passed += 1;
         let passed = &conn.recorded[Lane::Requests as usize][..conn.requests_passed];
         let want = conn.times(psn, passed);
-        let limit = self.now + TIMER_MAX;
-        let mut may_wait = goes_back;
+        self.send(i, psn, want, goes_back);
+    }
+
+    /// Lets the engine send until it has sent `psn` for the `want`th time, or nothing may leave. If
+    /// it `may_wait`, time goes on until its timer has it send something.
+    fn send(&mut self, i: usize, psn: Psn, want: usize, mut may_wait: bool) {
+        let start = self.now;
         loop {
             let conn = &self.conns[i];
             if conn.times(psn, &conn.ours[Lane::Requests as usize]) >= want {
                 break;
             }
             if self.transmit() {
-                // One wait for each time that the recorded side went back.
-                may_wait &= self.now + TIMER_MAX == limit;
+                self.clock_moves += usize::from(may_wait && self.now > start);
+                may_wait &= self.now == start;
                 continue;
             }
-            match self.ep.poll_timeout().filter(|t| may_wait && *t <= limit) {
+            match self.ep.poll_timeout().filter(|t| may_wait && *t <= start + TIMER_MAX) {
                 Some(due) => self.go_to(due),
                 None => break,
             }
         }
     }
 
+    /// Lets time pass to a deadline of the engine, ahead of the capture's time.
     fn go_to(&mut self, due: Time) {
         if due > self.now {
             self.ahead = self.ahead + due.since(self.now);
@@ -225,12 +225,12 @@ impl<'a> Player<'a> {
             let lens = self.script.late_recvs.clone();
             self.post_recvs(i, &lens);
         }
-        let message = self.message_of(i, frame);
+        let conn = &self.conns[i];
+        let message = frame.packet.as_ref().ok().and_then(|sent| conn.peer_message(sent)).cloned();
         if let Some(message) = &message {
-            let conn = &self.conns[i];
             let answers: Vec<&Sent> =
                 conn.recorded[Lane::Responses as usize].iter().map(|l| &l.sent).collect();
-            if matches!(&frame.packet, Ok(p) if p.headers.bth.psn == message.first) {
+            if matches!(&frame.packet, Ok(sent) if sent.psn() == message.first) {
                 self.memory.learn(message, &answers, self.script.mtu);
             }
         }
@@ -243,22 +243,18 @@ impl<'a> Player<'a> {
         if self.ep.counters().rx_messages > messages_before {
             self.check_arrived(i, frame, &message.expect("it completed a message"));
         }
-        let is_request = Opcode::from_u8(bytes[bytes.len().min(bth_offset(&bytes))])
-            .is_some_and(|op| op.props().class == OpClass::Request);
-        if is_request {
+        let is_response =
+            frame.packet.as_ref().is_ok_and(|sent| sent.lane() == Some(Lane::Responses));
+        let waits = self.pace == Pace::Bursts && self.more_arrives();
+        if !is_response && !waits {
             while self.transmit() {}
         }
     }
 
-    /// The message of the peer that a request packet is part of.
-    fn message_of(&self, i: usize, frame: &Frame) -> Option<Message> {
-        let sent = frame.packet.as_ref().ok()?;
-        if sent.lane() != Some(Lane::Requests) {
-            return None;
-        }
-        let psn = sent.headers.bth.psn;
-        let holds = |m: &&Message| psn.distance_from(m.first) < m.pkts;
-        self.conns[i].peer_messages.iter().find(holds).cloned()
+    /// The next frame of the capture is the peer's as well.
+    fn more_arrives(&self) -> bool {
+        let me = self.capture.hosts[self.me];
+        self.capture.frames.get(self.at + 1).is_some_and(|f| f.from != me)
     }
 
     /// The bytes of the message that `frame` completed are where they belong.
@@ -348,8 +344,25 @@ impl<'a> Player<'a> {
 
     fn poll_completions(&mut self) {
         while let Some(wc) = self.ep.poll_cq(self.cq).expect("wide enough") {
+            let fetched =
+                matches!(wc.opcode, WcOpcode::RdmaRead | WcOpcode::FetchAdd | WcOpcode::CompSwap);
+            if fetched && wc.status == WcStatus::Success {
+                self.check_brought(&wc);
+            }
             self.completions.push(wc);
         }
+    }
+
+    /// What a READ or an atomic fetched is in our buffer.
+    fn check_brought(&self, wc: &Wc) {
+        let conn = self.conns.iter().find(|c| c.qpn == wc.qpn).expect("our queue pair");
+        let at = spanwire_base::usize_from(wc.wr_id);
+        let (message, sge) = (&conn.messages[at], &conn.buffers[at]);
+        let offset = spanwire_base::usize_from(sge.addr - self.local_mr.addr);
+        let mut there = vec![0; sge.len as usize];
+        self.local.copy_out(offset, &mut there).expect("inside");
+        let name = &self.capture.name;
+        assert_eq!(Some(there), conn.brought(message), "{name}: {:?}", message.op);
     }
 
     /// After the last frame: whatever the engine still wants to do, it does now.
@@ -366,156 +379,25 @@ impl<'a> Player<'a> {
     }
 
     fn finish(self) -> Playback {
+        let Self { conns, ep, fed, clock_moves, completions, .. } = self;
         let mut lanes = Vec::new();
-        for conn in self.conns {
+        for conn in conns {
+            let link = conn.link;
             let logs = conn.recorded.into_iter().zip(conn.ours);
             for (lane, (recorded, ours)) in [Lane::Requests, Lane::Responses].into_iter().zip(logs)
             {
                 if !recorded.is_empty() || !ours.is_empty() {
-                    lanes.push(LaneLog { link: conn.link, lane, recorded, ours });
+                    lanes.push(LaneLog { link, lane, recorded, ours });
                 }
             }
         }
-        let counters = self.ep.counters().clone();
-        Playback { lanes, fed: self.fed, counters, completions: self.completions }
+        Playback { lanes, fed, clock_moves, counters: ep.counters().clone(), completions }
     }
 
     fn conn_of(&self, is_it: impl Fn(&Link, usize) -> bool) -> usize {
         let at = self.conns.iter().position(|c| is_it(&c.link, self.me));
         at.unwrap_or_else(|| panic!("{}: a frame of no link", self.capture.name))
     }
-}
-
-impl Conn {
-    fn new(capture: &Capture, me: usize, link: Link) -> Self {
-        let of = |side: usize| -> Vec<(usize, &Frame)> {
-            let to = link.qpns[1 - side];
-            let frames = capture.frames.iter().enumerate();
-            frames
-                .filter(|(_, f)| capture.index(f.from) == side && Some(f.dest_qp) == to)
-                .filter(|(_, f)| f.service == Some(Service::Rc))
-                .collect()
-        };
-        let parsed = |side: usize, lane: Lane| -> Vec<(usize, &Sent)> {
-            let frames =
-                of(side).into_iter().filter_map(|(at, f)| Some((at, f.packet.as_ref().ok()?)));
-            let in_default_partition = |s: &Sent| s.headers.bth.pkey & 0x7fff == 0x7fff;
-            frames.filter(|(_, s)| s.lane() == Some(lane) && in_default_partition(s)).collect()
-        };
-        let requests = |side| -> Vec<&Sent> {
-            parsed(side, Lane::Requests).into_iter().map(|(_, sent)| sent).collect()
-        };
-        let mtu = capture.scripts[me].mtu;
-        let own = |lane| {
-            let logged = |(at, sent): (usize, &Sent)| Logged { at, sent: sent.clone() };
-            parsed(me, lane).into_iter().map(logged).collect()
-        };
-        Self {
-            link,
-            mtu,
-            qpn: NOBODY,
-            messages: messages(&requests(me), mtu),
-            posted: 0,
-            peer_messages: messages(&requests(1 - me), mtu),
-            recorded: [own(Lane::Requests), own(Lane::Responses)],
-            requests_passed: 0,
-            next_recorded: Psn::new(0),
-            ours: [Vec::new(), Vec::new()],
-            buffers: Vec::new(),
-            late_recvs_at: late_recvs_at(&of(me), &of(1 - me)),
-        }
-    }
-
-    /// PSNs that a request packet takes.
-    fn span(&self, sent: &Sent) -> u32 {
-        match (sent.headers.bth.opcode, sent.headers.ext.reth) {
-            (Opcode::RcReadRequest, Some(reth)) => reth.dma_len.div_ceil(self.mtu).max(1),
-            _ => 1,
-        }
-    }
-
-    /// How many of `requests` are, or ask for, the packet `psn`.
-    fn times(&self, psn: Psn, requests: &[Logged]) -> usize {
-        let is_in = |l: &&Logged| psn.distance_from(l.sent.headers.bth.psn) < self.span(&l.sent);
-        requests.iter().filter(is_in).count()
-    }
-
-    /// Makes our queue pair and connects it to the recorded peer's.
-    fn connect(&mut self, capture: &Capture, me: usize, ep: &mut Endpoint, pd: PdId, cq: CqId) {
-        let caps = QpCaps { max_send_wr: 512, max_recv_wr: 512, ..QpCaps::default() };
-        let init = QpInit::new(pd, cq, cq, caps);
-        self.qpn = ep.create_qp(&init).expect("a queue pair");
-        let script = &capture.scripts[me];
-        let mtu = Mtu::from_bytes(script.mtu).expect("a path MTU");
-        let first = |side: &[Message]| side.first().map_or(Psn::new(0), |m| m.first);
-        let av = self.way(capture, me);
-        let dest = self.link.qpns[1 - me].unwrap_or(NOBODY);
-        let rtr = QpAttr {
-            max_dest_rd_atomic: Some(script.rd_atomic),
-            min_rnr_timer: Some(script.min_rnr_timer),
-            ..QpAttr::rtr(dest, first(&self.peer_messages), mtu, av)
-        };
-        let rts = QpAttr {
-            max_rd_atomic: Some(script.rd_atomic),
-            timeout: Some(script.timeout),
-            retry_cnt: Some(script.retry_cnt),
-            rnr_retry: Some(script.rnr_retry),
-            ..QpAttr::rts(first(&self.messages))
-        };
-        for attr in [QpAttr::init(Access::ALL), rtr, rts] {
-            ep.modify_qp(self.qpn, &attr).expect("a transition");
-        }
-    }
-
-    /// The way our side's packets went, or the peer's the other way round.
-    fn way(&self, capture: &Capture, me: usize) -> AddressVector {
-        let own = self.recorded.iter().flatten().next();
-        let peer = capture.frames.iter().find(|f| capture.index(f.from) != me);
-        match (own, peer) {
-            (Some(logged), _) => {
-                let h = &logged.sent.headers;
-                AddressVector {
-                    src_mac: h.eth.src,
-                    dst_mac: h.eth.dst,
-                    src_ip: h.ip.src(),
-                    dst_ip: h.ip.dst(),
-                    udp_src_port: Some(h.udp.src_port),
-                    traffic_class: h.ip.dscp_ecn(),
-                    hop_limit: HOP_LIMIT,
-                }
-            }
-            (None, Some(frame)) => {
-                let h = &frame.packet.as_ref().expect("a good frame").headers;
-                AddressVector {
-                    src_mac: h.eth.dst,
-                    dst_mac: h.eth.src,
-                    src_ip: h.ip.dst(),
-                    dst_ip: h.ip.src(),
-                    udp_src_port: None,
-                    traffic_class: 0,
-                    hop_limit: HOP_LIMIT,
-                }
-            }
-            (None, None) => panic!("{}: nobody sends", capture.name),
-        }
-    }
-}
-
-/// The recorded side posted more receive requests after its last RNR NAK: before the frame that
-/// brings the refused packet again.
-fn late_recvs_at(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<usize> {
-    let rnr = own.iter().rev().find_map(|(index, frame)| {
-        let sent = frame.packet.as_ref().ok()?;
-        let refused = matches!(sent.syndrome(), Some(Syndrome::RnrNak { .. }));
-        refused.then_some((*index, sent.headers.bth.psn))
-    });
-    let (after, psn) = rnr?;
-    let again = |f: &Frame| f.packet.as_ref().is_ok_and(|s| s.headers.bth.psn == psn);
-    peer.iter().find(|(index, f)| *index > after && again(f)).map(|(index, _)| *index)
-}
-
-fn bth_offset(frame: &[u8]) -> usize {
-    14 + 8 + if frame[14] >> 4 == 4 { 20 } else { 40 }
 }
 
 /// Feeds every frame of another transport service than RC to the endpoint of `host`, once to a
@@ -553,9 +435,5 @@ pub fn play_other_transport(capture: &Capture, host: Host) -> (usize, Counters) 
 /// Bytes for our own buffers; the first of them take what is received.
 const LOCAL_BYTES: usize = 4 << 20;
 const RECV_BYTES: usize = 1 << 16;
-/// Nobody's number: for a queue pair to which nothing was ever sent.
-const NOBODY: Qpn = Qpn::new(0x3f_ffff);
-/// What rxe sends (the route's).
-const HOP_LIMIT: u8 = 64;
 /// Longer than four timeouts of any capture but those that never wait (2^18 * 4.096 us is 1.07 s).
 const TIMER_MAX: Dur = Dur::from_secs(2);

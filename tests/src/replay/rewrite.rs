@@ -33,3 +33,40 @@ pub(super) fn rewrite(
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{captures, rxe_dir};
+    use spanwire_wire::{DropReason, Packet};
+
+    /// The frame of `capture` at `index`, rewritten.
+    fn rewritten(capture: &str, index: usize, icrc_is_good: bool) -> Vec<u8> {
+        assert!(rxe_dir().join(format!("{capture}.pcap")).exists());
+        let all = captures();
+        let capture = all.iter().find(|c| c.name == capture).expect("a capture");
+        let bytes = &capture.frames[index].bytes;
+        rewrite(bytes, Qpn::new(0xab_cdef), icrc_is_good, |key| key ^ 0xffff_0000)
+    }
+
+    #[test]
+    fn rewrite__replaces_number_and_key_and_seals() {
+        for (capture, v6) in [("04_write_mtu1024", false), ("31_v6_write", true)] {
+            let out = rewritten(capture, 0, true);
+            let packet = Packet::parse(&out).expect("a good packet");
+            assert_eq!(packet.bth.dest_qp, Qpn::new(0xab_cdef));
+            let key = packet.ext.reth.expect("a WRITE First").rkey;
+            assert_eq!(key >> 16, 0xffff, "{key:#x}");
+            assert_eq!(packet.ip.src().is_ipv6(), v6);
+        }
+        let out = rewritten("09_atomic_faa", 0, true);
+        let packet = Packet::parse(&out).expect("a good packet");
+        assert_eq!(packet.ext.atomic.expect("an atomic").rkey >> 16, 0xffff);
+    }
+
+    #[test]
+    fn rewrite__a_bad_icrc_stays_bad() {
+        let out = rewritten("82_probe_req", 2, false);
+        assert_eq!(Packet::parse(&out), Err(DropReason::BadIcrc));
+    }
+}
