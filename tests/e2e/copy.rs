@@ -3,7 +3,7 @@
 use crate::lab::{Lab, Outcome, Running};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -140,7 +140,6 @@ fn copy__a_tree_with_everything_a_tree_may_hold() {
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["files_done"], 203);
     assert!(outcome.stderr.contains("fifo is left out"), "{}", outcome.stderr);
-    fs::remove_file(Path::new(tree).join("fifo")).unwrap();
     assert_eq!(outline(Path::new(tree)), outline(&into.0.join("tree")));
     // Once more: everything is there, is compared by hash, and nothing is sent.
     let again = send_well(&lab, &[tree], &[]);
@@ -158,6 +157,7 @@ fn outline(top: &Path) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
         let path = top.join(&relative);
         let meta = fs::symlink_metadata(&path).unwrap();
         let (content, mtime) = match meta.file_type() {
+            t if t.is_fifo() => continue,
             t if t.is_symlink() => {
                 (fs::read_link(&path).unwrap().as_os_str().as_encoded_bytes().to_vec(), 0)
             }

@@ -213,6 +213,7 @@ pub fn drive<A: Carrier>(
     app: A,
     session: &Session,
 ) -> Result<Endpoint, Error> {
+    let _guard = session.ends_on_panic();
     if let Some(core) = worker.core {
         // On this thread alone: the file threads must not share its core.
         if let Err(e) = affinity::pin(core) {

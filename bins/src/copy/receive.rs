@@ -7,7 +7,7 @@ use super::lane::{self, HELLO_WITHIN, Lane, Peer, Ring, Worker, meet, unexpected
 use super::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
 use super::partial::{Partial, hash_of};
 use super::report::FileRow;
-use super::send::{end_with, last_word};
+use super::send::{last_word, run_part};
 use super::session::{End, LOOK_EVERY, Session};
 use super::sink::{FileWork, Plan, Sink, Work};
 use crate::fabric::Error;
@@ -71,8 +71,8 @@ pub fn receive(
     };
     let endpoint = thread::scope(|scope| {
         let engine = scope.spawn(|| lane::drive(worker, lane.endpoint, app, session));
-        let sink = scope.spawn(|| end_with(session, sink.run()));
-        let taker = scope.spawn(|| end_with(session, taker.run()));
+        let sink = scope.spawn(|| run_part(session, || sink.run()));
+        let taker = scope.spawn(|| run_part(session, || taker.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);

@@ -73,8 +73,8 @@ pub fn send(
     };
     let endpoint = thread::scope(|scope| {
         let engine = scope.spawn(|| lane::drive(worker, lane.endpoint, app, session));
-        scope.spawn(|| end_with(session, feeder.run()));
-        scope.spawn(|| end_with(session, teller.run()));
+        scope.spawn(|| run_part(session, || feeder.run()));
+        scope.spawn(|| run_part(session, || teller.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);
@@ -260,9 +260,10 @@ impl Teller<'_> {
     }
 }
 
-/// The thread's end is the copy's, unless another came first.
-pub(super) fn end_with(session: &Session, result: Result<(), End>) {
-    if let Err(end) = result {
+/// Runs one thread's part of the copy. Its end is the copy's, unless another came first.
+pub(super) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>) {
+    let _guard = session.ends_on_panic();
+    if let Err(end) = part() {
         session.end(end);
     }
 }

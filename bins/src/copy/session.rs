@@ -29,6 +29,10 @@ pub struct Ledger {
     pub failed: u64,
 }
 
+/// Ends a copy when a panic drops it.
+#[derive(Debug)]
+pub struct EndsOnPanic<'a>(&'a Session);
+
 /// How a copy ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
@@ -84,6 +88,13 @@ impl Session {
         self.over.store(true, Ordering::Release);
     }
 
+    /// Ends the copy should the calling thread panic before it drops this: the others must not
+    /// wait for it for ever.
+    #[must_use]
+    pub fn ends_on_panic(&self) -> EndsOnPanic<'_> {
+        EndsOnPanic(self)
+    }
+
     /// True once it has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -117,6 +128,14 @@ impl Session {
     #[must_use]
     pub fn outcome(&self) -> Option<End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for EndsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(End::Failed("internal: a thread panicked".into()));
+        }
     }
 }
 
@@ -207,6 +226,21 @@ mod tests {
         session.end(End::Complete);
         assert!(session.is_over());
         assert_eq!(session.outcome(), Some(End::PeerGone("killed")));
+    }
+
+    #[test]
+    fn ends_on_panic__a_thread_that_panics_takes_the_copy_with_it() {
+        let session = Session::default();
+        drop(session.ends_on_panic());
+        assert!(!session.is_over());
+        std::thread::scope(|scope| {
+            let part = scope.spawn(|| {
+                let _guard = session.ends_on_panic();
+                panic!("on purpose");
+            });
+            assert!(part.join().is_err());
+        });
+        assert!(matches!(session.outcome(), Some(End::Failed(_))));
     }
 
     #[test]

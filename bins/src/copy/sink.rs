@@ -14,6 +14,7 @@ use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 /// What is to be done, in the order of the entries.
 pub enum Work {
@@ -312,6 +313,10 @@ pub(super) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
     loop {
         match from.recv_timeout(LOOK_EVERY) {
             Ok(thing) => return Ok(thing),
+            // The other thread is about to say how the copy ends; it knows, this one does not.
+            Err(RecvTimeoutError::Disconnected) if !session.is_over() => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Err(RecvTimeoutError::Timeout) if !session.is_over() => {}
             // The first end counts; this one only unwinds.
             Err(_) => return Err(End::Failed("another part of the copy has ended".into())),
