@@ -134,7 +134,7 @@ impl HostFacts {
             1 => Check::warn(
                 "cores",
                 "one: a worker that spins shares it with the kernel's receive half",
-                "taskset -c 0,1 spanwire ... (or a machine with two cores)",
+                "give this process a second core",
             ),
             n => Check::ok("cores", format!("{n}, of which each worker takes one")),
         }
@@ -148,7 +148,9 @@ impl HostFacts {
 
     fn grant(&self) -> String {
         let program = &self.program;
-        format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep {program} (or as root)")
+        format!(
+            "setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep {program}  # or run as root"
+        )
     }
 }
 
@@ -236,7 +238,7 @@ mod tests {
         let facts = HostFacts { capabilities: 1 << 13, ..good() };
         let check = only(&facts, Status::Fail);
         assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
-        assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire (or as root)")));
+        assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire  # or run as root")));
         // CAP_SYS_ADMIN is as good as CAP_BPF.
         let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
         assert_eq!(worst(&facts.checks()), Status::Ok);

@@ -122,9 +122,9 @@ impl InterfaceFacts {
         }
         if !link.running {
             let fix = if self.is_veth() {
-                format!("ip link set dev {name} up, for the other end, in its namespace")
+                format!("ip link set dev {name} up  # the other end, by its name, in its namespace")
             } else {
-                format!("plug the cable in, then look with: ethtool {name}")
+                format!("ethtool {name}  # after plugging the cable in")
             };
             return Check::fail("link", format!("no carrier: {found}"), fix);
         }
@@ -196,7 +196,7 @@ impl InterfaceFacts {
         } else {
             "none that can be used yet (duplicate address detection)"
         };
-        let fix = format!("ip address add 192.0.2.1/24 dev {} (an address of yours)", self.name());
+        let fix = format!("ip address add 192.0.2.1/24 dev {}  # an address of yours", self.name());
         Check::fail("address", found, fix)
     }
 
@@ -226,8 +226,8 @@ impl InterfaceFacts {
             format!("ethtool -L {name} {what} 1")
         } else {
             format!(
-                "ethtool -N {name} flow-type udp4 dst-port 4791 action {queue} (udp6 for IPv6), or \
-                 ethtool -L {name} combined 1"
+                "ethtool -N {name} flow-type udp4 dst-port 4791 action {queue}  \
+                 # udp6 for IPv6; or: ethtool -L {name} combined 1"
             )
         };
         Check::warn("queues", found, fix)
