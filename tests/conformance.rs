@@ -15,29 +15,38 @@ mod table;
 use judge::{Verdict, judge};
 use rules::Rule;
 use spanwire_tests::replay::{Capture, Host, Lane, Pace, captures, play, play_other_transport};
-use spanwire_transport::{DropReason, WcStatus};
+use spanwire_transport::{DropReason, Wc, WcOpcode, WcStatus};
 use spanwire_wire::Service;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use table::Other;
 
-/// All sides that an implementation played in the captures. What the hand-made endpoint sent is
-/// nothing to conform to.
-fn verdicts(captures: &[Capture]) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for capture in captures.iter().filter(|c| !c.links().is_empty()) {
-        for host in capture.hosts {
-            if !capture.is_hand_made(host) {
-                verdicts.push(judge(capture, host));
-            }
-        }
-    }
-    verdicts
+/// All captures, read once.
+fn all() -> &'static [Capture] {
+    static ALL: OnceLock<Vec<Capture>> = OnceLock::new();
+    ALL.get_or_init(captures)
 }
 
-fn others(captures: &[Capture]) -> Vec<Other> {
+fn named(name: &str) -> &'static Capture {
+    all().iter().find(|c| c.name == name).expect("a capture of this name")
+}
+
+/// All sides that an implementation played in the captures, judged once. What the hand-made
+/// endpoint sent is nothing to conform to.
+fn verdicts() -> &'static [Verdict] {
+    static VERDICTS: OnceLock<Vec<Verdict>> = OnceLock::new();
+    VERDICTS.get_or_init(|| {
+        let talking = all().iter().filter(|c| !c.links().is_empty());
+        let sides = talking.flat_map(|c| c.hosts.map(|host| (c, host)));
+        let real = sides.filter(|(c, host)| !c.is_hand_made(*host));
+        real.map(|(capture, host)| judge(capture, host)).collect()
+    })
+}
+
+fn others() -> Vec<Other> {
     let mut others = Vec::new();
-    for capture in captures {
+    for capture in all() {
         let other = || [Service::Uc, Service::Ud].into_iter().flat_map(|s| capture.of_service(s));
         for host in capture.hosts {
             if !other().any(|frame| frame.from != host) {
@@ -59,9 +68,8 @@ fn others(captures: &[Capture]) -> Vec<Other> {
 
 #[test]
 fn captures__we_send_what_rxe_sent() {
-    let captures = captures();
-    let (verdicts, others) = (verdicts(&captures), others(&captures));
-    let made = table::render(&verdicts, &others);
+    let verdicts = verdicts();
+    let made = table::render(verdicts, &others());
     println!("{made}");
 
     let unresolved: Vec<&str> =
@@ -94,9 +102,8 @@ fn check_doc(made: &str) {
 
 #[test]
 fn rules__each_one_is_needed() {
-    let verdicts = verdicts(&captures());
     for rule in Rule::ALL {
-        let used = verdicts.iter().any(|v| v.justified.contains_key(&rule));
+        let used = verdicts().iter().any(|v| v.justified.contains_key(&rule));
         assert!(used, "{rule:?} justifies nothing: remove it");
     }
 }
@@ -116,7 +123,7 @@ fn completions__work_ends_as_it_did_for_rxe() {
         ("67_send_then_badkey_pipelined", Host::A, WcStatus::RemAccessErr),
         ("79_loss_all", Host::A, WcStatus::RetryExcErr),
     ];
-    for v in verdicts(&captures()) {
+    for v in verdicts() {
         let want = failed.iter().find(|(name, host, _)| *name == v.capture && *host == v.host);
         let completions = &v.playback.completions;
         let errors: Vec<WcStatus> = completions
@@ -124,13 +131,18 @@ fn completions__work_ends_as_it_did_for_rxe() {
             .map(|wc| wc.status)
             .filter(|s| !matches!(s, WcStatus::Success | WcStatus::WrFlushErr))
             .collect();
-        assert_eq!(errors, Vec::from_iter(want.map(|(.., s)| *s)), "{} {}", v.capture, v.host);
+        let at = format!("{} {}", v.capture, v.host);
+        assert_eq!(errors, Vec::from_iter(want.map(|(.., s)| *s)), "{at}");
+        let of_send_queue =
+            |wc: &&Wc| !matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+        let ended = completions.iter().filter(of_send_queue).count();
+        assert_eq!(ended, v.playback.asked, "{at}: requests that ended");
     }
 }
 
 #[test]
 fn other_services__are_counted_and_not_answered() {
-    let others = others(&captures());
+    let others = others();
     let names: Vec<&str> = others.iter().map(|o| &*o.capture).collect();
     for name in ["14_send_ud", "15_send_uc", "16_write_uc", "21_ud_pingpong", "33_v6_ud"] {
         assert!(names.contains(&name), "{name}");
@@ -159,10 +171,8 @@ fn recovery__begins_where_the_loss_shows() {
         ("83_probe_readgap_first", [0, 1, 0]),
         ("85_probe_nakseq", [1, 0, 0]),
     ];
-    let captures = captures();
     for (name, want) in cases {
-        let capture = captures.iter().find(|c| c.name == name).expect(name);
-        let c = play(capture, Host::A, Pace::Packets).counters;
+        let c = play(named(name), Host::A, Pace::Packets).counters;
         let found = [c.packet_seq_err, c.implied_nak_seq_err, c.local_ack_timeout_err];
         assert_eq!(found, want, "{name}");
     }
@@ -172,11 +182,9 @@ fn recovery__begins_where_the_loss_shows() {
 fn bursts__coalesce_acknowledgements_and_change_nothing_else() {
     // Where packets come faster than we answer, one ACK stands for several: what is sent is then
     // a part of what rxe sent, in its order, up to its last answer.
-    let captures = captures();
     let (mut recorded_acks, mut our_acks) = (0, 0);
-    for verdict in verdicts(&captures).iter().filter(|v| v.justified.is_empty()) {
-        let capture = captures.iter().find(|c| c.name == verdict.capture).expect("it was played");
-        let lanes = play(capture, verdict.host, Pace::Bursts).lanes;
+    for verdict in verdicts().iter().filter(|v| v.justified.is_empty()) {
+        let lanes = play(named(&verdict.capture), verdict.host, Pace::Bursts).lanes;
         for log in lanes.iter().filter(|l| l.lane == Lane::Responses) {
             let at = format!("{} {}", verdict.capture, verdict.host);
             let mut rest = log.recorded.iter();

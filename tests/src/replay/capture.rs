@@ -47,8 +47,8 @@ pub struct Frame {
 /// Two queue pairs that talk to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Numbers of the queue pairs, in the order of [`Capture::hosts`]; `None` when nobody sent it
-    /// anything.
+    /// Numbers of the queue pairs, in the order of [`Capture::hosts`]; `None` when it is nowhere in
+    /// the file.
     pub qpns: [Option<Qpn>; 2],
 }
 
@@ -61,6 +61,16 @@ pub struct Loss {
     pub opcode: Opcode,
     /// Which of those of that opcode, from 1; `None` for all of them.
     pub nth: Option<usize>,
+}
+
+/// What a vprobe tells its peer of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Announced {
+    pub(super) qpn: Qpn,
+    pub(super) rkey: u32,
+    /// Address and bytes of its memory.
+    pub(super) va: u64,
+    pub(super) len: u64,
 }
 
 /// One file.
@@ -76,8 +86,8 @@ pub struct Capture {
     pub loss: Option<Loss>,
     /// What each of `hosts` ran.
     pub(super) scripts: [Script; 2],
-    /// `rkey, address, length` of the memory that each of `hosts` announced over TCP.
-    pub(super) announced: [Option<(u32, u64, u64)>; 2],
+    /// What each of `hosts` announced over TCP.
+    pub(super) announced: [Option<Announced>; 2],
 }
 
 /// Where the captures are.
@@ -150,7 +160,8 @@ impl Capture {
         }
     }
 
-    /// vprobe tells its memory in a line of text: `VP qpn psn gid rkey address length qkey`.
+    /// vprobe tells its queue pair and memory in a line of text:
+    /// `VP qpn psn gid rkey address length qkey`.
     fn note_announcement(&mut self, from: Host, frame: &[u8]) {
         let Some(at) = frame.windows(5).position(|w| w == b"VP 0x") else {
             return;
@@ -160,9 +171,13 @@ impl Capture {
         let hex = |word: &str| {
             u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("a hexadecimal number")
         };
-        let rkey = u32::try_from(hex(words[4])).expect("32 bits");
-        let len = words[6].parse().expect("a decimal number");
-        self.announced[self.index(from)] = Some((rkey, hex(words[5]), len));
+        let small = |word| u32::try_from(hex(word)).expect("32 bits");
+        self.announced[self.index(from)] = Some(Announced {
+            qpn: Qpn::new(small(words[1])),
+            rkey: small(words[4]),
+            va: hex(words[5]),
+            len: words[6].parse().expect("a decimal number"),
+        });
     }
 
     fn mark_lost(&mut self) {
@@ -225,9 +240,15 @@ impl Capture {
         }
         let [first, second] = to;
         if first.len() <= 1 && second.len() <= 1 {
-            let qpn = |list: &[(Qpn, u16)]| list.first().map(|(qpn, _)| *qpn);
-            let link = Link { qpns: [qpn(&first), qpn(&second)] };
-            return if link.qpns == [None; 2] { Vec::new() } else { vec![link] };
+            if first.is_empty() && second.is_empty() {
+                return Vec::new();
+            }
+            // Whom nobody answered is known by what it announced.
+            let announced = self.announced.map(|a| a.map(|a| a.qpn));
+            let qpn = |list: &[(Qpn, u16)], side: usize| {
+                list.first().map(|(qpn, _)| *qpn).or(announced[side])
+            };
+            return vec![Link { qpns: [qpn(&first, 0), qpn(&second, 1)] }];
         }
         second
             .iter()

@@ -157,12 +157,14 @@ impl Conn {
         match (own, peer) {
             (Some(logged), _) => {
                 let h = &logged.sent.headers;
+                // A flow label decides the source port, and only the manager knows it.
+                let given = capture.scripts[me].by_cm.then_some(h.udp.src_port);
                 AddressVector {
                     src_mac: h.eth.src,
                     dst_mac: h.eth.dst,
                     src_ip: h.ip.src(),
                     dst_ip: h.ip.dst(),
-                    udp_src_port: Some(h.udp.src_port),
+                    udp_src_port: given,
                     traffic_class: h.ip.dscp_ecn(),
                     hop_limit: HOP_LIMIT,
                 }
@@ -195,6 +197,19 @@ fn late_recvs_at(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<us
     let (after, psn) = rnr?;
     let again = |f: &Frame| f.packet.as_ref().is_ok_and(|s| s.headers.bth.psn == psn);
     peer.iter().find(|(index, f)| *index > after && again(f)).map(|(index, _)| *index)
+}
+
+/// The UDP source port that Linux gives both directions of a pair of queue pairs when no flow label
+/// is set: the product of the numbers, folded to 20 bits and to 14.
+///
+/// # Source
+/// The captures: every link but those of the connection manager uses it.
+pub(super) fn linux_src_port(a: Qpn, b: Qpn) -> u16 {
+    let product = u64::from(a.get()) * u64::from(b.get());
+    let folded = product ^ (product >> 20);
+    let label = (folded ^ (folded >> 40)) & 0xf_ffff;
+    let port = 0xc000 | (label & 0x3fff) ^ (label >> 14);
+    u16::try_from(port).expect("16 bits")
 }
 
 /// Nobody's number: for a queue pair to which nothing was ever sent.

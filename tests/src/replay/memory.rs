@@ -1,6 +1,6 @@
 //! The memory a side gives its peer access to, as the recorded side had it.
 
-use super::capture::Capture;
+use super::capture::{Announced, Capture};
 use super::messages::Message;
 use super::packet::Sent;
 use super::script::Program;
@@ -42,7 +42,7 @@ impl Memory {
         let program = capture.scripts[index].program;
         let mut ranges: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         match capture.announced[index] {
-            Some((rkey, va, len)) => {
+            Some(Announced { rkey, va, len, .. }) => {
                 ranges.insert(rkey, (va, va + len));
             }
             None => {

@@ -1,7 +1,7 @@
 //! Runs the engine in the place of a recorded side.
 
 use super::capture::{Capture, Frame, Host, Link};
-use super::conn::{Conn, NOBODY};
+use super::conn::{Conn, NOBODY, linux_src_port};
 use super::memory::{Memory, remote_of};
 use super::messages::Message;
 use super::packet::{Lane, Logged, Sent};
@@ -22,6 +22,8 @@ pub struct Playback {
     pub lanes: Vec<LaneLog>,
     /// RoCE frames fed to the engine.
     pub fed: usize,
+    /// Work requests posted to send queues.
+    pub asked: usize,
     /// How often the clock went on to a timer of ours that sent, since the recorded side did.
     pub clock_moves: usize,
     /// The engine's counters at the end.
@@ -290,11 +292,16 @@ impl<'a> Player<'a> {
             return false;
         };
         let packet = Packet::parse(&frame[..meta.len]).expect("what we send is right");
-        let sent = Sent::new(&packet);
+        let mut sent = Sent::new(&packet);
         let to = packet.bth.dest_qp;
         let lane = sent.lane().expect("requests and responses only");
         let peer = |c: &&mut Conn| c.link.qpns[1 - self.me].unwrap_or(NOBODY) == to;
         let conn = self.conns.iter_mut().find(peer).expect("to a peer's queue pair");
+        // The source port follows from both numbers: as ours from ours, so the recorded one.
+        if sent.headers.udp.src_port == linux_src_port(conn.qpn, to) {
+            sent.headers.udp.src_port =
+                conn.link.qpns[self.me].map_or(0, |own| linux_src_port(own, to));
+        }
         conn.ours[lane as usize].push(Logged { at: self.at, sent });
         true
     }
@@ -380,6 +387,7 @@ impl<'a> Player<'a> {
 
     fn finish(self) -> Playback {
         let Self { conns, ep, fed, clock_moves, completions, .. } = self;
+        let asked = conns.iter().map(|c| c.posted).sum();
         let mut lanes = Vec::new();
         for conn in conns {
             let link = conn.link;
@@ -391,7 +399,8 @@ impl<'a> Player<'a> {
                 }
             }
         }
-        Playback { lanes, fed, clock_moves, counters: ep.counters().clone(), completions }
+        let counters = ep.counters().clone();
+        Playback { lanes, fed, asked, clock_moves, counters, completions }
     }
 
     fn conn_of(&self, is_it: impl Fn(&Link, usize) -> bool) -> usize {

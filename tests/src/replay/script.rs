@@ -18,6 +18,8 @@ pub(super) enum Program {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Script {
     pub(super) program: Program,
+    /// Connected by the connection manager, which sets a flow label.
+    pub(super) by_cm: bool,
     /// Path MTU in bytes.
     pub(super) mtu: u32,
     pub(super) min_rnr_timer: u8,
@@ -55,6 +57,7 @@ impl Script {
         let default_mtu = if vprobe { 1024 } else { 4096 };
         let mut this = Self {
             program,
+            by_cm,
             mtu: number("-m").filter(|_| !by_cm).unwrap_or(default_mtu),
             min_rnr_timer: 12,
             timeout: 14,
