@@ -13,6 +13,7 @@
 //! | [`pcap`] | a capture of what any port carries |
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
+//! | [`packet`] | an AF_PACKET socket: slower, on any interface, frames as long as its MTU |
 //! | [`net`] | the kernel's side of addressing: interfaces, routes, neighbours, namespaces |
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -21,6 +22,7 @@ pub mod clock;
 pub mod driver;
 pub mod fault;
 pub mod net;
+pub mod packet;
 pub mod pcap;
 pub mod pipe;
 pub mod port;

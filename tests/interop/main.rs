@@ -15,7 +15,7 @@ mod transcript;
 
 use case::Case;
 use guest::Guest;
-use session::{ERR, Ours, RTS, Tally, Terms};
+use session::{Attachment, ERR, Ours, RTS, Tally, Terms};
 use spanwire_transport::Mtu;
 
 #[test]
@@ -28,8 +28,12 @@ fn rxe__verbs_both_ways() {
     let mut tally = Tally::default();
     for ours in [Ours::Requester, Ours::Responder] {
         for is_v6 in [false, true] {
-            for mtu in [Mtu::B1024, Mtu::B2048] {
-                let terms = Terms { is_v6, mtu, ..Terms::new(ours) };
+            for (mtu, attachment) in [
+                (Mtu::B1024, Attachment::AfXdp),
+                (Mtu::B2048, Attachment::AfXdp),
+                (Mtu::B4096, Attachment::AfPacket),
+            ] {
+                let terms = Terms { is_v6, mtu, attachment, ..Terms::new(ours) };
                 tally.run(&guest, &terms, &every_operation());
                 let lossy = Terms { loss_ppm: LOSS_PPM, timeout: TIMEOUT_LOSSY, ..terms };
                 tally.run(&guest, &lossy, &some_operations());

@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::guest::{DEVICE, GUEST_V4, GUEST_V6, Guest, OUR_V4, OUR_V6};
 use crate::probe::{BUFFER_BYTES, Done, Probe, Setup, Wrong};
 use crate::transcript::{Seen, Transcript};
+use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
 use spanwire_io::xdp::{XdpConfig, XdpPort};
 use spanwire_transport::Mtu;
@@ -27,6 +28,8 @@ pub(crate) const ERR: u8 = 6;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attachment {
     AfXdp,
+    /// For path MTU 4096, whose packets are longer than an AF_XDP buffer.
+    AfPacket,
 }
 
 /// How a session is set up.
@@ -79,6 +82,7 @@ impl Terms {
         let ip = if self.is_v6 { "ipv6" } else { "ipv4" };
         let by = match self.attachment {
             Attachment::AfXdp => "af_xdp",
+            Attachment::AfPacket => "af_packet",
         };
         let mtu = self.mtu.bytes();
         let loss = match self.loss_ppm {
@@ -200,6 +204,7 @@ fn setup_of(terms: &Terms, number: u16) -> Setup {
 fn attach(attachment: Attachment) -> Result<Box<dyn Port>, Wrong> {
     match attachment {
         Attachment::AfXdp => Ok(Box::new(XdpPort::open(&XdpConfig::new(DEVICE))?)),
+        Attachment::AfPacket => Ok(Box::new(PacketPort::open(DEVICE)?)),
     }
 }
 

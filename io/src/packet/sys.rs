@@ -1,0 +1,201 @@
+//! The system calls of a packet socket. All `unsafe` of [`super`] is here.
+
+use af_xdp::steer::STEER_PORT;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Opens a packet socket on an interface that receives RoCEv2 and does not block.
+pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // Protocol 0: nothing is received before the filter is there and the socket bound.
+    // SAFETY: socket takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, valid and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut filter = FILTER;
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).expect("a handful of instructions"),
+        filter: filter.as_mut_ptr(),
+    };
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
+    for (force, ask) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        set_option(&socket, libc::SOL_SOCKET, force, &buffer_bytes)
+            .or_else(|_| set_option(&socket, libc::SOL_SOCKET, ask, &buffer_bytes))?;
+    }
+    let mut address = empty_address();
+    address.sll_ifindex =
+        c_int::try_from(ifindex).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    address.sll_protocol = ETH_P_ALL.to_be();
+    let address_ptr = (&raw const address).cast();
+    // SAFETY: the kernel reads the length given of `address`, which is all of it.
+    check(unsafe { libc::bind(socket.as_raw_fd(), address_ptr, address_len()) })?;
+    Ok(socket)
+}
+
+/// True while the socket is on its interface: the kernel unbinds it when the interface goes.
+pub(super) fn is_bound(socket: &OwnedFd) -> bool {
+    let mut address = empty_address();
+    let mut len = address_len();
+    // SAFETY: the kernel writes at most `len` bytes to `address`, which has as many.
+    let result =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    result == 0 && address.sll_ifindex > 0
+}
+
+/// Sends one frame.
+pub(super) fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of `frame`.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Receives one frame and returns its length, which may be more than what fitted.
+pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most the bytes of `into`, whatever length it returns.
+    let len = unsafe {
+        libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_TRUNC)
+    };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sleeps until a frame is there, room to send if that `wants_room`, or the time is over.
+pub(super) fn wait(socket: &OwnedFd, wants_room: bool, timeout: Duration) -> io::Result<()> {
+    let events = if wants_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: one pollfd and one timespec, both on this stack; no signal mask.
+    let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+    if ready >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+}
+
+/// Frames that the kernel threw away for want of room since the last call.
+pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
+    let mut statistics = Statistics::default();
+    let mut len = len_of(&statistics);
+    // SAFETY: the kernel writes at most `len` bytes to `statistics`, which has as many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 { 0 } else { statistics.drops.into() }
+}
+
+/// Gives a socket that is never read as little of the kernel's memory as there is.
+pub(super) fn keep_small(socket: &UdpSocket) {
+    // The kernel raises it to its minimum; if it does not at all, nothing but memory is lost.
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
+}
+
+/// `struct tpacket_stats` of linux/if_packet.h.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Statistics {
+    packets: u32,
+    drops: u32,
+}
+
+/// Sets an option whose value is a `T` of C.
+fn set_option<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let value_ptr = std::ptr::from_ref(value).cast::<c_void>();
+    // SAFETY: the kernel reads at most the bytes of `value`. A filter's pointer in there is the
+    // caller's to keep alive; the only one is.
+    check(unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value_ptr, len_of(value))
+    })
+}
+
+fn empty_address() -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: u16::try_from(libc::AF_PACKET).expect("17"),
+        sll_protocol: 0,
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+fn address_len() -> libc::socklen_t {
+    len_of(&empty_address())
+}
+
+fn len_of<T>(value: &T) -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of_val(value)).expect("a small struct")
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+const fn load_half(at: u32) -> libc::sock_filter {
+    libc::sock_filter { code: 0x28, jt: 0, jf: 0, k: at }
+}
+
+const fn load_byte(at: u32) -> libc::sock_filter {
+    libc::sock_filter { code: 0x30, jt: 0, jf: 0, k: at }
+}
+
+/// Goes on if equal, skips `otherwise` instructions if not.
+const fn equals(k: u32, otherwise: u8) -> libc::sock_filter {
+    libc::sock_filter { code: 0x15, jt: 0, jf: otherwise, k }
+}
+
+/// Skips `then` instructions if any of the bits is set, goes on if none is.
+const fn has_bits(k: u32, then: u8) -> libc::sock_filter {
+    libc::sock_filter { code: 0x45, jt: then, jf: 0, k }
+}
+
+const fn give(bytes: u32) -> libc::sock_filter {
+    libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes }
+}
+
+const UDP: u32 = 17;
+const ROCE: u32 = STEER_PORT as u32;
+
+/// What the AF_XDP steering program takes, in classic BPF: `af_xdp/src/steer.bpf.c`.
+const FILTER: [libc::sock_filter; 18] = [
+    load_half(12),
+    equals(0x0800, 9),   // not IPv4: to the test for IPv6
+    load_byte(14),       // version and header length
+    equals(0x45, 13),    // options
+    load_byte(23),       // protocol
+    equals(UDP, 11),     //
+    load_half(20),       // flags and offset
+    has_bits(0x3fff, 9), // a fragment
+    load_half(36),       // destination port
+    equals(ROCE, 7),     //
+    give(u32::MAX),      //
+    equals(0x86dd, 5),   // not IPv6 either
+    load_byte(20),       // next header
+    equals(UDP, 3),      //
+    load_half(56),       // destination port
+    equals(ROCE, 1),     //
+    give(u32::MAX),      //
+    give(0),             //
+];
+
+const ETH_P_ALL: u16 = 3;
+/// Frames that this machine sends are not received; of linux/if_packet.h, since Linux 4.20.
+const PACKET_IGNORE_OUTGOING: c_int = 23;
