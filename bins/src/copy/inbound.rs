@@ -150,3 +150,42 @@ impl Carrier for Inbound {
 
 /// Credits that may be unacknowledged: more would say nothing that the next one does not.
 const CREDITS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_transport::Access;
+    use std::sync::mpsc::channel;
+
+    const RING: Ring = Ring { slots: 4, slot_bytes: 4096 };
+
+    #[test]
+    fn on_chunk__places_follow_and_a_sender_ahead_of_its_credits_is_an_error() {
+        let mut lane = Lane::new(RING, Access::LOCAL_WRITE, Inbound::receives(RING)).unwrap();
+        let (arrived, arrived_out) = channel();
+        let mut app = Inbound::new(&lane, arrived, channel().1);
+        for n in 0..4 {
+            app.on_chunk(n, 100, &mut lane.endpoint);
+            assert_eq!(arrived_out.try_recv(), Ok(Arrived { slot: n, bytes: 100 }));
+        }
+        app.consumed = 1;
+        app.on_chunk(4, 100, &mut lane.endpoint);
+        assert_eq!(arrived_out.try_recv(), Ok(Arrived { slot: 0, bytes: 100 }));
+        assert_eq!(app.end(), None);
+        app.on_chunk(5, 100, &mut lane.endpoint);
+        assert!(matches!(app.end(), Some(End::Protocol(_))));
+        assert!(arrived_out.try_recv().is_err(), "the writer does not see it");
+    }
+
+    #[test]
+    fn on_chunk__one_out_of_order_or_too_long_is_an_error() {
+        for (imm, bytes) in [(1, 100), (0, RING.slot_bytes + 1)] {
+            let mut lane = Lane::new(RING, Access::LOCAL_WRITE, Inbound::receives(RING)).unwrap();
+            let (arrived, arrived_out) = channel();
+            let mut app = Inbound::new(&lane, arrived, channel().1);
+            app.on_chunk(imm, bytes, &mut lane.endpoint);
+            assert!(matches!(app.end(), Some(End::Protocol(_))));
+            assert!(arrived_out.try_recv().is_err());
+        }
+    }
+}

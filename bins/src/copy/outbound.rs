@@ -163,3 +163,37 @@ pub(super) fn low_half(n: u64) -> u32 {
 /// Receives for credits. The receiver sends one for each quarter of its ring, so four are under
 /// way at most; some more for one that gives them singly.
 pub const CREDIT_RECEIVES: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_transport::Access;
+    use std::sync::mpsc::channel;
+
+    const RING: Ring = Ring { slots: 4, slot_bytes: 4096 };
+
+    fn outbound() -> (Outbound, Lane) {
+        let lane = Lane::new(RING, Access::LOCAL_WRITE, CREDIT_RECEIVES).unwrap();
+        let theirs = MemoryParams { va: 0, rkey: 7, len: RING.bytes() };
+        let app = Outbound::new(&lane, theirs, RING, channel().1, channel().0);
+        (app, lane)
+    }
+
+    #[test]
+    fn on_credit__counts_up_and_around_the_32_bits() {
+        let (mut app, mut lane) = outbound();
+        (app.posted, app.consumed) = ((1 << 32) + 3, (1 << 32) - 1);
+        app.on_credit(2, &mut lane.endpoint);
+        assert_eq!((app.end(), app.consumed), (None, (1 << 32) + 2));
+    }
+
+    #[test]
+    fn on_credit__one_for_what_was_not_sent_is_an_error() {
+        for credit in [1, u32::MAX] {
+            let (mut app, mut lane) = outbound();
+            app.on_credit(credit, &mut lane.endpoint);
+            assert!(matches!(app.end(), Some(End::Protocol(_))), "{credit}");
+            assert_eq!(app.consumed, 0);
+        }
+    }
+}

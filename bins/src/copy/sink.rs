@@ -339,3 +339,6 @@ fn drop_if_empty(state: State) {
 fn broken(file: &FileWork, what: &str) -> End {
     End::Protocol(format!("{what} ({})", file.dir.show(&file.name)))
 }
+
+#[cfg(test)]
+mod tests;

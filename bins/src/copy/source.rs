@@ -301,3 +301,6 @@ fn rewound(mut file: File) -> std::io::Result<Begun> {
     file.seek(SeekFrom::Start(0))?;
     Ok(Begun { file, hash: Sha256::new(), offset: 0 })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,268 @@
+use super::super::testing::TempDir;
+use super::super::walk::Root;
+use super::super::{message, send};
+use super::*;
+use crate::fabric::{Attachment, Wrap};
+use crate::oob::{Hello, QpParams};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (a, listener.accept().unwrap().0)
+}
+
+fn workers() -> (Worker, Worker) {
+    let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+    (Worker { attachment: a, core: None }, Worker { attachment: b, core: None })
+}
+
+/// A sender that says what it likes.
+struct Hostile {
+    listening: Listening,
+    speaking: Speaking,
+    next: u64,
+}
+
+const LATE: Duration = Duration::from_secs(10);
+
+impl Hostile {
+    /// Comes to terms with the receiver.
+    fn meet(stream: TcpStream) -> Self {
+        let ip = stream.local_addr().unwrap().ip();
+        let (mut listening, speaking) = control::split(stream).unwrap();
+        let version = message::VERSION;
+        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None };
+        speaking.send(&Message::Hello(hello)).unwrap();
+        assert!(matches!(listening.expect(LATE).unwrap(), Message::Hello(_)));
+        let qp = QpParams { qpn: 17, psn: 0 };
+        let request = Request { qp, bytes: 0, files: 0, roots: Vec::new() };
+        speaking.send(&Message::Request(request)).unwrap();
+        assert!(matches!(listening.expect(LATE).unwrap(), Message::Accept(_)));
+        speaking.send(&Message::Ready).unwrap();
+        Self { listening, speaking, next: 0 }
+    }
+
+    fn say(&mut self, kind: EntryKind) {
+        self.speaking.send(&Message::Entry(Entry { index: self.next, kind })).unwrap();
+        self.next += 1;
+    }
+
+    fn ask(&mut self, kind: EntryKind) -> Message {
+        self.say(kind);
+        self.listening.expect(LATE).unwrap()
+    }
+
+    fn is_refused(&mut self, kind: EntryKind, words: &str) {
+        match self.ask(kind) {
+            Message::Refused { reason, .. } => assert!(reason.contains(words), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn name(name: &str) -> Name {
+    Name::new(name.into()).unwrap()
+}
+
+fn dir(n: &str) -> EntryKind {
+    EntryKind::Dir { name: name(n) }
+}
+
+fn file(n: &str, size: u64) -> EntryKind {
+    EntryKind::File { name: name(n), size, mode: 0o644, mtime: Mtime { s: 1, ns: 0 } }
+}
+
+fn dir_end() -> EntryKind {
+    EntryKind::DirEnd { mode: 0o755, mtime: Mtime { s: 1, ns: 0 } }
+}
+
+/// What becomes of a receiver into `into` while `talk` speaks to it.
+fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile)) -> End {
+    let (ours, theirs) = tcp_pair();
+    let (mut worker, _silent) = workers();
+    let root = DestDir::open(into).unwrap();
+    let session = Session::new(false);
+    thread::scope(|scope| {
+        let receiving =
+            scope.spawn(|| receive(&mut worker, ours, &root, overwrite, &session, |_| {}));
+        let mut hostile = Hostile::meet(theirs);
+        talk(&mut hostile);
+        drop(hostile);
+        receiving.join().unwrap().unwrap();
+    });
+    session.outcome().unwrap()
+}
+
+#[test]
+fn receive__no_name_leads_through_a_symbolic_link() {
+    let (into, outside) = (TempDir::new(), TempDir::new());
+    symlink(outside.path(), into.path().join("exit")).unwrap();
+    symlink(outside.path().join("file"), into.path().join("link")).unwrap();
+    for overwrite in [false, true] {
+        let end = against(into.path(), overwrite, |sender| {
+            sender.is_refused(dir("exit"), "no directory");
+            // What would go into it is refused, too, and leaving it is allowed.
+            sender.is_refused(file("x", 1), "its directory was not made");
+            let done = Message::Done { index: 2, sha256: None };
+            assert_eq!(sender.ask(dir_end()), done);
+            if !overwrite {
+                sender.is_refused(file("link", 1), "a symbolic link");
+            }
+        });
+        assert_eq!(end, End::PeerGone("its side connection closed"));
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "something was written outside");
+    assert!(!outside.path().join("file").exists());
+}
+
+#[test]
+fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
+    let (into, outside) = (TempDir::new(), TempDir::new());
+    let target = outside.path().to_str().unwrap().as_bytes().to_vec();
+    let target = message::LinkTarget::new(target).unwrap();
+    against(into.path(), true, |sender| {
+        let link = EntryKind::Symlink { name: name("exit"), target };
+        assert!(matches!(sender.ask(link), Message::Done { .. }));
+        sender.is_refused(dir("exit"), "no directory");
+    });
+    assert_eq!(fs::read_link(into.path().join("exit")).unwrap(), outside.path());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
+    type Talk = fn(&mut Hostile);
+    let cases: [(&str, Talk); 6] = [
+        ("leaves the directory", |s| s.say(dir_end())),
+        ("entry 7 where 0", |s| {
+            s.next = 7;
+            s.say(dir("a"));
+        }),
+        ("finish in the middle", |s| {
+            s.ask(dir("a"));
+            s.speaking.send(&Message::Finish).unwrap();
+        }),
+        ("directories deep", |s| {
+            for _ in 0..=DEPTH_MAX {
+                s.say(dir("d"));
+            }
+        }),
+        ("more entries at a time", |s| {
+            // No chunk comes for any of them.
+            for n in 0..=WINDOW {
+                s.say(file(&format!("f{n}"), 10));
+            }
+        }),
+        ("where an entry was due", |s| s.speaking.send(&Message::Finished).unwrap()),
+    ];
+    for (words, talk) in cases {
+        let into = TempDir::new();
+        let end = against(into.path(), false, |sender| {
+            talk(sender);
+            let start = Instant::now();
+            loop {
+                assert!(start.elapsed() < LATE, "{words}: nothing is said");
+                if let Ok(Some(Message::Abort { reason })) = sender.listening.recv(LATE) {
+                    assert!(reason.contains(words), "{words:?} not in {reason}");
+                    break;
+                }
+            }
+        });
+        assert!(matches!(&end, End::Protocol(what) if what.contains(words)), "{end:?}");
+    }
+}
+
+#[test]
+fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
+    let into = TempDir::new();
+    let root = DestDir::open(into.path()).unwrap();
+    let turned_away = |version: u32, bytes: u64, words: &str| {
+        let (ours, theirs) = tcp_pair();
+        let (mut worker, _silent) = workers();
+        let session = Session::new(false);
+        let ip = theirs.local_addr().unwrap().ip();
+        let (mut listening, speaking) = control::split(theirs).unwrap();
+        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None };
+        speaking.send(&Message::Hello(hello)).unwrap();
+        let qp = QpParams { qpn: 17, psn: 0 };
+        let roots = vec![name("huge")];
+        speaking.send(&Message::Request(Request { qp, bytes, files: 1, roots })).unwrap();
+        let why = receive(&mut worker, ours, &root, false, &session, |_| {}).unwrap_err();
+        assert!(why.to_string().contains(words), "{why}");
+        let said = [listening.expect(LATE), listening.expect(LATE)];
+        let told = said.iter().any(|s| s.as_ref().is_err_and(|e| e.to_string().contains(words)));
+        assert!(told, "{said:?}");
+    };
+    turned_away(message::VERSION + 1, 0, "version 2");
+    turned_away(message::VERSION, u64::MAX, "no space");
+    assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
+}
+
+/// A whole copy in one process; what the sender's session came to.
+fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
+    let roots = Root::all(&from.iter().map(|p| p.to_path_buf()).collect::<Vec<_>>()).unwrap();
+    let (ours, theirs) = tcp_pair();
+    let (mut a, mut b) = workers();
+    let root = DestDir::open(into).unwrap();
+    let (sender, receiver) = (Session::new(true), Session::new(true));
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&mut a, ours, &root, overwrite, &receiver, |_| {}));
+        send::send(&mut b, theirs, roots, &sender, |_| {}).unwrap();
+        receiving.join().unwrap().unwrap();
+    });
+    (sender, receiver)
+}
+
+#[test]
+fn receive__what_is_sent_arrives_and_both_ends_agree_on_it() {
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let path = from.path().join("f");
+    let bytes: Vec<u8> = (0..1_000_003u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(&path, &bytes).unwrap();
+    let (sender, receiver) = copy(&[&path], into.path(), false);
+    assert_eq!(sender.outcome(), Some(End::Complete));
+    assert_eq!(receiver.outcome(), Some(End::Complete));
+    assert_eq!(fs::read(into.path().join("f")).unwrap(), bytes);
+    let [ours, theirs] = [&sender, &receiver].map(|s| s.ledger().rows[0].clone());
+    assert_eq!(ours.sha256, theirs.sha256);
+    assert_eq!(ours.sha256.unwrap().0, <[u8; 32]>::from(sha2::Sha256::digest(&bytes)));
+}
+
+#[test]
+fn receive__same_size_and_time_but_other_bytes_are_found_out() {
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let [path, there] = [from.path().join("f"), into.path().join("f")];
+    fs::write(&path, "new!").unwrap();
+    fs::write(&there, "old!").unwrap();
+    let mtime = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(&there).unwrap().set_modified(mtime).unwrap();
+    let (sender, _) = copy(&[&path], into.path(), false);
+    let row = &sender.ledger().rows[0];
+    assert!(row.reason.as_ref().is_some_and(|why| why.contains("differs")), "{row:?}");
+    assert_eq!(fs::read(&there).unwrap(), b"old!");
+    let (sender, _) = copy(&[&path], into.path(), true);
+    assert_eq!(sender.ledger().failed, 0);
+    assert_eq!(fs::read(&there).unwrap(), b"new!");
+    let (sender, _) = copy(&[&path], into.path(), true);
+    assert_eq!(sender.ledger().rows[0].status, "same");
+}
+
+#[test]
+fn receive__a_directory_is_not_replaced_by_a_file_nor_a_file_by_a_directory() {
+    let (from, into) = (TempDir::new(), TempDir::new());
+    fs::write(from.path().join("a"), "file").unwrap();
+    fs::create_dir(from.path().join("b")).unwrap();
+    fs::write(from.path().join("b/inner"), "file").unwrap();
+    fs::create_dir(into.path().join("a")).unwrap();
+    fs::write(into.path().join("b"), "file").unwrap();
+    let paths = ["a", "b"].map(|n| from.path().join(n));
+    let (sender, receiver) = copy(&[&paths[0], &paths[1]], into.path(), true);
+    assert_eq!(sender.outcome(), Some(End::Complete), "the rest goes on");
+    assert_eq!((sender.ledger().failed, receiver.ledger().failed), (3, 3));
+    assert!(into.path().join("a").is_dir() && into.path().join("b").is_file());
+}
