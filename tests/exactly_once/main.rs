@@ -1,0 +1,126 @@
+//! Exactly once: whatever the wire does, memory, atomics and completions are what a simple model
+//! says, after every single step.
+//!
+//! `SPANWIRE_SEEDS=1000000` runs that many seeds instead of ten thousand; `SPANWIRE_SEED=N` runs
+//! one, as a failure tells to.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+mod model;
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use world::World;
+
+#[test]
+fn run__ten_thousand_seeds_agree_with_the_model() {
+    if let Some(seed) = number("SPANWIRE_SEED") {
+        World::new(seed).run();
+        return;
+    }
+    let seeds = number("SPANWIRE_SEEDS").unwrap_or(10_000);
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 0..threads {
+            s.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    let run = AssertUnwindSafe(|| World::new(seed).run());
+                    if catch_unwind(run).is_err() {
+                        panic!("seed {seed}: see above; again with SPANWIRE_SEED={seed}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn run__worlds_reach_every_corner() {
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    for seed in 0..400 {
+        let mut world = World::new(seed);
+        world.run();
+        for end in &world.ends {
+            for (name, n) in end.ep.counters().list() {
+                *seen.entry(name).or_default() += n;
+            }
+        }
+    }
+    let corners = [
+        "rx_atomic_requests",
+        "rx_read_requests",
+        "duplicate_request",
+        "out_of_sequence",
+        "out_of_buffer",
+        "packet_seq_err",
+        "rnr_nak_retry_err",
+        "implied_nak_seq_err",
+        "local_ack_timeout_err",
+        "retransmitted_packets",
+        "req_cqe_error",
+        "flushed",
+        "drop_bad_icrc",
+        "drop_stale_response",
+        "drop_after_sequence_gap",
+        "drop_after_response_gap",
+        "drop_repeated_nak",
+    ];
+    for corner in corners {
+        assert!(seen.get(corner).is_some_and(|n| *n > 0), "no world has {corner}: {seen:#?}");
+    }
+}
+
+/// Runs worlds with something wrong in them: each must be noticed.
+fn notices(sabotage: fn(&mut World)) -> usize {
+    let noticed = |seed: &u64| {
+        let mut world = World::new(*seed);
+        world.sabotage = Some(sabotage);
+        catch_unwind(AssertUnwindSafe(|| world.run())).is_err()
+    };
+    (0..20).filter(noticed).count()
+}
+
+#[test]
+fn check_memory__notices_an_atomic_that_happens_twice() {
+    let twice = notices(|w| {
+        if w.now.as_ns() > 100_000 {
+            w.ends[1].region.fetch_add(0, 1).expect("inside");
+        }
+    });
+    assert_eq!(twice, 20);
+}
+
+#[test]
+fn check_memory__notices_one_wrong_bit_anywhere() {
+    let flipped = notices(|w| {
+        let at = usize::try_from(w.now.as_ns()).expect("small") % w.ends[0].region.len();
+        let mut byte = [0];
+        w.ends[0].region.copy_out(at, &mut byte).expect("inside");
+        w.ends[0].region.copy_in(at, &[byte[0] ^ 4]).expect("inside");
+    });
+    assert_eq!(flipped, 20);
+}
+
+#[test]
+fn complete__notices_a_completion_that_never_comes() {
+    let swallowed = notices(|w| {
+        for side in &mut w.model.sides {
+            for q in &mut side.qps {
+                // As if the oldest request were over without its completion having been seen.
+                q.over += usize::from(q.over == 2 && q.posted.len() > 2);
+            }
+        }
+    });
+    assert!(swallowed >= 10, "{swallowed} of 20: not every world has a completion to miss there");
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, but must be a number")))
+}

@@ -1,0 +1,390 @@
+//! Two engines on a virtual wire that loses, doubles, delays and corrupts, an application on each
+//! side, and the model that is compared after every step. Everything follows from one seed.
+
+mod posting;
+
+use crate::model::{Finished, Kind, Model, Recv};
+use posting::{MAILBOX, SLOT, config, memory_bytes};
+use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
+};
+use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
+use std::collections::BTreeMap;
+
+/// What the wire does, in parts per thousand of the frames.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    lost: u64,
+    twice: u64,
+    late: u64,
+    corrupt: u64,
+}
+
+/// Two sides, the wire between them and the model.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    rng: Rng,
+    wire: Rng,
+    faults: Faults,
+    pub(crate) ends: Vec<End>,
+    pub(crate) model: Model,
+    /// Frames under way by time of arrival and order of sending: side, frame.
+    flight: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    sent: u64,
+    /// Requests still to be posted.
+    budget: u64,
+    next_action: Option<Time>,
+    /// What a test does to the world to see it noticed: called before each comparison.
+    pub(crate) sabotage: Option<fn(&mut World)>,
+}
+
+/// One side.
+pub(crate) struct End {
+    pub(crate) ep: Endpoint,
+    cq: CqId,
+    srq: Option<SrqId>,
+    pub(crate) region: Region,
+    mr: MemoryRegion,
+    qps: Vec<QpEnd>,
+    /// Receive slots not posted.
+    free_recvs: Vec<usize>,
+    next_recv: u64,
+    scratch: Vec<u8>,
+}
+
+/// The application's side of one queue pair.
+struct QpEnd {
+    qpn: Qpn,
+    /// Where this queue pair's areas begin in both memories.
+    base: usize,
+    /// Slots of the peer's memory that WRITEs may go to, and of ours that READs may fill.
+    targets: Vec<usize>,
+    results: Vec<usize>,
+    /// A region whose key the peer may take away: lkey, and the rkey while the peer has one.
+    invalidatable: (u32, Option<u32>),
+    draining: bool,
+    /// The last request of all is posted.
+    last_posted: bool,
+}
+
+impl World {
+    /// The world of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
+        let faults = Faults {
+            lost: pick(&[0, 0, 10, 50, 150]),
+            twice: pick(&[0, 20, 100]),
+            late: pick(&[0, 50, 250]),
+            corrupt: pick(&[0, 0, 20]),
+        };
+        let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
+        let qps = usize_from(pick(&[1, 1, 2, 3]));
+        let shared = [pick(&[0, 0, 1]) == 1, pick(&[0, 0, 1]) == 1];
+        let config = config(&mut pick);
+        let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
+        let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
+        let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
+        let budget = pick(&[6, 12, 30]) * qps as u64;
+        let bytes = memory_bytes(qps);
+        let ends: Vec<End> =
+            [0u8, 1].into_iter().map(|i| End::new(seed, i, &config, qps, shared)).collect();
+        let memory = [0, 1].map(|i: usize| {
+            let mut bytes = vec![0; bytes];
+            rng.fill(&mut bytes);
+            ends[i].region.copy_in(0, &bytes).expect("as long as the region");
+            bytes
+        });
+        let model = Model::new(mtu.bytes() as usize, memory, qps, shared);
+        let (wire, now) = (rng.fork(), Time::ZERO);
+        let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
+        let sabotage = None;
+        let mut world = Self {
+            now,
+            rng,
+            wire,
+            faults,
+            ends,
+            model,
+            flight,
+            sent,
+            budget,
+            next_action,
+            sabotage,
+        };
+        for q in 0..qps {
+            world.connect(q, mtu, [rd_atomic, retry_cnt], psns);
+        }
+        world
+    }
+
+    fn connect(&mut self, q: usize, mtu: Mtu, limits: [u8; 2], psns: [u64; 2]) {
+        let [rd_atomic, retry_cnt] = limits;
+        let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
+        let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
+        for me in [0, 1] {
+            let peer = 1 - me;
+            self.model.sides[me].qps[q].first_psn = psns[me];
+            let ip = |i: usize| [10, 0, 0, u8::try_from(i + 1).expect("two sides")].into();
+            let av = AddressVector {
+                src_mac: MacAddr::new([2; 6]),
+                dst_mac: MacAddr::new([2; 6]),
+                src_ip: ip(me),
+                dst_ip: ip(peer),
+                udp_src_port: None,
+                traffic_class: 0,
+                hop_limit: 64,
+            };
+            let rtr = QpAttr {
+                max_dest_rd_atomic: Some(rd_atomic),
+                min_rnr_timer: Some(3),
+                ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
+            };
+            let rts = QpAttr {
+                max_rd_atomic: Some(rd_atomic),
+                timeout: Some(7),
+                retry_cnt: Some(retry_cnt),
+                ..QpAttr::rts(Psn::new(psns[me]))
+            };
+            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+                self.ends[me].ep.modify_qp(qpns[me], &attr).expect("the customary way");
+            }
+        }
+    }
+
+    /// Runs until everything is over.
+    ///
+    /// # Panics
+    /// When an engine does what the model does not allow, or does not come to an end.
+    pub(crate) fn run(&mut self) {
+        let limit = Time::ZERO + Dur::from_secs(60);
+        loop {
+            for side in [0, 1] {
+                self.step(side);
+            }
+            if self.next_action.is_some_and(|at| at <= self.now) {
+                self.act();
+                continue;
+            }
+            let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
+            let frame = self.flight.keys().next().map(|k| k.0);
+            let Some(next) = [timers, frame, self.next_action].into_iter().flatten().min() else {
+                break;
+            };
+            assert!(next < limit, "does not come to an end");
+            self.now = self.now.max(next);
+        }
+        for (side, model) in self.model.sides.iter().enumerate() {
+            for (q, qp) in model.qps.iter().enumerate() {
+                let all = qp.posted.len();
+                assert_eq!(qp.over, all, "queue pair {q} of side {side} is stuck");
+            }
+        }
+    }
+
+    /// As a driver does it: receive one, time out, transmit; and compare after each.
+    fn step(&mut self, side: usize) {
+        while let Some(frame) = self.arrive(side) {
+            if let Ok(p) = Packet::parse(&frame) {
+                let q = self.ends[side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
+                if p.bth.opcode.props().class == OpClass::Request {
+                    self.model.deliver(side, q.expect("sent to one of them"), &p);
+                }
+            }
+            let meta = RxMeta { at: self.now };
+            self.ends[side].ep.handle_packet(self.now, PortId::HOST, &frame, meta);
+            self.settle(side);
+        }
+        if self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
+            self.ends[side].ep.handle_timeout(self.now);
+            self.settle(side);
+        }
+        let mut frame = [0; 1024];
+        let ep = &mut self.ends[side].ep;
+        let mut out = Vec::new();
+        while let Some(meta) = ep.poll_transmit(self.now, PortId::HOST, &mut frame) {
+            out.push(frame[..meta.len].to_vec());
+        }
+        let sent = !out.is_empty();
+        for frame in out {
+            self.transmit(side, frame);
+        }
+        if sent {
+            self.settle(side);
+        }
+    }
+
+    fn arrive(&mut self, side: usize) -> Option<Vec<u8>> {
+        let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, (to, _))| *to == side);
+        let key = *due?.0;
+        self.flight.remove(&key).map(|(_, frame)| frame)
+    }
+
+    fn transmit(&mut self, side: usize, mut frame: Vec<u8>) {
+        let Faults { lost, twice, late, corrupt } = self.faults;
+        let hit = |wire: &mut Rng, rate: u64| wire.below(1000) < rate;
+        if hit(&mut self.wire, lost) {
+            return;
+        }
+        if hit(&mut self.wire, corrupt) {
+            // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
+            let at = BTH_AT + 5 + usize_from(self.wire.below((frame.len() - BTH_AT - 5) as u64));
+            frame[at] ^= 1 << self.wire.below(8);
+            assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
+        }
+        let copies = 1 + u64::from(hit(&mut self.wire, twice));
+        for _ in 0..copies {
+            let by = if hit(&mut self.wire, late) { self.wire.below(60) } else { 0 };
+            let at = self.now + Dur::from_us(5 + by);
+            self.sent += 1;
+            self.flight.insert((at, self.sent), (1 - side, frame.clone()));
+        }
+    }
+
+    /// Takes what one side's application is told, and compares.
+    fn settle(&mut self, side: usize) {
+        self.listen(side);
+        if let Some(sabotage) = self.sabotage {
+            sabotage(self);
+        }
+        self.compare(side);
+        self.model.check_told(side);
+    }
+
+    fn listen(&mut self, side: usize) {
+        let cq = self.ends[side].cq;
+        while let Some(wc) = self.ends[side].ep.poll_cq(cq).expect("no overrun") {
+            let q = self.ends[side].qps.iter().position(|q| q.qpn == wc.qpn);
+            let q = q.expect("a completion of one of them");
+            let finished = self.model.complete(side, q, &wc);
+            // Before anything is written over.
+            self.compare(side);
+            match finished {
+                Finished::Sent { from, to } => self.sent_well(side, q, from, to),
+                Finished::Received { recv, invalidated } => {
+                    self.received(side, q, recv, invalidated);
+                }
+                Finished::Failed => {}
+            }
+        }
+        while let Some(event) = self.ends[side].ep.poll_async_event() {
+            self.on_event(side, event);
+        }
+    }
+
+    fn compare(&mut self, side: usize) {
+        let end = &mut self.ends[side];
+        end.region.copy_out(0, &mut end.scratch).expect("as long as the region");
+        self.model.check_memory(side, &end.scratch);
+    }
+
+    fn on_event(&mut self, side: usize, event: AsyncEvent) {
+        match event {
+            AsyncEvent::SqDrained(qpn) => {
+                let q = self.ends[side].qps.iter().position(|q| q.qpn == qpn);
+                let q = q.expect("an event of one of them");
+                assert!(std::mem::replace(&mut self.ends[side].qps[q].draining, false));
+                self.modify(side, q, QpState::Rts);
+            }
+            AsyncEvent::LastWqeReached(_) => {}
+            other => panic!("side {side}: {other:?}"),
+        }
+    }
+
+    fn modify(&mut self, side: usize, q: usize, state: QpState) {
+        let qpn = self.ends[side].qps[q].qpn;
+        let attr = QpAttr { state: Some(state), ..QpAttr::default() };
+        self.ends[side].ep.modify_qp(qpn, &attr).expect("a transition that exists");
+    }
+
+    /// Requests are over: their slots are written over and free again.
+    fn sent_well(&mut self, side: usize, q: usize, from: usize, to: usize) {
+        for i in from..to {
+            let m = &self.model.sides[side].qps[q].posted[i];
+            let (kind, remote, local, len) = (m.kind, m.remote, m.local, m.data.len());
+            let ours = &mut self.ends[side].qps[q];
+            match kind {
+                Kind::Write | Kind::WriteImm if remote != ours.base + MAILBOX => {
+                    ours.targets.push(remote);
+                    self.scribble(1 - side, remote, len);
+                }
+                Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..) => {
+                    ours.results.push(local);
+                    self.scribble(side, local, len);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn received(&mut self, side: usize, q: usize, recv: Recv, invalidated: Option<u32>) {
+        self.scribble(side, recv.at, SLOT);
+        let end = &mut self.ends[side];
+        end.free_recvs.push(recv.at);
+        if invalidated.is_some() {
+            let (lkey, rkey) = &mut end.qps[q].invalidatable;
+            *rkey = Some(end.ep.renew_rkey(*lkey).expect("a region of ours"));
+        }
+    }
+
+    fn scribble(&mut self, side: usize, at: usize, len: usize) {
+        let mut bytes = vec![0; len];
+        self.rng.fill(&mut bytes);
+        self.ends[side].region.copy_in(at, &bytes).expect("inside");
+        self.model.sides[side].scribble(at, &bytes);
+    }
+
+    /// The applications do something, now and then; when the budget is used up, what is left to do.
+    fn act(&mut self) {
+        let side = usize_from(self.rng.below(2));
+        let q = usize_from(self.rng.below(self.ends[side].qps.len() as u64));
+        let alive = !self.model.sides[side].qps[q].dead;
+        match self.rng.below(10) {
+            _ if self.budget == 0 => self.finish(),
+            0..2 => self.post_recv(side, q),
+            2 if alive && !self.ends[side].qps[q].draining => {
+                self.ends[side].qps[q].draining = true;
+                self.modify(side, q, QpState::Sqd);
+            }
+            _ => {
+                self.budget -= 1;
+                if alive {
+                    self.post_request(side, q);
+                }
+            }
+        }
+        let open = self.budget > 0 || self.needs_finish();
+        let pause = if self.budget > 0 { 20 } else { 200 };
+        self.next_action = open.then(|| self.now + Dur::from_us(self.rng.below(pause)));
+        for side in [0, 1] {
+            self.listen(side);
+        }
+    }
+
+    /// True until every living queue pair has posted its last request and all are over.
+    fn needs_finish(&self) -> bool {
+        (0..2).any(|side| {
+            let pairs = self.ends[side].qps.iter().zip(&self.model.sides[side].qps);
+            pairs.into_iter().any(|(e, m)| !m.dead && (!e.last_posted || m.over < m.posted.len()))
+        })
+    }
+
+    fn finish(&mut self) {
+        for side in [0, 1] {
+            for q in 0..self.ends[side].qps.len() {
+                self.post_recv(side, q);
+                let dead = self.model.sides[side].qps[q].dead;
+                if !dead && !self.ends[side].qps[q].last_posted {
+                    self.ends[side].qps[q].last_posted = true;
+                    // Signaled, so that unsignaled ones before it are known to be over.
+                    self.post_last(side, q);
+                }
+            }
+        }
+    }
+}
+
+/// Ethernet, IPv4 and UDP come before the BTH.
+const BTH_AT: usize = 14 + 20 + 8;
