@@ -1,7 +1,7 @@
 //! The application on the active side: posts messages, keeps a number of them outstanding and
 //! times their completions.
 
-use crate::oob::{Job, JobKind, Op};
+use crate::oob::{Job, JobKind, MemoryParams, Op};
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 use spanwire_transport::{
@@ -16,7 +16,8 @@ pub struct Initiator {
     cq: CqId,
     qps: Vec<Lane>,
     mr: MemoryRegion,
-    remote: RemoteAddr,
+    /// Messages on each queue pair, where a number is set instead of a time.
+    limit: Option<u64>,
     outstanding: u64,
     until: Option<Time>,
     result: Progress,
@@ -26,6 +27,8 @@ pub struct Initiator {
 /// One queue pair and when each of its slots was posted.
 struct Lane {
     qpn: Qpn,
+    /// The peer's memory.
+    remote: MemoryParams,
     /// Messages posted on it so far: the place of a transfer's next one.
     posted: u64,
     posted_at: Vec<Time>,
@@ -60,12 +63,14 @@ pub enum Failure {
 }
 
 impl Initiator {
-    /// An initiator for `job` on connected queue pairs, with its memory and the peer's.
+    /// An initiator for `job` on connected queue pairs, each with the peer's memory for it, and
+    /// its own memory.
     #[must_use]
-    pub fn new(job: Job, cq: CqId, qps: &[Qpn], mr: MemoryRegion, remote: RemoteAddr) -> Self {
+    pub fn new(job: Job, cq: CqId, qps: &[(Qpn, MemoryParams)], mr: MemoryRegion) -> Self {
         let depth = usize_from(job.depth.into());
-        let lane = |qpn: &Qpn| Lane {
+        let lane = |(qpn, remote): &(Qpn, MemoryParams)| Lane {
             qpn: *qpn,
+            remote: *remote,
             posted: 0,
             posted_at: vec![Time::ZERO; depth],
             bytes: vec![0; depth],
@@ -75,13 +80,20 @@ impl Initiator {
             cq,
             qps: qps.iter().map(lane).collect(),
             mr,
-            remote,
+            limit: None,
             outstanding: 0,
             until: None,
             result: Progress::default(),
-            latency: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-                .expect("bounds and digits are within the histogram's range"),
+            latency: latency_histogram(),
         }
+    }
+
+    /// The same initiator, ending after `messages` on each queue pair instead of after the job's
+    /// duration.
+    #[must_use]
+    pub fn limited(mut self, messages: u64) -> Self {
+        self.limit = Some(messages);
+        self
     }
 
     /// How far it is.
@@ -117,6 +129,7 @@ impl Initiator {
     fn start(&mut self, now: Time, ep: &mut Endpoint) {
         self.result.started = Some(now);
         self.until = match self.job.kind {
+            _ if self.limit.is_some() => None,
             JobKind::Transfer { .. } => None,
             JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
                 Some(now + Dur::from_ms(duration_ms))
@@ -136,14 +149,17 @@ impl Initiator {
 
     /// Posts the next message, if there is one, on a free slot.
     fn post(&mut self, now: Time, lane: usize, slot: usize, ep: &mut Endpoint) {
-        let over = self.until.is_some_and(|t| now >= t);
+        let over = self.until.is_some_and(|t| now >= t)
+            || self.limit.is_some_and(|n| self.qps[lane].posted >= n);
         if over || self.result.failure.is_some() {
             return;
         }
         let Some((offset, len)) = self.place(lane, slot) else {
             return;
         };
-        let remote = RemoteAddr { va: self.remote.va + offset, rkey: self.remote.rkey };
+        let MemoryParams { va, rkey, .. } = self.qps[lane].remote;
+        // The peer chose the address: one near the end of all addresses is its own fault.
+        let remote = RemoteAddr { va: va.wrapping_add(offset), rkey };
         let op = match self.job.op {
             Op::Send => WrOp::Send,
             Op::Write => WrOp::Write { remote },
@@ -176,7 +192,7 @@ impl Initiator {
                 (len > 0).then(|| (offset, u32_from(usize_from(len))))
             }
             JobKind::Bandwidth { .. } | JobKind::Latency { .. } => {
-                let places = (self.mr.len / size).max(1);
+                let places = (self.mr.len.min(self.qps[lane].remote.len) / size).max(1);
                 let n = lane as u64 * u64::from(self.job.depth) + slot as u64;
                 Some((n % places * size, self.job.size))
             }
@@ -249,6 +265,12 @@ impl std::fmt::Display for Failure {
             Self::Internal(what) => write!(f, "internal: {what}"),
         }
     }
+}
+
+/// An empty histogram of latencies in nanoseconds.
+pub(crate) fn latency_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+        .expect("bounds and digits are within the histogram's range")
 }
 
 /// What a status usually means here.

@@ -13,7 +13,7 @@
 //! | [`station`] | one worker that gives or takes jobs |
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
 //! | [`oob`] | the side connection |
-//! | [`initiator`], [`target`] | the applications on both sides |
+//! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`report`] | tables, JSON and progress |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
@@ -31,3 +31,4 @@ pub mod report;
 pub mod signals;
 pub mod station;
 pub mod target;
+pub mod write_ping_pong;

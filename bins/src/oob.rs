@@ -8,13 +8,14 @@
 //! socket pair inside one process.
 
 mod dial;
+pub mod perftest;
 
 pub use dial::{dial, listen};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -199,6 +200,8 @@ pub struct Oob {
 trait Stream: Read + Write + Send {
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
     fn set_nonblocking(&self, on: bool) -> io::Result<()>;
+    /// Ends our direction. The other end may be gone already.
+    fn close(&self);
 }
 
 impl Oob {
@@ -308,6 +311,10 @@ impl Stream for TcpStream {
     fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         self.set_nonblocking(on)
     }
+    fn close(&self) {
+        // An error means that there is nothing left to end.
+        let _ = self.shutdown(Shutdown::Write);
+    }
 }
 
 impl Stream for UnixStream {
@@ -316,6 +323,10 @@ impl Stream for UnixStream {
     }
     fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         self.set_nonblocking(on)
+    }
+    fn close(&self) {
+        // An error means that there is nothing left to end.
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 

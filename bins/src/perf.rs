@@ -2,7 +2,9 @@
 //! iperf3 and perftest.
 
 mod args;
+mod perftest;
 mod report;
+mod test_args;
 
 pub use args::PerfArgs;
 
@@ -16,6 +18,7 @@ use report::{ClientReport, Meter, text};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use test_args::OobKind;
 
 /// Runs the subcommand.
 ///
@@ -23,21 +26,28 @@ use std::process::ExitCode;
 /// It could not run; the message says what is wrong, where, and what to do.
 pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     match &args.command {
-        PerfCommand::Server(args) => serve(args, interrupt),
-        PerfCommand::Client(args) => ask(args, interrupt),
+        PerfCommand::Server(args) => match args.test.oob {
+            OobKind::Spanwire => serve(args, interrupt),
+            OobKind::Perftest => perftest::serve(args, interrupt),
+        },
+        PerfCommand::Client(args) => match args.test.oob {
+            OobKind::Spanwire => ask(args, interrupt),
+            OobKind::Perftest => perftest::ask(args, interrupt),
+        },
     }
 }
 
 fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    args.test.check_own_server()?;
     let common = &args.common;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut station = common.station(unknown)?;
     station.set_transfer_bytes_max(args.max_transfer);
-    let listener = listen(&common.dev, common.port)
-        .map_err(|e| format!("cannot listen on TCP port {} of {}: {e}", common.port, common.dev))?;
+    let port = args.test.port();
+    let listener = listen_on(common, port)?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("serving on {} ({mode}), TCP port {}\n", common.dev, common.port));
+        say(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
@@ -67,6 +77,11 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
+    let dev = &common.dev;
+    listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
+}
+
 fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Error> {
     match listener.accept() {
         Ok((stream, from)) => {
@@ -85,8 +100,9 @@ fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Err
 }
 
 fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    args.test.check_own_client()?;
     let common = &args.common;
-    let stream = args.reach_server()?;
+    let stream = args.reach_server("is `spanwire perf server` running there?")?;
     let us = stream.local_addr()?.ip().to_canonical();
     let mut station = common.station(us)?;
     let mut oob = Oob::tcp(stream)?;

@@ -80,7 +80,7 @@ impl PerfRow {
             path_mtu,
             gbps: report.gbps(),
             msgs_per_s: report.messages_per_s(),
-            latency: if report.is_ping_pong() { "half_rtt" } else { "completion" },
+            latency: if report.half_rtt { "half_rtt" } else { "completion" },
             p50_us: report.latency_us(0.5),
             p99_us: report.latency_us(0.99),
             p999_us: report.latency_us(0.999),

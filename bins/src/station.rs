@@ -17,9 +17,11 @@ use spanwire_wire::{Psn, Qpn};
 use std::net::{IpAddr, SocketAddr};
 
 mod client;
+mod perftest;
 mod server;
 
 pub use client::JobReport;
+pub use perftest::{PerftestOutcome, PerftestPeer};
 pub use server::Served;
 
 /// One worker.
@@ -50,10 +52,24 @@ struct Peer {
 struct Setup {
     job: Job,
     cq: CqId,
+    /// Completions of receives; the same as `cq` unless they were wanted apart.
+    recv_cq: CqId,
     qpns: Vec<Qpn>,
     params: Vec<QpParams>,
     region: Region,
     mr: MemoryRegion,
+}
+
+/// What a job takes on one side.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// Bytes of memory.
+    bytes: u64,
+    caps: QpCaps,
+    /// What the peer may do: no more than the job needs.
+    access: Access,
+    /// Completions of receives go to a queue of their own.
+    receives_apart: bool,
 }
 
 impl Station {
@@ -135,19 +151,7 @@ impl Station {
         if theirs.version != VERSION {
             return Err(OobError::Version(theirs.version).into());
         }
-        if theirs.ip.is_ipv4() != self.ip.is_ipv4() {
-            return Err(format!("{} and {} are not of one IP version", self.ip, theirs.ip).into());
-        }
-        let hop = self.attachment.hop(theirs.ip)?;
-        let av = AddressVector {
-            src_mac: hop.src_mac,
-            dst_mac: hop.dst_mac,
-            src_ip: self.ip,
-            dst_ip: theirs.ip,
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: hop.hop_limit,
-        };
+        let av = self.way_to(theirs.ip, 0)?;
         self.peer = Some(Peer { path_mtu: theirs.path_mtu, av });
         if !speaks_first {
             oob.send(&hello)?;
@@ -159,16 +163,37 @@ impl Station {
         Ok(())
     }
 
-    /// Makes a job's queue pairs and memory. The peer gets no more `access` than the job needs.
-    fn set_up(&mut self, job: Job, caps: QpCaps, access: Access) -> Result<Setup, Error> {
+    /// The way to the peer at `ip`.
+    fn way_to(&self, ip: IpAddr, traffic_class: u8) -> Result<AddressVector, Error> {
+        if ip.is_ipv4() != self.ip.is_ipv4() {
+            return Err(format!("{} and {ip} are not of one IP version", self.ip).into());
+        }
+        let hop = self.attachment.hop(ip)?;
+        Ok(AddressVector {
+            src_mac: hop.src_mac,
+            dst_mac: hop.dst_mac,
+            src_ip: self.ip,
+            dst_ip: ip,
+            udp_src_port: None,
+            traffic_class,
+            hop_limit: hop.hop_limit,
+        })
+    }
+
+    /// Makes a job's queue pairs and memory.
+    fn set_up(&mut self, job: Job, needs: Needs) -> Result<Setup, Error> {
+        let Needs { bytes, caps, access, receives_apart } = needs;
         let pd = self.pd;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
-        let region = Region::zeroed(usize_from(region_bytes(&job)));
+        let region = Region::zeroed(usize_from(bytes));
         let mr = ep.reg_mr(pd, region.clone(), access, None)?;
-        let outstanding = (caps.max_send_wr + caps.max_recv_wr).saturating_mul(job.qps);
-        let cq = ep.create_cq(outstanding.max(1))?;
-        let init = QpInit::new(pd, cq, cq, caps);
-        let mut setup = Setup { job, cq, qpns: Vec::new(), params: Vec::new(), region, mr };
+        let completions = |n: u32| n.saturating_mul(job.qps).max(1);
+        let cq = ep.create_cq(completions(caps.max_send_wr + caps.max_recv_wr))?;
+        let recv_cq =
+            if receives_apart { ep.create_cq(completions(caps.max_recv_wr))? } else { cq };
+        let init = QpInit::new(pd, cq, recv_cq, caps);
+        let mut setup =
+            Setup { job, cq, recv_cq, qpns: Vec::new(), params: Vec::new(), region, mr };
         for _ in 0..job.qps {
             let qpn = ep.create_qp(&init)?;
             ep.modify_qp(qpn, &QpAttr::init(access))?;
@@ -179,8 +204,9 @@ impl Station {
         Ok(setup)
     }
 
-    /// Brings a job's queue pairs to RTS with the peer's as their other ends.
-    fn connect(&mut self, setup: &Setup, theirs: &[QpParams]) -> Result<(), Error> {
+    /// Brings a job's queue pairs to RTS with the peer's as their other ends. `rd_atomic` READs
+    /// and atomics may be outstanding there.
+    fn connect(&mut self, setup: &Setup, theirs: &[QpParams], rd_atomic: u8) -> Result<(), Error> {
         let peer = self.peer.ok_or("the peer has not said hello")?;
         if theirs.len() != setup.qpns.len() {
             let (got, want) = (theirs.len(), setup.qpns.len());
@@ -195,6 +221,7 @@ impl Station {
             let rts = QpAttr {
                 timeout: Some(setup.job.timeout),
                 retry_cnt: Some(setup.job.retry_cnt),
+                max_rd_atomic: Some(rd_atomic),
                 ..QpAttr::rts(Psn::new(ours.psn))
             };
             ep.modify_qp(*qpn, &rts)?;
@@ -204,11 +231,18 @@ impl Station {
 
     /// Drives `app` on the endpoint until `stop` says so.
     fn drive<A: App>(&mut self, app: A, mut stop: impl FnMut(&mut A) -> bool) -> Result<A, Error> {
+        self.drive_host(app, |host| stop(host.app_mut()))
+    }
+
+    /// As [`Station::drive`], with an end that may work on the endpoint too.
+    fn drive_host<A: App>(
+        &mut self,
+        app: A,
+        stop: impl FnMut(&mut Host<A>) -> bool,
+    ) -> Result<A, Error> {
         let ep = self.endpoint.take().ok_or("the endpoint is lost to an earlier failure")?;
         let mut host = Host::new(ep, app);
-        let run = self
-            .driver
-            .run_until(&mut host, &mut *self.attachment.port, |host| stop(host.app_mut()));
+        let run = self.driver.run_until(&mut host, &mut *self.attachment.port, stop);
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
         self.port_is_gone = run.is_err();
@@ -225,6 +259,9 @@ impl Station {
             ep.destroy_qp(*qpn);
         }
         ep.destroy_cq(setup.cq);
+        if setup.recv_cq != setup.cq {
+            ep.destroy_cq(setup.recv_cq);
+        }
         // Its key is unknown only if the region was never registered: nothing is left then.
         let _ = ep.dereg_mr(setup.mr.lkey);
     }
@@ -249,6 +286,15 @@ impl Setup {
     /// The hash of a transfer's memory.
     fn sha256(&self) -> Option<String> {
         matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
+    }
+}
+
+/// What a client may do to our memory: what its job does, and nothing else.
+fn access(op: Op) -> Access {
+    match op {
+        Op::Send => Access::LOCAL_WRITE,
+        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
+        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
     }
 }
 
@@ -316,6 +362,9 @@ fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
         each(at, CHUNK_BYTES.min(len - at));
     }
 }
+
+/// READs and atomics that a queue pair answers at a time, and has outstanding at our like.
+const RD_ATOMIC: u8 = 16;
 
 /// How long a server waits for a client's first word.
 const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,7 +1,8 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
+use super::test_args::TestArgs;
 use crate::fabric::{Attachment, Error, Wrap, interface};
-use crate::oob::{DEFAULT_PORT, Job, JobKind, Op, REPLY_TIMEOUT, dial};
+use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::station::Station;
 use clap::ValueEnum;
 use spanwire_base::Dur;
@@ -37,9 +38,6 @@ pub(super) struct CommonArgs {
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     pub(super) queue: u32,
-    /// TCP port of the side connection
-    #[arg(short, long, default_value_t = DEFAULT_PORT)]
-    pub(super) port: u16,
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     pub(super) xdp: XdpPreference,
@@ -76,6 +74,8 @@ pub(super) struct CommonArgs {
 pub(super) struct ServerArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
+    #[command(flatten)]
+    pub(super) test: TestArgs,
     /// Longest transfer to take part in: memory that any client can ask for
     #[arg(long, value_parser = size, default_value = "1G", value_name = "BYTES")]
     pub(super) max_transfer: u64,
@@ -90,40 +90,17 @@ pub(super) struct ClientArgs {
     pub(super) common: CommonArgs,
     /// The server's address on that interface
     pub(super) server: IpAddr,
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Op::Write)]
-    pub(super) op: Op,
-    /// Bytes of a message; K, M and G are binary. Default 64K, with --lat 64
-    #[arg(short, long, value_parser = size)]
-    pub(super) size: Option<u64>,
-    /// Queue pairs
-    #[arg(short, long, default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(super) qps: u32,
-    /// Messages outstanding on each queue pair
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=2048))]
-    pub(super) depth: u32,
-    /// How long
-    #[arg(short = 't', long, default_value_t = 5.0)]
-    pub(super) seconds: f64,
+    #[command(flatten)]
+    pub(super) test: TestArgs,
+    /// How long [default: 5]
+    #[arg(short = 't', long)]
+    pub(super) seconds: Option<f64>,
     /// Move this many bytes once and compare hashes of both ends, instead of running for a time
     #[arg(long, value_parser = size, value_name = "BYTES", conflicts_with_all = ["lat", "seconds"])]
     pub(super) transfer: Option<u64>,
-    /// Path MTU in payload bytes: 256, 512, 1024, 2048 or 4096; default the largest that fits
-    #[arg(short, long)]
-    pub(super) mtu: Option<u32>,
-    /// Measure latency: one message at a time
-    #[arg(long)]
-    pub(super) lat: bool,
     /// Seconds between interval lines; 0 for none
     #[arg(short, long, default_value_t = 1.0)]
     pub(super) interval: f64,
-    /// Local ACK timeout: 4.096 us * 2^N
-    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u8).range(1..=31))]
-    pub(super) timeout: u8,
-    /// Retransmissions without progress before giving up
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(0..=7))]
-    pub(super) retry: u8,
     /// Fail (exit code 1) below this goodput
     #[arg(long, value_name = "GBPS")]
     pub(super) min_gbps: Option<f64>,
@@ -169,8 +146,10 @@ impl CommonArgs {
 
 impl ClientArgs {
     /// Connects to the server's side connection.
-    pub(super) fn reach_server(&self) -> Result<TcpStream, Error> {
-        let (server, port) = (self.server, self.common.port);
+    ///
+    /// `question` is asked when nobody listens there.
+    pub(super) fn reach_server(&self, question: &str) -> Result<TcpStream, Error> {
+        let (server, port) = (self.server, self.test.port());
         let ifindex = interface(&self.common.dev)?.ifindex;
         let address = match server {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -180,7 +159,7 @@ impl ClientArgs {
         };
         dial(&self.common.dev, address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
-                ErrorKind::ConnectionRefused => "is `spanwire perf server` running there?",
+                ErrorKind::ConnectionRefused => question,
                 _ => "is the address right, and reachable through this interface?",
             };
             format!("cannot reach {server} on TCP port {port}: {e}; {advice}").into()
@@ -189,30 +168,36 @@ impl ClientArgs {
 
     /// The job to ask for.
     pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
-        let duration_ms = milliseconds(self.seconds)?;
-        let kind = match (self.transfer, self.lat) {
+        let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
+        let TestArgs { lat, depth, .. } = self.test;
+        let kind = match (self.transfer, lat) {
             (Some(bytes), _) => JobKind::Transfer { bytes, seed: self.common.seed },
             (None, true) => JobKind::Latency { duration_ms },
             (None, false) => JobKind::Bandwidth { duration_ms },
         };
-        let default = if self.lat { 64 } else { 1 << 16 };
-        let size = self.size.unwrap_or(default);
-        let size = u32::try_from(size).ok().filter(|s| (1..=1 << 30).contains(s));
         Ok(Job {
             kind,
-            op: self.op,
-            size: size.ok_or("--size must be between 1 byte and 1 GiB")?,
-            qps: self.qps,
-            depth: if self.lat { 1 } else { self.depth },
-            path_mtu: station.path_mtu(self.mtu),
-            timeout: self.timeout,
-            retry_cnt: self.retry,
+            op: self.test.op(),
+            size: self.test.size_or(if lat { 64 } else { 1 << 16 })?,
+            qps: self.test.qps(),
+            depth: if lat { 1 } else { depth.unwrap_or(16) },
+            path_mtu: station.path_mtu(self.test.mtu),
+            timeout: self.test.timeout(),
+            retry_cnt: self.test.retry(),
         })
+    }
+
+    /// Refuses what perftest, which counts messages, has no use for.
+    pub(super) fn check_perftest(&self) -> Result<(), Error> {
+        match (self.seconds, self.transfer) {
+            (None, None) => Ok(()),
+            _ => Err("perftest counts messages: --iters instead of --seconds or --transfer".into()),
+        }
     }
 }
 
 /// `64K` and the like, in bytes.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.to_ascii_lowercase() {
         t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
         t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),

@@ -4,7 +4,7 @@ use super::args::{ClientArgs, milliseconds};
 use super::nonzero;
 use crate::initiator::Initiator;
 use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, say, seconds};
-use crate::station::{JobReport, Station};
+use crate::station::{JobReport, PerftestPeer, Station};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 
@@ -19,7 +19,15 @@ pub(super) struct ClientReport {
     transfer: Option<TransferRow>,
     perf: Vec<PerfRow>,
     intervals: Vec<Interval>,
+    /// The tool and what is known of the peer, with `--oob perftest`.
+    perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct Perftest {
+    tool: &'static str,
+    peer: PerftestPeer,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,8 +68,15 @@ impl ClientReport {
             transfer,
             perf,
             intervals,
+            perftest: None,
             counters: nonzero(&station.counters()),
         }
+    }
+
+    /// The same report, of a run of perftest's `tool` against `peer`.
+    pub(super) fn against(mut self, peer: PerftestPeer, tool: &'static str) -> Self {
+        self.perftest = Some(Perftest { tool, peer });
+        self
     }
 }
 

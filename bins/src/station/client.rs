@@ -1,6 +1,6 @@
 //! The station that gives jobs.
 
-use super::{Setup, Station, check};
+use super::{Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, Progress};
 use crate::oob::{
@@ -8,7 +8,7 @@ use crate::oob::{
 };
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Access, QpCaps, RemoteAddr};
+use spanwire_transport::{Access, QpCaps};
 
 /// What became of a job.
 pub struct JobReport {
@@ -16,8 +16,10 @@ pub struct JobReport {
     pub job: Job,
     /// Messages and bytes, and what ended it early.
     pub progress: Progress,
-    /// Times from posting to completion in nanoseconds.
+    /// Times from posting to completion in nanoseconds, or those of round trips.
     pub latency: Histogram<u64>,
+    /// The latency is that of round trips, to be told as half: a message one way.
+    pub half_rtt: bool,
     /// SHA-256 of both ends' memory after a transfer: ours, theirs.
     pub sha256: Option<(String, String)>,
     /// Messages the peer received (SEND).
@@ -46,16 +48,17 @@ impl Station {
     ) -> Result<JobReport, Error> {
         // What the server would refuse is refused before any memory is taken for it.
         check(&job, self.attachment.path_mtu)?;
-        let pongs = matches!((job.op, job.kind), (Op::Send, JobKind::Latency { .. }));
         let caps = QpCaps {
             max_send_wr: job.depth,
-            max_recv_wr: if pongs { job.depth } else { 0 },
+            max_recv_wr: if is_send_ping_pong(&job) { job.depth } else { 0 },
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,
         };
         // The peer touches none of our memory: it only answers.
-        let setup = self.set_up(job, caps, Access::LOCAL_WRITE)?;
+        let access = Access::LOCAL_WRITE;
+        let needs = Needs { bytes: region_bytes(&job), caps, access, receives_apart: false };
+        let setup = self.set_up(job, needs)?;
         let report = self.run_set_up(oob, &setup, watch);
         self.tear_down(&setup);
         report
@@ -75,14 +78,14 @@ impl Station {
             Message::Accept(accept) => accept,
             other => return Err(OobError::unexpected("an accept", other).into()),
         };
-        self.connect(setup, &qps)?;
+        self.connect(setup, &qps, RD_ATOMIC)?;
         oob.send(&Message::Ready)?;
         match oob.recv(REPLY_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(OobError::unexpected("ready", other).into()),
         }
-        let remote = RemoteAddr { va: memory.va, rkey: memory.rkey };
-        let initiator = Initiator::new(job, setup.cq, &setup.qpns, setup.mr, remote);
+        let lanes: Vec<_> = setup.qpns.iter().map(|qpn| (*qpn, memory)).collect();
+        let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let clock = self.attachment.clock;
         let app = self.drive(initiator, |app| {
             if !app.is_done() && watch(clock.now(), app) {
@@ -91,7 +94,9 @@ impl Station {
             app.is_done()
         })?;
         let (progress, latency) = (app.progress(), app.latency().clone());
-        let mut report = JobReport { job, progress, latency, sha256: None, peer_messages: 0 };
+        let half_rtt = is_send_ping_pong(&job);
+        let mut report =
+            JobReport { job, progress, latency, half_rtt, sha256: None, peer_messages: 0 };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.
             return Ok(report);
@@ -128,20 +133,14 @@ impl JobReport {
         per_second(self.progress.messages, self.duration())
     }
 
-    /// A quantile (0..=1) of the latency in microseconds. A SEND ping-pong's is half a round trip,
-    /// as perftest's is; everything else's is from posting to completion.
+    /// A quantile (0..=1) of the latency in microseconds. A ping-pong's is half a round trip, as
+    /// perftest's is; everything else's is from posting to completion.
     #[must_use]
     pub fn latency_us(&self, quantile: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "nanoseconds of seconds fit 53 bits")]
         let ns = self.latency.value_at_quantile(quantile) as f64;
-        let halves = if self.is_ping_pong() { 2.0 } else { 1.0 };
+        let halves = if self.half_rtt { 2.0 } else { 1.0 };
         ns / 1e3 / halves
-    }
-
-    /// True when the latency is half a round trip.
-    #[must_use]
-    pub fn is_ping_pong(&self) -> bool {
-        self.job.op == Op::Send && matches!(self.job.kind, JobKind::Latency { .. })
     }
 
     /// Nothing failed, and a transfer's bytes are the same on both ends.
@@ -151,6 +150,11 @@ impl JobReport {
         let matches = self.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs);
         self.progress.failure.is_none() && self.progress.finished.is_some() && matches == wants_hash
     }
+}
+
+/// A SEND that is answered with a SEND.
+pub(super) fn is_send_ping_pong(job: &Job) -> bool {
+    job.op == Op::Send && matches!(job.kind, JobKind::Latency { .. })
 }
 
 /// `n` a second over `d`.

@@ -1,13 +1,11 @@
 //! The station that takes jobs.
 
-use super::{Setup, Station, check};
+use super::{Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
 use crate::fabric::Error;
-use crate::oob::{
-    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
-};
+use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Access, QpCaps};
+use spanwire_transport::QpCaps;
 
 /// A job that was served.
 #[derive(Clone, Debug)]
@@ -85,7 +83,9 @@ impl Station {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let setup = match self.set_up(job, caps, access(job.op)) {
+        let (bytes, access) = (region_bytes(&job), access(job.op));
+        let needs = Needs { bytes, caps, access, receives_apart: false };
+        let setup = match self.set_up(job, needs) {
             Ok(setup) => setup,
             Err(e) => {
                 oob.send(&Message::Reject { reason: e.to_string() })?;
@@ -105,7 +105,7 @@ impl Station {
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
         setup.fill_source(false);
-        self.connect(setup, &request.qps)?;
+        self.connect(setup, &request.qps, RD_ATOMIC)?;
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
@@ -184,15 +184,6 @@ fn next_request(oob: &mut Oob, stop: &impl Fn() -> bool) -> Result<Option<Reques
         }
     }
     Ok(None)
-}
-
-/// What a client may do to our memory: what its job does, and nothing else.
-fn access(op: Op) -> Access {
-    match op {
-        Op::Send => Access::LOCAL_WRITE,
-        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
-        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
-    }
 }
 
 /// How often the side connection is looked at while traffic runs: a system call.

@@ -1,0 +1,179 @@
+//! The TCP connection to a perftest peer, read without blocking: queue pairs have to be driven
+//! while the peer thinks.
+
+use super::super::{REPLY_TIMEOUT, Stream};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+#[cfg(test)]
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// A connection to a perftest peer.
+pub struct Exchange {
+    stream: Box<dyn Stream>,
+    is_client: bool,
+    /// Bytes received and not yet taken.
+    inbox: Vec<u8>,
+    closed: bool,
+}
+
+/// What can go wrong with a perftest peer.
+#[derive(Debug)]
+pub enum PerftestError {
+    /// The connection broke.
+    Io(io::Error),
+    /// The peer closed the connection where this was due.
+    Closed(&'static str),
+    /// The peer neither said this nor sent packets for so long.
+    Silent(&'static str, Duration),
+    /// The peer said something else where this was due.
+    Garbled {
+        /// What was due.
+        step: &'static str,
+        /// What came, made printable.
+        got: String,
+    },
+    /// The peer is too old.
+    OldVersion(String),
+    /// The peer told no RoCE address.
+    NoGid,
+    /// We were told to stop.
+    Stopped,
+}
+
+impl Exchange {
+    /// Over TCP; `is_client` is true for the end that connected.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn tcp(stream: TcpStream, is_client: bool) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self::over(Box::new(stream), is_client))
+    }
+
+    /// Two ends inside one process: the client's and the server's.
+    #[cfg(test)]
+    pub(super) fn pair() -> (Self, Self) {
+        let (a, b) = UnixStream::pair().expect("file descriptors are left");
+        (Self::over(Box::new(a), true), Self::over(Box::new(b), false))
+    }
+
+    fn over(stream: Box<dyn Stream>, is_client: bool) -> Self {
+        Self { stream, is_client, inbox: Vec::new(), closed: false }
+    }
+
+    /// This end connected, and so speaks first.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        self.is_client
+    }
+
+    /// Says `bytes`.
+    ///
+    /// # Errors
+    /// [`PerftestError::Io`]: the connection broke, or the peer takes nothing.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), PerftestError> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.write_all(bytes)?;
+        Ok(())
+    }
+
+    /// The next `n` bytes if they are there, without waiting; `step` names what they are.
+    ///
+    /// # Errors
+    /// [`PerftestError::Closed`] when they will not come, [`PerftestError::Io`].
+    pub fn poll(&mut self, step: &'static str, n: usize) -> Result<Option<Vec<u8>>, PerftestError> {
+        if self.inbox.len() < n {
+            self.fill()?;
+        }
+        match self.inbox.len() {
+            have if have >= n => Ok(Some(self.inbox.drain(..n).collect())),
+            _ if self.closed => Err(PerftestError::Closed(step)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The peer has closed its side. What it said before is still to be had.
+    ///
+    /// # Errors
+    /// [`PerftestError::Io`].
+    pub fn is_closed(&mut self) -> Result<bool, PerftestError> {
+        self.fill()?;
+        Ok(self.closed)
+    }
+
+    /// Says that nothing more will come from here. A connection that is gone already is no error.
+    pub fn close(&mut self) {
+        self.stream.close();
+    }
+
+    /// Takes what has arrived, at most [`INBOX_BYTES_MAX`] at a time.
+    fn fill(&mut self) -> Result<(), PerftestError> {
+        let mut chunk = [0; 4096];
+        self.stream.set_nonblocking(true)?;
+        while !self.closed && self.inbox.len() < INBOX_BYTES_MAX {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.closed = true,
+                Ok(n) => self.inbox.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                // It went away without reading all we said.
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => self.closed = true,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PerftestError {
+    /// Something else came where `step` was due.
+    pub(super) fn garbled(step: &'static str, got: &[u8]) -> Self {
+        Self::Garbled { step, got: got.escape_ascii().to_string() }
+    }
+}
+
+impl From<io::Error> for PerftestError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+impl fmt::Display for PerftestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "the connection to the perftest peer broke: {e}"),
+            Self::Closed(step) => write!(
+                f,
+                "the peer closed the connection where {step} was due: {ALIKE}; its own output \
+                 says more"
+            ),
+            Self::Silent(step, t) => {
+                write!(f, "{t:?} without a word or a packet where {step} was due: {ALIKE}")
+            }
+            Self::Garbled { step, got } => {
+                write!(f, "the peer said \"{got}\" where {step} was due: is it perftest? {ALIKE}")
+            }
+            Self::OldVersion(v) => write!(
+                f,
+                "the peer's perftest says version {v}; this works from 5.70 on, as perftest's own"
+            ),
+            Self::NoGid => f.write_str(
+                "the peer told no GID, so it is not on RoCEv2: start it with -x and the index of \
+                 its RoCE v2 GID (show_gids lists them)",
+            ),
+            Self::Stopped => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for PerftestError {}
+
+/// What usually is wrong, since nothing of this is negotiated.
+const ALIKE: &str = "are both ends started with the same tool, size, iterations, queue pairs and \
+                     direction, without -R and -a?";
+
+/// What a peer may say ahead: its next message, and those of all queue pairs of a round.
+const INBOX_BYTES_MAX: usize = 1 << 17;

@@ -1,0 +1,130 @@
+//! `spanwire perf --oob perftest`: against `ib_write_bw` and its siblings.
+
+use super::args::{ClientArgs, CommonArgs, ServerArgs};
+use super::report::{ClientReport, Meter, text};
+use super::{accept, listen_on, nonzero};
+use crate::fabric::Error;
+use crate::oob::perftest::{Exchange, PerftestError, Report, Test};
+use crate::report::{PerfRow, bytes, perf_table, say};
+use crate::signals::Interrupt;
+use crate::station::{PerftestOutcome, PerftestPeer, Station};
+use std::net::{IpAddr, Ipv6Addr};
+use std::process::ExitCode;
+
+/// Serves stock clients, all of the same test.
+pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    let common = &args.common;
+    let test = args.test.perftest()?;
+    let mut station = common.station(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    station.set_transfer_bytes_max(args.max_transfer);
+    let (port, tool) = (args.test.port(), test.tool());
+    let listener = listen_on(common, port)?;
+    if !common.json {
+        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        say(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev));
+    }
+    while !interrupt.is_set() {
+        let Some((stream, from)) = accept(&listener)? else {
+            continue;
+        };
+        let peer = from.ip().to_canonical();
+        let us = stream.local_addr()?.ip().to_canonical();
+        station.set_ip(args.test.address.unwrap_or(us));
+        let exchange = Exchange::tcp(stream, false)?;
+        let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |_, _| {});
+        let served = outcome.map(|outcome| tell_served(common, peer, &test, &outcome, &station));
+        match served {
+            Ok(()) => {}
+            Err(_) if interrupt.is_set() => break,
+            Err(e) if args.one_off || station.port_is_gone() => return Err(e),
+            // The next client must not suffer from this one.
+            Err(e) => eprintln!("client {peer}: {e}"),
+        }
+        if args.one_off {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs against a stock server.
+pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    args.check_perftest()?;
+    let common = &args.common;
+    let test = args.test.perftest()?;
+    let stream = args.reach_server(&format!("is {} running there?", test.tool()))?;
+    let us = stream.local_addr()?.ip().to_canonical();
+    let mut station = common.station(args.test.address.unwrap_or(us))?;
+    let exchange = Exchange::tcp(stream, true)?;
+    if !common.json {
+        let (tool, size) = (test.tool(), bytes(test.size.into()));
+        let (n, qps) = (test.iterations, test.qps);
+        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        say(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
+    }
+    let mut meter = Meter::new(args.interval, !common.json);
+    let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
+        meter.look(now, app);
+    });
+    let outcome = match outcome {
+        Err(e) if matches!(e.downcast_ref(), Some(PerftestError::Stopped)) => {
+            eprintln!("{e}");
+            return Ok(ExitCode::from(130));
+        }
+        other => other?,
+    };
+    let report = outcome.report.as_ref().ok_or("a client always measures")?;
+    let report = ClientReport::of(args, report, &station, meter.intervals)
+        .against(outcome.peer.clone(), test.tool());
+    if common.json {
+        say(&format!("{}\n", serde_json::to_string(&report)?));
+    } else {
+        say(&text(&report));
+        say(&peer_text(&outcome.peer, outcome.path_mtu));
+    }
+    Ok(match (report.ok, interrupt.is_set()) {
+        (_, true) => ExitCode::from(130),
+        (true, _) => ExitCode::SUCCESS,
+        (false, _) => ExitCode::FAILURE,
+    })
+}
+
+fn tell_served(
+    common: &CommonArgs,
+    peer: IpAddr,
+    test: &Test,
+    outcome: &PerftestOutcome,
+    station: &Station,
+) {
+    let PerftestOutcome { report, peer: who, path_mtu, messages, complete } = outcome;
+    let rows: Vec<PerfRow> = report.iter().map(PerfRow::of).collect();
+    if common.json {
+        let line = serde_json::json!({
+            "client": peer, "tool": test.tool(), "peer": who, "size": test.size, "qps": test.qps,
+            "iterations": test.iterations, "path_mtu": path_mtu, "messages": messages,
+            "complete": complete, "perf": rows, "counters": nonzero(&station.counters()),
+        });
+        say(&format!("{line}\n"));
+        return;
+    }
+    let failure = rows.iter().find_map(|r| r.error.as_deref());
+    let end = failure.unwrap_or(if *complete { "done" } else { "the client went away" });
+    say(&format!("{peer}: {} of {}: {end}\n", test.tool(), bytes(test.size.into())));
+    if !rows.is_empty() {
+        say(&perf_table(&rows));
+    }
+    say(&peer_text(who, *path_mtu));
+}
+
+/// One or two lines on the peer.
+fn peer_text(peer: &PerftestPeer, path_mtu: u32) -> String {
+    let PerftestPeer { version, ip, report, .. } = peer;
+    let mut out = format!("  peer: perftest {version} at {ip}, path MTU {path_mtu}\n");
+    if let Some(Report { iterations, average, message_rate_mpps, .. }) = report {
+        out.push_str(&format!(
+            "  peer measured: {iterations} messages, average {average:.2} (MiB/s, or Gbit/s where it \
+             reports so), {message_rate_mpps:.6} million messages/s\n"
+        ));
+    }
+    out
+}

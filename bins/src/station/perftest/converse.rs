@@ -1,0 +1,163 @@
+//! Talking to a perftest peer while the queue pairs are driven: an acknowledgement of ours that
+//! was lost must find us there when the peer asks again.
+
+use super::super::Station;
+use super::Session;
+use super::traffic::{Attentive, LOOK_EVERY, Traffic};
+use crate::fabric::Error;
+use crate::oob::REPLY_TIMEOUT;
+use crate::oob::perftest::{Exchange, KEYS_BYTES, KEYS_BYTES_WITHOUT_GID, Keys, PerftestError};
+use spanwire_base::{Dur, Time};
+use std::time::Duration;
+
+/// What is waited for, and how long the peer may be quiet: neither a word nor a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) step: &'static str,
+    pub(super) quiet: Duration,
+}
+
+impl Patience {
+    /// The usual patience.
+    pub(super) fn of(step: &'static str) -> Self {
+        Self { step, quiet: REPLY_TIMEOUT }
+    }
+}
+
+impl Station {
+    /// Says `ours` and returns the peer's, of the same length. The client says it first.
+    pub(super) fn trade(
+        &mut self,
+        s: &mut Session<'_>,
+        patience: Patience,
+        ours: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        if s.exchange.is_client() {
+            s.exchange.send(ours)?;
+        }
+        let theirs = self.hear(s, patience, ours.len())?;
+        if !s.exchange.is_client() {
+            s.exchange.send(ours)?;
+        }
+        Ok(theirs)
+    }
+
+    /// As [`Station::trade`], for keys, which may come in two lengths.
+    pub(super) fn trade_keys(&mut self, s: &mut Session<'_>, ours: &Keys) -> Result<Keys, Error> {
+        let patience = Patience::of("the keys");
+        if s.exchange.is_client() {
+            s.exchange.send(&ours.to_bytes())?;
+        }
+        let mut theirs = self.hear(s, patience, KEYS_BYTES_WITHOUT_GID)?;
+        if theirs.last() != Some(&0) {
+            let rest = self.hear(s, patience, KEYS_BYTES - KEYS_BYTES_WITHOUT_GID)?;
+            theirs.extend_from_slice(&rest);
+        }
+        let theirs = Keys::from_bytes(&theirs)?;
+        // Before it is answered: a peer without an address would take our answer for another.
+        theirs.ip()?;
+        if !s.exchange.is_client() {
+            s.exchange.send(&ours.to_bytes())?;
+        }
+        Ok(theirs)
+    }
+
+    /// Drives our own messages to their end.
+    pub(super) fn run_traffic(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
+        let patience = Patience::of("the rest of the run");
+        let stop = s.stop;
+        let mut closed_at = None;
+        self.attend(s, patience, |now, traffic, exchange| {
+            if stop() {
+                traffic.interrupt(now);
+            }
+            if traffic.is_done() {
+                return Ok(Some(()));
+            }
+            if exchange.is_closed()? && now.since(*closed_at.get_or_insert(now)) >= LINGER {
+                // What it sent before has had its time to arrive.
+                return Err(PerftestError::Closed(patience.step).into());
+            }
+            Ok(None)
+        })
+    }
+
+    /// Closes our side and waits a little for the peer's end.
+    pub(super) fn say_farewell(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
+        if s.test.has_farewell() {
+            // Not every version waits for it.
+            let _ = s.exchange.send(DONE);
+        }
+        s.exchange.close();
+        let mut since = None;
+        self.attend(s, Patience::of("the end"), |now, _, exchange| {
+            let since = *since.get_or_insert(now);
+            // However the connection ends now, it has served.
+            let is_over = exchange.is_closed().unwrap_or(true) || now.since(since) >= LINGER;
+            Ok(is_over.then_some(()))
+        })
+    }
+
+    /// The peer's next `n` bytes.
+    fn hear(
+        &mut self,
+        s: &mut Session<'_>,
+        patience: Patience,
+        n: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let stop = s.stop;
+        self.attend(s, patience, |_, _, exchange| match exchange.poll(patience.step, n)? {
+            None if stop() => Err(PerftestError::Stopped.into()),
+            other => Ok(other),
+        })
+    }
+
+    /// Drives the traffic until `ready` has something, asking it every [`LOOK_EVERY`].
+    fn attend<T>(
+        &mut self,
+        s: &mut Session<'_>,
+        patience: Patience,
+        mut ready: impl FnMut(Time, &mut Traffic, &mut Exchange) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let Session { exchange, traffic, watch, .. } = s;
+        let clock = self.attachment.clock;
+        let (mut look_at, mut heard_at, mut packets) = (Time::ZERO, clock.now(), 0);
+        let quiet = Dur::from_ns(u64::try_from(patience.quiet.as_nanos())?);
+        let mut outcome = None;
+        self.drive_host(Attentive::new(traffic), |host| {
+            let now = clock.now();
+            let (ep, app) = host.parts_mut();
+            let traffic = app.traffic();
+            traffic.look(now, ep);
+            if now < look_at {
+                return false;
+            }
+            look_at = now + LOOK_EVERY;
+            if let Some(active) = &traffic.active {
+                watch(now, active);
+            }
+            let received = ep.counters().rx_packets;
+            if received != packets {
+                (packets, heard_at) = (received, now);
+            }
+            outcome = match (ready(now, traffic, exchange), traffic.failure()) {
+                (Ok(Some(value)), _) => Some(Ok(value)),
+                (Err(e), _) => Some(Err(e)),
+                (Ok(None), Some(why)) => Some(Err(why.into())),
+                (Ok(None), None) if now.since(heard_at) >= quiet => {
+                    Some(Err(PerftestError::Silent(patience.step, patience.quiet).into()))
+                }
+                (Ok(None), None) => None,
+            };
+            outcome.is_some()
+        })?;
+        outcome.ok_or("driven to no end")?
+    }
+}
+
+/// What perftest's older versions say last, with its NUL.
+const DONE: &[u8] = b"done\0";
+
+/// How long a peer that has closed its side, or was told the end, may still take. Retransmissions
+/// of what we acknowledged and it did not hear of fall into this.
+const LINGER: Dur = Dur::from_secs(1);

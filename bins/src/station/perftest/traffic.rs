@@ -1,0 +1,118 @@
+//! What moves in a perftest run: at most one application for each part of our role.
+
+use super::super::client::{JobReport, is_send_ping_pong};
+use crate::initiator::{Initiator, Progress};
+use crate::oob::Job;
+use crate::target::Target;
+use crate::write_ping_pong::WritePingPong;
+use spanwire_base::{Dur, Time};
+use spanwire_transport::{App, Endpoint};
+
+/// The applications of one role. With none of them this end only answers.
+#[derive(Default)]
+pub(super) struct Traffic {
+    pub(super) active: Option<Initiator>,
+    pub(super) passive: Option<Target>,
+    pub(super) ping_pong: Option<WritePingPong>,
+    started: bool,
+}
+
+/// Traffic that is driven at least every [`LOOK_EVERY`], so that whoever drives it can look at the
+/// side connection that often and sleep in between.
+pub(super) struct Attentive<'a> {
+    traffic: &'a mut Traffic,
+    wake: Time,
+}
+
+impl Traffic {
+    /// From now on our own messages are posted.
+    pub(super) fn start(&mut self) {
+        self.started = true;
+    }
+
+    /// Nothing more is to be posted by us.
+    pub(super) fn is_done(&self) -> bool {
+        self.active.as_ref().is_none_or(Initiator::is_done)
+            && self.ping_pong.as_ref().is_none_or(WritePingPong::is_done)
+    }
+
+    /// Ends what is ours to end at `now`, before its time.
+    pub(super) fn interrupt(&mut self, now: Time) {
+        if let Some(active) = &mut self.active {
+            active.interrupt(now);
+        }
+        if let Some(ping_pong) = &mut self.ping_pong {
+            ping_pong.interrupt(now);
+        }
+    }
+
+    /// What went wrong on the receiving side.
+    pub(super) fn failure(&self) -> Option<&'static str> {
+        self.passive.as_ref().and_then(Target::failure)
+    }
+
+    /// Messages received (SEND).
+    pub(super) fn messages(&self) -> u64 {
+        self.passive.as_ref().map_or(0, Target::messages)
+    }
+
+    /// What we measured of `job`, if we measured anything.
+    pub(super) fn report(&self, job: Job) -> Option<JobReport> {
+        let of = |progress: Progress, latency, half_rtt| JobReport {
+            job,
+            progress,
+            latency,
+            half_rtt,
+            sha256: None,
+            peer_messages: 0,
+        };
+        match (&self.active, &self.ping_pong) {
+            (Some(a), _) => Some(of(a.progress(), a.latency().clone(), is_send_ping_pong(&job))),
+            (None, Some(p)) => Some(of(p.progress(), p.latency().clone(), true)),
+            (None, None) => None,
+        }
+    }
+
+    /// Looks at memory that the peer may have written since: nothing completes here then.
+    pub(super) fn look(&mut self, now: Time, ep: &mut Endpoint) {
+        if let Some(ping_pong) = self.ping_pong.as_mut().filter(|_| self.started) {
+            ping_pong.poll(now, ep);
+        }
+    }
+}
+
+impl App for Traffic {
+    fn poll(&mut self, now: Time, ep: &mut Endpoint) {
+        if let Some(active) = self.active.as_mut().filter(|_| self.started) {
+            active.poll(now, ep);
+        }
+        if let Some(passive) = &mut self.passive {
+            passive.poll(now, ep);
+        }
+        self.look(now, ep);
+    }
+}
+
+impl<'a> Attentive<'a> {
+    pub(super) fn new(traffic: &'a mut Traffic) -> Self {
+        Self { traffic, wake: Time::ZERO }
+    }
+
+    pub(super) fn traffic(&mut self) -> &mut Traffic {
+        self.traffic
+    }
+}
+
+impl App for Attentive<'_> {
+    fn poll(&mut self, now: Time, ep: &mut Endpoint) {
+        self.wake = now + LOOK_EVERY;
+        self.traffic.poll(now, ep);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.wake)
+    }
+}
+
+/// How often the side connection is looked at: a system call.
+pub(super) const LOOK_EVERY: Dur = Dur::from_ms(1);
