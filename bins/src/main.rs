@@ -21,7 +21,7 @@ enum Command {
     /// Move verified bytes between two hosts made on the spot
     Demo(demo::DemoArgs),
     /// Measure bandwidth and latency between two hosts
-    Perf(perf::PerfArgs),
+    Perf(Box<perf::PerfArgs>),
     /// Copy files and directories to another host
     Copy(copy::CopyArgs),
     /// Two hosts on this machine to play with
