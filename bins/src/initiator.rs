@@ -164,6 +164,8 @@ impl Initiator {
             Op::Send => WrOp::Send,
             Op::Write => WrOp::Write { remote },
             Op::Read => WrOp::Read { remote },
+            Op::FetchAdd => WrOp::FetchAdd { remote, add: 1 },
+            Op::CmpSwap => WrOp::CmpSwap { remote, compare: 0, swap: 1 },
         };
         let sge = Sge { addr: self.mr.addr + offset, len, lkey: self.mr.lkey };
         let wr_id = wr_id(lane, slot);

@@ -83,7 +83,7 @@ pub struct MemoryParams {
 
 /// What moves the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// SEND into posted receives.
     Send,
@@ -91,6 +91,26 @@ pub enum Op {
     Write,
     /// RDMA READ.
     Read,
+    /// The atomic FETCH_ADD, of 8 bytes.
+    #[value(aliases = ["atomic", "FETCH_AND_ADD"])]
+    FetchAdd,
+    /// The atomic CMP_SWAP, of 8 bytes.
+    #[value(alias = "CMP_AND_SWAP")]
+    CmpSwap,
+}
+
+impl Op {
+    /// An atomic operation, whose messages are of 8 bytes.
+    #[must_use]
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CmpSwap)
+    }
+
+    /// A READ or an atomic: the peer keeps resources for each one outstanding.
+    #[must_use]
+    pub fn is_rd_atomic(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
 }
 
 /// What a job measures.

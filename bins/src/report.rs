@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Write};
 /// One measurement, as `perf[]` in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerfRow {
-    /// `send`, `write` or `read`.
+    /// `send`, `write`, `read`, `fetch-add` or `cmp-swap`.
     pub op: Op,
     /// `bandwidth` or `latency`.
     pub mode: &'static str,
@@ -80,7 +80,7 @@ impl PerfRow {
             path_mtu,
             gbps: report.gbps(),
             msgs_per_s: report.messages_per_s(),
-            latency: if report.half_rtt { "half_rtt" } else { "completion" },
+            latency: if report.is_ping_pong() { "half_rtt" } else { "completion" },
             p50_us: report.latency_us(0.5),
             p99_us: report.latency_us(0.99),
             p999_us: report.latency_us(0.999),
@@ -117,14 +117,14 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "  {:<6} {:<10} {:>9} {:>5} {:>9} {:>12} {:>9} {:>9} {:>9}",
+        "  {:<9} {:<10} {:>9} {:>5} {:>9} {:>12} {:>9} {:>9} {:>9}",
         "op", "mode", "size", "qps", "Gbit/s", "messages/s", "p50 us", "p99 us", "p99.9 us"
     );
     for r in rows {
         let op = op_name(r.op);
         let _ = write!(
             out,
-            "  {op:<6} {:<10} {:>9} {:>5} {:>9.3} {:>12.0} {:>9.1} {:>9.1} {:>9.1}",
+            "  {op:<9} {:<10} {:>9} {:>5} {:>9.3} {:>12.0} {:>9.1} {:>9.1} {:>9.1}",
             r.mode,
             bytes(r.size.into()),
             r.qps,
@@ -160,6 +160,8 @@ pub fn op_name(op: Op) -> &'static str {
         Op::Send => "send",
         Op::Write => "write",
         Op::Read => "read",
+        Op::FetchAdd => "fetch-add",
+        Op::CmpSwap => "cmp-swap",
     }
 }
 

@@ -295,6 +295,7 @@ fn access(op: Op) -> Access {
         Op::Send => Access::LOCAL_WRITE,
         Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
         Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
+        Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
     }
 }
 
@@ -312,8 +313,14 @@ fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
     between("timeout", job.timeout.into(), 0, 31)?;
     between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
     between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
+    if job.op.is_atomic() {
+        between("size of an atomic", job.size.into(), 8, 8)?;
+    }
     if let JobKind::Transfer { bytes, .. } = job.kind {
         between("bytes", bytes, 1, 8 << 30)?;
+        if job.op.is_atomic() {
+            return Err("atomics carry no bytes to transfer".into());
+        }
     }
     match Mtu::from_bytes(job.path_mtu) {
         Some(mtu) if mtu <= path_mtu => Ok(()),

@@ -118,9 +118,11 @@ impl Test {
             (Op::Send, false) => "ib_send_bw",
             (Op::Write, false) => "ib_write_bw",
             (Op::Read, false) => "ib_read_bw",
+            (Op::FetchAdd | Op::CmpSwap, false) => "ib_atomic_bw",
             (Op::Send, true) => "ib_send_lat",
             (Op::Write, true) => "ib_write_lat",
             (Op::Read, true) => "ib_read_lat",
+            (Op::FetchAdd | Op::CmpSwap, true) => "ib_atomic_lat",
         }
     }
 }

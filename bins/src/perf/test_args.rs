@@ -29,7 +29,7 @@ pub(super) struct TestArgs {
     /// What moves the data [default: write]
     #[arg(long, value_enum)]
     pub(super) op: Option<Op>,
-    /// Bytes of a message; K, M and G are binary [default: 64K; with --lat 64, perftest's 2]
+    /// Bytes of a message; K, M and G are binary [default: 64K; with --lat 64, perftest's 2; atomics 8]
     #[arg(short, long, value_parser = size)]
     pub(super) size: Option<u64>,
     /// Queue pairs [default: 1]
@@ -95,6 +95,7 @@ impl TestArgs {
 
     /// Bytes of a message, or `default`.
     pub(super) fn size_or(&self, default: u32) -> Result<u32, Error> {
+        let default = if self.op().is_atomic() { 8 } else { default };
         let size = self.size.unwrap_or(default.into());
         let size = u32::try_from(size).ok().filter(|s| (1..=1 << 30).contains(s));
         size.ok_or_else(|| "--size must be between 1 byte and 1 GiB".into())

@@ -18,8 +18,8 @@ pub struct JobReport {
     pub progress: Progress,
     /// Times from posting to completion in nanoseconds, or those of round trips.
     pub latency: Histogram<u64>,
-    /// The latency is that of round trips, to be told as half: a message one way.
-    pub half_rtt: bool,
+    /// The latency is that of round trips.
+    pub(super) half_rtt: bool,
     /// SHA-256 of both ends' memory after a transfer: ours, theirs.
     pub sha256: Option<(String, String)>,
     /// Messages the peer received (SEND).
@@ -141,6 +141,12 @@ impl JobReport {
         let ns = self.latency.value_at_quantile(quantile) as f64;
         let halves = if self.half_rtt { 2.0 } else { 1.0 };
         ns / 1e3 / halves
+    }
+
+    /// True when [`JobReport::latency_us`] is half a round trip.
+    #[must_use]
+    pub fn is_ping_pong(&self) -> bool {
+        self.half_rtt
     }
 
     /// Nothing failed, and a transfer's bytes are the same on both ends.

@@ -138,6 +138,7 @@ impl Station {
             max_recv_wr: Target::receives(&job),
             max_send_sge: 1,
             max_recv_sge: 1,
+            max_inline_data: 0,
         };
         let peer_acts = !s.exchange.is_client() || s.test.is_active(false);
         let access = if peer_acts { access(op) } else { Access::LOCAL_WRITE };
@@ -178,8 +179,7 @@ impl Station {
 
     /// What we say of our queue pairs.
     fn keys(&self, s: &Session<'_>, setup: &Setup, window: u64) -> Vec<Keys> {
-        let atomic_or_read = !matches!(s.test.op, Op::Send | Op::Write);
-        let out_reads = if atomic_or_read { RD_ATOMIC.into() } else { 1 };
+        let out_reads = if s.test.op.is_rd_atomic() { RD_ATOMIC.into() } else { 1 };
         // The second half of the memory is the peers'.
         let memory = setup.memory();
         let sink = memory.va + memory.len / 2;
@@ -233,7 +233,7 @@ impl Station {
         self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
-        if rd_atomic == 0 && !matches!(s.test.op, Op::Send | Op::Write) {
+        if rd_atomic == 0 && s.test.op.is_rd_atomic() {
             return Err("the peer answers no READs and no atomics (its -o is 0)".into());
         }
         self.connect(setup, &params, rd_atomic)
