@@ -229,7 +229,15 @@ impl Station {
         setup: &Setup,
         theirs: &[Keys],
     ) -> Result<(), Error> {
-        let av = self.way_to(theirs[0].ip()?, s.test.traffic_class)?;
+        let ip = theirs[0].ip()?;
+        if ip.is_ipv4() != self.ip.is_ipv4() {
+            let why = format!(
+                "the peer's RoCE address is {ip} and ours {}: give --address, or the peer another -x",
+                self.ip
+            );
+            return Err(why.into());
+        }
+        let av = self.way_to(ip, s.test.traffic_class)?;
         self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
