@@ -73,7 +73,10 @@ const ALLOWED: &[Allowed] = &[
 const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 
 /// Crates that dev-dependencies may add to one crate: (crate, dependency).
-const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[];
+const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
+    // The reader of captures, for the replay of perftest's conversations.
+    ("bins", "spanwire-tests"),
+];
 
 /// `manifests` are (path, text) of each crate's `Cargo.toml`.
 pub(crate) fn check(manifests: &[(String, String)]) -> Vec<Finding> {

@@ -126,3 +126,6 @@ impl Test {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -339,3 +339,6 @@ const CYCLE_BUFFER_BYTES: u32 = 4096;
 
 /// Our cache line, in bytes.
 const CACHE_LINE_BYTES: u32 = 64;
+
+#[cfg(test)]
+mod tests;

@@ -177,3 +177,47 @@ const ALIKE: &str = "are both ends started with the same tool, size, iterations,
 
 /// What a peer may say ahead: its next message, and those of all queue pairs of a round.
 const INBOX_BYTES_MAX: usize = 1 << 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poll__gives_whole_messages_however_they_are_cut() {
+        let (mut a, mut b) = Exchange::pair();
+        assert!(a.is_client() && !b.is_client());
+        a.send(b"6.0").unwrap();
+        assert_eq!(b.poll("x", 4).unwrap(), None);
+        a.send(b"6more").unwrap();
+        assert_eq!(b.poll("x", 4).unwrap(), Some(b"6.06".to_vec()));
+        assert_eq!(b.poll("x", 4).unwrap(), Some(b"more".to_vec()));
+    }
+
+    #[test]
+    fn poll__what_was_said_before_the_end_is_still_had() {
+        let (mut a, mut b) = Exchange::pair();
+        a.send(b"last").unwrap();
+        a.close();
+        assert!(b.is_closed().unwrap());
+        assert_eq!(b.poll("x", 4).unwrap(), Some(b"last".to_vec()));
+        assert!(matches!(b.poll("the keys", 4), Err(PerftestError::Closed("the keys"))));
+        // Only one direction is closed.
+        b.send(b"done").unwrap();
+        assert_eq!(a.poll("x", 4).unwrap(), Some(b"done".to_vec()));
+    }
+
+    #[test]
+    fn fill__a_flood_does_not_fill_our_memory() {
+        let (mut a, mut b) = Exchange::pair();
+        let flood = std::thread::spawn(move || {
+            // The other end hangs up in the middle of it.
+            let _ = a.send(&vec![b'x'; INBOX_BYTES_MAX * 4]);
+        });
+        for _ in 0..1000 {
+            assert!(!b.is_closed().unwrap());
+            assert!(b.inbox.len() < INBOX_BYTES_MAX + 4096);
+        }
+        drop(b);
+        flood.join().unwrap();
+    }
+}

@@ -112,3 +112,67 @@ fn hex(text: &str, max: u64) -> Option<u64> {
     }
     u64::from_str_radix(text, 16).ok().filter(|n| *n <= max)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        let gid = Some(gid_of("10.77.0.2".parse().unwrap()));
+        let (qpn, psn, rkey, va) = (0x16, 0x00ab_5b16, 0x735, 0x5634_f5cb_e38a);
+        Keys { lid: 0, out_reads: 16, qpn, psn, rkey, va, gid, srqn: 0 }
+    }
+
+    #[test]
+    fn to_bytes__is_as_long_as_the_tools_expect_whatever_the_numbers() {
+        let most = Keys {
+            lid: u16::MAX,
+            out_reads: u16::MAX,
+            qpn: 0xff_ffff,
+            psn: 0xff_ffff,
+            rkey: u32::MAX,
+            va: u64::MAX,
+            gid: Some([0xff; 16]),
+            srqn: u32::MAX,
+        };
+        for keys in [keys(), most] {
+            assert_eq!(keys.to_bytes().len(), KEYS_BYTES);
+            assert_eq!(Keys::from_bytes(&keys.to_bytes()).unwrap(), keys);
+            let short = Keys { gid: None, ..keys };
+            assert_eq!(short.to_bytes().len(), KEYS_BYTES_WITHOUT_GID);
+            assert_eq!(short.to_bytes().last(), Some(&0));
+            assert_eq!(Keys::from_bytes(&short.to_bytes()).unwrap(), short);
+        }
+    }
+
+    #[test]
+    fn from_bytes__what_is_no_line_of_keys_is_refused() {
+        let good = String::from_utf8(keys().to_bytes()).unwrap();
+        let bad = [
+            String::new(),
+            "x".repeat(KEYS_BYTES),
+            ":".repeat(KEYS_BYTES),
+            good.replace("000016:", "1000016:"),
+            good.replace("000016:", "+00016:"),
+            good.replace("000016:", ":"),
+            good.replace("00000735", "100000735"),
+            good.replacen(":00:", ":100:", 1),
+            // Data validation puts a second address before the GID.
+            good.replacen(":00:", ":0000000000000000:00:", 1),
+        ];
+        for text in bad {
+            let outcome = Keys::from_bytes(text.as_bytes());
+            assert!(matches!(outcome, Err(PerftestError::Garbled { .. })), "{text}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn ip__is_the_gids_address() {
+        assert_eq!(keys().ip().unwrap().to_string(), "10.77.0.2");
+        let v6 = Keys { gid: Some(gid_of("fd77::2".parse().unwrap())), ..keys() };
+        assert_eq!(v6.ip().unwrap().to_string(), "fd77::2");
+        for gid in [None, Some([0; 16])] {
+            assert!(matches!(Keys { gid, ..keys() }.ip(), Err(PerftestError::NoGid)));
+        }
+    }
+}

@@ -121,3 +121,43 @@ const VERSION_MIN: f64 = 5.70;
 /// The largest page there is on machines that run perftest is 64 KiB; a huge one is 2 MiB. It
 /// decides how much memory we set aside.
 const CYCLE_BUFFER_BYTES_MAX: u32 = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(text: &str) -> Result<String, PerftestError> {
+        let mut bytes = [0; VERSION_BYTES];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        version_from(&bytes)
+    }
+
+    #[test]
+    fn version_from__takes_what_perftest_takes() {
+        assert_eq!(version("6.06").unwrap(), "6.06");
+        assert_eq!(version("5.70").unwrap(), "5.70");
+        assert_eq!(version("26.04").unwrap(), "26.04");
+        assert!(matches!(version("5.60"), Err(PerftestError::OldVersion(v)) if v == "5.60"));
+        for not_perftest in ["", "nan", "-1", "{\"type\":\"hell", "SSH-2.0-OpenSSH_", "6.0.6"] {
+            let outcome = version(not_perftest);
+            assert!(matches!(outcome, Err(PerftestError::Garbled { .. })), "{not_perftest}");
+        }
+    }
+
+    #[test]
+    fn cycle_buffer_from__decides_our_memory_within_bounds() {
+        assert_eq!(cycle_buffer_from(&cycle_buffer_to_bytes(65_536)).unwrap(), 65_536);
+        assert!(cycle_buffer_from(&cycle_buffer_to_bytes(u32::MAX)).is_err());
+        assert!(cycle_buffer_from(b"").is_err());
+    }
+
+    #[test]
+    fn mtu_from__inverts_and_refuses_the_rest() {
+        for mtu in Mtu::ALL {
+            assert_eq!(mtu_from(&mtu_to_bytes(mtu)).unwrap(), mtu);
+        }
+        for bad in [b"0\0", b"6\0", b"33", b"\0\0"] {
+            assert!(mtu_from(bad).is_err());
+        }
+    }
+}
