@@ -7,6 +7,7 @@
 
 mod copy;
 mod lab;
+mod perftest;
 
 use lab::{Lab, Outcome};
 use serde_json::Value;

@@ -106,9 +106,9 @@ fn perftest__loss_delays_the_end_but_does_not_lose_it() {
 fn perftest__ends_started_differently_say_so() {
     let (write, read) = (test(Op::Write, false, false), test(Op::Read, false, false));
     let [asked, _] = run(read, write, &Wrap::default());
-    // The server grants no reading.
+    // The server's queue pairs take no READ.
     let failure = asked.unwrap().report.unwrap().progress.failure.unwrap();
-    assert!(failure.to_string().starts_with("REM_ACCESS_ERR"), "{failure}");
+    assert!(failure.to_string().starts_with("REM_INV_REQ_ERR"), "{failure}");
     let shorter = Test { iterations: 50, ..test(Op::Write, true, false) };
     let longer = Test { iterations: 300, ..shorter };
     let [asked, served] = run(longer, shorter, &Wrap::default());
