@@ -220,7 +220,7 @@ pub struct Oob {
 trait Stream: Read + Write + Send {
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
     fn set_nonblocking(&self, on: bool) -> io::Result<()>;
-    /// Ends our direction. The other end may be gone already.
+    /// Ends our direction. An error would mean that there is nothing left to end.
     fn close(&self);
 }
 
@@ -332,7 +332,6 @@ impl Stream for TcpStream {
         self.set_nonblocking(on)
     }
     fn close(&self) {
-        // An error means that there is nothing left to end.
         let _ = self.shutdown(Shutdown::Write);
     }
 }
@@ -345,7 +344,6 @@ impl Stream for UnixStream {
         self.set_nonblocking(on)
     }
     fn close(&self) {
-        // An error means that there is nothing left to end.
         let _ = self.shutdown(Shutdown::Write);
     }
 }

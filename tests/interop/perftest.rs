@@ -1,4 +1,5 @@
-//! The stock tools of perftest, in the guest, against `spanwire perf --oob perftest`, in both roles.
+//! The stock tools of perftest, in the guest, against `spanwire perf --oob perftest`, in both
+//! roles.
 
 use crate::guest::{DEVICE, GUEST_V4, Guest, OUR_V4, OUR_V6, Ran};
 use serde_json::Value;

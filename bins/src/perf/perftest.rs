@@ -122,8 +122,8 @@ fn peer_text(peer: &PerftestPeer, path_mtu: u32) -> String {
     let mut out = format!("  peer: perftest {version} at {ip}, path MTU {path_mtu}\n");
     if let Some(Report { iterations, average, message_rate_mpps, .. }) = report {
         out.push_str(&format!(
-            "  peer measured: {iterations} messages, average {average:.2} (MiB/s, or Gbit/s where it \
-             reports so), {message_rate_mpps:.6} million messages/s\n"
+            "  peer measured: {iterations} messages, average {average:.2} (MiB/s, or Gbit/s where \
+             it reports so), {message_rate_mpps:.6} million messages/s\n"
         ));
     }
     out

@@ -29,7 +29,7 @@ pub(super) struct TestArgs {
     /// What moves the data [default: write]
     #[arg(long, value_enum)]
     pub(super) op: Option<Op>,
-    /// Bytes of a message; K, M and G are binary [default: 64K; with --lat 64, perftest's 2; atomics 8]
+    /// Bytes of a message; K, M and G are binary [default: 64K; --lat 64, perftest's 2; atomics 8]
     #[arg(short, long, value_parser = size)]
     pub(super) size: Option<u64>,
     /// Queue pairs [default: 1]

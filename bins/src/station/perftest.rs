@@ -232,7 +232,8 @@ impl Station {
         let ip = theirs[0].ip()?;
         if ip.is_ipv4() != self.ip.is_ipv4() {
             let why = format!(
-                "the peer's RoCE address is {ip} and ours {}: give --address, or the peer another -x",
+                "the peer's RoCE address is {ip} and ours {}: give --address, or the peer \
+                 another -x",
                 self.ip
             );
             return Err(why.into());
