@@ -303,6 +303,22 @@ mod tests {
     }
 
     #[test]
+    fn repeat_read__says_what_has_completed_since() {
+        let mut a = answers(2);
+        a.begin_read(request(10, 0x1000, 600), 1);
+        drain(&mut a);
+        assert!(a.repeat_read(&request(11, 0x1100, 344), MTU, 7));
+        while let Some(r) = a.next(MTU) {
+            assert_eq!(r.msn, 7);
+            a.advance(MTU);
+        }
+        // What is on its way anyway stays as it is.
+        a.begin_read(request(13, 0, 600), 8);
+        assert!(a.repeat_read(&request(13, 0, 600), MTU, 9));
+        assert_eq!(a.next(MTU).map(|r| r.msn), Some(8));
+    }
+
+    #[test]
     fn repeat_read__refuses_what_was_not_asked_before() {
         let mut a = answers(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
