@@ -6,7 +6,7 @@ use crate::scan::{Source, has_word};
 /// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
-const MACHINE: &[&str] = &["af_xdp", "io", "bins", "bench", "tests"];
+const MACHINE: &[&str] = &["af_xdp", "io", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &["af_xdp", "base", "wire", "mem", "transport", "io"];
 

@@ -67,6 +67,11 @@ const ALLOWED: &[Allowed] = &[
         ours: &["base", "wire", "mem", "af-xdp", "transport", "io", "bins"],
         theirs: &["serde", "serde_json"],
     },
+    Allowed {
+        krate: "fuzz",
+        ours: &["base", "wire", "mem", "transport", "tests"],
+        theirs: &["libfuzzer-sys"],
+    },
 ];
 
 /// What any crate may use in its tests beside the above.

@@ -1,0 +1,172 @@
+//! The parser on any bytes: it takes or refuses, always for the same reason, never leaves the
+//! frame, and what it took can be sent again.
+
+use spanwire_wire::{
+    DropReason, EthernetRepr, Headers, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, Packet, Template,
+    UdpRepr, seal,
+};
+
+/// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
+/// behind UDP, with a right ICRC, once in IPv4 and once in IPv6.
+///
+/// # Panics
+/// When the parser breaks a promise.
+pub fn run(data: &[u8]) {
+    check(data);
+    for ip in [v4(), v6()] {
+        let Some(frame) = wrap(ip, data) else {
+            return;
+        };
+        match Packet::parse(&frame) {
+            Ok(packet) => assert_eq!((packet.eth, packet.ip, packet.udp), outside(ip)),
+            Err(reason) => assert!(INSIDE.contains(&reason), "{reason} from the outside"),
+        }
+        check(&frame);
+    }
+}
+
+/// Everything that holds for any bytes.
+fn check(frame: &[u8]) {
+    let verified = Packet::parse(frame);
+    let packet = match Packet::parse_unverified(frame) {
+        Ok(packet) => packet,
+        Err(reason) => {
+            assert_eq!(verified, Err(reason));
+            return;
+        }
+    };
+    assert!(verified == Ok(packet) || verified == Err(DropReason::BadIcrc), "{verified:?}");
+    let props = packet.bth.opcode.props();
+    assert!(props.payload || packet.payload.is_empty());
+    assert_eq!((packet.payload.len() + usize::from(packet.bth.pad)) % 4, 0);
+    let ext = packet.ext;
+    let has = [ext.reth.is_some(), ext.aeth.is_some(), ext.imm.is_some(), ext.ieth.is_some()];
+    assert_eq!(has, [props.reth, props.aeth, props.imm, props.ieth]);
+    let has = [ext.atomic.is_some(), ext.atomic_ack.is_some(), ext.deth.is_some()];
+    assert_eq!(has, [props.atomic, props.atomic_ack, props.deth]);
+    let headers = Headers::from(&packet);
+    let at = headers.header_len();
+    assert_eq!(frame.get(at..at + packet.payload.len()), Some(packet.payload));
+    // The pad's bytes are anybody's; everything else must come back as it was read.
+    let again = emit(&headers, packet.payload);
+    let reparsed = Packet::parse(&again).expect("what we send is what we take");
+    let pad = again.len() - at - packet.payload.len() - ICRC_LEN;
+    assert_eq!(reparsed, packet, "as emitted");
+    assert_eq!(pad, usize::from(packet.bth.pad));
+    check_template(&headers, packet.payload);
+}
+
+/// The template's frame is the headers' own, but for the checksum, which it leaves out.
+fn check_template(headers: &Headers, payload: &[u8]) {
+    let port = headers.udp.src_port;
+    let headers = Headers { udp: UdpRepr::new(port), ..*headers };
+    let template = Template::new(headers.eth, headers.ip, port);
+    let whole = emit(&headers, payload);
+    let mut frame = vec![0; whole.len()];
+    let at = template
+        .emit(&headers.bth, &headers.ext, payload.len(), &mut frame)
+        .expect("as long as the other");
+    frame[at].copy_from_slice(payload);
+    seal(&mut frame, whole.len());
+    assert_eq!(frame, whole);
+}
+
+fn emit(headers: &Headers, payload: &[u8]) -> Vec<u8> {
+    let len = headers.frame_len(payload.len());
+    let mut frame = vec![0; len];
+    let at = headers.emit(&mut frame, payload.len()).expect("as long as it says");
+    frame[at].copy_from_slice(payload);
+    seal(&mut frame, len);
+    frame
+}
+
+/// `inside` behind right headers up to UDP, with a right ICRC; `None` when no IP packet is so long.
+fn wrap(ip: IpRepr, inside: &[u8]) -> Option<Vec<u8>> {
+    let udp_len = UDP_LEN + inside.len() + ICRC_LEN;
+    let total = u16::try_from(ip.header_len() + udp_len).ok()?;
+    let udp_len = u16::try_from(udp_len).ok()?;
+    let (eth_repr, _, udp_repr) = outside(ip);
+    let (mut eth, mut udp) = ([0; 14], [0; UDP_LEN]);
+    eth_repr.emit(&mut eth);
+    udp_repr.emit(udp_len, &mut udp);
+    let mut frame = eth.to_vec();
+    match ip {
+        IpRepr::V4(v4) => {
+            let mut header = [0; 20];
+            v4.emit(total, &mut header);
+            frame.extend(header);
+        }
+        IpRepr::V6(v6) => {
+            let mut header = [0; 40];
+            v6.emit(udp_len, &mut header);
+            frame.extend(header);
+        }
+    }
+    frame.extend(udp);
+    frame.extend(inside);
+    frame.extend([0; ICRC_LEN]);
+    // Shorter than a BTH there is nothing that an ICRC could cover.
+    if inside.len() >= BTH_LEN {
+        let len = frame.len();
+        seal(&mut frame, len);
+    }
+    Some(frame)
+}
+
+fn outside(ip: IpRepr) -> (EthernetRepr, IpRepr, UdpRepr) {
+    let ethertype = match ip {
+        IpRepr::V4(_) => EthernetRepr::IPV4,
+        IpRepr::V6(_) => EthernetRepr::IPV6,
+    };
+    let (dst, src) = (MacAddr::new([2, 0, 0, 0, 0, 1]), MacAddr::new([2, 0, 0, 0, 0, 2]));
+    (EthernetRepr { dst, src, ethertype }, ip, UdpRepr::new(0xc000))
+}
+
+fn v4() -> IpRepr {
+    IpRepr::V4(Ipv4Repr::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into()))
+}
+
+fn v6() -> IpRepr {
+    IpRepr::V6(Ipv6Repr::new([0xfd; 16].into(), [0xfc; 16].into()))
+}
+
+/// What can be wrong behind UDP when the ICRC is right.
+const INSIDE: [DropReason; 6] = [
+    DropReason::BthTooShort,
+    DropReason::BadTver,
+    DropReason::UnknownOpcode,
+    DropReason::ExtTooShort,
+    DropReason::BadPad,
+    DropReason::UnexpectedPayload,
+];
+
+const UDP_LEN: usize = 8;
+const BTH_LEN: usize = 12;
+const ICRC_LEN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn run__on_random_bytes() {
+        testing::random(20_000, 120, run);
+    }
+
+    #[test]
+    fn run__on_what_once_found_something() {
+        testing::regressions("parse", 0, run);
+    }
+
+    #[test]
+    fn run__reaches_packets_of_every_opcode() {
+        for opcode in spanwire_wire::Opcode::ALL {
+            let mut inside = vec![0; BTH_LEN + opcode.ext_len()];
+            inside[0] = opcode.to_u8();
+            let frame = wrap(v4(), &inside).expect("short");
+            assert_eq!(Packet::parse(&frame).map(|p| p.bth.opcode), Ok(opcode));
+            run(&inside);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The forger: makes any packet out of a step's operands, near where it would be believed.
+
+use super::STEP_LEN;
+use super::memory::{Memory, PLOT_LEN, Plot};
+use super::setup::{MTU, OUR_IP, PEER_IP};
+use spanwire_base::u64_from;
+use spanwire_wire::{
+    AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
+    Headers, IpRepr, MacAddr, Opcode, OpcodeProps, Psn, Qpn, RethRepr, Syndrome, UdpRepr, seal,
+};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// What the forger knows.
+pub(super) struct View<'a> {
+    pub(super) qpn: Qpn,
+    /// The PSN that our responder expects.
+    pub(super) epsn: Psn,
+    /// The oldest that our requester waits for, and the next that it sends.
+    pub(super) snd_una: Psn,
+    pub(super) snd_nxt: Psn,
+    pub(super) memory: &'a Memory,
+}
+
+/// A forged packet.
+pub(super) struct Forged {
+    pub(super) frame: Vec<u8>,
+    pub(super) bth: BthRepr,
+    pub(super) ext: ExtHeaders,
+    pub(super) payload_len: usize,
+    /// False when no queue pair may take it, whatever it says.
+    pub(super) is_sound: bool,
+}
+
+impl Forged {
+    /// The operands: kind, opcode, PSN's base and distance, flags, length's kind and value, plot,
+    /// address, DMA length, syndrome.
+    pub(super) fn new(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
+        let [_, op, base, distance, flags, len_kind, len, plot, at, dma, syndrome] = *step;
+        let opcode = Opcode::ALL[usize::from(op) % Opcode::ALL.len()];
+        let props = opcode.props();
+        let payload_len = payload_len(props, len_kind, len);
+        let special = Special::of(flags >> 2);
+        let qpn = match special {
+            Special::WrongQpn => Qpn::new(view.qpn.get() ^ 0x10_0000),
+            _ => view.qpn,
+        };
+        let bth = BthRepr {
+            solicited: flags & 2 != 0,
+            ack_req: flags & 1 == 0,
+            pkey: match special {
+                Special::BadPkey => 0x1234,
+                Special::LimitedPkey => 0x7fff,
+                _ => BthRepr::DEFAULT_PKEY,
+            },
+            becn: special == Special::Marked,
+            fecn: special == Special::Marked,
+            mig_req: special == Special::Marked,
+            ..BthRepr::new(opcode, qpn, psn(view, base, distance))
+        };
+        let (va, rkey) = target(view.memory, plot, at);
+        let dma_len = dma_len(props, dma, payload_len, len);
+        let ext = extensions(props, RethRepr { va, rkey, dma_len }, len, syndrome);
+        let mut frame = emit(special, bth, ext, payload_len, FILL | (len & FILL_MASK));
+        special.spoil(&mut frame, at);
+        Self { frame, bth, ext, payload_len, is_sound: special.is_sound() }
+    }
+}
+
+/// What is odd about a packet outside its transport headers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Special {
+    Nothing,
+    WrongQpn,
+    WrongSource,
+    WrongDestination,
+    OtherIpVersion,
+    BadPkey,
+    LimitedPkey,
+    Marked,
+    Corrupt,
+    Truncated,
+    LinkPadding,
+}
+
+impl Special {
+    /// From six bits; most mean nothing special.
+    fn of(bits: u8) -> Self {
+        match bits {
+            48 => Self::WrongQpn,
+            49 => Self::WrongSource,
+            50 => Self::WrongDestination,
+            51 => Self::OtherIpVersion,
+            52 => Self::BadPkey,
+            53 => Self::LimitedPkey,
+            54 => Self::Marked,
+            55 => Self::Corrupt,
+            56 => Self::Truncated,
+            57 => Self::LinkPadding,
+            _ => Self::Nothing,
+        }
+    }
+
+    fn is_sound(self) -> bool {
+        matches!(self, Self::Nothing | Self::LimitedPkey | Self::Marked | Self::LinkPadding)
+    }
+
+    fn ip(self) -> IpRepr {
+        let other: IpAddr = [10, 0, 0, 3].into();
+        let (src, dst) = match self {
+            Self::WrongSource => (other, OUR_IP),
+            Self::WrongDestination => (PEER_IP, other),
+            Self::OtherIpVersion => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()),
+            _ => (PEER_IP, OUR_IP),
+        };
+        IpRepr::new(src, dst).expect("both of one version")
+    }
+
+    /// What happens to the frame on the way.
+    fn spoil(self, frame: &mut Vec<u8>, at: u8) {
+        let inside = frame.len() - PAST_ICRC_MASKS;
+        match self {
+            // Behind the last byte that the ICRC does not cover.
+            Self::Corrupt => frame[PAST_ICRC_MASKS + usize::from(at) % inside] ^= 1 << (at & 7),
+            Self::Truncated => frame.truncate(frame.len() - 1 - usize::from(at) % frame.len()),
+            Self::LinkPadding => frame.resize(frame.len() + usize::from(at), 0),
+            _ => {}
+        }
+    }
+}
+
+fn psn(view: &View<'_>, base: u8, distance: u8) -> Psn {
+    let base = match base & 3 {
+        0 => view.epsn,
+        1 => view.snd_una,
+        2 => view.snd_nxt,
+        _ => return Psn::new(u32::from(distance) << 16),
+    };
+    match distance.cast_signed() {
+        ahead @ 0.. => base.plus(ahead.unsigned_abs().into()),
+        behind => base.minus(behind.unsigned_abs().into()),
+    }
+}
+
+/// What the opcode calls for, or anything up to 510 bytes.
+fn payload_len(props: &OpcodeProps, kind: u8, len: u8) -> usize {
+    let mtu = spanwire_base::usize_from(MTU.bytes().into());
+    match kind & 3 {
+        _ if !props.payload => 0,
+        2 => 2 * usize::from(len),
+        3 => mtu,
+        _ if props.last => usize::from(len),
+        _ => mtu,
+    }
+}
+
+/// Where a request goes: a plot by its rkey, its lkey or a key that does not exist, at an address
+/// inside, across the end, or at the end of the address space.
+fn target(memory: &Memory, plot: u8, at: u8) -> (u64, u32) {
+    let mr = memory.mr(Plot::ALL[usize::from(plot & 7)]);
+    let rkey = mr.rkey.unwrap_or(mr.lkey);
+    let key = match plot >> 3 & 3 {
+        1 => mr.lkey,
+        2 => rkey ^ 1,
+        _ => rkey,
+    };
+    let at = u64::from(at);
+    let va = match plot >> 5 & 3 {
+        0 => mr.addr.wrapping_add(8 * at),
+        1 => mr.addr.wrapping_add(at),
+        2 => mr.addr.wrapping_add(u64_from(PLOT_LEN)).wrapping_sub(at),
+        _ => u64::MAX - at,
+    };
+    (va, key)
+}
+
+fn dma_len(props: &OpcodeProps, kind: u8, payload_len: usize, len: u8) -> u32 {
+    let payload_len = spanwire_base::u32_from(payload_len);
+    match kind {
+        // As a peer would.
+        0 if props.last && props.payload => payload_len,
+        0 => payload_len + u32::from(len),
+        0x80 => 0,
+        0x81 => 1 << 31,
+        0x82 => u32::MAX,
+        0x83 => spanwire_base::u32_from(PLOT_LEN),
+        0x84 => 1 << 30,
+        0x85.. => u32::from(kind) - 0x84,
+        _ => 16 * u32::from(kind),
+    }
+}
+
+fn extensions(props: &OpcodeProps, reth: RethRepr, value: u8, syndrome: u8) -> ExtHeaders {
+    let syndrome = match syndrome {
+        0 => Syndrome::Ack { credits: Syndrome::NO_CREDIT_LIMIT },
+        other => Syndrome::from_u8(other),
+    };
+    let RethRepr { va, rkey, .. } = reth;
+    let compare = if value & 1 == 0 { u64::from_ne_bytes([0x11; 8]) } else { 0 };
+    let swap_or_add = u64::from(value);
+    ExtHeaders {
+        reth: props.reth.then_some(reth),
+        aeth: props.aeth.then_some(AethRepr { syndrome, msn: value.into() }),
+        imm: props.imm.then_some(value.into()),
+        ieth: props.ieth.then_some(rkey),
+        atomic: props.atomic.then_some(AtomicEthRepr { va, rkey, swap_or_add, compare }),
+        atomic_ack: props.atomic_ack.then_some(AtomicAckEthRepr { original: swap_or_add }),
+        deth: props.deth.then_some(DethRepr { qkey: rkey, src_qp: Qpn::GSI }),
+    }
+}
+
+fn emit(special: Special, bth: BthRepr, ext: ExtHeaders, payload_len: usize, fill: u8) -> Vec<u8> {
+    let ip = special.ip();
+    let headers = Headers {
+        eth: EthernetRepr {
+            dst: MacAddr::new([2, 0, 0, 0, 0, 1]),
+            src: MacAddr::new([2, 0, 0, 0, 0, 2]),
+            ethertype: EthernetRepr::IPV4,
+        },
+        ip,
+        udp: UdpRepr::new(0xc000),
+        bth,
+        ext,
+    };
+    let len = headers.frame_len(payload_len);
+    let mut frame = vec![0; len];
+    let at = headers.emit(&mut frame, payload_len).expect("as long as it says");
+    frame[at].fill(fill);
+    seal(&mut frame, len);
+    frame
+}
+
+/// The payload is of bytes 0x40..=0x7f: never what memory was filled with.
+const FILL: u8 = 0x40;
+const FILL_MASK: u8 = 0x3f;
+/// Ethernet, IPv4, UDP and the first five bytes of the BTH.
+const PAST_ICRC_MASKS: usize = 14 + 20 + 8 + 5;

@@ -1,0 +1,58 @@
+//! What the engine may send.
+
+use super::memory::SECRET;
+use super::setup::{MTU, OUR_IP, PEER_IP, PEER_QPN};
+use spanwire_wire::{BthRepr, OpClass, OpKind, Packet, Psn, Syndrome};
+
+/// What has been sent and what it may answer.
+pub(super) struct Output {
+    /// One past the last PSN of a request.
+    pub(super) snd_nxt: Psn,
+    /// Responses that the packets received so far can have asked for.
+    pub(super) replies_left: u64,
+}
+
+impl Output {
+    /// Checks one frame against `epsn`, the PSN our responder expects.
+    pub(super) fn check(&mut self, frame: &[u8], epsn: Psn) {
+        let packet = Packet::parse(frame).expect("what we send is what we take");
+        let Packet { ip, bth, ext, payload, .. } = packet;
+        assert_eq!((ip.src(), ip.dst()), (OUR_IP, PEER_IP));
+        assert_eq!((bth.dest_qp, bth.pkey), (PEER_QPN, BthRepr::DEFAULT_PKEY));
+        assert!(payload.len() <= spanwire_base::usize_from(MTU.bytes().into()));
+        let props = bth.opcode.props();
+        match props.class {
+            OpClass::Request => {
+                let packets = match ext.reth {
+                    Some(reth) if props.kind == OpKind::ReadRequest => packets(reth.dma_len),
+                    _ => 1,
+                };
+                let next = bth.psn.plus(packets);
+                if self.snd_nxt.is_before(next) {
+                    self.snd_nxt = next;
+                }
+            }
+            OpClass::Response => {
+                let left = self.replies_left.checked_sub(1);
+                self.replies_left = left.expect("a response that nothing asked for");
+                let names_missing =
+                    ext.aeth.is_some_and(|a| !matches!(a.syndrome, Syndrome::Ack { .. }));
+                let ahead = bth.psn.since(epsn);
+                assert!(
+                    ahead < 0 || ahead == 0 && names_missing,
+                    "{} acknowledges PSN {} and expects {epsn:?}",
+                    props.name,
+                    bth.psn.get()
+                );
+                let leaks = payload.windows(8).any(|w| w == [SECRET; 8]);
+                assert!(!leaks, "memory that was not granted");
+            }
+            OpClass::Notification => panic!("nothing sends notifications yet"),
+        }
+    }
+}
+
+/// PSNs that a READ takes.
+pub(super) fn packets(len: u32) -> u32 {
+    len.div_ceil(MTU.bytes()).max(1)
+}

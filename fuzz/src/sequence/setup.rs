@@ -1,0 +1,148 @@
+//! How the queue pair under test is made.
+
+use super::SETUP_LEN;
+use super::memory::{Memory, Plot};
+use spanwire_transport::{
+    Access, AddressVector, Config, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId,
+    SrqInit, ValidConfig,
+};
+use spanwire_wire::{MacAddr, Psn, Qpn};
+use std::net::IpAddr;
+
+/// What the setup's bytes decide.
+pub(super) struct Setup {
+    pub(super) srq: bool,
+    /// Completion queues that overrun soon.
+    pub(super) small_cqs: bool,
+    pub(super) access: Access,
+    pub(super) max_dest_rd_atomic: u8,
+    pub(super) max_rd_atomic: u8,
+    pub(super) rq_psn: Psn,
+    pub(super) sq_psn: Psn,
+    pub(super) timeout: u8,
+    pub(super) retry_cnt: u8,
+    pub(super) rnr_retry: u8,
+}
+
+/// What was made.
+pub(super) struct Made {
+    pub(super) ep: Endpoint,
+    pub(super) qpn: Qpn,
+    pub(super) send_cq: CqId,
+    pub(super) recv_cq: CqId,
+    pub(super) srq: Option<SrqId>,
+    pub(super) memory: Memory,
+}
+
+impl Setup {
+    pub(super) fn of(bytes: [u8; SETUP_LEN]) -> Self {
+        let [flags, reads, psns, retries, access, timeout] = bytes;
+        let psn = |i: u8| Psn::new(PSNS[usize::from(i) % PSNS.len()]);
+        Self {
+            srq: flags & 1 != 0,
+            small_cqs: flags & 0x0e == 0x0e,
+            access: if access < 0xc0 { Access::ALL } else { restricted(access) },
+            max_dest_rd_atomic: (reads & 0xf) % 5,
+            max_rd_atomic: (reads >> 4) % 5,
+            rq_psn: psn(psns),
+            sq_psn: psn(psns >> 4),
+            timeout: timeout % 16,
+            retry_cnt: retries & 7,
+            rnr_retry: (retries >> 4) & 7,
+        }
+    }
+
+    pub(super) fn make(&self) -> Made {
+        let mut ep = Endpoint::new(config(), [7; 32]);
+        let pd = ep.alloc_pd().expect("within the limits");
+        let foreign_pd = ep.alloc_pd().expect("within the limits");
+        let cqe = if self.small_cqs { 3 } else { 4 * MAX_WR };
+        let send_cq = ep.create_cq(cqe).expect("within the limits");
+        let recv_cq = ep.create_cq(cqe).expect("within the limits");
+        let memory = Memory::new(&mut ep, pd, foreign_pd);
+        let srq = self.srq.then(|| {
+            let init = SrqInit { pd, max_wr: MAX_WR, max_sge: 2 };
+            ep.create_srq(&init).expect("within the limits")
+        });
+        let qpn = self.create(&mut ep, pd, [send_cq, recv_cq], srq);
+        Made { ep, qpn, send_cq, recv_cq, srq, memory }
+    }
+
+    fn create(&self, ep: &mut Endpoint, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>) -> Qpn {
+        let caps = QpCaps {
+            max_send_wr: MAX_WR,
+            max_recv_wr: MAX_WR,
+            max_send_sge: 2,
+            max_recv_sge: 2,
+            max_inline_data: 64,
+        };
+        let init = QpInit { srq, ..QpInit::new(pd, cqs[0], cqs[1], caps) };
+        let qpn = ep.create_qp(&init).expect("within the limits");
+        self.bring_up(ep, qpn);
+        qpn
+    }
+
+    /// Takes a queue pair from RESET to RTS.
+    pub(super) fn bring_up(&self, ep: &mut Endpoint, qpn: Qpn) {
+        let av = AddressVector {
+            src_mac: MacAddr::new([2, 0, 0, 0, 0, 1]),
+            dst_mac: MacAddr::new([2, 0, 0, 0, 0, 2]),
+            src_ip: OUR_IP,
+            dst_ip: PEER_IP,
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let rtr = QpAttr {
+            max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
+            ..QpAttr::rtr(PEER_QPN, self.rq_psn, MTU, av)
+        };
+        let rts = QpAttr {
+            max_rd_atomic: Some(self.max_rd_atomic),
+            timeout: Some(self.timeout),
+            retry_cnt: Some(self.retry_cnt),
+            rnr_retry: Some(self.rnr_retry),
+            ..QpAttr::rts(self.sq_psn)
+        };
+        for attr in [QpAttr::init(self.access), rtr, rts] {
+            ep.modify_qp(qpn, &attr).expect("the customary transitions");
+        }
+    }
+}
+
+fn restricted(bits: u8) -> Access {
+    let rights = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
+    let granted = rights.into_iter().enumerate().filter(|(i, _)| bits >> i & 1 != 0);
+    granted.fold(Access::LOCAL_WRITE, |all, (_, right)| all.and(right))
+}
+
+/// Limits small enough that a scenario meets them all.
+fn config() -> ValidConfig {
+    let config = Config {
+        max_qps: 2,
+        max_cqs: 2,
+        max_pds: 2,
+        max_srqs: 1,
+        max_mrs: u32::try_from(Plot::ALL.len()).expect("a few"),
+        max_wr: MAX_WR,
+        max_cqe: 4 * MAX_WR,
+        max_msg_bytes: 1 << 20,
+        qp_window_pkts: WINDOW_PKTS,
+        endpoint_window_pkts: WINDOW_PKTS + 4,
+        ack_req_interval_pkts: 4,
+        read_chunk_pkts: 4,
+        qp_burst_pkts: 2,
+    };
+    config.validate().expect("inside the ranges")
+}
+
+/// First PSNs: ordinary, before the wrap of 24 bits, before that of a signed difference, at zero.
+const PSNS: [u32; 4] = [1000, 0xff_fffd, 0x7f_fffe, 0];
+
+pub(super) const MTU: Mtu = Mtu::B256;
+/// Requests a queue holds.
+pub(super) const MAX_WR: u32 = 16;
+pub(super) const WINDOW_PKTS: u32 = 12;
+pub(super) const PEER_QPN: Qpn = Qpn::new(0x77);
+pub(super) const OUR_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+pub(super) const PEER_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
