@@ -77,7 +77,11 @@ impl Guest {
         let built = Command::new(SCRIPT).arg("build").output();
         let built = built.map_err(|e| format!("{SCRIPT}: {e}"))?;
         if !built.status.success() {
-            return Err(String::from_utf8_lossy(&built.stderr).trim().to_owned());
+            let said = String::from_utf8_lossy(&built.stderr);
+            // The scripts' own words; apt's are many.
+            let ours = |line: &&str| line.starts_with("build-guest: ");
+            let why: Vec<&str> = said.lines().filter(ours).collect();
+            return Err(if why.is_empty() { said.trim().to_owned() } else { why.join("; ") });
         }
         lay_wires(&ours, &wire);
         let run = std::env::temp_dir().join(format!("spanwire-rxe-{}", std::process::id()));
