@@ -39,6 +39,22 @@ fn perftest__every_tool_against_ourselves_over_both_ip_versions() {
 }
 
 #[test]
+fn atomics__in_the_own_exchange() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    for (op, more) in [("atomic", ""), ("cmp-swap", "--lat")] {
+        let args = ["--op", op, "--seconds", "0.2", "--json", more];
+        let args: Vec<&str> = args.into_iter().filter(|a| !a.is_empty()).collect();
+        let report = lab.client(lab.v4(), &args).json();
+        assert_eq!((&report["ok"], &report["perf"][0]["size"]), (&true.into(), &8.into()));
+        assert!(report["perf"][0]["messages"].as_u64() > Some(0), "{report}");
+    }
+    let transfer = lab.client(lab.v4(), &["--op", "atomic", "--transfer", "1M"]);
+    assert!(!transfer.success && transfer.stderr.contains("no bytes"), "{}", transfer.stderr);
+    server.terminate();
+}
+
+#[test]
 fn perftest__a_broken_client_does_not_keep_the_next_one_out() {
     use std::io::Write;
     let Some(lab) = Lab::new(1500) else { return };

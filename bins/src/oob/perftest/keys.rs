@@ -55,7 +55,7 @@ impl Keys {
     /// # Errors
     /// [`PerftestError::Garbled`] when it is no line of keys, or a number in it is out of range.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PerftestError> {
-        Self::parse(bytes).ok_or_else(|| PerftestError::garbled("the keys", bytes))
+        Self::parse(bytes).ok_or_else(|| PerftestError::garbled("the line of keys", bytes))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {

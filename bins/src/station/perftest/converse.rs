@@ -44,7 +44,7 @@ impl Station {
 
     /// As [`Station::trade`], for keys, which may come in two lengths.
     pub(super) fn trade_keys(&mut self, s: &mut Session<'_>, ours: &Keys) -> Result<Keys, Error> {
-        let patience = Patience::of("the keys");
+        let patience = Patience::of("the line of keys");
         if s.exchange.is_client() {
             s.exchange.send(&ours.to_bytes())?;
         }

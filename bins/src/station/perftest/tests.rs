@@ -175,7 +175,7 @@ fn perftest__a_broken_peer_is_told_apart() {
         (&[b"5.60\0\0\0\0\0\0\0\0\0\0\0\0".as_slice()], "5.70"),
         (&[version, b"\xff\xff\xff\xff"], "cycle buffer"),
         (&[version, cycle, line, b"9\0"], "path MTU"),
-        (&[version, cycle, line, b"3\0", &garbage], "where the keys was due"),
+        (&[version, cycle, line, b"3\0", &garbage], "where the line of keys was due"),
         (&[version, cycle, line, b"3\0", &short], "no GID"),
         (&[version, cycle, line, b"3\0", &v6, &v6, &v6], "--address"),
     ] {
