@@ -179,7 +179,7 @@ impl Plot {
     }
 }
 
-/// Bytes of each plot: eight packets.
-pub(super) const PLOT_LEN: usize = 2048;
+/// Bytes of each plot: four packets.
+pub(super) const PLOT_LEN: usize = 1024;
 /// What fills memory that a peer may not read. Nothing that the forger sends holds it.
 pub(super) const SECRET: u8 = 0xee;

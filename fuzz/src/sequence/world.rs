@@ -36,7 +36,6 @@ impl World {
     pub(super) fn new(setup: [u8; super::SETUP_LEN]) -> Self {
         let setup = Setup::of(setup);
         let Made { ep, qpn, send_cq, recv_cq, srq, memory } = setup.make();
-        let counted = values(ep.counters());
         Self {
             output: Output { snd_nxt: setup.sq_psn, replies_left: 0 },
             epsn: setup.rq_psn,
@@ -52,13 +51,13 @@ impl World {
             recv_cq,
             srq,
             memory,
-            counted,
+            counted: Vec::new(),
         }
     }
 
     pub(super) fn step(&mut self, step: &[u8; STEP_LEN]) {
         match step[0] % 16 {
-            0..=8 => self.packet(step),
+            0..=8 => return self.packet(step),
             9 | 10 => self.pause(step[1], step[2]),
             11 => self.post_send(step),
             12 => self.post_recv(step[1], step[2]),
@@ -67,13 +66,10 @@ impl World {
             _ => self.control(step[1], step[2], step[3]),
         }
         assert_eq!(self.memory.changed(), None, "only packets change memory");
-        let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
-        assert!(info.in_flight_pkts <= WINDOW_PKTS.into(), "{info:?}");
     }
 
     /// Everything posted ends once, and the queue pair leaves nothing behind.
     pub(super) fn end(mut self) {
-        self.check_counters();
         let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &error).expect("every state leads to ERR");
         self.transmit(0, 0);
@@ -121,6 +117,7 @@ impl World {
 
     fn packet(&mut self, step: &[u8; STEP_LEN]) {
         let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
+        assert!(info.in_flight_pkts <= WINDOW_PKTS.into(), "{info:?}");
         let forged = Forged::new(step, &self.view(info.in_flight_pkts));
         let before = Tally::of(self.ep.counters());
         let atomic = forged.ext.atomic.map(|a| RethRepr { va: a.va, rkey: a.rkey, dma_len: 8 });

@@ -1,6 +1,8 @@
 //! A forger who knows addresses and numbers sends whatever it likes: nothing may panic, nothing
 //! outside what was granted may change, and every request still ends.
 
+mod classes;
+
 use crate::testing::{Op, Pair, PairConfig};
 use crate::{Access, Config, Endpoint, QpState, Wc};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
