@@ -62,12 +62,17 @@ pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let common = &args.common;
     let roots = walk::Root::all(&args.paths)?;
+    // Before the receiver is called: a large tree takes its time.
+    let totals = walk::Totals::of(&roots, || interrupt.is_set());
+    if interrupt.is_set() {
+        return Ok(ExitCode::from(130));
+    }
     let (stream, dev) = args.reach_receiver()?;
     let mut worker = common.worker(&dev)?;
     let session = Session::new(common.json);
     let mut view = View::new(common);
     let started = Instant::now();
-    let sent = send::send(&mut worker, stream, roots, &session, |session| {
+    let sent = send::send(&mut worker, stream, roots, totals, &session, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
@@ -113,6 +118,7 @@ fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<ExitCode, Er
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
+            Err(_) if interrupt.is_set() => return Ok(ExitCode::from(130)),
             Err(why) if args.once => return Err(why),
             // The next sender must not suffer from this one.
             Err(why) => eprintln!("{peer}: {why}"),

@@ -276,6 +276,28 @@ fn copy__an_interrupted_receiver_says_so_to_both() {
 }
 
 #[test]
+fn copy__a_cable_that_is_pulled_is_noticed_at_both_ends() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let path = from.join("big");
+    fs::write(&path, noise(BIG, 10)).unwrap();
+    let receiver = receiver(&lab, &into, &["--once"]);
+    let sender = start_sender(&lab, &[&path], &[]);
+    wait_for_partial(&into, "big", 1 << 20);
+    let mut netlink = spanwire_io::net::Netlink::open_in(&lab.hosts.b.ns).unwrap();
+    netlink.set_down("sw0").unwrap();
+    let pulled = Instant::now();
+    for end in [sender, receiver] {
+        let outcome = end.wait();
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("the other end is gone"), "{}", outcome.stderr);
+    }
+    // 1.8 s for the packets, 8 s for the silent TCP; the rest is a busy machine.
+    assert!(pulled.elapsed() < Duration::from_secs(20), "took {:?}", pulled.elapsed());
+    assert_eq!(names(&into.0), [".big.spanwire-partial"]);
+}
+
+#[test]
 fn copy__a_partial_file_that_is_no_beginning_starts_over() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());

@@ -82,14 +82,6 @@ impl Listening {
         }
     }
 
-    /// Waits for the next message of the handshake.
-    ///
-    /// # Errors
-    /// As [`Listening::recv`], and the peer said nothing.
-    pub fn expect(&mut self, timeout: Duration) -> Result<Message, OobError> {
-        self.recv(timeout)?.ok_or(OobError::Silent(timeout))
-    }
-
     fn take_line(&mut self) -> Result<Option<Message>, OobError> {
         let fresh = &self.buffer[self.searched..];
         let Some(end) = fresh.iter().position(|b| *b == b'\n') else {
@@ -168,6 +160,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (a, listener.accept().unwrap().0)
+    }
+
+    impl Listening {
+        fn expect(&mut self, timeout: Duration) -> Result<Message, OobError> {
+            self.recv(timeout)?.ok_or(OobError::Silent(timeout))
+        }
     }
 
     const SOON: Duration = Duration::from_millis(20);

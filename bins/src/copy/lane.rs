@@ -5,7 +5,7 @@
 
 use super::control::{Listening, Speaking};
 use super::message::{Message, VERSION};
-use super::session::{End, Session};
+use super::session::{End, LOOK_EVERY, Session};
 use crate::fabric::{Attachment, Error};
 use crate::oob::{Hello, MemoryParams, OobError, QpParams};
 use spanwire_base::{Dur, u32_from, usize_from};
@@ -18,7 +18,7 @@ use spanwire_transport::{
 };
 use spanwire_wire::{Psn, Qpn};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A queue pair and the memory it moves.
 pub struct Lane {
@@ -149,6 +149,40 @@ impl Ring {
     }
 }
 
+/// The conversation before the copy, which its user can end as well.
+pub struct Handshake<'a> {
+    /// To hear the peer.
+    pub listening: &'a mut Listening,
+    /// To be heard.
+    pub speaking: &'a Speaking,
+    /// The copy it is for.
+    pub session: &'a Session,
+    /// Called a few times a second; it may end the session.
+    pub watch: &'a mut dyn FnMut(&Session),
+    /// How long the peer may take for each message.
+    pub patience: Duration,
+}
+
+impl Handshake<'_> {
+    /// Waits for the peer's next message.
+    ///
+    /// # Errors
+    /// It said nothing or left, or the session is over.
+    pub fn expect(&mut self) -> Result<Message, Error> {
+        let start = Instant::now();
+        while start.elapsed() < self.patience {
+            if let Some(message) = self.listening.recv(LOOK_EVERY)? {
+                return Ok(message);
+            }
+            (self.watch)(self.session);
+            if let Some(end) = self.session.outcome() {
+                return Err(end.to_string().into());
+            }
+        }
+        Err(OobError::Silent(self.patience).into())
+    }
+}
+
 /// Says hello and learns who the peer is and the way to it. The sender speaks first.
 ///
 /// # Errors
@@ -156,18 +190,18 @@ impl Ring {
 pub fn meet(
     worker: &mut Worker,
     ip: IpAddr,
-    listening: &mut Listening,
-    speaking: &Speaking,
+    handshake: &mut Handshake<'_>,
     speaks_first: bool,
 ) -> Result<Peer, Error> {
     let attachment = &mut worker.attachment;
+    let speaking = handshake.speaking;
     let side_poll_port = attachment.port.open_side_poll(ip);
     let path_mtu = attachment.path_mtu.bytes();
     let hello = Message::Hello(Hello { version: VERSION, ip, path_mtu, side_poll_port });
     if speaks_first {
         speaking.send(&hello)?;
     }
-    let theirs = match listening.expect(HELLO_WITHIN)? {
+    let theirs = match handshake.expect()? {
         Message::Hello(h) => h,
         other => return Err(unexpected("a hello", &other).into()),
     };
@@ -248,8 +282,12 @@ pub fn unexpected(wanted: &'static str, got: &Message) -> OobError {
 /// of ours. Short against the time a chunk takes on the wire and on disk.
 pub const APP_LOOKS_EVERY: Dur = Dur::from_us(100);
 
-/// How long a step of the handshake may take: the peer makes memory and asks its neighbour table.
-pub const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// How long a receiver waits for each message of the handshake: others may be waiting.
+pub const SENDER_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a sender waits: the receiver makes memory, asks its neighbour table and may add up
+/// what is there.
+pub const RECEIVER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Spin about as long as a round trip takes before sleeping, so that an answer finds us awake.
 const SPIN: Dur = Dur::from_us(50);

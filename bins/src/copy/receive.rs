@@ -3,7 +3,9 @@
 use super::control::{self, Listening, Speaking};
 use super::dest::{DEPTH_MAX, DestDir};
 use super::inbound::Inbound;
-use super::lane::{self, HELLO_WITHIN, Lane, Peer, Ring, Worker, meet, unexpected};
+use super::lane::{
+    self, Handshake, Lane, Peer, Ring, SENDER_ANSWERS_WITHIN, Worker, meet, unexpected,
+};
 use super::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
 use super::partial::{Partial, hash_of};
 use super::report::FileRow;
@@ -36,11 +38,17 @@ pub fn receive(
 ) -> Result<Vec<(String, u64)>, Error> {
     let ip = stream.local_addr()?.ip().to_canonical();
     let (mut listening, speaking) = control::split(stream)?;
-    let mut lane =
-        shake_hands(worker, ip, &mut listening, &speaking, root, session).inspect_err(|why| {
-            // Whoever is there should know why; if nobody is, nobody does.
-            speaking.send_last(&Message::Reject { reason: why.to_string() });
-        })?;
+    let handshake = Handshake {
+        listening: &mut listening,
+        speaking: &speaking,
+        session,
+        watch: &mut watch,
+        patience: SENDER_ANSWERS_WITHIN,
+    };
+    let mut lane = shake_hands(worker, ip, handshake, root).inspect_err(|why| {
+        // Whoever is there should know why; if nobody is, nobody does.
+        speaking.send_last(&Message::Reject { reason: why.to_string() });
+    })?;
     let (arrived_in, arrived) = channel();
     let (freed_in, freed) = channel();
     let (work_in, work) = channel();
@@ -92,32 +100,31 @@ pub fn receive(
 fn shake_hands(
     worker: &mut Worker,
     ip: IpAddr,
-    listening: &mut Listening,
-    speaking: &Speaking,
+    mut handshake: Handshake<'_>,
     root: &DestDir,
-    session: &Session,
 ) -> Result<Lane, Error> {
-    let peer: Peer = meet(worker, ip, listening, speaking, false)?;
-    let request = match listening.expect(HELLO_WITHIN)? {
+    let peer: Peer = meet(worker, ip, &mut handshake, false)?;
+    let request = match handshake.expect()? {
         Message::Request(request) => request,
         other => return Err(unexpected("a request", &other).into()),
     };
     check_room(root, &request)?;
-    session.progress.bytes_total.store(request.bytes, Ordering::Relaxed);
-    session.progress.files_total.store(request.files, Ordering::Relaxed);
+    let progress = &handshake.session.progress;
+    progress.bytes_total.store(request.bytes, Ordering::Relaxed);
+    progress.files_total.store(request.files, Ordering::Relaxed);
     // The sender writes to the ring, and to nothing else of ours.
     let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
     let ring = Ring::DEFAULT;
     let mut lane = Lane::new(ring, access, Inbound::receives(ring))?;
     lane.connect(&peer, request.qp)?;
-    speaking.send(&Message::Accept(Accept {
+    handshake.speaking.send(&Message::Accept(Accept {
         qp: lane.params(),
         memory: lane.memory(),
         slots: ring.slots,
         slot_bytes: ring.slot_bytes,
         window: WINDOW,
     }))?;
-    match listening.expect(HELLO_WITHIN)? {
+    match handshake.expect()? {
         Message::Ready => Ok(lane),
         other => Err(unexpected("ready", &other).into()),
     }

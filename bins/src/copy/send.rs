@@ -1,7 +1,7 @@
 //! The sender: names what it has, and answers what the receiver wants of it.
 
 use super::control::{self, Listening, Speaking};
-use super::lane::{self, HELLO_WITHIN, Lane, Ring, Worker, meet, unexpected};
+use super::lane::{self, Handshake, Lane, RECEIVER_ANSWERS_WITHIN, Ring, Worker, meet, unexpected};
 use super::message::{Accept, Entry, EntryKind, Message, Name, Request};
 use super::outbound::{CREDIT_RECEIVES, Outbound};
 use super::report::FileRow;
@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Sends `roots` over `stream` and `worker`. `watch` is called a few times a second from the
-/// calling thread and may end the session. How it ended is in `session`.
+/// Sends `roots`, which hold `totals`, over `stream` and `worker`. `watch` is called a few times a
+/// second from the calling thread and may end the session. How it ended is in `session`.
 ///
 /// # Errors
 /// The two ends did not come to terms.
@@ -25,18 +25,22 @@ pub fn send(
     worker: &mut Worker,
     stream: TcpStream,
     roots: Vec<Root>,
+    totals: Totals,
     session: &Session,
     mut watch: impl FnMut(&Session),
 ) -> Result<Vec<(String, u64)>, Error> {
     let ip = stream.local_addr()?.ip().to_canonical();
     let (mut listening, speaking) = control::split(stream)?;
-    let totals = Totals::of(&roots, || {
-        watch(session);
-        session.is_over()
-    });
     session.progress.bytes_total.store(totals.bytes, Ordering::Relaxed);
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
-    let (mut lane, accept) = shake_hands(worker, ip, &mut listening, &speaking, &roots, totals)?;
+    let handshake = Handshake {
+        listening: &mut listening,
+        speaking: &speaking,
+        session,
+        watch: &mut watch,
+        patience: RECEIVER_ANSWERS_WITHIN,
+    };
+    let (mut lane, accept) = shake_hands(worker, ip, handshake, &roots, totals)?;
     let their_ring = Ring { slots: accept.slots, slot_bytes: accept.slot_bytes };
     let (filled_in, filled) = channel();
     let (freed_in, freed) = channel();
@@ -91,12 +95,11 @@ pub fn send(
 fn shake_hands(
     worker: &mut Worker,
     ip: IpAddr,
-    listening: &mut Listening,
-    speaking: &Speaking,
+    mut handshake: Handshake<'_>,
     roots: &[Root],
     totals: Totals,
 ) -> Result<(Lane, Accept), Error> {
-    let peer = meet(worker, ip, listening, speaking, true)?;
+    let peer = meet(worker, ip, &mut handshake, true)?;
     // The receiver touches none of our memory: it only answers.
     let mut lane = Lane::new(Ring::DEFAULT, Access::LOCAL_WRITE, CREDIT_RECEIVES)?;
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
@@ -105,8 +108,8 @@ fn shake_hands(
     }
     let Totals { bytes, files } = totals;
     let request = Request { qp: lane.params(), bytes, files, roots: names };
-    speaking.send(&Message::Request(request))?;
-    let accept = match listening.expect(HELLO_WITHIN)? {
+    handshake.speaking.send(&Message::Request(request))?;
+    let accept = match handshake.expect()? {
         Message::Accept(accept) => accept,
         other => return Err(unexpected("an accept", &other).into()),
     };

@@ -178,9 +178,19 @@ impl From<OobError> for End {
             e @ (OobError::Garbled(_) | OobError::Unexpected { .. } | OobError::Version(_)) => {
                 Self::Protocol(e.to_string())
             }
+            OobError::Io(e) if is_unreachable(&e) => Self::PeerGone("the network to it is gone"),
             e @ OobError::Io(_) => Self::Failed(e.to_string()),
         }
     }
+}
+
+/// What the kernel says of a connection whose other end it cannot reach any more.
+fn is_unreachable(e: &std::io::Error) -> bool {
+    use std::io::ErrorKind as K;
+    matches!(
+        e.kind(),
+        K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown | K::TimedOut | K::WouldBlock
+    )
 }
 
 impl From<WcStatus> for End {
@@ -259,6 +269,10 @@ mod tests {
     #[test]
     fn end__a_peer_that_stops_answering_is_gone_whoever_notices() {
         assert!(matches!(End::from(OobError::Closed), End::PeerGone(_)));
+        let unreachable = std::io::Error::from(std::io::ErrorKind::HostUnreachable);
+        assert!(matches!(End::from(OobError::Io(unreachable)), End::PeerGone(_)));
+        let ours = std::io::Error::other("no file descriptors");
+        assert!(matches!(End::from(OobError::Io(ours)), End::Failed(_)));
         assert!(matches!(End::from(WcStatus::RetryExcErr), End::PeerGone(_)));
         assert!(matches!(End::from(WcStatus::RemAccessErr), End::Protocol(_)));
         let refused = End::from(OobError::Rejected("busy".into()));

@@ -1,5 +1,5 @@
 use super::super::testing::TempDir;
-use super::super::walk::Root;
+use super::super::walk::{Root, Totals};
 use super::super::{message, send};
 use super::*;
 use crate::fabric::{Attachment, Wrap};
@@ -28,6 +28,10 @@ struct Hostile {
     next: u64,
 }
 
+fn expect(listening: &mut Listening) -> Result<Message, crate::oob::OobError> {
+    Ok(listening.recv(LATE)?.expect("something is said in time"))
+}
+
 const LATE: Duration = Duration::from_secs(10);
 
 impl Hostile {
@@ -38,11 +42,11 @@ impl Hostile {
         let version = message::VERSION;
         let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None };
         speaking.send(&Message::Hello(hello)).unwrap();
-        assert!(matches!(listening.expect(LATE).unwrap(), Message::Hello(_)));
+        assert!(matches!(expect(&mut listening).unwrap(), Message::Hello(_)));
         let qp = QpParams { qpn: 17, psn: 0 };
         let request = Request { qp, bytes: 0, files: 0, roots: Vec::new() };
         speaking.send(&Message::Request(request)).unwrap();
-        assert!(matches!(listening.expect(LATE).unwrap(), Message::Accept(_)));
+        assert!(matches!(expect(&mut listening).unwrap(), Message::Accept(_)));
         speaking.send(&Message::Ready).unwrap();
         Self { listening, speaking, next: 0 }
     }
@@ -54,7 +58,7 @@ impl Hostile {
 
     fn ask(&mut self, kind: EntryKind) -> Message {
         self.say(kind);
-        self.listening.expect(LATE).unwrap()
+        expect(&mut self.listening).unwrap()
     }
 
     fn is_refused(&mut self, kind: EntryKind, words: &str) {
@@ -194,7 +198,7 @@ fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
         speaking.send(&Message::Request(Request { qp, bytes, files: 1, roots })).unwrap();
         let why = receive(&mut worker, ours, &root, false, &session, |_| {}).unwrap_err();
         assert!(why.to_string().contains(words), "{why}");
-        let said = [listening.expect(LATE), listening.expect(LATE)];
+        let said = [expect(&mut listening), expect(&mut listening)];
         let told = said.iter().any(|s| s.as_ref().is_err_and(|e| e.to_string().contains(words)));
         assert!(told, "{said:?}");
     };
@@ -206,16 +210,31 @@ fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
 /// A whole copy in one process; what the sender's session came to.
 fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let roots = Root::all(&from.iter().map(|p| p.to_path_buf()).collect::<Vec<_>>()).unwrap();
+    let totals = Totals::of(&roots, || false);
     let (ours, theirs) = tcp_pair();
     let (mut a, mut b) = workers();
     let root = DestDir::open(into).unwrap();
     let (sender, receiver) = (Session::new(true), Session::new(true));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&mut a, ours, &root, overwrite, &receiver, |_| {}));
-        send::send(&mut b, theirs, roots, &sender, |_| {}).unwrap();
+        send::send(&mut b, theirs, roots, totals, &sender, |_| {}).unwrap();
         receiving.join().unwrap().unwrap();
     });
     (sender, receiver)
+}
+
+#[test]
+fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
+    let into = TempDir::new();
+    let root = DestDir::open(into.path()).unwrap();
+    let (ours, _theirs) = tcp_pair();
+    let (mut worker, _silent) = workers();
+    let session = Session::new(false);
+    let start = Instant::now();
+    let ends = |session: &Session| session.end(End::Interrupted);
+    let why = receive(&mut worker, ours, &root, false, &session, ends).unwrap_err();
+    assert_eq!(why.to_string(), "interrupted");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[test]
