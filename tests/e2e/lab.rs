@@ -98,6 +98,12 @@ impl Running {
         Self { child: Some(command.spawn().expect("it starts")), _stdout: None }
     }
 
+    /// True while it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        let child = self.child.as_mut().expect("not waited for yet");
+        child.try_wait().expect("our child").is_none()
+    }
+
     /// Waits for its end; one that hangs is killed and fails the test.
     pub(crate) fn wait(mut self) -> Outcome {
         let mut child = self.child.take().expect("taken once");

@@ -6,6 +6,7 @@
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod copy;
+mod hostile;
 mod lab;
 mod perftest;
 

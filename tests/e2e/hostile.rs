@@ -1,0 +1,425 @@
+//! A third party on the path of a running transfer: it reads the exchange of keys as it goes by,
+//! then sends both ends everything that is broken, forged, out of place or not asked for. Nothing
+//! happens but that named counters go up.
+//!
+//! What it does not send is what RoCE allows anybody who knows the numbers to do: a packet at the
+//! expected PSN is the peer's, whoever sent it (docs/PROTOCOL.md, "Security").
+
+use super::lab::Lab;
+use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+use spanwire_base::{Time, TxMeta};
+use spanwire_io::net::Host;
+use spanwire_io::packet::PacketPort;
+use spanwire_io::port::Port;
+use spanwire_wire::{
+    AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
+    Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, RethRepr, Syndrome, UdpRepr, icrc, seal,
+};
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// How often each packet is sent, spread over the transfer.
+const ROUNDS: u64 = 8;
+
+#[test]
+fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
+    await_server(&lab);
+    let mut tap = Tap::new(&lab.hosts.b);
+    let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json"];
+    let mut client = lab.start_client(lab.v4(), &args);
+    let numbers = tap.learn();
+
+    let (to_server, to_client) = (numbers.against_server(&lab), numbers.against_client(&lab));
+    let mut from_b = Injector::new(&lab.hosts.b);
+    let mut from_a = Injector::new(&lab.hosts.a);
+    for _ in 0..ROUNDS {
+        for attack in &to_server {
+            from_b.send(&attack.frame);
+        }
+        for attack in &to_client {
+            from_a.send(&attack.frame);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(client.is_running(), "the transfer was over before the attack was");
+
+    let outcome = client.wait();
+    let report = outcome.json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["transfer"]["sha256_match"], true);
+    let served = server.end_with(libc::SIGTERM);
+    assert!(served.success, "{}", served.stderr);
+    let served: Value = serde_json::from_str(&served.stdout).expect("one line for one job");
+    assert_eq!(served["complete"], true, "{served}");
+    check("server", &served["counters"], &to_server);
+    check("client", &report["counters"], &to_client);
+}
+
+/// Every attack is counted where it belongs, at most as often as it was made, and nothing came of
+/// it.
+fn check(side: &str, counters: &Value, attacks: &[Attack]) {
+    let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+    for attack in attacks {
+        let Some(counter) = attack.counter else {
+            continue;
+        };
+        let made = attacks.iter().filter(|a| a.counter == Some(counter)).count();
+        let most = ROUNDS * u64::try_from(made).expect("a few");
+        let counted = count(counter);
+        assert!(counted > 0, "{side}: {} is not counted as {counter}: {counters}", attack.name);
+        // These happen without an attacker as well: the peer acknowledges each old packet, and a
+        // busy machine loses some. A NAK for each packet ahead of a gap would be a storm.
+        let natural = match counter {
+            "duplicate_request" | "drop_stale_response" => u64::MAX,
+            "out_of_sequence" => 100,
+            _ => 0,
+        };
+        assert!(counted <= most.saturating_add(natural), "{side}: {counter}: {counters}");
+    }
+    for harm in ["tx_fatal_naks", "req_cqe_error", "resp_cqe_error", "flushed", "cq_overrun"] {
+        assert_eq!(count(harm), 0, "{side}: {harm} in {counters}");
+    }
+}
+
+/// Waits until the server listens, by connecting to it and going away again.
+fn await_server(lab: &Lab) {
+    let address = (lab.v4(), 18_516);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let tried = lab.hosts.b.ns.run(|| TcpStream::connect(address));
+        match tried.expect("the namespace is there") {
+            Ok(_) => return,
+            Err(e) => assert!(Instant::now() < deadline, "the server did not come up: {e}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Reads what goes by on a host's interface.
+struct Tap {
+    socket: Socket,
+}
+
+/// What the exchange of keys gives away.
+struct Numbers {
+    server_qpn: Qpn,
+    client_qpn: Qpn,
+    /// First PSN that the client sends, and that the server does.
+    client_psn: u32,
+    server_psn: u32,
+    va: u64,
+    len: u64,
+    rkey: u32,
+}
+
+impl Tap {
+    fn new(host: &Host) -> Self {
+        let every_protocol = Protocol::from(i32::from(3_u16.to_be()));
+        let socket = host.ns.run(|| Socket::new(Domain::PACKET, Type::RAW, Some(every_protocol)));
+        let socket = socket.expect("the namespace is there").expect("root may listen in");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket can wait");
+        Self { socket }
+    }
+
+    fn learn(&mut self) -> Numbers {
+        let (mut request, mut accept) = (Value::Null, Value::Null);
+        let mut frame = vec![0; 1 << 16];
+        while request.is_null() || accept.is_null() {
+            let len = self.socket.read(&mut frame).expect("the exchange goes by");
+            for (kind, found) in [("request", &mut request), ("accept", &mut accept)] {
+                if let Some(line) = line_of(&frame[..len], kind) {
+                    *found = serde_json::from_slice(line).expect("a line of JSON");
+                }
+            }
+        }
+        let number = |v: &Value| v.as_u64().expect("a number");
+        let small = |v: &Value| u32::try_from(number(v)).expect("32 bits");
+        let (ours, theirs, memory) = (&request["qps"][0], &accept["qps"][0], &accept["memory"]);
+        Numbers {
+            server_qpn: Qpn::new(small(&theirs["qpn"])),
+            client_qpn: Qpn::new(small(&ours["qpn"])),
+            client_psn: small(&ours["psn"]),
+            server_psn: small(&theirs["psn"]),
+            va: number(&memory["va"]),
+            len: number(&memory["len"]),
+            rkey: small(&memory["rkey"]),
+        }
+    }
+}
+
+/// The message of that type in a frame, without its line end.
+fn line_of<'a>(frame: &'a [u8], kind: &str) -> Option<&'a [u8]> {
+    let begin = format!("{{\"type\":\"{kind}\"");
+    let at = frame.windows(begin.len()).position(|w| w == begin.as_bytes())?;
+    frame[at..].split(|b| *b == b'\n').next()
+}
+
+/// Sends any frame from a host's interface.
+struct Injector {
+    port: PacketPort,
+}
+
+impl Injector {
+    fn new(host: &Host) -> Self {
+        let port = host.ns.run(|| PacketPort::open("sw0")).expect("the namespace is there");
+        Self { port: port.expect("root may send any frame") }
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        let slot = self.port.slot_take().expect("the queue was flushed");
+        self.port.slot_bytes(&slot)[..frame.len()].copy_from_slice(frame);
+        self.port.slot_commit(slot, TxMeta { len: frame.len() });
+        self.port.flush(Time::ZERO).expect("the interface is there");
+    }
+}
+
+/// One forged frame.
+struct Attack {
+    name: &'static str,
+    frame: Vec<u8>,
+    /// What counts it; `None` when the steering program leaves it to the kernel.
+    counter: Option<&'static str>,
+}
+
+/// Makes frames that pass for one host's to the other.
+struct Forge {
+    headers: Headers,
+}
+
+impl Forge {
+    fn new(from: &Host, to: &Host, qpn: Qpn) -> Self {
+        Self {
+            headers: Headers {
+                eth: EthernetRepr {
+                    dst: MacAddr::new(to.mac),
+                    src: MacAddr::new(from.mac),
+                    ethertype: EthernetRepr::IPV4,
+                },
+                ip: IpRepr::new(from.v4.into(), to.v4.into()).expect("one version"),
+                udp: UdpRepr::new(0xc0de),
+                bth: BthRepr::new(Opcode::RcSendOnly, qpn, Psn::new(0)),
+                ext: ExtHeaders::NONE,
+            },
+        }
+    }
+
+    fn packet(&self, opcode: Opcode, psn: Psn, ext: ExtHeaders, len: usize) -> Vec<u8> {
+        let bth = BthRepr { opcode, psn, ack_req: true, ..self.headers.bth };
+        emit(&Headers { bth, ext, ..self.headers }, len)
+    }
+
+    /// A SEND at `psn` that is right but for `change`, with the IPv4 checksum and the ICRC made
+    /// right again.
+    fn bent(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut frame = self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64);
+        change(&mut frame);
+        frame[24..26].fill(0);
+        let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+        let sum: u32 = words.sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        let folded = u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice");
+        frame[24..26].copy_from_slice(&(!folded).to_be_bytes());
+        let len = frame.len();
+        if icrc(&frame[14..len - 4]).is_some() {
+            seal(&mut frame, len);
+        }
+        frame
+    }
+
+    /// A datagram to RoCE's port with these bytes in it.
+    fn datagram(&self, inside: &[u8]) -> Vec<u8> {
+        self.bent(Psn::new(0), |f| {
+            f.truncate(42);
+            f.extend(inside);
+            let total = u16::try_from(f.len() - 14).expect("short");
+            f[16..18].copy_from_slice(&total.to_be_bytes());
+            f[38..40].copy_from_slice(&(total - 20).to_be_bytes());
+            // `bent` seals what is long enough to have an ICRC.
+        })
+    }
+}
+
+fn emit(headers: &Headers, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; headers.frame_len(len)];
+    let at = headers.emit(&mut frame, len).expect("as long as it says");
+    frame[at].fill(0x66);
+    let len = frame.len();
+    seal(&mut frame, len);
+    frame
+}
+
+impl Numbers {
+    /// The client sends at most 2^20 packets from `client_psn` on: this is before them all, this
+    /// after, and both are nearer than half of the PSNs, whenever they arrive.
+    fn past(&self) -> Psn {
+        Psn::new(self.client_psn).minus(1000)
+    }
+
+    fn future(&self) -> Psn {
+        Psn::new(self.client_psn).plus(3 << 20)
+    }
+
+    fn against_server(&self, lab: &Lab) -> Vec<Attack> {
+        let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, self.server_qpn);
+        let mut attacks = self.broken(&forge);
+        attacks.extend(self.misplaced(&forge));
+        attacks.extend(self.requests(&forge));
+        let past = self.past();
+        let right = forge.packet(Opcode::RcSendOnly, past, ExtHeaders::NONE, 64);
+        for len in 42..right.len() {
+            attacks.push(counted("cut short", right[..len].to_vec(), "drop_ip_too_short"));
+        }
+        attacks.extend((14..42).map(|len| Attack {
+            name: "cut in the outer headers",
+            frame: right[..len].to_vec(),
+            counter: None,
+        }));
+        attacks
+    }
+
+    fn broken(&self, forge: &Forge) -> Vec<Attack> {
+        let bent = |change: fn(&mut Vec<u8>)| forge.bent(self.past(), change);
+        let mut icrc = bent(|_| {});
+        icrc[BTH + 30] ^= 1;
+        let mut checksum = bent(|_| {});
+        checksum[24] ^= 1;
+        let left_to_the_kernel = [
+            ("a first fragment", bent(|f| f[20] = 0x20)),
+            ("a later fragment", bent(|f| f[21] = 0x10)),
+            ("IP options", bent(|f| f[14] = 0x46)),
+            ("TCP", bent(|f| f[23] = 6)),
+            ("another port", bent(|f| f[37] = 0xb8)),
+        ];
+        let kernel = left_to_the_kernel.map(|(name, frame)| Attack { name, frame, counter: None });
+        let ours = [
+            ("the reserved IP flag", bent(|f| f[20] = 0x80), "drop_ip_fragment"),
+            ("IP checksum", checksum, "drop_bad_ip_checksum"),
+            (
+                "total length 10",
+                bent(|f| f[16..18].copy_from_slice(&[0, 10])),
+                "drop_bad_ip_length",
+            ),
+            ("UDP length", bent(|f| f[39] ^= 1), "drop_bad_udp_length"),
+            ("half a BTH", forge.datagram(&[0; 10]), "drop_bth_too_short"),
+            ("garbage", forge.datagram(&[0xff; 300]), "drop_bad_tver"),
+            ("version 1", bent(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
+            ("an unknown opcode", bent(|f| f[BTH] = 0xc0), "drop_unknown_opcode"),
+            ("an XRC opcode", bent(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
+            (
+                "no RETH",
+                forge.datagram(&[0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                "drop_ext_too_short",
+            ),
+            (
+                "a pad of nothing",
+                forge.datagram(&[4, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                "drop_bad_pad",
+            ),
+            ("an ACK with payload", bent(|f| f[BTH] = 0x11), "drop_unexpected_payload"),
+            ("ICRC", icrc, "drop_bad_icrc"),
+        ];
+        let ours = ours.map(|(name, frame, counter)| counted(name, frame, counter));
+        kernel.into_iter().chain(ours).collect()
+    }
+
+    fn misplaced(&self, forge: &Forge) -> Vec<Attack> {
+        let past = self.past();
+        let bent = |change: fn(&mut Vec<u8>)| forge.bent(past, change);
+        let alien = |opcode: Opcode| {
+            let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
+            let deth = opcode.props().deth.then_some(deth);
+            forge.packet(opcode, past, ExtHeaders { deth, ..ExtHeaders::NONE }, 64)
+        };
+        // A wrong UDP checksum is nobody's business: the ICRC decides, and the PSN.
+        let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
+        udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
+        let rows = [
+            ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            (
+                "the management QP",
+                bent(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
+                "drop_unknown_qpn",
+            ),
+            ("another source", bent(|f| f[29] ^= 0x40), "drop_wrong_peer"),
+            ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
+            ("UC", alien(Opcode::UcSendOnly), "drop_wrong_service"),
+            ("UD", alien(Opcode::UdSendOnly), "drop_wrong_service"),
+            ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "drop_cnp_ignored"),
+            ("an ACK of nothing, wrong UDP checksum", udp_checksum, "drop_response_beyond_sent"),
+        ];
+        rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
+    }
+
+    /// Requests for memory, before and behind what is expected.
+    fn requests(&self, forge: &Forge) -> Vec<Attack> {
+        let targets = [
+            ("a bad rkey", self.va, self.rkey ^ 1),
+            ("out of bounds", self.va + self.len, self.rkey),
+            ("across the end", self.va + self.len - 63, self.rkey),
+            ("a wrapping address", u64::MAX - 10, self.rkey),
+            ("a right address", self.va, self.rkey),
+        ];
+        let mut attacks = Vec::new();
+        for (name, va, rkey) in targets {
+            let reth = Some(RethRepr { va, rkey, dma_len: 64 });
+            let reth = ExtHeaders { reth, ..ExtHeaders::NONE };
+            let atomic = AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 0 };
+            let atomic = ExtHeaders { atomic: Some(atomic), ..ExtHeaders::NONE };
+            let past = self.past();
+            let write = forge.packet(Opcode::RcWriteOnly, past, reth, 64);
+            let read = forge.packet(Opcode::RcReadRequest, past, reth, 0);
+            let add = forge.packet(Opcode::RcFetchAdd, past, atomic, 0);
+            let early = forge.packet(Opcode::RcWriteOnly, self.future(), reth, 64);
+            attacks.push(counted(name, write, "duplicate_request"));
+            attacks.push(counted(name, read, "drop_duplicate_read_forgotten"));
+            attacks.push(counted(name, add, "drop_duplicate_atomic_forgotten"));
+            attacks.push(counted(name, early, "out_of_sequence"));
+        }
+        attacks
+    }
+
+    /// Answers that the client did not ask for.
+    fn against_client(&self, lab: &Lab) -> Vec<Attack> {
+        let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, self.client_qpn);
+        let (past, beyond) = (self.past(), self.future());
+        let aeth = Some(AethRepr { syndrome: ACK, msn: 1 });
+        let read = ExtHeaders { aeth, ..ExtHeaders::NONE };
+        let atomic_ack = Some(AtomicAckEthRepr { original: 1 });
+        let atomic = ExtHeaders { atomic_ack, ..read };
+        let mut attacks = self.broken(&forge);
+        let fatal = Syndrome::Nak(NakCode::RemoteAccess);
+        for syndrome in
+            [ACK, fatal, Syndrome::RnrNak { timer: 0 }, Syndrome::Nak(NakCode::SequenceError)]
+        {
+            let (old, forged) =
+                (self.ack(&forge, past, syndrome), self.ack(&forge, beyond, syndrome));
+            attacks.push(counted("an old answer", old, "drop_stale_response"));
+            attacks.push(counted("an answer beyond", forged, "drop_response_beyond_sent"));
+        }
+        for (psn, counter) in [(past, "drop_stale_response"), (beyond, "drop_response_beyond_sent")]
+        {
+            let response = forge.packet(Opcode::RcReadResponseOnly, psn, read, 64);
+            attacks.push(counted("a READ response", response, counter));
+            let response = forge.packet(Opcode::RcAtomicAck, psn, atomic, 0);
+            attacks.push(counted("an atomic's answer", response, counter));
+        }
+        attacks
+    }
+
+    fn ack(&self, forge: &Forge, psn: Psn, syndrome: Syndrome) -> Vec<u8> {
+        let aeth = Some(AethRepr { syndrome, msn: 1 });
+        forge.packet(Opcode::RcAck, psn, ExtHeaders { aeth, ..ExtHeaders::NONE }, 0)
+    }
+}
+
+fn counted(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Attack {
+    Attack { name, frame, counter: Some(counter) }
+}
+
+const ACK: Syndrome = Syndrome::Ack { credits: 31 };
+/// Where the BTH stands in a frame over IPv4.
+const BTH: usize = 14 + 20 + 8;
