@@ -8,7 +8,9 @@ use super::output::{Output, packets};
 use super::setup::{Made, Setup, WINDOW_PKTS};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_transport::{Access, Counters, CqId, DropReason, Endpoint, QpAttr, QpState, SrqId};
-use spanwire_wire::{self as wire, AtomicEthRepr, OpClass, OpKind, Opcode, Psn, Qpn, RethRepr};
+use spanwire_wire::{
+    self as wire, AtomicEthRepr, NakCode, OpClass, OpKind, Opcode, Psn, Qpn, RethRepr, Syndrome,
+};
 
 /// A queue pair and its application.
 pub(super) struct World {
@@ -151,7 +153,11 @@ impl World {
     }
 
     fn judge_response(&self, forged: &Forged, changed: Option<Reach>) {
-        let was_sent = forged.bth.psn.is_before(self.output.snd_nxt);
+        // But a sequence NAK may name the next one.
+        let sequence_error = Syndrome::Nak(NakCode::SequenceError);
+        let naks = forged.ext.aeth.is_some_and(|a| a.syndrome == sequence_error);
+        let was_sent = forged.bth.psn.is_before(self.output.snd_nxt)
+            || naks && forged.bth.psn == self.output.snd_nxt;
         assert!(was_sent, "{:?} answers what was never sent", forged.bth);
         if let Some(changed) = changed {
             let kind = forged.bth.opcode.props().kind;

@@ -44,7 +44,7 @@ pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> Ack
     let number = match requester.unwrap(psn) {
         Unwrapped::Outstanding(number) => number,
         Unwrapped::Stale => return AckOutcome::Drop(DropReason::StaleResponse),
-        Unwrapped::BeyondSent => return AckOutcome::Drop(DropReason::ResponseBeyondSent),
+        Unwrapped::BeyondSent => return check_beyond(requester, psn, aeth.syndrome),
     };
     let missing = requester.first_missing_response().filter(|m| *m <= number);
     match (aeth.syndrome, missing) {
@@ -55,6 +55,20 @@ pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> Ack
         (_, Some(m)) if m < number => AckOutcome::Acked { upto: m, lost_response: Some(m) },
         (Syndrome::RnrNak { timer }, _) => AckOutcome::ReceiverNotReady { upto: number, timer },
         (Syndrome::Nak(code), _) => check_nak(number, code),
+    }
+}
+
+/// Judges an ACK or NAK of what was not sent: it means nothing, but for one. A peer that has had
+/// everything and then gets a packet from further ahead, a forged one, names the next PSN, and its
+/// NAK may have taken the place of an acknowledgement.
+fn check_beyond(requester: &Requester, psn: Psn, syndrome: Syndrome) -> AckOutcome {
+    let sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
+    match requester.next_unsent(psn).filter(|_| sequence_error) {
+        None => AckOutcome::Drop(DropReason::ResponseBeyondSent),
+        Some(next) => {
+            let lost_response = requester.first_missing_response().filter(|m| *m < next);
+            AckOutcome::Acked { upto: lost_response.unwrap_or(next), lost_response }
+        }
     }
 }
 
@@ -190,6 +204,26 @@ mod tests {
         for syndrome in odd {
             assert_eq!(ack(10, syndrome), drop(DropReason::BadSyndrome));
         }
+    }
+
+    #[test]
+    fn check_ack__a_nak_of_the_next_psn_acknowledges_all_that_was_sent() {
+        let nak = |code| Syndrome::Nak(code);
+        assert_eq!(ack(16, nak(NakCode::SequenceError)), acked(2, Some(2)), "but for a READ");
+        let mut r = sent();
+        r.acknowledge(5);
+        while r.pop_done().is_some() {}
+        let at = |r: &Requester, psn, syndrome| {
+            check_ack(r, Psn::new(psn), &AethRepr { syndrome, msn: 0 })
+        };
+        assert_eq!(at(&r, 16, nak(NakCode::SequenceError)), acked(6, None));
+        let drop = AckOutcome::Drop(DropReason::ResponseBeyondSent);
+        for refusal in [nak(NakCode::RemoteAccess), Syndrome::RnrNak { timer: 1 }] {
+            assert_eq!(at(&r, 16, refusal), drop, "nothing was refused yet");
+        }
+        assert_eq!(at(&r, 17, nak(NakCode::SequenceError)), drop);
+        r.acknowledge(6);
+        assert_eq!(at(&r, 16, nak(NakCode::SequenceError)), drop, "nothing is outstanding");
     }
 
     #[test]

@@ -276,6 +276,13 @@ impl Requester {
         }
     }
 
+    /// The number after the last one sent, if `psn` is its PSN and something is outstanding: what a
+    /// peer expects that has had all of it.
+    pub(crate) fn next_unsent(&self, psn: Psn) -> Option<u64> {
+        let is_next = self.has_outstanding() && psn == self.psn(self.snd_max);
+        is_next.then_some(self.snd_max)
+    }
+
     /// The number of the oldest READ or atomic response still missing, if such a request is in the
     /// queue: a plain acknowledgement never reaches past it.
     pub(crate) fn first_missing_response(&self) -> Option<u64> {

@@ -389,6 +389,27 @@ fn hostile__at_the_expected_psn_the_queue_pair_fails_and_memory_does_not_change(
     }
 }
 
+#[test]
+fn hostile__a_packet_ahead_of_a_gap_does_not_cost_the_acknowledgement_before_it() {
+    let mut pair = Pair::new();
+    pair.post(0, 1, Op::Write, 0, 100);
+    let (now, mut frame) = (pair.now, vec![0; 8192]);
+    let host = PortId::HOST;
+    let sent = pair.ends[0].ep.poll_transmit(now, host, &mut frame).unwrap();
+    let ahead = Packet::parse(&frame[..sent.len]).unwrap().bth.psn.plus(1000);
+    pair.inject(1, &frame[..sent.len]);
+    // The same once more, from far ahead.
+    frame[BTH + 9..BTH + 12].copy_from_slice(&ahead.get().to_be_bytes()[1..]);
+    wire::seal(&mut frame, sent.len);
+    pair.inject(1, &frame[..sent.len]);
+    assert_eq!(pair.ends[1].ep.counters().out_of_sequence, 1);
+    let nak = pair.ends[1].ep.poll_transmit(now, host, &mut frame).unwrap();
+    pair.inject(0, &frame[..nak.len]);
+    assert!(pair.run(Dur::from_secs(1)));
+    assert_eq!(pair.ends[0].wcs.len(), 1);
+    assert_eq!(pair.ends[0].ep.counters().local_ack_timeout_err, 0, "found out by its timer");
+}
+
 const NONE: ExtHeaders = ExtHeaders::NONE;
 const ACK: Syndrome = Syndrome::Ack { credits: 31 };
 /// The PSN that side 0 expects: one after the first.
