@@ -34,6 +34,7 @@ pub mod walk;
 pub use args::{CopyArgs, DEFAULT_PORT};
 
 use crate::fabric::Error;
+use crate::interface;
 use crate::oob::listen;
 use crate::report::{LiveLine, say};
 use crate::signals::Interrupt;
@@ -96,12 +97,14 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let common = &args.common;
     let root = DestDir::open(&args.into)?;
-    let mut worker = common.worker(&args.dev)?;
-    let listener = listen(&args.dev, args.port)
-        .map_err(|e| format!("cannot listen on TCP port {} of {}: {e}", args.port, args.dev))?;
+    let dev = interface::sole(args.dev.as_deref())?;
+    let mut worker = common.worker(&dev)?;
+    let port = args.port;
+    let listener = listen(&dev, port)
+        .map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}"))?;
     if !common.json && !common.quiet {
         let mode = worker.attachment.xdp_mode.unwrap_or("-");
-        let (dev, port, into) = (&args.dev, args.port, args.into.display());
+        let into = args.into.display();
         say(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
     }
     while !interrupt.is_set() {

@@ -23,6 +23,7 @@ pub mod demo;
 pub mod doctor;
 pub mod fabric;
 pub mod initiator;
+mod interface;
 pub mod lab;
 pub mod oob;
 pub mod pcap;

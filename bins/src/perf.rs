@@ -26,14 +26,22 @@ use test_args::OobKind;
 /// It could not run; the message says what is wrong, where, and what to do.
 pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     match &args.command {
-        PerfCommand::Server(args) => match args.test.oob {
-            OobKind::Spanwire => serve(args, interrupt),
-            OobKind::Perftest => perftest::serve(args, interrupt),
-        },
-        PerfCommand::Client(args) => match args.test.oob {
-            OobKind::Spanwire => ask(args, interrupt),
-            OobKind::Perftest => perftest::ask(args, interrupt),
-        },
+        PerfCommand::Server(args) => {
+            let mut args = args.clone();
+            args.common.choose_dev(None)?;
+            match args.test.oob {
+                OobKind::Spanwire => serve(&args, interrupt),
+                OobKind::Perftest => perftest::serve(&args, interrupt),
+            }
+        }
+        PerfCommand::Client(args) => {
+            let mut args = args.clone();
+            args.common.choose_dev(Some(args.server))?;
+            match args.test.oob {
+                OobKind::Spanwire => ask(&args, interrupt),
+                OobKind::Perftest => perftest::ask(&args, interrupt),
+            }
+        }
     }
 }
 
@@ -47,7 +55,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let listener = listen_on(common, port)?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev));
+        say(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
@@ -78,7 +86,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
-    let dev = &common.dev;
+    let dev = common.dev();
     listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
 }
 

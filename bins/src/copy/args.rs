@@ -2,9 +2,9 @@
 
 use super::lane::Worker;
 use crate::fabric::{Attachment, Error, Wrap};
+use crate::interface;
 use crate::oob::dial;
 use spanwire_io::fault::FaultConfig;
-use spanwire_io::net::resolve;
 use spanwire_io::xdp::XdpPreference;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
@@ -57,9 +57,9 @@ pub(super) struct CommonArgs {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ReceiveArgs {
-    /// Network interface
+    /// Network interface [default: the only one that is up and has an address]
     #[arg(long)]
-    pub(super) dev: String,
+    pub(super) dev: Option<String>,
     /// Copy into this directory, and nowhere else
     #[arg(long, default_value = ".", value_name = "DIR")]
     pub(super) into: PathBuf,
@@ -143,14 +143,7 @@ impl SendArgs {
     }
 
     fn dial(&self, ip: IpAddr, port: u16) -> Result<(TcpStream, String), Error> {
-        let dev = match &self.dev {
-            Some(dev) => dev.clone(),
-            None => {
-                resolve(ip, None)
-                    .map_err(|e| format!("{e} (or name the interface with --dev)"))?
-                    .ifname
-            }
-        };
+        let dev = interface::towards(self.dev.as_deref(), ip)?;
         let address = match ip {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
                 let ifindex = crate::fabric::interface(&dev)?.ifindex;

@@ -1,7 +1,8 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
 use super::test_args::TestArgs;
-use crate::fabric::{Attachment, Error, Wrap, interface};
+use crate::fabric::{self, Attachment, Error, Wrap};
+use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::station::Station;
 use clap::ValueEnum;
@@ -32,9 +33,9 @@ pub(super) enum PerfCommand {
 /// What both ends take.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CommonArgs {
-    /// Network interface
+    /// Network interface [default: the one that leads to the server; for a server the only one]
     #[arg(long)]
-    pub(super) dev: String,
+    dev: Option<String>,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     pub(super) queue: u32,
@@ -116,6 +117,22 @@ pub(super) enum Wait {
 }
 
 impl CommonArgs {
+    /// The interface, once [`CommonArgs::choose_dev`] has run.
+    pub(super) fn dev(&self) -> &str {
+        self.dev.as_deref().unwrap_or_default()
+    }
+
+    /// Chooses the interface, if it is not named: the way to `server`, or without one the only
+    /// interface that there is.
+    pub(super) fn choose_dev(&mut self, server: Option<IpAddr>) -> Result<(), Error> {
+        let named = self.dev.as_deref();
+        self.dev = Some(match server {
+            Some(server) => interface::towards(named, server)?,
+            None => interface::sole(named)?,
+        });
+        Ok(())
+    }
+
     /// The worker these arguments describe, at address `ip`.
     pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
         if let Some(core) = self.core {
@@ -126,7 +143,7 @@ impl CommonArgs {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
-        Station::new(Attachment::xdp(&self.dev, self.queue, self.xdp, &wrap)?, ip, polling)
+        Station::new(Attachment::xdp(self.dev(), self.queue, self.xdp, &wrap)?, ip, polling)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
@@ -150,14 +167,14 @@ impl ClientArgs {
     /// `question` is asked when nobody listens there.
     pub(super) fn reach_server(&self, question: &str) -> Result<TcpStream, Error> {
         let (server, port) = (self.server, self.test.port());
-        let ifindex = interface(&self.common.dev)?.ifindex;
+        let ifindex = fabric::interface(self.common.dev())?.ifindex;
         let address = match server {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
                 SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
             }
             other => SocketAddr::new(other, port),
         };
-        dial(&self.common.dev, address, REPLY_TIMEOUT / 6).map_err(|e| {
+        dial(self.common.dev(), address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
                 ErrorKind::ConnectionRefused => question,
                 _ => "is the address right, and reachable through this interface?",

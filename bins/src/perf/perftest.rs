@@ -21,7 +21,7 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode
     let listener = listen_on(common, port)?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev));
+        say(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
