@@ -8,7 +8,7 @@ use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
 /// What `create_qp` needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInit {
     /// Protection domain of the queue pair and all memory it uses.
     pub pd: PdId,
@@ -225,6 +225,26 @@ impl QpAttr {
             rnr_retry: Some(7),
             ..Self::default()
         }
+    }
+
+    /// Takes over what `newer` sets.
+    pub(crate) fn merge(&mut self, newer: &Self) {
+        let old = *self;
+        *self = Self {
+            state: newer.state.or(old.state),
+            access: newer.access.or(old.access),
+            path_mtu: newer.path_mtu.or(old.path_mtu),
+            dest_qpn: newer.dest_qpn.or(old.dest_qpn),
+            rq_psn: newer.rq_psn.or(old.rq_psn),
+            sq_psn: newer.sq_psn.or(old.sq_psn),
+            max_rd_atomic: newer.max_rd_atomic.or(old.max_rd_atomic),
+            max_dest_rd_atomic: newer.max_dest_rd_atomic.or(old.max_dest_rd_atomic),
+            min_rnr_timer: newer.min_rnr_timer.or(old.min_rnr_timer),
+            timeout: newer.timeout.or(old.timeout),
+            retry_cnt: newer.retry_cnt.or(old.retry_cnt),
+            rnr_retry: newer.rnr_retry.or(old.rnr_retry),
+            av: newer.av.or(old.av),
+        };
     }
 }
 

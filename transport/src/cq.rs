@@ -20,6 +20,13 @@ pub enum CqError {
     Overrun,
 }
 
+/// A completion found no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lost {
+    /// The queue had lost none before.
+    pub(crate) first: bool,
+}
+
 /// A bounded queue of completions, oldest first.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
@@ -56,10 +63,10 @@ impl CompletionQueue {
         Self { ready, capacity, overrun: false, armed: None }
     }
 
-    fn push(&mut self, wc: Wc) -> Result<(), CqError> {
+    fn push(&mut self, wc: Wc) -> Result<(), Lost> {
         if self.ready.len() == self.capacity {
-            self.overrun = true;
-            return Err(CqError::Overrun);
+            let again = std::mem::replace(&mut self.overrun, true);
+            return Err(Lost { first: !again });
         }
         self.ready.push_back(wc);
         Ok(())
@@ -96,9 +103,9 @@ impl CqTable {
     }
 
     /// Adds a completion, or reports that it is lost.
-    pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), CqError> {
+    pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), Lost> {
         self.event = true;
-        let queue = self.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
+        let queue = self.queues.at_mut(cq.0).ok_or(Lost { first: false })?;
         let pushed = queue.push(wc);
         if queue.tells(&wc) && !self.told.contains(&cq) {
             self.told.push_back(cq);
@@ -189,7 +196,8 @@ mod tests {
         let mut t = CqTable::new(1);
         let cq = CqId(t.queues.insert(CompletionQueue::new(2)).unwrap());
         assert_eq!((t.push(cq, wc(1)), t.push(cq, wc(2))), (Ok(()), Ok(())));
-        assert_eq!(t.push(cq, wc(3)), Err(CqError::Overrun));
+        assert_eq!(t.push(cq, wc(3)), Err(Lost { first: true }));
+        assert_eq!(t.push(cq, wc(4)), Err(Lost { first: false }));
         let q = t.queues.at_mut(cq.0).unwrap();
         assert_eq!(q.poll(), Ok(Some(wc(1))));
         assert_eq!(q.poll(), Ok(Some(wc(2))));
@@ -200,7 +208,7 @@ mod tests {
     fn take_event__is_true_once() {
         let mut t = CqTable::new(1);
         assert!(!t.take_event());
-        assert_eq!(t.push(CqId(9), wc(1)), Err(CqError::Unknown));
+        assert_eq!(t.push(CqId(9), wc(1)), Err(Lost { first: false }));
         assert!(t.take_event());
         assert!(!t.take_event());
     }

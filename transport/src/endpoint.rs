@@ -3,7 +3,7 @@
 
 mod control;
 
-use crate::attr::QpAttr;
+use crate::attr::{QpAttr, QpInit};
 use crate::config::ValidConfig;
 use crate::counters::Counters;
 use crate::cq::{CqError, CqId, CqTable, Notify};
@@ -14,7 +14,7 @@ use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
 use crate::qp::{QueuePair, Shared, Transmit};
 use crate::schedule::{Schedule, Turn};
-use crate::srq::{SrqId, SrqTable};
+use crate::srq::{SrqId, SrqInfo, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
@@ -56,6 +56,11 @@ struct Entry {
 pub struct QpInfo {
     /// Its state.
     pub state: QpState,
+    /// What it was made of.
+    pub init: QpInit,
+    /// The attributes it has been given, with the PSNs where they are now: `sq_psn` is that of the
+    /// next new packet, `rq_psn` the one expected next.
+    pub attr: QpAttr,
     /// Packets sent, or READ responses asked for, and not acknowledged.
     pub in_flight_pkts: u64,
     /// Smoothed round trip, once measured.
@@ -92,12 +97,19 @@ impl Endpoint {
         self.with_qp(qpn, |qp, sh| qp.modify(attr, sh)).unwrap_or(Err(ModifyError::UnknownQp))
     }
 
-    /// State and measurements of a queue pair.
+    /// State, attributes and measurements of a queue pair.
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         let qp = &self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?.qp;
-        let (state, in_flight_pkts, srtt) = (qp.state(), qp.in_flight_pkts(), qp.srtt());
-        Some(QpInfo { state, in_flight_pkts, srtt })
+        let (state, attr) = (qp.state(), qp.attr());
+        let (in_flight_pkts, srtt) = (qp.in_flight_pkts(), qp.srtt());
+        Some(QpInfo { state, init: *qp.init(), attr, in_flight_pkts, srtt })
+    }
+
+    /// Sizes and limit of a shared receive queue, and what is posted to it.
+    #[must_use]
+    pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
+        Some(self.srqs.queues.at(srq.0)?.info())
     }
 
     /// Posts a send work request.
@@ -185,14 +197,15 @@ impl Endpoint {
         self.rng.next_u64()
     }
 
-    /// True while completions were added that [`Endpoint::take_cq_event`] has not told of.
-    pub(crate) fn has_cq_event(&self) -> bool {
-        self.cqs.has_event()
+    /// True while there are completions or events that [`Endpoint::take_news`] has not told of.
+    pub(crate) fn has_news(&self) -> bool {
+        self.cqs.has_event() || self.events.has_news()
     }
 
-    /// True once after completions were added to any queue.
-    pub(crate) fn take_cq_event(&mut self) -> bool {
-        self.cqs.take_event()
+    /// True once after completions were added to any queue, or asynchronous events.
+    pub(crate) fn take_news(&mut self) -> bool {
+        // Both are taken, whatever the first says.
+        self.cqs.take_event() | self.events.take_news()
     }
 
     /// A number for the queue pair in `slot`: the slot below, random bits above. Whoever does not

@@ -33,9 +33,25 @@ pub enum AsyncEvent {
 pub(crate) struct Events {
     queue: VecDeque<AsyncEvent>,
     lost: u64,
+    /// Set by every push: the host runs its application then.
+    news: bool,
 }
 
 impl AsyncEvent {
+    /// The queue pair it is of, if it is of one.
+    #[must_use]
+    pub const fn qpn(self) -> Option<Qpn> {
+        match self {
+            Self::CommEst(qpn)
+            | Self::SqDrained(qpn)
+            | Self::QpReqErr(qpn)
+            | Self::QpAccessErr(qpn)
+            | Self::QpFatal(qpn)
+            | Self::LastWqeReached(qpn) => Some(qpn),
+            Self::SrqLimitReached(_) | Self::CqErr(_) => None,
+        }
+    }
+
     /// The standard name without its `IBV_EVENT_` prefix, e.g. `SQ_DRAINED`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -54,6 +70,7 @@ impl AsyncEvent {
 
 impl Events {
     pub(crate) fn push(&mut self, event: AsyncEvent) {
+        self.news = true;
         if self.queue.len() < EVENTS_MAX {
             self.queue.push_back(event);
         } else {
@@ -65,8 +82,23 @@ impl Events {
         self.queue.pop_front()
     }
 
+    /// Forgets the events of an object that is gone: its number may come back.
+    pub(crate) fn forget(&mut self, gone: impl Fn(AsyncEvent) -> bool) {
+        self.queue.retain(|event| !gone(*event));
+    }
+
     pub(crate) fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// True while events were added that nobody was told of.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// True once after any event was added.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 }
 

@@ -5,8 +5,9 @@ use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
 /// An application that lives on the engine's core and runs to completion.
 pub trait App {
-    /// Called at the start, after completions arrived, and when [`App::poll_timeout`] is due. It
-    /// polls its completion queues, posts what it wants and returns; it must not block.
+    /// Called at the start, after completions or asynchronous events were added, and when
+    /// [`App::poll_timeout`] is due. It polls them, posts what it wants and returns; it must not
+    /// block.
     fn poll(&mut self, now: Time, endpoint: &mut Endpoint);
 
     /// When it wants to be called even if nothing completes.
@@ -63,7 +64,7 @@ impl<A: App> Host<A> {
 impl<A: App> Node for Host<A> {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         self.endpoint.handle_packet(now, port, frame, meta);
-        if self.endpoint.take_cq_event() {
+        if self.endpoint.take_news() {
             self.run_app(now);
         }
     }
@@ -71,7 +72,7 @@ impl<A: App> Node for Host<A> {
     fn handle_timeout(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         let due = self.app.poll_timeout().is_some_and(|t| t <= now);
-        if !self.started || due || self.endpoint.take_cq_event() {
+        if !self.started || due || self.endpoint.take_news() {
             self.started = true;
             self.run_app(now);
         }
@@ -82,7 +83,7 @@ impl<A: App> Node for Host<A> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        if !self.started || self.endpoint.has_cq_event() {
+        if !self.started || self.endpoint.has_news() {
             return Some(Time::ZERO);
         }
         [self.endpoint.poll_timeout(), self.app.poll_timeout()].into_iter().flatten().min()

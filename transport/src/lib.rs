@@ -50,6 +50,6 @@ pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
 pub use qp::state::{ModifyError, QpState};
-pub use srq::{SrqError, SrqId, SrqInit};
+pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};
 pub use verbs::{CreateError, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};
 pub use wc::{Wc, WcOpcode, WcStatus};

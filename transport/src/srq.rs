@@ -24,6 +24,19 @@ pub struct SrqInit {
     pub max_sge: u32,
 }
 
+/// What can be asked of a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInfo {
+    /// Receive requests it can hold.
+    pub max_wr: u32,
+    /// SGEs of a receive request.
+    pub max_sge: u32,
+    /// Receive requests posted that no message has taken.
+    pub posted: u32,
+    /// The limit that is armed; 0 when none is.
+    pub limit: u32,
+}
+
 /// Why a shared receive queue was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SrqError {
@@ -69,6 +82,15 @@ impl SharedReceiveQueue {
         }
         self.limit = limit;
         Ok(())
+    }
+
+    pub(crate) fn info(&self) -> SrqInfo {
+        SrqInfo {
+            max_wr: self.max_wr,
+            max_sge: spanwire_base::u32_from(self.queue.max_sge()),
+            posted: spanwire_base::u32_from(self.queue.len()),
+            limit: self.limit,
+        }
     }
 }
 

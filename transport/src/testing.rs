@@ -147,11 +147,9 @@ impl Pair {
 
     /// As a driver does it: receive, time out, transmit.
     pub(crate) fn step(&mut self, side: usize) {
+        self.receive(side);
         let now = self.now;
         let end = &mut self.ends[side];
-        while let Some(frame) = end.pop_due(now) {
-            end.ep.handle_packet(now, PortId::HOST, &frame, RxMeta { at: now });
-        }
         if end.ep.poll_timeout().is_some_and(|t| t <= now) {
             end.ep.handle_timeout(now);
         }
@@ -160,6 +158,19 @@ impl Pair {
             self.transmit(side, &frame[..meta.len]);
         }
         self.ends[side].poll();
+    }
+
+    /// Takes what has come, and does nothing about it yet.
+    pub(crate) fn receive(&mut self, side: usize) {
+        for frame in self.take_inbox(side) {
+            self.inject(side, &frame);
+        }
+    }
+
+    /// The frames that have come and were not taken.
+    pub(crate) fn take_inbox(&mut self, side: usize) -> Vec<Vec<u8>> {
+        let now = self.now;
+        std::iter::from_fn(|| self.ends[side].pop_due(now)).collect()
     }
 
     fn transmit(&mut self, side: usize, frame: &[u8]) {

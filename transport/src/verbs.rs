@@ -206,6 +206,14 @@ impl WrOp {
         matches!(self, Self::FetchAdd { .. } | Self::CmpSwap { .. })
     }
 
+    /// True for what uses up a receive request of the peer's: what can be solicited.
+    pub(crate) fn completes_a_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendImm { .. } | Self::SendInv { .. } | Self::WriteImm { .. }
+        )
+    }
+
     /// True for what only a response of its own completes, and what `max_rd_atomic` limits: READs
     /// and atomics.
     pub(crate) fn is_rd_atomic(self) -> bool {

@@ -28,7 +28,7 @@ pub struct Wc {
 pub enum WcStatus {
     /// Done.
     Success,
-    /// A received message was longer than the receive request, or a response had a wrong length.
+    /// A received message was longer than its receive request.
     LocLenErr,
     /// The queue pair could not do this (internal inconsistency).
     LocQpOpErr,
@@ -36,9 +36,11 @@ pub enum WcStatus {
     LocProtErr,
     /// The queue pair went to the error state before this request was done.
     WrFlushErr,
-    /// The peer sent a response that makes no sense.
+    /// The peer sent a response that makes no sense. Never given: such a response is dropped and
+    /// counted, since anybody can forge one.
     BadRespErr,
-    /// Access to local memory was refused while receiving.
+    /// Access to local memory was refused while receiving. Never given: as with rxe, a receive
+    /// request whose memory is gone has [`WcStatus::LocProtErr`].
     LocAccessErr,
     /// The peer found the request invalid (NAK 0x61).
     RemInvReqErr,

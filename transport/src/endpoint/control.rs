@@ -4,6 +4,7 @@ use super::{Endpoint, Entry};
 use crate::attr::QpInit;
 use crate::config::{MAX_INLINE_DATA, MAX_SGE};
 use crate::cq::{CompletionQueue, CqId};
+use crate::event::AsyncEvent;
 use crate::mr::{Access, MemoryRegion, MrError, PdId};
 use crate::qp::QueuePair;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqId, SrqInit};
@@ -58,7 +59,9 @@ impl Endpoint {
         self.mrs.invalidate(rkey)
     }
 
-    /// Makes a completion queue for `capacity` completions.
+    /// Makes a completion queue for `capacity` completions. A request's place in its own queue is
+    /// free again when its completion is here, polled or not: whoever posts without polling counts
+    /// what is not polled yet, or the queue overruns.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -84,8 +87,6 @@ impl Endpoint {
 
     /// Arms the limit of a shared receive queue: one [`AsyncEvent::SrqLimitReached`] when a message
     /// leaves fewer than `limit` requests in it. 0 disarms it.
-    ///
-    /// [`AsyncEvent::SrqLimitReached`]: crate::AsyncEvent::SrqLimitReached
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -127,8 +128,9 @@ impl Endpoint {
         Ok(qpn)
     }
 
-    /// Removes a queue pair with everything posted, without completions. Its number is not used
-    /// again soon: packets still on their way to it find nobody.
+    /// Removes a queue pair with everything posted, without completions; a request that it has
+    /// taken from a shared receive queue goes with it. Its number is not used again soon: packets
+    /// still on their way to it find nobody.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
@@ -136,13 +138,18 @@ impl Endpoint {
         };
         self.schedule.forget(slot, entry.qp.held());
         self.timers.cancel(slot);
+        self.events.forget(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot).is_some()
     }
 
     /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: CqId) -> bool {
         let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
-        !used && self.cqs.remove(cq)
+        let removed = !used && self.cqs.remove(cq);
+        if removed {
+            self.events.forget(|event| event == AsyncEvent::CqErr(cq));
+        }
+        removed
     }
 
     /// Removes a shared receive queue with what is posted, without completions.
@@ -153,7 +160,9 @@ impl Endpoint {
         if self.qps.iter().any(|(_, e)| e.qp.uses_srq(srq)) {
             return Err(SrqError::InUse);
         }
-        self.srqs.queues.remove(srq.0).map(|_| ()).ok_or(SrqError::Unknown)
+        self.srqs.queues.remove(srq.0).ok_or(SrqError::Unknown)?;
+        self.events.forget(|event| event == AsyncEvent::SrqLimitReached(srq));
+        Ok(())
     }
 
     /// Removes a protection domain. Refuses, returning false, while something belongs to it.

@@ -29,9 +29,11 @@ impl QueuePair {
             }
             _ => sh.counters.req_cqe_error += 1,
         }
-        if sh.cqs.push(cq, wc).is_err() {
+        if let Err(lost) = sh.cqs.push(cq, wc) {
             sh.counters.cq_overrun += 1;
-            sh.events.push(AsyncEvent::CqErr(cq));
+            if lost.first {
+                sh.events.push(AsyncEvent::CqErr(cq));
+            }
             // The completion is lost, so the queue pair's history is: no way on from here.
             if self.state != QpState::Err {
                 sh.events.push(AsyncEvent::QpFatal(self.qpn));
@@ -65,9 +67,11 @@ impl QueuePair {
         self.enter_error(sh);
     }
 
-    /// Goes to the error state: flushes both queues, oldest first, and stops all timers.
+    /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
     pub(super) fn enter_error(&mut self, sh: &mut Shared<'_>) {
-        self.state = QpState::Err;
+        if std::mem::replace(&mut self.state, QpState::Err) == QpState::Err {
+            return;
+        }
         self.loss.stop();
         while self.flush_one(sh) {}
         while let Some(recv) = self.responder.receive.pop() {

@@ -25,7 +25,7 @@ pub(crate) mod wq;
 #[cfg(test)]
 mod tests;
 
-use crate::attr::{Mtu, QpInit};
+use crate::attr::{Mtu, QpAttr, QpInit};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
@@ -53,6 +53,9 @@ pub(crate) struct QueuePair {
     pd: PdId,
     send_cq: CqId,
     recv_cq: CqId,
+    init: QpInit,
+    /// What it was given, to tell; what is needed at every packet has a place of its own.
+    attr: QpAttr,
     state: QpState,
     dest_qpn: Qpn,
     mtu: Mtu,
@@ -103,6 +106,8 @@ impl QueuePair {
             pd: init.pd,
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
+            init: *init,
+            attr: QpAttr::default(),
             state: QpState::Reset,
             dest_qpn: Qpn::new(0),
             mtu: Mtu::B256,
@@ -176,7 +181,7 @@ impl QueuePair {
     ) -> Transmit {
         // What is owed? Responses with data first: an acknowledgement may not overtake those before
         // it. A request may: a peer that never stops reading must not keep us from sending.
-        if !self.responder.resources.is_idle() {
+        while !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
                 let sent = self.send_request(now, room, frame, sh);
@@ -185,7 +190,9 @@ impl QueuePair {
                 }
             }
             self.responses_in_a_row += 1;
-            return self.send_response(frame, sh);
+            if let Some(sent) = self.send_response(frame, sh) {
+                return sent;
+            }
         }
         if self.acks.pending().is_some() {
             return self.send_ack(frame, sh);
@@ -227,6 +234,18 @@ impl QueuePair {
 
     pub(crate) fn state(&self) -> QpState {
         self.state
+    }
+
+    pub(crate) fn init(&self) -> &QpInit {
+        &self.init
+    }
+
+    /// Its attributes, as they are now.
+    pub(crate) fn attr(&self) -> QpAttr {
+        let state = Some(self.state);
+        let rq_psn = self.attr.rq_psn.map(|_| self.responder.epsn());
+        let sq_psn = self.attr.sq_psn.map(|_| self.requester.psn(self.requester.snd_max()));
+        QpAttr { state, rq_psn, sq_psn, ..self.attr }
     }
 
     pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
@@ -280,14 +299,13 @@ impl QueuePair {
                     sh.counters.rx_messages += 1;
                     self.deliver(&message, sh);
                 }
-                match reply {
+                if !self.state.receives() {
                     // Its completion is lost: the peer must not take the message for received.
-                    Some(owed) if !self.state.receives() => {
-                        let code = NakCode::RemoteOperational;
-                        self.acks.owe(Owed::nak(owed.psn, code, owed.msn));
-                    }
-                    Some(owed) => self.acks.owe(owed),
-                    None => {}
+                    let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
+                    sh.counters.tx_fatal_naks += 1;
+                    self.acks.owe(Owed::nak(p.bth.psn, code, msn));
+                } else if let Some(owed) = reply {
+                    self.acks.owe(owed);
                 }
             }
             RequestOutcome::ReadBegun => {

@@ -14,6 +14,10 @@ impl QueuePair {
         if (self.state, to) == (QpState::Sqd, QpState::Sqd) {
             self.change_drained(attr)?;
         }
+        match to {
+            QpState::Reset => self.attr = QpAttr::default(),
+            _ => self.attr.merge(attr),
+        }
         if let Some(access) = attr.access {
             self.responder.set_access(access);
         }
@@ -33,6 +37,7 @@ impl QueuePair {
             (QpState::Rts, QpState::Sqd) => {
                 self.tells_drained = true;
                 self.state = to;
+                self.requester.drain();
                 self.tell_if_drained(sh);
             }
             _ => {}
@@ -63,6 +68,15 @@ impl QueuePair {
                 return Err(ModifyError::NotDrained(name));
             }
             _ => {}
+        }
+        if attr.max_rd_atomic == Some(0) && self.requester.has_rd_atomic() {
+            // They could never leave.
+            return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
+        }
+        if let Some(capacity) = attr.max_dest_rd_atomic {
+            let still_owed = "max_dest_rd_atomic (more are being answered)";
+            let resized = self.responder.resources.resize(capacity);
+            resized.map_err(|_| ModifyError::OutOfRange(still_owed))?;
         }
         if let Some(av) = attr.av {
             self.path = Path::new(av, self.qpn, self.dest_qpn);

@@ -183,7 +183,10 @@ impl Requester {
             return Next::WaitsForEndpoint;
         }
         let pkts = u32::try_from(pkts).expect("a chunk is at most read_chunk_pkts, a u32");
-        let asks = self.snd_nxt + u64::from(pkts) == self.snd_end
+        let end = self.snd_nxt + u64::from(pkts);
+        let asks = end == self.snd_end
+            // Nothing may follow it that could ask in its place.
+            || (!may.begins && end == wqe.end())
             || self.asks_next
             || self.unasked_pkts() + 1 >= may.ack_req_interval_pkts.into()
             || may.unasked_pkts == 0;
@@ -259,6 +262,20 @@ impl Requester {
         true
     }
 
+    /// No further request begins: makes sure that the last packet of those that have is asked
+    /// about. If the request after it was to do that, the packet goes out again.
+    pub(crate) fn drain(&mut self) {
+        let at_boundary = self.sq.at(self.current).is_none_or(|w| w.first == self.snd_nxt);
+        if at_boundary && self.snd_nxt == self.snd_max && self.unasked_pkts() > 0 {
+            self.rewind(self.snd_nxt - 1);
+        }
+    }
+
+    /// A READ or an atomic is in the queue.
+    pub(crate) fn has_rd_atomic(&self) -> bool {
+        !self.rd_atomic_starts.is_empty()
+    }
+
     /// The wire's PSN of an unwrapped number.
     pub(crate) fn psn(&self, number: u64) -> Psn {
         let low = u32::try_from(number & u64::from(Psn::MASK)).expect("masked to 24 bits");
@@ -316,6 +333,10 @@ impl Requester {
 
     pub(crate) fn snd_una(&self) -> u64 {
         self.snd_una
+    }
+
+    pub(crate) fn snd_max(&self) -> u64 {
+        self.snd_max
     }
 
     pub(crate) fn snd_nxt(&self) -> u64 {

@@ -28,6 +28,8 @@ pub(crate) struct Response {
     pub(crate) psn: Psn,
     pub(crate) msn: u32,
     pub(crate) body: Body,
+    /// All of this answer has left before.
+    pub(crate) is_repeat: bool,
 }
 
 /// What a response carries.
@@ -167,12 +169,13 @@ impl Resources {
     /// The next packet owed. [`Resources::advance`] once it is written.
     pub(crate) fn next(&self, mtu: Mtu) -> Option<Response> {
         let a = &self.slots[*self.queue.front()?];
-        let msn = a.msn;
+        let (msn, is_repeat) = (a.msn, a.complete);
         let ReadRequest { psn, va, rkey, .. } = match a.asked {
             Asked::Read(request) => request,
             Asked::Atomic { request, original } => {
                 let body = Body::Atomic { original };
-                return Some(Response { opcode: Opcode::RcAtomicAck, psn: request.psn, msn, body });
+                let (opcode, psn) = (Opcode::RcAtomicAck, request.psn);
+                return Some(Response { opcode, psn, msn, body, is_repeat });
             }
         };
         let offset = a.next * mtu.bytes();
@@ -185,7 +188,7 @@ impl Resources {
             (false, false) => Opcode::RcReadResponseMiddle,
         };
         let body = Body::Read { va: va.wrapping_add(offset.into()), rkey, len };
-        Some(Response { opcode, psn: psn.plus(a.next), msn, body })
+        Some(Response { opcode, psn: psn.plus(a.next), msn, body, is_repeat })
     }
 
     /// The packet that [`Resources::next`] described was sent.
@@ -200,6 +203,31 @@ impl Resources {
             a.complete = true;
             self.queue.pop_front();
         }
+    }
+
+    /// Gives up the answer that [`Resources::next`] is at.
+    pub(crate) fn abandon(&mut self) {
+        self.queue.pop_front();
+    }
+
+    /// Makes room for `capacity` READs and atomics, forgetting the oldest when there is less than
+    /// before.
+    ///
+    /// # Errors
+    /// One that would be forgotten is still owed its answer; nothing changed.
+    pub(crate) fn resize(&mut self, capacity: u8) -> Result<(), NoResource> {
+        let capacity = usize::from(capacity);
+        let by_age: Vec<usize> = (self.oldest..self.slots.len()).chain(0..self.oldest).collect();
+        let (gone, kept) = by_age.split_at(by_age.len().saturating_sub(capacity));
+        if gone.iter().any(|slot| !self.slots[*slot].complete) {
+            return Err(NoResource);
+        }
+        let place = |slot: &usize| kept.iter().position(|k| k == slot);
+        self.queue = self.queue.iter().filter_map(place).collect();
+        self.slots = kept.iter().map(|slot| self.slots[*slot]).collect();
+        self.oldest = if self.slots.len() == capacity { 0 } else { self.slots.len() };
+        self.capacity = capacity;
+        Ok(())
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -240,6 +268,34 @@ mod tests {
     use super::*;
 
     const MTU: Mtu = Mtu::B256;
+
+    #[test]
+    fn resize__keeps_the_newest_and_what_is_owed() {
+        let mut a = Resources::default();
+        a.start(3);
+        // Four in three places: the ring has turned.
+        for psn in 0..4 {
+            a.begin_read(request(psn, 0, 8), psn);
+            a.advance(MTU);
+        }
+        assert_eq!(a.resize(2), Ok(()));
+        assert!(!a.repeat_read(&request(1, 0, 8), MTU, 9), "the oldest is forgotten");
+        assert!(a.repeat_read(&request(3, 0, 8), MTU, 9));
+        assert!(a.repeat_read(&request(2, 0, 8), MTU, 9));
+        let psns: Vec<u32> = drain(&mut a).iter().map(|packet| packet.1).collect();
+        assert_eq!(psns, [2, 3], "in their order");
+        assert_eq!(a.resize(4), Ok(()));
+        for psn in 4..6 {
+            assert_eq!(a.check_room(), Ok(()));
+            a.begin_read(request(psn, 0, 8), psn);
+        }
+        assert_eq!(a.resize(1), Err(NoResource), "two are owed");
+        assert_eq!(a.resize(2), Ok(()));
+        assert_eq!(a.check_room(), Err(NoResource));
+        assert_eq!(drain(&mut a).len(), 2);
+        assert_eq!(a.resize(0), Ok(()));
+        assert_eq!(a.check_room(), Err(NoResource));
+    }
 
     fn request(psn: u32, va: u64, len: u32) -> ReadRequest {
         ReadRequest { psn: Psn::new(psn), va, rkey: 5, len }

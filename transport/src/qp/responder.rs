@@ -154,6 +154,16 @@ impl Responder {
         RequestOutcome::Refused { reply, recv }
     }
 
+    /// Messages completed, modulo 2^24.
+    pub(crate) fn msn(&self) -> u32 {
+        self.msn
+    }
+
+    /// The PSN expected next.
+    pub(crate) fn epsn(&self) -> Psn {
+        self.epsn
+    }
+
     fn received(&self) -> u32 {
         self.inbound.map_or(0, |i| i.received)
     }

@@ -74,7 +74,7 @@ impl Segment {
                 _ => None,
             },
             imm: wqe.op.imm().filter(|_| opcode.props().imm),
-            solicited: wqe.solicited && place.last && !asks_for_data,
+            solicited: wqe.solicited && place.last && wqe.op.completes_a_receive(),
             ack_req: at.asks || asks_for_data,
             wqe: at.wqe,
             offset,
@@ -204,6 +204,18 @@ mod tests {
         assert_eq!((a.len, b.len, c.len), (256, 256, 88));
         let psns = [a, b, c].map(|s| s.psn.get());
         assert_eq!(psns, [0xff_ffff, 0, 1], "across the wrap");
+    }
+
+    #[test]
+    fn new__only_what_uses_a_receive_request_up_is_solicited() {
+        let remote = REMOTE;
+        let invalidate = WrOp::SendInv { rkey: 1 };
+        for op in [WrOp::Send, invalidate, WrOp::WriteImm { remote, imm: 1 }] {
+            assert!(segments(op, 8)[0].solicited, "{op:?}");
+        }
+        for op in [WrOp::Write { remote }, WrOp::FetchAdd { remote, add: 1 }] {
+            assert!(!segments(op, 8)[0].solicited, "{op:?}");
+        }
     }
 
     #[test]

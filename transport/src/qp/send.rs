@@ -1,8 +1,10 @@
 //! How a packet is written: headers, payload, ICRC.
 
-use super::resources::Body;
+use super::resources::{Body, Response};
 use super::segment::Segment;
+use super::state::QpState;
 use super::{DEFAULT_PKEY, QueuePair, Shared, Transmit, ack};
+use crate::drop::DropReason;
 use crate::mr::Access;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta};
@@ -63,11 +65,14 @@ impl QueuePair {
         }
     }
 
-    /// Writes the next packet of what a READ or an atomic asked for.
-    pub(super) fn send_response(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
-        let Some(r) = self.responder.resources.next(self.mtu) else {
-            return Transmit::Idle;
-        };
+    /// Writes the next packet of what a READ or an atomic asked for; `None` when that answer cannot
+    /// go on and something else is next.
+    pub(super) fn send_response(
+        &mut self,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<Transmit> {
+        let r = self.responder.resources.next(self.mtu)?;
         let aeth = r.opcode.props().aeth.then_some(AethRepr {
             syndrome: Syndrome::Ack { credits: ack::NO_CREDIT_LIMIT },
             msn: r.msn,
@@ -89,23 +94,36 @@ impl QueuePair {
         match self.write(&bth, &ext, len, frame, fill) {
             Ok(meta) => {
                 self.responder.resources.advance(self.mtu);
-                self.sent(meta, len, sh)
+                Some(self.sent(meta, len, sh))
             }
             Err(why) => {
-                // The region went away while it was being read, or the port is too narrow.
-                let code = match why {
-                    NotWritten::NoPayload => NakCode::RemoteAccess,
-                    NotWritten::NoRoom => NakCode::RemoteOperational,
-                };
-                sh.counters.tx_fatal_naks += 1;
-                sh.events.push(self.refusal(Syndrome::Nak(code)));
-                self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
-                self.fail(sh);
-                // Now, or nothing would make this queue pair ready again and the peer would find
-                // out by its timer.
-                self.send_ack(frame, sh)
+                self.cannot_respond(&r, &why, sh);
+                None
             }
         }
+    }
+
+    /// The region went away while it was being read, or the port is too narrow for the answer.
+    fn cannot_respond(&mut self, r: &Response, why: &NotWritten, sh: &mut Shared<'_>) {
+        let code = match why {
+            NotWritten::NoPayload if r.is_repeat => {
+                // The peer has had this answer and may have given the key back since: what it asks
+                // for here is a copy that was late on the way.
+                self.responder.resources.abandon();
+                sh.counters.drop(DropReason::DuplicateReadForgotten);
+                return;
+            }
+            NotWritten::NoPayload => NakCode::RemoteAccess,
+            NotWritten::NoRoom => NakCode::RemoteOperational,
+        };
+        // If a later request was refused already, this NAK takes the place of that one: the peer
+        // takes them in order.
+        self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
+        if self.state != QpState::Err {
+            sh.counters.tx_fatal_naks += 1;
+            sh.events.push(self.refusal(Syndrome::Nak(code)));
+        }
+        self.fail(sh);
     }
 
     pub(super) fn send_ack(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {

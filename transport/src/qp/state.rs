@@ -75,6 +75,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
                 Field::Access,
                 Field::Av,
                 Field::MaxRd,
+                Field::DestRd,
                 Field::Timeout,
                 Field::RetryCnt,
                 Field::RnrRetry,

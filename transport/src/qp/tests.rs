@@ -12,6 +12,8 @@ use spanwire_wire::{
 };
 
 mod atomics;
+mod drain;
+mod events;
 mod hostile;
 mod soak;
 mod stall;

@@ -8,7 +8,7 @@ use crate::{
     SrqId, WcOpcode, WcStatus, WorkRequest, WrOp,
 };
 
-fn events(p: &mut Pair, side: usize) -> Vec<AsyncEvent> {
+pub(super) fn events(p: &mut Pair, side: usize) -> Vec<AsyncEvent> {
     std::iter::from_fn(|| p.ends[side].ep.poll_async_event()).collect()
 }
 
@@ -16,7 +16,7 @@ fn cq_events(p: &mut Pair, side: usize) -> Vec<CqId> {
     std::iter::from_fn(|| p.ends[side].ep.poll_cq_event()).collect()
 }
 
-fn to_state(p: &mut Pair, side: usize, state: QpState) -> Result<(), ModifyError> {
+pub(super) fn to_state(p: &mut Pair, side: usize, state: QpState) -> Result<(), ModifyError> {
     let qpn = p.ends[side].qpns[0];
     p.ends[side].ep.modify_qp(qpn, &QpAttr { state: Some(state), ..QpAttr::default() })
 }
@@ -209,10 +209,10 @@ fn post_send__sixteen_elements_on_both_sides() {
     assert_eq!(got, want);
 }
 
-/// A region of side 1 whose key a peer may take away, and that key.
-fn invalidatable(p: &mut Pair) -> (u32, u32) {
+/// A region of side 1 whose key a peer may take away: its own key and that one.
+pub(super) fn invalidatable(p: &mut Pair, len: usize) -> (u32, u32) {
     let access = Access::ALL.and(Access::REMOTE_INVALIDATE);
-    let (pd, region) = (p.ends[1].pd, spanwire_mem::Region::zeroed(64));
+    let (pd, region) = (p.ends[1].pd, spanwire_mem::Region::zeroed(len));
     let mr = p.ends[1].ep.reg_mr(pd, region, access, Some(0x4000)).unwrap();
     (mr.lkey, mr.rkey.unwrap())
 }
@@ -230,7 +230,7 @@ fn write_to(p: &mut Pair, rkey: u32) -> WcStatus {
 fn advance__send_with_invalidate_takes_the_key_when_the_message_is_complete() {
     for len in [0, 64, 1000] {
         let mut p = Pair::new();
-        let (lkey, rkey) = invalidatable(&mut p);
+        let (lkey, rkey) = invalidatable(&mut p, 64);
         assert_eq!(write_to(&mut p, rkey), WcStatus::Success);
         p.post_recv(1, 7, 0, 1000);
         let want = p.ends[0].fill(0, len, 8);
@@ -345,6 +345,5 @@ fn poll_async_event__tells_what_no_completion_does() {
         p.post(0, i, Op::Write, 0, 8);
     }
     p.run(SECOND);
-    let got = events(&mut p, 0);
-    assert_eq!(got[..2], [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
+    assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
 }
