@@ -16,14 +16,24 @@ pub struct RxMeta {
     /// When the frame arrived: the hardware's time where there is one, else when it was taken from
     /// the ring. Never later than the `now` of the call that carries it.
     pub at: Time,
+    /// Payload bytes that the frame has on the wire but not in the slice: see [`TxMeta`]. 0 on
+    /// everything but a simulated link.
+    pub elided_bytes: u32,
 }
 
 /// What a node says of a frame it has written.
+///
+/// A simulated frame may be *elided*: its payload is left out between the headers, whose length
+/// fields still count it, and what follows the payload (pad excepted, the ICRC included). It takes
+/// as long on a link and as much room in a queue as if it were whole. Only a host that was told to
+/// elides; no real port ever sees such a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxMeta {
-    /// Bytes of the frame, from the destination MAC to the end of the ICRC, no FCS. At most the
-    /// length of the buffer that was offered.
+    /// Bytes written, from the destination MAC to the end of the ICRC, no FCS. At most the length
+    /// of the buffer that was offered.
     pub len: usize,
+    /// Payload and pad bytes that stand for themselves and were not written.
+    pub elided_bytes: u32,
 }
 
 /// One machine (a host or a switch) without I/O: bytes and time in, bytes and deadlines out.
@@ -62,6 +72,28 @@ pub trait Node {
 
     /// The ports that may have a frame to send since the last call; clears the set.
     fn take_ready(&mut self) -> PortMask;
+}
+
+impl RxMeta {
+    /// A frame whose bytes are all there, received at `at`.
+    #[must_use]
+    pub const fn whole(at: Time) -> Self {
+        Self { at, elided_bytes: 0 }
+    }
+}
+
+impl TxMeta {
+    /// A frame of `len` bytes, all of them written.
+    #[must_use]
+    pub const fn whole(len: usize) -> Self {
+        Self { len, elided_bytes: 0 }
+    }
+
+    /// Bytes on the wire, without preamble, FCS and gap.
+    #[must_use]
+    pub fn wire_len(&self) -> u64 {
+        crate::u64_from(self.len) + u64::from(self.elided_bytes)
+    }
 }
 
 impl PortId {

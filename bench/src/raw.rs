@@ -94,7 +94,7 @@ impl Frames {
         }
         bytes[HEADERS_BYTES..HEADERS_BYTES + NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
         let len = self.frame_len;
-        port.slot_commit(slot, TxMeta { len });
+        port.slot_commit(slot, TxMeta::whole(len));
         true
     }
 }

@@ -135,7 +135,7 @@ fn send(port: &mut XdpPort, variant: Variant, stop: &AtomicBool) -> Fallible<()>
             }
             let Some(mut slot) = reserve(port) else { break };
             write_frame(slot.bytes(), variant.frame_len, next);
-            slot.commit(TxMeta { len: variant.frame_len });
+            slot.commit(TxMeta::whole(variant.frame_len));
             next += 1;
         }
         port.flush(Time::ZERO)?;
@@ -169,7 +169,7 @@ fn receive(port: &mut XdpPort, stop: &AtomicBool) -> Fallible<f64> {
             && let Some(mut slot) = reserve(port)
         {
             write_frame(slot.bytes(), 64, next);
-            slot.commit(TxMeta { len: 64 });
+            slot.commit(TxMeta::whole(64));
             owed = 0;
         }
         port.flush(Time::ZERO)?;

@@ -187,7 +187,7 @@ impl Faults {
                 continue;
             }
             let bytes = self.held.remove(at).bytes;
-            self.deliver(&bytes, RxMeta { at: self.now }, sink);
+            self.deliver(&bytes, RxMeta::whole(self.now), sink);
             self.pool.push(bytes);
         }
     }
@@ -206,7 +206,7 @@ impl Faults {
         while sink.left > 0
             && let Some(bytes) = self.backlog.pop_front()
         {
-            sink.hand(&bytes, RxMeta { at: self.now });
+            sink.hand(&bytes, RxMeta::whole(self.now));
             self.pool.push(bytes);
         }
     }

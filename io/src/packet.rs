@@ -155,7 +155,7 @@ impl Port for PacketPort {
                 Ok(len) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += u64_from(len);
-                    each(&self.received[..len], RxMeta { at: now });
+                    each(&self.received[..len], RxMeta::whole(now));
                     count += 1;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,

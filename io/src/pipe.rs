@@ -218,7 +218,7 @@ impl Port for PipePort {
         while count < max
             && let Some(frame) = self.inn().full.pop()
         {
-            each(&frame.bytes[..frame.len], RxMeta { at: now });
+            each(&frame.bytes[..frame.len], RxMeta::whole(now));
             put(&self.inn().free, frame);
             count += 1;
         }

@@ -141,7 +141,7 @@ impl XdpPort {
             } else {
                 let bytes = received.bytes(&self.umem);
                 self.counters.rx_bytes += u64_from(bytes.len());
-                each(bytes, RxMeta { at: now });
+                each(bytes, RxMeta::whole(now));
                 count += 1;
             }
             self.unfilled.push(received.into_frame());

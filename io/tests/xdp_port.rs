@@ -76,7 +76,7 @@ fn send(port: &mut XdpPort, number: u64, max: usize) -> bool {
         return false;
     };
     let len = write_frame(number, max, slot.bytes());
-    slot.commit(TxMeta { len });
+    slot.commit(TxMeta::whole(len));
     true
 }
 
@@ -211,7 +211,7 @@ fn port__frames_longer_than_the_mtu_are_dropped_counted_and_completed() {
     for number in 0..3 {
         let mut slot = reserve(&mut a).expect("a slot");
         write_frame(number, 1400, slot.bytes());
-        slot.commit(TxMeta { len: 3000 });
+        slot.commit(TxMeta::whole(3000));
     }
     a.flush(Time::ZERO).expect("there");
     assert_all_home(&mut a);

@@ -173,7 +173,7 @@ impl Injector {
     fn send(&mut self, frame: &[u8]) {
         let slot = self.port.slot_take().expect("the queue was flushed");
         self.port.slot_bytes(&slot)[..frame.len()].copy_from_slice(frame);
-        self.port.slot_commit(slot, TxMeta { len: frame.len() });
+        self.port.slot_commit(slot, TxMeta::whole(frame.len()));
         self.port.flush(Time::ZERO).expect("the interface is there");
     }
 }

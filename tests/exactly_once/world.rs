@@ -193,7 +193,7 @@ impl World {
                     self.model.deliver(side, q.expect("sent to one of them"), &p);
                 }
             }
-            let meta = RxMeta { at: self.now };
+            let meta = RxMeta::whole(self.now);
             self.ends[side].ep.handle_packet(self.now, PortId::HOST, &frame, meta);
             self.settle(side);
         }

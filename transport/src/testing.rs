@@ -192,7 +192,7 @@ impl Pair {
 
     /// Hands a frame to a side as if it came from the wire, now.
     pub(crate) fn inject(&mut self, side: usize, frame: &[u8]) {
-        let meta = RxMeta { at: self.now };
+        let meta = RxMeta::whole(self.now);
         self.ends[side].ep.handle_packet(self.now, PortId::HOST, frame, meta);
     }
 

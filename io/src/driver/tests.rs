@@ -59,7 +59,7 @@ impl Node for FakeNode {
         self.log.borrow_mut().push(PollTransmit(self.to_send > 0));
         self.to_send = self.to_send.checked_sub(1)?;
         frame[0] = 0xab;
-        Some(TxMeta { len: 64 })
+        Some(TxMeta::whole(64))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -94,7 +94,7 @@ impl Port for FakePort {
         self.log.borrow_mut().push(RxBurst);
         let count = max.min(self.arrived.len());
         for tag in self.arrived.drain(..count) {
-            each(&[tag; 60], RxMeta { at: now });
+            each(&[tag; 60], RxMeta::whole(now));
         }
         count
     }

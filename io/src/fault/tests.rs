@@ -30,7 +30,7 @@ impl Rig {
         for _ in 0..count {
             let mut slot = reserve(&mut self.left).expect("the rig drains as it fills");
             slot.bytes()[..LEN].copy_from_slice(&numbered(self.next));
-            slot.commit(TxMeta { len: LEN });
+            slot.commit(TxMeta::whole(LEN));
             self.next += 1;
         }
         self.left.flush(self.now).unwrap();
@@ -294,7 +294,7 @@ fn slot_take__sends_untouched() {
     let mut rig = Rig::new(all(0, 1_000_000));
     let mut slot = reserve(&mut rig.right).expect("a free pipe");
     slot.bytes()[..LEN].copy_from_slice(&numbered(8));
-    slot.commit(TxMeta { len: LEN });
+    slot.commit(TxMeta::whole(LEN));
     assert_eq!(rig.right.tx_pending(), 1);
     rig.right.flush(Time::ZERO).unwrap();
     let count = rig.left.rx_burst(Time::ZERO, 64, &mut |frame, _| {

@@ -60,7 +60,7 @@ fn udp(mut f: Vec<u8>, port: u16, len: usize) -> Vec<u8> {
 fn send(port: &mut PacketPort, frame: &[u8]) {
     let mut slot = reserve(port).expect("a free buffer");
     slot.bytes()[..frame.len()].copy_from_slice(frame);
-    slot.commit(TxMeta { len: frame.len() });
+    slot.commit(TxMeta::whole(frame.len()));
     port.flush(Time::ZERO).expect("the interface is there");
 }
 
@@ -147,7 +147,7 @@ fn slot_take__buffers_come_back_when_sent_and_when_dropped() {
             a.slot_release(token);
         } else {
             a.slot_bytes(&token)[..100].copy_from_slice(&frame);
-            a.slot_commit(token, TxMeta { len: 100 });
+            a.slot_commit(token, TxMeta::whole(100));
         }
     }
     assert_eq!(a.tx_pending(), SLOTS / 2);

@@ -102,7 +102,7 @@ fn pcap_port__records_both_directions_with_the_nodes_time() {
     let mut port = PcapPort::new(port, writer);
     let mut slot = reserve(&mut peer).unwrap();
     slot.bytes()[..60].fill(1);
-    slot.commit(TxMeta { len: 60 });
+    slot.commit(TxMeta::whole(60));
     peer.flush(Time::ZERO).unwrap();
 
     let mut seen = 0;
@@ -113,7 +113,7 @@ fn pcap_port__records_both_directions_with_the_nodes_time() {
     assert_eq!(seen, 1);
     let mut slot = reserve(&mut port).unwrap();
     slot.bytes()[..70].fill(2);
-    slot.commit(TxMeta { len: 70 });
+    slot.commit(TxMeta::whole(70));
     drop(reserve(&mut port));
     port.flush(Time::from_ns(5_000_000_007)).unwrap();
     assert_eq!(port.counters().recorded, 2);
@@ -129,7 +129,7 @@ fn pcap_port__flushes_when_dropped() {
     let (port, _peer) = pipe(PipeConfig::default());
     let writer = PcapWriter::new(disk.clone(), start()).unwrap();
     let mut port = PcapPort::new(port, writer);
-    reserve(&mut port).unwrap().commit(TxMeta { len: 60 });
+    reserve(&mut port).unwrap().commit(TxMeta::whole(60));
     drop(port);
     assert_eq!(records(&disk.bytes.borrow()).len(), 1);
 }
@@ -141,7 +141,7 @@ fn pcap_port__carries_on_when_the_disk_is_full() {
     let writer = PcapWriter::new(disk, start()).unwrap();
     let mut port = PcapPort::new(port, writer);
     for _ in 0..20 {
-        reserve(&mut port).unwrap().commit(TxMeta { len: 1_000 });
+        reserve(&mut port).unwrap().commit(TxMeta::whole(1_000));
     }
     port.flush(Time::ZERO).unwrap();
     let c = port.counters();

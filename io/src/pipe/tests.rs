@@ -16,7 +16,7 @@ fn send(port: &mut PipePort, tag: u8, len: usize) -> bool {
         return false;
     };
     slot.bytes()[..len].fill(tag);
-    slot.commit(TxMeta { len });
+    slot.commit(TxMeta::whole(len));
     port.flush(NOW).unwrap();
     true
 }
@@ -93,7 +93,7 @@ fn slot_take__drops_at_the_tail_when_told_to() {
 #[test]
 fn slot_commit__leaves_with_the_flush() {
     let (mut a, mut b) = pipe(PipeConfig::default());
-    reserve(&mut a).unwrap().commit(TxMeta { len: 60 });
+    reserve(&mut a).unwrap().commit(TxMeta::whole(60));
     assert_eq!(a.tx_pending(), 1);
     assert_eq!(receive(&mut b, 64), []);
     a.flush(NOW).unwrap();
@@ -105,7 +105,7 @@ fn slot_commit__leaves_with_the_flush() {
 #[should_panic(expected = "a frame of 4353 bytes in a buffer of 4352")]
 fn slot_commit__panics_when_the_engine_overran() {
     let (mut a, _b) = pipe(PipeConfig::default());
-    reserve(&mut a).unwrap().commit(TxMeta { len: 4_353 });
+    reserve(&mut a).unwrap().commit(TxMeta::whole(4_353));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn pipe__keeps_every_frame_between_two_threads_that_sleep() {
                     assert!(begin.elapsed() < LONG, "a lost wake-up at {n}");
                 };
                 a.slot_bytes(&slot)[..8].copy_from_slice(&n.to_be_bytes());
-                a.slot_commit(slot, TxMeta { len: 60 });
+                a.slot_commit(slot, TxMeta::whole(60));
                 a.flush(NOW).unwrap();
             }
         });

@@ -61,7 +61,7 @@ fn destroy__refuses_what_is_in_use() {
 #[test]
 fn handle_packet__counts_what_is_not_for_anybody() {
     let mut ep = endpoint(Config::default());
-    let meta = RxMeta { at: Time::ZERO };
+    let meta = RxMeta::whole(Time::ZERO);
     ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], meta);
     let counted: u64 = ep.counters().list().iter().map(|(_, n)| n).sum();
     assert_eq!(counted, 1);

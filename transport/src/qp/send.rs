@@ -169,7 +169,7 @@ impl QueuePair {
             return Err(NotWritten::NoPayload);
         }
         spanwire_wire::seal(frame, len);
-        Ok(TxMeta { len })
+        Ok(TxMeta::whole(len))
     }
 
     fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {

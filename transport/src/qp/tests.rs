@@ -566,7 +566,7 @@ fn complete__an_overrun_queue_stops_the_queue_pair() {
     let mut carry = |p: &mut Pair, from: usize| {
         use spanwire_base::{Node as _, PortId, RxMeta};
         while let Some(m) = p.ends[from].ep.poll_transmit(now, PortId::HOST, &mut frame) {
-            let meta = RxMeta { at: now };
+            let meta = RxMeta::whole(now);
             p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], meta);
         }
     };

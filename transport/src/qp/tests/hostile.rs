@@ -205,7 +205,7 @@ fn hostile__well_formed_packets_break_no_promise() {
 fn hostile__bytes_of_any_kind_are_counted_and_dropped() {
     let mut rng = Rng::new(9);
     let mut p = Pair::new();
-    let meta = RxMeta { at: Time::ZERO };
+    let meta = RxMeta::whole(Time::ZERO);
     let feed = |ep: &mut Endpoint, bytes: &[u8]| {
         ep.handle_packet(Time::ZERO, PortId::HOST, bytes, meta);
     };

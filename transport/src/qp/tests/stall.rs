@@ -102,7 +102,7 @@ fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no
         let qpn = p.ends[0].qpns[0];
         p.ends[0].ep.post_send(qpn, &wr).unwrap();
     }
-    let (now, host, meta) = (p.now, PortId::HOST, RxMeta { at: p.now });
+    let (now, host, meta) = (p.now, PortId::HOST, RxMeta::whole(p.now));
     let mut frame = vec![0; 8192];
     let carry = |p: &mut Pair, frame: &mut [u8], from: usize, most: usize, lost: usize| {
         for i in 0..most {
