@@ -97,7 +97,7 @@ impl Progress {
 /// The port is gone; the node may be driven on over another one.
 ///
 /// # Panics
-/// If the node claims a frame longer than the buffer it was offered.
+/// If the node claims a frame longer than the buffer it was offered, or elides payload.
 pub fn step(
     now: Time,
     node: &mut dyn Node,
@@ -121,6 +121,7 @@ pub fn step(
         let Some(mut slot) = reserve(port) else { break };
         match node.poll_transmit(now, PortId::HOST, slot.bytes()) {
             Some(meta) => {
+                assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
                 slot.commit(meta);
                 progress.tx += 1;
             }

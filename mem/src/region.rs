@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
+    /// There are no bytes behind `base`.
+    is_blank: bool,
     /// Keeps the memory alive and frees it; not otherwise used.
     _owner: Arc<dyn Owner>,
 }
@@ -53,7 +55,7 @@ impl Region {
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let owned = Pages::zeroed(len);
-        Self { base: owned.base, len, _owner: Arc::new(owned) }
+        Self { base: owned.base, len, is_blank: false, _owner: Arc::new(owned) }
     }
 
     /// A region over memory that belongs to someone else.
@@ -70,7 +72,15 @@ impl Region {
         len: usize,
         owner: T,
     ) -> Self {
-        Self { base, len, _owner: Arc::new(owner) }
+        Self { base, len, is_blank: false, _owner: Arc::new(owner) }
+    }
+
+    /// A region of `len` bytes that do not exist: for simulations whose payload nobody looks at. It
+    /// has bounds like any other; what is written is gone and what is read is zero. Its address is
+    /// that of no memory, the same for all: give a virtual address when registering it.
+    #[must_use]
+    pub fn blank(len: usize) -> Self {
+        Self { base: NonNull::dangling(), len, is_blank: true, _owner: Arc::new(()) }
     }
 
     /// Bytes in the region.
@@ -97,7 +107,9 @@ impl Region {
     /// # Errors
     /// [`OutOfBounds`] when a byte would fall outside; nothing is copied then.
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
-        let at = self.checked(offset, src.len())?;
+        let Some(at) = self.checked(offset, src.len())? else {
+            return Ok(());
+        };
         // SAFETY: `checked` proved that src.len() bytes from `at` lie inside the region, which
         // lives while `self` does. `src` is a borrow of ordinary memory; the region's bytes are
         // never borrowed (from_raw's contract), so the two cannot overlap.
@@ -110,7 +122,10 @@ impl Region {
     /// # Errors
     /// [`OutOfBounds`] when a byte would come from outside; nothing is copied then.
     pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
-        let at = self.checked(offset, dst.len())?;
+        let Some(at) = self.checked(offset, dst.len())? else {
+            dst.fill(0);
+            return Ok(());
+        };
         // SAFETY: as in copy_in, with the roles of source and destination swapped.
         unsafe { std::ptr::copy_nonoverlapping(at, dst.as_mut_ptr(), dst.len()) };
         Ok(())
@@ -153,7 +168,10 @@ impl Region {
         atomic: impl FnOnce(&AtomicU64) -> u64,
         plain: impl FnOnce(u64) -> u64,
     ) -> Result<u64, OutOfBounds> {
-        let at = self.checked(offset, size_of::<u64>())?.cast::<u64>();
+        let Some(at) = self.checked(offset, size_of::<u64>())? else {
+            return Ok(0);
+        };
+        let at = at.cast::<u64>();
         if at.is_aligned() {
             // SAFETY: `checked` proved that the eight bytes lie inside the region, which lives
             // while `self` does, and they are aligned. The reference is to an atomic, made for
@@ -167,13 +185,14 @@ impl Region {
         Ok(old)
     }
 
-    /// The pointer to `offset`, if `len` bytes from there lie in the region.
-    fn checked(&self, offset: usize, len: usize) -> Result<*mut u8, OutOfBounds> {
+    /// The pointer to `offset`, if `len` bytes from there lie in the region; none when it is blank.
+    fn checked(&self, offset: usize, len: usize) -> Result<Option<*mut u8>, OutOfBounds> {
         match offset.checked_add(len) {
+            Some(end) if end <= self.len && self.is_blank => Ok(None),
             Some(end) if end <= self.len => {
                 // SAFETY: offset <= end <= self.len, so the result stays inside (or one past the
                 // end of) the one allocation that `base` points to.
-                Ok(unsafe { self.base.as_ptr().add(offset) })
+                Ok(Some(unsafe { self.base.as_ptr().add(offset) }))
             }
             _ => Err(OutOfBounds { offset, len, region_len: self.len }),
         }
@@ -241,6 +260,18 @@ mod tests {
         r.copy_out(0, &mut out).unwrap();
         assert!(out.iter().all(|b| *b == 0));
         assert_eq!(r.addr() % 4096, 0);
+    }
+
+    #[test]
+    fn blank__has_bounds_and_no_bytes() {
+        let r = Region::blank(1 << 40);
+        let mut out = [9; 4];
+        assert_eq!(r.copy_in((1 << 40) - 4, &[1, 2, 3, 4]), Ok(()));
+        assert_eq!(r.copy_out((1 << 40) - 4, &mut out), Ok(()));
+        assert_eq!(out, [0; 4]);
+        assert_eq!((r.fetch_add(8, 5), r.compare_swap(8, 0, 7)), (Ok(0), Ok(0)));
+        assert!(r.copy_in((1 << 40) - 3, &[0; 4]).is_err());
+        assert!(r.fetch_add(usize::MAX, 1).is_err());
     }
 
     #[test]

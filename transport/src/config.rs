@@ -43,6 +43,9 @@ pub struct Config {
     pub read_chunk_pkts: u32,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
+    /// Leave payload out of the frames sent (`spanwire_base::TxMeta`), for simulations in which
+    /// nobody looks at it. Default false. On a real port such frames are not sendable.
+    pub elide_payload: bool,
 }
 
 /// A [`Config`] whose relations hold.
@@ -78,6 +81,7 @@ impl Default for Config {
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             qp_burst_pkts: 16,
+            elide_payload: false,
         }
     }
 }

@@ -301,8 +301,8 @@ impl Endpoint {
 }
 
 impl Node for Endpoint {
-    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], _: RxMeta) {
-        match Packet::parse(frame) {
+    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
+        match Packet::parse_elided(frame, meta.elided_bytes as usize) {
             Err(reason) => self.counters.drop(DropReason::Wire(reason)),
             Ok(p) => {
                 let taken = self.with_qp(p.bth.dest_qp, |qp, sh| qp.handle_packet(now, &p, sh));

@@ -30,6 +30,7 @@ mod endpoint;
 mod event;
 mod host;
 mod mr;
+mod payload;
 mod qp;
 mod schedule;
 mod srq;

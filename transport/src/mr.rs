@@ -1,5 +1,6 @@
 //! Memory regions: who may touch which bytes.
 
+use crate::payload::{Payload, PayloadMut};
 use crate::tables::{KeyTable, Slab};
 use crate::verbs::{CreateError, Sge};
 use rand_chacha::ChaCha20Rng;
@@ -239,19 +240,23 @@ impl MrTable {
         }
     }
 
-    /// Copies bytes out of a list of SGEs, from byte `skip` of the list on, into all of `dst`.
+    /// Copies bytes out of a list of SGEs, from byte `skip` of the list on, into all of `dst`. What
+    /// is elided is checked all the same.
     pub(crate) fn gather(
         &self,
         pd: PdId,
         sges: &[Sge],
         skip: u32,
-        dst: &mut [u8],
+        mut dst: PayloadMut<'_>,
     ) -> Result<(), MrError> {
         let mut done = 0;
-        walk(sges, skip, spanwire_base::u32_from(dst.len()), |sge, n| {
+        walk(sges, skip, dst.len(), |sge, n| {
+            let span = self.local(pd, sge, Access::LOCAL_READ)?;
+            let PayloadMut::Bytes(dst) = &mut dst else {
+                return Ok(());
+            };
             let part = &mut dst[done..done + n as usize];
             done += n as usize;
-            let span = self.local(pd, sge, Access::LOCAL_READ)?;
             span.region.copy_out(span.offset, part).map_err(|_| MrError::OutOfBounds)
         })
     }
@@ -262,15 +267,36 @@ impl MrTable {
         pd: PdId,
         sges: &[Sge],
         skip: u32,
-        src: &[u8],
+        src: Payload<'_>,
     ) -> Result<(), MrError> {
         let mut done = 0;
-        walk(sges, skip, spanwire_base::u32_from(src.len()), |sge, n| {
+        walk(sges, skip, src.len(), |sge, n| {
+            let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
+            let Payload::Bytes(src) = src else {
+                return Ok(());
+            };
             let part = &src[done..done + n as usize];
             done += n as usize;
-            let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
             span.region.copy_in(span.offset, part).map_err(|_| MrError::OutOfBounds)
         })
+    }
+}
+
+impl Span<'_> {
+    /// Copies `src` to the first of the bytes; false when that leaves the region.
+    pub(crate) fn put(&self, src: Payload<'_>) -> bool {
+        match src {
+            Payload::Bytes(src) => self.region.copy_in(self.offset, src).is_ok(),
+            Payload::Elided(_) => true,
+        }
+    }
+
+    /// Copies the first of the bytes into all of `dst`; false when that leaves the region.
+    pub(crate) fn fetch(&self, dst: PayloadMut<'_>) -> bool {
+        match dst {
+            PayloadMut::Bytes(dst) => self.region.copy_out(self.offset, dst).is_ok(),
+            PayloadMut::Elided(_) => true,
+        }
     }
 }
 
@@ -410,11 +436,15 @@ mod tests {
         for skip in 0..10usize {
             for len in 0..=10 - skip {
                 let mut out = vec![0; len];
-                t.gather(PD, &list, u32::try_from(skip).unwrap(), &mut out).unwrap();
+                let at = u32::try_from(skip).unwrap();
+                t.gather(PD, &list, at, PayloadMut::Bytes(&mut out)).unwrap();
                 assert_eq!(out, flat[skip..skip + len]);
             }
         }
-        assert_eq!(t.gather(PD, &list, 8, &mut [0; 3]), Err(MrError::OutOfBounds));
+        for out in [PayloadMut::Bytes(&mut [0; 3]), PayloadMut::Elided(3)] {
+            assert_eq!(t.gather(PD, &list, 8, out), Err(MrError::OutOfBounds));
+        }
+        assert_eq!(t.gather(PD, &list, 8, PayloadMut::Elided(2)), Ok(()));
     }
 
     #[test]
@@ -422,7 +452,9 @@ mod tests {
         let (mut t, mut rng) = table();
         let mr = t.register(&mut rng, PD, Region::zeroed(8), Access::LOCAL_READ, Some(0)).unwrap();
         let list = [Sge { addr: 0, len: 8, lkey: mr.lkey }];
-        assert_eq!(t.scatter(PD, &list, 0, &[1]), Err(MrError::Forbidden));
-        assert_eq!(t.gather(PD, &list, 0, &mut [1]), Ok(()));
+        for src in [Payload::Bytes(&[1]), Payload::Elided(1)] {
+            assert_eq!(t.scatter(PD, &list, 0, src), Err(MrError::Forbidden));
+        }
+        assert_eq!(t.gather(PD, &list, 0, PayloadMut::Bytes(&mut [1])), Ok(()));
     }
 }

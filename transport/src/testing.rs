@@ -28,7 +28,7 @@ pub(crate) struct End {
     pub(crate) srq: Option<SrqId>,
     /// All completions polled so far.
     pub(crate) wcs: Vec<Wc>,
-    inbox: Vec<(Time, u64, Vec<u8>)>,
+    inbox: Vec<(Time, u64, Vec<u8>, u32)>,
 }
 
 type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
@@ -155,26 +155,29 @@ impl Pair {
         }
         let mut frame = vec![0; 8192];
         while let Some(meta) = self.ends[side].ep.poll_transmit(now, PortId::HOST, &mut frame) {
-            self.transmit(side, &frame[..meta.len]);
+            self.transmit(side, &frame[..meta.len], meta.elided_bytes);
         }
         self.ends[side].poll();
     }
 
     /// Takes what has come, and does nothing about it yet.
     pub(crate) fn receive(&mut self, side: usize) {
-        for frame in self.take_inbox(side) {
-            self.inject(side, &frame);
+        let now = self.now;
+        while let Some((frame, elided_bytes)) = self.ends[side].pop_due(now) {
+            let meta = RxMeta { at: now, elided_bytes };
+            self.ends[side].ep.handle_packet(now, PortId::HOST, &frame, meta);
         }
     }
 
     /// The frames that have come and were not taken.
     pub(crate) fn take_inbox(&mut self, side: usize) -> Vec<Vec<u8>> {
         let now = self.now;
-        std::iter::from_fn(|| self.ends[side].pop_due(now)).collect()
+        std::iter::from_fn(|| self.ends[side].pop_due(now)).map(|(frame, _)| frame).collect()
     }
 
-    fn transmit(&mut self, side: usize, frame: &[u8]) {
-        let packet = Packet::parse(frame).expect("what we send parses");
+    fn transmit(&mut self, side: usize, frame: &[u8], elided_bytes: u32) {
+        let packet = Packet::parse_elided(frame, elided_bytes as usize);
+        let packet = packet.expect("what we send parses");
         self.log.push((side, packet.bth.opcode.props().name, packet.bth.psn.get()));
         let fate = (self.filter)(side, &packet);
         let (copies, late) = match fate {
@@ -186,7 +189,7 @@ impl Pair {
         for _ in 0..copies {
             self.sent += 1;
             let at = self.now + LATENCY + late;
-            self.ends[1 - side].inbox.push((at, self.sent, frame.to_vec()));
+            self.ends[1 - side].inbox.push((at, self.sent, frame.to_vec(), elided_bytes));
         }
     }
 
@@ -282,9 +285,12 @@ impl End {
         }
     }
 
-    fn pop_due(&mut self, now: Time) -> Option<Vec<u8>> {
+    fn pop_due(&mut self, now: Time) -> Option<(Vec<u8>, u32)> {
         let (at, i) = self.inbox.iter().enumerate().map(|(i, f)| ((f.0, f.1), i)).min()?;
-        (at.0 <= now).then(|| self.inbox.swap_remove(i).2)
+        (at.0 <= now).then(|| {
+            let (_, _, frame, elided_bytes) = self.inbox.swap_remove(i);
+            (frame, elided_bytes)
+        })
     }
 
     fn next_event(&self) -> Option<Time> {

@@ -67,7 +67,8 @@ impl Headers {
         frame: &mut [u8],
         payload_len: usize,
     ) -> Result<Range<usize>, BufferTooShort> {
-        let lens = Lens::of(&self.ip, &self.bth, payload_len, frame.len())?;
+        let lens = Lens::of(&self.ip, &self.bth, payload_len)?;
+        lens.check_room(frame.len())?;
         let (prefix, ib) = frame.split_at_mut(prefix_len(&self.ip));
         emit_prefix(&self.eth, &self.ip, &self.udp, &lens, prefix)?;
         emit_transport(&self.bth, &self.ext, &lens, ib)?;
@@ -99,6 +100,8 @@ pub(crate) struct Lens {
     pub(crate) pad: u8,
     /// Where the payload goes in the frame.
     pub(crate) payload: Range<usize>,
+    /// Payload and pad bytes that are not written.
+    pub(crate) elided_bytes: usize,
 }
 
 impl Lens {
@@ -106,7 +109,6 @@ impl Lens {
         ip: &IpRepr,
         bth: &BthRepr,
         payload_len: usize,
-        buffer_len: usize,
     ) -> Result<Self, BufferTooShort> {
         debug_assert!(
             bth.opcode.props().payload || payload_len == 0,
@@ -120,9 +122,6 @@ impl Lens {
         let start = prefix_len(ip) + bth::LEN + bth.opcode.ext_len();
         let pad = pad_of(payload_len);
         let end = start + payload_len + usize::from(pad) + icrc::LEN;
-        if end > buffer_len {
-            return Err(BufferTooShort);
-        }
         let ip_total = u16::try_from(end - ethernet::LEN).map_err(|_| BufferTooShort)?;
         let udp = end - ethernet::LEN - ip.header_len();
         Ok(Self {
@@ -130,7 +129,26 @@ impl Lens {
             udp: u16::try_from(udp).map_err(|_| BufferTooShort)?,
             pad,
             payload: start..start + payload_len,
+            elided_bytes: 0,
         })
+    }
+
+    /// The same packet with its payload left out.
+    pub(crate) fn elided(self) -> Self {
+        let Range { start, end } = self.payload;
+        let elided_bytes = end - start + usize::from(self.pad);
+        Self { payload: start..start, elided_bytes, ..self }
+    }
+
+    /// Pad bytes that are written.
+    pub(crate) fn pad_written(&self) -> usize {
+        if self.elided_bytes == 0 { usize::from(self.pad) } else { 0 }
+    }
+
+    /// What is written fits into `room` bytes.
+    pub(crate) fn check_room(&self, room: usize) -> Result<(), BufferTooShort> {
+        let end = self.payload.end + self.pad_written() + icrc::LEN;
+        if end > room { Err(BufferTooShort) } else { Ok(()) }
     }
 }
 
@@ -181,7 +199,7 @@ pub(crate) fn emit_transport(
     let (ext_out, out) = out.split_at_mut_checked(bth.opcode.ext_len()).ok_or(BufferTooShort)?;
     ext.emit(ext_out)?;
     let end = lens.payload.len();
-    out.get_mut(end..end + usize::from(lens.pad)).ok_or(BufferTooShort)?.fill(0);
+    out.get_mut(end..end + lens.pad_written()).ok_or(BufferTooShort)?.fill(0);
     Ok(())
 }
 

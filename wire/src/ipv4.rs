@@ -44,6 +44,14 @@ impl<'a> Ipv4<'a> {
     /// [`DropReason::IpOptions`].
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DropReason> {
+        Self::elided(bytes, 0)
+    }
+
+    /// As [`Ipv4::new`] for a packet of whose payload `elided_bytes` were left out.
+    pub(crate) fn elided(
+        bytes: &'a [u8],
+        elided_bytes: usize,
+    ) -> Result<(Self, &'a [u8]), DropReason> {
         let header = bytes.first_chunk().ok_or(DropReason::IpTooShort)?;
         match header[0] {
             VERSION_IHL => {}
@@ -56,7 +64,8 @@ impl<'a> Ipv4<'a> {
         if total < LEN {
             return Err(DropReason::BadIpLength);
         }
-        let payload = bytes.get(LEN..total).ok_or(DropReason::IpTooShort)?;
+        let end = total.checked_sub(elided_bytes).ok_or(DropReason::BadIpLength)?;
+        let payload = bytes.get(LEN..end).ok_or(DropReason::IpTooShort)?;
         Ok((view, payload))
     }
 

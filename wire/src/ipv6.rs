@@ -36,12 +36,22 @@ impl<'a> Ipv6<'a> {
     /// [`DropReason::IpTooShort`], [`DropReason::BadIpVersion`].
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DropReason> {
+        Self::elided(bytes, 0)
+    }
+
+    /// As [`Ipv6::new`] for a packet of whose payload `elided_bytes` were left out.
+    pub(crate) fn elided(
+        bytes: &'a [u8],
+        elided_bytes: usize,
+    ) -> Result<(Self, &'a [u8]), DropReason> {
         let (header, rest) = bytes.split_first_chunk().ok_or(DropReason::IpTooShort)?;
         if header[0] >> 4 != 6 {
             return Err(DropReason::BadIpVersion);
         }
         let view = Self(header);
-        let payload = rest.get(..usize::from(view.payload_len())).ok_or(DropReason::IpTooShort)?;
+        let len = usize::from(view.payload_len());
+        let len = len.checked_sub(elided_bytes).ok_or(DropReason::IpTooShort)?;
+        let payload = rest.get(..len).ok_or(DropReason::IpTooShort)?;
         Ok((view, payload))
     }
 

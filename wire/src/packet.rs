@@ -26,8 +26,11 @@ pub struct Packet<'a> {
     pub bth: BthRepr,
     /// The extension headers.
     pub ext: ExtHeaders,
-    /// The payload, without pad and ICRC.
+    /// The payload, without pad and ICRC; empty when it was elided.
     pub payload: &'a [u8],
+    /// Payload bytes that were elided (`spanwire_base::TxMeta`); 0 for every frame but a simulated
+    /// one.
+    pub elided_bytes: usize,
 }
 
 impl<'a> Packet<'a> {
@@ -38,7 +41,17 @@ impl<'a> Packet<'a> {
     /// The first thing found wrong, from the outside in; the ICRC last.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
-        let (packet, covered, sent_icrc) = dissect(frame)?;
+        Self::parse_elided(frame, 0)
+    }
+
+    /// As [`Packet::parse`] for a frame of which `elided_bytes` of payload and pad were left out:
+    /// all of the payload, or none when it is 0. The ICRC covers what is there.
+    ///
+    /// # Errors
+    /// As [`Packet::parse`].
+    #[inline]
+    pub fn parse_elided(frame: &'a [u8], elided_bytes: usize) -> Result<Self, DropReason> {
+        let (packet, covered, sent_icrc) = dissect(frame, elided_bytes)?;
         if icrc::icrc(covered).map(u32::to_le_bytes) == Some(*sent_icrc) {
             Ok(packet)
         } else {
@@ -52,7 +65,13 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// As [`Packet::parse`], never [`DropReason::BadIcrc`].
     pub fn parse_unverified(frame: &'a [u8]) -> Result<Self, DropReason> {
-        dissect(frame).map(|(packet, _, _)| packet)
+        dissect(frame, 0).map(|(packet, _, _)| packet)
+    }
+
+    /// Bytes of the payload on the wire, elided or not.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.payload.len() + self.elided_bytes
     }
 }
 
@@ -60,42 +79,48 @@ impl<'a> Packet<'a> {
 type Dissected<'a> = (Packet<'a>, &'a [u8], &'a [u8; icrc::LEN]);
 
 #[inline]
-fn dissect(frame: &[u8]) -> Result<Dissected<'_>, DropReason> {
+fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Dissected<'_>, DropReason> {
     let eth = EthernetRepr::parse(&Ethernet::new(frame)?);
     let ip_bytes = &frame[ethernet::LEN..];
     let (ip, ip_payload) = match eth.ethertype {
         EthernetRepr::IPV4 => {
-            let (view, payload) = Ipv4::new(ip_bytes)?;
+            let (view, payload) = Ipv4::elided(ip_bytes, elided_bytes)?;
             (IpRepr::V4(Ipv4Repr::parse(&view)?), payload)
         }
         EthernetRepr::IPV6 => {
-            let (view, payload) = Ipv6::new(ip_bytes)?;
+            let (view, payload) = Ipv6::elided(ip_bytes, elided_bytes)?;
             (IpRepr::V6(Ipv6Repr::parse(&view)?), payload)
         }
         _ => return Err(DropReason::NotIp),
     };
     let (udp, ib) = Udp::new(ip_payload)?;
-    let udp = UdpRepr::parse(&udp, ib.len())?;
+    let udp = UdpRepr::parse(&udp, ib.len() + elided_bytes)?;
     let (ib, sent_icrc) = ib.split_last_chunk::<{ icrc::LEN }>().ok_or(DropReason::BthTooShort)?;
     let bth = BthRepr::parse(&Bth::new(ib)?)?;
     let (ext, padded) = ExtHeaders::parse(bth.opcode, &ib[crate::bth::LEN..])?;
-    let payload = unpad(&bth, padded)?;
+    let len = unpadded_len(&bth, padded, elided_bytes)?;
+    let (payload, elided_bytes) = match elided_bytes {
+        0 => (&padded[..len], 0),
+        _ => (&padded[..0], len),
+    };
     let covered = &ip_bytes[..ip.header_len() + udp::LEN + ib.len()];
-    let packet = Packet { eth, ip, udp, bth, ext, payload };
+    let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes };
     Ok((packet, covered, sent_icrc))
 }
 
-/// The payload without its pad, which fills it up to a multiple of four bytes.
+/// Bytes of the payload without its pad, which fills it up to a multiple of four bytes. All of it
+/// is in `padded`, or all of it was elided.
 #[inline]
-fn unpad<'a>(bth: &BthRepr, padded: &'a [u8]) -> Result<&'a [u8], DropReason> {
-    if !bth.opcode.props().payload && !padded.is_empty() {
+fn unpadded_len(bth: &BthRepr, padded: &[u8], elided_bytes: usize) -> Result<usize, DropReason> {
+    let len = padded.len() + elided_bytes;
+    if !bth.opcode.props().payload && len > 0 {
         return Err(DropReason::UnexpectedPayload);
     }
-    if !padded.len().is_multiple_of(4) {
+    let in_one_place = padded.is_empty() || elided_bytes == 0;
+    if !len.is_multiple_of(4) || !in_one_place {
         return Err(DropReason::BadPad);
     }
-    let len = padded.len().checked_sub(usize::from(bth.pad));
-    Ok(&padded[..len.ok_or(DropReason::BadPad)?])
+    len.checked_sub(usize::from(bth.pad)).ok_or(DropReason::BadPad)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Template {
     #[must_use]
     pub fn new(eth: EthernetRepr, ip: IpRepr, src_port: u16) -> Self {
         let mut this = Self { ip, bytes: [0; V6_LEN], partial_sum: 0 };
-        let zero = Lens { ip_total: 0, udp: 0, pad: 0, payload: 0..0 };
+        let zero = Lens { ip_total: 0, udp: 0, pad: 0, payload: 0..0, elided_bytes: 0 };
         let len = headers::prefix_len(&ip);
         headers::emit_prefix(&eth, &ip, &UdpRepr::new(src_port), &zero, &mut this.bytes[..len])
             .expect("the array holds the longer of the two");
@@ -74,7 +74,40 @@ impl Template {
         payload_len: usize,
         frame: &mut [u8],
     ) -> Result<Range<usize>, BufferTooShort> {
-        let lens = Lens::of(&self.ip, bth, payload_len, frame.len())?;
+        let lens = Lens::of(&self.ip, bth, payload_len)?;
+        self.emit_lens(bth, ext, &lens, frame)?;
+        Ok(lens.payload)
+    }
+
+    /// As [`Template::emit`], leaving the payload out (`spanwire_base::TxMeta`): returns where the
+    /// ICRC goes and how many bytes of payload and pad are missing in front of it.
+    ///
+    /// # Errors
+    /// [`BufferTooShort`]; then nothing that counts was written.
+    ///
+    /// # Panics
+    /// As [`Template::emit`].
+    pub fn emit_elided(
+        &self,
+        bth: &BthRepr,
+        ext: &ExtHeaders,
+        payload_len: usize,
+        frame: &mut [u8],
+    ) -> Result<(usize, usize), BufferTooShort> {
+        let lens = Lens::of(&self.ip, bth, payload_len)?.elided();
+        self.emit_lens(bth, ext, &lens, frame)?;
+        Ok((lens.payload.end, lens.elided_bytes))
+    }
+
+    #[inline]
+    fn emit_lens(
+        &self,
+        bth: &BthRepr,
+        ext: &ExtHeaders,
+        lens: &Lens,
+        frame: &mut [u8],
+    ) -> Result<(), BufferTooShort> {
+        lens.check_room(frame.len())?;
         let udp_len = lens.udp.to_be_bytes();
         let ib = match self.ip {
             IpRepr::V4(_) => {
@@ -94,8 +127,7 @@ impl Template {
                 ib
             }
         };
-        headers::emit_transport(bth, ext, &lens, ib)?;
-        Ok(lens.payload)
+        headers::emit_transport(bth, ext, lens, ib)
     }
 }
 

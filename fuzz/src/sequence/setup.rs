@@ -132,6 +132,7 @@ fn config() -> ValidConfig {
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         qp_burst_pkts: 2,
+        elide_payload: false,
     };
     config.validate().expect("inside the ranges")
 }

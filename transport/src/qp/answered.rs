@@ -5,6 +5,7 @@ use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack,
 use super::loss::Fired;
 use super::{QueuePair, Shared};
 use crate::drop::DropReason;
+use crate::payload::Payload;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
 use spanwire_wire::Packet;
@@ -64,9 +65,9 @@ impl QueuePair {
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
-        let len = spanwire_base::u32_from(p.payload.len());
-        let outcome = check_response(&self.requester, p.bth.psn, len, self.mtu);
-        self.on_response(now, outcome, p.payload, sh)
+        let data = Payload::of(p);
+        let outcome = check_response(&self.requester, p.bth.psn, data.len(), self.mtu);
+        self.on_response(now, outcome, data, sh)
     }
 
     pub(super) fn on_atomic_ack(
@@ -80,7 +81,8 @@ impl QueuePair {
         };
         let outcome = check_atomic_ack(&self.requester, p.bth.psn, aeth.syndrome);
         // Verbs hand the word over as this machine's own.
-        self.on_response(now, outcome, &found.original.to_ne_bytes(), sh)
+        let word = found.original.to_ne_bytes();
+        self.on_response(now, outcome, Payload::Bytes(&word), sh)
     }
 
     /// Puts a response's data where its request wants them.
@@ -88,7 +90,7 @@ impl QueuePair {
         &mut self,
         now: Time,
         outcome: ResponseOutcome,
-        data: &[u8],
+        data: Payload<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         match outcome {

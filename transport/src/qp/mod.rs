@@ -141,7 +141,7 @@ impl QueuePair {
         match taken {
             Ok(()) => {
                 sh.counters.rx_packets += 1;
-                sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload.len());
+                sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload_len());
             }
             Err(reason) => sh.counters.drop(reason),
         }

@@ -179,7 +179,7 @@ fn starts(props: &OpcodeProps) -> bool {
 }
 
 fn payload_len(p: &Packet<'_>) -> u32 {
-    spanwire_base::u32_from(p.payload.len())
+    spanwire_base::u32_from(p.payload_len())
 }
 
 fn read_request(p: &Packet<'_>) -> Option<ReadRequest> {

@@ -6,6 +6,7 @@ use super::state::QpState;
 use super::{DEFAULT_PKEY, QueuePair, Shared, Transmit, ack};
 use crate::drop::DropReason;
 use crate::mr::Access;
+use crate::payload::PayloadMut;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta};
 use spanwire_wire::{
@@ -35,14 +36,15 @@ impl QueuePair {
         bth.solicited = segment.solicited;
         bth.ack_req = segment.ack_req;
         let (pd, requester) = (self.pd, &self.requester);
-        let fill = |payload: &mut [u8]| match requester.inline(segment.wqe) {
+        let elide = sh.config.elide_payload;
+        let fill = |payload: PayloadMut<'_>| match requester.inline(segment.wqe) {
             Some(bytes) => copy_part(bytes, segment.offset, payload),
             None => {
                 let sges = requester.sges(segment.wqe);
                 sh.mrs.gather(pd, sges, segment.offset, payload).is_ok()
             }
         };
-        match self.write(&bth, &ext, segment.len, frame, fill) {
+        match self.write(&bth, &ext, (segment.len, elide), frame, fill) {
             Err(NotWritten::NoRoom) => {
                 self.fail_oldest_unless_answered(WcStatus::LocQpOpErr, sh);
                 Transmit::Idle
@@ -84,14 +86,14 @@ impl QueuePair {
         let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
         let bth = self.bth(r.opcode, r.psn);
         let (pd, need) = (self.pd, Access::REMOTE_READ);
-        let fill = |payload: &mut [u8]| match r.body {
-            Body::Read { va, rkey, len } if len > 0 => sh
-                .mrs
-                .remote(pd, rkey, va, len, need)
-                .is_ok_and(|span| span.region.copy_out(span.offset, payload).is_ok()),
+        let elide = sh.config.elide_payload;
+        let fill = |payload: PayloadMut<'_>| match r.body {
+            Body::Read { va, rkey, len } if len > 0 => {
+                sh.mrs.remote(pd, rkey, va, len, need).is_ok_and(|span| span.fetch(payload))
+            }
             Body::Read { .. } | Body::Atomic { .. } => true,
         };
-        match self.write(&bth, &ext, len, frame, fill) {
+        match self.write(&bth, &ext, (len, elide), frame, fill) {
             Ok(meta) => {
                 self.responder.resources.advance(self.mtu);
                 Some(self.sent(meta, len, sh))
@@ -134,7 +136,7 @@ impl QueuePair {
         let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
         let bth = self.bth(Opcode::RcAck, owed.psn);
         self.acks.paid();
-        match self.write(&bth, &ext, 0, frame, |_| true) {
+        match self.write(&bth, &ext, (0, false), frame, |_| true) {
             Ok(meta) => {
                 let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
@@ -150,26 +152,36 @@ impl QueuePair {
         Transmit::Sent(meta)
     }
 
-    /// Writes one packet whose payload `fill` provides.
+    /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
+    /// `payload.1` says so.
     fn write(
         &self,
         bth: &BthRepr,
         ext: &ExtHeaders,
-        payload_len: u32,
+        payload: (u32, bool),
         frame: &mut [u8],
-        fill: impl FnOnce(&mut [u8]) -> bool,
+        fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
         let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
         let template = path.template();
-        let payload_len = payload_len as usize;
-        let payload =
-            template.emit(bth, ext, payload_len, frame).map_err(|_| NotWritten::NoRoom)?;
-        let len = payload.end + payload_len.wrapping_neg() % 4 + ICRC_BYTES;
-        if !fill(&mut frame[payload]) {
+        let (len, elide) = payload;
+        let payload_len = len as usize;
+        let no_room = |_| NotWritten::NoRoom;
+        let (icrc_at, elided, filled) = if elide && len > 0 {
+            let (at, elided) =
+                template.emit_elided(bth, ext, payload_len, frame).map_err(no_room)?;
+            (at, elided, fill(PayloadMut::Elided(len)))
+        } else {
+            let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
+            let end = at.end + payload_len.wrapping_neg() % 4;
+            (end, 0, fill(PayloadMut::Bytes(&mut frame[at])))
+        };
+        if !filled {
             return Err(NotWritten::NoPayload);
         }
+        let len = icrc_at + ICRC_BYTES;
         spanwire_wire::seal(frame, len);
-        Ok(TxMeta::whole(len))
+        Ok(TxMeta { len, elided_bytes: spanwire_base::u32_from(elided) })
     }
 
     fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
@@ -178,9 +190,14 @@ impl QueuePair {
 }
 
 /// Copies all of `to` from byte `skip` of `from` on; false when there are not so many.
-fn copy_part(from: &[u8], skip: u32, to: &mut [u8]) -> bool {
-    let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len()));
-    part.map(|part| to.copy_from_slice(part)).is_some()
+fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
+    let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len() as usize));
+    match (part, to) {
+        (Some(part), PayloadMut::Bytes(to)) => to.copy_from_slice(part),
+        (Some(_), PayloadMut::Elided(_)) => {}
+        (None, _) => return false,
+    }
+    true
 }
 
 /// Why a packet could not be written.

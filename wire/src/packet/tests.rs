@@ -163,6 +163,53 @@ fn samples() -> Vec<Headers> {
     out
 }
 
+/// The same headers and payload length with the payload left out, and how much was.
+fn elided_of(headers: &Headers, len: usize) -> (Vec<u8>, usize) {
+    let template = Template::new(headers.eth, headers.ip, headers.udp.src_port);
+    let mut frame = vec![0xee; 200];
+    let (at, elided) = template.emit_elided(&headers.bth, &headers.ext, len, &mut frame).unwrap();
+    frame.truncate(at + icrc::LEN);
+    seal(&mut frame, at + icrc::LEN);
+    (frame, elided)
+}
+
+#[test]
+fn parse_elided__is_the_whole_packet_without_its_payload() {
+    for headers in samples() {
+        for len in 0..9 {
+            let len = if headers.bth.opcode.props().payload { len } else { 0 };
+            let (short, elided) = elided_of(&headers, len);
+            let whole = frame_of(&headers, len);
+            assert_eq!(short.len() + elided, whole.len());
+            let headers_end = short.len() - icrc::LEN;
+            assert_eq!(short[..headers_end], whole[..headers_end], "the headers do not tell");
+            let got = Packet::parse_elided(&short, elided).unwrap();
+            let want = Packet::parse(&whole).unwrap();
+            assert_eq!((got.payload_len(), want.payload_len()), (len, len));
+            assert_eq!(Packet { payload: want.payload, elided_bytes: 0, ..got }, want);
+            // Neither is taken for the other.
+            assert_eq!(Packet::parse(&short).is_ok(), elided == 0);
+            assert_eq!(Packet::parse_elided(&whole, elided).is_ok(), elided == 0);
+        }
+    }
+}
+
+#[test]
+fn parse_elided__finds_flipped_bits_and_odd_lengths() {
+    for headers in samples().into_iter().filter(|h| h.bth.opcode.props().payload) {
+        let (short, elided) = elided_of(&headers, 6);
+        let mut bad = short.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        assert_eq!(Packet::parse_elided(&bad, elided), Err(DropReason::BadIcrc));
+        for wrong in [0, elided - 1, elided + 1, 65_535, usize::MAX] {
+            assert!(Packet::parse_elided(&short, wrong).is_err(), "{wrong} of {headers:?}");
+        }
+        for cut in 0..short.len() {
+            assert!(Packet::parse_elided(&short[..cut], elided).is_err());
+        }
+    }
+}
+
 // ---- What a receiver must make of it ----
 
 /// Makes the IPv4 header checksum right again, as a router or an attacker would.

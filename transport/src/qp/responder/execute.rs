@@ -4,6 +4,7 @@ use super::{
     Ground, Inbound, Responder, Step, WORD_BYTES, atomic_request, payload_len, read_request,
 };
 use crate::mr::Access;
+use crate::payload::Payload;
 use crate::qp::ack::Owed;
 use crate::qp::outcome::{Message, RequestOutcome};
 use crate::qp::resources::packets;
@@ -17,10 +18,9 @@ impl Responder {
         match p.bth.opcode.props().kind {
             OpKind::Send => {
                 let received = self.received();
-                let placed = self
-                    .receive
-                    .taken()
-                    .is_some_and(|t| g.mrs.scatter(t.pd, &t.sges, received, p.payload).is_ok());
+                let placed = self.receive.taken().is_some_and(|t| {
+                    g.mrs.scatter(t.pd, &t.sges, received, Payload::of(p)).is_ok()
+                });
                 if placed {
                     return Ok(());
                 }
@@ -34,7 +34,7 @@ impl Responder {
                 let placed = g
                     .mrs
                     .remote(g.pd, reth.rkey, va, len, Access::REMOTE_WRITE)
-                    .is_ok_and(|span| span.region.copy_in(span.offset, p.payload).is_ok());
+                    .is_ok_and(|span| span.put(Payload::of(p)));
                 if placed { Ok(()) } else { Err(self.refuse(NakCode::RemoteAccess)) }
             }
             _ => Ok(()),
