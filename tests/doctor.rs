@@ -8,7 +8,7 @@ use serde_json::Value;
 use spanwire_io::net::{
     Ethtool, Host, LabConfig, NetErrorKind, NetNs, Netlink, Offloads, TwoHosts, XdpFeatures,
 };
-use spanwire_io::xdp::{XdpDevice, XdpPreference};
+use spanwire_io::xdp::{Traffic, XdpDevice, XdpPreference};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -120,7 +120,8 @@ fn doctor__a_link_that_is_down_or_has_no_carrier_fails() {
 fn doctor__another_program_is_told_and_left_alone() {
     let Some(hosts) = hosts(&LabConfig::default()) else { return };
     let entered = hosts.a.ns.enter().expect("privileged");
-    let device = XdpDevice::attach("sw0", 1, XdpPreference::Native).expect("veth can do it");
+    let device = XdpDevice::attach("sw0", 1, Traffic::RoceV2, XdpPreference::Native)
+        .expect("veth can do it");
     drop(entered);
     let mut netlink = Netlink::open_in(&hosts.a.ns).expect("privileged");
     let before = netlink.link("sw0").expect("it is there").xdp;

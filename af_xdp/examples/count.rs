@@ -7,7 +7,7 @@
 //! While it runs the interface's other traffic goes on as before; RoCEv2 frames of that queue end
 //! here.
 
-use af_xdp::{AttachMode, Frame, Socket, SocketConfig, Steering, Umem};
+use af_xdp::{AttachMode, Frame, Socket, SocketConfig, Steering, Traffic, Umem};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let ifindex = af_xdp::interface_index(&ifname)?;
     let modes = [AttachMode::Native, AttachMode::Generic];
-    let (steering, refused) = Steering::attach(ifindex, queue + 1, &modes)?;
+    let (steering, refused) = Steering::attach(ifindex, queue + 1, Traffic::RoceV2, &modes)?;
     for refusal in refused {
         eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
     }

@@ -5,7 +5,7 @@
 //! the program and the interface is as it was. Nothing is pinned.
 
 use crate::error::{Error, Place, Step};
-use crate::steer;
+use crate::steer::{self, Traffic};
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -130,13 +130,13 @@ impl AsFd for XskMap {
 }
 
 impl Program {
-    /// Loads the steering program ([`steer::STEER`]) over `map`.
+    /// Loads the steering program for `traffic` over `map`.
     ///
     /// # Errors
     /// As [`Program::load`].
-    pub fn steer(map: &XskMap) -> Result<Self, Error> {
+    pub fn steer(map: &XskMap, traffic: Traffic) -> Result<Self, Error> {
         let fd = u32::try_from(map.0.as_raw_fd()).expect("an open descriptor is not negative");
-        Self::load(&steer::steer_for(fd))
+        Self::load(&steer::steer_for(traffic, fd))
     }
 
     /// Loads an XDP program that copes with frames in several buffers, so that it may be attached

@@ -29,11 +29,11 @@
 //! # Example
 //!
 //! ```no_run
-//! use af_xdp::{AttachMode, Socket, SocketConfig, Steering, Umem};
+//! use af_xdp::{AttachMode, Socket, SocketConfig, Steering, Traffic, Umem};
 //!
 //! let ifindex = af_xdp::interface_index("eth0")?;
 //! let modes = [AttachMode::Native, AttachMode::Generic];
-//! let (steering, refused) = Steering::attach(ifindex, 1, &modes)?;
+//! let (steering, refused) = Steering::attach(ifindex, 1, Traffic::RoceV2, &modes)?;
 //! for refusal in refused {
 //!     eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
 //! }
@@ -88,6 +88,7 @@ pub use bpf::{AttachMode, Link, Program, Verdict, XskMap};
 pub use error::{Error, Place, Step};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
 pub use socket::{CopyMode, Kick, Refusal, Socket, SocketConfig, Statistics};
+pub use steer::Traffic;
 pub use steering::Steering;
 pub use umem::{Frame, Umem, UmemMemory};
 

@@ -1,9 +1,20 @@
-//! The steering program: what decides which frames a socket sees.
+//! The steering programs: what decides which frames a socket sees.
 //!
-//! The source is `steer.bpf.c` beside this file. Its instructions are kept here as text, so that
-//! building needs no compiler for BPF and a reviewer can read what is loaded. They are the output
-//! of Debian clang 14.0.6 (`clang -O2 -target bpf -c steer.bpf.c`, section `xdp.frags`); a test
-//! compiles the source again where that clang is installed and compares every byte.
+//! The sources are `steer.bpf.c` and `steer_all.bpf.c` beside this file. Their instructions are
+//! kept here as text, so that building needs no compiler for BPF and a reviewer can read what is
+//! loaded. They are the output of Debian clang 14.0.6 (`clang -O2 -target bpf -c steer.bpf.c`,
+//! section `xdp.frags`); a test compiles the sources again where that clang is installed and
+//! compares every byte.
+
+/// Which of an interface's frames are steered to the sockets; the kernel's stack gets the others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Traffic {
+    /// RoCEv2 ([`STEER`]): what an endpoint wants, beside a kernel that goes on as ever.
+    #[default]
+    RoceV2,
+    /// Everything ([`STEER_ALL`]): what a switch wants. The kernel hears nothing of the queue.
+    All,
+}
 
 /// The UDP destination port that is steered to the sockets: RoCEv2's, assigned by IANA.
 pub const STEER_PORT: u16 = 4791;
@@ -51,13 +62,34 @@ pub const STEER: [u64; 32] = [
 /// The index in [`STEER`] of the two-word instruction that loads the map.
 pub const STEER_MAP_AT: usize = 27;
 
-const _: () = assert!(STEER[STEER_MAP_AT] == LOAD_R1_IMM64);
+/// The instructions of the program that steers every frame, in the same form.
+///
+/// Instruction [`STEER_ALL_MAP_AT`] loads the address of the XSKMAP.
+pub const STEER_ALL: [u64; 6] = [
+    0x0000_0000_0010_1261, // 0: r2 = *(u32 *)(r1 + 16) ; rx_queue_index
+    0x0000_0000_0000_0118, // 1: r1 = map ; the XSKMAP, set by the loader
+    0x0000_0000_0000_0000, // 2: (second half)
+    0x0000_0002_0000_03b7, // 3: r3 = 2 ; XDP_PASS when the slot is empty
+    0x0000_0033_0000_0085, // 4: call 51 ; bpf_redirect_map
+    0x0000_0000_0000_0095, // 5: exit
+];
 
-/// [`STEER`] with the descriptor of an XSKMAP put in place, ready for `BPF_PROG_LOAD`.
+/// The index in [`STEER_ALL`] of the two-word instruction that loads the map.
+pub const STEER_ALL_MAP_AT: usize = 1;
+
+const _: () = assert!(STEER[STEER_MAP_AT] == LOAD_R1_IMM64);
+const _: () = assert!(STEER_ALL[STEER_ALL_MAP_AT] == LOAD_R1_IMM64);
+
+/// The program for `traffic` with the descriptor of an XSKMAP put in place, ready for
+/// `BPF_PROG_LOAD`.
 #[must_use]
-pub fn steer_for(map_fd: u32) -> [u64; STEER.len()] {
-    let mut insns = STEER;
-    insns[STEER_MAP_AT] = LOAD_R1_IMM64 | PSEUDO_MAP_FD | u64::from(map_fd) << 32;
+pub fn steer_for(traffic: Traffic, map_fd: u32) -> Vec<u64> {
+    let (plain, map_at): (&[u64], usize) = match traffic {
+        Traffic::RoceV2 => (&STEER, STEER_MAP_AT),
+        Traffic::All => (&STEER_ALL, STEER_ALL_MAP_AT),
+    };
+    let mut insns = plain.to_vec();
+    insns[map_at] = LOAD_R1_IMM64 | PSEUDO_MAP_FD | u64::from(map_fd) << 32;
     insns
 }
 

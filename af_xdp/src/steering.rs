@@ -3,9 +3,10 @@
 use crate::bpf::{AttachMode, Link, Program, XskMap};
 use crate::error::Error;
 use crate::socket::{Refusal, Socket};
+use crate::steer::Traffic;
 use std::os::fd::AsFd;
 
-/// The steering program attached to one interface, with the map that says which queue goes to
+/// A steering program attached to one interface, with the map that says which queue goes to
 /// which socket. Dropping it gives all traffic back to the kernel.
 #[derive(Debug)]
 pub struct Steering {
@@ -22,6 +23,7 @@ impl Steering {
     ///
     /// # Arguments
     /// - `slots`: receive queues that can be registered, `0..slots`.
+    /// - `traffic`: which frames of a registered queue go to its socket.
     /// - `modes`: the modes to try, best first.
     ///
     /// # Errors
@@ -30,10 +32,11 @@ impl Steering {
     pub fn attach(
         ifindex: u32,
         slots: u32,
+        traffic: Traffic,
         modes: &[AttachMode],
     ) -> Result<(Self, Vec<Refusal<AttachMode>>), Error> {
         let map = XskMap::new(slots)?;
-        let program = Program::steer(&map)?;
+        let program = Program::steer(&map, traffic)?;
         let mut refused = Vec::new();
         for (n, &mode) in modes.iter().enumerate() {
             match program.attach(ifindex, mode) {

@@ -15,6 +15,7 @@ mod device;
 mod error;
 mod open;
 mod probe;
+mod promiscuous;
 mod side_poll;
 
 pub use config::{XdpConfig, XdpMode, XdpPreference};
@@ -23,6 +24,8 @@ pub use device::XdpDevice;
 pub use error::XdpError;
 pub use probe::probe_socket;
 pub use side_poll::SidePoll;
+
+pub use af_xdp::Traffic;
 
 use crate::port::{Port, SlotToken};
 use af_xdp::{Frame, Kick, Socket, ToSend, Umem};

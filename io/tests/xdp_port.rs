@@ -6,9 +6,9 @@
 use spanwire_base::{Time, TxMeta};
 use spanwire_io::net::{Host, LabConfig, Netlink, TwoHosts};
 use spanwire_io::port::{Port, reserve};
-use spanwire_io::xdp::{SidePoll, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
+use spanwire_io::xdp::{SidePoll, Traffic, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -252,7 +252,7 @@ fn device__two_queues_are_two_ports() {
     };
     let both = |host: &Host| {
         let ports = host.ns.run(|| {
-            let device = XdpDevice::attach(&host.ifname, 2, XdpPreference::Auto)?;
+            let device = XdpDevice::attach(&host.ifname, 2, Traffic::RoceV2, XdpPreference::Auto)?;
             let at = |queue| {
                 let config = XdpConfig { queue, ..XdpConfig::new(&host.ifname) };
                 XdpPort::open_on(&device, &config)
@@ -376,4 +376,42 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
         cross(&mut a, &mut b, 1_000, 1400, 64);
         assert_all_home(&mut a);
     }
+}
+
+/// What a port does not take, the kernel of its host does; with all traffic, nothing is left.
+#[test]
+fn open__all_traffic_is_the_ports() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let host = &hosts.a;
+    let promiscuous = || {
+        let mut cat = host.ns.command("cat").expect("namespace");
+        let flags = cat.arg("/sys/class/net/sw0/flags").output().expect("cat").stdout;
+        let text = String::from_utf8(flags).expect("digits");
+        let digits = text.trim().strip_prefix("0x").expect("hexadecimal");
+        u32::from_str_radix(digits, 16).expect("flags") & 0x100 != 0
+    };
+    assert!(!promiscuous());
+    let config = XdpConfig { traffic: Traffic::All, ..XdpConfig::new(&host.ifname) };
+    let opened = host.ns.run(|| XdpPort::open(&config)).expect("namespace");
+    let mut port = opened.expect("open");
+    assert!(promiscuous());
+
+    // The kernel of b asks for a's address, which a's kernel would answer, and ours does not.
+    let to = SocketAddr::new(hosts.a.v4.into(), 7);
+    let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(50));
+    let tried = hosts.b.ns.run(connect).expect("namespace");
+    assert!(tried.is_err());
+    let mut types = Vec::new();
+    port.rx_burst(Time::ZERO, 64, &mut |frame, _| {
+        types.push(u16::from_be_bytes([frame[12], frame[13]]));
+    });
+    assert!(types.contains(&0x0806), "no ARP among {types:x?}");
+    drop(port);
+    assert!(!promiscuous());
+    let tried = hosts.b.ns.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(5)));
+    let refused = tried.expect("namespace").expect_err("nobody listens");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }

@@ -4,10 +4,15 @@ use std::process::Command;
 
 #[test]
 fn steer_for__only_the_map_load_changes() {
-    let insns = steer_for(0x1234_5678);
-    assert_eq!(insns[STEER_MAP_AT], 0x1234_5678_0000_1118);
-    for (n, (patched, plain)) in insns.iter().zip(&STEER).enumerate() {
-        assert_eq!(patched == plain, n != STEER_MAP_AT, "instruction {n}");
+    let programs: [(Traffic, &[u64], usize); 2] =
+        [(Traffic::RoceV2, &STEER, STEER_MAP_AT), (Traffic::All, &STEER_ALL, STEER_ALL_MAP_AT)];
+    for (traffic, plain, map_at) in programs {
+        let insns = steer_for(traffic, 0x1234_5678);
+        assert_eq!(insns.len(), plain.len());
+        assert_eq!(insns[map_at], 0x1234_5678_0000_1118);
+        for (n, (patched, plain)) in insns.iter().zip(plain).enumerate() {
+            assert_eq!(patched == plain, n != map_at, "{traffic:?}, instruction {n}");
+        }
     }
 }
 
@@ -21,6 +26,15 @@ fn steer__the_text_holds_the_port() {
 /// The instructions above are what the pinned clang makes of the C beside them.
 #[test]
 fn steer__is_what_clang_makes_of_the_source() {
+    compare_with_clang("steer.bpf.c", &STEER);
+}
+
+#[test]
+fn steer_all__is_what_clang_makes_of_the_source() {
+    compare_with_clang("steer_all.bpf.c", &STEER_ALL);
+}
+
+fn compare_with_clang(source: &str, instructions: &[u64]) {
     let version = match Command::new("clang").arg("--version").output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) => return skip(&format!("clang: {error}")),
@@ -29,12 +43,12 @@ fn steer__is_what_clang_makes_of_the_source() {
         let first = version.lines().next().unwrap_or_default();
         return skip(&format!("the instructions were made by clang 14, here is {first}"));
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steer.bpf.c");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(source);
     let object: PathBuf =
-        std::env::temp_dir().join(format!("spanwire-steer-{}.o", std::process::id()));
+        std::env::temp_dir().join(format!("spanwire-{source}-{}.o", std::process::id()));
     let output = Command::new("clang")
         .args(["-O2", "-target", "bpf", "-Wall", "-Wextra", "-Werror", "-c"])
-        .arg(&source)
+        .arg(&path)
         .arg("-o")
         .arg(&object)
         .output()
@@ -45,7 +59,7 @@ fn steer__is_what_clang_makes_of_the_source() {
     std::fs::remove_file(&object).expect("our own file");
     let section = elf_section(&elf, "xdp.frags").expect("the program's section");
     let words: Vec<u64> = section.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
-    assert_eq!(words, STEER);
+    assert_eq!(words, instructions, "{source}");
 }
 
 /// The bytes of a section of a little-endian 64-bit ELF file.

@@ -1,7 +1,7 @@
 //! The verdicts of the steering program, frame by frame, as the kernel runs it.
 
 use crate::support::{pair_or_skip, roce_frame};
-use af_xdp::{Program, Socket, SocketConfig, Umem, Verdict, XskMap};
+use af_xdp::{Program, Socket, SocketConfig, Traffic, Umem, Verdict, XskMap};
 
 fn v4(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut frame = vec![0; 64];
@@ -52,7 +52,7 @@ fn steer__takes_roce_and_passes_the_rest() {
     };
     pair.a.run(|| {
         let map = XskMap::new(4).expect("map");
-        let program = Program::steer(&map).expect("the verifier accepts it");
+        let program = Program::steer(&map, Traffic::RoceV2).expect("the verifier accepts it");
         let verdict = |frame: &[u8]| program.verdict(frame).expect("test run");
         let taken = [
             ("IPv4", v4(|_| ())),
@@ -79,6 +79,33 @@ fn steer__takes_roce_and_passes_the_rest() {
         map.clear(0).expect("clearing an empty slot");
         assert_eq!(verdict(&taken[0].1), Verdict::Pass, "cleared slot");
         assert!(map.set(4, std::os::fd::AsFd::as_fd(&socket)).is_err());
+        drop(socket);
+    });
+}
+
+#[test]
+fn steer_all__takes_everything_while_there_is_a_socket() {
+    let Some(pair) = pair_or_skip(1500, 1) else {
+        return;
+    };
+    pair.a.run(|| {
+        let map = XskMap::new(1).expect("map");
+        let program = Program::steer(&map, Traffic::All).expect("the verifier accepts it");
+        let mut frames = passed();
+        frames.push(("RoCEv2", v4(|_| ())));
+        let all = |expected: Verdict| {
+            for (name, frame) in &frames {
+                assert_eq!(program.verdict(frame).expect("test run"), expected, "{name}");
+            }
+        };
+        all(Verdict::Pass);
+        let ifindex = af_xdp::interface_index("va").expect("va");
+        let (umem, _frames) = Umem::with_frames(8, 2048).expect("memory");
+        let (socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("bind");
+        map.set(0, std::os::fd::AsFd::as_fd(&socket)).expect("set");
+        all(Verdict::Redirect);
+        map.clear(0).expect("clear");
+        all(Verdict::Pass);
         drop(socket);
     });
 }

@@ -2,7 +2,8 @@
 
 use crate::support::{Pair, pair_or_skip, roce_frame};
 use af_xdp::{
-    AttachMode, CopyMode, Frame, Kick, Received, Socket, SocketConfig, Steering, ToSend, Umem,
+    AttachMode, CopyMode, Frame, Kick, Received, Socket, SocketConfig, Steering, ToSend, Traffic,
+    Umem,
 };
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ struct End {
 impl End {
     fn open(ifname: &str, attach: AttachMode, change: impl FnOnce(&mut SocketConfig)) -> Self {
         let ifindex = af_xdp::interface_index(ifname).expect("the veth");
-        let (steering, refused) = Steering::attach(ifindex, 1, &[attach]).expect("attach");
+        let (steering, refused) =
+            Steering::attach(ifindex, 1, Traffic::RoceV2, &[attach]).expect("attach");
         assert!(refused.is_empty());
         let mut config = SocketConfig::new(ifindex, 0);
         change(&mut config);
@@ -225,8 +227,13 @@ fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
         config.busy_patience = Duration::from_millis(20);
         let error = Socket::bind(&umem, &config).expect_err("taken");
         assert_eq!(error.errno(), Some(libc::EBUSY));
-        let error = Steering::attach(ifindex, 1, &[AttachMode::Native, AttachMode::Generic])
-            .expect_err("a program is attached");
+        let error = Steering::attach(
+            ifindex,
+            1,
+            Traffic::RoceV2,
+            &[AttachMode::Native, AttachMode::Generic],
+        )
+        .expect_err("a program is attached");
         assert!(error.to_string().contains("another XDP program"), "{error}");
     });
     for round in 0..5 {
@@ -246,7 +253,8 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
     };
     pair.b.run(|| {
         let ifindex = af_xdp::interface_index("vb").expect("vb");
-        let (steering, _) = Steering::attach(ifindex, 2, &[AttachMode::Native]).expect("attach");
+        let (steering, _) =
+            Steering::attach(ifindex, 2, Traffic::RoceV2, &[AttachMode::Native]).expect("attach");
         let (umem, mut frames) = Umem::with_frames(256, 4096).expect("memory");
         let (first, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("queue 0");
         let again = Socket::bind_shared(&first, &SocketConfig::new(ifindex, 0));
@@ -265,7 +273,8 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
             let ifindex = af_xdp::interface_index("va").expect("va");
             // A veth end delivers to XDP only while its peer has NAPI, which attaching makes.
             let (steering, _) =
-                Steering::attach(ifindex, 2, &[AttachMode::Native]).expect("attach");
+                Steering::attach(ifindex, 2, Traffic::RoceV2, &[AttachMode::Native])
+                    .expect("attach");
             let (umem, free) = Umem::with_frames(1024, 4096).expect("memory");
             let (socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 1)).expect("bind");
             End { socket, umem, free, _steering: Some(steering) }

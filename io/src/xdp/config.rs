@@ -1,7 +1,7 @@
 //! What an AF_XDP port is made from, checked before anything is opened.
 
 use super::error::XdpError;
-use af_xdp::{AttachMode, CopyMode};
+use af_xdp::{AttachMode, CopyMode, Traffic};
 
 /// How an [`XdpPort`](super::XdpPort) is to be opened. [`XdpConfig::new`] gives defaults that were
 /// measured to be best on a veth pair with a window of up to 200 packets.
@@ -27,6 +27,10 @@ pub struct XdpConfig {
     /// Entries of the completion ring; a power of two, at least `tx_size`: the kernel sends nothing
     /// that could not complete. Default 256.
     pub completion_size: u32,
+    /// Which frames of the queue are the port's. Default [`Traffic::RoceV2`]; with
+    /// [`Traffic::All`] the kernel hears nothing of the queue, and the interface takes frames to
+    /// any address.
+    pub traffic: Traffic,
     /// Which modes may be used. Default [`XdpPreference::Auto`].
     pub preference: XdpPreference,
     /// Let a driver sleep until it is woken. Default true; false only to measure the difference.
@@ -74,6 +78,7 @@ impl XdpConfig {
             rx_size: 256,
             tx_size: 256,
             completion_size: 256,
+            traffic: Traffic::RoceV2,
             preference: XdpPreference::Auto,
             need_wakeup: true,
             tx_budget: None,

@@ -2,12 +2,13 @@
 
 use super::config::{QUEUES_MAX, XdpPreference};
 use super::error::XdpError;
+use super::promiscuous::Promiscuous;
 use crate::net::Netlink;
-use af_xdp::{AttachMode, Socket, Steering};
+use af_xdp::{AttachMode, Socket, Steering, Traffic};
 use std::sync::Arc;
 
-/// An interface with the steering program attached: RoCEv2 goes to the ports opened on its queues,
-/// everything else, and queues without a port, to the kernel.
+/// An interface with a steering program attached: RoCEv2, or all traffic, goes to the ports opened
+/// on its queues, everything else, and queues without a port, to the kernel.
 ///
 /// Ports hold the device, so the program stays attached until the device and the last port are
 /// dropped. However the process ends, the kernel then detaches it.
@@ -18,6 +19,7 @@ pub struct XdpDevice {
     mtu: u32,
     preference: XdpPreference,
     steering: Steering,
+    _promiscuous: Option<Promiscuous>,
 }
 
 impl XdpDevice {
@@ -25,6 +27,8 @@ impl XdpDevice {
     ///
     /// # Arguments
     /// - `queues`: ports can be opened on queues `0..queues`; 1..=4096.
+    /// - `traffic`: what goes to the ports. With [`Traffic::All`] the interface is made to take
+    ///   frames to any address as long as the device lives.
     /// - `preference`: the modes that may be used, by the ports as well.
     ///
     /// # Errors
@@ -32,6 +36,7 @@ impl XdpDevice {
     pub fn attach(
         ifname: &str,
         queues: u32,
+        traffic: Traffic,
         preference: XdpPreference,
     ) -> Result<Arc<Self>, XdpError> {
         if !(1..=QUEUES_MAX).contains(&queues) {
@@ -40,7 +45,7 @@ impl XdpDevice {
         }
         let link = Netlink::open()?.link(ifname)?;
         let modes = preference.attach_modes();
-        let (steering, refused) = Steering::attach(link.ifindex, queues, modes)?;
+        let (steering, refused) = Steering::attach(link.ifindex, queues, traffic, modes)?;
         for refusal in refused {
             tracing::warn!(
                 interface = ifname,
@@ -49,12 +54,17 @@ impl XdpDevice {
                 "XDP attach mode refused, trying the next"
             );
         }
+        let promiscuous = match traffic {
+            Traffic::All => Some(Promiscuous::new(ifname, link.ifindex)?),
+            Traffic::RoceV2 => None,
+        };
         Ok(Arc::new(Self {
             ifname: ifname.to_owned(),
             ifindex: link.ifindex,
             mtu: link.mtu,
             preference,
             steering,
+            _promiscuous: promiscuous,
         }))
     }
 

@@ -15,12 +15,13 @@ impl XdpPort {
     /// [`XdpError`].
     pub fn open(config: &XdpConfig) -> Result<Self, XdpError> {
         config.validate()?;
-        let device = XdpDevice::attach(&config.ifname, config.queue + 1, config.preference)?;
+        let XdpConfig { ifname, queue, traffic, preference, .. } = config;
+        let device = XdpDevice::attach(ifname, queue + 1, *traffic, *preference)?;
         Self::open_on(&device, config)
     }
 
     /// Opens a port on a queue of an interface whose program is attached. The device decides
-    /// interface and preference; those of `config` do not count.
+    /// interface, traffic and preference; those of `config` do not count.
     ///
     /// # Errors
     /// [`XdpError`]; also when the device was attached for fewer queues.
