@@ -1,7 +1,12 @@
-//! The loop around a node and its port.
+//! The loop around a node and its port or ports.
 //!
-//! [`step`] is one turn of the crank: what arrived, what was due, what may leave. [`Driver`] turns
-//! it, and decides between two turns whether to spin or to sleep. Neither knows a protocol.
+//! [`step`] is one turn of the crank: what arrived, what was due, what may leave; [`step_ports`] is
+//! the same for a node with several ports. [`Driver`] turns it, and decides between two turns
+//! whether to spin or to sleep. None of them knows a protocol.
+
+mod ports;
+
+pub use ports::step_ports;
 
 use crate::clock::Clock;
 use crate::port::{Port, reserve};
@@ -59,11 +64,12 @@ pub struct DriverCounters {
     pub tx_frames: u64,
     /// Due timers handled.
     pub timeouts: u64,
-    /// Times it slept in [`Port::wait`].
+    /// Times it slept.
     pub waits: u64,
 }
 
-/// Runs one node over one port: the node's [`PortId::HOST`].
+/// Runs one node over its ports: a host over one ([`Driver::run_until`]), a switch over several
+/// ([`Driver::run_ports_until`]).
 #[derive(Debug)]
 pub struct Driver {
     clock: Clock,
@@ -170,9 +176,9 @@ impl Driver {
         self.counters
     }
 
-    /// Drives `node` until `stop` says true. `stop` is asked before every step, also before the
-    /// first, and at least every 100 ms; it may work on the node (post, poll completions): what it
-    /// posts leaves in the step that follows, before any sleep.
+    /// Drives `node` over `port`, its [`PortId::HOST`], until `stop` says true. `stop` is asked
+    /// before every step, also before the first, and at least every 100 ms; it may work on the node
+    /// (post, poll completions): what it posts leaves in the step that follows, before any sleep.
     ///
     /// # Errors
     /// The port is gone.
@@ -188,7 +194,8 @@ impl Driver {
             let progress = step(now, node, port, &mut self.unfinished, self.budget)?;
             self.count(progress);
             if progress.is_idle() {
-                self.idle(now, node.poll_timeout(), port)?;
+                let pending = port.tx_pending();
+                self.idle(now, node.poll_timeout(), pending, |sleep| port.wait(sleep))?;
             } else {
                 self.idle_since = None;
             }
@@ -196,13 +203,19 @@ impl Driver {
         Ok(())
     }
 
-    /// Passes the time after a step at `now` in which nothing happened.
-    fn idle(&mut self, now: Time, deadline: Option<Time>, port: &mut dyn Port) -> io::Result<()> {
+    /// Passes the time after a step at `now` in which nothing happened. `wait` sleeps.
+    fn idle(
+        &mut self,
+        now: Time,
+        deadline: Option<Time>,
+        tx_pending: usize,
+        wait: impl FnOnce(Duration) -> io::Result<()>,
+    ) -> io::Result<()> {
         let since = *self.idle_since.get_or_insert(now);
         let sleep = match self.polling {
             Polling::Adaptive { spin } if now.since(since) >= spin => {
                 // Read again: the step itself took time, and a sleep must not end late.
-                sleep_for(self.clock.now(), deadline, port.tx_pending())
+                sleep_for(self.clock.now(), deadline, tx_pending)
             }
             Polling::Adaptive { .. } | Polling::Busy => Duration::ZERO,
         };
@@ -211,7 +224,7 @@ impl Driver {
             return Ok(());
         }
         self.counters.waits += 1;
-        port.wait(sleep)
+        wait(sleep)
     }
 
     fn count(&mut self, progress: Progress) {

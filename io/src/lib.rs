@@ -6,7 +6,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`port`] | the seam: [`port::Port`], where frames come from and go to |
-//! | [`driver`] | the loop around one node and one port, and how it waits |
+//! | [`driver`] | the loop around one node and its ports, and how it waits |
 //! | [`clock`] | the only clock |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | a bad network around any port, decided by a seed |
@@ -25,5 +25,6 @@ pub mod net;
 pub mod packet;
 pub mod pcap;
 pub mod pipe;
+mod poll;
 pub mod port;
 pub mod xdp;

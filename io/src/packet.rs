@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// A [`Port`] on an interface by an AF_PACKET socket. Needs CAP_NET_RAW. It receives RoCEv2 (UDP
@@ -205,6 +205,10 @@ impl Port for PacketPort {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         sys::wait(&self.socket, !self.queued.is_empty(), timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 }
 

@@ -5,6 +5,7 @@ use crate::port::{Port, SlotToken};
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -222,6 +223,10 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.inner.wait(timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.poll_fd()
     }
 }
 

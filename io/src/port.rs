@@ -3,6 +3,7 @@
 
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A token for one transmit buffer that a port has handed out: move-only, made and consumed by the
@@ -73,6 +74,13 @@ pub trait Port {
     /// # Errors
     /// The port cannot be used any more.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// A descriptor that poll(2) calls readable when a frame has arrived, to sleep on several ports
+    /// at once. `None` for a port that has none, or that holds frames no descriptor knows of: a
+    /// driver of several ports then looks at it now and then.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A port chosen at run time (a capture or not, faults or not) is still a port.
@@ -111,6 +119,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         (**self).wait(timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).poll_fd()
     }
 }
 

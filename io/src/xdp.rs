@@ -27,11 +27,12 @@ pub use side_poll::SidePoll;
 
 pub use af_xdp::Traffic;
 
+use crate::poll::poll;
 use crate::port::{Port, SlotToken};
 use af_xdp::{Frame, Kick, Socket, ToSend, Umem};
 use spanwire_base::{RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,25 +307,17 @@ impl Port for XdpPort {
         // Not for writing: the kernel calls a ring writable that is not full, stuck or not, and the
         // sleep would end at once. The driver's sleeps are short while something is pending.
         let events = libc::POLLIN;
-        let mut poll = libc::pollfd { fd: self.socket.as_fd().as_raw_fd(), events, revents: 0 };
-        let timeout = libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // SAFETY: one pollfd and one timespec, both on this stack; no signal mask.
-        let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::Interrupted => Ok(()),
-                _ => Err(error),
-            };
-        }
-        if ready == 0 || poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+        let mut entry = [libc::pollfd { fd: self.socket.as_fd().as_raw_fd(), events, revents: 0 }];
+        let ready = poll(&mut entry, timeout)?;
+        if ready == 0 || entry[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
             // A socket without its interface never becomes ready: ask.
             return self.kick();
         }
         Ok(())
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 }
 

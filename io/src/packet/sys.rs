@@ -1,5 +1,6 @@
 //! The system calls of a packet socket. All `unsafe` of [`super`] is here.
 
+use crate::poll::poll;
 use af_xdp::steer::STEER_PORT;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -70,18 +71,8 @@ pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
 /// Sleeps until a frame is there, room to send if that `wants_room`, or the time is over.
 pub(super) fn wait(socket: &OwnedFd, wants_room: bool, timeout: Duration) -> io::Result<()> {
     let events = if wants_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    // SAFETY: one pollfd and one timespec, both on this stack; no signal mask.
-    let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
-    if ready >= 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+    let mut entry = [libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }];
+    poll(&mut entry, timeout).map(drop)
 }
 
 /// Frames that the kernel threw away for want of room since the last call.

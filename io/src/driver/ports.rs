@@ -1,0 +1,151 @@
+//! The loop around a node with several ports: port number n of the node is entry n of a slice.
+
+use super::{Budget, Driver, Progress};
+use crate::poll::poll;
+use crate::port::{Port, reserve};
+use spanwire_base::{Dur, Node, PortId, PortMask, Time};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// One turn of a node with several ports, in the order of [`step`](super::step): what arrived on
+/// any port, timers, what may leave by each port, flush.
+///
+/// `budget` holds for each port. `unfinished` is the caller's memory between steps, empty at first:
+/// the ports that ran out of buffers or of `budget.tx`. What the node wants to send by a port that
+/// is not in `ports` stays with it.
+///
+/// # Errors
+/// A port is gone. The others have been flushed, and the node may be driven on.
+///
+/// # Panics
+/// If there are more ports than [`PortMask::BITS`], or if the node claims a frame longer than the
+/// buffer it was offered.
+pub fn step_ports<P: Port>(
+    now: Time,
+    node: &mut dyn Node,
+    ports: &mut [P],
+    unfinished: &mut PortMask,
+    budget: Budget,
+) -> io::Result<Progress> {
+    let mut progress = Progress::default();
+    for (n, port) in ports.iter_mut().enumerate() {
+        let id = port_id(n);
+        progress.rx += port.rx_burst(now, budget.rx, &mut |frame, meta| {
+            node.handle_packet(now, id, frame, meta);
+        });
+    }
+    if node.poll_timeout().is_some_and(|at| at <= now) {
+        node.handle_timeout(now);
+        progress.timeout = true;
+    }
+    unfinished.merge(node.take_ready());
+    let mut ready = unfinished.take();
+    while let Some(id) = ready.pop() {
+        let Some(port) = ports.get_mut(id.index()) else { continue };
+        let (sent, is_finished) = transmit(now, node, id, port, budget.tx);
+        progress.tx += sent;
+        if !is_finished {
+            unfinished.insert(id);
+        }
+    }
+    // Every port, whatever one of them says.
+    let flushed = ports.iter_mut().map(|port| port.flush(now));
+    flushed.fold(Ok(()), io::Result::and).map(|()| progress)
+}
+
+/// Lets up to `max` frames leave by one port. Also says whether the node has no more for now.
+fn transmit(
+    now: Time,
+    node: &mut dyn Node,
+    id: PortId,
+    port: &mut dyn Port,
+    max: usize,
+) -> (usize, bool) {
+    for sent in 0..max {
+        let Some(mut slot) = reserve(port) else { return (sent, false) };
+        match node.poll_transmit(now, id, slot.bytes()) {
+            Some(meta) => slot.commit(meta),
+            None => return (sent, true),
+        }
+    }
+    (max, false)
+}
+
+impl Driver {
+    /// Drives `node` over `ports` until `stop` says true; see [`Driver::run_until`]. Asleep, it
+    /// wakes for a frame on any port that has a [`Port::poll_fd`], and looks at the others every
+    /// 200 us.
+    ///
+    /// # Errors
+    /// A port is gone.
+    ///
+    /// # Panics
+    /// If there are more ports than [`PortMask::BITS`].
+    pub fn run_ports_until<N: Node, P: Port>(
+        &mut self,
+        node: &mut N,
+        ports: &mut [P],
+        mut stop: impl FnMut(&mut N) -> bool,
+    ) -> io::Result<()> {
+        let mut entries = Vec::with_capacity(ports.len());
+        while !stop(node) {
+            let now = self.clock.now();
+            let progress = step_ports(now, node, ports, &mut self.unfinished, self.budget)?;
+            self.count(progress);
+            if progress.is_idle() {
+                // A port out of buffers is as good as one with frames to push: nothing may wake us
+                // when it gets one back.
+                let pending = ports.iter().map(Port::tx_pending).sum::<usize>()
+                    + usize::from(!self.unfinished.is_empty());
+                let deadline = node.poll_timeout();
+                self.idle(now, deadline, pending, |sleep| wait(ports, &mut entries, sleep))?;
+            } else {
+                self.idle_since = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps until a frame arrives on one of `ports` or the time is over. `entries` is room to work
+/// in, kept from call to call.
+fn wait<P: Port>(
+    ports: &mut [P],
+    entries: &mut Vec<libc::pollfd>,
+    timeout: Duration,
+) -> io::Result<()> {
+    entries.clear();
+    for port in ports.iter() {
+        let Some(fd) = port.poll_fd() else { continue };
+        entries.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    }
+    let is_blind = entries.len() < ports.len();
+    let blind_max = Duration::from_nanos(BLIND_MAX.as_ns());
+    let timeout = if is_blind { timeout.min(blind_max) } else { timeout };
+    let ready = poll(entries, timeout)?;
+    let error = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    if entries.iter().any(|entry| entry.revents & error != 0)
+        || (ready == 0 && timeout >= ASK_AFTER)
+    {
+        // A socket without its interface never becomes ready. Each port knows how to find out.
+        return ports.iter_mut().try_for_each(|port| port.wait(Duration::ZERO));
+    }
+    Ok(())
+}
+
+fn port_id(n: usize) -> PortId {
+    let id = u8::try_from(n).ok().and_then(PortId::new);
+    id.expect("no more ports than a PortMask has bits")
+}
+
+/// The longest sleep while a port cannot wake us: of the order of a system call's price against
+/// the delay that a frame suffers.
+const BLIND_MAX: Dur = Dur::from_us(200);
+
+/// After a quiet sleep this long the ports are asked whether they still live; after shorter ones
+/// that would cost more than the sleep saved.
+const ASK_AFTER: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

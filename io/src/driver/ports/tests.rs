@@ -1,0 +1,201 @@
+//! A hub over pipes: what comes in by one port leaves by all others.
+
+use super::super::Polling;
+use super::*;
+use crate::clock::Clock;
+use crate::pipe::{PipeConfig, PipePort, pipe};
+use spanwire_base::{RxMeta, TxMeta};
+use std::collections::VecDeque;
+use std::thread;
+use std::time::Instant;
+
+struct Hub {
+    queues: Vec<VecDeque<Vec<u8>>>,
+    ready: PortMask,
+    deadline: Option<Time>,
+    timeouts: Vec<Time>,
+    calls: Vec<String>,
+}
+
+impl Hub {
+    fn new(ports: usize) -> Self {
+        Self {
+            queues: vec![VecDeque::new(); ports],
+            ready: PortMask::EMPTY,
+            deadline: None,
+            timeouts: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl Node for Hub {
+    fn handle_packet(&mut self, _: Time, port: PortId, frame: &[u8], _: RxMeta) {
+        self.calls.push(format!("rx {}", port.index()));
+        for (n, queue) in self.queues.iter_mut().enumerate() {
+            if n != port.index() {
+                queue.push_back(frame.to_vec());
+                self.ready.insert(port_id(n));
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.calls.push("timeout".to_owned());
+        self.timeouts.push(now);
+        self.deadline = None;
+    }
+
+    fn poll_transmit(&mut self, _: Time, port: PortId, into: &mut [u8]) -> Option<TxMeta> {
+        self.calls.push(format!("tx {}", port.index()));
+        let frame = self.queues[port.index()].pop_front()?;
+        into[..frame.len()].copy_from_slice(&frame);
+        Some(TxMeta::whole(frame.len()))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    fn take_ready(&mut self) -> PortMask {
+        self.calls.push("ready".to_owned());
+        self.ready.take()
+    }
+}
+
+/// A hub of `n` ports, the ports, and the far ends of their pipes.
+fn hub(n: usize, ring: usize) -> (Hub, Vec<PipePort>, Vec<PipePort>) {
+    let (ours, theirs) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
+    (Hub::new(n), ours, theirs)
+}
+
+fn send(port: &mut PipePort, tag: u8) {
+    let mut slot = reserve(port).expect("a buffer");
+    slot.bytes()[0] = tag;
+    slot.commit(TxMeta::whole(60));
+    port.flush(Time::ZERO).expect("a pipe");
+}
+
+fn received(port: &mut PipePort) -> Vec<u8> {
+    let mut tags = Vec::new();
+    port.rx_burst(Time::ZERO, usize::MAX, &mut |frame, _| tags.push(frame[0]));
+    tags
+}
+
+fn step_of(hub: &mut Hub, ports: &mut [PipePort], left: &mut PortMask, budget: Budget) -> Progress {
+    step_ports(Time::ZERO, hub, ports, left, budget).expect("pipes stay")
+}
+
+#[test]
+fn step_ports__floods_in_the_order_of_the_node_contract() {
+    let (mut hub, mut ports, mut far) = hub(3, 256);
+    send(&mut far[0], 10);
+    send(&mut far[2], 12);
+    hub.deadline = Some(Time::ZERO);
+    let mut left = PortMask::EMPTY;
+    let progress = step_of(&mut hub, &mut ports, &mut left, Budget::default());
+    assert_eq!(progress, Progress { rx: 2, tx: 4, timeout: true });
+    let expected = [
+        "rx 0", "rx 2", "timeout",
+        "ready", // The one asking too many says that there is no more.
+        "tx 0", "tx 0", "tx 1", "tx 1", "tx 1", "tx 2", "tx 2",
+    ];
+    assert_eq!(hub.calls, expected);
+    assert!(left.is_empty());
+    let tags: Vec<_> = far.iter_mut().map(received).collect();
+    assert_eq!(tags, [vec![12], vec![10, 12], vec![10]]);
+}
+
+#[test]
+fn step_ports__comes_back_to_the_ports_left_unfinished() {
+    let (mut hub, mut ports, mut far) = hub(3, 4);
+    // Port 1 has no buffers: nobody reads its pipe.
+    for _ in 0..4 {
+        send(&mut ports[1], 0);
+    }
+    for tag in 1..=3 {
+        send(&mut far[0], tag);
+    }
+    let mut left = PortMask::EMPTY;
+    let budget = Budget { rx: 64, tx: 2 };
+    assert_eq!(step_of(&mut hub, &mut ports, &mut left, budget).tx, 2, "two by port 2");
+    assert!(left.has(port_id(1)) && left.has(port_id(2)) && !left.has(port_id(0)));
+    assert_eq!(step_of(&mut hub, &mut ports, &mut left, budget).tx, 1, "the budget's rest");
+    assert!(left.has(port_id(1)) && !left.has(port_id(2)));
+    assert_eq!(received(&mut far[1]), [0; 4]);
+    assert_eq!(step_of(&mut hub, &mut ports, &mut left, budget).tx, 2);
+    assert_eq!(step_of(&mut hub, &mut ports, &mut left, budget).tx, 1);
+    assert!(left.is_empty());
+    assert_eq!(received(&mut far[1]), [1, 2, 3]);
+    assert_eq!(received(&mut far[2]), [1, 2, 3]);
+}
+
+#[test]
+fn step_ports__receives_no_more_than_its_budget_from_each_port() {
+    let (mut hub, mut ports, mut far) = hub(2, 256);
+    for n in 0..100 {
+        send(&mut far[0], n);
+        send(&mut far[1], n);
+    }
+    let mut left = PortMask::EMPTY;
+    let moved: Vec<_> = (0..3)
+        .map(|_| step_of(&mut hub, &mut ports, &mut left, Budget::default()))
+        .map(|progress| (progress.rx, progress.tx))
+        .collect();
+    assert_eq!(moved, [(128, 128), (72, 72), (0, 0)]);
+}
+
+#[test]
+fn step_ports__a_port_that_the_driver_does_not_have_is_left_out() {
+    let (mut hub, mut ports, mut far) = hub(3, 256);
+    ports.truncate(2);
+    send(&mut far[0], 7);
+    let mut left = PortMask::EMPTY;
+    assert_eq!(step_of(&mut hub, &mut ports, &mut left, Budget::default()).tx, 1);
+    assert!(left.is_empty(), "or it would be asked for ever");
+}
+
+#[test]
+fn run_ports_until__forwards_asleep_and_awake() {
+    const FRAMES: u8 = 200;
+    let (mut hub, mut ports, mut far) = hub(3, 256);
+    let (mut last, mut first) = (far.pop().expect("three"), far.remove(0));
+    let sender = thread::spawn(move || {
+        for tag in 0..FRAMES {
+            if tag % 20 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            send(&mut first, tag);
+        }
+        first
+    });
+    let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+    let mut tags = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    driver
+        .run_ports_until(&mut hub, &mut ports, |_| {
+            tags.extend(received(&mut last));
+            tags.len() == usize::from(FRAMES) || Instant::now() > deadline
+        })
+        .expect("pipes stay");
+    assert_eq!(tags, (0..FRAMES).collect::<Vec<_>>());
+    let counters = driver.counters();
+    assert_eq!((counters.rx_frames, counters.tx_frames), (200, 400));
+    assert!(counters.waits > 0, "{counters:?}");
+    drop(sender.join().expect("no panic"));
+}
+
+/// Pipes have no descriptor, so the sleep is cut into pieces; the timer must still be in time.
+#[test]
+fn run_ports_until__wakes_for_the_deadline() {
+    let (mut hub, mut ports, _far) = hub(2, 16);
+    let clock = Clock::start();
+    let due = clock.now() + Dur::from_ms(3);
+    hub.deadline = Some(due);
+    let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
+    driver
+        .run_ports_until(&mut hub, &mut ports, |hub| !hub.timeouts.is_empty())
+        .expect("pipes stay");
+    assert!(hub.timeouts[0] >= due);
+    assert!(driver.counters().waits > 2, "{:?}", driver.counters());
+}
