@@ -174,6 +174,21 @@ impl Endpoint {
         self.events.pop()
     }
 
+    /// Queue pairs that wait for an answer with no timer running: if it is lost, they wait for ever.
+    /// There are none, or the engine is broken; simulations look all the time.
+    #[must_use]
+    pub fn stuck_qps(&self) -> Vec<Qpn> {
+        let is_stuck = |slot: u32, e: &Entry| {
+            // At the end of time nothing is armed any more, and nothing is broken.
+            let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
+            let armed = e.qp.next_deadline().is_some_and(is_armed);
+            let has_its_turn = e.qp.has_gone_back() && (e.is_ready || e.is_blocked);
+            e.qp.needs_timer() && !armed && !has_its_turn
+        };
+        let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));
+        stuck.map(|(_, e)| e.qp.qpn()).collect()
+    }
+
     /// What has been counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {

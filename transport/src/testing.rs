@@ -158,6 +158,7 @@ impl Pair {
             self.transmit(side, &frame[..meta.len], meta.elided_bytes);
         }
         self.ends[side].poll();
+        assert_eq!(self.ends[side].ep.stuck_qps(), [], "side {side} waits without a timer");
     }
 
     /// Takes what has come, and does nothing about it yet.

@@ -48,6 +48,12 @@ impl Timers {
         Some(slot)
     }
 
+    /// True when `slot` fires at `at` or earlier.
+    pub(crate) fn is_armed(&self, slot: u32, at: Time) -> bool {
+        let place = self.position.get(slot as usize).filter(|p| **p != IDLE);
+        place.is_some_and(|p| self.heap[*p as usize].0 <= at)
+    }
+
     /// Forgets a slot.
     pub(crate) fn cancel(&mut self, slot: u32) {
         if let Some(p) = self.position.get(slot as usize).filter(|p| **p != IDLE) {

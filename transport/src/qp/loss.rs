@@ -152,6 +152,11 @@ impl Loss {
         [self.rnr_until, self.deadline].into_iter().flatten().min()
     }
 
+    /// It gives up waiting at some time.
+    pub(crate) fn has_timeout(&self) -> bool {
+        self.timeout.is_some()
+    }
+
     /// Requests must wait because the peer was not ready.
     pub(crate) fn is_waiting(&self) -> bool {
         self.rnr_until.is_some()

@@ -236,6 +236,16 @@ impl QueuePair {
         self.state
     }
 
+    /// An answer is outstanding, so a timer must run, unless it is to wait for ever.
+    pub(crate) fn needs_timer(&self) -> bool {
+        self.state.sends() && self.requester.has_outstanding() && self.loss.has_timeout()
+    }
+
+    /// It has gone back and not sent again yet: its turn in the schedule drives it, not a timer.
+    pub(crate) fn has_gone_back(&self) -> bool {
+        self.requester.in_flight_pkts() == 0
+    }
+
     pub(crate) fn init(&self) -> &QpInit {
         &self.init
     }
