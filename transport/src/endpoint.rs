@@ -174,8 +174,8 @@ impl Endpoint {
         self.events.pop()
     }
 
-    /// Queue pairs that wait for an answer with no timer running: if it is lost, they wait for ever.
-    /// There are none, or the engine is broken; simulations look all the time.
+    /// Queue pairs that wait for an answer with no timer running: if it is lost, they wait for
+    /// ever. There are none, or the engine is broken; simulations look all the time.
     #[must_use]
     pub fn stuck_qps(&self) -> Vec<Qpn> {
         let is_stuck = |slot: u32, e: &Entry| {
