@@ -32,4 +32,5 @@ pub mod report;
 pub mod signals;
 pub mod station;
 pub mod target;
+mod window;
 pub mod write_ping_pong;

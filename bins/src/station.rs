@@ -78,9 +78,22 @@ impl Station {
     /// # Errors
     /// The system gives no randomness for the keys.
     pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
+        Self::with_config(attachment, ip, polling, ValidConfig::default())
+    }
+
+    /// As [`Station::new`], with an engine of these parameters.
+    ///
+    /// # Errors
+    /// As [`Station::new`].
+    pub fn with_config(
+        attachment: Attachment,
+        ip: IpAddr,
+        polling: Polling,
+        config: ValidConfig,
+    ) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| format!("no randomness for the keys: {e}"))?;
-        let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
+        let mut endpoint = Endpoint::new(config, seed);
         let pd = endpoint.alloc_pd()?;
         let driver = Driver::new(attachment.clock, polling);
         Ok(Self {

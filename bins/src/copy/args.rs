@@ -4,6 +4,7 @@ use super::lane::Worker;
 use crate::fabric::{Attachment, Error, Wrap};
 use crate::interface;
 use crate::oob::dial;
+use crate::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
 use std::io::ErrorKind;
@@ -35,6 +36,9 @@ pub(super) struct CommonArgs {
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     pub(super) xdp: XdpPreference,
+    /// Packets that may be under way unacknowledged; a long path wants rate x RTT [default: 192]
+    #[arg(long, value_name = "PKTS")]
+    window: Option<u32>,
     /// Pin the worker to this core
     #[arg(long)]
     pub(super) core: Option<usize>,
@@ -101,8 +105,9 @@ impl CommonArgs {
     /// The worker these arguments describe, on interface `dev`.
     pub(super) fn worker(&self, dev: &str) -> Result<Worker, Error> {
         let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
+        let config = window::config(self.window)?;
         let attachment = Attachment::xdp(dev, self.queue, self.xdp, &wrap)?;
-        Ok(Worker { attachment, core: self.core })
+        Ok(Worker { attachment, config, core: self.core })
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

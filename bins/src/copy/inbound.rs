@@ -155,13 +155,16 @@ const CREDITS_MAX: u32 = 8;
 mod tests {
     use super::*;
     use spanwire_transport::Access;
+    use spanwire_transport::ValidConfig;
     use std::sync::mpsc::channel;
 
     const RING: Ring = Ring { slots: 4, slot_bytes: 4096 };
 
     #[test]
     fn on_chunk__places_follow_and_a_sender_ahead_of_its_credits_is_an_error() {
-        let mut lane = Lane::new(RING, Access::LOCAL_WRITE, Inbound::receives(RING)).unwrap();
+        let mut lane =
+            Lane::new(ValidConfig::default(), RING, Access::LOCAL_WRITE, Inbound::receives(RING))
+                .unwrap();
         let (arrived, arrived_out) = channel();
         let mut app = Inbound::new(&lane, arrived, channel().1);
         for n in 0..4 {
@@ -180,7 +183,13 @@ mod tests {
     #[test]
     fn on_chunk__one_out_of_order_or_too_long_is_an_error() {
         for (imm, bytes) in [(1, 100), (0, RING.slot_bytes + 1)] {
-            let mut lane = Lane::new(RING, Access::LOCAL_WRITE, Inbound::receives(RING)).unwrap();
+            let mut lane = Lane::new(
+                ValidConfig::default(),
+                RING,
+                Access::LOCAL_WRITE,
+                Inbound::receives(RING),
+            )
+            .unwrap();
             let (arrived, arrived_out) = channel();
             let mut app = Inbound::new(&lane, arrived, channel().1);
             app.on_chunk(imm, bytes, &mut lane.endpoint);

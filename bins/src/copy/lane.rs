@@ -41,6 +41,8 @@ pub struct Lane {
 pub struct Worker {
     /// The port it drives.
     pub attachment: Attachment,
+    /// The parameters of its engine.
+    pub config: ValidConfig,
     /// The core its thread is pinned to; any if `None`.
     pub core: Option<usize>,
 }
@@ -68,15 +70,20 @@ pub trait Carrier: App {
 }
 
 impl Lane {
-    /// A queue pair in INIT with a ring the peer has `access` to. `receives` is how many receive
-    /// requests it may have posted.
+    /// A queue pair in INIT, on an engine of its own, with a ring the peer has `access` to.
+    /// `receives` is how many receive requests it may have posted.
     ///
     /// # Errors
     /// The system gives no randomness for the keys.
-    pub fn new(ring: Ring, access: Access, receives: u32) -> Result<Self, Error> {
+    pub fn new(
+        config: ValidConfig,
+        ring: Ring,
+        access: Access,
+        receives: u32,
+    ) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| format!("no randomness for the keys: {e}"))?;
-        let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
+        let mut endpoint = Endpoint::new(config, seed);
         let pd = endpoint.alloc_pd()?;
         let region = Region::zeroed(usize_from(ring.bytes()));
         let mr = endpoint.reg_mr(pd, region.clone(), access, None)?;
@@ -315,10 +322,10 @@ mod tests {
     #[test]
     fn new__the_peer_may_write_only_where_it_was_allowed() {
         let ring = Ring { slots: 2, slot_bytes: 4096 };
-        let sender = Lane::new(ring, Access::LOCAL_WRITE, 4).unwrap();
+        let sender = Lane::new(ValidConfig::default(), ring, Access::LOCAL_WRITE, 4).unwrap();
         assert_eq!(sender.memory().rkey, 0, "no key to give");
         let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
-        let receiver = Lane::new(ring, access, 4).unwrap();
+        let receiver = Lane::new(ValidConfig::default(), ring, access, 4).unwrap();
         assert_eq!(receiver.memory().len, 8192);
         assert_ne!(receiver.memory().rkey, 0);
     }

@@ -168,12 +168,14 @@ pub const CREDIT_RECEIVES: u32 = 64;
 mod tests {
     use super::*;
     use spanwire_transport::Access;
+    use spanwire_transport::ValidConfig;
     use std::sync::mpsc::channel;
 
     const RING: Ring = Ring { slots: 4, slot_bytes: 4096 };
 
     fn outbound() -> (Outbound, Lane) {
-        let lane = Lane::new(RING, Access::LOCAL_WRITE, CREDIT_RECEIVES).unwrap();
+        let lane =
+            Lane::new(ValidConfig::default(), RING, Access::LOCAL_WRITE, CREDIT_RECEIVES).unwrap();
         let theirs = MemoryParams { va: 0, rkey: 7, len: RING.bytes() };
         let app = Outbound::new(&lane, theirs, RING, channel().1, channel().0);
         (app, lane)

@@ -115,7 +115,7 @@ fn shake_hands(
     // The sender writes to the ring, and to nothing else of ours.
     let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
     let ring = Ring::DEFAULT;
-    let mut lane = Lane::new(ring, access, Inbound::receives(ring))?;
+    let mut lane = Lane::new(worker.config.clone(), ring, access, Inbound::receives(ring))?;
     lane.connect(&peer, request.qp)?;
     handshake.speaking.send(&Message::Accept(Accept {
         qp: lane.params(),

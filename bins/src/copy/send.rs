@@ -101,7 +101,8 @@ fn shake_hands(
 ) -> Result<(Lane, Accept), Error> {
     let peer = meet(worker, ip, &mut handshake, true)?;
     // The receiver touches none of our memory: it only answers.
-    let mut lane = Lane::new(Ring::DEFAULT, Access::LOCAL_WRITE, CREDIT_RECEIVES)?;
+    let mut lane =
+        Lane::new(worker.config.clone(), Ring::DEFAULT, Access::LOCAL_WRITE, CREDIT_RECEIVES)?;
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     if names.len() > ROOTS_NAMED_MAX {
         names.clear();

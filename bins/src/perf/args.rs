@@ -5,6 +5,7 @@ use crate::fabric::{self, Attachment, Error, Wrap};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::station::Station;
+use crate::window;
 use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_io::affinity;
@@ -45,6 +46,9 @@ pub(super) struct CommonArgs {
     /// How to wait: spin all the time, or spin a while and then sleep
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
+    /// Packets that may be under way unacknowledged; a long path wants rate x RTT [default: 192]
+    #[arg(long, value_name = "PKTS")]
+    window: Option<u32>,
     /// Pin the worker to this core
     #[arg(long)]
     pub(super) core: Option<usize>,
@@ -143,7 +147,9 @@ impl CommonArgs {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
-        Station::new(Attachment::xdp(self.dev(), self.queue, self.xdp, &wrap)?, ip, polling)
+        let config = window::config(self.window)?;
+        let attachment = Attachment::xdp(self.dev(), self.queue, self.xdp, &wrap)?;
+        Station::with_config(attachment, ip, polling, config)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

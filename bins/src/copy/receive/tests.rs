@@ -4,6 +4,7 @@ use super::super::{message, send};
 use super::*;
 use crate::fabric::{Attachment, Wrap};
 use crate::oob::{Hello, QpParams};
+use spanwire_transport::ValidConfig;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
@@ -18,7 +19,8 @@ fn tcp_pair() -> (TcpStream, TcpStream) {
 
 fn workers() -> (Worker, Worker) {
     let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
-    (Worker { attachment: a, core: None }, Worker { attachment: b, core: None })
+    let worker = |attachment| Worker { attachment, config: ValidConfig::default(), core: None };
+    (worker(a), worker(b))
 }
 
 /// A sender that says what it likes.
