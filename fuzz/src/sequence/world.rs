@@ -144,7 +144,9 @@ impl World {
                     }
                     _ => 1,
                 };
-                let refused = after.refused != before.refused;
+                // A message whose completion finds no room is carried out, and refused all the same.
+                let complete = after.messages != before.messages;
+                let refused = after.refused != before.refused && !complete;
                 self.judge_request(&forged, refused, word, changed);
             }
             OpClass::Response => self.judge_response(&forged, changed),
@@ -271,6 +273,7 @@ struct Tally {
     dropped: u64,
     /// Requests taken, but not carried out: duplicates, out of sequence, without a receive, fatal.
     refused: u64,
+    messages: u64,
 }
 
 impl Tally {
@@ -279,7 +282,7 @@ impl Tally {
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
         let dropped = own.chain(wire).map(|r| c.dropped(r)).sum();
         let refused = c.duplicate_request + c.out_of_sequence + c.out_of_buffer + c.tx_fatal_naks;
-        Self { taken: c.rx_packets, dropped, refused }
+        Self { taken: c.rx_packets, dropped, refused, messages: c.rx_messages }
     }
 }
 
