@@ -144,7 +144,7 @@ impl World {
                     }
                     _ => 1,
                 };
-                // A message whose completion finds no room is carried out, and refused all the same.
+                // A message whose completion finds no room is carried out, and refused.
                 let complete = after.messages != before.messages;
                 let refused = after.refused != before.refused && !complete;
                 self.judge_request(&forged, refused, word, changed);
