@@ -14,6 +14,9 @@
 //! else, [`stats`] reduces the rest, [`report`] and [`chart`] show it, with the [`machine`] it was
 //! measured on.
 //!
+//! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
+//! on any machine, and what CI holds against a baseline.
+//!
 //! On a machine that does other things too, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
 //!
@@ -25,6 +28,7 @@
 
 pub mod chart;
 pub mod engine;
+pub mod icount;
 pub mod machine;
 pub mod quiet;
 pub mod raw;

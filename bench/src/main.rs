@@ -1,8 +1,10 @@
-//! `spanwire-bench veth`: the yardstick, by one command.
+//! `spanwire-bench`: the yardstick, by one command.
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
 use spanwire_bench::chart;
+use spanwire_bench::icount::workload::{self, Workload};
+use spanwire_bench::icount::{self, Baseline, Verdict};
 use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
@@ -25,6 +27,32 @@ struct Args {
 enum Command {
     /// Goodput and latency over veth pairs of its own making; needs root
     Veth(VethArgs),
+    /// Instructions of the packet path, against a baseline; needs valgrind
+    Icount(IcountArgs),
+    /// One workload of `icount`, for valgrind to look at
+    #[command(hide = true)]
+    IcountRun {
+        /// Its name
+        name: String,
+        /// Operations
+        ops: u64,
+    },
+}
+
+#[derive(clap::Args)]
+struct IcountArgs {
+    /// Only what has this in its name
+    #[arg(value_name = "NAME")]
+    only: Option<String>,
+    /// The counts to hold against
+    #[arg(long, value_name = "FILE", default_value = "bench/icount.json")]
+    baseline: PathBuf,
+    /// Make what is counted the baseline
+    #[arg(long)]
+    bless: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -76,8 +104,15 @@ struct VethArgs {
 }
 
 fn main() -> ExitCode {
-    let Command::Veth(args) = Args::parse().command;
-    run(&args).unwrap_or_else(|e| {
+    let done = match &Args::parse().command {
+        Command::Veth(args) => run(args),
+        Command::Icount(args) => count(args),
+        Command::IcountRun { name, ops } => match Workload::named(name) {
+            Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
+            None => Err(format!("no workload is called {name}").into()),
+        },
+    };
+    done.unwrap_or_else(|e| {
         eprintln!("spanwire-bench: {e}");
         ExitCode::from(2)
     })
@@ -115,6 +150,51 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
         }
         None => Err("no quiet samples to tell the share from".into()),
     }
+}
+
+/// Counts, prints and judges.
+fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
+    let mut baseline = Baseline::read(&args.baseline)?;
+    let rustc = icount::rustc_version()?;
+    let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
+    let mut verdicts = Vec::new();
+    for workload in workload::ALL.iter().filter(wanted) {
+        let instructions_per_op = icount::count(workload)?;
+        let name = workload.name.to_owned();
+        let blessed = baseline.instructions_per_op.get(&name).copied();
+        let verdict = Verdict { name, op: workload.op, instructions_per_op, baseline: blessed };
+        if !args.json {
+            print_verdict(&verdict);
+        }
+        verdicts.push(verdict);
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&verdicts)?);
+    }
+    if args.bless {
+        baseline.rustc = rustc;
+        let counts = verdicts.into_iter().map(|v| (v.name, v.instructions_per_op.round()));
+        baseline.instructions_per_op.extend(counts);
+        baseline.write(&args.baseline)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rustc != baseline.rustc {
+        // Another compiler makes other code: nothing of ours has changed by that.
+        eprintln!("not judged: the baseline is of {}, this is {rustc}", baseline.rustc);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let failed: Vec<&str> = verdicts.iter().filter(|v| v.fails()).map(|v| &*v.name).collect();
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let failed = failed.join(", ");
+    eprintln!("{failed}: too many instructions; if they are worth it, bless them with --bless");
+    Ok(ExitCode::FAILURE)
+}
+
+fn print_verdict(v: &Verdict) {
+    let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
+    println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
 }
 
 impl VethArgs {

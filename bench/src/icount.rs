@@ -1,0 +1,170 @@
+//! How many instructions the packet path takes: exact enough to fail a build on.
+//!
+//! Time on a shared machine says little; the number of instructions says what a change costs. Each
+//! workload runs under valgrind twice, with different numbers of operations: the difference is free
+//! of everything that happens once. A workload repeats itself to the instruction, so a few percent
+//! more is a change of the code (or of the compiler: the counts are kept with its version).
+
+pub mod engine;
+pub mod workload;
+
+use crate::sample::Error;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use workload::Workload;
+
+/// Instructions of one operation of each workload, as they were blessed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// `rustc --version` of the build that was counted.
+    pub rustc: String,
+    /// By the name of the workload.
+    pub instructions_per_op: BTreeMap<String, f64>,
+}
+
+/// A count against its baseline.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Verdict {
+    /// The workload.
+    pub name: String,
+    /// What an operation is.
+    pub op: &'static str,
+    /// Counted now.
+    pub instructions_per_op: f64,
+    /// Blessed; none for a new workload.
+    pub baseline: Option<f64>,
+}
+
+impl Baseline {
+    /// Reads a baseline; a file that is not there is an empty one.
+    ///
+    /// # Errors
+    /// The file is there and is not a baseline.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        match std::fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|e| format!("{}: {e}", path.display()).into()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(format!("{}: {e}", path.display()).into()),
+        }
+    }
+
+    /// Writes it, one workload a line.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()).into())
+    }
+}
+
+impl Verdict {
+    /// More instructions than the baseline, as a fraction of it; negative for fewer.
+    #[must_use]
+    pub fn growth(&self) -> Option<f64> {
+        self.baseline.filter(|b| *b > 0.0).map(|b| self.instructions_per_op / b - 1.0)
+    }
+
+    /// It grew beyond [`GROWTH_MAX`], or nobody has said what it may take.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        self.growth().is_none_or(|g| g > GROWTH_MAX)
+    }
+}
+
+/// Counts the instructions of one operation of `workload`, by running this program under valgrind.
+///
+/// # Errors
+/// There is no valgrind, or the workload fails under it.
+pub fn count(workload: &Workload) -> Result<f64, Error> {
+    let few = count_run(workload.name, workload.ops)?;
+    let many = count_run(workload.name, workload.ops * 3)?;
+    let more = many.checked_sub(few).ok_or("more operations took fewer instructions")?;
+    Ok(approximately(more) / approximately(workload.ops * 2))
+}
+
+/// The compiler's version, as it calls itself.
+///
+/// # Errors
+/// There is no rustc.
+pub fn rustc_version() -> Result<String, Error> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn count_run(name: &str, ops: u64) -> Result<u64, Error> {
+    let valgrind = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
+    let output = Command::new("valgrind")
+        .args(valgrind)
+        .arg(std::env::current_exe()?)
+        .args(["icount-run", name, &ops.to_string()])
+        .output()
+        .map_err(|e| format!("valgrind: {e} (apt-get install valgrind)"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{name} fails under valgrind:\n{said}").into());
+    }
+    instructions(&said)
+        .ok_or_else(|| format!("no \"I refs\" in what valgrind says:\n{said}").into())
+}
+
+/// The number behind `I refs:` (`I   refs:` in older versions).
+fn instructions(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains("refs:") && line.contains("I "))?;
+    let digits: String = line.rsplit(':').next()?.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// Counts far below 2^53 are exact as floats.
+#[expect(clippy::cast_precision_loss, reason = "a count of instructions stays below 2^53")]
+fn approximately(n: u64) -> f64 {
+    n as f64
+}
+
+/// Growth that fails a build. Counts of one compiler differ by less than a tenth of a percent from
+/// run to run.
+pub const GROWTH_MAX: f64 = 0.03;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions__reads_both_spellings() {
+        assert_eq!(
+            instructions("==7== Cachegrind\n==7== I   refs:      1,234,567\n"),
+            Some(1_234_567)
+        );
+        assert_eq!(instructions("==7== I refs:        89"), Some(89));
+        assert_eq!(instructions("==7== Command: x"), None);
+    }
+
+    #[test]
+    fn fails__on_growth_and_on_what_nobody_has_blessed() {
+        let verdict = |now, baseline| Verdict {
+            name: "x".to_owned(),
+            op: "packet",
+            instructions_per_op: now,
+            baseline,
+        };
+        assert!(verdict(10.0, None).fails());
+        assert!(verdict(103.1, Some(100.0)).fails());
+        assert!(!verdict(102.9, Some(100.0)).fails());
+        assert!(!verdict(50.0, Some(100.0)).fails());
+    }
+
+    #[test]
+    fn baseline__covers_every_workload() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("icount.json");
+        let blessed = Baseline::read(&path).unwrap().instructions_per_op;
+        let known: Vec<&str> = workload::ALL.iter().map(|w| w.name).collect();
+        let mut sorted = known.clone();
+        sorted.sort_unstable();
+        assert_eq!(blessed.keys().map(String::as_str).collect::<Vec<_>>(), sorted);
+    }
+}

@@ -1,0 +1,135 @@
+//! Two endpoints with nothing between them.
+
+use crate::sample::Error;
+use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_transport::{
+    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit,
+    RecvRequest, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp,
+};
+use spanwire_wire::{MacAddr, Psn, Qpn};
+
+/// Two connected endpoints; what one sends is the other's at once.
+pub struct Pair {
+    ends: [End; 2],
+    frame: Vec<u8>,
+    now: Time,
+}
+
+struct End {
+    ep: Endpoint,
+    cq: CqId,
+    qpn: Qpn,
+    mr: MemoryRegion,
+}
+
+impl Pair {
+    /// A connected pair.
+    ///
+    /// # Errors
+    /// The engine refuses the configuration.
+    pub fn new(config: Config, mtu: Mtu) -> Result<Self, Error> {
+        let mut ends = [End::new(1, config.clone())?, End::new(2, config)?];
+        let qpns = [ends[0].qpn, ends[1].qpn];
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let av = AddressVector {
+                src_mac: MacAddr::new([2, 0, 0, 0, 0, me]),
+                dst_mac: MacAddr::new([2, 0, 0, 0, 0, peer]),
+                src_ip: [10, 0, 0, me].into(),
+                dst_ip: [10, 0, 0, peer].into(),
+                udp_src_port: None,
+                traffic_class: 0,
+                hop_limit: 64,
+            };
+            let end = &mut ends[usize::from(me)];
+            let rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
+            for attr in [QpAttr::init(Access::ALL), rtr, QpAttr::rts(Psn::new(0))] {
+                end.ep.modify_qp(end.qpn, &attr)?;
+            }
+        }
+        Ok(Self { ends, frame: vec![0; 8192], now: Time::ZERO })
+    }
+
+    /// A WRITE to the start of the other's memory.
+    #[must_use]
+    pub fn write(remote: RemoteAddr) -> WrOp {
+        WrOp::Write { remote }
+    }
+
+    /// A READ from there.
+    #[must_use]
+    pub fn read(remote: RemoteAddr) -> WrOp {
+        WrOp::Read { remote }
+    }
+
+    /// An atomic addition there.
+    #[must_use]
+    pub fn fetch_add(remote: RemoteAddr) -> WrOp {
+        WrOp::FetchAdd { remote, add: 1 }
+    }
+
+    /// Moves `count` messages of `len` bytes, sixteen posted at a time.
+    ///
+    /// # Errors
+    /// A request does not succeed.
+    pub fn messages(
+        &mut self,
+        count: u64,
+        op: impl Fn(RemoteAddr) -> WrOp,
+        len: u32,
+    ) -> Result<(), Error> {
+        let peer = self.ends[1].mr;
+        let op = op(RemoteAddr { va: peer.addr, rkey: peer.rkey.ok_or("a key")? });
+        let (mut posted, mut done) = (0, 0);
+        while done < count {
+            while posted < count && posted - done < 16 {
+                if op == WrOp::Send {
+                    let end = &mut self.ends[1];
+                    let sge = Sge { addr: end.mr.addr, len, lkey: end.mr.lkey };
+                    let wr = RecvRequest { wr_id: posted, sges: &[sge] };
+                    end.ep.post_recv(end.qpn, &wr)?;
+                }
+                let end = &mut self.ends[0];
+                let sge = Sge { addr: end.mr.addr, len, lkey: end.mr.lkey };
+                end.ep.post_send(end.qpn, &WorkRequest::new(posted, op, &[sge]))?;
+                posted += 1;
+            }
+            self.turn();
+            for side in 0..2 {
+                let end = &mut self.ends[side];
+                while let Some(wc) = end.ep.poll_cq(end.cq)? {
+                    if wc.status != WcStatus::Success {
+                        return Err(wc.status.name().into());
+                    }
+                    done += u64::from(side == 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets each side send what it may.
+    fn turn(&mut self) {
+        self.now += Dur::from_us(1);
+        for (from, to) in [(0, 1), (1, 0)] {
+            while let Some(meta) =
+                self.ends[from].ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
+            {
+                let rx = RxMeta { at: self.now, elided_bytes: meta.elided_bytes };
+                let frame = &self.frame[..meta.len];
+                self.ends[to].ep.handle_packet(self.now, PortId::HOST, frame, rx);
+            }
+        }
+    }
+}
+
+impl End {
+    fn new(seed: u8, config: Config) -> Result<Self, Error> {
+        let mut ep = Endpoint::new(config.validate()?, [seed; 32]);
+        let pd = ep.alloc_pd()?;
+        let cq = ep.create_cq(256)?;
+        let region = spanwire_mem::Region::zeroed(1 << 18);
+        let mr = ep.reg_mr(pd, region, Access::ALL, Some(1 << 20))?;
+        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default()))?;
+        Ok(Self { ep, cq, qpn, mr })
+    }
+}
