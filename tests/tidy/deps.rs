@@ -16,6 +16,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "base", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &[] },
+    Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
     Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
     Allowed {
         krate: "transport",
@@ -81,6 +82,8 @@ const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // The reader of captures, for the replay of perftest's conversations.
     ("bins", "spanwire-tests"),
+    // Configurations and counters as text.
+    ("switch", "serde_json"),
 ];
 
 /// `manifests` are (path, text) of each crate's `Cargo.toml`.

@@ -64,9 +64,11 @@ mod drop;
 mod ethernet;
 mod ext;
 mod headers;
+mod hop;
 mod icrc;
 mod ieth;
 mod immdt;
+mod int;
 mod ip;
 mod ipv4;
 mod ipv6;
@@ -86,9 +88,13 @@ pub use drop::DropReason;
 pub use ethernet::{Ethernet, EthernetRepr, MacAddr};
 pub use ext::ExtHeaders;
 pub use headers::{BufferTooShort, Headers, MAX_FRAME_LEN};
+pub use hop::{TtlError, decrement_ttl, dscp_of, ecn_of, mark_ce, set_dscp};
 pub use icrc::{icrc, seal};
 pub use ieth::Ieth;
 pub use immdt::ImmDt;
+pub use int::{
+    INT_HEADER_LEN, INT_HOP_LEN, INT_MAX_HOPS, IntHop, IntStack, int_push, int_request, ip_end,
+};
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Repr};

@@ -1,0 +1,205 @@
+//! What a switch is made of. Every limit is here, with its unit, its default and its reason.
+//!
+//! Quantities are text with a unit in files (see [`Human`](crate::Human)) and typed in code.
+
+mod forwarding;
+mod pfc;
+mod queue;
+
+pub use forwarding::{ForwardingConfig, Hop, Route, Spread, StaticMac};
+pub use pfc::PfcConfig;
+pub use queue::{EcnConfig, FlowsConfig, MarkAt, PhantomConfig, QueueConfig, TrimConfig};
+
+use crate::error::{ConfigError, check_range};
+use crate::units;
+use crate::units::Human;
+use serde::{Deserialize, Serialize};
+use spanwire_base::{PortMask, Rate, u64_from};
+use spanwire_wire::MacAddr;
+
+/// A switch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// 1..=128 ports; port n of the switch is `ports[n]`.
+    pub ports: Vec<PortConfig>,
+    /// Packet memory that all ports share, elided bytes counted, 64 kB..=64 GB. Default 32 MB, that
+    /// of a common 32-port 100G chip (HPCC's simulations use it too).
+    #[serde(with = "units", default = "default_buffer_bytes")]
+    pub buffer_bytes: u64,
+    /// Frames longer than this, elided bytes counted, are dropped as `drop_too_long`. 64..=65549
+    /// (the longest IPv4 packet behind an Ethernet header). Default 9216: jumbo frames.
+    #[serde(default = "default_max_frame_bytes")]
+    pub max_frame_bytes: u32,
+    /// Which way frames go. Default: learn and flood, as an Ethernet switch out of its box.
+    #[serde(default)]
+    pub forwarding: ForwardingConfig,
+    /// Decides hashes and every random choice. Default 0. Switches of one network want different
+    /// seeds, or all of them choose alike at each stage.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// One port and what waits at it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortConfig {
+    /// The rate of the link behind the port. Pause times, phantom queues and telemetry need it; the
+    /// port itself sends whenever it is asked. Default none.
+    #[serde(with = "units")]
+    pub rate: Option<Rate>,
+    /// The port's own address: source of pause frames and of what it routes. Default
+    /// 02:5a:00:00:00:00; ports of one network that route want different ones.
+    #[serde(with = "units")]
+    pub mac: MacAddr,
+    /// 1..=8 queues. Default one.
+    pub queues: Vec<QueueConfig>,
+    /// The queue of each class, DSCP / 8; what is not IP has class 0. Default all 0.
+    pub class_to_queue: [u8; CLASSES],
+    /// What queues of one priority share by their weights: bytes or frames. Default bytes.
+    pub share: Share,
+    /// What a queue of weight 1 may send in a round when shared by bytes, 256..=1 MB. Default 2048:
+    /// above an MTU of 1500, so that a round serves every queue.
+    pub quantum_bytes: u32,
+    /// Pause frames: sent for frames that came in here, obeyed by frames that leave here. Default
+    /// none: lossy, and pause frames are ignored.
+    pub pfc: Option<PfcConfig>,
+    /// Adds a telemetry record to frames that ask for one. Default false.
+    pub int: bool,
+}
+
+/// What queues of one priority share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// Deficit round robin: each gets bytes in proportion to its weight.
+    #[default]
+    Bytes,
+    /// Weighted round robin: each sends as many frames in turn as its weight.
+    Packets,
+}
+
+/// Traffic classes, and priorities of PFC.
+pub const CLASSES: usize = 8;
+
+/// The most queues of a port.
+pub const MAX_QUEUES: usize = 8;
+
+impl SwitchConfig {
+    /// A switch of these ports that learns and floods.
+    #[must_use]
+    pub fn new(ports: Vec<PortConfig>) -> Self {
+        Self {
+            ports,
+            buffer_bytes: default_buffer_bytes(),
+            max_frame_bytes: default_max_frame_bytes(),
+            forwarding: ForwardingConfig::default(),
+            seed: 0,
+        }
+    }
+
+    /// Checks every range and every relation between fields.
+    ///
+    /// # Errors
+    /// The first that is wrong: where, what, and what would be right.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let most_ports = usize::try_from(PortMask::BITS).unwrap_or(usize::MAX);
+        if !(1..=most_ports).contains(&self.ports.len()) {
+            let what = format!("has {} entries; choose 1 to {most_ports}", self.ports.len());
+            return Err(ConfigError::new("ports", what));
+        }
+        check_range("buffer_bytes", self.buffer_bytes, 64_000..=64_000_000_000)?;
+        check_range("max_frame_bytes", self.max_frame_bytes, 64..=MAX_FRAME_BYTES)?;
+        for (n, port) in self.ports.iter().enumerate() {
+            port.validate().map_err(|e| e.within(&format!("ports[{n}]")))?;
+        }
+        let set_aside = self.set_aside_bytes();
+        if set_aside >= self.buffer_bytes {
+            let what = format!(
+                "is {}, but the ports' pfc.reserve_bytes and pfc.headroom_bytes set aside {} of \
+                 it: raise it or lower those",
+                self.buffer_bytes.show(),
+                set_aside.show()
+            );
+            return Err(ConfigError::new("buffer_bytes", what));
+        }
+        self.forwarding.validate(self.ports.len()).map_err(|e| e.within("forwarding"))
+    }
+
+    /// Bytes of the buffer that no one shares: reserves and headroom.
+    #[must_use]
+    pub fn set_aside_bytes(&self) -> u64 {
+        let of = |pfc: &PfcConfig| {
+            pfc.reserve_bytes
+                .saturating_add(pfc.headroom_bytes)
+                .saturating_mul(u64_from(pfc.priorities.len()))
+        };
+        self.ports.iter().filter_map(|p| p.pfc.as_ref()).map(of).fold(0, u64::saturating_add)
+    }
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            mac: MacAddr([2, 0x5a, 0, 0, 0, 0]),
+            queues: vec![QueueConfig::default()],
+            class_to_queue: [0; CLASSES],
+            share: Share::default(),
+            quantum_bytes: 2048,
+            pfc: None,
+            int: false,
+        }
+    }
+}
+
+impl PortConfig {
+    /// A port with one queue before a link of this rate.
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
+        Self { rate: Some(rate), ..Self::default() }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        if !(1..=MAX_QUEUES).contains(&self.queues.len()) {
+            let what = format!("has {} entries; choose 1 to {MAX_QUEUES}", self.queues.len());
+            return Err(ConfigError::new("queues", what));
+        }
+        for (class, queue) in self.class_to_queue.iter().enumerate() {
+            if usize::from(*queue) >= self.queues.len() {
+                let what = format!(
+                    "is {queue}, but the port has {} queues, counted from 0",
+                    self.queues.len()
+                );
+                return Err(ConfigError::new(format!("class_to_queue[{class}]"), what));
+            }
+        }
+        check_range("quantum_bytes", self.quantum_bytes, 256..=1_000_000)?;
+        for (n, queue) in self.queues.iter().enumerate() {
+            let checked = queue.validate(self.rate.is_some(), self.queues.len());
+            checked.map_err(|e| e.within(&format!("queues[{n}]")))?;
+        }
+        match &self.pfc {
+            Some(_) if self.rate.is_none() => Err(ConfigError::new(
+                "pfc",
+                "needs the port's rate: pauses are counted in bit times",
+            )),
+            Some(pfc) => pfc.validate().map_err(|e| e.within("pfc")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn default_buffer_bytes() -> u64 {
+    32_000_000
+}
+
+fn default_max_frame_bytes() -> u32 {
+    9_216
+}
+
+/// 65535 bytes of IPv4 behind an Ethernet header.
+const MAX_FRAME_BYTES: u32 = 65_549;
+
+#[cfg(test)]
+mod tests;

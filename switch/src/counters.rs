@@ -1,0 +1,149 @@
+//! What a switch counts. Names are those of the fields; every drop and every mark has one.
+
+use serde::Serialize;
+
+/// Everything a switch has counted: one entry a port.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SwitchCounters {
+    /// What forwarding has counted.
+    pub forwarding: ForwardingCounters,
+    /// By port.
+    pub ports: Vec<PortCounters>,
+}
+
+/// What forwarding has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ForwardingCounters {
+    /// Frames sent out of every port.
+    pub flooded: u64,
+    /// Stations that spoke from another port than before.
+    pub mac_moves: u64,
+    /// Stations forgotten before their time, for want of room.
+    pub mac_evictions: u64,
+}
+
+/// What a port has counted. Bytes include elided ones and Ethernet's padding to 60, no FCS.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PortCounters {
+    /// Frames that came in, pause frames included.
+    pub rx_pkts: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames that left, pause frames included.
+    pub tx_pkts: u64,
+    /// Their bytes, telemetry added here included.
+    pub tx_bytes: u64,
+    /// Came in without an Ethernet header.
+    pub drop_bad_frame: u64,
+    /// Came in longer than the limit.
+    pub drop_too_long: u64,
+    /// Came in for an address that no bridge forwards to.
+    pub drop_link_local: u64,
+    /// Came in for a destination that nobody knows.
+    pub drop_no_route: u64,
+    /// Came in by the port it would leave by.
+    pub drop_same_port: u64,
+    /// Came in to be routed with a wrong IPv4 header checksum.
+    pub drop_bad_checksum: u64,
+    /// Came in to be routed with no hop left.
+    pub drop_ttl: u64,
+    /// Came in with a lossless priority when its headroom was full.
+    pub drop_headroom_full: u64,
+    /// Left its queue and did not fit the buffer that the driver offered.
+    pub drop_tx_too_long: u64,
+    /// By queue.
+    pub queues: Vec<QueueCounters>,
+}
+
+/// What a queue has counted: frames in = frames out + frames in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct QueueCounters {
+    /// Frames that found room.
+    pub enqueued_pkts: u64,
+    /// Their bytes.
+    pub enqueued_bytes: u64,
+    /// Frames taken out.
+    pub dequeued_pkts: u64,
+    /// Their bytes, without telemetry added here.
+    pub dequeued_bytes: u64,
+    /// The most bytes that were in it.
+    pub max_bytes: u64,
+    /// Dropped: the queue was full.
+    pub drop_queue_full: u64,
+    /// Dropped: the shared buffer was full, or the queue's part of it.
+    pub drop_buffer_full: u64,
+}
+
+/// Why a switch drops a frame before it is in a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Drop {
+    BadFrame,
+    TooLong,
+    LinkLocal,
+    NoRoute,
+    SamePort,
+    BadChecksum,
+    Ttl,
+    HeadroomFull,
+}
+
+/// Why a queue drops a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueDrop {
+    QueueFull,
+    BufferFull,
+}
+
+impl SwitchCounters {
+    /// Frames dropped, for whatever reason. A flooded frame may be dropped at several ports.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.ports.iter().map(PortCounters::dropped).sum()
+    }
+}
+
+impl PortCounters {
+    /// Frames dropped at this port, as they came in or were to leave.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        let queues: u64 = self.queues.iter().map(QueueCounters::dropped).sum();
+        queues
+            + self.drop_bad_frame
+            + self.drop_too_long
+            + self.drop_link_local
+            + self.drop_no_route
+            + self.drop_same_port
+            + self.drop_bad_checksum
+            + self.drop_ttl
+            + self.drop_headroom_full
+            + self.drop_tx_too_long
+    }
+
+    pub(crate) fn count(&mut self, drop: Drop) {
+        *match drop {
+            Drop::BadFrame => &mut self.drop_bad_frame,
+            Drop::TooLong => &mut self.drop_too_long,
+            Drop::LinkLocal => &mut self.drop_link_local,
+            Drop::NoRoute => &mut self.drop_no_route,
+            Drop::SamePort => &mut self.drop_same_port,
+            Drop::BadChecksum => &mut self.drop_bad_checksum,
+            Drop::Ttl => &mut self.drop_ttl,
+            Drop::HeadroomFull => &mut self.drop_headroom_full,
+        } += 1;
+    }
+}
+
+impl QueueCounters {
+    /// Frames dropped at this queue.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.drop_queue_full + self.drop_buffer_full
+    }
+
+    pub(crate) fn count(&mut self, drop: QueueDrop) {
+        *match drop {
+            QueueDrop::QueueFull => &mut self.drop_queue_full,
+            QueueDrop::BufferFull => &mut self.drop_buffer_full,
+        } += 1;
+    }
+}

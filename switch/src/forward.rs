@@ -1,0 +1,323 @@
+//! Which way a frame goes.
+
+use crate::config::{ForwardingConfig, Hop, Spread};
+use crate::counters::{Drop, ForwardingCounters};
+use crate::lpm::Lpm;
+use crate::macs::{Learned, MacTable};
+use crate::parse::{Seen, SeenIp, scale};
+use spanwire_base::{Rng, Time, u32_from, u64_from, usize_from};
+use spanwire_wire::MacAddr;
+
+/// The tables of one switch.
+#[derive(Debug)]
+pub(crate) struct Forwarder {
+    routes_v4: Lpm,
+    routes_v6: Lpm,
+    /// (address, group), ascending.
+    stations: Vec<(MacAddr, u32)>,
+    groups: Vec<Group>,
+    learned: Option<MacTable>,
+    flood: bool,
+    hash_seed: u64,
+    rng: Rng,
+    counters: ForwardingCounters,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// Out of one port, as it is.
+    Switched(u8),
+    /// Out of one port as a router's: TTL less one, and the next hop's address if there is one.
+    Routed(Hop),
+    /// Out of every port but the one it came in by.
+    Flooded,
+    /// Nowhere.
+    Dropped(Drop),
+}
+
+/// Ways of equal cost.
+#[derive(Debug)]
+struct Group {
+    hops: Vec<Hop>,
+    spread: Spread,
+    /// The next in turn.
+    turn: usize,
+}
+
+impl Forwarder {
+    /// Tables of a configuration that has been validated.
+    pub(crate) fn new(config: &ForwardingConfig, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let hash_seed = rng.next_u64();
+        let mac_seed = rng.next_u64();
+        let learned =
+            config.learning.then(|| MacTable::new(config.max_macs, config.ageing, mac_seed));
+        let mut this = Self {
+            routes_v4: Lpm::default(),
+            routes_v6: Lpm::default(),
+            stations: Vec::new(),
+            groups: Vec::new(),
+            learned,
+            flood: config.flood,
+            hash_seed,
+            rng,
+            counters: ForwardingCounters::default(),
+        };
+        this.fill(config);
+        this
+    }
+
+    /// Takes other routes and stations; what was learned stays if the new configuration learns, and
+    /// so do the counters and the position of the random choices.
+    pub(crate) fn set(&mut self, config: &ForwardingConfig) {
+        self.fill(config);
+        if !config.learning {
+            self.learned = None;
+        } else if self.learned.is_none() {
+            let seed = self.rng.next_u64();
+            self.learned = Some(MacTable::new(config.max_macs, config.ageing, seed));
+        }
+        self.flood = config.flood;
+    }
+
+    /// What it has counted.
+    pub(crate) fn counters(&self) -> &ForwardingCounters {
+        &self.counters
+    }
+
+    /// The hash of a frame's flow, which ECMP and per-flow queues use.
+    #[inline]
+    pub(crate) fn flow_hash(&self, seen: &Seen) -> u64 {
+        seen.flow_hash(self.hash_seed)
+    }
+
+    /// Decides, and learns where the sender is.
+    #[inline]
+    pub(crate) fn decide(&mut self, now: Time, ingress: u8, seen: &Seen) -> Way {
+        if let Some(table) = &mut self.learned
+            && !seen.src.is_multicast()
+        {
+            match table.learn(now, seen.src, ingress) {
+                Learned::Fine => {}
+                Learned::Moved => self.counters.mac_moves += 1,
+                Learned::Evicted => self.counters.mac_evictions += 1,
+            }
+        }
+        if seen.dst.is_multicast() {
+            return if is_link_local(seen.dst) {
+                Way::Dropped(Drop::LinkLocal)
+            } else {
+                self.flood_or(Drop::NoRoute)
+            };
+        }
+        if let Some(ip) = &seen.ip
+            && let Some(way) = self.route(seen, ip)
+        {
+            return way;
+        }
+        self.switch(now, ingress, seen)
+    }
+
+    #[inline]
+    fn route(&mut self, seen: &Seen, ip: &SeenIp) -> Option<Way> {
+        let table = if ip.is_v6 { &self.routes_v6 } else { &self.routes_v4 };
+        let group = table.lookup(ip.dst)?;
+        if ip.is_broken {
+            return Some(Way::Dropped(Drop::BadChecksum));
+        }
+        Some(Way::Routed(self.choose(group, seen)))
+    }
+
+    fn switch(&mut self, now: Time, ingress: u8, seen: &Seen) -> Way {
+        let station = self.stations.binary_search_by_key(&seen.dst, |(mac, _)| *mac);
+        let port = match station {
+            Ok(at) => Some(self.choose(self.stations[at].1, seen).port),
+            Err(_) => self.learned.as_ref().and_then(|table| table.lookup(now, seen.dst)),
+        };
+        match port {
+            Some(port) if port == ingress => Way::Dropped(Drop::SamePort),
+            Some(port) => Way::Switched(port),
+            None => self.flood_or(Drop::NoRoute),
+        }
+    }
+
+    #[inline]
+    fn choose(&mut self, group: u32, seen: &Seen) -> Hop {
+        let group = &mut self.groups[usize_from(u64::from(group))];
+        let n = group.hops.len();
+        if n == 1 {
+            return group.hops[0];
+        }
+        let at = match group.spread {
+            Spread::Hash => usize_from(scale(seen.flow_hash(self.hash_seed), u64_from(n))),
+            Spread::Random => usize_from(self.rng.below(u64_from(n))),
+            Spread::RoundRobin => {
+                let at = group.turn;
+                group.turn = if at + 1 == n { 0 } else { at + 1 };
+                at
+            }
+        };
+        group.hops[at]
+    }
+
+    fn flood_or(&mut self, drop: Drop) -> Way {
+        if self.flood {
+            self.counters.flooded += 1;
+            Way::Flooded
+        } else {
+            Way::Dropped(drop)
+        }
+    }
+
+    fn fill(&mut self, config: &ForwardingConfig) {
+        (self.routes_v4, self.routes_v6) = Default::default();
+        self.stations.clear();
+        self.groups.clear();
+        for route in &config.routes {
+            let group = self.add_group(route.via.clone(), route.spread);
+            let table =
+                if route.to.addr().is_ipv6() { &mut self.routes_v6 } else { &mut self.routes_v4 };
+            let is_new = table.insert(route.to, group);
+            debug_assert!(is_new, "validation refuses a repeated network");
+        }
+        for station in &config.macs {
+            let hops = station.ports.iter().map(|port| Hop::port(*port)).collect();
+            let group = self.add_group(hops, station.spread);
+            self.stations.push((station.mac, group));
+        }
+        self.stations.sort_unstable();
+    }
+
+    fn add_group(&mut self, hops: Vec<Hop>, spread: Spread) -> u32 {
+        self.groups.push(Group { hops, spread, turn: 0 });
+        u32_from(self.groups.len() - 1)
+    }
+}
+
+/// Addresses that no bridge forwards: 01:80:c2:00:00:00 to 0f (IEEE 802.1Q, table 8-1).
+fn is_link_local(mac: MacAddr) -> bool {
+    let [a, b, c, d, e, f] = mac.0;
+    [a, b, c, d, e] == [1, 0x80, 0xc2, 0, 0] && f <= 0x0f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Route, StaticMac};
+    use crate::lpm::Prefix;
+    use crate::testing::{mac, roce_frame, roce_frame_of, roce_frame_v6};
+    use crate::units::Human;
+    use spanwire_base::Dur;
+
+    fn route(to: &str, ports: &[u8], spread: Spread) -> Route {
+        let via = ports.iter().map(|p| Hop::port(*p)).collect();
+        Route { to: Prefix::parse(to).unwrap(), via, spread }
+    }
+
+    fn decide(f: &mut Forwarder, frame: &[u8]) -> Way {
+        f.decide(Time::ZERO, 0, &Seen::of(frame).unwrap())
+    }
+
+    fn to_mac(dst: MacAddr, src: MacAddr) -> Vec<u8> {
+        let mut frame = [dst.0, src.0].concat();
+        frame.extend([0x08, 0x06]);
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn decide__takes_the_longest_route_of_each_version() {
+        let mut f = Forwarder::new(
+            &ForwardingConfig::routed(vec![
+                route("10.0.0.0/8", &[1], Spread::Hash),
+                route("10.0.0.2/32", &[2], Spread::Hash),
+                route("fd00::/16", &[3], Spread::Hash),
+            ]),
+            0,
+        );
+        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Way::Routed(Hop::port(1)));
+        assert_eq!(decide(&mut f, &roce_frame(2, 0)), Way::Routed(Hop::port(2)));
+        assert_eq!(decide(&mut f, &roce_frame_v6(2, 0)), Way::Routed(Hop::port(3)));
+        let mut broken = roce_frame(1, 0);
+        broken[25] ^= 1;
+        assert_eq!(decide(&mut f, &broken), Way::Dropped(Drop::BadChecksum));
+        let arp = to_mac(mac(1), mac(0));
+        assert_eq!(decide(&mut f, &arp), Way::Dropped(Drop::NoRoute));
+        assert_eq!(
+            decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(0))),
+            Way::Dropped(Drop::NoRoute)
+        );
+    }
+
+    #[test]
+    fn decide__learns_floods_and_never_sends_back() {
+        let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
+        let at = |f: &mut Forwarder, ingress, dst, src| {
+            f.decide(Time::ZERO, ingress, &Seen::of(&to_mac(dst, src)).unwrap())
+        };
+        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Way::Flooded);
+        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Way::Switched(0));
+        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Way::Switched(5));
+        assert_eq!(at(&mut f, 5, mac(9), mac(2)), Way::Dropped(Drop::SamePort));
+        assert_eq!(at(&mut f, 3, MacAddr::BROADCAST, mac(1)), Way::Flooded);
+        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Way::Switched(3), "moved");
+        let group = MacAddr([1, 0x80, 0xc2, 0, 0, 0x0e]);
+        assert_eq!(at(&mut f, 3, group, mac(1)), Way::Dropped(Drop::LinkLocal));
+        at(&mut f, 4, mac(1), MacAddr::BROADCAST);
+        assert_eq!(at(&mut f, 5, MacAddr([3, 0, 0, 0, 0, 0]), mac(9)), Way::Flooded);
+        assert_eq!((f.counters().flooded, f.counters().mac_moves), (3, 1));
+    }
+
+    #[test]
+    fn decide__prefers_what_it_was_told() {
+        let told = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
+        let config = ForwardingConfig { macs: vec![told], ..ForwardingConfig::default() };
+        let mut f = Forwarder::new(&config, 0);
+        decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
+        assert_eq!(decide(&mut f, &to_mac(mac(1), mac(2))), Way::Switched(7));
+    }
+
+    #[test]
+    fn choose__spreads_as_told() {
+        let ports = [1, 2, 3, 4];
+        let run = |spread, frame: &dyn Fn(u16) -> Vec<u8>| {
+            let config = ForwardingConfig::routed(vec![route("10.0.0.0/8", &ports, spread)]);
+            let mut f = Forwarder::new(&config, 3);
+            let mut counts = [0u32; 5];
+            for i in 0..4_000 {
+                match decide(&mut f, &frame(i)) {
+                    Way::Routed(hop) => counts[usize::from(hop.port)] += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            counts
+        };
+        let one = run(Spread::Hash, &|_| roce_frame(1, 0));
+        assert_eq!(one.iter().filter(|n| **n == 4_000).count(), 1, "a flow keeps its way");
+        let many = run(Spread::Hash, &|i| roce_frame_of(1, i, 0));
+        assert!(many[1..].iter().all(|n| (850..1_150).contains(n)), "{many:?}");
+        let random = run(Spread::Random, &|_| roce_frame(1, 0));
+        assert!(random[1..].iter().all(|n| (850..1_150).contains(n)), "{random:?}");
+        assert_eq!(run(Spread::RoundRobin, &|_| roce_frame(1, 0)), [0, 1_000, 1_000, 1_000, 1_000]);
+    }
+
+    #[test]
+    fn set__changes_routes_and_keeps_what_was_learned() {
+        let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
+        decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
+        let mut config = ForwardingConfig {
+            routes: vec![route("10.0.0.0/8", &[2], Spread::Hash)],
+            ..ForwardingConfig::default()
+        };
+        f.set(&config);
+        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Way::Routed(Hop::port(2)));
+        let seen = to_mac(mac(1), mac(2));
+        assert_eq!(f.decide(Time::ZERO, 5, &Seen::of(&seen).unwrap()), Way::Switched(0));
+        config.learning = false;
+        config.flood = false;
+        f.set(&config);
+        let late = Time::ZERO + Dur::from_ms(1);
+        assert_eq!(f.decide(late, 5, &Seen::of(&seen).unwrap()), Way::Dropped(Drop::NoRoute));
+    }
+}

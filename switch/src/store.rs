@@ -1,0 +1,280 @@
+//! The bytes of the frames that a switch or a line holds.
+//!
+//! Frames up to [`CHUNK_BYTES`] (headers, and every frame of a simulation without payload) live in
+//! fixed chunks side by side; longer ones in blocks of the longest frame's size. Both are kept for
+//! the next frame: after warm-up nothing is allocated, and each is found by index.
+
+use spanwire_base::{Time, u32_from, usize_from};
+
+/// A frame in a [`Store`]. Whoever holds the number owns the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameId(u32);
+
+/// What is known of a frame beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meta {
+    /// Bytes in the store.
+    pub(crate) len: u32,
+    /// Bytes that stand for themselves.
+    pub(crate) elided_bytes: u32,
+    /// When it arrived here, or is to leave.
+    pub(crate) at: Time,
+    /// The port it came in by.
+    pub(crate) ingress: u8,
+    /// Its traffic class, 0..8.
+    pub(crate) class: u8,
+}
+
+/// Frames by number.
+#[derive(Debug)]
+pub(crate) struct Store {
+    slots: Vec<Slot>,
+    /// A chunk for each slot.
+    chunks: Vec<[u8; CHUNK_BYTES]>,
+    /// Blocks for long frames.
+    blocks: Vec<Box<[u8]>>,
+    free_blocks: Vec<u32>,
+    /// The first of a list of free slots.
+    free: Option<FrameId>,
+    max_frame_bytes: usize,
+    used: u32,
+}
+
+/// First in, first out, through the slots: no memory of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fifo {
+    /// First and last.
+    ends: Option<(FrameId, FrameId)>,
+    /// Frames in it.
+    pub(crate) pkts: u32,
+    /// Their bytes on the wire.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    meta: Meta,
+    /// The next in the same list, free or queue.
+    next: Option<FrameId>,
+    block: Option<u32>,
+}
+
+impl Meta {
+    /// Bytes that the frame counts for.
+    #[inline]
+    pub(crate) fn wire_bytes(&self) -> u64 {
+        crate::line::wire_bytes(usize_from(u64::from(self.len)), self.elided_bytes)
+    }
+}
+
+impl Store {
+    /// An empty store for frames of at most `max_frame_bytes`.
+    pub(crate) fn new(max_frame_bytes: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            chunks: Vec::new(),
+            blocks: Vec::new(),
+            free_blocks: Vec::new(),
+            free: None,
+            max_frame_bytes,
+            used: 0,
+        }
+    }
+
+    /// Copies a frame in.
+    ///
+    /// # Panics
+    /// If it is longer than the store was made for, or there are 2^32 of them: the callers check.
+    pub(crate) fn insert(&mut self, frame: &[u8], meta: Meta) -> FrameId {
+        assert!(frame.len() <= self.max_frame_bytes, "the caller has checked the length");
+        let id = self.take_slot(meta);
+        let slot = &mut self.slots[id.index()];
+        match self.chunks[id.index()].get_mut(..frame.len()) {
+            Some(chunk) => {
+                slot.block = None;
+                chunk.copy_from_slice(frame);
+            }
+            None => {
+                let block = self.free_blocks.pop().unwrap_or_else(|| {
+                    self.blocks.push(vec![0; self.max_frame_bytes].into_boxed_slice());
+                    u32_from(self.blocks.len() - 1)
+                });
+                slot.block = Some(block);
+                self.blocks[usize_from(u64::from(block))][..frame.len()].copy_from_slice(frame);
+            }
+        }
+        id
+    }
+
+    /// What is known of a frame.
+    pub(crate) fn meta(&self, id: FrameId) -> &Meta {
+        &self.slots[id.index()].meta
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self, id: FrameId) -> &[u8] {
+        let slot = &self.slots[id.index()];
+        let len = usize_from(u64::from(slot.meta.len));
+        match slot.block {
+            None => &self.chunks[id.index()][..len],
+            Some(block) => &self.blocks[usize_from(u64::from(block))][..len],
+        }
+    }
+
+    /// Its bytes, to change.
+    pub(crate) fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {
+        let slot = &self.slots[id.index()];
+        let len = usize_from(u64::from(slot.meta.len));
+        match slot.block {
+            None => &mut self.chunks[id.index()][..len],
+            Some(block) => &mut self.blocks[usize_from(u64::from(block))][..len],
+        }
+    }
+
+    /// Gives a frame's place back. The number is worth nothing afterwards.
+    pub(crate) fn remove(&mut self, id: FrameId) {
+        let slot = &mut self.slots[id.index()];
+        if let Some(block) = slot.block.take() {
+            self.free_blocks.push(block);
+        }
+        slot.next = self.free.replace(id);
+        self.used -= 1;
+    }
+
+    /// Frames in it.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    fn take_slot(&mut self, meta: Meta) -> FrameId {
+        self.used += 1;
+        if let Some(id) = self.free {
+            let slot = &mut self.slots[id.index()];
+            self.free = slot.next.take();
+            slot.meta = meta;
+            return id;
+        }
+        let id = FrameId(u32_from(self.slots.len()));
+        self.slots.push(Slot { meta, next: None, block: None });
+        self.chunks.push([0; CHUNK_BYTES]);
+        id
+    }
+}
+
+impl Fifo {
+    /// The first frame.
+    pub(crate) fn head(&self) -> Option<FrameId> {
+        self.ends.map(|(head, _)| head)
+    }
+
+    /// True when there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_none()
+    }
+
+    /// Puts a frame at the end.
+    pub(crate) fn push(&mut self, store: &mut Store, id: FrameId) {
+        self.ends = Some(match self.ends {
+            None => (id, id),
+            Some((head, tail)) => {
+                store.slots[tail.index()].next = Some(id);
+                (head, id)
+            }
+        });
+        self.pkts += 1;
+        self.bytes += store.meta(id).wire_bytes();
+    }
+
+    /// Takes the first frame; the caller owns it now.
+    pub(crate) fn pop(&mut self, store: &mut Store) -> Option<FrameId> {
+        let (head, tail) = self.ends?;
+        self.ends = store.slots[head.index()].next.take().map(|next| (next, tail));
+        self.pkts -= 1;
+        self.bytes -= store.meta(head).wire_bytes();
+        Some(head)
+    }
+}
+
+impl FrameId {
+    fn index(self) -> usize {
+        usize_from(u64::from(self.0))
+    }
+}
+
+/// Bytes of a chunk: the headers of any RoCE packet over IPv6 with a telemetry stack of five hops.
+pub(crate) const CHUNK_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn meta(len: usize) -> Meta {
+        Meta { len: u32_from(len), elided_bytes: 7, at: Time::ZERO, ingress: 0, class: 0 }
+    }
+
+    #[test]
+    fn insert__keeps_short_and_long_frames_apart() {
+        let mut store = Store::new(9_000);
+        let lens = [0, 1, 60, 255, 256, 257, 1_500, 9_000];
+        let fill = |len: usize| vec![u8::try_from(len % 251).unwrap(); len];
+        let ids = lens.map(|len| store.insert(&fill(len), meta(len)));
+        for (id, len) in ids.iter().zip(lens) {
+            assert_eq!(store.bytes(*id), fill(len));
+            assert_eq!(store.bytes_mut(*id).len(), len);
+        }
+        assert_eq!((store.used(), store.blocks.len()), (8, 3));
+    }
+
+    #[test]
+    fn remove__makes_room_for_the_next() {
+        let mut store = Store::new(2_000);
+        for round in 0..100usize {
+            let long = store.insert(&vec![1; 300 + round], meta(300 + round));
+            let short = store.insert(&vec![2; round], meta(round));
+            assert_eq!(store.bytes(short), vec![2; round]);
+            store.remove(long);
+            store.remove(short);
+        }
+        assert_eq!((store.slots.len(), store.blocks.len(), store.used()), (2, 1, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "checked the length")]
+    fn insert__asserts_the_length() {
+        Store::new(100).insert(&[0; 101], meta(101));
+    }
+
+    #[test]
+    fn fifo__agrees_with_a_deque() {
+        let mut rng = spanwire_base::Rng::new(4);
+        let mut store = Store::new(600);
+        let mut queues = [Fifo::default(); 3];
+        let mut models: [VecDeque<Vec<u8>>; 3] = Default::default();
+        for step in 0..20_000u32 {
+            let q = usize_from(rng.below(3));
+            if rng.below(2) == 0 {
+                let mut frame = vec![0; usize_from(rng.below(600))];
+                rng.fill(&mut frame);
+                let id = store.insert(&frame, meta(frame.len()));
+                queues[q].push(&mut store, id);
+                models[q].push_back(frame);
+            } else {
+                let id = queues[q].pop(&mut store);
+                let got = id.map(|id| {
+                    let bytes = store.bytes(id).to_vec();
+                    store.remove(id);
+                    bytes
+                });
+                assert_eq!(got, models[q].pop_front(), "step {step}");
+            }
+            let bytes: u64 =
+                models[q].iter().map(|f| spanwire_base::u64_from(f.len() + 7).max(60)).sum();
+            assert_eq!(queues[q].bytes, bytes);
+            assert_eq!(usize_from(u64::from(queues[q].pkts)), models[q].len());
+            assert_eq!(queues[q].is_empty(), models[q].is_empty());
+        }
+        let left: usize = models.iter().map(VecDeque::len).sum();
+        assert_eq!(usize_from(u64::from(store.used())), left);
+    }
+}

@@ -1,0 +1,250 @@
+//! In-band telemetry: records of switches, in a stack that lies behind the IP packet.
+//!
+//! The stack starts where the IP header says that the packet ends, where Ethernet has its padding.
+//! No header changes when a record is added, the ICRC holds, and receivers that do not know it
+//! ignore it as padding. The sending host asks for records by leaving an empty stack there.
+//!
+//! ```text
+//! stack   magic 32 = "INTs" | version 8 = 1 | hops 8 | max hops 8 | reserved 8 = 0 | records
+//! record  time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32          (24 bytes)
+//! ```
+//!
+//! All fields are big-endian. Time is that of the stamping switch, when the frame leaves its queue;
+//! bytes sent counts what the port has sent since its start, this frame not yet among it; queue
+//! bytes is what stays behind in the frame's queue. The two long counters are 64 bits wide, so that
+//! no reader ever has to think about a wrap.
+
+use crate::{EthernetRepr, be, ethernet};
+
+/// Bytes of a stack without records.
+pub const INT_HEADER_LEN: usize = 8;
+/// Bytes of a record.
+pub const INT_HOP_LEN: usize = 24;
+/// The most records a stack may hold, whatever its header says.
+pub const INT_MAX_HOPS: u8 = 16;
+
+/// What one switch says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IntHop {
+    /// When the frame left its queue: picoseconds of the switch's own clock.
+    pub time_ps: u64,
+    /// Bytes that the port had sent before this frame, elided ones included.
+    pub tx_bytes: u64,
+    /// Bytes that stayed behind in the frame's queue; more than 2^32 - 1 count as that.
+    pub queue_bytes: u32,
+    /// The port's rate in Mbit/s; 0 when it has none.
+    pub link_rate_mbps: u32,
+}
+
+/// A stack of telemetry records in a received frame. Its length is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct IntStack<'a> {
+    max_hops: u8,
+    records: &'a [[u8; INT_HOP_LEN]],
+}
+
+/// Where the IP packet of a frame ends, in bytes of the frame that are there: what lies behind is
+/// padding or a telemetry stack. `None` when the frame is not IPv4 or IPv6, or not that long.
+///
+/// # Arguments
+/// - `frame`: an Ethernet frame without VLAN tag, hostile.
+/// - `elided_bytes`: what the IP header counts and the frame does not hold
+///   (`spanwire_base::TxMeta`).
+#[must_use]
+pub fn ip_end(frame: &[u8], elided_bytes: u32) -> Option<usize> {
+    let ip = frame.get(ethernet::LEN..)?;
+    let ip_len = match u16::from_be_bytes([frame[12], frame[13]]) {
+        EthernetRepr::IPV4 if ip.first()? >> 4 == 4 => {
+            usize::from(be::u16_at(ip.first_chunk::<4>()?, 2))
+        }
+        EthernetRepr::IPV6 if ip.first()? >> 4 == 6 => {
+            usize::from(be::u16_at(ip.first_chunk::<6>()?, 4)) + crate::ipv6::LEN
+        }
+        _ => return None,
+    };
+    let there = ip_len.checked_sub(usize::try_from(elided_bytes).ok()?)?;
+    let end = ethernet::LEN + there;
+    (end <= frame.len()).then_some(end)
+}
+
+impl<'a> IntStack<'a> {
+    /// The stack behind the IP packet of `frame`, or `None` when there is none.
+    #[must_use]
+    pub fn find(frame: &'a [u8], elided_bytes: u32) -> Option<Self> {
+        Self::at(frame.get(ip_end(frame, elided_bytes)?..)?)
+    }
+
+    fn at(bytes: &'a [u8]) -> Option<Self> {
+        let (header, rest) = bytes.split_first_chunk::<INT_HEADER_LEN>()?;
+        let [m0, m1, m2, m3, VERSION, hops, max_hops, _] = *header else { return None };
+        if [m0, m1, m2, m3] != MAGIC || hops > max_hops || max_hops > INT_MAX_HOPS {
+            return None;
+        }
+        let records = rest.get(..usize::from(hops) * INT_HOP_LEN)?;
+        Some(Self { max_hops, records: records.as_chunks().0 })
+    }
+
+    /// How many records the sender has asked for at most.
+    #[must_use]
+    pub const fn max_hops(&self) -> u8 {
+        self.max_hops
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// True when no switch has added one.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records, nearest the sender first.
+    pub fn hops(&self) -> impl Iterator<Item = IntHop> + 'a {
+        self.records.iter().map(IntHop::parse)
+    }
+}
+
+impl IntHop {
+    /// The fields of a record.
+    #[must_use]
+    pub const fn parse(record: &[u8; INT_HOP_LEN]) -> Self {
+        Self {
+            time_ps: be::u64_at(record, 0),
+            tx_bytes: be::u64_at(record, 8),
+            queue_bytes: be::u32_at(record, 16),
+            link_rate_mbps: be::u32_at(record, 20),
+        }
+    }
+
+    /// Writes all 24 bytes.
+    pub fn emit(&self, out: &mut [u8; INT_HOP_LEN]) {
+        be::put(out, 0, self.time_ps.to_be_bytes());
+        be::put(out, 8, self.tx_bytes.to_be_bytes());
+        be::put(out, 16, self.queue_bytes.to_be_bytes());
+        be::put(out, 20, self.link_rate_mbps.to_be_bytes());
+    }
+}
+
+/// Leaves an empty stack behind the frame that ends at `len`: what a host does that wants records.
+/// Returns the frame's new length, or `None` when the buffer has no room for it.
+///
+/// `max_hops` is cut to [`INT_MAX_HOPS`].
+pub fn int_request(buffer: &mut [u8], len: usize, max_hops: u8) -> Option<usize> {
+    let out = buffer.get_mut(len..)?.first_chunk_mut::<INT_HEADER_LEN>()?;
+    let [m0, m1, m2, m3] = MAGIC;
+    *out = [m0, m1, m2, m3, VERSION, 0, max_hops.min(INT_MAX_HOPS), 0];
+    Some(len + INT_HEADER_LEN)
+}
+
+/// Adds a record to the stack behind the frame's IP packet, and drops whatever lay behind the
+/// stack. Returns the frame's new length, or `None`, the frame unchanged, when there is no stack,
+/// it is full, or the buffer has no room.
+///
+/// # Arguments
+/// - `buffer`: the frame in its first `len` bytes, room behind it.
+/// - `elided_bytes`: as for [`ip_end`].
+pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) -> Option<usize> {
+    let frame = buffer.get(..len)?;
+    let start = ip_end(frame, elided_bytes)?;
+    let stack = IntStack::at(&frame[start..])?;
+    if stack.len() >= usize::from(stack.max_hops) {
+        return None;
+    }
+    let at = start + INT_HEADER_LEN + stack.len() * INT_HOP_LEN;
+    hop.emit(buffer.get_mut(at..)?.first_chunk_mut()?);
+    buffer[start + HOPS_AT] += 1;
+    Some(at + INT_HOP_LEN)
+}
+
+const MAGIC: [u8; 4] = *b"INTs";
+const VERSION: u8 = 1;
+/// Where in the stack the number of records stands.
+const HOPS_AT: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 packet of `ip_len` bytes, of which `elided` are left out, then `behind`.
+    fn frame(ip_len: u16, elided: usize, behind: &[u8]) -> Vec<u8> {
+        let mut f = vec![0; 12];
+        f.extend([0x08, 0x00, 0x45, 0]);
+        f.extend(ip_len.to_be_bytes());
+        f.resize(14 + usize::from(ip_len) - elided, 0xee);
+        f.extend(behind);
+        f
+    }
+
+    const HOP: IntHop =
+        IntHop { time_ps: 1 << 40, tx_bytes: 1 << 50, queue_bytes: 3, link_rate_mbps: 100_000 };
+
+    #[test]
+    fn ip_end__follows_the_ip_header() {
+        assert_eq!(ip_end(&frame(48, 0, &[]), 0), Some(62));
+        assert_eq!(ip_end(&frame(48, 0, &[1, 2]), 0), Some(62));
+        assert_eq!(ip_end(&frame(1_048, 1_000, &[1, 2]), 1_000), Some(62));
+        assert_eq!(ip_end(&frame(48, 0, &[])[..61], 0), None);
+        assert_eq!(ip_end(&frame(48, 0, &[]), 49), None);
+        let mut v6 = vec![0; 12];
+        v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 5]);
+        v6.resize(14 + 40 + 5, 0);
+        assert_eq!(ip_end(&v6, 0), Some(59));
+        v6[14] = 0x45;
+        assert_eq!(ip_end(&v6, 0), None, "EtherType and version disagree");
+        for len in 0..20 {
+            assert_eq!(ip_end(&v6[..len], 0), None);
+        }
+    }
+
+    #[test]
+    fn int_request__leaves_an_empty_stack() {
+        let mut f = frame(1_048, 1_000, &[0; 8]);
+        assert_eq!(int_request(&mut f, 62, 200), Some(70));
+        let stack = IntStack::find(&f, 1_000).unwrap();
+        assert_eq!((stack.len(), stack.max_hops(), stack.is_empty()), (0, INT_MAX_HOPS, true));
+        assert_eq!(int_request(&mut f, 63, 5), None);
+        assert_eq!(int_request(&mut f, 100, 5), None);
+    }
+
+    #[test]
+    fn int_push__adds_up_to_the_asked_number_and_cuts_padding() {
+        let mut f = frame(48, 0, &[0; 100]);
+        assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "nobody asked");
+        int_request(&mut f, 62, 2).unwrap();
+        let before = f.clone();
+        assert_eq!(int_push(&mut f, 75, 0, &HOP), Some(94));
+        let second = IntHop { queue_bytes: 9, ..HOP };
+        assert_eq!(int_push(&mut f, 94, 0, &second), Some(118));
+        assert_eq!(int_push(&mut f, 118, 0, &HOP), None, "full");
+        let stack = IntStack::find(&f[..118], 0).unwrap();
+        assert_eq!(stack.hops().collect::<Vec<_>>(), [HOP, second]);
+        assert_eq!(f[..62], before[..62], "no header changes");
+    }
+
+    #[test]
+    fn int_push__wants_room() {
+        let mut f = frame(48, 0, &[0; 31]);
+        int_request(&mut f, 62, 5).unwrap();
+        let before = f.clone();
+        assert_eq!(int_push(&mut f, 70, 0, &HOP), None);
+        assert_eq!(f, before);
+    }
+
+    #[test]
+    fn find__refuses_a_stack_that_does_not_hold() {
+        let mut f = frame(48, 0, &[0; 40]);
+        int_request(&mut f, 62, 5).unwrap();
+        int_push(&mut f, 70, 0, &HOP).unwrap();
+        assert!(IntStack::find(&f[..94], 0).is_some());
+        assert!(IntStack::find(&f[..93], 0).is_none(), "cut");
+        for (at, value) in [(62, b'i'), (66, 2), (67, 6), (68, 17)] {
+            let mut bad = f.clone();
+            bad[at] = value;
+            assert!(IntStack::find(&bad, 0).is_none(), "byte {at}");
+        }
+    }
+}
