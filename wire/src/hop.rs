@@ -103,7 +103,7 @@ fn ipv6_of(frame: &mut [u8]) -> Option<&mut [u8; ipv6::LEN]> {
 }
 
 /// One word of the header was `old` and is `new` now.
-fn update_checksum(ip: &mut [u8; ipv4::LEN], old: u16, new: u16) {
+pub(crate) fn update_checksum(ip: &mut [u8; ipv4::LEN], old: u16, new: u16) {
     let checksum = be::u16_at(ip, 10);
     let sum = ipv4::fold(u32::from(!checksum) + u32::from(!old) + u32::from(new));
     be::put(ip, 10, (!sum).to_be_bytes());
