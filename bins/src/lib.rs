@@ -15,6 +15,7 @@
 //! | [`oob`] | the side connection |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`report`] | tables, JSON and progress |
+//! | [`plot`] | figures as SVG |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -28,6 +29,7 @@ pub mod lab;
 pub mod oob;
 pub mod pcap;
 pub mod perf;
+pub mod plot;
 pub mod report;
 pub mod signals;
 pub mod station;

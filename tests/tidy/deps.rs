@@ -49,6 +49,9 @@ const ALLOWED: &[Allowed] = &[
             // `spanwire pcap` reads pcap and pcapng, the latter with many block types, of which
             // hostile ones must not crash it: the parser of the Rusticata project knows them.
             "pcap-parser",
+            // Figures of simulations. Only its SVG backend: no fonts of the system, no pixels, so
+            // the same data gives the same bytes everywhere.
+            "plotters",
             "serde",
             "serde_json",
             "sha2",
@@ -84,6 +87,8 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     ("bins", "spanwire-tests"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
+    // Reads the figures back: whether they are XML, and what they show.
+    ("bins", "roxmltree"),
 ];
 
 /// `manifests` are (path, text) of each crate's `Cargo.toml`.
