@@ -1,0 +1,26 @@
+//! The deterministic simulator: the real engine and the real switch in virtual time.
+//!
+//! - [`World`]: nodes, links and one event loop. It knows nothing of what the nodes are.
+//! - [`Topology`]: networks as data, with addresses and routes.
+//! - [`workload`]: flows, and the distributions they are drawn from.
+//!
+//! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
+//! here reads a clock, starts a thread or opens a file.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
+mod event;
+mod frames;
+mod hash;
+mod link;
+mod topology;
+pub mod workload;
+mod world;
+
+pub use event::{EventQueue, Key};
+pub use hash::EventHash;
+pub use link::{LinkCounters, LinkId};
+pub use topology::{
+    Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,
+};
+pub use world::{NodeId, Observer, Stop, World, WorldCounters};

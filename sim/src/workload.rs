@@ -1,0 +1,226 @@
+//! Who sends how much to whom, and when.
+
+mod cdf;
+mod flow_file;
+mod random;
+
+pub use cdf::{Cdf, CdfError};
+pub use flow_file::{FlowFile, FlowFileError};
+pub use random::exponential;
+
+use serde::Serialize;
+use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
+
+/// Bytes that one host has for another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Flow {
+    /// Host whose bytes they are.
+    pub src: u32,
+    /// Host that gets them.
+    pub dst: u32,
+    /// When they are there to be sent.
+    #[serde(skip)]
+    pub start: Time,
+    /// How many, at least 1.
+    pub bytes: u64,
+    /// How they are carried.
+    pub op: FlowOp,
+    /// The flow, by its place in the list, that must have arrived at `src` first.
+    pub after: Option<u32>,
+}
+
+/// How a flow's bytes are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowOp {
+    /// RDMA WRITEs by the source, the last with immediate data, which tells the destination.
+    #[default]
+    Write,
+    /// SENDs by the source.
+    Send,
+    /// RDMA READs by the destination.
+    Read,
+    /// Everything in turn, as drawn from the seed: SEND, WRITE, READ, atomics, with and without
+    /// immediate data, inline, fenced, signaled or not. Messages are at most as long as configured.
+    Mix,
+}
+
+impl Flow {
+    /// A flow of WRITEs.
+    #[must_use]
+    pub fn new(src: u32, dst: u32, start: Time, bytes: u64) -> Self {
+        Self { src, dst, start, bytes, op: FlowOp::Write, after: None }
+    }
+
+    /// The host that posts the requests.
+    #[must_use]
+    pub fn requester(&self) -> u32 {
+        if self.op == FlowOp::Read { self.dst } else { self.src }
+    }
+
+    /// The other host.
+    #[must_use]
+    pub fn responder(&self) -> u32 {
+        if self.op == FlowOp::Read { self.src } else { self.dst }
+    }
+}
+
+/// Every host sends to one other and hears from one other, all starting at once.
+///
+/// # Panics
+/// If there are fewer than two hosts.
+#[must_use]
+pub fn permutation(hosts: u32, bytes: u64, rng: &mut Rng) -> Vec<Flow> {
+    assert!(hosts >= 2, "a host sends to another");
+    let mut to: Vec<u32> = (0..hosts).collect();
+    // A third of all shuffles leaves nobody in place.
+    loop {
+        shuffle(&mut to, rng);
+        if (0..).zip(&to).all(|(from, to)| from != *to) {
+            break;
+        }
+    }
+    (0..).zip(to).map(|(from, to)| Flow::new(from, to, Time::ZERO, bytes)).collect()
+}
+
+/// `senders` hosts, spread evenly, send to host 0 at once.
+///
+/// # Panics
+/// If there are not as many other hosts.
+#[must_use]
+pub fn incast(hosts: u32, senders: u32, bytes: u64) -> Vec<Flow> {
+    assert!(senders < hosts, "a host sends to another");
+    let step = hosts / (senders + 1);
+    (1..=senders).map(|i| Flow::new(i * step, 0, Time::ZERO, bytes)).collect()
+}
+
+/// What [`poisson`] draws flows from.
+#[derive(Clone, Debug)]
+pub struct Poisson<'a> {
+    /// Hosts; each flow has two different ones, drawn evenly.
+    pub hosts: u32,
+    /// The rate of each host's link.
+    pub host_rate: Rate,
+    /// Bytes that start in the long run, relative to what all hosts together can send, in
+    /// thousandths.
+    pub load_permille: u32,
+    /// Sizes.
+    pub sizes: &'a Cdf,
+}
+
+/// `flows` flows that start at the times of a Poisson process.
+///
+/// # Panics
+/// If there are fewer than two hosts, or no load.
+#[must_use]
+pub fn poisson(p: &Poisson<'_>, flows: u32, rng: &mut Rng) -> Vec<Flow> {
+    assert!(p.hosts >= 2 && p.load_permille > 0, "a host sends something to another");
+    let bps = u128::from(p.hosts) * u128::from(p.host_rate.as_bps());
+    let gap_ps = p.sizes.mean_millibytes() * 8 * PS_PER_S / (bps * u128::from(p.load_permille));
+    let mean = Dur::from_ps(u64::try_from(gap_ps).unwrap_or(u64::MAX).max(1));
+    let mut start = Time::ZERO;
+    let mut draw = || {
+        start += exponential(mean, rng);
+        let src = below(rng, p.hosts);
+        let other = below(rng, p.hosts - 1);
+        let dst = other + u32::from(other >= src);
+        Flow::new(src, dst, start, p.sizes.sample(rng))
+    };
+    (0..flows).map(|_| draw()).collect()
+}
+
+/// An all-reduce of `bytes` over hosts in a ring: 2 (n - 1) rounds, in each of which every host
+/// sends one of n pieces to the next, once it has the piece of the round before.
+///
+/// # Panics
+/// If there are fewer than two hosts, or fewer bytes than hosts.
+///
+/// # Source
+/// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+/// JPDC 69 (2009).
+#[must_use]
+pub fn all_reduce(hosts: &[u32], bytes: u64) -> Vec<Flow> {
+    let n = u32_from(hosts.len());
+    assert!(n >= 2 && bytes >= u64::from(n), "every host has a piece and a neighbour");
+    let piece = bytes.div_ceil(u64::from(n));
+    let mut flows = Vec::new();
+    for round in 0..2 * (n - 1) {
+        for i in 0..n {
+            let (src, dst) = (hosts[i as usize], hosts[((i + 1) % n) as usize]);
+            let after = round.checked_sub(1).map(|before| before * n + (i + n - 1) % n);
+            flows.push(Flow { after, ..Flow::new(src, dst, Time::ZERO, piece) });
+        }
+    }
+    flows
+}
+
+/// Fisher and Yates.
+pub(crate) fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
+    for i in (1..list.len()).rev() {
+        list.swap(i, usize_from(rng.below(u64_from(i + 1))));
+    }
+}
+
+/// A number below `n`.
+pub(crate) fn below(rng: &mut Rng, n: u32) -> u32 {
+    u32::try_from(rng.below(n.into())).expect("below a u32")
+}
+
+/// Milli-bytes per byte and permille cancel; this is picoseconds alone.
+const PS_PER_S: u128 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permutation__everybody_sends_once_hears_once_and_not_from_itself() {
+        let flows = permutation(16, 100, &mut Rng::new(1));
+        let mut to: Vec<u32> = flows.iter().map(|f| f.dst).collect();
+        assert!(flows.iter().all(|f| f.src != f.dst && f.bytes == 100));
+        to.sort_unstable();
+        assert_eq!(to, (0..16).collect::<Vec<_>>());
+        assert_ne!(flows, permutation(16, 100, &mut Rng::new(2)));
+    }
+
+    #[test]
+    fn incast__senders_are_spread() {
+        let from: Vec<u32> = incast(16, 8, 1).iter().map(|f| f.src).collect();
+        assert_eq!(from, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let from: Vec<u32> = incast(128, 3, 1).iter().map(|f| f.src).collect();
+        assert_eq!(from, [32, 64, 96]);
+    }
+
+    #[test]
+    fn poisson__has_the_load_it_is_asked_for() {
+        let sizes = Cdf::parse("1000 0.5\n3000 1").unwrap();
+        let p =
+            Poisson { hosts: 8, host_rate: Rate::from_gbps(1), load_permille: 500, sizes: &sizes };
+        let flows = poisson(&p, 20_000, &mut Rng::new(3));
+        assert!(flows.iter().all(|f| f.src != f.dst && f.src < 8 && f.dst < 8));
+        assert!(flows.is_sorted_by_key(|f| f.start));
+        let bytes: u64 = flows.iter().map(|f| f.bytes).sum();
+        let span = flows.last().unwrap().start.since(Time::ZERO);
+        let bps = Rate::of(bytes, span).unwrap().as_bps();
+        assert!((3_900_000_000..4_100_000_000).contains(&bps), "{bps} of 4 Gbit/s");
+    }
+
+    #[test]
+    fn all_reduce__each_piece_waits_for_the_one_before() {
+        let flows = all_reduce(&[5, 6, 7], 3000);
+        assert_eq!(flows.len(), 4 * 3);
+        assert!(flows[..3].iter().all(|f| f.after.is_none()));
+        for flow in &flows[3..] {
+            let before = flows[flow.after.unwrap() as usize];
+            assert_eq!(before.dst, flow.src, "what is waited for arrives where it goes on");
+        }
+    }
+
+    #[test]
+    fn requester__of_a_read_is_who_gets_the_bytes() {
+        let write = Flow::new(1, 2, Time::ZERO, 9);
+        let read = Flow { op: FlowOp::Read, ..write };
+        assert_eq!((write.requester(), write.responder()), (1, 2));
+        assert_eq!((read.requester(), read.responder()), (2, 1));
+    }
+}

@@ -1,0 +1,289 @@
+//! Nodes, the links between them, and the one loop that moves both. What one event does is in
+//! `world/step.rs`.
+
+mod step;
+
+use crate::event::{EventQueue, Key};
+use crate::frames::Frames;
+use crate::hash::EventHash;
+
+use crate::link::{Link, LinkCounters, LinkId};
+use spanwire_base::{Node, PortId, RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
+use spanwire_switch::Line;
+
+/// A node of a [`World`], by the order in which they were added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(u32);
+
+/// Nodes and links in virtual time.
+///
+/// It knows nothing of what the nodes are: it calls the methods of [`Node`] as a driver does. Each
+/// direction of a link asks the node at its start for a frame when its serialiser is free, so
+/// queues are the nodes' alone.
+///
+/// The same nodes, links and seeds give the same events in the same order on any machine: time is
+/// an integer, events of one time have a defined order, and there is nothing else.
+#[derive(Debug)]
+pub struct World<N> {
+    now: Time,
+    nodes: Vec<Site<N>>,
+    links: Vec<Link>,
+    frames: Frames,
+    queue: EventQueue,
+    hash: EventHash,
+    counters: WorldCounters,
+}
+
+/// What a world counts. All only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorldCounters {
+    /// Arrivals, serialisers that became free, and timers; not what was obsolete when it came up.
+    pub events: u64,
+    /// Frames that left a node over a link.
+    pub packet_hops: u64,
+    /// Timers that came due.
+    pub timers: u64,
+}
+
+/// Who watches frames without touching them: a capture, a test.
+pub trait Observer {
+    /// A frame was given to a link; what the link does to it is still to come.
+    fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta);
+
+    /// A frame arrived at the end of a link.
+    fn on_arrived(&mut self, now: Time, link: LinkId, frame: &[u8], meta: RxMeta);
+}
+
+/// Nobody watches.
+impl Observer for () {
+    fn on_sent(&mut self, _: Time, _: LinkId, _: &[u8], _: TxMeta) {}
+    fn on_arrived(&mut self, _: Time, _: LinkId, _: &[u8], _: RxMeta) {}
+}
+
+/// Why [`World::run`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Nothing is to come: no frame, no timer.
+    Idle,
+    /// The next event is later than allowed.
+    Time,
+    /// As many events happened as were allowed.
+    Events,
+}
+
+/// A node and what the world knows of it.
+#[derive(Debug)]
+struct Site<N> {
+    node: N,
+    /// The link that begins at each port.
+    out: Vec<Option<LinkId>>,
+    /// The one entry in the event queue that counts. Others of this node are obsolete.
+    timer: Option<Key>,
+}
+
+/// What an event's name says.
+enum What {
+    Arrival(LinkId),
+    Free(LinkId),
+    Timer(NodeId),
+}
+
+impl<N: Node> World<N> {
+    /// An empty world at time zero. `frame_bytes` is the longest frame that any node writes.
+    #[must_use]
+    pub fn new(frame_bytes: usize) -> Self {
+        Self {
+            now: Time::ZERO,
+            nodes: Vec::new(),
+            links: Vec::new(),
+            frames: Frames::new(frame_bytes),
+            queue: EventQueue::default(),
+            hash: EventHash::new(),
+            counters: WorldCounters::default(),
+        }
+    }
+
+    /// Adds a node. It is asked what it wants as soon as the world runs.
+    pub fn add_node(&mut self, node: N) -> NodeId {
+        let id = NodeId(u32_from(self.nodes.len()));
+        self.nodes.push(Site { node, out: Vec::new(), timer: None });
+        self.wake(id);
+        id
+    }
+
+    /// Connects two ports by a line in each direction, and returns the directions: from `a` to
+    /// `b`, and back.
+    ///
+    /// # Panics
+    /// If a port is connected already.
+    pub fn connect(
+        &mut self,
+        a: (NodeId, PortId),
+        b: (NodeId, PortId),
+        lines: [Line; 2],
+    ) -> [LinkId; 2] {
+        let [there, back] = lines;
+        [self.add_link(a, b, there), self.add_link(b, a, back)]
+    }
+
+    /// Runs until nothing is left to do, the next event would be after `until`, or `events` more
+    /// have happened. The clock then stands at the last event, or at `until`.
+    pub fn run(&mut self, until: Time, events: u64, observer: &mut impl Observer) -> Stop {
+        let end = self.counters.events.saturating_add(events);
+        while self.counters.events < end {
+            match self.queue.peek() {
+                None => return Stop::Idle,
+                Some(key) if key.at() > until => {
+                    self.now = until;
+                    return Stop::Time;
+                }
+                Some(key) => self.handle_event(key, observer),
+            }
+        }
+        Stop::Events
+    }
+
+    /// The time of the last event.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The hash over everything that happened so far.
+    #[must_use]
+    pub fn event_hash(&self) -> EventHash {
+        self.hash
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &WorldCounters {
+        &self.counters
+    }
+
+    /// Every node, in the order in which they were added.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        (0..).map(NodeId).zip(self.nodes.iter().map(|site| &site.node))
+    }
+
+    /// A node.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> &N {
+        &self.nodes[id.index()].node
+    }
+
+    /// A node, to change from outside. It is asked what it wants at the present time, when the
+    /// world runs on.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut N {
+        self.wake(id);
+        &mut self.nodes[id.index()].node
+    }
+
+    /// The line of one direction of a link.
+    #[must_use]
+    pub fn line(&self, id: LinkId) -> &Line {
+        &self.links[id.index()].line
+    }
+
+    /// The line of one direction of a link, to change. What is on its way stays as it is.
+    pub fn line_mut(&mut self, id: LinkId) -> &mut Line {
+        &mut self.links[id.index()].line
+    }
+
+    /// All directions of all links, in the order in which they were connected.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + use<N> {
+        (0..u32_from(self.links.len())).map(LinkId)
+    }
+
+    /// Where a direction of a link begins and ends.
+    #[must_use]
+    pub fn ends(&self, id: LinkId) -> [(NodeId, PortId); 2] {
+        let link = &self.links[id.index()];
+        [link.from, link.to]
+    }
+
+    /// What became of the frames given to one direction of a link.
+    #[must_use]
+    pub fn link_counters(&self, id: LinkId) -> &LinkCounters {
+        &self.links[id.index()].counters
+    }
+
+    /// Frames on their way over one direction of a link.
+    #[must_use]
+    pub fn in_flight(&self, id: LinkId) -> u64 {
+        u64_from(self.links[id.index()].flights.len())
+    }
+
+    /// The links on which frames were lost or made out of nothing; none, or the world is broken.
+    /// O(links).
+    #[must_use]
+    pub fn check_conservation(&self) -> Vec<LinkId> {
+        let mut bad: Vec<LinkId> =
+            self.links().filter(|id| !self.links[id.index()].is_conserved()).collect();
+        let in_flight: usize = self.links.iter().map(|link| link.flights.len()).sum();
+        if in_flight != self.frames.in_use() {
+            // A buffer is lost or used twice: no single link is to blame.
+            bad.extend(self.links());
+        }
+        bad
+    }
+
+    fn add_link(&mut self, from: (NodeId, PortId), to: (NodeId, PortId), line: Line) -> LinkId {
+        let id = LinkId(u32_from(self.links.len()));
+        let (node, port) = (from.0, from.1.index());
+        let out = &mut self.nodes[node.index()].out;
+        if out.len() <= port {
+            out.resize(port + 1, None);
+        }
+        assert!(out[port].is_none(), "a port has one link");
+        out[port] = Some(id);
+        self.links.push(Link::new(from, to, line));
+        id
+    }
+
+    /// Lets a node's timer come due now.
+    fn wake(&mut self, id: NodeId) {
+        let key = self.queue.key(self.now, What::Timer(id).name());
+        self.queue.push(key);
+        self.nodes[id.index()].timer = Some(key);
+    }
+}
+
+impl NodeId {
+    /// Its place in the order in which the nodes were added.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl LinkId {
+    /// Its place in the order in which the links were connected; the way back follows the way
+    /// there.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl What {
+    fn name(&self) -> u64 {
+        match *self {
+            Self::Arrival(LinkId(n)) => u64::from(n) * 3,
+            Self::Free(LinkId(n)) => u64::from(n) * 3 + 1,
+            Self::Timer(NodeId(n)) => u64::from(n) * 3 + 2,
+        }
+    }
+
+    fn of(name: u64) -> Self {
+        let n = u32_from(usize_from(name / 3));
+        match name % 3 {
+            0 => Self::Arrival(LinkId(n)),
+            1 => Self::Free(LinkId(n)),
+            _ => Self::Timer(NodeId(n)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

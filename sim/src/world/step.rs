@@ -1,0 +1,144 @@
+//! What one event does.
+
+use super::{NodeId, Observer, What, World};
+use crate::event::Key;
+use crate::link::{Flight, LinkId};
+use spanwire_base::{Node, PortMask, RxMeta, u32_from};
+use spanwire_switch::{Fate, Sent};
+
+impl<N: Node> World<N> {
+    pub(super) fn handle_event(&mut self, key: Key, observer: &mut impl Observer) {
+        assert!(key.at() >= self.now, "the past is over");
+        self.now = key.at();
+        match What::of(key.name()) {
+            What::Arrival(link) => self.handle_arrival(key, link, observer),
+            What::Free(link) => self.handle_free(link, observer),
+            What::Timer(node) => self.handle_timer(key, node, observer),
+        }
+    }
+
+    fn handle_arrival(&mut self, key: Key, id: LinkId, observer: &mut impl Observer) {
+        let link = &mut self.links[id.index()];
+        let Some(flight) = link.pop(key) else {
+            self.queue.pop();
+            return;
+        };
+        match link.flights.front() {
+            Some(next) => self.queue.replace_top(next.key),
+            None => self.queue.pop().expect("it is the event that is being handled"),
+        };
+        link.counters.arrived += 1;
+        self.counters.events += 1;
+        let (node, port) = link.to;
+        let frame = &self.frames.at(flight.frame)[..flight.len as usize];
+        let meta = RxMeta { at: self.now, elided_bytes: flight.elided_bytes };
+        self.hash.on_frame(self.now, node.0, port.index(), frame);
+        observer.on_arrived(self.now, id, frame, meta);
+        self.nodes[node.index()].node.handle_packet(self.now, port, frame, meta);
+        self.frames.give_back(flight.frame);
+        self.serve(node, observer);
+    }
+
+    fn handle_free(&mut self, id: LinkId, observer: &mut impl Observer) {
+        self.counters.events += 1;
+        let node = self.links[id.index()].from.0;
+        match self.transmit(id, observer) {
+            Some(free) => self.queue.replace_top(free),
+            None => self.queue.pop().expect("it is the event that is being handled"),
+        };
+        self.serve(node, observer);
+    }
+
+    fn handle_timer(&mut self, key: Key, id: NodeId, observer: &mut impl Observer) {
+        self.queue.pop();
+        let site = &mut self.nodes[id.index()];
+        if site.timer != Some(key) {
+            return;
+        }
+        site.timer = None;
+        self.counters.events += 1;
+        // It may have been armed for a time that the node has since put off.
+        if site.node.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.counters.timers += 1;
+            self.hash.on_timer(self.now, id.0);
+            site.node.handle_timeout(self.now);
+        }
+        self.serve(id, observer);
+    }
+
+    /// After a node was called: the links that may have something to take, and its timer.
+    fn serve(&mut self, id: NodeId, observer: &mut impl Observer) {
+        // Sending may make other ports ready: a buffer that drains lets a paused neighbour go on.
+        loop {
+            let mut ready: PortMask = self.nodes[id.index()].node.take_ready();
+            if ready.is_empty() {
+                break;
+            }
+            while let Some(port) = ready.pop() {
+                let out = self.nodes[id.index()].out.get(port.index()).copied().flatten();
+                let Some(link) = out.filter(|link| !self.links[link.index()].is_busy) else {
+                    continue;
+                };
+                if let Some(free) = self.transmit(link, observer) {
+                    self.queue.push(free);
+                }
+            }
+        }
+        self.arm(id);
+    }
+
+    /// Asks the node at the start of a link for a frame and sends it. Returns the event that says
+    /// when the link is free again; `None` when there was no frame, and the link is free now.
+    fn transmit(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
+        let link = &mut self.links[id.index()];
+        let (node, port) = link.from;
+        let slot = self.frames.take();
+        let node = &mut self.nodes[node.index()].node;
+        let Some(meta) = node.poll_transmit(self.now, port, self.frames.at_mut(slot)) else {
+            self.frames.give_back(slot);
+            link.is_busy = false;
+            return None;
+        };
+        self.counters.packet_hops += 1;
+        link.counters.sent += 1;
+        link.counters.sent_bytes += meta.wire_len();
+        let frame = &mut self.frames.at_mut(slot)[..meta.len];
+        observer.on_sent(self.now, id, frame, meta);
+        let Sent { tx_done, fates } = link.line.send(self.now, frame, meta.elided_bytes);
+        link.is_busy = true;
+        let mut unused = Some(slot);
+        for fate in fates {
+            let Fate::Arrives(at) = fate else {
+                continue;
+            };
+            let frame = match unused.take() {
+                Some(slot) => slot,
+                None => self.frames.copy(slot, meta.len),
+            };
+            let key = self.queue.key(at, What::Arrival(id).name());
+            let (len, elided_bytes) = (u32_from(meta.len), meta.elided_bytes);
+            if link.insert(Flight { key, frame, len, elided_bytes }) {
+                self.queue.push(key);
+            }
+        }
+        if let Some(slot) = unused {
+            self.frames.give_back(slot);
+        }
+        Some(self.queue.key(tx_done, What::Free(id).name()))
+    }
+
+    /// Makes sure that the node's timer is in the queue, no later than it wants.
+    fn arm(&mut self, id: NodeId) {
+        let site = &mut self.nodes[id.index()];
+        let Some(at) = site.node.poll_timeout() else {
+            return;
+        };
+        let at = at.max(self.now);
+        if site.timer.is_some_and(|key| key.at() <= at) {
+            return;
+        }
+        let key = self.queue.key(at, What::Timer(id).name());
+        self.queue.push(key);
+        site.timer = Some(key);
+    }
+}
