@@ -1,25 +1,34 @@
-//! `spanwire lab`: two hosts on one machine that stay until they are taken down.
+//! `spanwire lab`: hosts on one machine that stay until they are taken down.
 //!
 //! A lab named `sw` is the two network namespaces `sw-a` and `sw-b` and a veth pair between them,
-//! the device `sw0` in both. `ip netns` sees them too. Nothing leads from a lab to the machine's
-//! own network.
+//! the device `sw0` in both; or one namespace for each port of a switch, with the device `sw0` in
+//! each, and `sw-switch`, where the switch runs. `ip netns` sees them too. Nothing leads from a lab
+//! to the machine's own network.
 
 mod args;
+mod cable;
 mod error;
+mod namespace;
+mod process;
+mod report;
+mod star;
+mod state;
 mod status;
 
-pub use args::{ExecArgs, HostName, LabArgs, LabCommand, NameArgs, UpArgs};
+pub use args::{ExecArgs, LabArgs, LabCommand, NameArgs, UpArgs};
 pub use error::LabError;
-pub use status::{HostStatus, LabStatus, LinkStatus};
+pub use report::{DownReport, UpHost, UpReport, UpSwitch};
+pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
+use namespace::{Found, host_devices};
 use serde::Serialize;
-use spanwire_io::net::{
-    Host, LabConfig, NetError, NetErrorKind, NetNs, Netlink, TwoHosts, format_mac,
-};
-use std::fmt::Write as _;
+use spanwire_io::net::{NetError, NetErrorKind, NetNs};
+use state::{State, StateDir};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Does what the arguments say and prints the answer on stdout.
 ///
@@ -51,78 +60,20 @@ pub fn run(args: &LabArgs) -> Result<ExitCode, LabError> {
     }
 }
 
-/// What `up` has made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UpReport {
-    /// The lab's name.
-    pub name: String,
-    /// The MTU of both ends in bytes.
-    pub mtu: u32,
-    /// Hosts a and b.
-    pub hosts: [UpHost; 2],
-}
-
-/// One host that `up` has made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UpHost {
-    /// Its namespace, as in `ip netns exec NAMESPACE`.
-    pub namespace: String,
-    /// Its network device.
-    pub device: String,
-    /// The device's Ethernet address.
-    pub mac: String,
-    /// Its IPv4 address.
-    pub v4: std::net::Ipv4Addr,
-    /// Its IPv6 address.
-    pub v6: std::net::Ipv6Addr,
-}
-
-/// What `down` has removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DownReport {
-    /// The lab's name.
-    pub name: String,
-    /// The namespaces that were there and are removed now.
-    pub removed: Vec<String>,
-    /// Processes that still run in them, without network; the namespaces vanish with them.
-    pub processes: Vec<u32>,
-}
-
 /// Makes a lab. Either all of it is there afterwards, or nothing that was not there before.
 ///
 /// # Errors
-/// The lab is up, wholly or partly; not permitted; a bad name, MTU or prefix.
+/// The lab is up, wholly or partly; not permitted; a bad name, MTU, prefix or switch.
 pub fn up(args: &UpArgs) -> Result<UpReport, LabError> {
     let name = args.lab.name.as_str();
     check_name(name)?;
-    let refused = |source: NetError| match source.kind() {
-        NetErrorKind::AlreadyExists => LabError::AlreadyUp { lab: name.to_owned() },
-        _ => LabError::Net { doing: format!("bring the lab {name} up"), source },
-    };
-    let config = LabConfig {
-        ifname: DEVICE.to_owned(),
-        mtu: args.mtu,
-        v4: args.prefix,
-        v6: args.prefix6,
-        queues: args.queues,
-        pfifo: (args.queue_limit > 0).then_some(args.queue_limit),
-    };
-    let [name_a, name_b] = namespaces(name);
-    let a = Making::new(&name_a).map_err(refused)?;
-    let b = Making::new(&name_b).map_err(refused)?;
-    let hosts = TwoHosts::join(a.handle()?, b.handle()?, &config).map_err(refused)?;
-    for host in [&hosts.a, &hosts.b] {
-        Netlink::open_in(&host.ns)
-            .and_then(|mut netlink| netlink.set_alias(DEVICE, &mark(name)))
-            .map_err(refused)?;
+    if StateDir::of(name).exists() {
+        return Err(LabError::AlreadyUp { lab: name.to_owned() });
     }
-    a.keep();
-    b.keep();
-    Ok(UpReport {
-        name: name.to_owned(),
-        mtu: args.mtu,
-        hosts: [up_host(name_a, &hosts.a), up_host(name_b, &hosts.b)],
-    })
+    match &args.switch {
+        None => cable::up(args),
+        Some(file) => star::up(args, file),
+    }
 }
 
 /// Removes a lab, also one that is only partly there; one that is not there is no error.
@@ -132,46 +83,50 @@ pub fn up(args: &UpArgs) -> Result<UpReport, LabError> {
 pub fn down(name: &str) -> Result<DownReport, LabError> {
     check_name(name)?;
     let refused = |source| LabError::Net { doing: format!("take the lab {name} down"), source };
-    // First look at both, then remove: what is not ours stops everything.
+    let dir = StateDir::of(name);
+    let state = dir.read()?;
+    // First look at everything, then remove: what is not ours stops everything.
     let mut found = Vec::new();
-    for namespace in namespaces(name) {
-        match NetNs::open_named(&namespace) {
-            Ok(ns) => {
-                let has_device = check_ours(&ns, name, &namespace)?;
-                found.push((namespace, Some((ns, has_device))));
-            }
-            Err(e) if e.kind() == NetErrorKind::NotFound => {}
-            // The file of a namespace that was never mounted.
-            Err(e) if e.kind() == NetErrorKind::Invalid => found.push((namespace, None)),
-            Err(e) => return Err(refused(e)),
+    for host in hosts(state.as_ref()) {
+        found.extend(Found::look(name, &namespace(name, &host), &host_devices())?);
+    }
+    let mut ended = None;
+    if let Some(state) = &state {
+        found.extend(Found::look(name, &namespace(name, SWITCH), &state.devices)?);
+        if let Some(process) = state.process {
+            let was_running = process.end(SWITCH_ENDS_WITHIN).map_err(|e| dir.failed("end", e))?;
+            ended = was_running.then_some(process.pid);
         }
     }
     let mut report =
-        DownReport { name: name.to_owned(), removed: Vec::new(), processes: Vec::new() };
-    for (namespace, ns) in found {
-        if let Some((ns, has_device)) = &ns {
+        DownReport { name: name.to_owned(), removed: Vec::new(), ended, processes: Vec::new() };
+    for part in found {
+        if let Some(ns) = &part.ns {
             report.processes.extend(status::processes_in(ns)?);
-            if *has_device {
-                delete_device(ns).map_err(refused)?;
-            }
         }
-        NetNs::delete_named(&namespace).map_err(refused)?;
-        report.removed.push(namespace);
+        part.delete_devices().map_err(refused)?;
+        NetNs::delete_named(&part.name).map_err(refused)?;
+        report.removed.push(part.name);
     }
+    dir.remove()?;
     Ok(report)
 }
 
 /// Becomes a command on one of the hosts; returns only if that fails.
 ///
 /// # Errors
-/// The lab is not up, the program does not exist or cannot be run, or not permitted.
+/// The lab is not up or has no such host, the program does not exist or cannot be run, or not
+/// permitted.
 pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
     check_name(&args.name)?;
-    let [a, b] = namespaces(&args.name);
-    let namespace = match args.host {
-        HostName::A => a,
-        HostName::B => b,
-    };
+    let state = StateDir::of(&args.name).read()?;
+    let mut names = hosts(state.as_ref());
+    names.extend(state.is_some().then(|| SWITCH.to_owned()));
+    if !names.contains(&args.host) {
+        let (lab, host) = (args.name.clone(), args.host.clone());
+        return Err(LabError::NoHost { lab, host, hosts: names });
+    }
+    let namespace = namespace(&args.name, &args.host);
     let (program, arguments) = args.command.split_first().ok_or(LabError::NoCommand)?;
     let refused = |source: NetError| match source.kind() {
         NetErrorKind::NotFound => LabError::NotUp { lab: args.name.clone() },
@@ -182,126 +137,26 @@ pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
     Err(LabError::Exec { program: program.to_string_lossy().into_owned(), namespace, source })
 }
 
-impl UpReport {
-    fn to_text(&self) -> String {
-        let lab = match self.name.as_str() {
-            DEFAULT_NAME => String::new(),
-            name => format!(" --name {name}"),
-        };
-        let [a, b] = &self.hosts;
-        let mut text = format!("lab {} is up, MTU {}\n", self.name, self.mtu);
-        for (letter, host) in [("a", a), ("b", b)] {
-            let UpHost { namespace, device, mac, v4, v6 } = host;
-            let _ = writeln!(text, "  {letter}  namespace {namespace}  {device} {mac}  {v4}  {v6}");
-        }
-        let device = &a.device;
-        let _ = write!(
-            text,
-            "\nRun something on both, each in a terminal of its own:\n\
-             \x20 spanwire lab exec{lab} a -- spanwire perf server --dev {device}\n\
-             \x20 spanwire lab exec{lab} b -- spanwire perf client --dev {device} {}\n\
-             Look at it, and remove it:\n\
-             \x20 spanwire lab status{lab}\n\
-             \x20 spanwire lab down{lab}\n",
-            a.v4
-        );
-        text
+/// Where the switch of a lab is controlled; there need be none.
+///
+/// # Errors
+/// The name cannot be that of a lab.
+pub fn control_socket(lab: &str) -> Result<PathBuf, LabError> {
+    check_name(lab)?;
+    Ok(StateDir::of(lab).socket())
+}
+
+/// The hosts that a lab has, or would have: those of its switch, else the two ends of a cable.
+fn hosts(state: Option<&State>) -> Vec<String> {
+    match state {
+        Some(state) => state.hosts.clone(),
+        None => CABLE_HOSTS.map(str::to_owned).to_vec(),
     }
 }
 
-impl DownReport {
-    fn to_text(&self) -> String {
-        if self.removed.is_empty() {
-            return format!("lab {} was not up\n", self.name);
-        }
-        let mut text = format!("removed {}\n", self.removed.join(" and "));
-        if !self.processes.is_empty() {
-            let _ = writeln!(
-                text,
-                "still running in it, without network: pid {}",
-                status::join(&self.processes, ", ")
-            );
-        }
-        text
-    }
-}
-
-/// A named namespace that is removed again unless the lab got complete.
-#[derive(Debug)]
-struct Making {
-    name: String,
-    keep: bool,
-}
-
-impl Making {
-    fn new(name: &str) -> Result<Self, NetError> {
-        NetNs::create_named(name)?;
-        Ok(Self { name: name.to_owned(), keep: false })
-    }
-
-    fn handle(&self) -> Result<NetNs, LabError> {
-        NetNs::open_named(&self.name).map_err(|source| LabError::Net {
-            doing: format!("use the namespace {} just made", self.name),
-            source,
-        })
-    }
-
-    fn keep(mut self) {
-        self.keep = true;
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        if !self.keep {
-            // The error that led here is the one to report.
-            let _ = NetNs::delete_named(&self.name);
-        }
-    }
-}
-
-/// True if the lab's device is there, false if the namespace is empty; an error if it holds
-/// anything else.
-fn check_ours(ns: &NetNs, lab: &str, namespace: &str) -> Result<bool, LabError> {
-    let links = Netlink::open_in(ns).and_then(|mut netlink| netlink.links()).map_err(|source| {
-        LabError::Net { doing: format!("look at the namespace {namespace}"), source }
-    })?;
-    let mut has_device = false;
-    for link in links {
-        // A half made lab has an unmarked device; only a lab has a veth of that name.
-        let half_made = link.alias.is_none() && link.kind.as_deref() == Some("veth");
-        let automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
-        let marked = link.alias.as_deref() == Some(mark(lab).as_str());
-        if link.name == DEVICE && (marked || half_made) {
-            has_device = true;
-        } else if !link.loopback && !link.kind.as_deref().is_some_and(automatic) {
-            return Err(LabError::NotOurs { namespace: namespace.to_owned(), device: link.name });
-        }
-    }
-    Ok(has_device)
-}
-
-/// Deletes the cable; the first end takes the other along, which is then gone already.
-fn delete_device(ns: &NetNs) -> Result<(), NetError> {
-    match Netlink::open_in(ns)?.delete_link(DEVICE) {
-        Err(e) if e.kind() != NetErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
-}
-
-fn up_host(namespace: String, host: &Host) -> UpHost {
-    UpHost {
-        namespace,
-        device: host.ifname.clone(),
-        mac: format_mac(&host.mac),
-        v4: host.v4,
-        v6: host.v6,
-    }
-}
-
-/// The namespaces of a lab: hosts a and b.
-fn namespaces(lab: &str) -> [String; 2] {
-    [format!("{lab}-a"), format!("{lab}-b")]
+/// The namespace of a part of a lab.
+fn namespace(lab: &str, part: &str) -> String {
+    format!("{lab}-{part}")
 }
 
 /// The text on a device by which `down` knows it again.
@@ -334,18 +189,23 @@ fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result
     }
 }
 
-/// The device of a lab, in both namespaces.
+/// The device of a host, in every namespace.
 const DEVICE: &str = "sw0";
 
 /// The lab that is meant if none is named.
 const DEFAULT_NAME: &str = "sw";
 
+/// The hosts at the two ends of a cable.
+const CABLE_HOSTS: [&str; 2] = ["a", "b"];
+
+/// The part of a lab where its switch is.
+const SWITCH: &str = "switch";
+
+/// How long the switch may take to end before it is made to.
+const SWITCH_ENDS_WITHIN: Duration = Duration::from_secs(3);
+
 /// The longest name of a lab in bytes: it is part of file names and of the device's mark.
 const NAME_MAX: usize = 32;
-
-/// Devices that the kernel itself puts into every new namespace when their modules are loaded.
-const AUTOMATIC_KINDS: [&str; 9] =
-    ["sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6"];
 
 #[cfg(test)]
 mod tests;

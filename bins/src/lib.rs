@@ -8,7 +8,8 @@
 //! | [`perf`] | `spanwire perf server` and `client` |
 //! | [`copy`] | `spanwire copy send` and `receive` |
 //! | [`doctor`] | `spanwire doctor`: does it work here, and what to do |
-//! | [`lab`] | `spanwire lab`: two hosts to play with |
+//! | [`lab`] | `spanwire lab`: hosts to play with, joined by a cable or a switch |
+//! | [`switch`] | `spanwire switch`: a network in the middle |
 //! | [`pcap`] | `spanwire pcap`: what a capture holds |
 //! | [`station`] | one worker that gives or takes jobs |
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
@@ -33,6 +34,7 @@ pub mod plot;
 pub mod report;
 pub mod signals;
 pub mod station;
+pub mod switch;
 pub mod target;
 mod window;
 pub mod write_ping_pong;

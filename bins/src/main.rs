@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, doctor, lab, pcap, perf};
+use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, switch};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -24,8 +24,10 @@ enum Command {
     Perf(Box<perf::PerfArgs>),
     /// Copy files and directories to another host
     Copy(copy::CopyArgs),
-    /// Two hosts on this machine to play with
+    /// Hosts on this machine to play with, joined by a cable or a switch
     Lab(lab::LabArgs),
+    /// A switch between interfaces, with rates, delays and faults behind its ports
+    Switch(switch::SwitchArgs),
     /// Find out whether Spanwire works on an interface, and what to do if not
     Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
@@ -65,6 +67,7 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
         Command::Demo(args) => demo::run(args, &interrupt),
         Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
+        Command::Switch(args) => switch::run(args, &interrupt),
         Command::Lab(_) | Command::Pcap(_) | Command::Doctor(_) => unreachable!("handled above"),
     }
     .map_err(failed)

@@ -44,7 +44,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bins",
-        ours: &["base", "wire", "mem", "transport", "io"],
+        ours: &["base", "wire", "mem", "transport", "io", "switch"],
         theirs: &[
             "clap",
             "getrandom",
@@ -63,6 +63,8 @@ const ALLOWED: &[Allowed] = &[
             "sha2",
             "signal-hook",
             "socket2",
+            // The configuration of `spanwire switch`.
+            "toml",
             "tracing",
             "tracing-subscriber",
         ],

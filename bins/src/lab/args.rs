@@ -1,8 +1,9 @@
 //! The command line of `spanwire lab`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use spanwire_io::net::IpPrefix;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// The arguments of `spanwire lab`.
 #[derive(Debug, Clone, Args)]
@@ -15,9 +16,9 @@ pub struct LabArgs {
 /// What can be done with a lab.
 #[derive(Debug, Clone, Subcommand)]
 pub enum LabCommand {
-    /// Make two hosts joined by a cable
+    /// Make two hosts joined by a cable, or hosts around a switch
     Up(UpArgs),
-    /// Remove the two hosts and the cable
+    /// Remove the hosts and what joins them
     Down(NameArgs),
     /// Run a command on one of the hosts
     Exec(ExecArgs),
@@ -31,17 +32,20 @@ pub struct UpArgs {
     /// Which lab, and how the answer is printed.
     #[command(flatten)]
     pub lab: NameArgs,
+    /// Put `spanwire switch` with this configuration between the hosts, one for each of its ports
+    #[arg(long, value_name = "FILE")]
+    pub switch: Option<PathBuf>,
     /// Largest IP packet in bytes, 1280 to 65535
     #[arg(long, default_value_t = 1500, value_name = "BYTES")]
     pub mtu: u32,
-    /// IPv4 network; the hosts get its first two addresses
+    /// IPv4 network; the hosts get its first addresses
     #[arg(long, default_value = "10.77.0.0/24", value_name = "ADDR/LEN")]
     pub prefix: IpPrefix,
-    /// IPv6 network; the hosts get its first two addresses
+    /// IPv6 network; the hosts get its first addresses
     #[arg(long, default_value = "fd77::/64", value_name = "ADDR/LEN")]
     pub prefix6: IpPrefix,
     /// Receive and transmit queues of each end, 1 to 64
-    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(long, default_value_t = 1, value_name = "COUNT", conflicts_with = "switch")]
     pub queues: u32,
     /// Packets that may wait in front of each end; 0 for none: a full peer then drops
     #[arg(long, default_value_t = 1000, value_name = "PACKETS")]
@@ -65,18 +69,9 @@ pub struct ExecArgs {
     /// Name of the lab
     #[arg(long, default_value = "sw")]
     pub name: String,
-    /// The host to run it on
-    pub host: HostName,
+    /// The host to run it on: a or b, the name of a port of the switch, or "switch"
+    pub host: String,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,
-}
-
-/// One of the two hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum HostName {
-    /// The first host: 10.77.0.1 unless told otherwise.
-    A,
-    /// The second host: 10.77.0.2 unless told otherwise.
-    B,
 }

@@ -3,6 +3,7 @@
 use spanwire_io::net::{NetError, NetErrorKind};
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why `spanwire lab` failed.
 #[derive(Debug)]
@@ -17,6 +18,26 @@ pub enum LabError {
     NotUp {
         /// Its name.
         lab: String,
+    },
+    /// The lab has no host of that name.
+    NoHost {
+        /// The lab's name.
+        lab: String,
+        /// What was asked for.
+        host: String,
+        /// What there is.
+        hosts: Vec<String>,
+    },
+    /// The lab's switch cannot be what its file says, or did not start.
+    Switch(String),
+    /// What the lab remembers could not be read, written or removed.
+    State {
+        /// What was being done; continues the sentence "cannot ...".
+        doing: &'static str,
+        /// The lab's directory.
+        directory: PathBuf,
+        /// Why it failed.
+        source: io::Error,
     },
     /// The name cannot be the name of a lab.
     BadName {
@@ -55,6 +76,14 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// What the kernel said while the lab of that name was made.
+    pub(super) fn from_up(lab: &str, source: NetError) -> Self {
+        match source.kind() {
+            NetErrorKind::AlreadyExists => Self::AlreadyUp { lab: lab.to_owned() },
+            _ => Self::Net { doing: format!("bring the lab {lab} up"), source },
+        }
+    }
+
     /// What the process should end with: as a shell does, 127 for a program that does not exist
     /// and 126 for one that cannot be run; 2 for bad arguments; else 1.
     #[must_use]
@@ -62,7 +91,7 @@ impl LabError {
         match self {
             Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Exec { .. } => 126,
-            Self::BadName { .. } | Self::NoCommand => 2,
+            Self::BadName { .. } | Self::NoCommand | Self::NoHost { .. } | Self::Switch(_) => 2,
             Self::Net { source, .. } if source.kind() == NetErrorKind::Invalid => 2,
             _ => 1,
         }
@@ -81,6 +110,17 @@ impl fmt::Display for LabError {
             Self::NotUp { lab } => {
                 write!(f, "the lab {lab} is not up; make it with `spanwire lab up --name {lab}`")
             }
+            Self::NoHost { lab, host, hosts } => {
+                let hosts = hosts.join(", ");
+                write!(f, "the lab {lab} has no host {host:?}; it has {hosts}")
+            }
+            Self::Switch(why) => f.write_str(why),
+            Self::State { doing, directory, source } => write!(
+                f,
+                "cannot {doing} what is in {}: {source}; remove the lab with `spanwire lab down`, \
+                 and if that fails too, the directory",
+                directory.display()
+            ),
             Self::BadName { lab } => write!(
                 f,
                 "{lab:?} cannot be the name of a lab; use 1 to 32 letters, digits, '-' and '_'"
@@ -112,7 +152,10 @@ impl std::error::Error for LabError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Net { source, .. } => Some(source),
-            Self::Exec { source, .. } | Self::Proc(source) | Self::Print(source) => Some(source),
+            Self::Exec { source, .. }
+            | Self::State { source, .. }
+            | Self::Proc(source)
+            | Self::Print(source) => Some(source),
             _ => None,
         }
     }

@@ -1,28 +1,51 @@
 //! What `spanwire lab status` shows.
 
 use super::error::LabError;
-use super::{DEVICE, namespaces};
+use super::state::{State, StateDir};
+use super::{DEVICE, SWITCH, hosts, namespace};
 use serde::Serialize;
 use spanwire_io::net::{LinkCounters, LinkInfo, NetErrorKind, NetNs, Netlink, format_mac};
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// A lab as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LabStatus {
     /// The lab's name.
     pub name: String,
-    /// Both hosts are there and frames can pass.
+    /// All hosts are there, frames can pass, and the switch runs if there is one.
     pub up: bool,
-    /// Hosts a and b.
-    pub hosts: [HostStatus; 2],
+    /// The hosts: a and b, or one for each port of the switch.
+    pub hosts: Vec<HostStatus>,
+    /// The switch; null when there is a cable.
+    pub switch: Option<SwitchStatus>,
+}
+
+/// The switch of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SwitchStatus {
+    /// Its namespace.
+    pub namespace: String,
+    /// The number its process has or had; null if it was never started.
+    pub pid: Option<u32>,
+    /// The process runs.
+    pub running: bool,
+    /// Its configuration when the lab was made.
+    pub config: PathBuf,
+    /// Where `spanwire switch ctl` reaches it.
+    pub socket: PathBuf,
+    /// What it prints.
+    pub log: PathBuf,
 }
 
 /// One host of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostStatus {
+    /// Its name in the lab.
+    pub host: String,
     /// Its namespace.
     pub namespace: String,
     /// The namespace exists.
@@ -76,10 +99,16 @@ impl LabStatus {
     /// # Errors
     /// Not permitted, or `/proc` cannot be read. A lab that is not there is no error.
     pub fn read(name: &str) -> Result<Self, LabError> {
-        let [a, b] = namespaces(name);
-        let hosts = [HostStatus::read(a)?, HostStatus::read(b)?];
+        let dir = StateDir::of(name);
+        let state = dir.read()?;
+        let hosts = hosts(state.as_ref());
+        let hosts: Result<Vec<_>, _> =
+            hosts.iter().map(|host| HostStatus::read(host, namespace(name, host))).collect();
+        let hosts = hosts?;
+        let switch = state.map(|state| SwitchStatus::new(name, &dir, &state));
         let runs = |host: &HostStatus| host.link.as_ref().is_some_and(|link| link.running);
-        Ok(Self { name: name.to_owned(), up: hosts.iter().all(runs), hosts })
+        let up = hosts.iter().all(runs) && switch.as_ref().is_none_or(|switch| switch.running);
+        Ok(Self { name: name.to_owned(), up, hosts, switch })
     }
 
     /// The status in lines for people.
@@ -87,7 +116,7 @@ impl LabStatus {
     pub fn to_text(&self) -> String {
         let state = if self.up {
             "up"
-        } else if self.hosts.iter().any(|host| host.present) {
+        } else if self.switch.is_some() || self.hosts.iter().any(|host| host.present) {
             "partly there"
         } else {
             "not up"
@@ -96,18 +125,23 @@ impl LabStatus {
         for host in &self.hosts {
             host.write_text(&mut text);
         }
+        if let Some(switch) = &self.switch {
+            switch.write_text(&mut text);
+        }
         text
     }
 }
 
 impl HostStatus {
-    fn read(namespace: String) -> Result<Self, LabError> {
+    fn read(host: &str, namespace: String) -> Result<Self, LabError> {
+        let host = host.to_owned();
         let refused =
             |source| LabError::Net { doing: format!("look at the namespace {namespace}"), source };
         let ns = match NetNs::open_named(&namespace) {
             Ok(ns) => ns,
             Err(e) if matches!(e.kind(), NetErrorKind::NotFound | NetErrorKind::Invalid) => {
-                return Ok(Self { namespace, present: false, link: None, processes: Vec::new() });
+                let processes = Vec::new();
+                return Ok(Self { host, namespace, present: false, link: None, processes });
             }
             Err(e) => return Err(refused(e)),
         };
@@ -121,7 +155,7 @@ impl HostStatus {
             Err(e) if e.kind() == NetErrorKind::NotFound => None,
             Err(e) => return Err(refused(e)),
         };
-        Ok(Self { present: true, link, processes: processes_in(&ns)?, namespace })
+        Ok(Self { host, present: true, link, processes: processes_in(&ns)?, namespace })
     }
 
     fn write_text(&self, text: &mut String) {
@@ -154,6 +188,33 @@ impl HostStatus {
         if !self.processes.is_empty() {
             let _ = writeln!(text, "    processes {}", join(&self.processes, " "));
         }
+    }
+}
+
+impl SwitchStatus {
+    fn new(lab: &str, dir: &StateDir, state: &State) -> Self {
+        Self {
+            namespace: namespace(lab, SWITCH),
+            pid: state.process.map(|process| process.pid),
+            running: state.process.is_some_and(|process| process.is_running()),
+            config: dir.config(),
+            socket: dir.socket(),
+            log: dir.log(),
+        }
+    }
+
+    fn write_text(&self, text: &mut String) {
+        let process = match (self.pid, self.running) {
+            (None, _) => "was never started".to_owned(),
+            (Some(pid), true) => format!("runs as pid {pid}"),
+            (Some(pid), false) => format!("has ended (it was pid {pid})"),
+        };
+        let (namespace, log, socket) = (&self.namespace, self.log.display(), self.socket.display());
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "  {namespace}: the switch {process}\n    control {socket}\n    log {log}"
+        );
     }
 }
 

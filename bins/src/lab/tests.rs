@@ -1,5 +1,6 @@
 use super::*;
 use clap::Parser;
+use spanwire_io::net::{LabConfig, Netlink};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::ExitStatusExt;
@@ -42,7 +43,7 @@ impl Lab {
     }
 
     fn present(&self) -> Vec<String> {
-        let ours = namespaces(&self.0);
+        let ours = CABLE_HOSTS.map(|host| namespace(&self.0, host));
         let mut names = NetNs::list().expect("readable");
         names.retain(|name| ours.contains(name));
         names
@@ -51,7 +52,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for namespace in namespaces(&self.0) {
+        for namespace in CABLE_HOSTS.map(|host| namespace(&self.0, host)) {
             let _ = NetNs::delete_named(&namespace);
         }
     }
@@ -98,7 +99,7 @@ fn up__status_down_and_again() {
         assert_eq!(lab.present().len(), 2, "a refused up removes nothing");
 
         let report = down(&lab.0).expect("privileged");
-        assert_eq!(report.removed, namespaces(&lab.0));
+        assert_eq!(report.removed, CABLE_HOSTS.map(|host| namespace(&lab.0, host)));
         assert_eq!(lab.present().len(), 0);
     }
     let report = down(&lab.0).expect("nothing there is fine");
@@ -129,7 +130,7 @@ fn down__half_a_lab_is_removed() {
         return;
     }
     let lab = Lab::new();
-    let [a, _] = namespaces(&lab.0);
+    let [a, _] = CABLE_HOSTS.map(|host| namespace(&lab.0, host));
     NetNs::create_named(&a).expect("privileged");
     let error = lab.up(&[]).expect_err("partly there");
     assert!(matches!(error, LabError::AlreadyUp { .. }), "{error}");
@@ -145,7 +146,7 @@ fn down__leaves_alone_what_it_did_not_make() {
     let lab = Lab::new();
     let other = NetNs::new_anonymous().expect("privileged");
     lab.up(&[]).expect("privileged");
-    let [a, _] = namespaces(&lab.0);
+    let [a, _] = CABLE_HOSTS.map(|host| namespace(&lab.0, host));
     let ns = NetNs::open_named(&a).expect("made");
     spanwire_io::net::VethSpec {
         a: spanwire_io::net::VethEnd { ns: &ns, name: "mine0" },
@@ -169,7 +170,7 @@ fn down__names_processes_that_are_still_inside() {
     }
     let lab = Lab::new();
     lab.up(&[]).expect("privileged");
-    let [a, _] = namespaces(&lab.0);
+    let [a, _] = CABLE_HOSTS.map(|host| namespace(&lab.0, host));
     let ns = NetNs::open_named(&a).expect("made");
     let mut inside = ns
         .command("cat")
@@ -241,12 +242,22 @@ fn exec__missing_lab_says_how_to_make_it() {
 }
 
 #[test]
+fn exec__names_the_hosts_there_are() {
+    let lab = Lab::new();
+    let words = ["exec", "--name", &lab.0, "c", "true"];
+    let error = run(&parse(&words)).expect_err("no host c");
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().ends_with("it has a, b"), "{error}");
+}
+
+#[test]
 fn lab_args__flags_of_the_command_are_the_commands() {
     let words = ["exec", "a", "ping", "--name", "x", "-c1"];
     let LabCommand::Exec(args) = parse(&words).command else {
         panic!("not exec");
     };
     assert_eq!(args.name, DEFAULT_NAME);
+    assert_eq!(args.host, "a");
     assert_eq!(args.command, ["ping", "--name", "x", "-c1"]);
 }
 
@@ -266,19 +277,22 @@ fn lab_args__bad_prefix_is_refused_with_an_example() {
     let error = Cli::try_parse_from(["lab", "up", "--prefix", "10.0.0.0"]).expect_err("no length");
     assert!(error.to_string().contains("10.77.0.0/24"), "{error}");
     assert!(Cli::try_parse_from(["lab", "exec", "a"]).is_err(), "no command");
-    assert!(Cli::try_parse_from(["lab", "exec", "c", "true"]).is_err(), "no host c");
+    let both = ["lab", "up", "--queues", "2", "--switch", "x.toml"];
+    assert!(Cli::try_parse_from(both).is_err(), "a switch has one queue a port");
 }
 
 #[test]
 fn up_report__text_is_ready_to_paste_and_json_is_complete() {
-    let host = |number: u16| UpHost {
+    let host = |name: &str, number: u16| UpHost {
+        host: name.to_owned(),
         namespace: format!("x-{number}"),
         device: "sw0".to_owned(),
         mac: "02:00:00:00:00:01".to_owned(),
         v4: Ipv4Addr::new(10, 77, 0, 1),
         v6: std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number),
     };
-    let report = UpReport { name: "x".to_owned(), mtu: 1500, hosts: [host(1), host(2)] };
+    let hosts = vec![host("a", 1), host("b", 2)];
+    let report = UpReport { name: "x".to_owned(), mtu: 1500, hosts, switch: None };
     let text = report.to_text();
     assert!(
         text.contains("  spanwire lab exec --name x a -- spanwire perf server --dev sw0\n"),

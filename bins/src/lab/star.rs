@@ -1,0 +1,257 @@
+//! A lab of hosts around a switch.
+//!
+//! Each port of the switch's configuration is a host: for the port `p` of lab `sw` the namespace
+//! `sw-p`, joined by a veth pair to the namespace `sw-switch`, in which `spanwire switch` runs.
+
+use super::args::UpArgs;
+use super::error::LabError;
+use super::namespace::Making;
+use super::process::Process;
+use super::report::{UpHost, UpReport, UpSwitch};
+use super::state::{State, StateDir};
+use super::{DEVICE, SWITCH, mark, namespace};
+use crate::switch::{self, PORT_FRAME_ROOM, SwitchFile};
+use spanwire_io::net::{
+    Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
+};
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Makes the lab and starts its switch; the lab's name has been checked.
+///
+/// # Errors
+/// As [`super::up`], and what is wrong with the file, or why the switch did not start.
+pub(super) fn up(args: &UpArgs, file: &Path) -> Result<UpReport, LabError> {
+    let name = args.lab.name.as_str();
+    let text = fs::read_to_string(file)
+        .map_err(|e| LabError::Switch(format!("cannot read {}: {e}", file.display())))?;
+    let config = SwitchFile::parse(&text)
+        .map_err(|e| LabError::Switch(format!("{}: {e}", file.display())))?;
+    let plans = plan(args, &config)?;
+    let dir = StateDir::of(name);
+    dir.create(name)?;
+    match make(args, &dir, &text, &plans) {
+        Ok(report) => Ok(report),
+        Err(error) => {
+            // The error is the one to report.
+            let _ = dir.remove();
+            Err(error)
+        }
+    }
+}
+
+/// One host before it is made.
+#[derive(Debug)]
+struct Plan {
+    host: String,
+    /// The switch's end of the cable.
+    device: String,
+    v4: (Ipv4Addr, IpPrefix),
+    v6: (Ipv6Addr, IpPrefix),
+    link_local: IpPrefix,
+}
+
+/// What the hosts shall be; everything that can be wrong without a look at the machine is found.
+fn plan(args: &UpArgs, config: &SwitchFile) -> Result<Vec<Plan>, LabError> {
+    let invalid = |why: String| Err(LabError::Switch(why));
+    let mtu_max = PORT_FRAME_ROOM - ETHERNET_HEADER_BYTES;
+    if !(MTU_MIN..=mtu_max).contains(&args.mtu) {
+        let mtu = args.mtu;
+        return invalid(format!("--mtu {mtu}: a switch carries {MTU_MIN} to {mtu_max} bytes"));
+    }
+    let mut plans = Vec::new();
+    for (n, port) in (1..).zip(config.ports()) {
+        if port.name == SWITCH {
+            return invalid(format!("port.{SWITCH}: the name is the switch's own; choose another"));
+        }
+        let (Some(v4), Some(v6)) = (v4(args.prefix, n), v6(args.prefix6, n)) else {
+            let (v4, v6) = (args.prefix, args.prefix6);
+            return invalid(format!("--prefix {v4} and --prefix6 {v6} have no host number {n}"));
+        };
+        let link_local = IpAddr::V6(Ipv6Addr::from_bits((0xfe80 << 112) | u128::from(n)));
+        plans.push(Plan {
+            host: port.name.clone(),
+            device: port.device.clone(),
+            v4,
+            v6,
+            link_local: IpPrefix::new(link_local, 64).expect("64 bits fit an IPv6 address"),
+        });
+    }
+    Ok(plans)
+}
+
+fn v4(prefix: IpPrefix, n: u32) -> Option<(Ipv4Addr, IpPrefix)> {
+    let prefix = prefix.host(n)?;
+    match prefix.addr() {
+        IpAddr::V4(addr) => Some((addr, prefix)),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(prefix: IpPrefix, n: u32) -> Option<(Ipv6Addr, IpPrefix)> {
+    let prefix = prefix.host(n)?;
+    match prefix.addr() {
+        IpAddr::V6(addr) => Some((addr, prefix)),
+        IpAddr::V4(_) => None,
+    }
+}
+
+fn make(args: &UpArgs, dir: &StateDir, config: &str, plans: &[Plan]) -> Result<UpReport, LabError> {
+    let name = args.lab.name.as_str();
+    let refused = |source: NetError| LabError::from_up(name, source);
+    let mut state = State {
+        hosts: plans.iter().map(|plan| plan.host.clone()).collect(),
+        devices: plans.iter().map(|plan| plan.device.clone()).collect(),
+        process: None,
+    };
+    dir.write(&state)?;
+    fs::write(dir.config(), config).map_err(|e| dir.failed("write", e))?;
+    let switch = Making::new(&namespace(name, SWITCH)).map_err(refused)?;
+    let switch_ns = switch.handle()?;
+    let mut makings = Vec::new();
+    let mut hosts = Vec::new();
+    for plan in plans {
+        let making = Making::new(&namespace(name, &plan.host)).map_err(refused)?;
+        let ns = making.handle()?;
+        plan.wire(args, &ns, &switch_ns).map_err(refused)?;
+        makings.push((making, ns));
+    }
+    // Only when all ends are on do the cables carry.
+    for (plan, (making, ns)) in plans.iter().zip(&makings) {
+        hosts.push(plan.look(making.name(), ns).map_err(refused)?);
+    }
+    let process = start(dir, &switch_ns, |process| {
+        state.process = Some(process);
+        dir.write(&state)
+    })?;
+    makings.into_iter().for_each(|(making, _)| making.keep());
+    let switch_name = switch.name().to_owned();
+    switch.keep();
+    Ok(UpReport {
+        name: name.to_owned(),
+        mtu: args.mtu,
+        hosts,
+        switch: Some(UpSwitch {
+            namespace: switch_name,
+            pid: process.pid,
+            socket: dir.socket(),
+            log: dir.log(),
+        }),
+    })
+}
+
+impl Plan {
+    /// Makes the cable and sets both ends up.
+    fn wire(&self, args: &UpArgs, host: &NetNs, switch: &NetNs) -> Result<(), NetError> {
+        VethSpec {
+            a: VethEnd { ns: host, name: DEVICE },
+            b: VethEnd { ns: switch, name: &self.device },
+            mtu: args.mtu,
+            queues: 1,
+        }
+        .create()?;
+        let mut at_host = Netlink::open_in(host)?;
+        let mut at_switch = Netlink::open_in(switch)?;
+        for (netlink, device) in [(&mut at_host, DEVICE), (&mut at_switch, &self.device)] {
+            netlink.set_alias(device, &mark(&args.lab.name))?;
+            // The hosts' addresses are given below; the switch has none.
+            netlink.disable_ipv6_autoconf(device)?;
+            netlink.set_up(device)?;
+            if args.queue_limit > 0 {
+                netlink.set_pfifo(device, args.queue_limit)?;
+            }
+        }
+        // A host that leaves checksums and segments to a device that has none would send frames
+        // that are wrong on any wire, and this one is copied byte by byte.
+        Ethtool::open_in(host)?.set_offloads(DEVICE, &Offloads::OFF)?;
+        for prefix in [self.v4.1, self.v6.1, self.link_local] {
+            at_host.add_address(DEVICE, prefix)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the carrier and says what the host got.
+    fn look(&self, namespace: &str, ns: &NetNs) -> Result<UpHost, NetError> {
+        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_WITHIN)?;
+        Ok(UpHost {
+            host: self.host.clone(),
+            namespace: namespace.to_owned(),
+            device: DEVICE.to_owned(),
+            mac: link.mac.as_ref().map(format_mac).unwrap_or_default(),
+            v4: self.v4.0,
+            v6: self.v6.0,
+        })
+    }
+}
+
+/// Starts the switch in the background and waits until it forwards. `remember` is called as soon
+/// as there is a process.
+fn start(
+    dir: &StateDir,
+    ns: &NetNs,
+    remember: impl FnOnce(Process) -> Result<(), LabError>,
+) -> Result<Process, LabError> {
+    let failed = |why: String| LabError::Switch(format!("the switch does not start: {why}"));
+    let log = File::create(dir.log()).map_err(|e| dir.failed("write", e))?;
+    let errors = log.try_clone().map_err(|e| dir.failed("write", e))?;
+    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let mut command = ns.command(program).map_err(|e| failed(e.to_string()))?;
+    command
+        .args(["switch", "--config"])
+        .arg(dir.config())
+        .arg("--socket")
+        .arg(dir.socket())
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        // An interrupt at the terminal is for the command in front, not for the switch.
+        .process_group(0);
+    let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+    let started = Process::of(child.id())
+        .ok_or_else(|| failed(said(dir)))
+        .and_then(|process| remember(process).map(|()| process))
+        .and_then(|process| await_switch(dir, &mut child).map_err(failed).map(|()| process));
+    if started.is_err() {
+        // It has ended already, or must.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    started
+}
+
+fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
+    let deadline = Instant::now() + SWITCH_WITHIN;
+    while Instant::now() < deadline {
+        if switch::is_answering(&dir.socket()) {
+            return Ok(());
+        }
+        if let Ok(Some(_)) = child.try_wait() {
+            return Err(said(dir));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("no answer within {} s; it said: {}", SWITCH_WITHIN.as_secs(), said(dir)))
+}
+
+/// What the switch has printed, on one line.
+fn said(dir: &StateDir) -> String {
+    let text = fs::read_to_string(dir.log()).unwrap_or_default();
+    let text = text.trim().trim_start_matches("error: ");
+    if text.is_empty() { "it said nothing".to_owned() } else { text.replace('\n', "; ") }
+}
+
+/// Destination, source, type.
+const ETHERNET_HEADER_BYTES: u32 = 14;
+
+/// The smallest MTU at which an interface has IPv6 (RFC 8200, section 5).
+const MTU_MIN: u32 = 1280;
+
+/// How long the kernel may take to notice that both ends are on.
+const CARRIER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the switch may take to open its ports.
+const SWITCH_WITHIN: Duration = Duration::from_secs(10);

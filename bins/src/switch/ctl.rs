@@ -1,0 +1,99 @@
+//! `spanwire switch ctl`: asks a running switch, and tells it.
+
+use super::control::{Reply, Request, ask};
+use crate::fabric::Error;
+use crate::lab;
+use crate::report::say;
+use crate::signals::Interrupt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Arguments of `spanwire switch ctl`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CtlArgs {
+    /// The switch's control socket, as it was given to `spanwire switch --socket`
+    #[arg(long, value_name = "PATH", conflicts_with = "lab")]
+    socket: Option<PathBuf>,
+    /// The switch of this lab
+    #[arg(long, value_name = "NAME", default_value = "sw")]
+    lab: String,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+enum CtlCommand {
+    /// Show counters, rates, delays and faults
+    Show {
+        /// Show them again every so many seconds, until interrupted
+        #[arg(short, long, value_name = "SECONDS")]
+        interval: Option<f64>,
+    },
+    /// Change rates, delays and faults while it runs: port.a.loss=1% port.a.rate=500Mbit
+    Set {
+        /// What is to change: all of it, or if one is wrong, nothing
+        #[arg(required = true, value_name = "port.NAME.KEY=VALUE")]
+        changes: Vec<String>,
+    },
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// No switch answers, or it refuses.
+pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    let socket = match &args.socket {
+        Some(path) => path.clone(),
+        None => lab::control_socket(&args.lab)?,
+    };
+    match &args.command {
+        CtlCommand::Set { changes } => {
+            let reply = request(&socket, &Request::Set { changes: changes.clone() })?;
+            show(args.json, &reply);
+        }
+        CtlCommand::Show { interval: None } => {
+            show(args.json, &request(&socket, &Request::Show {})?);
+        }
+        CtlCommand::Show { interval: Some(seconds) } => {
+            let pause = Duration::try_from_secs_f64(*seconds)
+                .map_err(|e| format!("--interval {seconds}: {e}"))?;
+            while !interrupt.is_set() {
+                show(args.json, &request(&socket, &Request::Show {})?);
+                let again = Instant::now() + pause.max(INTERVAL_MIN);
+                while !interrupt.is_set() && Instant::now() < again {
+                    std::thread::sleep(Duration::from_millis(20).min(pause));
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
+    let reply = ask(socket, request, PATIENCE).map_err(|e| {
+        let shown = socket.display();
+        format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
+    })?;
+    match reply.error {
+        Some(why) => Err(why.into()),
+        None => Ok(reply),
+    }
+}
+
+fn show(json: bool, reply: &Reply) {
+    if json {
+        say(&format!("{}\n", reply.report));
+    } else {
+        say(&reply.text);
+    }
+}
+
+/// A switch under load answers within a step, one at rest within 100 ms.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asking is work for the switch.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);

@@ -1,0 +1,276 @@
+//! The configuration file: TOML, see docs/examples/switch.toml.
+
+use super::keys::{IMPAIRMENT_KEYS, KeyError, LINE_KEYS, PORT_KEYS, read, take_line, take_port};
+use super::run::PORT_FRAME_ROOM;
+use spanwire_switch::{ShapedConfig, SwitchConfig};
+use std::fmt;
+use toml::{Table, Value};
+
+/// What a configuration file says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SwitchFile {
+    ports: Vec<FilePort>,
+    config: ShapedConfig,
+}
+
+/// One port, as the file names it. Port n of the switch is entry n, in the order of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilePort {
+    /// Its name: 1 to 15 letters, digits, '-' and '_'.
+    pub name: String,
+    /// The interface it is on; its name unless the file says otherwise.
+    pub device: String,
+}
+
+/// What is wrong with a file: where, what, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileError(String);
+
+impl SwitchFile {
+    /// Reads a configuration and checks all of it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by its key and value, with what would be right.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
+        // The parser's message shows the line.
+        let table: Table = toml::from_str(text).map_err(|e| FileError(e.to_string()))?;
+        Self::of(table).map_err(|e| FileError(e.to_string()))
+    }
+
+    /// The ports, in the order of the file.
+    #[must_use]
+    pub fn ports(&self) -> &[FilePort] {
+        &self.ports
+    }
+
+    /// The switch and the lines behind its ports.
+    #[must_use]
+    pub fn config(&self) -> &ShapedConfig {
+        &self.config
+    }
+
+    fn of(mut table: Table) -> Result<Self, KeyError> {
+        let tables = match table.remove("port") {
+            Some(Value::Table(tables)) => tables,
+            Some(_) => return Err(KeyError::new("port", "is no table; write [port.NAME]")),
+            None => {
+                return Err(KeyError::new("port", "is missing; write [port.NAME] for each port"));
+            }
+        };
+        let mut ports = Vec::new();
+        let mut lines = Vec::new();
+        let mut switch_ports = Vec::new();
+        for (name, value) in tables {
+            let at = format!("port.{name}");
+            let Value::Table(mut keys) = value else {
+                return Err(KeyError::new(at, "is no table; write [port.NAME] above its keys"));
+            };
+            check_name(&at, &name)?;
+            let device = take_device(&at, &name, &mut keys)?;
+            let line = take_line(&at, &mut keys)?;
+            let mut port = take_port(&at, &mut keys)?;
+            check_known(
+                &at,
+                &keys,
+                &[&["device", "queue"], &LINE_KEYS, &IMPAIRMENT_KEYS, &PORT_KEYS],
+            )?;
+            port.rate = line.rate;
+            ports.push(FilePort { name, device });
+            lines.push(line);
+            switch_ports.push(port);
+        }
+        check_devices(&ports)?;
+        let budget = table.remove_entry("budget_bytes");
+        check_known(
+            "",
+            &table_without(&table, &SWITCH_KEYS),
+            &[&["port", "budget_bytes"], &SWITCH_KEYS],
+        )?;
+        let switch = take_switch(table, switch_ports)?;
+        let mut config = ShapedConfig { lines, ..ShapedConfig::new(switch) };
+        if let Some((_, value)) = budget {
+            config.budget_bytes = budget_bytes(value)?;
+        }
+        let names: Vec<&str> = ports.iter().map(|port| &*port.name).collect();
+        config.validate().map_err(|e| KeyError::from_config(&e, &names))?;
+        Ok(Self { ports, config })
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.trim_end())
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// The names become names of namespaces, of interfaces and words on command lines.
+fn check_name(at: &str, name: &str) -> Result<(), KeyError> {
+    let clean = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let fits = (1..=NAME_MAX).contains(&name.len());
+    if fits && name.chars().all(clean) && !name.starts_with('-') {
+        return Ok(());
+    }
+    let what = "cannot be the name of a port; use 1 to 15 letters, digits, '-' and '_'";
+    Err(KeyError::new(at, what))
+}
+
+fn take_device(at: &str, name: &str, keys: &mut Table) -> Result<String, KeyError> {
+    match keys.remove("device") {
+        None => Ok(name.to_owned()),
+        Some(Value::String(device)) if (1..=NAME_MAX).contains(&device.len()) => Ok(device),
+        Some(other) => {
+            let what = format!("is {other:?}; name an interface, 1 to 15 bytes");
+            Err(KeyError::new(format!("{at}.device"), what))
+        }
+    }
+}
+
+fn check_devices(ports: &[FilePort]) -> Result<(), KeyError> {
+    if ports.len() < 2 {
+        let what = format!("has {} entries; a switch has at least 2", ports.len());
+        return Err(KeyError::new("port", what));
+    }
+    for (n, port) in ports.iter().enumerate() {
+        if let Some(other) = ports[..n].iter().find(|other| other.device == port.device) {
+            let what = format!("is {}, which port.{} has already", port.device, other.name);
+            return Err(KeyError::new(format!("port.{}.device", port.name), what));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is left in a table after everything known has been taken out.
+fn check_known(at: &str, left: &Table, known: &[&[&str]]) -> Result<(), KeyError> {
+    let Some(key) = left.keys().next() else { return Ok(()) };
+    let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+    let known = known.concat().join(", ");
+    Err(KeyError::new(at, format!("is not known; known here are {known}")))
+}
+
+fn table_without(table: &Table, keys: &[&str]) -> Table {
+    let left = table.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
+    left.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn take_switch(
+    mut table: Table,
+    ports: Vec<spanwire_switch::PortConfig>,
+) -> Result<SwitchConfig, KeyError> {
+    let room = i64::from(PORT_FRAME_ROOM);
+    let longest = table.entry("max_frame_bytes").or_insert(Value::Integer(room));
+    if let Some(bytes) = longest.as_integer().filter(|bytes| *bytes > room) {
+        let what = format!("is {bytes}; the ports carry at most {room}");
+        return Err(KeyError::new("max_frame_bytes", what));
+    }
+    table.insert("ports".to_owned(), Value::Array(Vec::new()));
+    let switch: SwitchConfig = read("", table)
+        .map_err(|e| KeyError { key: e.key.trim_start_matches('.').to_owned(), ..e })?;
+    Ok(SwitchConfig { ports, ..switch })
+}
+
+/// The budget, read as its struct reads it.
+fn budget_bytes(value: Value) -> Result<u64, KeyError> {
+    let mut table = Table::new();
+    table.insert("budget_bytes".to_owned(), value);
+    table.insert("lines".to_owned(), Value::Array(Vec::new()));
+    let mut switch = Table::new();
+    switch.insert("ports".to_owned(), Value::Array(Vec::new()));
+    table.insert("switch".to_owned(), Value::Table(switch));
+    let config: ShapedConfig = read("", table)
+        .map_err(|e| KeyError { key: e.key.trim_start_matches('.').to_owned(), ..e })?;
+    Ok(config.budget_bytes)
+}
+
+/// Keys at the top of the file that are the switch's own.
+const SWITCH_KEYS: [&str; 4] = ["buffer_bytes", "max_frame_bytes", "forwarding", "seed"];
+
+/// The longest name of an interface, in bytes (`IFNAMSIZ` less its zero).
+const NAME_MAX: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::{Dur, Rate};
+
+    const TWO: &str = "[port.h2]\nrate = '1Gbit'\ndelay = '1ms'\n[port.h1]\ndevice = 'eth1'\n";
+
+    fn error(text: &str) -> String {
+        SwitchFile::parse(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn parse__ports_in_the_order_of_the_file() {
+        let file = SwitchFile::parse(TWO).expect("valid");
+        let ports: Vec<_> = file.ports().iter().map(|p| (&*p.name, &*p.device)).collect();
+        assert_eq!(ports, [("h2", "h2"), ("h1", "eth1")]);
+        let config = file.config();
+        assert_eq!(config.lines[0].delay, Dur::from_ms(1));
+        assert_eq!(config.switch.ports[0].rate, Some(Rate::from_gbps(1)));
+        assert_eq!(config.switch.ports[1].rate, None);
+        assert_eq!(config.switch.max_frame_bytes, PORT_FRAME_ROOM);
+        assert!(config.switch.forwarding.learning && config.switch.forwarding.flood);
+    }
+
+    #[test]
+    fn parse__the_example_in_the_documentation() {
+        let text = include_str!("../../../docs/examples/switch.toml");
+        let file = SwitchFile::parse(text).expect("valid");
+        assert!(file.ports().len() >= 2);
+    }
+
+    #[test]
+    fn parse__every_key_at_the_top_is_read() {
+        let top = "buffer_bytes = '20MB'\nmax_frame_bytes = 1600\nseed = 7\nbudget_bytes = '90MB'\n\
+                   [forwarding]\nageing = '10s'\n";
+        let file = SwitchFile::parse(&format!("{top}{TWO}")).expect("valid");
+        let ShapedConfig { switch, budget_bytes, .. } = file.config();
+        assert_eq!((switch.buffer_bytes, switch.max_frame_bytes), (20_000_000, 1600));
+        assert_eq!((switch.seed, *budget_bytes), (7, 90_000_000));
+        assert_eq!(switch.forwarding.ageing, Dur::from_secs(10));
+    }
+
+    #[test]
+    fn parse__refusals_name_key_value_and_range() {
+        for (text, words) in [
+            ("", &["port", "[port.NAME]"][..]),
+            ("port = 5", &["port:", "no table"]),
+            ("[port.a]", &["port:", "1 entries", "at least 2"]),
+            ("[port.a]\nrat = '1Gbit'\n[port.b]", &["port.a.rat:", "not known", "rate, delay"]),
+            ("bufer = 1\n[port.a]\n[port.b]", &["bufer:", "buffer_bytes"]),
+            ("[port.a]\nrate = '9'\n[port.b]", &["port.a.rate:", "\"9\"", "25Gbit"]),
+            ("[port.'a b']\n[port.b]", &["port.a b:", "letters"]),
+            ("[port.a]\ndevice = 'x'\n[port.x]", &["port.x.device:", "port.a has"]),
+            ("[port.a]\ndevice = 7\n[port.x]", &["port.a.device:", "7", "1 to 15"]),
+            ("max_frame_bytes = 9000\n[port.a]\n[port.b]", &["max_frame_bytes:", "9000", "3840"]),
+            ("max_frame_bytes = 1\n[port.a]\n[port.b]", &["max_frame_bytes:", "choose 64"]),
+            ("buffer_bytes = 1\n[port.a]\n[port.b]", &["buffer_bytes:", "64000"]),
+            ("budget_bytes = 'x'\n[port.a]\n[port.b]", &["budget_bytes:", "\"x\"", "bytes"]),
+            ("seed = -1\n[port.a]\n[port.b]", &["seed:", "-1"]),
+            ("[port.a]\nqueue = {weight = 0}\n[port.b]", &["port.a.queues[0].weight:", "1000"]),
+            ("[port.a]\npfc = {}\n[port.b]", &["port.a.pfc:", "rate"]),
+            ("[port.a\n", &["line 1"]),
+            ("[port.a]\n[port.b]\n[port.a]", &["line 3", "duplicate"]),
+            ("[forwarding]\nrouts = 1\n[port.a]\n[port.b]", &["forwarding:", "routs", "routes"]),
+        ] {
+            let error = error(text);
+            for word in words {
+                assert!(error.contains(word), "{word:?} in {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parse__what_does_not_fit_the_memory_is_refused_with_the_arithmetic() {
+        let delay = |ms: u32| {
+            let port = format!("rate = '1Gbit'\ndelay = '{ms}ms'\n");
+            SwitchFile::parse(&format!("[port.a]\n{port}[port.b]\n{port}"))
+        };
+        delay(100).expect("100 ms at 1 Gbit/s fit, both ways");
+        let error = delay(300).expect_err("75 MB do not fit").to_string();
+        for word in ["budget_bytes", "port.a 1Gbit x 300ms = 37500000", "75000000"] {
+            assert!(error.contains(word), "{word:?} in {error:?}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The keys of a port: of which struct each is, and how one is changed.
+//!
+//! A file has all keys of a port side by side; in code they belong to the line behind the port, to
+//! its impairments, and to the switch's port.
+
+use spanwire_switch::{ConfigError, LineConfig, PortConfig};
+use toml::{Table, Value};
+
+/// Keys of the line: these can be changed while the switch runs.
+pub(super) const LINE_KEYS: [&str; 3] = ["rate", "delay", "overhead_bytes"];
+
+/// Keys of its impairments: these too.
+pub(super) const IMPAIRMENT_KEYS: [&str; 10] = [
+    "loss",
+    "burst_loss",
+    "block_loss",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "jitter",
+    "blackhole",
+    "down",
+    "flap",
+];
+
+/// Keys of the switch's port.
+pub(super) const PORT_KEYS: [&str; 7] =
+    ["mac", "queues", "class_to_queue", "share", "quantum_bytes", "pfc", "int"];
+
+/// What is wrong with a key, or with its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct KeyError {
+    /// The key, from the file's top: `port.a.rate`.
+    pub(super) key: String,
+    /// What is wrong and what would be right.
+    pub(super) what: String,
+}
+
+impl KeyError {
+    pub(super) fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { key: key.into(), what: what.into() }
+    }
+
+    /// What the deserializer said of a table at `at`: it knows the rest of the path.
+    fn from_toml(at: &str, error: &toml::de::Error) -> Self {
+        let text = error.to_string();
+        match text.trim_end().rsplit_once("\nin `") {
+            Some((what, path)) => Self::new(format!("{at}.{}", path.trim_end_matches('`')), what),
+            None => Self::new(at, text.trim_end()),
+        }
+    }
+
+    /// What the switch said of its own parts, in the words of the file. `names` are the ports'.
+    pub(super) fn from_config(error: &ConfigError, names: &[&str]) -> Self {
+        let ConfigError { at, what } = error;
+        let at = at.strip_prefix("switch.").unwrap_or(at);
+        Self::new(in_words_of_the_file(at, names), in_words_of_the_file(what, names))
+    }
+}
+
+impl std::fmt::Display for KeyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.key, self.what)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// `ports[3]` and `lines[3]` are `port.NAME` in the file, and impairments are keys of the port.
+fn in_words_of_the_file(text: &str, names: &[&str]) -> String {
+    let mut text = text.replace(".impairments.", ".");
+    for (n, name) in names.iter().enumerate() {
+        for list in ["ports", "lines"] {
+            text = text.replace(&format!("{list}[{n}]"), &format!("port.{name}"));
+        }
+    }
+    text
+}
+
+/// Reads a struct from a table at the path `at`.
+pub(super) fn read<T: serde::de::DeserializeOwned>(at: &str, table: Table) -> Result<T, KeyError> {
+    table.try_into().map_err(|e| KeyError::from_toml(at, &e))
+}
+
+/// The line that the keys of a port describe, taken out of `table`. What is left is not a line's.
+pub(super) fn take_line(at: &str, table: &mut Table) -> Result<LineConfig, KeyError> {
+    let mut line = take(table, &LINE_KEYS);
+    let impairments = take(table, &IMPAIRMENT_KEYS);
+    let impairments = read(at, impairments)?;
+    line.remove("impairments");
+    Ok(LineConfig { impairments, ..read(at, line)? })
+}
+
+/// The switch's port that the keys of a port describe, taken out of `table`. `queue` says the same
+/// as `queues` with one entry.
+pub(super) fn take_port(at: &str, table: &mut Table) -> Result<PortConfig, KeyError> {
+    if let Some(queue) = table.remove("queue") {
+        if table.contains_key("queues") {
+            return Err(KeyError::new(at, "has queue and queues; put all into queues"));
+        }
+        // Read here for the path in its errors.
+        let Value::Table(queue) = queue else {
+            return Err(KeyError::new(
+                format!("{at}.queue"),
+                "is no table; write [port.NAME.queue]",
+            ));
+        };
+        let queue = read(&format!("{at}.queue"), queue)?;
+        return Ok(PortConfig { queues: vec![queue], ..read(at, take(table, &PORT_KEYS))? });
+    }
+    read(at, take(table, &PORT_KEYS))
+}
+
+fn take(table: &mut Table, keys: &[&str]) -> Table {
+    keys.iter().filter_map(|key| table.remove_entry(*key)).collect()
+}
+
+/// One change of a running switch: `port.NAME.KEY=VALUE`, where KEY may lead into a table, as in
+/// `reorder.probability`.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Change {
+    /// The port's name.
+    pub(super) port: String,
+    path: Vec<String>,
+    value: Value,
+}
+
+impl Change {
+    /// Reads a change. The value is one of TOML, or else a text, so that `500Mbit` needs no quotes.
+    pub(super) fn parse(text: &str) -> Result<Self, KeyError> {
+        let form = || KeyError::new(text, "is no change; write port.NAME.KEY=VALUE");
+        let (key, value) = text.split_once('=').ok_or_else(form)?;
+        let mut path = key.trim().split('.').map(str::to_owned);
+        let (Some("port"), Some(port)) = (path.next().as_deref(), path.next()) else {
+            return Err(form());
+        };
+        let path: Vec<String> = path.collect();
+        let Some(first) = path.first() else { return Err(form()) };
+        if PORT_KEYS.contains(&&**first) || matches!(&**first, "queue" | "device") {
+            let what =
+                "cannot be changed while the switch runs; change the file and start it again";
+            return Err(KeyError::new(key.trim(), what));
+        }
+        if !LINE_KEYS.contains(&&**first) && !IMPAIRMENT_KEYS.contains(&&**first) {
+            let known = [&LINE_KEYS[..], &IMPAIRMENT_KEYS[..]].concat().join(", ");
+            let what = format!("is not known; what can be changed is {known}");
+            return Err(KeyError::new(key.trim(), what));
+        }
+        Ok(Self { port, path, value: value_of(value.trim()) })
+    }
+
+    /// The line with this change; `none` takes a key's value away.
+    pub(super) fn apply(&self, line: &LineConfig) -> Result<LineConfig, KeyError> {
+        let at = format!("port.{}", self.port);
+        let written = |e: toml::ser::Error| KeyError::new(&at, e.to_string());
+        let mut table = Table::try_from(line).map_err(written)?;
+        if let Some(Value::Table(impairments)) = table.remove("impairments") {
+            table.extend(impairments);
+        }
+        let (last, tables) = self.path.split_last().expect("parse has seen one key");
+        let mut place = &mut table;
+        for key in tables {
+            let entry = place.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = entry else {
+                let key = format!("{at}.{}", self.path.join("."));
+                return Err(KeyError::new(key, format!("{} has no keys", tables.join("."))));
+            };
+            place = inner;
+        }
+        if self.value.as_str() == Some("none") {
+            place.remove(last);
+        } else {
+            place.insert(last.clone(), self.value.clone());
+        }
+        take_line(&at, &mut table)
+    }
+}
+
+fn value_of(text: &str) -> Value {
+    let read = toml::from_str::<Table>(&format!("value = {text}"));
+    let value = read.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::{Dur, Rate};
+    use spanwire_switch::Prob;
+
+    fn line(text: &str) -> LineConfig {
+        take_line("port.a", &mut toml::from_str(text).expect("TOML")).expect("a line")
+    }
+
+    /// The lists above are what the structs have: a new field cannot be forgotten here.
+    #[test]
+    fn keys__are_the_fields_of_the_structs() {
+        let fields = |value: serde_json::Value| {
+            let object = value.as_object().expect("a struct").clone();
+            let mut names: Vec<String> = object.into_iter().map(|(name, _)| name).collect();
+            names.sort();
+            names
+        };
+        let sorted = |keys: &[&str]| {
+            let mut keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            keys.sort();
+            keys
+        };
+        let config = LineConfig::default();
+        let impairments = serde_json::to_value(&config.impairments).expect("plain data");
+        assert_eq!(fields(impairments), sorted(&IMPAIRMENT_KEYS));
+        let line = serde_json::to_value(&config).expect("plain data");
+        assert_eq!(fields(line), sorted(&[&LINE_KEYS[..], &["impairments"]].concat()));
+        let port = serde_json::to_value(PortConfig::default()).expect("plain data");
+        assert_eq!(fields(port), sorted(&[&PORT_KEYS[..], &["rate"]].concat()));
+    }
+
+    #[test]
+    fn take_line__keys_of_line_and_impairments_side_by_side() {
+        let line = line("rate = '1Gbit'\ndelay = '2ms'\nloss = '1%'\njitter = '5us'");
+        assert_eq!(line.rate, Some(Rate::from_gbps(1)));
+        assert_eq!(line.delay, Dur::from_ms(2));
+        assert_eq!(line.impairments.loss, Prob::from_ppm(10_000));
+        assert_eq!(line.impairments.jitter, Dur::from_us(5));
+    }
+
+    #[test]
+    fn take_line__errors_name_key_value_and_what_is_expected() {
+        for (text, key, words) in [
+            ("rate = '5G'", "port.a.rate", vec!["5G", "25Gbit"]),
+            ("delay = 3", "port.a.delay", vec!["3", "2ms"]),
+            ("loss = '200%'", "port.a.loss", vec!["200%", "probability"]),
+            ("reorder = {probability = '1%'}", "port.a.reorder", vec!["extra_delay"]),
+            ("burst_loss = {enter = 7}", "port.a.burst_loss.enter", vec!["7", "0.1%"]),
+        ] {
+            let mut table = toml::from_str(text).expect("TOML");
+            let error = take_line("port.a", &mut table).expect_err(text);
+            assert_eq!(error.key, key, "{error}");
+            for word in words {
+                assert!(error.what.contains(word), "{word} in {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn take_port__one_queue_needs_no_list() {
+        let mut table = toml::from_str("[queue]\nlimit_bytes = '3MB'").expect("TOML");
+        let port = take_port("port.a", &mut table).expect("a port");
+        assert_eq!(port.queues.len(), 1);
+        assert_eq!(port.queues[0].limit_bytes, 3_000_000);
+        for (text, key) in [
+            ("queue = {limit = 5}", "port.a.queue"),
+            ("queue = 5", "port.a.queue"),
+            ("queues = []\nqueue = {}", "port.a"),
+            ("queues = [{limit_bytes = -1}]", "port.a.queues.limit_bytes"),
+        ] {
+            let mut table = toml::from_str(text).expect("TOML");
+            assert_eq!(take_port("port.a", &mut table).expect_err(text).key, key, "{text}");
+        }
+    }
+
+    #[test]
+    fn change__sets_nested_and_takes_away() {
+        let old = line("rate = '1Gbit'\nloss = '1%'");
+        let apply = |text: &str| Change::parse(text).expect(text).apply(&old);
+        let new = apply("port.a.rate=500Mbit").expect("fine");
+        assert_eq!(new.rate, Some(Rate::from_bps(500_000_000)));
+        assert_eq!(new.impairments, old.impairments);
+        let new = apply("port.a.loss = \"2%\"").expect("fine");
+        assert_eq!((new.impairments.loss, new.rate), (Prob::from_ppm(20_000), old.rate));
+        assert_eq!(apply("port.a.loss=none").expect("fine").impairments.loss, Prob::ZERO);
+        assert_eq!(apply("port.a.rate=none").expect("fine").rate, None);
+        let text = "port.a.reorder={probability='1%', extra_delay='1ms'}";
+        let new = apply(text).expect("fine");
+        let old = new.clone();
+        let new = Change::parse("port.a.reorder.extra_delay=3ms").expect("fine").apply(&old);
+        let reorder = new.expect("fine").impairments.reorder.expect("set");
+        assert_eq!(
+            (reorder.extra_delay, reorder.probability),
+            (Dur::from_ms(3), Prob::from_ppm(10_000))
+        );
+    }
+
+    #[test]
+    fn change__refusals_say_what_can_be_changed() {
+        for (text, words) in [
+            ("rate=5", "write port.NAME.KEY=VALUE"),
+            ("port.a=5", "write port.NAME.KEY=VALUE"),
+            ("port.a.rate", "write port.NAME.KEY=VALUE"),
+            ("port.a.los=1%", "loss"),
+            ("port.a.queues=[]", "start it again"),
+            ("port.a.device=x", "start it again"),
+        ] {
+            let error = Change::parse(text).expect_err(text).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let line = LineConfig::default();
+        for text in ["port.a.rate=fast", "port.a.rate.x=1", "port.a.reorder.probability=1%"] {
+            let change = Change::parse(text).expect("well formed");
+            let error = change.apply(&line).expect_err(text).to_string();
+            assert!(error.starts_with("port.a."), "{error}");
+        }
+    }
+
+    #[test]
+    fn in_words_of_the_file__ports_have_names() {
+        let names = ["left", "right"];
+        let text = in_words_of_the_file("lines[1].impairments.flap and ports[0].pfc", &names);
+        assert_eq!(text, "port.right.flap and port.left.pfc");
+    }
+}

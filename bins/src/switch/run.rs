@@ -1,0 +1,277 @@
+//! The switch itself: its ports, its loop, and what it answers.
+
+use super::control::{Asked, Control, Reply, Request};
+use super::file::{FilePort, SwitchFile};
+use super::keys::{Change, KeyError};
+use super::report::{SwitchReport, line_text};
+use crate::fabric::{Error, interface};
+use crate::report::say;
+use crate::signals::Interrupt;
+use clap::ValueEnum;
+use spanwire_base::{Dur, PortId, Time, usize_from};
+use spanwire_io::affinity;
+use spanwire_io::clock::Clock;
+use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
+use spanwire_switch::{LineConfig, Shaped};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `spanwire switch` that runs one.
+#[derive(clap::Args, Clone, Debug)]
+pub struct RunArgs {
+    /// What the switch is: its ports, rates, delays, queues and faults (see docs/TOOLS.md)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where `spanwire switch ctl` reaches it; made, and removed at the end
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// How to attach: auto tries native zero-copy, native copy, then generic
+    #[arg(long, default_value = "auto", value_parser = preference)]
+    xdp: XdpPreference,
+    /// How to wait: spin all the time, or sleep until a frame comes or is due
+    #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
+    poll: Wait,
+    /// Pin the loop to this core
+    #[arg(long)]
+    core: Option<usize>,
+    /// Print rates every so many seconds; 0 for never
+    #[arg(short, long, default_value_t = 0.0, value_name = "SECONDS")]
+    interval: f64,
+    /// Print JSON: one object an interval, and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Wait {
+    Busy,
+    Adaptive,
+}
+
+/// The longest frame that a port carries, in bytes without FCS: what one chunk of 4096 receives.
+pub const PORT_FRAME_ROOM: u32 = 3840;
+
+/// A running switch.
+struct Session {
+    names: Vec<String>,
+    ports: Vec<XdpPort>,
+    shaped: Shaped,
+    driver: Driver,
+    control: Option<Control>,
+}
+
+/// Runs a switch until it is interrupted.
+///
+/// # Errors
+/// The file is wrong, a port cannot be opened, or one is gone.
+pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    let shown = args.config.display();
+    let text =
+        std::fs::read_to_string(&args.config).map_err(|e| format!("cannot read {shown}: {e}"))?;
+    let file = SwitchFile::parse(&text).map_err(|e| format!("{shown}: {e}"))?;
+    let every = interval(args.interval)?;
+    if let Some(core) = args.core {
+        affinity::pin(core)?;
+    }
+    let mut session = Session::open(args, &file)?;
+    if !args.json {
+        say(&format!("switching between {}\n", session.names.join(", ")));
+    }
+    let ended = session.forward(args, every, interrupt);
+    let report = session.report();
+    if args.json {
+        say(&format!("{}\n", serde_json::to_string(&report)?));
+    } else {
+        say(&report.to_text());
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+impl Session {
+    fn open(args: &RunArgs, file: &SwitchFile) -> Result<Self, Error> {
+        let ports: Result<Vec<_>, Error> =
+            file.ports().iter().map(|port| open(port, args.xdp)).collect();
+        let polling = match args.poll {
+            Wait::Busy => Polling::Busy,
+            Wait::Adaptive => {
+                sleep_precisely();
+                Polling::Adaptive { spin: SPIN }
+            }
+        };
+        // After the ports, so that what answers there forwards.
+        let ports = ports?;
+        let shaped = Shaped::new(file.config().clone())?;
+        let control = args.socket.as_deref().map(Control::listen).transpose()?;
+        Ok(Self {
+            names: file.ports().iter().map(|port| port.name.clone()).collect(),
+            ports,
+            shaped,
+            driver: Driver::new(Clock::start(), polling),
+            control,
+        })
+    }
+
+    /// Forwards until interrupted; stops in between to answer and to print.
+    fn forward(
+        &mut self,
+        args: &RunArgs,
+        every: Option<Dur>,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let clock = self.driver.clock();
+        let mut before = self.report();
+        let mut next = every.map(|every| clock.now() + every);
+        while !interrupt.is_set() {
+            let mut asked = None;
+            let Self { driver, shaped, ports, control, .. } = self;
+            driver.run_ports_until(shaped, ports, |_| {
+                asked = control.as_ref().and_then(Control::poll);
+                asked.is_some() || interrupt.is_set() || next.is_some_and(|at| clock.now() >= at)
+            })?;
+            if let Some(asked) = asked {
+                self.answer(asked);
+            }
+            if let (Some(at), Some(every)) = (next, every)
+                && clock.now() >= at
+            {
+                let report = self.report();
+                match args.json {
+                    true => say(&format!("{}\n", serde_json::to_string(&report)?)),
+                    false => say(&report.interval(&before)),
+                }
+                before = report;
+                next = Some((at + every).max(clock.now()));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        let reply = match &asked.request {
+            Request::Show {} => {
+                let report = self.report();
+                Reply { text: report.to_text(), report: to_json(&report), error: None }
+            }
+            Request::Set { changes } => match self.set(changes) {
+                Ok(text) => Reply { text, report: to_json(&self.report()), error: None },
+                Err(error) => Reply { error: Some(error.to_string()), ..Reply::default() },
+            },
+        };
+        asked.answer(reply);
+    }
+
+    /// Makes all of the changes, or none; says how the lines are then.
+    fn set(&mut self, changes: &[String]) -> Result<String, KeyError> {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let mut wanted: Vec<(PortId, LineConfig)> = Vec::new();
+        for text in changes {
+            let change = Change::parse(text)?;
+            let port = self.port(&change.port)?;
+            let changed = wanted.iter().position(|(id, _)| *id == port);
+            let line = match changed {
+                Some(at) => change.apply(&wanted[at].1)?,
+                None => change.apply(self.line(port))?,
+            };
+            match changed {
+                Some(at) => wanted[at].1 = line,
+                None => wanted.push((port, line)),
+            }
+        }
+        let mut done: Vec<(PortId, LineConfig)> = Vec::new();
+        for (port, line) in &wanted {
+            let before = self.line(*port).clone();
+            if let Err(error) = self.shaped.set_line(*port, line.clone()) {
+                for (port, line) in done.into_iter().rev() {
+                    let undone = self.shaped.set_line(port, line);
+                    debug_assert_eq!(undone, Ok(()), "it was so a moment ago");
+                }
+                return Err(KeyError::from_config(&error, &names));
+            }
+            done.push((*port, before));
+        }
+        let line = |(port, line): &(PortId, LineConfig)| {
+            format!("{}: {}\n", names[port.index()], line_text(line))
+        };
+        Ok(wanted.iter().map(line).collect())
+    }
+
+    fn port(&self, name: &str) -> Result<PortId, KeyError> {
+        let found = self.names.iter().position(|known| known == name);
+        let id = found.and_then(|n| u8::try_from(n).ok()).and_then(PortId::new);
+        id.ok_or_else(|| {
+            let known = self.names.join(", ");
+            KeyError::new(format!("port.{name}"), format!("is not there; the ports are {known}"))
+        })
+    }
+
+    fn line(&self, port: PortId) -> &LineConfig {
+        self.shaped.line(port).expect("one of the switch's ports").config()
+    }
+
+    fn report(&self) -> SwitchReport {
+        let now: Time = self.driver.clock().now();
+        SwitchReport::of(now, &self.names, &self.shaped, &self.ports, self.driver.counters())
+    }
+}
+
+/// Opens a port that takes every frame of its interface.
+fn open(port: &FilePort, preference: XdpPreference) -> Result<XdpPort, Error> {
+    let FilePort { name, device } = port;
+    let of = |e: Error| -> Error { format!("port.{name}: {e}").into() };
+    let link = interface(device).map_err(of)?;
+    let longest = link.mtu.saturating_add(ETHERNET_AND_VLAN_BYTES);
+    if longest > PORT_FRAME_ROOM {
+        let most = PORT_FRAME_ROOM - ETHERNET_AND_VLAN_BYTES;
+        let mtu = link.mtu;
+        return Err(format!("port.{name}: {device} has MTU {mtu}; a port carries {most}").into());
+    }
+    let small = usize_from(longest.into()) + XDP_HEADROOM_BYTES <= 2048;
+    let config = XdpConfig {
+        traffic: Traffic::All,
+        preference,
+        chunk: if small { 2048 } else { 4096 },
+        // Senders do not wait for us: what comes while other work is on our core must find room.
+        // At 1 Gbit/s and 1500 bytes this is 25 ms.
+        fill_size: 2048,
+        rx_size: 2048,
+        tx_size: 1024,
+        completion_size: 1024,
+        frames: 2048 + 1024 + 512,
+        ..XdpConfig::new(device)
+    };
+    XdpPort::open(&config).map_err(|e| of(e.into()))
+}
+
+fn interval(seconds: f64) -> Result<Option<Dur>, Error> {
+    let every = std::time::Duration::try_from_secs_f64(seconds)
+        .map_err(|e| format!("--interval {seconds}: {e}"))?;
+    let ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+    Ok((ns > 0).then(|| Dur::from_ns(ns)))
+}
+
+/// Has the kernel end our sleeps when they are over: by default it gathers those that end within
+/// 50 us, which is four frames at 1 Gbit/s.
+fn sleep_precisely() {
+    if let Err(e) = std::fs::write("/proc/self/timerslack_ns", "1000") {
+        tracing::info!("sleeps may end 50 us late: {e}");
+    }
+}
+
+fn to_json(report: &SwitchReport) -> serde_json::Value {
+    serde_json::to_value(report).unwrap_or_default()
+}
+
+fn preference(text: &str) -> Result<XdpPreference, String> {
+    XdpPreference::from_name(text)
+        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
+}
+
+/// The switch shares its core with the hosts it connects: while it spins, they do not run.
+const SPIN: Dur = Dur::from_us(5);
+
+/// Two addresses, a type, and a tag that the MTU does not count.
+const ETHERNET_AND_VLAN_BYTES: u32 = 18;
+
+/// What the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+const XDP_HEADROOM_BYTES: usize = 256;
