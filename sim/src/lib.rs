@@ -3,23 +3,30 @@
 //! - [`World`]: nodes, links and one event loop. It knows nothing of what the nodes are.
 //! - [`Topology`]: networks as data, with addresses and routes.
 //! - [`workload`]: flows, and the distributions they are drawn from.
+//! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
 //! here reads a clock, starts a thread or opens a file.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod app;
 mod event;
 mod frames;
 mod hash;
 mod link;
+mod network;
+mod setup;
 mod topology;
 pub mod workload;
 mod world;
 
+pub use app::{FlowState, Traffic};
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
 pub use link::{LinkCounters, LinkId};
+pub use network::{FlowProgress, Machine, Network, NetworkError};
+pub use setup::Setup;
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,
 };

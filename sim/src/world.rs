@@ -250,6 +250,12 @@ impl<N: Node> World<N> {
 }
 
 impl NodeId {
+    /// The node of this place in the order in which they were added.
+    #[must_use]
+    pub const fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
     /// Its place in the order in which the nodes were added.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -258,6 +264,15 @@ impl NodeId {
 }
 
 impl LinkId {
+    /// The direction of this place in the order in which they were connected.
+    ///
+    /// # Panics
+    /// If no world has as many.
+    #[must_use]
+    pub fn from_index(index: usize) -> Self {
+        Self(u32_from(index))
+    }
+
     /// Its place in the order in which the links were connected; the way back follows the way
     /// there.
     #[must_use]

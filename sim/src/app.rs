@@ -1,0 +1,275 @@
+//! The application of simulated hosts: it moves flows and believes nothing.
+//!
+//! Every work request must complete exactly once and in order, every message must arrive once, in
+//! order, with its length, its immediate data and its bytes; atomics must count without a gap. What
+//! is not so becomes a violation ([`Traffic::violations`]).
+
+mod incoming;
+mod memory;
+mod message;
+mod outgoing;
+
+pub(crate) use incoming::{Incoming, Queue, Recvs};
+pub(crate) use memory::{Allocator, Memory, Slots};
+pub(crate) use message::Plan;
+pub(crate) use outgoing::{Outgoing, Peer, Progress};
+
+use spanwire_base::{Dur, Time, usize_from};
+use spanwire_transport::{App, AsyncEvent, CqId, Endpoint, Wc, WcStatus};
+use spanwire_wire::Qpn;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The application of one host.
+#[derive(Debug)]
+pub struct Traffic {
+    memory: Memory,
+    cq: CqId,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+    /// One for each of `incoming`, or a single one that all share.
+    recvs: Vec<Recvs>,
+    /// Which of `incoming` a queue pair is the end of.
+    by_qpn: BTreeMap<u32, usize>,
+    /// (when, place in `outgoing`), the next at the end.
+    starts: Vec<(Time, usize)>,
+    /// Receives are posted again this long after they were used.
+    recv_delay: Dur,
+    /// (when, place in `recvs`, slot) of those to post again, oldest first.
+    reposts: VecDeque<(Time, usize, u64)>,
+    has_begun: bool,
+    violations: Vec<String>,
+}
+
+/// How far a flow has come, at one of its ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowState {
+    /// The flow's place in the list of all.
+    pub flow: u32,
+    /// The queue pair at this end.
+    pub qpn: Qpn,
+    /// When it began; the requester knows.
+    pub started: Option<Time>,
+    /// At the requester: when all its messages were complete. At the responder: when the last one
+    /// had arrived.
+    pub finished: Option<Time>,
+    /// The error that ended it.
+    pub failed: Option<WcStatus>,
+    /// Bytes of messages that are complete, as this end knows.
+    pub done_bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn new(memory: Memory, cq: CqId, recv_delay: Dur) -> Self {
+        Self {
+            memory,
+            cq,
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            recvs: Vec::new(),
+            by_qpn: BTreeMap::new(),
+            starts: Vec::new(),
+            recv_delay,
+            reposts: VecDeque::new(),
+            has_begun: false,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Adds the requester's end of a flow, which begins at `start`, or when another has arrived.
+    /// Returns its place.
+    pub(crate) fn add_outgoing(&mut self, outgoing: Outgoing, start: Option<Time>) -> usize {
+        let index = self.outgoing.len();
+        self.memory.guard(&outgoing.local);
+        self.outgoing.push(outgoing);
+        if let Some(at) = start {
+            // From the end the earliest is taken, and of equals the first added.
+            let later = self.starts.partition_point(|(t, _)| *t > at);
+            self.starts.insert(later, (at, index));
+        }
+        index
+    }
+
+    /// Adds the responder's end of a flow.
+    pub(crate) fn add_incoming(&mut self, incoming: Incoming) {
+        for area in &incoming.areas {
+            self.memory.guard(area);
+        }
+        self.by_qpn.insert(incoming.qpn.get(), self.incoming.len());
+        self.incoming.push(incoming);
+    }
+
+    /// Adds receive requests: of the flow added last, or for all flows.
+    pub(crate) fn add_recvs(&mut self, recvs: Recvs) {
+        self.memory.guard(&recvs.slots);
+        self.recvs.push(recvs);
+    }
+
+    /// Lets a flow of this host wait for another that arrives here.
+    pub(crate) fn add_trigger(&mut self, incoming_flow: u32, outgoing: usize) {
+        let of_flow = self.incoming.iter_mut().find(|i| i.flow == incoming_flow);
+        of_flow.expect("the flow waited for arrives here, as is validated").triggers.push(outgoing);
+    }
+
+    /// The flows of which this host is the requester.
+    pub fn requesting(&self) -> impl Iterator<Item = FlowState> {
+        self.outgoing.iter().map(|o| FlowState {
+            flow: o.flow,
+            qpn: o.qpn,
+            started: o.progress.started,
+            finished: o.progress.finished,
+            failed: o.progress.failed,
+            done_bytes: o.progress.done_bytes,
+        })
+    }
+
+    /// The flows of which this host is the responder.
+    pub fn responding(&self) -> impl Iterator<Item = FlowState> {
+        self.incoming.iter().map(|i| FlowState {
+            flow: i.flow,
+            qpn: i.qpn,
+            started: None,
+            finished: i.finished,
+            failed: None,
+            done_bytes: i.received_bytes,
+        })
+    }
+
+    /// What was wrong so far, one sentence each.
+    #[must_use]
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// What is wrong at the end: requests without a completion, messages that did not arrive, bytes
+    /// that nobody should have written. `is_failed` says which flows a broken queue pair ended.
+    pub fn check_end(&self, is_failed: impl Fn(u32) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
+        for o in &self.outgoing {
+            let guarded = self.memory.check_guards(&o.local).then_some(());
+            let ok = guarded.ok_or_else(|| "bytes beside its memory changed".to_owned());
+            found.extend(o.check_end().and(ok).err().map(|e| format!("flow {}: {e}", o.flow)));
+        }
+        for i in self.incoming.iter().filter(|i| !is_failed(i.flow)) {
+            let guarded = i.areas.iter().all(|area| self.memory.check_guards(area)).then_some(());
+            let ok = guarded.ok_or_else(|| "bytes beside its targets changed".to_owned());
+            found.extend(i.check_end().and(ok).err().map(|e| format!("flow {}: {e}", i.flow)));
+        }
+        for recvs in self.recvs.iter().filter(|r| !self.memory.check_guards(&r.slots)) {
+            found.push(format!("bytes beside the receives of {:?} changed", recvs.queue));
+        }
+        found
+    }
+
+    /// Changes bytes where messages are or beside them, as a broken engine might.
+    #[cfg(test)]
+    pub(crate) fn spoil(&self, guard: bool) {
+        let places = self.outgoing.iter().map(|o| o.local);
+        let places = places.chain(self.incoming.iter().flat_map(|i| i.areas));
+        for slots in places.chain(self.recvs.iter().map(|r| r.slots)) {
+            self.memory.spoil(&slots, guard);
+        }
+    }
+
+    /// Posts the first receives, as many as there are places.
+    fn begin(&mut self, endpoint: &mut Endpoint) {
+        for index in 0..self.recvs.len() {
+            for slot in 0..self.recvs[index].slots.count() {
+                self.post_recv(index, slot.into(), endpoint);
+            }
+        }
+    }
+
+    fn post_recv(&mut self, index: usize, slot: u64, endpoint: &mut Endpoint) {
+        if let Err(e) = self.recvs[index].post(index, slot, &self.memory, endpoint) {
+            self.violations.push(format!("a receive is refused: {e}"));
+        }
+    }
+
+    fn start(&mut self, now: Time, index: usize, endpoint: &mut Endpoint) {
+        self.outgoing[index].start(now);
+        self.post(index, endpoint);
+    }
+
+    fn post(&mut self, index: usize, endpoint: &mut Endpoint) {
+        let outgoing = &mut self.outgoing[index];
+        if let Err(e) = outgoing.post(index, &self.memory, endpoint) {
+            self.violations.push(format!("flow {}: {e}", outgoing.flow));
+        }
+    }
+
+    fn complete(&mut self, now: Time, wc: &Wc, endpoint: &mut Endpoint) {
+        let index = usize_from((wc.wr_id & !RECV_BIT) >> WR_ID_SHIFT);
+        if wc.wr_id & RECV_BIT == 0 {
+            let outgoing = &mut self.outgoing[index];
+            if let Err(e) = outgoing.complete(now, wc, &self.memory) {
+                self.violations.push(format!("flow {}: {e}", outgoing.flow));
+            }
+            self.post(index, endpoint);
+            return;
+        }
+        let slot = wc.wr_id & ((1 << WR_ID_SHIFT) - 1);
+        let Some(at) = self.by_qpn.get(&wc.qpn.get()) else {
+            self.violations.push(format!("a completion of no queue pair of ours: {wc:?}"));
+            return;
+        };
+        let incoming = &mut self.incoming[*at];
+        let bytes_at = self.recvs[index].slots.of(slot);
+        if let Err(e) = incoming.receive(now, wc, bytes_at, &self.memory) {
+            self.violations.push(format!("flow {}: {e}", incoming.flow));
+        }
+        if incoming.finished == Some(now) {
+            for next in std::mem::take(&mut incoming.triggers) {
+                self.start(now, next, endpoint);
+            }
+        }
+        match self.recv_delay {
+            Dur::ZERO => self.post_recv(index, slot, endpoint),
+            delay => self.reposts.push_back((now + delay, index, slot)),
+        }
+    }
+
+    fn hear(&mut self, event: AsyncEvent) {
+        match event {
+            AsyncEvent::CommEst(_) | AsyncEvent::SqDrained(_) | AsyncEvent::LastWqeReached(_) => {}
+            other => self.violations.push(format!("{other:?}")),
+        }
+    }
+}
+
+impl App for Traffic {
+    fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.begin(endpoint);
+        }
+        while let Some((_, index)) = self.starts.pop_if(|(at, _)| *at <= now) {
+            self.start(now, index, endpoint);
+        }
+        while let Some((_, index, slot)) = self.reposts.front().copied().filter(|r| r.0 <= now) {
+            self.reposts.pop_front();
+            self.post_recv(index, slot, endpoint);
+        }
+        loop {
+            match endpoint.poll_cq(self.cq) {
+                Ok(Some(wc)) => self.complete(now, &wc, endpoint),
+                Ok(None) => break,
+                Err(e) => {
+                    self.violations.push(e.to_string());
+                    break;
+                }
+            }
+        }
+        while let Some(event) = endpoint.poll_async_event() {
+            self.hear(event);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let start = self.starts.last().map(|(at, _)| *at);
+        let repost = self.reposts.front().map(|(at, ..)| *at);
+        [start, repost].into_iter().flatten().min()
+    }
+}
+
+/// A work request's number: side, place at the host, and the message's low bits or the slot.
+pub(crate) const RECV_BIT: u64 = 1 << 63;
+pub(crate) const WR_ID_SHIFT: u32 = 32;

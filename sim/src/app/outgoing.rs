@@ -1,0 +1,247 @@
+//! The requester's end of a flow: posts its messages, checks how they complete.
+
+use super::memory::{Memory, Slots};
+use super::message::{Kind, Message, Plan};
+use super::{RECV_BIT, WR_ID_SHIFT};
+use spanwire_base::{Time, u32_from, u64_from, usize_from};
+use spanwire_transport::{Endpoint, Wc, WcStatus, WorkRequest, WrOp};
+use spanwire_wire::Qpn;
+use std::collections::VecDeque;
+
+/// The requester's end of a flow.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// The flow's place in the list of all.
+    pub(crate) flow: u32,
+    pub(crate) qpn: Qpn,
+    pub(crate) plan: Plan,
+    /// Where what is sent, or what a READ brings, lies here.
+    pub(crate) local: Slots,
+    pub(crate) peer: Peer,
+    pub(crate) progress: Progress,
+}
+
+/// The responder's memory: what the peer would have been told, and a look at it for comparing.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) memory: Memory,
+    /// Where WRITEs go.
+    pub(crate) targets: Slots,
+    /// Where READs come from.
+    pub(crate) sources: Slots,
+    /// The word that atomics count up.
+    pub(crate) word: Slots,
+}
+
+/// How far it has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) started: Option<Time>,
+    /// All messages are complete.
+    pub(crate) finished: Option<Time>,
+    /// The first completion with an error.
+    pub(crate) failed: Option<WcStatus>,
+    /// The next message to post.
+    next: u64,
+    /// Posted and not known to be over, oldest first.
+    pending: VecDeque<(u64, Message)>,
+    /// Bytes of messages that are over.
+    pub(crate) done_bytes: u64,
+    /// Atomics that are over.
+    atomics: u64,
+    /// Atomics posted.
+    atomics_posted: u64,
+}
+
+impl Outgoing {
+    /// Begins.
+    pub(crate) fn start(&mut self, now: Time) {
+        self.progress.started.get_or_insert(now);
+    }
+
+    /// Posts as many messages as may be under way. `index` is this flow's place at its host.
+    ///
+    /// # Errors
+    /// What the checker must hear: a post that should have worked.
+    pub(crate) fn post(
+        &mut self,
+        index: usize,
+        memory: &Memory,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), String> {
+        let may_post = self.progress.started.is_some() && self.progress.failed.is_none();
+        while may_post
+            && self.progress.next < self.plan.count()
+            && self.progress.pending.len() < self.plan.outstanding as usize
+        {
+            let i = self.progress.next;
+            let message = self.plan.message(i);
+            let wr_id = (u64_from(index) << WR_ID_SHIFT) | (i & WR_ID_MASK);
+            self.post_one(wr_id, i, &message, memory, endpoint)
+                .map_err(|e| format!("message {i} {message:?} is refused: {e}"))?;
+            self.progress.next += 1;
+            self.progress.pending.push_back((i, message));
+        }
+        Ok(())
+    }
+
+    fn post_one(
+        &mut self,
+        wr_id: u64,
+        i: u64,
+        message: &Message,
+        memory: &Memory,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), spanwire_transport::PostError> {
+        let (local, seed) = (self.local.of(i), self.plan.pattern_seed(i));
+        let imm = imm_of(i);
+        let peer = &self.peer;
+        let remote = |slots: &Slots| peer.memory.remote(slots.of(i));
+        let word = self.progress.atomics_posted;
+        let op = match message.kind {
+            Kind::Write => WrOp::Write { remote: remote(&peer.targets) },
+            Kind::WriteImm => WrOp::WriteImm { remote: remote(&peer.targets), imm },
+            Kind::Send => WrOp::Send,
+            Kind::SendImm => WrOp::SendImm { imm },
+            Kind::Read => WrOp::Read { remote: remote(&peer.sources) },
+            Kind::FetchAdd => WrOp::FetchAdd { remote: remote(&peer.word), add: 1 },
+            Kind::CmpSwap => {
+                WrOp::CmpSwap { remote: remote(&peer.word), compare: word, swap: word + 1 }
+            }
+        };
+        match message.kind {
+            Kind::Read => {
+                // What is there to be read, and something else where it will land.
+                peer.memory.fill(peer.sources.of(i), seed, message.len);
+                memory.fill(local, !seed, message.len);
+            }
+            kind if kind.is_atomic() => {
+                memory.fill(local, !seed, message.len);
+                self.progress.atomics_posted += 1;
+            }
+            _ => memory.fill(local, seed, message.len),
+        }
+        let sges = [memory.sge(local, message.len)];
+        let data = message.inline.then(|| Memory::stream(seed, message.len));
+        let wr = match &data {
+            Some(bytes) => WorkRequest::inline(wr_id, op, bytes),
+            None => WorkRequest::new(wr_id, op, &sges),
+        };
+        let &Message { signaled, solicited, fence, .. } = message;
+        endpoint.post_send(self.qpn, &WorkRequest { signaled, solicited, fence, ..wr })
+    }
+
+    /// Takes a completion of this flow.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn complete(&mut self, now: Time, wc: &Wc, memory: &Memory) -> Result<(), String> {
+        let low = wc.wr_id & WR_ID_MASK;
+        let flushed = wc.status == WcStatus::WrFlushErr;
+        loop {
+            let Some((i, message)) = self.progress.pending.pop_front() else {
+                return Err(format!("a completion of a message that is not under way: {wc:?}"));
+            };
+            let is_it = i & WR_ID_MASK == low;
+            if !is_it && (message.signaled || flushed) {
+                return Err(format!("message {i} has no completion, but a later one has: {wc:?}"));
+            }
+            let succeeded = !is_it || wc.status == WcStatus::Success;
+            if succeeded {
+                self.check_done(i, &message, memory)?;
+            }
+            if is_it {
+                self.check_completion(i, &message, wc)?;
+                break;
+            }
+        }
+        if self.progress.next == self.plan.count() && self.progress.pending.is_empty() {
+            let is_whole = self.progress.failed.is_none();
+            self.progress.finished = is_whole.then_some(now);
+        }
+        Ok(())
+    }
+
+    /// No completion may be missing, and what was written must still be there.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check_end(&self) -> Result<(), String> {
+        let (p, count) = (&self.progress, self.plan.count());
+        if let Some((i, message)) = p.pending.front() {
+            return Err(format!("message {i} never completed: {message:?}"));
+        }
+        if p.failed.is_some() || p.started.is_none() {
+            return Ok(());
+        }
+        if p.next != count || p.finished.is_none() {
+            return Err(format!("only {} of {count} messages were posted", p.next));
+        }
+        if p.done_bytes != self.plan.total_bytes() {
+            return Err(format!("{} of {} bytes moved", p.done_bytes, self.plan.total_bytes()));
+        }
+        let last = count.saturating_sub(self.peer.targets.count().into());
+        for i in last..count {
+            self.check_written(i, &self.plan.message(i))?;
+        }
+        Ok(())
+    }
+
+    fn check_completion(&mut self, i: u64, message: &Message, wc: &Wc) -> Result<(), String> {
+        if wc.qpn != self.qpn || wc.opcode != message.kind.opcode() {
+            return Err(format!("message {i} {message:?} completed as something else: {wc:?}"));
+        }
+        match (wc.status, self.progress.failed) {
+            (WcStatus::Success, None) if message.signaled && wc.byte_len == message.len => Ok(()),
+            (WcStatus::WrFlushErr, Some(_)) => Ok(()),
+            (WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr, None) => {
+                self.progress.failed = Some(wc.status);
+                Ok(())
+            }
+            _ => Err(format!("message {i} {message:?} completed wrongly: {wc:?}")),
+        }
+    }
+
+    /// A message is over: its bytes are where they belong.
+    fn check_done(&mut self, i: u64, message: &Message, memory: &Memory) -> Result<(), String> {
+        self.progress.done_bytes += u64::from(message.len);
+        let (local, seed) = (self.local.of(i), self.plan.pattern_seed(i));
+        match message.kind {
+            Kind::Read => match memory.differs(local, seed, message.len) {
+                Some(at) => {
+                    Err(format!("READ {i} of {} bytes brought a wrong byte {at}", message.len))
+                }
+                None => Ok(()),
+            },
+            kind if kind.is_atomic() => {
+                let (want, found) = (self.progress.atomics, memory.word(local));
+                self.progress.atomics += 1;
+                match memory.is_blank || want == found {
+                    true => Ok(()),
+                    false => Err(format!("atomic {i} found {found} where {want} must have been")),
+                }
+            }
+            _ => self.check_written(i, message),
+        }
+    }
+
+    fn check_written(&self, i: u64, message: &Message) -> Result<(), String> {
+        if !message.kind.is_write() {
+            return Ok(());
+        }
+        let (at, seed) = (self.peer.targets.of(i), self.plan.pattern_seed(i));
+        match self.peer.memory.differs(at, seed, message.len) {
+            Some(at) => Err(format!("WRITE {i} of {} bytes left a wrong byte {at}", message.len)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The immediate data of message `i`: both ends know it.
+pub(crate) fn imm_of(i: u64) -> u32 {
+    u32_from(usize_from(i & WR_ID_MASK))
+}
+
+/// A work request's number: the flow's place at its host above, the message's low bits below.
+const WR_ID_MASK: u64 = (1 << WR_ID_SHIFT) - 1;
+const _: () = assert!(RECV_BIT > WR_ID_MASK, "the side has a bit of its own");

@@ -1,0 +1,288 @@
+//! A topology come alive: hosts with the engine and flows, switches with routes, links.
+
+mod hosts;
+mod switches;
+
+use crate::app::Traffic;
+use crate::link::LinkId;
+use crate::setup::Setup;
+use crate::topology::{Routes, Topology, TopologyError};
+use crate::workload::{Flow, FlowOp};
+use crate::world::{NodeId, World};
+use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta, u64_from};
+use spanwire_switch::{Impairments, Line, LineConfig, Switch};
+use spanwire_transport::{Host, WcStatus};
+use std::fmt;
+
+/// A node of a simulated network.
+#[derive(Debug)]
+pub enum Machine {
+    /// A host with the engine and its application.
+    Host(Box<Host<Traffic>>),
+    /// A switch.
+    Switch(Box<Switch>),
+}
+
+/// A simulated network with its flows.
+#[derive(Debug)]
+pub struct Network {
+    /// Nodes and links in virtual time. Node `i` is node `i` of the topology; link `i` of the
+    /// topology is the directions `2 i` (from its end a to b) and `2 i + 1`.
+    pub world: World<Machine>,
+    topology: Topology,
+    routes: Routes,
+    setup: Setup,
+    flows: Vec<Flow>,
+}
+
+/// How far a flow has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowProgress {
+    /// When its first request was posted.
+    pub started: Option<Time>,
+    /// When its last byte was there, as the host that gets the bytes was told: the responder's
+    /// receive completion, or the requester's completion of the last READ.
+    pub finished: Option<Time>,
+    /// The requester has all completions.
+    pub is_complete: bool,
+    /// The error that ended it.
+    pub failed: Option<WcStatus>,
+    /// Bytes of messages that the requester knows to be over.
+    pub done_bytes: u64,
+}
+
+/// Why a network cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NetworkError {
+    /// The topology is not one.
+    Topology(TopologyError),
+    /// A flow cannot be: its place in the list, and why.
+    Flow(usize, &'static str),
+    /// The engine does not take the settings.
+    Engine(String),
+    /// A switch does not take the settings.
+    Switch(String),
+}
+
+impl Network {
+    /// Builds hosts, switches and links; nothing has happened yet.
+    ///
+    /// # Errors
+    /// See [`NetworkError`].
+    pub fn new(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Result<Self, NetworkError> {
+        topology.validate().map_err(NetworkError::Topology)?;
+        check_flows(&flows, topology.host_count())?;
+        let routes = topology.routes();
+        let hosts = hosts::build(&topology, &flows, &setup)?;
+        let switches = switches::build(&topology, &routes, &setup)?;
+        let mut world = World::new(setup.frame_buffer_bytes());
+        for host in hosts {
+            world.add_node(Machine::Host(Box::new(host)));
+        }
+        for switch in switches {
+            world.add_node(Machine::Switch(Box::new(switch)));
+        }
+        for (link, cable) in (0u64..).zip(&topology.links) {
+            let line = |direction: u64| {
+                let config = LineConfig {
+                    rate: Some(cable.rate()),
+                    delay: cable.delay(),
+                    overhead_bytes: setup.overhead_bytes,
+                    ..LineConfig::default()
+                };
+                let seed = setup.seed.wrapping_mul(LINE_SEEDS) ^ (2 * link + direction);
+                Line::new(config, seed).map_err(|e| NetworkError::Switch(e.to_string()))
+            };
+            let end = |plug: crate::topology::Plug| {
+                let port = PortId::new(plug.port).expect("the topology is valid");
+                (NodeId::from_index(plug.node), port)
+            };
+            world.connect(end(cable.a), end(cable.b), [line(0)?, line(1)?]);
+        }
+        Ok(Self { world, topology, routes, setup, flows })
+    }
+
+    /// What it was built from.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The ways through it.
+    #[must_use]
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// What its parts are like.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The flows, in the order given.
+    #[must_use]
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Both directions of a link of the topology.
+    #[must_use]
+    pub fn directions(&self, link: usize) -> [LinkId; 2] {
+        [2 * link, 2 * link + 1].map(LinkId::from_index)
+    }
+
+    /// Lets things go wrong on one direction of a link from now on.
+    ///
+    /// # Errors
+    /// What is wrong with the impairments.
+    pub fn impair(&mut self, id: LinkId, impairments: Impairments) -> Result<(), NetworkError> {
+        let line = self.world.line_mut(id);
+        let config = LineConfig { impairments, ..line.config().clone() };
+        line.set_config(config).map_err(|e| NetworkError::Switch(e.to_string()))
+    }
+
+    /// The hosts, in the order of the topology.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host<Traffic>> {
+        self.world.nodes().filter_map(|(_, machine)| machine.host())
+    }
+
+    /// The switches, in the order of the topology, with their nodes.
+    pub fn switches(&self) -> impl Iterator<Item = (NodeId, &Switch)> {
+        self.world.nodes().filter_map(|(id, machine)| Some((id, machine.switch()?)))
+    }
+
+    /// How far each flow has come. O(flows).
+    #[must_use]
+    pub fn progress(&self) -> Vec<FlowProgress> {
+        let mut all = vec![FlowProgress::default(); self.flows.len()];
+        for host in self.hosts() {
+            for state in host.app().requesting() {
+                let flow = &mut all[state.flow as usize];
+                flow.started = state.started;
+                flow.failed = state.failed;
+                flow.done_bytes = state.done_bytes;
+                flow.is_complete = state.finished.is_some();
+                if self.flows[state.flow as usize].op == FlowOp::Read {
+                    flow.finished = state.finished;
+                }
+            }
+            for state in host.app().responding().filter(|s| s.finished.is_some()) {
+                all[state.flow as usize].finished = state.finished;
+            }
+        }
+        all
+    }
+
+    /// True when every flow is complete at both ends, or has failed.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let over = |p: &FlowProgress| p.failed.is_some() || (p.is_complete && p.finished.is_some());
+        self.progress().iter().all(over)
+    }
+}
+
+impl Machine {
+    /// The host, if it is one.
+    #[must_use]
+    pub fn host(&self) -> Option<&Host<Traffic>> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Switch(_) => None,
+        }
+    }
+
+    /// The switch, if it is one.
+    #[must_use]
+    pub fn switch(&self) -> Option<&Switch> {
+        match self {
+            Self::Host(_) => None,
+            Self::Switch(switch) => Some(switch),
+        }
+    }
+}
+
+impl Node for Machine {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+        match self {
+            Self::Host(node) => node.handle_packet(now, port, frame, meta),
+            Self::Switch(node) => node.handle_packet(now, port, frame, meta),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Host(node) => node.handle_timeout(now),
+            Self::Switch(node) => node.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        match self {
+            Self::Host(node) => node.poll_transmit(now, port, frame),
+            Self::Switch(node) => node.poll_transmit(now, port, frame),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Host(node) => node.poll_timeout(),
+            Self::Switch(node) => node.poll_timeout(),
+        }
+    }
+
+    fn take_ready(&mut self) -> PortMask {
+        match self {
+            Self::Host(node) => node.take_ready(),
+            Self::Switch(node) => node.take_ready(),
+        }
+    }
+}
+
+fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
+    for (i, flow) in flows.iter().enumerate() {
+        let bad = |why| Err(NetworkError::Flow(i, why));
+        if flow.src >= hosts || flow.dst >= hosts {
+            return bad("it names a host that is not there");
+        }
+        if flow.src == flow.dst {
+            return bad("it goes to where it comes from");
+        }
+        if flow.bytes == 0 {
+            return bad("it has no bytes");
+        }
+        let Some(after) = flow.after else {
+            continue;
+        };
+        match flows.get(after as usize).filter(|_| u64::from(after) < u64_from(i)) {
+            None => return bad("it waits for a flow that is not before it"),
+            Some(before) if before.dst != flow.src => {
+                return bad("it waits for a flow that arrives elsewhere");
+            }
+            Some(before) if [before.op, flow.op].contains(&FlowOp::Read) => {
+                return bad("READs neither wait nor are waited for: nobody at the source is told");
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topology(e) => write!(f, "the topology is wrong: {e}"),
+            Self::Flow(i, why) => write!(f, "flow {i} is wrong: {why}"),
+            Self::Engine(e) => write!(f, "the hosts cannot be built: {e}"),
+            Self::Switch(e) => write!(f, "the switches or links cannot be built: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for NetworkError {}
+
+/// Any odd number: sets the seeds of lines apart from each other and from all else.
+const LINE_SEEDS: u64 = 0xd134_2543_de82_ef95;
+
+#[cfg(test)]
+mod tests;

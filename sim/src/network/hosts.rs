@@ -1,0 +1,232 @@
+//! The hosts of a network: memory laid out, queue pairs made and connected, flows given to the
+//! applications.
+
+use super::NetworkError;
+use crate::app::{
+    Allocator, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots, Traffic,
+};
+use crate::setup::Setup;
+use crate::topology::Topology;
+use crate::workload::{Flow, FlowOp};
+use spanwire_base::{Rng, usize_from};
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit,
+};
+use spanwire_wire::{Psn, Qpn};
+
+/// What a flow is, and where its bytes are at both ends.
+struct Laid {
+    flow: Flow,
+    plan: Plan,
+    /// At the requester.
+    local: Slots,
+    /// At the responder.
+    targets: Slots,
+    sources: Slots,
+    word: Slots,
+    recvs: Slots,
+    received: u64,
+}
+
+/// What a host needs, before it is made.
+#[derive(Clone, Default)]
+struct Needs {
+    memory: Allocator,
+    qps: usize,
+    cqe: u32,
+    /// Messages of flows with a shared queue that use up a receive.
+    shared: u64,
+    shared_slots: Slots,
+}
+
+/// A host that is being made.
+struct Made {
+    endpoint: Endpoint,
+    traffic: Traffic,
+    memory: Memory,
+    pd: PdId,
+    cq: CqId,
+    srq: Option<SrqId>,
+}
+
+/// The hosts, in the order of the topology.
+pub(super) fn build(
+    topology: &Topology,
+    flows: &[Flow],
+    setup: &Setup,
+) -> Result<Vec<Host<Traffic>>, NetworkError> {
+    let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
+    let mut needs = vec![Needs::default(); topology.hosts.len()];
+    let laid: Vec<Laid> = flows.iter().map(|f| lay(f, setup, &mut needs, &mut rng)).collect();
+    let mut made = Vec::new();
+    for need in &mut needs {
+        if setup.shared_recvs && need.shared > 0 {
+            need.shared_slots = need.memory.slots(setup.recvs, setup.message_bytes);
+            need.cqe += setup.recvs;
+        }
+        made.push(make(need, setup, &mut rng).map_err(engine)?);
+    }
+    // Where the requester's end of each flow is at its host.
+    let mut places = Vec::new();
+    for (index, laid) in (0..).zip(&laid) {
+        places.push(connect(index, laid, &mut made, setup, &mut rng).map_err(engine)?);
+    }
+    for (laid, place) in laid.iter().zip(places) {
+        if let Some(before) = laid.flow.after {
+            made[laid.flow.src as usize].traffic.add_trigger(before, place);
+        }
+    }
+    Ok(made.into_iter().map(|m| Host::new(m.endpoint, m.traffic)).collect())
+}
+
+/// Decides what a flow needs at both ends.
+fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
+    let (n, bytes) = (setup.outstanding, setup.message_bytes);
+    let plan = Plan {
+        op: flow.op,
+        bytes: flow.bytes,
+        message_bytes: bytes,
+        inline_bytes: setup.inline_bytes,
+        outstanding: n,
+        seed: rng.next_u64(),
+    };
+    let received = plan.received_count();
+    let is_mix = flow.op == FlowOp::Mix;
+    let here = &mut needs[flow.requester() as usize];
+    here.qps += 1;
+    here.cqe += n;
+    let local = here.memory.slots(n, bytes);
+    let there = &mut needs[flow.responder() as usize];
+    there.qps += 1;
+    let mut slots = |wanted: bool, count: u32, bytes: u32| match wanted {
+        true => there.memory.slots(count, bytes),
+        false => Slots::default(),
+    };
+    let targets = slots(is_mix || flow.op == FlowOp::Write, n, bytes);
+    let sources = slots(is_mix || flow.op == FlowOp::Read, n, bytes);
+    let word = slots(is_mix, 1, 8);
+    let recv_bytes = if flow.op == FlowOp::Write { 0 } else { bytes };
+    let places = u32::try_from(received).unwrap_or(u32::MAX).min(setup.recvs);
+    let recvs = slots(!setup.shared_recvs && places > 0, places, recv_bytes);
+    there.cqe += recvs.count();
+    there.shared += received;
+    Laid { flow: *flow, plan, local, targets, sources, word, recvs, received }
+}
+
+/// Makes a host with its memory, without queue pairs.
+fn make(need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
+    let config = setup.engine(need.qps, need.cqe);
+    let config = config.validate().map_err(|e| e.to_string())?;
+    let mut key_seed = [0; 32];
+    rng.fill(&mut key_seed);
+    let mut endpoint = Endpoint::new(config, key_seed);
+    let pd = endpoint.alloc_pd().map_err(|e| e.to_string())?;
+    let len = usize_from(need.memory.bytes());
+    let region = if setup.elided { Region::blank(len) } else { Region::zeroed(len) };
+    let mr = endpoint.reg_mr(pd, region.clone(), Access::ALL, Some(IOVA));
+    let mr = mr.map_err(|e| e.to_string())?;
+    let memory = Memory { region, mr, is_blank: setup.elided };
+    let cq = endpoint.create_cq(need.cqe.max(1)).map_err(|e| e.to_string())?;
+    let mut traffic = Traffic::new(memory.clone(), cq, setup.recv_delay);
+    let mut srq = None;
+    if need.shared_slots.count() > 0 {
+        let init = SrqInit { pd, max_wr: setup.recvs, max_sge: 1 };
+        let id = endpoint.create_srq(&init).map_err(|e| e.to_string())?;
+        let (slots, left, queue) = (need.shared_slots, need.shared, Queue::Shared(id));
+        traffic.add_recvs(Recvs { slots, left, queue });
+        srq = Some(id);
+    }
+    Ok(Made { endpoint, traffic, memory, pd, cq, srq })
+}
+
+/// Makes and connects the queue pairs of a flow and tells both applications of it. Returns the
+/// place of the requester's end.
+fn connect(
+    index: u32,
+    laid: &Laid,
+    made: &mut [Made],
+    setup: &Setup,
+    rng: &mut Rng,
+) -> Result<usize, String> {
+    let Laid { flow, plan, local, targets, sources, word, recvs, received } = *laid;
+    let ends = [flow.requester(), flow.responder()];
+    let [requester, responder] = [
+        make_qp(&mut made[ends[0] as usize], 0, setup)?,
+        make_qp(&mut made[ends[1] as usize], recvs.count(), setup)?,
+    ];
+    let qpns = [requester, responder];
+    let psns = [0, 1].map(|_| Psn::new(crate::workload::below(rng, 1 << 24)));
+    for (me, peer) in [(0, 1), (1, 0)] {
+        let av = AddressVector {
+            src_mac: Topology::host_mac(ends[me]),
+            dst_mac: Topology::host_mac(ends[peer]),
+            src_ip: Topology::host_ip(ends[me]).into(),
+            dst_ip: Topology::host_ip(ends[peer]).into(),
+            udp_src_port: None,
+            traffic_class: setup.dscp << 2,
+            hop_limit: 64,
+        };
+        let rtr = QpAttr {
+            max_dest_rd_atomic: Some(setup.rd_atomic),
+            min_rnr_timer: Some(RNR_TIMER),
+            ..QpAttr::rtr(qpns[peer], psns[peer], setup.mtu, av)
+        };
+        let rts = QpAttr {
+            max_rd_atomic: Some(setup.rd_atomic),
+            timeout: Some(setup.timeout_code()),
+            retry_cnt: Some(setup.retry_cnt),
+            ..QpAttr::rts(psns[me])
+        };
+        let endpoint = &mut made[ends[me] as usize].endpoint;
+        for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+            endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
+        }
+    }
+    let there = &mut made[ends[1] as usize];
+    let (triggers, finished, next, received_bytes) = (Vec::new(), None, 0, 0);
+    let qpn = responder;
+    let traffic = &mut there.traffic;
+    traffic.add_incoming(Incoming {
+        flow: index,
+        qpn,
+        plan,
+        areas: [targets, sources, word],
+        triggers,
+        finished,
+        next,
+        received_bytes,
+    });
+    if !setup.shared_recvs {
+        traffic.add_recvs(Recvs { slots: recvs, left: received, queue: Queue::Own(qpn) });
+    }
+    let peer = Peer { memory: there.memory.clone(), targets, sources, word };
+    let (qpn, progress) = (requester, Progress::default());
+    let outgoing = Outgoing { flow: index, qpn, plan, local, peer, progress };
+    let start = flow.after.is_none().then_some(flow.start);
+    Ok(made[ends[0] as usize].traffic.add_outgoing(outgoing, start))
+}
+
+fn make_qp(made: &mut Made, recvs: u32, setup: &Setup) -> Result<Qpn, String> {
+    let caps = QpCaps {
+        max_send_wr: setup.outstanding,
+        max_recv_wr: recvs,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: setup.inline_bytes,
+    };
+    let (pd, cq) = (made.pd, made.cq);
+    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps, srq: made.srq };
+    made.endpoint.create_qp(&init).map_err(|e| e.to_string())
+}
+
+fn engine(e: String) -> NetworkError {
+    NetworkError::Engine(e)
+}
+
+/// The virtual address of every host's memory.
+const IOVA: u64 = 1 << 40;
+/// IBTA's code for 20 us.
+const RNR_TIMER: u8 = 2;
+/// Sets what is drawn here apart from all else.
+const HOST_SEEDS: u64 = 0x686f_7374_735f_6f66;

@@ -1,0 +1,133 @@
+use super::*;
+use crate::workload::all_reduce;
+use spanwire_base::{Dur, Rate};
+use spanwire_transport::Mtu;
+
+const END: Time = Time::from_ns(100_000_000_000);
+
+fn run(mut network: Network) -> Network {
+    network.world.run(END, u64::MAX, &mut ());
+    for host in network.hosts() {
+        let failed = |flow: u32| network.progress()[flow as usize].failed.is_some();
+        assert_eq!(host.app().violations(), [] as [&str; 0]);
+        assert_eq!(host.app().check_end(failed), [] as [&str; 0]);
+        assert!(host.endpoint().stuck_qps().is_empty());
+    }
+    assert_eq!(network.world.check_conservation(), []);
+    network
+}
+
+fn small(op: FlowOp) -> Network {
+    let topology = Topology::dumbbell(2, Rate::from_gbps(10), Dur::from_us(1), Dur::from_us(5));
+    let flow = |src, dst| Flow { op, ..Flow::new(src, dst, Time::from_ns(100), 300_000) };
+    let setup =
+        Setup { message_bytes: 10_000, mtu: Mtu::B1024, inline_bytes: 200, ..Setup::default() };
+    Network::new(topology, vec![flow(0, 2), flow(3, 1), flow(1, 2)], setup).unwrap()
+}
+
+#[test]
+fn run__each_operation_completes_and_leaves_the_right_bytes() {
+    for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
+        let network = run(small(op));
+        for p in network.progress() {
+            assert!(p.failed.is_none() && p.is_complete, "{op:?}: {p:?}");
+            assert_eq!(p.started, Some(Time::from_ns(100)));
+            assert!(p.finished.unwrap() > p.started.unwrap());
+        }
+        assert!(network.is_done());
+    }
+}
+
+#[test]
+fn run__elided_frames_take_the_same_time_as_whole_ones() {
+    let finished = |elided| {
+        let topology = Topology::star(3, Rate::from_gbps(100), Dur::from_us(1));
+        let flows = (0..3).map(|i| Flow::new(i, 3, Time::ZERO, 1 << 20)).collect();
+        let setup = Setup { elided, ..Setup::default() };
+        let network = run(Network::new(topology, flows, setup).unwrap());
+        let hops = network.world.counters().packet_hops;
+        (network.progress().iter().map(|p| p.finished).collect::<Vec<_>>(), hops)
+    };
+    assert_eq!(finished(true), finished(false));
+}
+
+#[test]
+fn run__a_flow_that_waits_begins_when_the_other_has_arrived() {
+    let topology = Topology::star(3, Rate::from_gbps(10), Dur::from_us(1));
+    let flows = all_reduce(&[0, 1, 2, 3], 40_000);
+    let network = run(Network::new(topology, flows, Setup::default()).unwrap());
+    let progress = network.progress();
+    for (flow, p) in network.flows().iter().zip(&progress) {
+        let begins = flow.after.map_or(Some(Time::ZERO), |a| progress[a as usize].finished);
+        assert_eq!(p.started, begins);
+    }
+    assert_eq!(progress.len(), 24);
+}
+
+#[test]
+fn run__receives_that_come_late_are_waited_for() {
+    let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
+    let flow = Flow { op: FlowOp::Send, ..Flow::new(0, 1, Time::ZERO, 200_000) };
+    let setup = Setup {
+        recvs: 2,
+        recv_delay: Dur::from_us(100),
+        shared_recvs: true,
+        message_bytes: 5_000,
+        ..Setup::default()
+    };
+    let network = run(Network::new(topology, vec![flow], setup).unwrap());
+    assert!(network.is_done());
+    let naks = network.hosts().map(|h| h.endpoint().counters().rnr_nak_retry_err).sum::<u64>();
+    assert!(naks > 0, "the receiver was not ready");
+}
+
+/// What the checks find when bytes are changed at one host while flows are under way.
+fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
+    let mut network = small(op);
+    network.world.run(Time::from_ns(20_000), u64::MAX, &mut ());
+    let Machine::Host(host) = network.world.node_mut(NodeId::from_index(host)) else {
+        panic!("the first nodes are hosts");
+    };
+    host.app_mut().spoil(guard);
+    network.world.run(END, u64::MAX, &mut ());
+    let found = network.hosts().flat_map(|h| {
+        let at_end = h.app().check_end(|_| false);
+        [h.app().violations().to_vec(), at_end].concat()
+    });
+    found.collect()
+}
+
+#[test]
+fn violations__a_wrong_byte_is_noticed_at_either_end() {
+    for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
+        for host in [0, 2] {
+            assert!(!spoiled(op, host, true).is_empty(), "{op:?}, host {host}: beside its places");
+        }
+    }
+    // What is sent, and what is read, is changed before it is there.
+    for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
+        let found = spoiled(op, 0, false);
+        assert!(found.iter().any(|v| v.contains("wrong byte 0")), "{op:?}: {found:?}");
+    }
+}
+
+#[test]
+fn new__refuses_what_cannot_be() {
+    let refused = |flow: Flow| {
+        let topology = Topology::pair(Rate::from_gbps(1), Dur::ZERO);
+        let first = Flow::new(0, 1, Time::ZERO, 1);
+        Network::new(topology, vec![first, flow], Setup::default()).unwrap_err().to_string()
+    };
+    let flow = Flow::new(1, 0, Time::ZERO, 1);
+    for (flow, why) in [
+        (Flow { dst: 2, ..flow }, "not there"),
+        (Flow { dst: 1, ..flow }, "where it comes from"),
+        (Flow { bytes: 0, ..flow }, "no bytes"),
+        (Flow { after: Some(1), ..flow }, "not before it"),
+        (Flow { src: 0, dst: 1, after: Some(0), ..flow }, "arrives elsewhere"),
+        (Flow { op: FlowOp::Read, after: Some(0), ..flow }, "nobody at the source is told"),
+    ] {
+        let found = refused(flow);
+        assert!(found.contains("flow 1") && found.contains(why), "{found}");
+    }
+}

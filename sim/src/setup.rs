@@ -1,0 +1,163 @@
+//! What hosts, queue pairs and switches of a network are like.
+
+use spanwire_base::{Dur, u32_from};
+use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
+use spanwire_transport::{Config, Mtu};
+
+/// What hosts, queue pairs and switches of a network are like. All are alike.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Decides keys, numbers, hashes, faults, bytes: everything that is drawn.
+    pub seed: u64,
+    /// Path MTU of every queue pair.
+    pub mtu: Mtu,
+    /// Payload is left out of frames, and memory has no bytes.
+    pub elided: bool,
+    /// Longest message, 8..=2^30. Default 1 MiB.
+    pub message_bytes: u32,
+    /// Messages of a flow under way at once, 1..=8192. Default 4.
+    pub outstanding: u32,
+    /// The window of one queue pair in packets, 1..=65536.
+    pub window_pkts: u32,
+    /// A request packet asks for an acknowledgement at least this often, at least 1; no less often
+    /// than once a window.
+    pub ack_interval_pkts: u32,
+    /// Longest stretch of a READ asked for at once, in packets, at least 1; no longer than fits
+    /// the window beside what did not ask for an acknowledgement.
+    pub read_chunk_pkts: u32,
+    /// Local ACK timeout, rounded up to 4.096 us x 2^n. Default 1 ms.
+    pub timeout: Dur,
+    /// Retransmissions without progress before a queue pair gives up, 0..=7.
+    pub retry_cnt: u8,
+    /// READs and atomics outstanding, 1..=255.
+    pub rd_atomic: u8,
+    /// Longest message that a mix sends inline, 0..=1024.
+    pub inline_bytes: u32,
+    /// Receives of a flow posted at once, or of a host when they are shared; 1..=8192.
+    pub recvs: u32,
+    /// Receives are posted again this long after they were used.
+    pub recv_delay: Dur,
+    /// Flows of a host share one receive queue.
+    pub shared_recvs: bool,
+    /// DSCP of every packet, 0..=63; its class is an eighth of it. Default 26, class 3: the custom
+    /// for RoCE.
+    pub dscp: u8,
+    /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
+    /// each link.
+    pub port: PortConfig,
+    /// The shared buffer of each switch.
+    pub buffer_bytes: u64,
+    /// How switches choose among equal ways.
+    pub spread: Spread,
+    /// Hosts obey pause frames. Switches send them if `port` says so.
+    pub host_pfc: bool,
+    /// Bytes that each frame costs on a link beside its own.
+    pub overhead_bytes: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            mtu: Mtu::B4096,
+            elided: false,
+            message_bytes: 1 << 20,
+            outstanding: 4,
+            window_pkts: 192,
+            ack_interval_pkts: 16,
+            read_chunk_pkts: 32,
+            timeout: Dur::from_ms(1),
+            retry_cnt: 7,
+            rd_atomic: 16,
+            inline_bytes: 0,
+            recvs: 16,
+            recv_delay: Dur::ZERO,
+            shared_recvs: false,
+            dscp: 26,
+            port: PortConfig::default(),
+            buffer_bytes: 32_000_000,
+            spread: Spread::Hash,
+            host_pfc: false,
+            overhead_bytes: 24,
+        }
+    }
+}
+
+impl Setup {
+    /// Lossless: switches send pause frames for the class of the data, hosts obey them, and queues
+    /// are bound by the shared buffer alone.
+    #[must_use]
+    pub fn lossless(mut self) -> Self {
+        let priorities = vec![self.dscp / 8];
+        self.port.pfc = Some(PfcConfig { priorities, ..PfcConfig::default() });
+        self.port.queues =
+            vec![QueueConfig { limit_bytes: self.buffer_bytes, ..QueueConfig::default() }];
+        self.host_pfc = true;
+        self
+    }
+
+    /// The engine's limits for a host with `qps` queue pairs and `cqe` completions to come.
+    pub(crate) fn engine(&self, qps: usize, cqe: u32) -> Config {
+        let qps = u32_from(qps.max(1));
+        let ack_req_interval_pkts = self.ack_interval_pkts.min(self.window_pkts);
+        let read_chunk_max = self.window_pkts - (ack_req_interval_pkts - 1);
+        let read_chunk_pkts = self.read_chunk_pkts.min(read_chunk_max);
+        let window = self.window_pkts + read_chunk_pkts;
+        Config {
+            max_qps: qps,
+            max_cqs: 1,
+            max_pds: 1,
+            max_srqs: 1,
+            max_mrs: 1,
+            max_wr: 1 << 15,
+            max_cqe: cqe.max(1),
+            max_msg_bytes: self.message_bytes,
+            qp_window_pkts: self.window_pkts,
+            // Queue pairs are limited one by one.
+            endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),
+            ack_req_interval_pkts,
+            read_chunk_pkts,
+            elide_payload: self.elided,
+            ..Config::default()
+        }
+    }
+
+    /// The code of the local ACK timeout: the shortest that is not shorter.
+    pub(crate) fn timeout_code(&self) -> u8 {
+        (1..31).find(|n| TIMEOUT_UNIT * (1 << n) >= self.timeout).unwrap_or(31)
+    }
+
+    /// The longest frame, with its telemetry if there is any, as it is in memory.
+    pub(crate) fn frame_buffer_bytes(&self) -> usize {
+        let payload = if self.elided { 0 } else { self.mtu.bytes() };
+        let trailer = if self.port.int { TRAILER_BYTES } else { 0 };
+        // Whole cache lines, and no more of them than needed: many frames are under way at once.
+        (HEADERS_BYTES + payload as usize + trailer).next_multiple_of(64)
+    }
+}
+
+/// IBTA's unit of the local ACK timeout.
+const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
+/// Ethernet, IPv6, UDP, BTH, the longest extension headers and the ICRC.
+const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + 28 + 4 + 4;
+/// Room for telemetry records of every switch on the longest way.
+const TRAILER_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_code__is_the_shortest_that_is_long_enough() {
+        let code = |us| Setup { timeout: Dur::from_us(us), ..Setup::default() }.timeout_code();
+        assert_eq!((code(1), code(9), code(67_108), code(67_109)), (1, 2, 14, 15));
+        assert_eq!(Setup { timeout: Dur::MAX, ..Setup::default() }.timeout_code(), 31);
+    }
+
+    #[test]
+    fn engine__is_valid_for_any_number_of_queue_pairs() {
+        for qps in [0, 1, 300, 60_000] {
+            Setup::default().engine(qps, 5).validate().unwrap();
+        }
+    }
+}
