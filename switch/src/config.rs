@@ -160,7 +160,7 @@ impl PortConfig {
         Self { rate: Some(rate), ..Self::default() }
     }
 
-    fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         if !(1..=MAX_QUEUES).contains(&self.queues.len()) {
             let what = format!("has {} entries; choose 1 to {MAX_QUEUES}", self.queues.len());
             return Err(ConfigError::new("queues", what));

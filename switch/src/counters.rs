@@ -1,5 +1,6 @@
 //! What a switch counts. Names are those of the fields; every drop and every mark has one.
 
+use crate::pfc::PfcCounters;
 use serde::Serialize;
 
 /// Everything a switch has counted: one entry a port.
@@ -51,11 +52,17 @@ pub struct PortCounters {
     pub drop_headroom_full: u64,
     /// Left its queue and did not fit the buffer that the driver offered.
     pub drop_tx_too_long: u64,
+    /// Left with a telemetry record added here.
+    pub int_stamped: u64,
+    /// Left without one: its stack was full, or the driver's buffer.
+    pub int_full: u64,
+    /// Pause frames.
+    pub pfc: PfcCounters,
     /// By queue.
     pub queues: Vec<QueueCounters>,
 }
 
-/// What a queue has counted: frames in = frames out + frames in it.
+/// What a queue has counted: frames that found room = frames taken out + frames in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct QueueCounters {
     /// Frames that found room.
@@ -72,6 +79,22 @@ pub struct QueueCounters {
     pub drop_queue_full: u64,
     /// Dropped: the shared buffer was full, or the queue's part of it.
     pub drop_buffer_full: u64,
+    /// Dropped: the flow had as much waiting as it may.
+    pub drop_flow_full: u64,
+    /// Trimmed elsewhere, and dropped: this queue, which takes the headers, had no room for them.
+    pub drop_trimmed_full: u64,
+    /// Cut to their headers instead of dropped; they then count in the queue that takes them.
+    pub trimmed: u64,
+    /// Marked between two thresholds, or above the upper.
+    pub mark_red: u64,
+    /// Marked above a single threshold.
+    pub mark_step: u64,
+    /// Marked by the phantom queue.
+    pub mark_phantom: u64,
+    /// Would have been marked, but is not IP or its sender does not react to marks.
+    pub mark_not_ect: u64,
+    /// Came while eight other flows held the places that theirs could take: shares one.
+    pub flow_collisions: u64,
 }
 
 /// Why a switch drops a frame before it is in a queue.
@@ -90,8 +113,22 @@ pub(crate) enum Drop {
 /// Why a queue drops a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueDrop {
-    QueueFull,
-    BufferFull,
+    /// Its own limit.
+    Limit,
+    /// The shared buffer.
+    Buffer,
+    /// The limit of the frame's flow.
+    Flow,
+    /// No room for the headers of a trimmed frame.
+    Trimmed,
+}
+
+/// Why a queue marks a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    Red,
+    Step,
+    Phantom,
 }
 
 impl SwitchCounters {
@@ -137,13 +174,29 @@ impl QueueCounters {
     /// Frames dropped at this queue.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.drop_queue_full + self.drop_buffer_full
+        self.drop_queue_full + self.drop_buffer_full + self.drop_flow_full + self.drop_trimmed_full
     }
 
     pub(crate) fn count(&mut self, drop: QueueDrop) {
         *match drop {
-            QueueDrop::QueueFull => &mut self.drop_queue_full,
-            QueueDrop::BufferFull => &mut self.drop_buffer_full,
+            QueueDrop::Limit => &mut self.drop_queue_full,
+            QueueDrop::Buffer => &mut self.drop_buffer_full,
+            QueueDrop::Flow => &mut self.drop_flow_full,
+            QueueDrop::Trimmed => &mut self.drop_trimmed_full,
+        } += 1;
+    }
+
+    /// Frames marked, for whatever reason.
+    #[must_use]
+    pub fn marked(&self) -> u64 {
+        self.mark_red + self.mark_step + self.mark_phantom
+    }
+
+    pub(crate) fn count_mark(&mut self, mark: Mark) {
+        *match mark {
+            Mark::Red => &mut self.mark_red,
+            Mark::Step => &mut self.mark_step,
+            Mark::Phantom => &mut self.mark_phantom,
         } += 1;
     }
 }

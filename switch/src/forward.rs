@@ -86,10 +86,9 @@ impl Forwarder {
         &self.counters
     }
 
-    /// The hash of a frame's flow, which ECMP and per-flow queues use.
-    #[inline]
-    pub(crate) fn flow_hash(&self, seen: &Seen) -> u64 {
-        seen.flow_hash(self.hash_seed)
+    /// What makes this switch's hashes of flows differ from others'.
+    pub(crate) fn hash_seed(&self) -> u64 {
+        self.hash_seed
     }
 
     /// Decides, and learns where the sender is.

@@ -13,18 +13,24 @@
 //! Frames may be elided (`spanwire_base::TxMeta`): every length, rate and threshold counts what was
 //! left out.
 #![forbid(unsafe_code)]
-#![expect(dead_code, reason = "marking, pause frames and shapers follow and use it")]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod buffer;
 mod config;
 mod counters;
 mod error;
+mod flows;
 mod forward;
+mod gate;
 mod line;
 mod lpm;
 mod macs;
+mod mark;
 mod parse;
+mod pfc;
+mod port;
 mod queue;
+mod scheduler;
 mod shaped;
 mod store;
 mod switch;
@@ -39,13 +45,15 @@ pub use config::{
 };
 pub use counters::{ForwardingCounters, PortCounters, QueueCounters, SwitchCounters};
 pub use error::ConfigError;
+pub use gate::{GateCounters, PfcGate};
 pub use line::{
     BlockLoss, BurstLoss, Fate, Flap, Impairments, Interval, Line, LineConfig, LineCounters,
     LineDrop, Reorder, Sent,
 };
 pub use lpm::Prefix;
+pub use pfc::PfcCounters;
 pub use shaped::{Shaped, ShapedConfig, ShapedCounters};
-pub use switch::Switch;
+pub use switch::{FlowKey, PortSnapshot, QueueSnapshot, Switch, SwitchSnapshot};
 pub use units::{Human, Prob, Ratio};
 
 /// Bytes that a shorter frame counts for: Ethernet pads it. Without FCS.

@@ -7,7 +7,6 @@ use spanwire_wire::{Ethernet, EthernetRepr, MacAddr};
 pub(crate) struct Seen {
     pub(crate) dst: MacAddr,
     pub(crate) src: MacAddr,
-    pub(crate) ethertype: u16,
     pub(crate) ip: Option<SeenIp>,
 }
 
@@ -41,7 +40,7 @@ impl Seen {
             EthernetRepr::IPV6 => v6(rest),
             _ => None,
         };
-        Some(Self { dst: eth.dst, src: eth.src, ethertype: eth.ethertype, ip })
+        Some(Self { dst: eth.dst, src: eth.src, ip })
     }
 
     /// The traffic class, 0..8: DSCP / 8; 0 for what is not IP.

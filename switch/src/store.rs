@@ -23,6 +23,8 @@ pub(crate) struct Meta {
     pub(crate) ingress: u8,
     /// Its traffic class, 0..8.
     pub(crate) class: u8,
+    /// Whether it is charged to its ingress port: see [`Buffer`](crate::buffer::Buffer).
+    pub(crate) is_lossless: bool,
 }
 
 /// Frames by number.
@@ -60,6 +62,12 @@ struct Slot {
 }
 
 impl Meta {
+    /// A frame of no port and class.
+    pub(crate) fn new(len: usize, elided_bytes: u32, at: Time) -> Self {
+        let len = u32_from(len);
+        Self { len, elided_bytes, at, ingress: 0, class: 0, is_lossless: false }
+    }
+
     /// Bytes that the frame counts for.
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u64 {
@@ -119,6 +127,14 @@ impl Store {
             None => &self.chunks[id.index()][..len],
             Some(block) => &self.blocks[usize_from(u64::from(block))][..len],
         }
+    }
+
+    /// Cuts a frame to its first `len` bytes; nothing is elided any more.
+    pub(crate) fn cut(&mut self, id: FrameId, len: usize) {
+        let meta = &mut self.slots[id.index()].meta;
+        assert!(u32_from(len) <= meta.len, "a cut does not lengthen");
+        meta.len = u32_from(len);
+        meta.elided_bytes = 0;
     }
 
     /// Its bytes, to change.
@@ -210,7 +226,7 @@ mod tests {
     use std::collections::VecDeque;
 
     fn meta(len: usize) -> Meta {
-        Meta { len: u32_from(len), elided_bytes: 7, at: Time::ZERO, ingress: 0, class: 0 }
+        Meta::new(len, 7, Time::ZERO)
     }
 
     #[test]
@@ -243,6 +259,15 @@ mod tests {
     #[should_panic(expected = "checked the length")]
     fn insert__asserts_the_length() {
         Store::new(100).insert(&[0; 101], meta(101));
+    }
+
+    #[test]
+    fn cut__shortens_what_is_there() {
+        let mut store = Store::new(100);
+        let id = store.insert(&[5; 90], meta(90));
+        store.cut(id, 70);
+        assert_eq!(store.bytes(id), [5; 70]);
+        assert_eq!(store.meta(id).wire_bytes(), 70);
     }
 
     #[test]

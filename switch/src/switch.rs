@@ -1,15 +1,21 @@
 //! The switch: which frame leaves a port next.
 
-use crate::config::{ForwardingConfig, Hop, SwitchConfig};
-use crate::counters::{Drop, PortCounters, QueueDrop, SwitchCounters};
+mod snapshot;
+
+pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
+
+use crate::buffer::{Buffer, Signal};
+use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
+use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
 use crate::forward::{Forwarder, Way};
 use crate::line::wire_bytes;
 use crate::parse::Seen;
+use crate::port::{Arriving, Port};
 use crate::queue::Queue;
-use crate::store::{FrameId, Meta, Store};
-use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta, u32_from, usize_from};
-use spanwire_wire::decrement_ttl;
+use crate::store::{Meta, Store};
+use spanwire_base::{Node, PortId, PortMask, Rate, Rng, RxMeta, Time, TxMeta, usize_from};
+use spanwire_wire::PfcFrame;
 
 /// A switch: forwarding, admission, marking, scheduling, pause frames and telemetry.
 ///
@@ -20,27 +26,17 @@ use spanwire_wire::decrement_ttl;
 pub struct Switch {
     config: SwitchConfig,
     forwarder: Forwarder,
+    buffer: Buffer,
     store: Store,
     ports: Vec<Port>,
-    /// Bytes of all frames in it.
-    used_bytes: u64,
     ready: PortMask,
+    /// The earliest of the ports' times to wake, or earlier.
+    next_timeout: Option<Time>,
 }
 
-#[derive(Debug)]
-struct Port {
-    queues: Vec<Queue>,
-    counters: PortCounters,
-}
-
-/// A frame on its way into queues.
-struct Arriving<'a> {
-    frame: &'a [u8],
-    meta: Meta,
-    seen: Seen,
-    /// What a router does to it.
-    hop: Option<Hop>,
-}
+/// A flow, as queues by flow and ECMP of one switch tell them apart: a hash of its 5-tuple.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowKey(u64);
 
 impl Switch {
     /// A switch of this configuration.
@@ -49,16 +45,14 @@ impl Switch {
     /// What [`SwitchConfig::validate`] finds.
     pub fn new(config: SwitchConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        let port = |p: &crate::PortConfig| Port {
-            queues: p.queues.iter().map(|q| Queue::new(*q)).collect(),
-            counters: PortCounters::default(),
-        };
+        let mut rng = Rng::new(config.seed);
         Ok(Self {
-            forwarder: Forwarder::new(&config.forwarding, config.seed),
+            forwarder: Forwarder::new(&config.forwarding, rng.next_u64()),
+            buffer: Buffer::new(&config),
             store: Store::new(usize_from(u64::from(config.max_frame_bytes))),
-            ports: config.ports.iter().map(port).collect(),
-            used_bytes: 0,
+            ports: config.ports.iter().map(|p| Port::new(p, &mut rng)).collect(),
             ready: PortMask::EMPTY,
+            next_timeout: None,
             config,
         })
     }
@@ -72,20 +66,16 @@ impl Switch {
     /// What it has counted.
     #[must_use]
     pub fn counters(&self) -> SwitchCounters {
-        let of = |port: &Port| PortCounters {
-            queues: port.queues.iter().map(|q| *q.counters()).collect(),
-            ..port.counters.clone()
-        };
         SwitchCounters {
             forwarding: *self.forwarder.counters(),
-            ports: self.ports.iter().map(of).collect(),
+            ports: self.ports.iter().map(Port::counters).collect(),
         }
     }
 
     /// Bytes waiting in one queue; 0 when there is no such queue. O(1).
     #[must_use]
     pub fn queue_bytes(&self, port: PortId, queue: usize) -> u64 {
-        self.ports.get(port.index()).and_then(|p| p.queues.get(queue)).map_or(0, Queue::bytes)
+        self.queue(port, queue).map_or(0, Queue::bytes)
     }
 
     /// Bytes waiting at a port. O(its queues).
@@ -94,16 +84,47 @@ impl Switch {
         self.ports.get(port.index()).map_or(0, |p| p.queues.iter().map(Queue::bytes).sum())
     }
 
-    /// Bytes of the shared buffer in use. O(1).
+    /// Bytes in a phantom queue; 0 when there is none. O(1).
+    #[must_use]
+    pub fn phantom_bytes(&self, now: Time, port: PortId, queue: usize) -> u64 {
+        self.queue(port, queue).and_then(|q| q.phantom_bytes(now)).unwrap_or(0)
+    }
+
+    /// Bytes of the buffer in use, reserves and headroom included. O(1).
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.buffer.used()
     }
 
     /// Frames in it. O(1).
     #[must_use]
     pub fn used_pkts(&self) -> u32 {
         self.store.used()
+    }
+
+    /// The flow of a frame; `None` when it has no Ethernet header.
+    #[must_use]
+    pub fn flow_key(&self, frame: &[u8]) -> Option<FlowKey> {
+        Seen::of(frame).map(|seen| FlowKey(seen.flow_hash(self.forwarder.hash_seed())))
+    }
+
+    /// Bytes that a flow has waiting in a queue by flow; 0 when it has no place there.
+    #[must_use]
+    pub fn flow_bytes(&self, port: PortId, queue: usize, flow: FlowKey) -> u64 {
+        self.queue(port, queue).and_then(Queue::flows).map_or(0, |f| f.flow_bytes(flow.0))
+    }
+
+    /// Sets the rate of a flow's shaper, none: unshaped. False when the flow has no place there (it
+    /// gets one with its first frame). A frame that is held leaves when it would have.
+    pub fn set_flow_rate(
+        &mut self,
+        port: PortId,
+        queue: usize,
+        flow: FlowKey,
+        rate: Option<Rate>,
+    ) -> bool {
+        let queue = self.ports.get_mut(port.index()).and_then(|p| p.queues.get_mut(queue));
+        queue.and_then(Queue::flows_mut).is_some_and(|flows| flows.set_rate(flow.0, rate))
     }
 
     /// Takes other routes and stations; frames in queues stay where they are, and stations learned
@@ -118,108 +139,202 @@ impl Switch {
         Ok(())
     }
 
-    fn arrive(&mut self, now: Time, ingress: u8, frame: &[u8], rx: RxMeta) -> Result<(), Drop> {
+    /// Takes another limit, other thresholds, priority or weight for a queue; what is in it stays.
+    ///
+    /// # Errors
+    /// No such queue, a field out of range, or other `flows`, which cannot change while it runs;
+    /// then nothing has changed.
+    pub fn set_queue(
+        &mut self,
+        now: Time,
+        port: PortId,
+        queue: usize,
+        config: QueueConfig,
+    ) -> Result<(), ConfigError> {
+        let at = format!("queues[{queue}]");
+        self.set_port(now, port, |p| {
+            let Some(old) = p.queues.get_mut(queue) else {
+                return Err(ConfigError::new(at, "is not there"));
+            };
+            if old.flows != config.flows {
+                let what = "cannot change while the switch runs; set rates by flow instead";
+                return Err(ConfigError::new(format!("{at}.flows"), what));
+            }
+            *old = config;
+            Ok(())
+        })
+    }
+
+    /// Takes another rate for the link behind a port: pause times, phantom queues and telemetry
+    /// follow it.
+    ///
+    /// # Errors
+    /// No such port, or no rate where something needs one; then nothing has changed.
+    pub fn set_rate(
+        &mut self,
+        now: Time,
+        port: PortId,
+        rate: Option<Rate>,
+    ) -> Result<(), ConfigError> {
+        self.set_port(now, port, |p| {
+            p.rate = rate;
+            Ok(())
+        })
+    }
+
+    fn set_port(
+        &mut self,
+        now: Time,
+        port: PortId,
+        change: impl FnOnce(&mut PortConfig) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let n = port.index();
+        let name = format!("ports[{n}]");
+        let Some(mut config) = self.config.ports.get(n).cloned() else {
+            return Err(ConfigError::new(name, "is not there"));
+        };
+        change(&mut config).and_then(|()| config.validate()).map_err(|e| e.within(&name))?;
+        self.ports[n].set(now, &config);
+        self.config.ports[n] = config;
+        Ok(())
+    }
+
+    fn queue(&self, port: PortId, queue: usize) -> Option<&Queue> {
+        self.ports.get(port.index())?.queues.get(queue)
+    }
+
+    fn arrive(&mut self, now: Time, port: PortId, frame: &[u8], rx: RxMeta) -> Result<(), Drop> {
         let most = u64::from(self.config.max_frame_bytes);
         if wire_bytes(frame.len(), rx.elided_bytes) > most {
             return Err(Drop::TooLong);
         }
         let seen = Seen::of(frame).ok_or(Drop::BadFrame)?;
-        let meta = Meta {
-            len: u32_from(frame.len()),
-            elided_bytes: rx.elided_bytes,
-            at: now,
-            ingress,
-            class: seen.class(),
-        };
-        let mut arriving = Arriving { frame, meta, seen, hop: None };
+        if seen.dst == PfcFrame::DST && self.handle_pause(now, port, frame) {
+            return Ok(());
+        }
+        let ingress = u8::try_from(port.index()).expect("a port's number fits a byte");
+        let meta =
+            Meta { ingress, class: seen.class(), ..Meta::new(frame.len(), rx.elided_bytes, now) };
+        let hash_seed = self.forwarder.hash_seed();
+        let mut arriving = Arriving { frame, meta, seen, hop: None, hash_seed };
         match self.forwarder.decide(now, ingress, &seen) {
             Way::Dropped(drop) => return Err(drop),
-            Way::Switched(port) => self.enqueue(port, &arriving),
+            Way::Switched(out) => self.enqueue(now, out, &arriving),
             Way::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
             Way::Routed(hop) => {
                 arriving.hop = Some(hop);
-                self.enqueue(hop.port, &arriving);
+                self.enqueue(now, hop.port, &arriving);
             }
             Way::Flooded => {
-                for port in (0..=u8::MAX).take(self.ports.len()).filter(|p| *p != ingress) {
-                    self.enqueue(port, &arriving);
+                for out in (0..=u8::MAX).take(self.ports.len()).filter(|out| *out != ingress) {
+                    self.enqueue(now, out, &arriving);
                 }
             }
         }
         Ok(())
     }
 
-    fn enqueue(&mut self, out: u8, arriving: &Arriving<'_>) {
-        let config = &self.config.ports[usize::from(out)];
-        let class = usize::from(arriving.meta.class);
-        let port = &mut self.ports[usize::from(out)];
-        let queue = &mut port.queues[usize::from(config.class_to_queue[class])];
-        let bytes = arriving.meta.wire_bytes();
-        if self.used_bytes + bytes > self.config.buffer_bytes {
-            queue.count(QueueDrop::BufferFull);
-            return;
-        }
-        if let Err(drop) = queue.check_room(bytes) {
-            queue.count(drop);
-            return;
-        }
-        let id = self.store.insert(arriving.frame, arriving.meta);
-        if let Some(hop) = arriving.hop {
-            rewrite(self.store.bytes_mut(id), hop, config.mac);
-        }
-        queue.push(&mut self.store, id);
-        self.used_bytes += bytes;
-        self.ready.merge(PortId::new(out).map_or(PortMask::EMPTY, PortMask::of));
+    /// Does what a pause frame says; false when it is none, or the port knows no pauses.
+    fn handle_pause(&mut self, now: Time, port: PortId, frame: &[u8]) -> bool {
+        let Some(pause) = PfcFrame::parse(frame) else { return false };
+        let is_obeyed = self.ports[port.index()].handle_pause_frame(now, &pause);
+        // Queues may go on, or have a new time to wait for.
+        self.ready.insert(port);
+        self.note_timeout(port.index());
+        is_obeyed
     }
 
-    /// Takes the next frame of a port out of its queue.
-    fn dequeue(&mut self, port: PortId) -> Option<FrameId> {
-        let queues = &mut self.ports.get_mut(port.index())?.queues;
-        let queue = queues.iter_mut().filter(|q| q.bytes() > 0).reduce(|best, q| {
-            if q.config().priority > best.config().priority { q } else { best }
-        })?;
-        let id = queue.pop(&mut self.store)?;
-        self.used_bytes -= self.store.meta(id).wire_bytes();
-        Some(id)
+    fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) {
+        let index = usize::from(out);
+        let port = &mut self.ports[index];
+        let ingress = arriving.meta.ingress;
+        match port.enqueue(now, arriving, &mut self.buffer, &mut self.store) {
+            Ok(None) => {}
+            Ok(Some(signal)) => self.tell(ingress, arriving.meta.class, signal),
+            Err(drop) => self.ports[usize::from(ingress)].counters.count(drop),
+        }
+        self.ready.insert(id_of(out));
+        self.note_timeout(index);
+    }
+
+    /// Has a port tell its other end to pause or to go on.
+    fn tell(&mut self, port: u8, class: u8, signal: Signal) {
+        self.ports[usize::from(port)].handle_signal(class, signal);
+        self.ready.insert(id_of(port));
+    }
+
+    /// Gives back the room of a frame that leaves.
+    #[inline]
+    fn release(&mut self, meta: &Meta) {
+        let bytes = meta.wire_bytes();
+        if !meta.is_lossless {
+            return self.buffer.release(bytes);
+        }
+        if let Some(signal) = self.buffer.release_lossless(meta.ingress, meta.class, bytes) {
+            self.tell(meta.ingress, meta.class, signal);
+        }
+    }
+
+    #[inline]
+    fn note_timeout(&mut self, port: usize) {
+        if let Some(at) = self.ports[port].wake_at {
+            self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
+        }
     }
 }
 
 impl Node for Switch {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
-        let bytes = wire_bytes(frame.len(), meta.elided_bytes);
-        let index = port.index();
-        assert!(index < self.ports.len(), "the driver knows the ports of its switch");
-        let counters = &mut self.ports[index].counters;
+        assert!(port.index() < self.ports.len(), "the driver knows the ports of its switch");
+        let counters = &mut self.ports[port.index()].counters;
         counters.rx_pkts += 1;
-        counters.rx_bytes += bytes;
-        let ingress = u8::try_from(index).expect("a port's number fits a byte");
-        if let Err(drop) = self.arrive(now, ingress, frame, meta) {
-            self.ports[index].counters.count(drop);
+        counters.rx_bytes += wire_bytes(frame.len(), meta.elided_bytes);
+        if let Err(drop) = self.arrive(now, port, frame, meta) {
+            self.ports[port.index()].counters.count(drop);
         }
     }
 
-    fn handle_timeout(&mut self, _now: Time) {}
-
-    fn poll_transmit(&mut self, _now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        loop {
-            let id = self.dequeue(port)?;
-            let meta = *self.store.meta(id);
-            let len = usize_from(u64::from(meta.len));
-            let fits = frame.get_mut(..len).map(|out| out.copy_from_slice(self.store.bytes(id)));
-            self.store.remove(id);
-            let counters = &mut self.ports[port.index()].counters;
-            if fits.is_none() {
-                counters.drop_tx_too_long += 1;
-                continue;
-            }
-            counters.tx_pkts += 1;
-            counters.tx_bytes += meta.wire_bytes();
-            return Some(TxMeta { len, elided_bytes: meta.elided_bytes });
+    fn handle_timeout(&mut self, now: Time) {
+        if self.next_timeout.is_none_or(|at| at > now) {
+            return;
         }
+        self.next_timeout = None;
+        for (index, out) in (0..self.ports.len()).zip(0..) {
+            let port = &mut self.ports[index];
+            if port.wake_at.is_some_and(|at| at <= now) {
+                port.handle_timeout(now);
+                self.ready.insert(id_of(out));
+            }
+            self.note_timeout(index);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        let index = port.index();
+        let pause = self.ports.get_mut(index)?.poll_pause_frame(now, frame);
+        if pause.is_some() {
+            self.note_timeout(index);
+            return pause;
+        }
+        let sent = loop {
+            let Some(leaving) = self.ports[index].dequeue(now, &mut self.store) else { break None };
+            let meta = *self.store.meta(leaving.id);
+            let sent = self.ports[index].write(now, &leaving, &self.store, frame);
+            self.store.remove(leaving.id);
+            self.release(&meta);
+            if sent.is_some() {
+                break sent;
+            }
+        };
+        if self.ports[index].has_timers() {
+            self.ports[index].rearm(now);
+            self.note_timeout(index);
+        }
+        sent
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        None
+        self.next_timeout
     }
 
     fn take_ready(&mut self) -> PortMask {
@@ -227,14 +342,10 @@ impl Node for Switch {
     }
 }
 
-/// What a router changes in a frame: hops left, and the addresses of this link.
-fn rewrite(frame: &mut [u8], hop: Hop, own: spanwire_wire::MacAddr) {
-    let aged = decrement_ttl(frame);
-    debug_assert_eq!(aged, Ok(()), "checked before it was routed");
-    if let (Some(mac), Some((addresses, _))) = (hop.mac, frame.split_first_chunk_mut::<12>()) {
-        addresses[..6].copy_from_slice(&mac.0);
-        addresses[6..].copy_from_slice(&own.0);
-    }
+/// The port of a number that validation has bounded.
+#[inline]
+fn id_of(port: u8) -> PortId {
+    PortId::new(port).expect("a switch has at most as many ports as a mask")
 }
 
 #[cfg(test)]

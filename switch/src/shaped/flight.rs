@@ -2,7 +2,7 @@
 
 use crate::store::{FrameId, Meta, Store};
 use serde::Serialize;
-use spanwire_base::{PortId, PortMask, Time, TxMeta, u32_from, usize_from};
+use spanwire_base::{PortId, PortMask, Time, TxMeta, usize_from};
 use std::collections::VecDeque;
 
 /// The frames under way, by port, in the order in which they arrive.
@@ -50,8 +50,7 @@ impl Flight {
         elided_bytes: u32,
         budget_bytes: u64,
     ) {
-        let len = u32_from(frame.len());
-        let meta = Meta { len, elided_bytes, at, ingress: 0, class: 0 };
+        let meta = Meta::new(frame.len(), elided_bytes, at);
         let bytes = meta.wire_bytes();
         if self.counters.in_flight_bytes + bytes > budget_bytes {
             self.counters.drop_budget_full += 1;

@@ -1,7 +1,12 @@
-//! Tests of [`Switch`].
+//! Tests of [`Switch`]: forwarding and limits here, the rest by subject.
+
+mod conserve;
+mod marking;
+mod pausing;
+mod queueing;
 
 use super::*;
-use crate::config::{PortConfig, QueueConfig, Route, Spread};
+use crate::config::{Hop, PortConfig, QueueConfig, Route, Spread};
 use crate::lpm::Prefix;
 use crate::testing::{mac, roce_frame, roce_frame_elided, roce_frame_v6};
 use crate::units::Human;

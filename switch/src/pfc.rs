@@ -1,0 +1,276 @@
+//! Pause frames at one port: what the other end tells us, and what we tell it.
+
+use crate::buffer::Signal;
+use crate::config::{CLASSES, PfcConfig};
+use serde::Serialize;
+use spanwire_base::{Dur, Rate, Time};
+use spanwire_wire::{MacAddr, PfcFrame};
+
+/// What pause frames a port has seen and sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PfcCounters {
+    /// Frames sent that pause some priority.
+    pub pause_tx: u64,
+    /// Frames sent that only let priorities go on.
+    pub resume_tx: u64,
+    /// Frames received that pause some priority.
+    pub pause_rx: u64,
+    /// Frames received that only let priorities go on.
+    pub resume_rx: u64,
+    /// Times that each priority began to pause here.
+    pub pauses: [u64; CLASSES],
+    /// How long each priority has paused here, in ps, up to the last event of the port.
+    pub paused_ps: [u64; CLASSES],
+}
+
+/// Which priorities may not send, by the other end's word.
+#[derive(Clone, Debug)]
+pub(crate) struct Pauses {
+    /// How long a quantum lasts: 512 bit times.
+    quantum: Dur,
+    /// Bit i: priority i pauses.
+    mask: u8,
+    until: [Time; CLASSES],
+    /// Up to when the time paused has been counted.
+    counted: [Time; CLASSES],
+}
+
+/// Which priorities the other end is to pause, and when it must be told again.
+#[derive(Clone, Debug)]
+pub(crate) struct Pausing {
+    /// Half of how long a pause lasts.
+    refresh: Dur,
+    quanta: u16,
+    /// Bit i: priority i is to pause.
+    mask: u8,
+    /// Bit i: this has not been said yet.
+    untold: u8,
+    refresh_at: Option<Time>,
+}
+
+impl Pauses {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self {
+            quantum: rate.time_for(QUANTUM_BYTES),
+            mask: 0,
+            until: [Time::ZERO; CLASSES],
+            counted: [Time::ZERO; CLASSES],
+        }
+    }
+
+    /// The link has another rate now. Pauses that run keep their end.
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
+        self.quantum = rate.time_for(QUANTUM_BYTES);
+    }
+
+    /// Does what a pause frame says for the priorities of `obeyed`.
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: Time,
+        frame: &PfcFrame,
+        obeyed: u8,
+        counters: &mut PfcCounters,
+    ) {
+        self.expire(now, counters);
+        let mut pauses = false;
+        for (class, quanta) in frame.quanta.iter().enumerate() {
+            let bit = 1 << class;
+            if frame.enabled & bit == 0 {
+                continue;
+            }
+            pauses |= *quanta > 0;
+            if obeyed & bit == 0 {
+                continue;
+            }
+            if *quanta == 0 {
+                self.mask &= !bit;
+            } else {
+                if self.mask & bit == 0 {
+                    counters.pauses[class] += 1;
+                    self.counted[class] = now;
+                }
+                self.mask |= bit;
+                self.until[class] = now + self.quantum * u64::from(*quanta);
+            }
+        }
+        *(if pauses { &mut counters.pause_rx } else { &mut counters.resume_rx }) += 1;
+    }
+
+    /// Ends the pauses that are over, counts time paused, and returns who still pauses.
+    #[inline]
+    pub(crate) fn expire(&mut self, now: Time, counters: &mut PfcCounters) -> u8 {
+        if self.mask != 0 {
+            for class in 0..CLASSES {
+                if self.mask & (1 << class) != 0 {
+                    let to = now.min(self.until[class]);
+                    counters.paused_ps[class] += to.since(self.counted[class]).as_ps();
+                    self.counted[class] = to.max(self.counted[class]);
+                    if self.until[class] <= now {
+                        self.mask &= !(1 << class);
+                    }
+                }
+            }
+        }
+        self.mask
+    }
+
+    /// Who pauses, as of the last call of [`Pauses::expire`].
+    pub(crate) fn mask(&self) -> u8 {
+        self.mask
+    }
+
+    /// When the first pause is over.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        (0..CLASSES).filter(|class| self.mask & (1 << class) != 0).map(|c| self.until[c]).min()
+    }
+}
+
+impl Pausing {
+    pub(crate) fn new(config: &PfcConfig, rate: Rate) -> Self {
+        let mut this = Self {
+            refresh: Dur::ZERO,
+            quanta: config.quanta,
+            mask: 0,
+            untold: 0,
+            refresh_at: None,
+        };
+        this.set_rate(rate);
+        this
+    }
+
+    /// The link has another rate now.
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
+        self.refresh = rate.time_for(QUANTUM_BYTES) * u64::from(self.quanta) / 2;
+    }
+
+    /// A priority is over its threshold, or below it again.
+    pub(crate) fn handle_signal(&mut self, class: u8, signal: Signal) {
+        let bit = 1 << class;
+        self.untold |= bit;
+        match signal {
+            Signal::Pause => self.mask |= bit,
+            Signal::Resume => self.mask &= !bit,
+        }
+    }
+
+    /// Whether the other end must be told something now; pauses that would end are renewed.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh_at = None;
+            self.untold |= self.mask;
+        }
+        self.untold != 0
+    }
+
+    /// Writes what the other end is to be told, if anything; `out` has room.
+    pub(crate) fn poll_frame(
+        &mut self,
+        now: Time,
+        src: MacAddr,
+        out: &mut [u8; PfcFrame::LEN],
+        counters: &mut PfcCounters,
+    ) -> bool {
+        if !self.is_due(now) {
+            return false;
+        }
+        // Pauses that run are renewed along with whatever is new.
+        let enabled = self.untold | self.mask;
+        let mut quanta = [0; CLASSES];
+        for (class, quanta) in quanta.iter_mut().enumerate() {
+            if self.mask & (1 << class) != 0 {
+                *quanta = self.quanta;
+            }
+        }
+        self.untold = 0;
+        self.refresh_at = (self.mask != 0).then(|| now + self.refresh);
+        *(if self.mask != 0 { &mut counters.pause_tx } else { &mut counters.resume_tx }) += 1;
+        PfcFrame { enabled, quanta }.emit(src, out);
+        true
+    }
+
+    /// Who is to pause.
+    pub(crate) fn mask(&self) -> u8 {
+        self.mask
+    }
+
+    /// When the other end must be told again.
+    pub(crate) fn refresh_at(&self) -> Option<Time> {
+        self.refresh_at
+    }
+}
+
+/// 512 bits.
+const QUANTUM_BYTES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quantum is 5.12 ns at 100 Gbit/s.
+    fn pauses() -> Pauses {
+        Pauses::new(Rate::from_gbps(100))
+    }
+
+    fn frame(enabled: u8, quanta: u16) -> PfcFrame {
+        PfcFrame { enabled, quanta: [quanta; 8] }
+    }
+
+    #[test]
+    fn handle_frame__pauses_for_so_many_quanta() {
+        let (mut p, mut c) = (pauses(), PfcCounters::default());
+        p.handle_frame(Time::ZERO, &frame(0b1000, 100), 0xff, &mut c);
+        assert_eq!(p.next_end(), Some(Time::from_ns(512)));
+        assert_eq!(p.expire(Time::from_ns(511), &mut c), 0b1000);
+        assert_eq!(p.expire(Time::from_ns(512), &mut c), 0);
+        assert_eq!(p.expire(Time::from_ns(9_000), &mut c), 0);
+        assert_eq!((c.paused_ps[3], c.pauses[3], c.pause_rx), (512_000, 1, 1));
+    }
+
+    #[test]
+    fn handle_frame__renews_and_ends() {
+        let (mut p, mut c) = (pauses(), PfcCounters::default());
+        p.handle_frame(Time::ZERO, &frame(0b11, 100), 0xff, &mut c);
+        p.handle_frame(Time::from_ns(500), &frame(0b01, 100), 0xff, &mut c);
+        assert_eq!(p.expire(Time::from_ns(600), &mut c), 0b01);
+        p.handle_frame(Time::from_ns(700), &frame(0b01, 0), 0xff, &mut c);
+        assert_eq!((p.mask(), p.next_end()), (0, None));
+        assert_eq!(c.paused_ps[..2], [700_000, 512_000]);
+        assert_eq!((c.pauses[0], c.pause_rx, c.resume_rx), (1, 2, 1));
+    }
+
+    #[test]
+    fn handle_frame__touches_only_priorities_it_obeys() {
+        let (mut p, mut c) = (pauses(), PfcCounters::default());
+        p.handle_frame(Time::ZERO, &frame(0xff, 9), 0b100, &mut c);
+        assert_eq!(p.mask(), 0b100);
+    }
+
+    #[test]
+    fn poll_frame__tells_renews_and_ends() {
+        let config = PfcConfig { quanta: 1_000, ..PfcConfig::default() };
+        let mut p = Pausing::new(&config, Rate::from_gbps(100));
+        let (mut c, mut out) = (PfcCounters::default(), [0; PfcFrame::LEN]);
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let mut poll = |p: &mut Pausing, ns| {
+            p.poll_frame(Time::from_ns(ns), mac, &mut out, &mut c)
+                .then(|| PfcFrame::parse(&out).unwrap())
+        };
+        assert_eq!(poll(&mut p, 0), None);
+        p.handle_signal(3, Signal::Pause);
+        let told = poll(&mut p, 10).unwrap();
+        assert_eq!((told.enabled, told.quanta[3]), (0b1000, 1_000));
+        // 1000 quanta last 5120 ns; again after half.
+        assert_eq!(p.refresh_at(), Some(Time::from_ns(2_570)));
+        assert_eq!(poll(&mut p, 2_569), None);
+        assert!(poll(&mut p, 2_570).is_some());
+        p.handle_signal(4, Signal::Pause);
+        assert_eq!(poll(&mut p, 2_600).unwrap().enabled, 0b1_1000);
+        p.handle_signal(3, Signal::Resume);
+        let told = poll(&mut p, 2_700).unwrap();
+        assert_eq!((told.enabled, told.quanta[3], told.quanta[4]), (0b1_1000, 0, 1_000));
+        p.handle_signal(4, Signal::Resume);
+        let told = poll(&mut p, 2_800).unwrap();
+        assert_eq!((told.enabled, told.quanta[4], p.refresh_at()), (0b1_0000, 0, None));
+        assert_eq!((c.pause_tx, c.resume_tx), (4, 1));
+    }
+}

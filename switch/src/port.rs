@@ -1,0 +1,348 @@
+//! One port: its queues and whose turn it is, its pauses, its telemetry.
+
+use crate::buffer::{Buffer, Signal};
+use crate::config::{CLASSES, Hop, MAX_QUEUES, PortConfig};
+use crate::counters::{Drop, Mark, PortCounters, QueueDrop};
+use crate::parse::Seen;
+use crate::pfc::{Pauses, Pausing};
+use crate::queue::Queue;
+use crate::scheduler::{QueueMask, Scheduler, bit};
+use crate::store::{CHUNK_BYTES, FrameId, Meta, Store};
+use spanwire_base::{Rate, Rng, Time, TxMeta, u64_from, usize_from};
+use spanwire_wire::{IntHop, IntStack, MacAddr, PfcFrame, decrement_ttl, int_push, trim};
+
+/// A port of a switch.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) queues: Vec<Queue>,
+    scheduler: Scheduler,
+    /// Queues that have frames.
+    filled: QueueMask,
+    /// Queues with shapers.
+    shaped: QueueMask,
+    class_to_queue: [u8; CLASSES],
+    /// The classes of each queue, as bits.
+    classes: [u8; MAX_QUEUES],
+    mac: MacAddr,
+    rate: Option<Rate>,
+    has_int: bool,
+    pfc: Option<Pfc>,
+    pub(crate) counters: PortCounters,
+    /// When something may leave that may not now.
+    pub(crate) wake_at: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Pfc {
+    pauses: Pauses,
+    pausing: Pausing,
+    /// The priorities whose pauses are obeyed.
+    obeyed: u8,
+}
+
+/// A frame on its way into queues.
+pub(crate) struct Arriving<'a> {
+    pub(crate) frame: &'a [u8],
+    pub(crate) meta: Meta,
+    pub(crate) seen: Seen,
+    /// What a router does to it.
+    pub(crate) hop: Option<Hop>,
+    pub(crate) hash_seed: u64,
+}
+
+/// A frame that has left its queue.
+pub(crate) struct Leaving {
+    pub(crate) id: FrameId,
+    queue: usize,
+    mark: Option<Mark>,
+}
+
+impl Port {
+    /// A port of a validated configuration.
+    pub(crate) fn new(config: &PortConfig, rng: &mut Rng) -> Self {
+        let queue = |q: &crate::QueueConfig| Queue::new(*q, config.rate, rng.fork());
+        let queues: Vec<Queue> = config.queues.iter().map(queue).collect();
+        let with_flows = |(_, q): &(usize, &Queue)| q.flows().is_some();
+        let shaped = queues.iter().enumerate().filter(with_flows).fold(0, |m, (i, _)| m | bit(i));
+        let mut classes = [0; MAX_QUEUES];
+        for (class, queue) in config.class_to_queue.iter().enumerate() {
+            classes[usize::from(*queue)] |= 1 << class;
+        }
+        let pfc = config.pfc.as_ref().zip(config.rate).map(|(pfc, rate)| Pfc {
+            pauses: Pauses::new(rate),
+            pausing: Pausing::new(pfc, rate),
+            obeyed: pfc.mask(),
+        });
+        Self {
+            queues,
+            scheduler: Scheduler::new(config),
+            filled: 0,
+            shaped,
+            class_to_queue: config.class_to_queue,
+            classes,
+            mac: config.mac,
+            rate: config.rate,
+            has_int: config.int,
+            pfc,
+            counters: PortCounters::default(),
+            wake_at: None,
+        }
+    }
+
+    /// Takes other limits, thresholds, weights and another rate; queues and pauses stay.
+    pub(crate) fn set(&mut self, now: Time, config: &PortConfig) {
+        for (queue, config_of_queue) in self.queues.iter_mut().zip(&config.queues) {
+            queue.set(now, *config_of_queue, config.rate);
+        }
+        self.scheduler = Scheduler::new(config);
+        self.rate = config.rate;
+        if let (Some(pfc), Some(rate)) = (&mut self.pfc, config.rate) {
+            pfc.pauses.set_rate(rate);
+            pfc.pausing.set_rate(rate);
+        }
+    }
+
+    /// What it has counted.
+    pub(crate) fn counters(&self) -> PortCounters {
+        let queues = self.queues.iter().map(Queue::counters).collect();
+        PortCounters { queues, ..self.counters.clone() }
+    }
+
+    /// Priorities that pause here, and that the other end is to pause.
+    pub(crate) fn paused(&self) -> (u8, u8) {
+        self.pfc.as_ref().map_or((0, 0), |pfc| (pfc.pauses.mask(), pfc.pausing.mask()))
+    }
+
+    /// Does what a pause frame says. False when the port knows no pauses.
+    pub(crate) fn handle_pause_frame(&mut self, now: Time, frame: &PfcFrame) -> bool {
+        let Some(pfc) = &mut self.pfc else { return false };
+        pfc.pauses.handle_frame(now, frame, pfc.obeyed, &mut self.counters.pfc);
+        self.rearm(now);
+        true
+    }
+
+    /// Remembers to tell the other end.
+    pub(crate) fn handle_signal(&mut self, class: u8, signal: Signal) {
+        if let Some(pfc) = &mut self.pfc {
+            pfc.pausing.handle_signal(class, signal);
+        }
+    }
+
+    /// Ends pauses that are over and sets the next time to wake, after `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if let Some(pfc) = &mut self.pfc {
+            pfc.pauses.expire(now, &mut self.counters.pfc);
+        }
+        self.rearm(now);
+    }
+
+    /// Takes a frame into its queue, if there is room.
+    ///
+    /// # Returns
+    /// What the port it came in by is to tell its other end, if anything.
+    ///
+    /// # Errors
+    /// Why a lossless frame was lost: its ingress counts that. Every other drop is counted here.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        arriving: &Arriving<'_>,
+        buffer: &mut Buffer,
+        store: &mut Store,
+    ) -> Result<Option<Signal>, Drop> {
+        let mut meta = arriving.meta;
+        let index = usize::from(self.class_to_queue[usize::from(meta.class)]);
+        let queue = &mut self.queues[index];
+        let bytes = meta.wire_bytes();
+        let is_phantom_over = queue.handle_arrival(now, bytes);
+        let key = if self.shaped & bit(index) == 0 {
+            0
+        } else {
+            arriving.seen.flow_hash(arriving.hash_seed)
+        };
+        let mut signal = None;
+        if buffer.is_lossless(meta.ingress, meta.class) {
+            meta.is_lossless = true;
+            signal = buffer.admit_lossless(meta.ingress, meta.class, bytes)?;
+        } else {
+            let admitted = queue
+                .check_room(bytes)
+                .and_then(|()| queue.check_flow(now, key, bytes))
+                .and_then(|()| buffer.admit(queue.bytes(), queue.config().alpha, bytes));
+            if let Err(drop) = admitted {
+                self.trim_or_drop(now, index, arriving, drop, buffer, store);
+                return Ok(None);
+            }
+        }
+        let id = store.insert(arriving.frame, meta);
+        if let Some(hop) = arriving.hop {
+            self.rewrite(store.bytes_mut(id), hop);
+        }
+        self.queues[index].push(now, store, id, key, is_phantom_over);
+        self.filled |= bit(index);
+        if self.shaped != 0 {
+            self.rearm(now);
+        }
+        Ok(signal)
+    }
+
+    /// Writes a pause frame, if the other end must be told something.
+    pub(crate) fn poll_pause_frame(&mut self, now: Time, out: &mut [u8]) -> Option<TxMeta> {
+        let pfc = self.pfc.as_mut()?;
+        let room = out.first_chunk_mut()?;
+        if !pfc.pausing.poll_frame(now, self.mac, room, &mut self.counters.pfc) {
+            return None;
+        }
+        self.counters.tx_pkts += 1;
+        self.counters.tx_bytes += u64_from(PfcFrame::LEN);
+        self.rearm(now);
+        Some(TxMeta::whole(PfcFrame::LEN))
+    }
+
+    /// Takes the next frame that may leave now out of its queue.
+    #[inline]
+    pub(crate) fn dequeue(&mut self, now: Time, store: &mut Store) -> Option<Leaving> {
+        let active = self.active(now);
+        let queues = &mut self.queues;
+        let queue = self.scheduler.next(active, |q| queues[q].head_bytes(now, store))?;
+        let (id, mark) = queues[queue].pop(now, store)?;
+        if queues[queue].bytes() == 0 {
+            self.filled &= !bit(queue);
+        }
+        Some(Leaving { id, queue, mark })
+    }
+
+    /// Copies a frame out, with what it is given on the way; `None` when it does not fit.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        now: Time,
+        leaving: &Leaving,
+        store: &Store,
+        out: &mut [u8],
+    ) -> Option<TxMeta> {
+        let meta = store.meta(leaving.id);
+        let mut len = usize_from(u64::from(meta.len));
+        let Some(room) = out.get_mut(..len) else {
+            self.counters.drop_tx_too_long += 1;
+            return None;
+        };
+        room.copy_from_slice(store.bytes(leaving.id));
+        if let Some(mark) = leaving.mark {
+            self.queues[leaving.queue].mark(mark, room);
+        }
+        if self.has_int {
+            len = self.stamp(now, leaving.queue, out, len, meta.elided_bytes);
+        }
+        self.counters.tx_pkts += 1;
+        self.counters.tx_bytes += crate::line::wire_bytes(len, meta.elided_bytes);
+        Some(TxMeta { len, elided_bytes: meta.elided_bytes })
+    }
+
+    /// True when frames may have to wait for a time.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.shaped != 0 || self.pfc.is_some()
+    }
+
+    /// Sets the next time to wake, after `now`: what is due now is the driver's to ask for.
+    pub(crate) fn rearm(&mut self, now: Time) {
+        let pauses = self.pfc.as_ref().and_then(|pfc| pfc.pauses.next_end());
+        let refresh = self.pfc.as_ref().and_then(|pfc| pfc.pausing.refresh_at());
+        let shapers = self.queues.iter().filter_map(|q| q.flows()?.next_release());
+        let all = pauses.into_iter().chain(refresh).chain(shapers);
+        self.wake_at = all.filter(|at| *at > now).min();
+    }
+
+    /// The queues that have a frame which may leave now.
+    #[inline]
+    fn active(&mut self, now: Time) -> QueueMask {
+        let mut active = self.filled;
+        if let Some(pfc) = &mut self.pfc {
+            let paused = pfc.pauses.expire(now, &mut self.counters.pfc);
+            for (queue, classes) in self.classes.iter().enumerate() {
+                if classes & paused != 0 {
+                    active &= !bit(queue);
+                }
+            }
+        }
+        if active & self.shaped != 0 {
+            for (i, queue) in self.queues.iter().enumerate() {
+                if queue.flows().is_some_and(|flows| !flows.is_ready(now)) {
+                    active &= !bit(i);
+                }
+            }
+        }
+        active
+    }
+
+    /// Cuts a frame that has no room to its headers, if its queue does that, or drops it.
+    fn trim_or_drop(
+        &mut self,
+        now: Time,
+        index: usize,
+        arriving: &Arriving<'_>,
+        drop: QueueDrop,
+        buffer: &mut Buffer,
+        store: &mut Store,
+    ) {
+        let Some(config) = self.queues[index].config().trim else {
+            return self.queues[index].count(drop);
+        };
+        // The headers are all within a chunk; no need to copy what is cut off.
+        let head = &arriving.frame[..arriving.frame.len().min(CHUNK_BYTES)];
+        let id =
+            store.insert(head, Meta { len: spanwire_base::u32_from(head.len()), ..arriving.meta });
+        let Some(len) = trim(store.bytes_mut(id), config.dscp) else {
+            store.remove(id);
+            return self.queues[index].count(drop);
+        };
+        self.queues[index].count_trimmed();
+        store.cut(id, len);
+        let bytes = store.meta(id).wire_bytes();
+        let target = &mut self.queues[usize::from(config.queue)];
+        let key = arriving.seen.flow_hash(arriving.hash_seed);
+        let has_room = target.check_room(bytes).and_then(|()| buffer.admit(0, None, bytes));
+        if has_room.is_err() {
+            store.remove(id);
+            return target.count(QueueDrop::Trimmed);
+        }
+        target.push(now, store, id, key, false);
+        self.filled |= bit(usize::from(config.queue));
+        if let Some(hop) = arriving.hop {
+            self.rewrite(store.bytes_mut(id), hop);
+        }
+        if self.shaped != 0 {
+            self.rearm(now);
+        }
+    }
+
+    /// What a router changes in a frame: hops left, and the addresses of this link.
+    fn rewrite(&self, frame: &mut [u8], hop: Hop) {
+        let aged = decrement_ttl(frame);
+        debug_assert_eq!(aged, Ok(()), "checked before it was routed");
+        if let (Some(mac), Some((addresses, _))) = (hop.mac, frame.split_first_chunk_mut::<12>()) {
+            addresses[..6].copy_from_slice(&mac.0);
+            addresses[6..].copy_from_slice(&self.mac.0);
+        }
+    }
+
+    /// Adds a telemetry record if the frame asks for one; returns the frame's length.
+    fn stamp(&mut self, now: Time, queue: usize, out: &mut [u8], len: usize, elided: u32) -> usize {
+        let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
+        let hop = IntHop {
+            time_ps: now.as_ps(),
+            tx_bytes: self.counters.tx_bytes,
+            queue_bytes: u32::try_from(self.queues[queue].bytes()).unwrap_or(u32::MAX),
+            link_rate_mbps: u32::try_from(mbps).unwrap_or(u32::MAX),
+        };
+        if let Some(len) = int_push(out, len, elided, &hop) {
+            self.counters.int_stamped += 1;
+            return len;
+        }
+        if IntStack::find(&out[..len], elided).is_some() {
+            self.counters.int_full += 1;
+        }
+        len
+    }
+}
