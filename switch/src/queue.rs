@@ -16,6 +16,8 @@ pub(crate) struct Queue {
     ecn: Option<Marker>,
     phantom: Option<Phantom>,
     rng: Rng,
+    /// What was in it when its limit was lowered below that.
+    lowered_from: u64,
     counters: QueueCounters,
 }
 
@@ -33,6 +35,7 @@ impl Queue {
             ecn: config.ecn.as_ref().map(Marker::of),
             phantom: phantom_of(config.phantom.as_ref(), rate),
             rng,
+            lowered_from: 0,
             counters: QueueCounters::default(),
             config,
         }
@@ -45,6 +48,7 @@ impl Queue {
             (Some(phantom), Some(config), Some(rate)) => phantom.set(now, config, rate),
             (phantom, config, rate) => *phantom = phantom_of(config.as_ref(), rate),
         }
+        self.lowered_from = self.bytes();
         self.config = config;
     }
 
@@ -64,6 +68,11 @@ impl Queue {
             Body::Fifo(fifo) => fifo.bytes,
             Body::Flows(flows) => flows.bytes(),
         }
+    }
+
+    /// The most bytes that lossy frames may take up in it, now.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.config.limit_bytes.max(self.lowered_from)
     }
 
     /// Bytes in the phantom queue.

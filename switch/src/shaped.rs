@@ -38,6 +38,8 @@ pub struct Shaped {
 }
 
 /// A switch, the lines behind its ports, and memory for what is under way.
+///
+/// A port without a rate takes that of its line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShapedConfig {
@@ -86,7 +88,10 @@ impl Shaped {
     ///
     /// # Errors
     /// What [`ShapedConfig::validate`] finds.
-    pub fn new(config: ShapedConfig) -> Result<Self, ConfigError> {
+    pub fn new(mut config: ShapedConfig) -> Result<Self, ConfigError> {
+        for (port, line) in config.switch.ports.iter_mut().zip(&config.lines) {
+            port.rate = port.rate.or(line.rate);
+        }
         config.validate()?;
         let mut rng = Rng::new(config.switch.seed).fork();
         let mut line = |c: LineConfig| Line::new(c, rng.next_u64());
@@ -121,11 +126,12 @@ impl Shaped {
         self.lines.get(port.index())
     }
 
-    /// Changes the line behind a port. Frames under way arrive when they would have.
+    /// Changes the line behind a port; the port takes its rate. Frames under way arrive when they
+    /// would have.
     ///
     /// # Errors
-    /// No such port, a field out of range, or a budget that the lines then exceed; nothing has
-    /// changed then.
+    /// No such port, a field out of range, no rate where the port needs one, or a budget that the
+    /// lines then exceed; nothing has changed then.
     pub fn set_line(&mut self, port: PortId, config: LineConfig) -> Result<(), ConfigError> {
         let n = port.index();
         if n >= self.lines.len() {
@@ -136,6 +142,9 @@ impl Shaped {
         let others = self.lines.iter().enumerate();
         let all = others.map(|(i, line)| if i == n { &config } else { line.config() });
         check_budget(all, self.budget_bytes)?;
+        if config.rate != self.lines[n].config().rate {
+            self.switch.set_rate(self.now, port, config.rate)?;
+        }
         self.lines[n].set_config(config)
     }
 

@@ -40,6 +40,12 @@ pub trait Human: Sized {
     fn from_number(_n: u64) -> Option<Self> {
         None
     }
+
+    /// What an explicit nothing (`null`) means, where it means something.
+    #[must_use]
+    fn nothing() -> Option<Self> {
+        None
+    }
 }
 
 impl Prob {
@@ -223,6 +229,10 @@ impl<T: Human> Human for Option<T> {
     fn from_number(n: u64) -> Option<Self> {
         T::from_number(n).map(Some)
     }
+
+    fn nothing() -> Option<Self> {
+        Some(None)
+    }
 }
 
 /// For `#[serde(with = "units")]`: writes a quantity as text.
@@ -276,6 +286,10 @@ impl<T: Human> Visitor<'_> for TextVisitor<T> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         T::parse(text.trim()).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<T, E> {
+        T::nothing().ok_or_else(|| E::invalid_type(de::Unexpected::Unit, &self))
     }
 
     fn visit_u64<E: de::Error>(self, n: u64) -> Result<T, E> {
@@ -411,9 +425,14 @@ mod tests {
         struct One {
             #[serde(with = "crate::units")]
             rate: Rate,
+            #[serde(with = "crate::units", default)]
+            delay: Option<Dur>,
         }
         let one: One = serde_json::from_str(r#"{"rate": "1Gbit"}"#).unwrap();
-        assert_eq!(one.rate, Rate::from_gbps(1));
+        assert_eq!((one.rate, one.delay), (Rate::from_gbps(1), None));
+        let two: One = serde_json::from_str(r#"{"rate": "2bit", "delay": null}"#).unwrap();
+        assert_eq!(two.delay, None);
+        assert!(serde_json::from_str::<One>(r#"{"rate": null}"#).is_err());
         let error = serde_json::from_str::<One>(r#"{"rate": 5}"#).unwrap_err().to_string();
         assert!(error.contains("a rate such as \"25Gbit\""), "{error}");
     }

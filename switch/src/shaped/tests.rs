@@ -148,6 +148,8 @@ fn new__refuses_what_the_budget_does_not_hold() {
     let faster = LineConfig::new(Rate::from_gbps(10), Dur::from_ms(1));
     s.set_line(PortId::HOST, faster).unwrap();
     assert_eq!(s.line(PortId::HOST).unwrap().config().rate, Some(Rate::from_gbps(10)));
+    let rates: Vec<_> = s.switch().config().ports.iter().map(|p| p.rate).collect();
+    assert_eq!(rates, [10, 1].map(|gbps| Some(Rate::from_gbps(gbps))), "ports follow their lines");
     assert!(s.set_line(PortId::new(2).unwrap(), LineConfig::default()).is_err());
     let one = ShapedConfig { lines: vec![], ..config(LineConfig::default()) };
     assert!(one.validate().unwrap_err().to_string().starts_with("lines: has 0 entries for 2"));

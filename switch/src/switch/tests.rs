@@ -172,3 +172,21 @@ fn set_forwarding__is_checked_first() {
     push(&mut s, 0, &[MacAddr::BROADCAST.0, mac(1).0, [8, 6, 0, 0, 0, 0]].concat());
     assert_eq!(ready(&mut s), [1]);
 }
+
+#[test]
+fn check_accounts__allows_what_was_there_when_a_limit_was_lowered() {
+    let mut s = Switch::new(routed(vec![PortConfig::default(); 2])).unwrap();
+    for _ in 0..10 {
+        push(&mut s, 0, &roce_frame(1, 1_000));
+    }
+    let lower = QueueConfig { limit_bytes: 2_000, ..QueueConfig::default() };
+    s.set_queue(Time::ZERO, port(1), 0, lower).unwrap();
+    s.check_accounts().unwrap();
+    push(&mut s, 0, &roce_frame(1, 1_000));
+    assert_eq!(s.counters().ports[1].queues[0].drop_queue_full, 1);
+    s.ports[1].queues[0].set(Time::ZERO, QueueConfig::default(), None);
+    while pull(&mut s, 1).is_some() {}
+    s.check_accounts().unwrap();
+    s.buffer.admit(0, None, 60).unwrap();
+    assert!(s.check_accounts().unwrap_err().contains("the buffer 0 of 60"));
+}
