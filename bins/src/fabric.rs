@@ -98,8 +98,17 @@ impl Attachment {
         preference: XdpPreference,
         wrap: &Wrap,
     ) -> Result<Self, Error> {
+        Self::xdp_with(&XdpConfig { queue, preference, ..XdpConfig::new(ifname) }, wrap)
+    }
+
+    /// As [`Attachment::xdp`], with rings of the sizes given.
+    ///
+    /// # Errors
+    /// As [`Attachment::xdp`], and what is wrong with the sizes.
+    pub fn xdp_with(config: &XdpConfig, wrap: &Wrap) -> Result<Self, Error> {
+        let ifname = config.ifname.as_str();
         let info = interface(ifname)?;
-        let port = XdpPort::open(&XdpConfig { queue, preference, ..XdpConfig::new(ifname) })?;
+        let port = XdpPort::open(config)?;
         let path_mtu = widest(info.mtu, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
         let mode = port.mode().as_str();

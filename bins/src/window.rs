@@ -1,6 +1,7 @@
 //! `--window`: how much may be under way when the path is longer than a cable.
 
 use crate::fabric::Error;
+use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{Config, ValidConfig};
 
 /// The engine's parameters with a window of `packets` for each queue pair, and hardly more for all
@@ -31,6 +32,32 @@ pub(crate) fn config(packets: Option<u32>) -> Result<ValidConfig, Error> {
         .map_err(|_| format!("--window {qp_window_pkts} is not within 1 and {WINDOW_MAX}").into())
 }
 
+/// A port for a window of `packets`: a receive ring that holds all of it, so that a burst finds
+/// room while other work is on the receiver's core. The defaults for `None` or less.
+///
+/// Wider than [`RING_MAX`] the ring does not grow: what travels over milliseconds does not arrive
+/// at once.
+pub(crate) fn port(
+    ifname: &str,
+    queue: u32,
+    preference: XdpPreference,
+    packets: Option<u32>,
+) -> XdpConfig {
+    let config = XdpConfig { queue, preference, ..XdpConfig::new(ifname) };
+    let beyond_window = config.fill_size - Config::default().qp_window_pkts;
+    let wanted = packets.unwrap_or(0).clamp(1, WINDOW_MAX) + beyond_window;
+    let ring = wanted.next_power_of_two().clamp(config.fill_size, RING_MAX);
+    XdpConfig {
+        fill_size: ring,
+        rx_size: ring,
+        frames: config.frames - config.fill_size + ring,
+        ..config
+    }
+}
+
+/// The longest receive ring made for a window: 16 MiB of chunks.
+const RING_MAX: u32 = 4096;
+
 /// The widest window, in packets: the engine's `qp_window_pkts`.
 pub(crate) const WINDOW_MAX: u32 = 1 << 16;
 
@@ -46,6 +73,21 @@ mod tests {
         }
         let default = config(None).expect("sound");
         assert_eq!(default.qp_window_pkts, Config::default().qp_window_pkts);
+    }
+
+    #[test]
+    fn port__holds_the_window() {
+        let of = |packets| port("sw0", 0, XdpPreference::Auto, packets);
+        let default = XdpConfig::new("sw0");
+        assert_eq!(of(None), default);
+        assert_eq!(of(Some(192)), default);
+        for packets in [0, 1, 193, 1_000, 2_400, 4_000, WINDOW_MAX, u32::MAX] {
+            let config = of(Some(packets));
+            config.validate().expect("sound");
+            assert!(config.fill_size >= packets.min(RING_MAX), "{packets}: {config:?}");
+            let to_send = |config: &XdpConfig| config.frames - config.fill_size;
+            assert_eq!(to_send(&config), to_send(&default));
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) struct CommonArgs {
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     pub(super) xdp: XdpPreference,
-    /// Packets that may be under way unacknowledged; a long path wants rate x RTT [default: 192]
+    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
     #[arg(long, value_name = "PKTS")]
     window: Option<u32>,
     /// Pin the worker to this core
@@ -106,7 +106,8 @@ impl CommonArgs {
     pub(super) fn worker(&self, dev: &str) -> Result<Worker, Error> {
         let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
         let config = window::config(self.window)?;
-        let attachment = Attachment::xdp(dev, self.queue, self.xdp, &wrap)?;
+        let port = window::port(dev, self.queue, self.xdp, self.window);
+        let attachment = Attachment::xdp_with(&port, &wrap)?;
         Ok(Worker { attachment, config, core: self.core })
     }
 

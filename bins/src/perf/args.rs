@@ -46,7 +46,7 @@ pub(super) struct CommonArgs {
     /// How to wait: spin all the time, or spin a while and then sleep
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
-    /// Packets that may be under way unacknowledged; a long path wants rate x RTT [default: 192]
+    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
     #[arg(long, value_name = "PKTS")]
     window: Option<u32>,
     /// Pin the worker to this core
@@ -148,7 +148,8 @@ impl CommonArgs {
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
         let config = window::config(self.window)?;
-        let attachment = Attachment::xdp(self.dev(), self.queue, self.xdp, &wrap)?;
+        let port = window::port(self.dev(), self.queue, self.xdp, self.window);
+        let attachment = Attachment::xdp_with(&port, &wrap)?;
         Station::with_config(attachment, ip, polling, config)
     }
 
