@@ -60,15 +60,7 @@ impl Lab {
 
     /// Starts any spanwire command on a host and waits until its first line begins with `says`.
     pub(crate) fn start_until(&self, ns: &NetNs, args: &[&str], says: &str) -> Running {
-        let mut child = command(ns, args).spawn().expect("the server starts");
-        let stdout = child.stdout.take().expect("piped");
-        let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
-        stdout.read_line(&mut line).expect("the server speaks");
-        if !line.starts_with(says) {
-            let failed = Running { child: Some(child), _stdout: None }.wait();
-            panic!("the server did not come up: {line:?}, {}", failed.stderr);
-        }
-        Running { child: Some(child), _stdout: Some(stdout) }
+        Running::start_until(ns, args, says)
     }
 
     /// Runs a client on host b to its end.
@@ -96,6 +88,19 @@ impl Lab {
 impl Running {
     fn start(command: &mut Command) -> Self {
         Self { child: Some(command.spawn().expect("it starts")), _stdout: None }
+    }
+
+    /// Starts a spanwire command in a namespace and waits until its first line begins with `says`.
+    pub(crate) fn start_until(ns: &NetNs, args: &[&str], says: &str) -> Self {
+        let mut child = command(ns, args).spawn().expect("the server starts");
+        let stdout = child.stdout.take().expect("piped");
+        let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
+        stdout.read_line(&mut line).expect("the server speaks");
+        if !line.starts_with(says) {
+            let failed = Self { child: Some(child), _stdout: None }.wait();
+            panic!("the server did not come up: {line:?}, {}", failed.stderr);
+        }
+        Self { child: Some(child), _stdout: Some(stdout) }
     }
 
     /// True while it has not ended.
@@ -201,12 +206,12 @@ fn piped<'a>(command: &'a mut Command, args: &[&str]) -> &'a mut Command {
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
-fn take_turn() -> MutexGuard<'static, ()> {
+pub(crate) fn take_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
+pub(crate) const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 
 /// No single command takes longer, on however busy a machine.
 const HANG: Duration = Duration::from_secs(120);

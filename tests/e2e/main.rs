@@ -9,6 +9,7 @@ mod copy;
 mod hostile;
 mod lab;
 mod perftest;
+mod switch;
 
 use lab::{Lab, Outcome};
 use serde_json::Value;
