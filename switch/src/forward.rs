@@ -2,7 +2,7 @@
 
 use crate::config::{ForwardingConfig, Hop, Spread};
 use crate::counters::{Drop, ForwardingCounters};
-use crate::lpm::Lpm;
+use crate::lpm::Routes;
 use crate::macs::{Learned, MacTable};
 use crate::parse::{Seen, SeenIp, scale};
 use spanwire_base::{Rng, Time, u32_from, u64_from, usize_from};
@@ -11,8 +11,7 @@ use spanwire_wire::MacAddr;
 /// The tables of one switch.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
-    routes_v4: Lpm,
-    routes_v6: Lpm,
+    routes: Routes,
     /// (address, group), ascending.
     stations: Vec<(MacAddr, u32)>,
     groups: Vec<Group>,
@@ -54,8 +53,7 @@ impl Forwarder {
         let learned =
             config.learning.then(|| MacTable::new(config.max_macs, config.ageing, mac_seed));
         let mut this = Self {
-            routes_v4: Lpm::default(),
-            routes_v6: Lpm::default(),
+            routes: Routes::default(),
             stations: Vec::new(),
             groups: Vec::new(),
             learned,
@@ -120,8 +118,7 @@ impl Forwarder {
 
     #[inline]
     fn route(&mut self, seen: &Seen, ip: &SeenIp) -> Option<Way> {
-        let table = if ip.is_v6 { &self.routes_v6 } else { &self.routes_v4 };
-        let group = table.lookup(ip.dst)?;
+        let group = self.routes.lookup(ip.is_v6, ip.dst)?;
         if ip.is_broken {
             return Some(Way::Dropped(Drop::BadChecksum));
         }
@@ -170,14 +167,12 @@ impl Forwarder {
     }
 
     fn fill(&mut self, config: &ForwardingConfig) {
-        (self.routes_v4, self.routes_v6) = Default::default();
+        self.routes = Routes::default();
         self.stations.clear();
         self.groups.clear();
         for route in &config.routes {
             let group = self.add_group(route.via.clone(), route.spread);
-            let table =
-                if route.to.addr().is_ipv6() { &mut self.routes_v6 } else { &mut self.routes_v4 };
-            let is_new = table.insert(route.to, group);
+            let is_new = self.routes.insert(route.to, group);
             debug_assert!(is_new, "validation refuses a repeated network");
         }
         for station in &config.macs {

@@ -1,9 +1,9 @@
 //! Longest prefix match.
 
+use crate::units::Human;
 use std::fmt;
 use std::net::IpAddr;
-
-use crate::units::Human;
+use std::ops::BitAnd;
 
 /// A network: the first `len` bits of `addr`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -12,21 +12,29 @@ pub struct Prefix {
     len: u8,
 }
 
-/// Values by prefix, of one IP version.
-///
-/// For each length in use, longest first, the prefixes of that length in order: a lookup is a
-/// binary search a length. Tables of data centres have few lengths.
+/// Values by prefix, of both IP versions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lpm {
-    levels: Vec<Level>,
+pub(crate) struct Routes {
+    v4: Lpm<u32>,
+    v6: Lpm<u128>,
+}
+
+/// Values by prefix, of one IP version, whose addresses are numbers of type `K`.
+///
+/// For each length in use, longest first, the networks of that length in order: a lookup is a
+/// binary search a length. Tables of data centres have few lengths.
+#[derive(Clone, Debug)]
+struct Lpm<K> {
+    levels: Vec<Level<K>>,
 }
 
 #[derive(Clone, Debug)]
-struct Level {
+struct Level<K> {
     len: u8,
-    mask: u128,
-    /// (network, value), ascending.
-    entries: Vec<(u128, u32)>,
+    mask: K,
+    /// Ascending, apart from the values so that a search touches few cache lines.
+    networks: Vec<K>,
+    values: Vec<u32>,
 }
 
 impl Prefix {
@@ -42,6 +50,18 @@ impl Prefix {
     #[must_use]
     pub const fn addr(&self) -> IpAddr {
         self.addr
+    }
+
+    /// Its bits.
+    #[must_use]
+    pub const fn len(&self) -> u8 {
+        self.len
+    }
+
+    /// True for every address of its version.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 
@@ -71,32 +91,56 @@ impl Human for Prefix {
     }
 }
 
-impl Lpm {
+impl Routes {
     /// Adds a prefix; false when it is there already, the first value then stays.
     pub(crate) fn insert(&mut self, prefix: Prefix, value: u32) -> bool {
-        let at = self.levels.binary_search_by(|l| prefix.len.cmp(&l.len)).unwrap_or_else(|at| {
-            let level = Level { len: prefix.len, mask: mask(prefix.len), entries: Vec::new() };
+        let mask = mask(prefix.len);
+        match prefix.addr {
+            IpAddr::V4(addr) => self.v4.insert(addr.to_bits(), prefix.len, upper(mask), value),
+            IpAddr::V6(addr) => self.v6.insert(addr.to_bits(), prefix.len, mask, value),
+        }
+    }
+
+    /// The value of the longest prefix that holds an address, its bits from the top: those of an
+    /// IPv4 address are the upper 32.
+    #[inline]
+    pub(crate) fn lookup(&self, is_v6: bool, addr: u128) -> Option<u32> {
+        if is_v6 { self.v6.lookup(addr) } else { self.v4.lookup(upper(addr)) }
+    }
+}
+
+impl<K> Default for Lpm<K> {
+    fn default() -> Self {
+        Self { levels: Vec::new() }
+    }
+}
+
+impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
+    /// Adds the network of `len` bits, which `mask` selects; false when it is there already, the
+    /// first value then stays.
+    fn insert(&mut self, network: K, len: u8, mask: K, value: u32) -> bool {
+        let at = self.levels.binary_search_by(|l| len.cmp(&l.len)).unwrap_or_else(|at| {
+            let level = Level { len, mask, networks: Vec::new(), values: Vec::new() };
             self.levels.insert(at, level);
             at
         });
-        let entries = &mut self.levels[at].entries;
-        let key = bits(prefix.addr);
-        match entries.binary_search_by_key(&key, |(network, _)| *network) {
+        let level = &mut self.levels[at];
+        match level.networks.binary_search(&network) {
             Ok(_) => false,
             Err(at) => {
-                entries.insert(at, (key, value));
+                level.networks.insert(at, network);
+                level.values.insert(at, value);
                 true
             }
         }
     }
 
-    /// The value of the longest prefix that holds `addr`, its bits from the top.
+    /// The value of the longest prefix that holds `addr`.
     #[inline]
-    pub(crate) fn lookup(&self, addr: u128) -> Option<u32> {
+    fn lookup(&self, addr: K) -> Option<u32> {
         self.levels.iter().find_map(|level| {
-            let key = addr & level.mask;
-            let at = level.entries.binary_search_by_key(&key, |(network, _)| *network).ok()?;
-            Some(level.entries[at].1)
+            let at = level.networks.binary_search(&(addr & level.mask)).ok()?;
+            Some(level.values[at])
         })
     }
 }
@@ -107,6 +151,13 @@ fn bits(addr: IpAddr) -> u128 {
         IpAddr::V4(a) => u128::from(a.to_bits()) << 96,
         IpAddr::V6(a) => a.to_bits(),
     }
+}
+
+/// The upper 32 bits.
+#[inline]
+fn upper(bits: u128) -> u32 {
+    let [a, b, c, d, ..] = bits.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 fn mask(len: u8) -> u128 {
@@ -131,10 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn lookup__keeps_the_versions_apart() {
+        let mut routes = Routes::default();
+        for (value, text) in (0..).zip(["0.0.0.0/0", "fd00::/64", "fd00::1", "10.0.0.1"]) {
+            assert!(routes.insert(Prefix::parse(text).unwrap(), value));
+        }
+        let at = |text: &str| {
+            let addr: IpAddr = text.parse().unwrap();
+            routes.lookup(addr.is_ipv6(), bits(addr))
+        };
+        assert_eq!((at("10.0.0.1"), at("10.0.0.2")), (Some(3), Some(0)));
+        assert_eq!((at("fd00::1"), at("fd00::2"), at("fd01::")), (Some(2), Some(1), None));
+    }
+
+    #[test]
     fn lookup__agrees_with_a_scan_of_all_prefixes() {
         let mut rng = Rng::new(8);
         for _ in 0..50 {
-            let mut lpm = Lpm::default();
+            let mut lpm = Routes::default();
             let mut all: Vec<(u8, u128, u32)> = Vec::new();
             for value in 0..40 {
                 let len = u8::try_from(rng.below(33)).unwrap();
@@ -154,7 +219,7 @@ mod tests {
                     u128::from(u32::try_from(rng.below(1 << 32)).unwrap() & 0x8080_8083) << 96;
                 let holds = |(len, key, _): &&(u8, u128, u32)| addr & mask(*len) == *key;
                 let want = all.iter().filter(holds).max_by_key(|(len, _, _)| *len);
-                assert_eq!(lpm.lookup(addr), want.map(|(_, _, value)| *value));
+                assert_eq!(lpm.lookup(false, addr), want.map(|(_, _, value)| *value));
             }
         }
     }

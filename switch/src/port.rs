@@ -156,10 +156,10 @@ impl Port {
         let queue = &mut self.queues[index];
         let bytes = meta.wire_bytes();
         let is_phantom_over = queue.handle_arrival(now, bytes);
-        let key = if self.shaped & bit(index) == 0 {
+        let place = if self.shaped & bit(index) == 0 {
             0
         } else {
-            arriving.seen.flow_hash(arriving.hash_seed)
+            queue.place(now, arriving.seen.flow_hash(arriving.hash_seed))
         };
         let mut signal = None;
         if buffer.is_lossless(meta.ingress, meta.class) {
@@ -167,8 +167,7 @@ impl Port {
             signal = buffer.admit_lossless(meta.ingress, meta.class, bytes)?;
         } else {
             let admitted = queue
-                .check_room(bytes)
-                .and_then(|()| queue.check_flow(now, key, bytes))
+                .check_room(place, bytes)
                 .and_then(|()| buffer.admit(queue.bytes(), queue.config().alpha, bytes));
             if let Err(drop) = admitted {
                 self.trim_or_drop(now, index, arriving, drop, buffer, store);
@@ -179,7 +178,7 @@ impl Port {
         if let Some(hop) = arriving.hop {
             self.rewrite(store.bytes_mut(id), hop);
         }
-        self.queues[index].push(now, store, id, key, is_phantom_over);
+        self.queues[index].push(now, store, id, place, is_phantom_over);
         self.filled |= bit(index);
         if self.shaped != 0 {
             self.rearm(now);
@@ -301,13 +300,13 @@ impl Port {
         store.cut(id, len);
         let bytes = store.meta(id).wire_bytes();
         let target = &mut self.queues[usize::from(config.queue)];
-        let key = arriving.seen.flow_hash(arriving.hash_seed);
-        let has_room = target.check_room(bytes).and_then(|()| buffer.admit(0, None, bytes));
+        let place = target.place(now, arriving.seen.flow_hash(arriving.hash_seed));
+        let has_room = target.check_room(place, bytes).and_then(|()| buffer.admit(0, None, bytes));
         if has_room.is_err() {
             store.remove(id);
             return target.count(QueueDrop::Trimmed);
         }
-        target.push(now, store, id, key, false);
+        target.push(now, store, id, place, false);
         self.filled |= bit(usize::from(config.queue));
         if let Some(hop) = arriving.hop {
             self.rewrite(store.bytes_mut(id), hop);

@@ -102,20 +102,22 @@ impl Queue {
         self.phantom.as_mut().is_some_and(|p| p.add(now, bytes, &mut self.rng))
     }
 
-    /// Whether a frame of `bytes` is within the queue's own limit.
+    /// The place of a flow among the queues by flow; without those, 0.
     #[inline]
-    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), QueueDrop> {
+    pub(crate) fn place(&mut self, now: Time, key: u64) -> usize {
+        self.flows_mut().map_or(0, |flows| flows.place(now, key))
+    }
+
+    /// Whether a frame of `bytes` is within the queue's own limit, and that of its flow.
+    #[inline]
+    pub(crate) fn check_room(&self, place: usize, bytes: u64) -> Result<(), QueueDrop> {
         if self.bytes() + bytes > self.config.limit_bytes {
             return Err(QueueDrop::Limit);
         }
-        Ok(())
-    }
-
-    /// Whether the frame's flow is within its own limit; gives the flow its place.
-    pub(crate) fn check_flow(&mut self, now: Time, key: u64, bytes: u64) -> Result<(), QueueDrop> {
-        let Some(flows) = self.flows_mut() else { return Ok(()) };
-        let place = flows.place(now, key);
-        if flows.has_room(place, bytes) { Ok(()) } else { Err(QueueDrop::Flow) }
+        match self.flows() {
+            Some(flows) if !flows.has_room(place, bytes) => Err(QueueDrop::Flow),
+            _ => Ok(()),
+        }
     }
 
     /// Puts a frame at the end and marks it if its length, or the phantom queue, says so.
@@ -125,15 +127,12 @@ impl Queue {
         now: Time,
         store: &mut Store,
         id: FrameId,
-        key: u64,
+        place: usize,
         is_phantom_over: bool,
     ) {
         match &mut self.body {
             Body::Fifo(fifo) => fifo.push(store, id),
-            Body::Flows(flows) => {
-                let place = flows.place(now, key);
-                flows.push(now, place, store, id);
-            }
+            Body::Flows(flows) => flows.push(now, place, store, id),
         }
         let bytes = self.bytes();
         self.counters.enqueued_pkts += 1;

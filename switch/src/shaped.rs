@@ -199,6 +199,8 @@ impl Shaped {
             self.waiting[port.index()] = false;
             return;
         };
+        // Whatever comes to this port from now on says so: no need to look again when it is free.
+        self.waiting[port.index()] = self.switch.port_bytes(port) > 0;
         let frame = &mut self.scratch[..meta.len];
         let sent = self.lines[port.index()].send(self.now, frame, meta.elided_bytes);
         for fate in &sent.fates {

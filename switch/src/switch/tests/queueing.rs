@@ -163,6 +163,18 @@ fn handle_packet__holds_a_flow_to_its_limit() {
 }
 
 #[test]
+fn handle_packet__counts_each_frame_that_shares_a_flow_s_queue_once() {
+    let flows = FlowsConfig { max_flows: 8, rate: None, limit_bytes: None, quantum_bytes: 2_048 };
+    let queue = QueueConfig { flows: Some(flows), ..QueueConfig::default() };
+    let mut s = switch(vec![queue], Share::Bytes);
+    for entropy in 0..10 {
+        push(&mut s, 0, &roce_frame_of(1, entropy, 100));
+    }
+    assert_eq!(s.counters().ports[1].queues[0].flow_collisions, 2);
+    assert_eq!(std::iter::from_fn(|| pull(&mut s, 1)).count(), 10);
+}
+
+#[test]
 fn poll_transmit__of_a_slow_driver_gets_what_is_due_and_no_more() {
     let mut s = by_flow();
     for _ in 0..18 {
