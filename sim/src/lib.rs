@@ -4,6 +4,8 @@
 //! - [`Topology`]: networks as data, with addresses and routes.
 //! - [`workload`]: flows, and the distributions they are drawn from.
 //! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
+//! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
+//! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
 //! here reads a clock, starts a thread or opens a file.
@@ -11,22 +13,36 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod app;
+mod check;
 mod event;
 mod frames;
 mod hash;
 mod link;
 mod network;
+mod params;
+mod record;
+mod report;
+mod run;
+mod scenario;
 mod setup;
+mod station;
 mod topology;
 pub mod workload;
 mod world;
 
 pub use app::{FlowState, Traffic};
+pub use check::{check_end, check_now, name as link_name};
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
 pub use link::{LinkCounters, LinkId};
 pub use network::{FlowProgress, Machine, Network, NetworkError};
+pub use params::{Param, ParamError, Params, Value};
+pub use record::{FlowSeries, QueueSeries, Series};
+pub use report::{FlowReport, QueueReport, Report};
+pub use run::{Fault, Plan, Watch};
+pub use scenario::Scenario;
 pub use setup::Setup;
+pub use station::{Station, Storm};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,
 };

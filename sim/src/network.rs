@@ -6,6 +6,7 @@ mod switches;
 use crate::app::Traffic;
 use crate::link::LinkId;
 use crate::setup::Setup;
+use crate::station::{Station, Storm};
 use crate::topology::{Routes, Topology, TopologyError};
 use crate::workload::{Flow, FlowOp};
 use crate::world::{NodeId, World};
@@ -18,7 +19,7 @@ use std::fmt;
 #[derive(Debug)]
 pub enum Machine {
     /// A host with the engine and its application.
-    Host(Box<Host<Traffic>>),
+    Host(Box<Station>),
     /// A switch.
     Switch(Box<Switch>),
 }
@@ -142,9 +143,23 @@ impl Network {
         line.set_config(config).map_err(|e| NetworkError::Switch(e.to_string()))
     }
 
+    /// Breaks the network card of a host. A number that is no host's does nothing.
+    pub fn set_storm(&mut self, host: u32, storm: Storm) {
+        if self.topology.is_host(host)
+            && let Machine::Host(station) = self.world.node_mut(NodeId::from_index(host))
+        {
+            station.set_storm(storm);
+        }
+    }
+
     /// The hosts, in the order of the topology.
     pub fn hosts(&self) -> impl Iterator<Item = &Host<Traffic>> {
         self.world.nodes().filter_map(|(_, machine)| machine.host())
+    }
+
+    /// The hosts with their ports, in the order of the topology.
+    pub fn stations(&self) -> impl Iterator<Item = &Station> {
+        self.world.nodes().filter_map(|(_, machine)| machine.station())
     }
 
     /// The switches, in the order of the topology, with their nodes.
@@ -187,7 +202,16 @@ impl Machine {
     #[must_use]
     pub fn host(&self) -> Option<&Host<Traffic>> {
         match self {
-            Self::Host(host) => Some(host),
+            Self::Host(station) => Some(station.host()),
+            Self::Switch(_) => None,
+        }
+    }
+
+    /// The station, if it is one.
+    #[must_use]
+    pub fn station(&self) -> Option<&Station> {
+        match self {
+            Self::Host(station) => Some(station),
             Self::Switch(_) => None,
         }
     }

@@ -45,6 +45,9 @@ pub struct Setup {
     /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
     /// each link.
     pub port: PortConfig,
+    /// Ports of longer links neither send nor obey pause frames: the headroom that loses nothing is
+    /// what fits on the link both ways, 22 MB for 0.9 ms at 100 Gbit/s. Default 100 us.
+    pub pfc_delay_max: Dur,
     /// The shared buffer of each switch.
     pub buffer_bytes: u64,
     /// How switches choose among equal ways.
@@ -75,6 +78,7 @@ impl Default for Setup {
             shared_recvs: false,
             dscp: 26,
             port: PortConfig::default(),
+            pfc_delay_max: Dur::from_us(100),
             buffer_bytes: 32_000_000,
             spread: Spread::Hash,
             host_pfc: false,

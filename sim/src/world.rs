@@ -195,6 +195,12 @@ impl<N: Node> World<N> {
         (0..u32_from(self.links.len())).map(LinkId)
     }
 
+    /// The direction that begins at a port.
+    #[must_use]
+    pub fn link_at(&self, node: NodeId, port: PortId) -> Option<LinkId> {
+        self.nodes.get(node.index())?.out.get(port.index()).copied().flatten()
+    }
+
     /// Where a direction of a link begins and ends.
     #[must_use]
     pub fn ends(&self, id: LinkId) -> [(NodeId, PortId); 2] {

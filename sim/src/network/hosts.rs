@@ -6,10 +6,12 @@ use crate::app::{
     Allocator, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots, Traffic,
 };
 use crate::setup::Setup;
-use crate::topology::Topology;
+use crate::station::Station;
+use crate::topology::{Port, Topology};
 use crate::workload::{Flow, FlowOp};
-use spanwire_base::{Rng, usize_from};
+use spanwire_base::{Rate, Rng, usize_from};
 use spanwire_mem::Region;
+use spanwire_switch::PfcGate;
 use spanwire_transport::{
     Access, AddressVector, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit,
 };
@@ -55,7 +57,7 @@ pub(super) fn build(
     topology: &Topology,
     flows: &[Flow],
     setup: &Setup,
-) -> Result<Vec<Host<Traffic>>, NetworkError> {
+) -> Result<Vec<Station>, NetworkError> {
     let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
     let mut needs = vec![Needs::default(); topology.hosts.len()];
     let laid: Vec<Laid> = flows.iter().map(|f| lay(f, setup, &mut needs, &mut rng)).collect();
@@ -77,7 +79,14 @@ pub(super) fn build(
             made[laid.flow.src as usize].traffic.add_trigger(before, place);
         }
     }
-    Ok(made.into_iter().map(|m| Host::new(m.endpoint, m.traffic)).collect())
+    let ports = topology.ports();
+    let obeyed = if setup.host_pfc { 1 << (setup.dscp / 8) } else { 0 };
+    let station = |(m, ports): (Made, &Vec<Port>)| {
+        // A host without a link never sends.
+        let rate = ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate());
+        Station::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate, obeyed))
+    };
+    Ok(made.into_iter().zip(&ports).map(station).collect())
 }
 
 /// Decides what a flow needs at both ends.

@@ -20,6 +20,7 @@ pub(super) fn build(
         let of_node = &ports[node as usize];
         let ports = of_node.iter().map(|port| {
             let cable = &topology.links[port.link];
+            let pfc = setup.port.pfc.as_ref().filter(|_| cable.delay() <= setup.pfc_delay_max);
             let headroom = |pfc: &PfcConfig| PfcConfig {
                 headroom_bytes: PfcConfig::headroom_for(
                     cable.rate(),
@@ -31,7 +32,7 @@ pub(super) fn build(
             PortConfig {
                 rate: Some(cable.rate()),
                 mac: Topology::switch_mac(switch, port.number),
-                pfc: setup.port.pfc.as_ref().map(headroom),
+                pfc: pfc.map(headroom),
                 ..setup.port.clone()
             }
         });

@@ -85,10 +85,10 @@ fn run__receives_that_come_late_are_waited_for() {
 fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
     let mut network = small(op);
     network.world.run(Time::from_ns(20_000), u64::MAX, &mut ());
-    let Machine::Host(host) = network.world.node_mut(NodeId::from_index(host)) else {
+    let Machine::Host(station) = network.world.node_mut(NodeId::from_index(host)) else {
         panic!("the first nodes are hosts");
     };
-    host.app_mut().spoil(guard);
+    station.host_mut().app_mut().spoil(guard);
     network.world.run(END, u64::MAX, &mut ());
     let found = network.hosts().flat_map(|h| {
         let at_end = h.app().check_end(|_| false);

@@ -1,0 +1,334 @@
+//! Parameters of scenarios: typed, documented, and overridden by text.
+
+use serde::Serialize;
+use spanwire_base::{Dur, Rate};
+use spanwire_switch::{Human, Prob};
+use std::fmt;
+
+/// A parameter of a scenario.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Param {
+    /// Its name, as in `--set name=value`.
+    pub name: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    /// Its value: the default until it is set.
+    #[serde(serialize_with = "show")]
+    pub value: Value,
+}
+
+/// A typed value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A whole number in a range.
+    Count {
+        /// The number.
+        n: u64,
+        /// The smallest allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+    /// Bytes: `"64KiB"`.
+    Bytes(u64),
+    /// A rate: `"100Gbit"`.
+    Rate(Rate),
+    /// A time: `"2ms"`.
+    Time(Dur),
+    /// A probability: `"1%"`.
+    Chance(Prob),
+    /// `true` or `false`.
+    Flag(bool),
+    /// One of several words.
+    Word {
+        /// The word.
+        word: String,
+        /// All that are allowed.
+        of: Vec<&'static str>,
+    },
+}
+
+/// The parameters of one scenario.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Params {
+    list: Vec<Param>,
+}
+
+/// Why a parameter cannot be set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ParamError {
+    /// The scenario has no parameter of this name; those that it has.
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The text is no value of this parameter.
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        text: String,
+        /// What is expected.
+        expected: String,
+    },
+}
+
+impl Params {
+    /// Adds a parameter with its default.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: Value, about: &'static str) -> Self {
+        match self.list.iter_mut().find(|p| p.name == name) {
+            // A scenario may give a common parameter another default.
+            Some(param) => *param = Param { name, about, value },
+            None => self.list.push(Param { name, about, value }),
+        }
+        self
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Param> {
+        self.list.iter()
+    }
+
+    /// Sets one from text.
+    ///
+    /// # Errors
+    /// See [`ParamError`]; then nothing has changed.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        let known = || self.list.iter().map(|p| p.name).collect();
+        let Some(i) = self.list.iter().position(|p| p.name == name) else {
+            return Err(ParamError::Unknown { name: name.to_owned(), known: known() });
+        };
+        let param = &mut self.list[i];
+        match param.value.parse(text) {
+            Some(value) => param.value = value,
+            None => {
+                let (name, text, expected) = (param.name, text.to_owned(), param.value.expected());
+                return Err(ParamError::Value { name, text, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// A count.
+    ///
+    /// # Panics
+    /// Here and below: if the scenario has no such parameter of this type, which is its author's
+    /// mistake; a test builds every scenario.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u32 {
+        match self.get(name) {
+            Value::Count { n, .. } => u32::try_from(*n).expect("counts are declared below 2^32"),
+            other => mismatch(name, other),
+        }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Value::Bytes(n) => *n,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// A rate.
+    #[must_use]
+    pub fn rate(&self, name: &str) -> Rate {
+        match self.get(name) {
+            Value::Rate(rate) => *rate,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// A time.
+    #[must_use]
+    pub fn time(&self, name: &str) -> Dur {
+        match self.get(name) {
+            Value::Time(time) => *time,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// A probability.
+    #[must_use]
+    pub fn chance(&self, name: &str) -> Prob {
+        match self.get(name) {
+            Value::Chance(chance) => *chance,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// A flag.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        match self.get(name) {
+            Value::Flag(flag) => *flag,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// A word.
+    #[must_use]
+    pub fn word(&self, name: &str) -> &str {
+        match self.get(name) {
+            Value::Word { word, .. } => word,
+            other => mismatch(name, other),
+        }
+    }
+
+    fn get(&self, name: &str) -> &Value {
+        let param = self.list.iter().find(|p| p.name == name);
+        &param
+            .unwrap_or_else(|| panic!("a scenario asks for {name}, which it has not declared"))
+            .value
+    }
+}
+
+fn mismatch(name: &str, value: &Value) -> ! {
+    panic!("a scenario has declared {name} as {value:?} and asks for another type")
+}
+
+impl Value {
+    /// A count from 1 to `max`.
+    #[must_use]
+    pub const fn count(n: u64, max: u64) -> Self {
+        Self::Count { n, min: 1, max }
+    }
+
+    /// A value of the same type from text; `None` when it is not one.
+    fn parse(&self, text: &str) -> Option<Self> {
+        Some(match self {
+            Self::Count { min, max, .. } => {
+                let (min, max) = (*min, *max);
+                let n = text.parse().ok().filter(|n| (min..=max).contains(n))?;
+                Self::Count { n, min, max }
+            }
+            Self::Bytes(_) => {
+                Self::Bytes(text.parse().ok().or_else(|| u64::parse(text)).filter(|n| *n > 0)?)
+            }
+            Self::Rate(_) => Self::Rate(Rate::parse(text)?),
+            Self::Time(_) => Self::Time(Dur::parse(text)?),
+            Self::Chance(_) => Self::Chance(Prob::parse(text)?),
+            Self::Flag(_) => Self::Flag(text.parse().ok()?),
+            Self::Word { of, .. } => {
+                let word = of.iter().find(|w| **w == text)?;
+                Self::Word { word: (*word).to_owned(), of: of.clone() }
+            }
+        })
+    }
+
+    fn expected(&self) -> String {
+        match self {
+            Self::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
+            Self::Bytes(_) => "a number of bytes such as 64KiB or 1000000, above 0".to_owned(),
+            Self::Rate(_) => Rate::EXPECTED.to_owned(),
+            Self::Time(_) => Dur::EXPECTED.to_owned(),
+            Self::Chance(_) => Prob::EXPECTED.to_owned(),
+            Self::Flag(_) => "true or false".to_owned(),
+            Self::Word { of, .. } => format!("one of {}", of.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count { n, .. } => write!(f, "{n}"),
+            Self::Bytes(n) => f.write_str(&n.show()),
+            Self::Rate(rate) => f.write_str(&rate.show()),
+            Self::Time(time) => f.write_str(&time.show()),
+            Self::Chance(chance) => f.write_str(&chance.show()),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Word { word, .. } => f.write_str(word),
+        }
+    }
+}
+
+fn show<S: serde::Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, known } => {
+                write!(f, "there is no parameter {name}; there are {}", known.join(", "))
+            }
+            Self::Value { name, text, expected } => {
+                write!(f, "{name} is {text:?}, but must be {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Params {
+        let of = vec!["red", "blue"];
+        Params::default()
+            .with("n", Value::count(3, 9), "a count")
+            .with("bytes", Value::Bytes(1 << 20), "bytes")
+            .with("rate", Value::Rate(Rate::from_gbps(100)), "a rate")
+            .with("time", Value::Time(Dur::from_us(2)), "a time")
+            .with("chance", Value::Chance(Prob::from_ppm(10_000)), "a probability")
+            .with("flag", Value::Flag(true), "a flag")
+            .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
+    }
+
+    #[test]
+    fn set__reads_each_type_and_its_own_display() {
+        let mut p = all();
+        for (name, text) in [
+            ("n", "9"),
+            ("bytes", "64KiB"),
+            ("rate", "25Gbit"),
+            ("time", "3ms"),
+            ("chance", "5%"),
+            ("flag", "false"),
+            ("word", "blue"),
+        ] {
+            p.set(name, text).unwrap();
+        }
+        assert_eq!((p.count("n"), p.bytes("bytes"), p.flag("flag")), (9, 65_536, false));
+        assert_eq!((p.rate("rate"), p.time("time")), (Rate::from_gbps(25), Dur::from_ms(3)));
+        assert_eq!((p.chance("chance"), p.word("word")), (Prob::from_ppm(50_000), "blue"));
+        let again = p.clone();
+        for param in again.iter() {
+            p.set(param.name, &param.value.to_string()).unwrap();
+        }
+        assert_eq!(p, again);
+    }
+
+    #[test]
+    fn set__says_what_is_expected_and_changes_nothing() {
+        let mut p = all();
+        for (name, text, expected) in [
+            ("n", "0", "from 1 to 9"),
+            ("n", "x", "from 1 to 9"),
+            ("bytes", "0", "above 0"),
+            ("rate", "fast", "25Gbit"),
+            ("flag", "yes", "true or false"),
+            ("word", "green", "red, blue"),
+        ] {
+            let error = p.set(name, text).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains(name), "{error}");
+        }
+        let error = p.set("speed", "1").unwrap_err().to_string();
+        assert!(error.contains("no parameter speed") && error.contains("rate"), "{error}");
+        assert_eq!(p, all());
+    }
+
+    #[test]
+    fn with__a_later_default_replaces_an_earlier_one() {
+        let p = all().with("n", Value::count(5, 9), "again");
+        assert_eq!((p.count("n"), p.iter().count()), (5, 7));
+    }
+}

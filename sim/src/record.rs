@@ -1,0 +1,214 @@
+//! What is looked at while a network runs: queues, rates, windows over time.
+
+use crate::network::Network;
+use crate::workload::FlowOp;
+use serde::Serialize;
+use spanwire_base::{PortId, Time};
+use spanwire_wire::Qpn;
+
+/// A network over time. Every list has one entry a sample.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Series {
+    /// When each sample was taken, in us.
+    pub at_us: Vec<f64>,
+    /// By flow.
+    pub flows: Vec<FlowSeries>,
+    /// By queue of switches; those that never held anything are left out.
+    pub queues: Vec<QueueSeries>,
+    /// Frames lost so far, on lines and in switches.
+    pub drops: Vec<u64>,
+}
+
+/// A flow over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct FlowSeries {
+    /// The flow's place in the list of all.
+    pub flow: u32,
+    /// Payload that arrived in order since the sample before, in Gbit/s; of a mix, whose messages
+    /// have packets of any length, as if all were full.
+    pub goodput_gbps: Vec<f64>,
+    /// Packets sent and not acknowledged.
+    pub in_flight_pkts: Vec<u64>,
+}
+
+/// A queue over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct QueueSeries {
+    /// The queue, as in [`QueueReport::name`](crate::QueueReport::name).
+    pub name: String,
+    /// Bytes in it.
+    pub bytes: Vec<u64>,
+    /// Frames marked since the beginning.
+    pub marks: Vec<u64>,
+    /// Frames dropped since the beginning.
+    pub drops: Vec<u64>,
+}
+
+/// Looks at a network from time to time.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    keeps_series: bool,
+    series: Series,
+    /// By queue, in the order of [`queue_names`].
+    sums: Vec<u128>,
+    samples: u64,
+    flows: Vec<Watched>,
+    last: Time,
+}
+
+/// A flow, and where it stood at the last sample.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// The host whose expected PSN tells what has arrived, and its queue pair.
+    receiver: (usize, Qpn),
+    /// The host with the window.
+    requester: (usize, Qpn),
+    psn: u32,
+}
+
+impl Recorder {
+    pub(crate) fn new(network: &Network, keeps_series: bool) -> Self {
+        let names = queue_names(network);
+        let sums = vec![0; names.len()];
+        let mut series = Series::default();
+        let mut flows = Vec::new();
+        if keeps_series {
+            let queue = |name| QueueSeries { name, ..QueueSeries::default() };
+            series.queues = names.into_iter().map(queue).collect();
+            let flow = |(flow, _)| FlowSeries { flow, ..FlowSeries::default() };
+            series.flows = (0..).zip(network.flows()).map(flow).collect();
+            flows = watched(network);
+        }
+        Self { keeps_series, series, sums, samples: 0, flows, last: Time::ZERO }
+    }
+
+    /// Takes a sample. O(queues), and O(flows) when series are kept.
+    pub(crate) fn sample(&mut self, network: &Network) {
+        let lengths = network.switches().flat_map(|(_, switch)| {
+            let ports = (0..).zip(&switch.config().ports);
+            ports.flat_map(move |(n, port)| {
+                let id = PortId::new(n).expect("a switch has at most 128 ports");
+                (0..port.queues.len()).map(move |q| switch.queue_bytes(id, q))
+            })
+        });
+        self.samples += 1;
+        for (i, bytes) in lengths.enumerate() {
+            self.sums[i] += u128::from(bytes);
+            if self.keeps_series {
+                self.series.queues[i].bytes.push(bytes);
+            }
+        }
+        if self.keeps_series {
+            self.sample_series(network);
+        }
+        self.last = network.world.now();
+    }
+
+    fn sample_series(&mut self, network: &Network) {
+        let now = network.world.now();
+        self.series.at_us.push(us(now));
+        let mut queues = self.series.queues.iter_mut();
+        let mut drops = 0;
+        for (_, switch) in network.switches() {
+            let counters = switch.counters();
+            drops += counters.dropped();
+            for queue in counters.ports.iter().flat_map(|port| &port.queues) {
+                let series = queues.next().expect("one for each queue");
+                series.marks.push(queue.marked());
+                series.drops.push(queue.dropped());
+            }
+        }
+        let lines = network.world.links().map(|id| network.world.line(id).counters().dropped());
+        self.series.drops.push(drops + lines.sum::<u64>());
+        let hosts: Vec<_> = network.hosts().collect();
+        let mtu_bits = f64::from(network.setup().mtu.bytes()) * 8.0;
+        let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
+        for (watched, series) in self.flows.iter_mut().zip(&mut self.series.flows) {
+            let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
+            let pkts = psn.wrapping_sub(watched.psn) & 0xff_ffff;
+            watched.psn = psn;
+            let gbps = if ns > 0.0 { f64::from(pkts) * mtu_bits / ns } else { 0.0 };
+            series.goodput_gbps.push(gbps);
+            let info = hosts[watched.requester.0].endpoint().query_qp(watched.requester.1);
+            series.in_flight_pkts.push(info.map_or(0, |i| i.in_flight_pkts));
+        }
+    }
+
+    /// The mean length of each queue, in the order of [`queue_names`].
+    pub(crate) fn mean_bytes(&self) -> Vec<f64> {
+        let samples = to_f64(self.samples.max(1));
+        let of = |sum: &u128| to_f64(u64::try_from(*sum).unwrap_or(u64::MAX)) / samples;
+        self.sums.iter().map(of).collect()
+    }
+
+    pub(crate) fn into_series(mut self) -> Series {
+        self.series.queues.retain(|q| q.bytes.iter().chain(&q.drops).any(|n| *n > 0));
+        self.series
+    }
+}
+
+/// Every queue of every switch: `switch:port` and, when the port has several, `.queue`.
+pub(crate) fn queue_names(network: &Network) -> Vec<String> {
+    let mut names = Vec::new();
+    for (node, switch) in network.switches() {
+        let here = network.topology().name(u32::try_from(node.index()).unwrap_or(u32::MAX));
+        for (n, port) in switch.config().ports.iter().enumerate() {
+            for q in 0..port.queues.len() {
+                let queue = if port.queues.len() > 1 { format!(".{q}") } else { String::new() };
+                names.push(format!("{here}:{n}{queue}"));
+            }
+        }
+    }
+    names
+}
+
+/// Where each flow's progress can be seen.
+fn watched(network: &Network) -> Vec<Watched> {
+    let nobody = (0, Qpn::new(0));
+    let mut all =
+        vec![Watched { receiver: nobody, requester: nobody, psn: 0 }; network.flows().len()];
+    for (i, host) in network.hosts().enumerate() {
+        for state in host.app().requesting() {
+            let flow = &mut all[state.flow as usize];
+            flow.requester = (i, state.qpn);
+            if network.flows()[state.flow as usize].op == FlowOp::Read {
+                flow.receiver = flow.requester;
+            }
+        }
+        for state in host.app().responding() {
+            if network.flows()[state.flow as usize].op != FlowOp::Read {
+                all[state.flow as usize].receiver = (i, state.qpn);
+            }
+        }
+    }
+    let hosts: Vec<_> = network.hosts().collect();
+    for watched in &mut all {
+        watched.psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
+    }
+    all
+}
+
+/// The PSN up to which everything has arrived: at a responder the next one expected, at a requester
+/// that reads the oldest one not answered.
+fn arrived_psn(endpoint: &spanwire_transport::Endpoint, watched: &Watched) -> u32 {
+    let Some(info) = endpoint.query_qp(watched.receiver.1) else {
+        return 0;
+    };
+    if watched.receiver != watched.requester {
+        return info.attr.rq_psn.map_or(0, spanwire_wire::Psn::get);
+    }
+    let sent = info.attr.sq_psn.map_or(0, spanwire_wire::Psn::get);
+    let in_flight = u32::try_from(info.in_flight_pkts & 0xff_ffff).unwrap_or(0);
+    sent.wrapping_sub(in_flight) & 0xff_ffff
+}
+
+/// Microseconds.
+pub(crate) fn us(at: Time) -> f64 {
+    to_f64(at.as_ps()) / 1e6
+}
+
+/// For people: beyond 2^53 the last digits are gone.
+#[expect(clippy::cast_precision_loss, reason = "figures for people, never computed with")]
+pub(crate) fn to_f64(n: u64) -> f64 {
+    n as f64
+}

@@ -1,0 +1,226 @@
+//! What came of a run, as data.
+
+use crate::network::{FlowProgress, Network};
+use crate::record::{Series, queue_names, to_f64, us};
+use crate::topology::PathInfo;
+use crate::workload::FlowOp;
+use serde::Serialize;
+use serde_json::Value;
+use spanwire_base::Dur;
+use spanwire_switch::QueueCounters;
+use std::collections::BTreeMap;
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// What ran.
+    pub scenario: String,
+    /// Its seed.
+    pub seed: u64,
+    /// The event hash, 16 hexadecimal digits: the same means that the same happened.
+    pub event_hash: String,
+    /// No check failed.
+    pub checkers_ok: bool,
+    /// Arrivals, lines that became free and timers.
+    pub events: u64,
+    /// Frames that left a node over a link.
+    pub packet_hops: u64,
+    /// Virtual time of the last event, in us.
+    pub simulated_us: f64,
+    /// The flows, in the order given.
+    pub flows: Vec<FlowReport>,
+    /// The queues of switches that have held anything.
+    pub queues: Vec<QueueReport>,
+    /// Frames and packets dropped, by where and why: `line_*`, `switch_*`, `host_*`. Causes that
+    /// did not happen are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// What the engines of all hosts have counted together; zeros left out.
+    pub engine: BTreeMap<String, u64>,
+    /// Pause frames that switches have sent.
+    pub pfc_pauses: u64,
+    /// What was wrong, one sentence each.
+    pub violations: Vec<String>,
+    /// The network over time, when it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+}
+
+/// What came of a flow.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FlowReport {
+    /// Host whose bytes they are.
+    pub src: u32,
+    /// Host that gets them.
+    pub dst: u32,
+    /// How many.
+    pub bytes: u64,
+    /// How they were carried.
+    pub op: FlowOp,
+    /// When it began, in us; none when it did not.
+    pub start_us: Option<f64>,
+    /// Its completion time in us, from the first post to the last byte at the receiver; none when
+    /// it did not complete.
+    pub fct_us: Option<f64>,
+    /// Payload in that time.
+    pub goodput_gbps: Option<f64>,
+    /// The completion time relative to that of the flow alone on its way.
+    pub slowdown: Option<f64>,
+    /// The error that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<&'static str>,
+}
+
+/// What came of a queue.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QueueReport {
+    /// `switch:port`, and `.queue` when the port has several.
+    pub name: String,
+    /// Its mean length over all samples.
+    pub mean_bytes: f64,
+    /// Frames dropped, for whatever reason.
+    pub drops: u64,
+    /// Frames marked, for whatever reason.
+    pub marks: u64,
+    /// What the switch has counted, `max_bytes` among it.
+    #[serde(flatten)]
+    pub counters: QueueCounters,
+}
+
+impl Report {
+    pub(crate) fn new(
+        scenario: &str,
+        network: &Network,
+        mean_bytes: &[f64],
+        series: Option<Series>,
+        violations: Vec<String>,
+    ) -> Self {
+        let counters = network.world.counters();
+        let pauses = network.switches().map(|(_, switch)| {
+            switch.counters().ports.iter().map(|port| port.pfc.pause_tx).sum::<u64>()
+        });
+        Self {
+            scenario: scenario.to_owned(),
+            seed: network.setup().seed,
+            event_hash: format!("{:016x}", network.world.event_hash().value()),
+            checkers_ok: violations.is_empty(),
+            events: counters.events,
+            packet_hops: counters.packet_hops,
+            simulated_us: us(network.world.now()),
+            flows: flows(network),
+            queues: queues(network, mean_bytes),
+            drops: drops(network),
+            engine: engine(network),
+            pfc_pauses: pauses.sum(),
+            violations,
+            series,
+        }
+    }
+}
+
+fn flows(network: &Network) -> Vec<FlowReport> {
+    let progress = network.progress();
+    let report = |(flow, p): (&crate::workload::Flow, &FlowProgress)| {
+        let fct = p.started.zip(p.finished).map(|(from, to)| to.since(from));
+        let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
+        let path = network.topology().path(network.routes(), flow.src, flow.dst);
+        let alone = path.map(|path| alone(network, &path, flow.bytes));
+        FlowReport {
+            src: flow.src,
+            dst: flow.dst,
+            bytes: flow.bytes,
+            op: flow.op,
+            start_us: p.started.map(us),
+            fct_us,
+            goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(flow.bytes) * 8e-3 / us),
+            slowdown: fct.zip(alone).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
+            failed: p.failed.map(spanwire_transport::WcStatus::name),
+        }
+    };
+    network.flows().iter().zip(&progress).map(report).collect()
+}
+
+/// The completion time of so many bytes alone on a way: propagation, the first packet at each link,
+/// then all at the slowest.
+fn alone(network: &Network, path: &PathInfo, bytes: u64) -> Dur {
+    let setup = network.setup();
+    let mtu = u64::from(setup.mtu.bytes());
+    let overhead = HEADER_BYTES + u64::from(setup.overhead_bytes);
+    path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
+}
+
+fn queues(network: &Network, mean_bytes: &[f64]) -> Vec<QueueReport> {
+    let counters = network.switches().flat_map(|(_, switch)| {
+        let ports = switch.counters().ports;
+        ports.into_iter().flat_map(|port| port.queues).collect::<Vec<_>>()
+    });
+    let report = |((name, counters), mean_bytes): ((String, QueueCounters), &f64)| QueueReport {
+        name,
+        mean_bytes: *mean_bytes,
+        drops: counters.dropped(),
+        marks: counters.marked(),
+        counters,
+    };
+    let all = queue_names(network).into_iter().zip(counters).zip(mean_bytes).map(report);
+    all.filter(|q| q.counters.max_bytes > 0 || q.drops > 0).collect()
+}
+
+/// Every counter whose name begins with `drop_`, wherever it is: the lists of the switch and of the
+/// engine are the only ones.
+fn drops(network: &Network) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let mut add = |name: String, n: u64| {
+        if n > 0 {
+            *all.entry(name).or_default() += n;
+        }
+    };
+    for id in network.world.links() {
+        let counters = serde_json::to_value(network.world.line(id).counters());
+        named_drops("line", &counters.unwrap_or_default(), &mut add);
+    }
+    for (_, switch) in network.switches() {
+        let counters = serde_json::to_value(switch.counters());
+        named_drops("switch", &counters.unwrap_or_default(), &mut add);
+    }
+    for station in network.stations() {
+        let counters = serde_json::to_value(station.gate().counters());
+        named_drops("host", &counters.unwrap_or_default(), &mut add);
+        for (name, n) in station.host().endpoint().counters().list() {
+            if let Some(cause) = name.strip_prefix(DROP) {
+                add(format!("host_{cause}"), n);
+            }
+        }
+    }
+    all
+}
+
+fn named_drops(place: &str, counters: &Value, add: &mut impl FnMut(String, u64)) {
+    match counters {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.strip_prefix(DROP), value.as_u64()) {
+                    (Some(cause), Some(n)) => add(format!("{place}_{cause}"), n),
+                    _ => named_drops(place, value, add),
+                }
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|value| named_drops(place, value, add)),
+        _ => {}
+    }
+}
+
+fn engine(network: &Network) -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> = BTreeMap::new();
+    for host in network.hosts() {
+        for (name, n) in host.endpoint().counters().list() {
+            if n > 0 && !name.starts_with(DROP) {
+                *all.entry(name).or_default() += n;
+            }
+        }
+    }
+    all
+}
+
+/// What the causes of drops are called everywhere.
+const DROP: &str = "drop_";
+/// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
+const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;

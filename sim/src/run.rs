@@ -1,0 +1,180 @@
+//! A run: a network, what goes wrong in it, for how long, checked all the way.
+
+use crate::check::{check_end, check_now};
+use crate::network::{Network, NetworkError};
+use crate::record::{Recorder, Series};
+use crate::report::Report;
+use crate::setup::Setup;
+use crate::station::Storm;
+use crate::topology::Topology;
+use crate::workload::Flow;
+use crate::world::{Observer, Stop};
+use spanwire_base::{Dur, Time};
+use spanwire_switch::Impairments;
+
+/// Everything that decides a run. [`Setup::seed`] is its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it is called in the report.
+    pub scenario: String,
+    /// The network.
+    pub topology: Topology,
+    /// What it carries.
+    pub flows: Vec<Flow>,
+    /// What its parts are like.
+    pub setup: Setup,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Hosts with broken network cards.
+    pub storms: Vec<(u32, Storm)>,
+    /// When all faults end, if they do; flows must then come to their ends.
+    pub calm_at: Option<Time>,
+    /// When the run ends if the flows do not; not to have ended is a violation.
+    pub until: Time,
+    /// Queue pairs may give up.
+    pub may_fail: bool,
+    /// From one sample of the queues to the next; above 0.
+    pub sample_every: Dur,
+}
+
+/// What goes wrong on one direction of a link.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fault {
+    /// The link, by its place in [`Topology::links`].
+    pub link: usize,
+    /// From the link's end b to a, instead of from a to b.
+    pub backwards: bool,
+    /// What.
+    pub impairments: Impairments,
+}
+
+/// How a run is watched. Nothing of this changes what happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Rates, windows and queues over time are kept: [`Report::series`].
+    pub series: bool,
+    /// The checks run after this many events, above 0, and at the end.
+    pub check_every: u64,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { series: false, check_every: 100_000 }
+    }
+}
+
+impl Plan {
+    /// Flows on a network, without faults, for at most 100 s.
+    #[must_use]
+    pub fn new(scenario: &str, topology: Topology, flows: Vec<Flow>, setup: Setup) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            topology,
+            flows,
+            setup,
+            faults: Vec::new(),
+            storms: Vec::new(),
+            calm_at: None,
+            until: Time::ZERO + Dur::from_secs(100),
+            may_fail: false,
+            sample_every: Dur::from_us(10),
+        }
+    }
+
+    /// Adds the same fault to both directions of a link.
+    #[must_use]
+    pub fn with_fault(mut self, link: usize, impairments: &Impairments) -> Self {
+        for backwards in [false, true] {
+            self.faults.push(Fault { link, backwards, impairments: impairments.clone() });
+        }
+        self
+    }
+
+    /// Runs it to its end. `observer` sees every frame; `&mut ()` looks away.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]: nothing has run then.
+    pub fn run(&self, watch: Watch, observer: &mut impl Observer) -> Result<Report, NetworkError> {
+        let mut run = Run::new(self, watch)?;
+        run.run(observer);
+        Ok(run.report())
+    }
+}
+
+/// A run under way.
+#[derive(Debug)]
+struct Run<'a> {
+    plan: &'a Plan,
+    watch: Watch,
+    network: Network,
+    recorder: Recorder,
+    violations: Vec<String>,
+    is_calm: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, watch: Watch) -> Result<Self, NetworkError> {
+        let (topology, flows) = (plan.topology.clone(), plan.flows.clone());
+        let mut network = Network::new(topology, flows, plan.setup.clone())?;
+        for Fault { link, backwards, impairments } in &plan.faults {
+            let id = network.directions(*link)[usize::from(*backwards)];
+            network.impair(id, impairments.clone())?;
+        }
+        for (host, storm) in &plan.storms {
+            network.set_storm(*host, *storm);
+        }
+        let recorder = Recorder::new(&network, watch.series);
+        let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
+        Ok(Self { plan, watch, network, recorder, violations, is_calm })
+    }
+
+    fn run(&mut self, observer: &mut impl Observer) {
+        let mut next_sample = Time::ZERO + self.plan.sample_every;
+        while self.violations.is_empty() {
+            let calm_at = self.plan.calm_at.filter(|_| !self.is_calm);
+            let until = calm_at.into_iter().chain([next_sample, self.plan.until]).min();
+            let until = until.unwrap_or(self.plan.until);
+            match self.network.world.run(until, self.watch.check_every, observer) {
+                Stop::Idle => break,
+                Stop::Events => self.check(),
+                Stop::Time if until == self.plan.until => break,
+                Stop::Time if until == next_sample => {
+                    self.recorder.sample(&self.network);
+                    next_sample += self.plan.sample_every;
+                }
+                Stop::Time => self.calm_down(),
+            }
+        }
+        self.recorder.sample(&self.network);
+        self.check();
+        if self.violations.is_empty() {
+            self.violations = self.stamped(check_end(&self.network, self.plan.may_fail));
+        }
+    }
+
+    /// From now on nothing goes wrong any more.
+    fn calm_down(&mut self) {
+        self.is_calm = true;
+        for link in self.network.world.links() {
+            if let Err(e) = self.network.impair(link, Impairments::default()) {
+                self.violations.push(e.to_string());
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        self.violations.extend(self.stamped(check_now(&self.network)));
+    }
+
+    fn stamped(&self, found: Vec<String>) -> Vec<String> {
+        let now = self.network.world.now();
+        found.into_iter().map(|v| format!("{now:?}: {v}")).collect()
+    }
+
+    fn report(self) -> Report {
+        let Self { plan, network, recorder, violations, watch, .. } = self;
+        let means = recorder.mean_bytes();
+        let series: Option<Series> = watch.series.then(|| recorder.into_series());
+        Report::new(&plan.scenario, &network, &means, series, violations)
+    }
+}

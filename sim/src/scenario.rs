@@ -1,0 +1,101 @@
+//! Scenarios by name.
+
+mod catalogue;
+
+use crate::params::{ParamError, Params, Value};
+use crate::run::Plan;
+use crate::setup::Setup;
+use spanwire_base::{Dur, Rate};
+use spanwire_transport::Mtu;
+
+/// A simulation with a name and parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name, as in `spanwire sim run NAME`.
+    pub name: &'static str,
+    /// What it shows, one sentence.
+    pub about: &'static str,
+    /// Adds its own parameters, or other defaults, to the common ones.
+    params: fn(Params) -> Params,
+    plan: fn(&Params, Setup) -> Plan,
+}
+
+impl Scenario {
+    /// All of them, in the order of a list for people.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        catalogue::ALL
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        Self::all().iter().find(|s| s.name == name)
+    }
+
+    /// Its parameters with their defaults.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        (self.params)(common())
+    }
+
+    /// Its plan for a seed, with parameters set by `set`: pairs of name and value.
+    ///
+    /// # Errors
+    /// The first parameter that cannot be set.
+    pub fn plan<'a>(
+        &self,
+        seed: u64,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Plan, ParamError> {
+        let mut params = self.params();
+        for (name, value) in set {
+            params.set(name, value)?;
+        }
+        let plan = (self.plan)(&params, setup(&params, seed));
+        let sample_every = params.time("sample").max(Dur::from_ns(1));
+        Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
+    }
+}
+
+/// What every scenario has.
+fn common() -> Params {
+    let mtus = vec!["256", "512", "1024", "2048", "4096"];
+    let payloads = vec!["real", "elided"];
+    Params::default()
+        .with("bytes", Value::Bytes(4 << 20), "bytes of each flow")
+        .with("rate", Value::Rate(Rate::from_gbps(100)), "rate of every link")
+        .with("delay", Value::Time(Dur::from_us(1)), "propagation delay of a host's link")
+        .with("mtu", Value::Word { word: "4096".to_owned(), of: mtus }, "path MTU in bytes")
+        .with("message", Value::Bytes(256 << 10), "longest message, at least 8 bytes")
+        .with("outstanding", Value::count(4, 8192), "messages of a flow under way at once")
+        .with("window", Value::count(192, 65_536), "packets of a queue pair under way at once")
+        .with("timeout", Value::Time(Dur::from_ms(1)), "local ACK timeout")
+        .with(
+            "payload",
+            Value::Word { word: "real".to_owned(), of: payloads },
+            "real: memory is compared byte for byte; elided: headers only, for large runs",
+        )
+        .with("queue", Value::Bytes(1 << 20), "limit of each switch queue when not lossless")
+        .with("buffer", Value::Bytes(32_000_000), "buffer that the ports of a switch share")
+        .with("pfc", Value::Flag(false), "lossless: switches pause, hosts obey")
+        .with("sample", Value::Time(Dur::from_us(10)), "time from one sample to the next")
+}
+
+fn setup(params: &Params, seed: u64) -> Setup {
+    let mtu = params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
+    let message = params.bytes("message").clamp(8, 1 << 30);
+    let mut setup = Setup {
+        seed,
+        mtu: mtu.expect("only these are offered"),
+        elided: params.word("payload") == "elided",
+        message_bytes: u32::try_from(message).expect("at most 2^30"),
+        outstanding: params.count("outstanding"),
+        window_pkts: params.count("window"),
+        timeout: params.time("timeout"),
+        buffer_bytes: params.bytes("buffer"),
+        ..Setup::default()
+    };
+    setup.port.queues[0].limit_bytes = params.bytes("queue");
+    if params.flag("pfc") { setup.lossless() } else { setup }
+}

@@ -1,0 +1,5 @@
+//! Simulations: every directed scenario, checked all the way, twice.
+#![forbid(unsafe_code)]
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+mod directed;
