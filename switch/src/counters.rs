@@ -200,3 +200,61 @@ impl QueueCounters {
         } += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// The sum of the fields whose names begin so.
+    fn fields(counters: &impl Serialize, prefix: &str) -> u64 {
+        let value = serde_json::to_value(counters).unwrap();
+        let fields = value.as_object().unwrap().iter();
+        fields.filter(|(name, _)| name.starts_with(prefix)).filter_map(|(_, v)| v.as_u64()).sum()
+    }
+
+    #[test]
+    fn dropped__sums_every_drop_of_port_and_queues() {
+        let mut port = PortCounters::default();
+        let drops = [
+            Drop::BadFrame,
+            Drop::TooLong,
+            Drop::LinkLocal,
+            Drop::NoRoute,
+            Drop::SamePort,
+            Drop::BadChecksum,
+            Drop::Ttl,
+            Drop::HeadroomFull,
+        ];
+        for (i, drop) in drops.into_iter().enumerate() {
+            (0..1 << i).for_each(|_| port.count(drop));
+        }
+        port.drop_tx_too_long = 1 << drops.len();
+        assert_eq!(port.dropped(), (1 << 9) - 1, "each has a field of its own");
+        assert_eq!(fields(&port, "drop_"), port.dropped());
+        let names = serde_json::to_value(&port).unwrap();
+        let names = names.as_object().unwrap();
+        assert_eq!(names.keys().filter(|name| name.starts_with("drop_")).count(), 9);
+        assert_eq!(names["queues"], Value::Array(Vec::new()));
+        let mut queue = QueueCounters::default();
+        for (i, drop) in [QueueDrop::Limit, QueueDrop::Buffer, QueueDrop::Flow, QueueDrop::Trimmed]
+            .into_iter()
+            .enumerate()
+        {
+            (0..1 << i).for_each(|_| queue.count(drop));
+        }
+        assert_eq!((queue.dropped(), fields(&queue, "drop_")), (15, 15));
+        port.queues = vec![queue; 2];
+        let switch = SwitchCounters { ports: vec![port.clone(), port], ..Default::default() };
+        assert_eq!(switch.dropped(), 2 * (511 + 2 * 15));
+    }
+
+    #[test]
+    fn marked__sums_every_reason() {
+        let mut queue = QueueCounters { mark_not_ect: 100, ..QueueCounters::default() };
+        for (i, mark) in [Mark::Red, Mark::Step, Mark::Phantom].into_iter().enumerate() {
+            (0..1 << i).for_each(|_| queue.count_mark(mark));
+        }
+        assert_eq!((queue.marked(), fields(&queue, "mark_")), (7, 107));
+    }
+}

@@ -52,16 +52,10 @@ impl Prefix {
         self.addr
     }
 
-    /// Its bits.
+    /// How many bits of it are fixed: 0 for every address of its version.
     #[must_use]
-    pub const fn len(&self) -> u8 {
+    pub const fn fixed_bits(&self) -> u8 {
         self.len
-    }
-
-    /// True for every address of its version.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 

@@ -208,6 +208,7 @@ impl Port {
         let (id, mark) = queues[queue].pop(now, store)?;
         if queues[queue].bytes() == 0 {
             self.filled &= !bit(queue);
+            self.scheduler.handle_empty(queue);
         }
         Some(Leaving { id, queue, mark })
     }

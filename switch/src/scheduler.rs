@@ -59,6 +59,12 @@ impl Scheduler {
         }
     }
 
+    /// A queue has nothing more to send: what it carried over is lost.
+    #[inline]
+    pub(crate) fn handle_empty(&mut self, queue: usize) {
+        self.deficits[queue] = 0;
+    }
+
     /// The queue that sends next among those of `active`, which is charged for it; `None` when
     /// `active` is empty. `head_bytes` gives the bytes of an active queue's next frame.
     pub(crate) fn next(
@@ -74,10 +80,7 @@ impl Scheduler {
         }
         loop {
             let queue = level.turn;
-            if mask & bit(queue) == 0 {
-                // Nothing to send: what was carried over is lost.
-                self.deficits[queue] = 0;
-            } else {
+            if mask & bit(queue) != 0 {
                 if !level.is_granted {
                     level.is_granted = true;
                     self.deficits[queue] += self.quanta[queue];
@@ -140,6 +143,16 @@ mod tests {
             heads[q] = size(&mut rng, q);
         }
         sent
+    }
+
+    #[test]
+    fn handle_empty__takes_what_was_carried_over() {
+        let mut s = Scheduler::new(&config(&[(0, 1), (0, 1)], Share::Bytes));
+        assert_eq!(s.next(0b11, |_| 100), Some(0));
+        assert_eq!(s.deficits[0], 1_948);
+        s.handle_empty(0);
+        // It fills again while it still has its turn, which is over all the same.
+        assert_eq!(s.next(0b11, |_| 100), Some(1));
     }
 
     #[test]
