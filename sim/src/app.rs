@@ -54,6 +54,8 @@ pub struct FlowState {
     pub finished: Option<Time>,
     /// The error that ended it.
     pub failed: Option<WcStatus>,
+    /// When that was.
+    pub failed_at: Option<Time>,
     /// Bytes of messages that are complete, as this end knows.
     pub done_bytes: u64,
 }
@@ -118,6 +120,7 @@ impl Traffic {
             started: o.progress.started,
             finished: o.progress.finished,
             failed: o.progress.failed,
+            failed_at: o.progress.failed_at,
             done_bytes: o.progress.done_bytes,
         })
     }
@@ -130,6 +133,7 @@ impl Traffic {
             started: None,
             finished: i.finished,
             failed: None,
+            failed_at: None,
             done_bytes: i.received_bytes,
         })
     }

@@ -3,7 +3,7 @@
 use crate::link::LinkId;
 use crate::network::{FlowProgress, Machine, Network};
 use crate::world::NodeId;
-use spanwire_base::{PortId, u64_from};
+use spanwire_base::{PortId, Time, u64_from};
 use spanwire_switch::{PortCounters, Switch};
 
 /// What is wrong now, one sentence each; nothing, or something is broken. O(nodes + links + queue
@@ -38,25 +38,33 @@ pub fn check_now(network: &Network) -> Vec<String> {
 }
 
 /// What is wrong at the end, beside [`check_now`]. Flows that a broken queue pair has ended are
-/// wrong unless `may_fail`.
+/// wrong unless that was before `may_fail_until`.
 #[must_use]
-pub fn check_end(network: &Network, may_fail: bool) -> Vec<String> {
+pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
     let progress = network.progress();
+    // Who waits for a flow that failed waits for ever.
+    let mut is_over = vec![false; progress.len()];
+    for (i, flow) in network.flows().iter().enumerate() {
+        let waits_in_vain = flow.after.is_some_and(|before| is_over[before as usize]);
+        is_over[i] = progress[i].failed.is_some() || waits_in_vain;
+    }
     let mut found = Vec::new();
     for (i, p) in progress.iter().enumerate() {
         match p {
-            FlowProgress { failed: Some(status), .. } if !may_fail => {
-                found.push(format!("flow {i} failed: {}", status.name()));
+            FlowProgress { failed: Some(status), failed_at, .. }
+                if failed_at.is_none_or(|at| at >= may_fail_until) =>
+            {
+                found.push(format!("flow {i} failed at {failed_at:?}: {}", status.name()));
             }
-            FlowProgress { failed: None, is_complete, finished, .. }
-                if !is_complete || finished.is_none() =>
+            FlowProgress { is_complete, finished, .. }
+                if !is_over[i] && (!is_complete || finished.is_none()) =>
             {
                 found.push(format!("flow {i} is not done at the end: {p:?}"));
             }
             _ => {}
         }
     }
-    let is_failed = |flow: u32| progress[flow as usize].failed.is_some();
+    let is_failed = |flow: u32| is_over[flow as usize];
     for host in network.hosts() {
         found.extend(host.app().check_end(is_failed));
     }

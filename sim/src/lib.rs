@@ -6,6 +6,7 @@
 //! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
 //! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
+//! - [`swarm_run`]: a seed decides the network, what goes wrong and what is sent.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
 //! here reads a clock, starts a thread or opens a file.
@@ -26,6 +27,7 @@ mod run;
 mod scenario;
 mod setup;
 mod station;
+mod swarm;
 mod topology;
 pub mod workload;
 mod world;
@@ -43,6 +45,7 @@ pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
 pub use setup::Setup;
 pub use station::{Station, Storm};
+pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,
 };

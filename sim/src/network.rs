@@ -48,6 +48,8 @@ pub struct FlowProgress {
     pub is_complete: bool,
     /// The error that ended it.
     pub failed: Option<WcStatus>,
+    /// When that was.
+    pub failed_at: Option<Time>,
     /// Bytes of messages that the requester knows to be over.
     pub done_bytes: u64,
 }
@@ -175,7 +177,7 @@ impl Network {
             for state in host.app().requesting() {
                 let flow = &mut all[state.flow as usize];
                 flow.started = state.started;
-                flow.failed = state.failed;
+                (flow.failed, flow.failed_at) = (state.failed, state.failed_at);
                 flow.done_bytes = state.done_bytes;
                 flow.is_complete = state.finished.is_some();
                 if self.flows[state.flow as usize].op == FlowOp::Read {

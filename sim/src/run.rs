@@ -31,8 +31,10 @@ pub struct Plan {
     pub calm_at: Option<Time>,
     /// When the run ends if the flows do not; not to have ended is a violation.
     pub until: Time,
-    /// Queue pairs may give up.
-    pub may_fail: bool,
+    /// Queue pairs may give up before this; time zero: never.
+    pub may_fail_until: Time,
+    /// No run has as many events: one that has does not come to an end.
+    pub max_events: u64,
     /// From one sample of the queues to the next; above 0.
     pub sample_every: Dur,
 }
@@ -76,7 +78,8 @@ impl Plan {
             storms: Vec::new(),
             calm_at: None,
             until: Time::ZERO + Dur::from_secs(100),
-            may_fail: false,
+            may_fail_until: Time::ZERO,
+            max_events: u64::MAX,
             sample_every: Dur::from_us(10),
         }
     }
@@ -136,7 +139,12 @@ impl<'a> Run<'a> {
             let until = until.unwrap_or(self.plan.until);
             match self.network.world.run(until, self.watch.check_every, observer) {
                 Stop::Idle => break,
-                Stop::Events => self.check(),
+                Stop::Events => {
+                    self.check();
+                    if self.network.world.counters().events >= self.plan.max_events {
+                        self.violations.push("events without end".to_owned());
+                    }
+                }
                 Stop::Time if until == self.plan.until => break,
                 Stop::Time if until == next_sample => {
                     self.recorder.sample(&self.network);
@@ -148,7 +156,7 @@ impl<'a> Run<'a> {
         self.recorder.sample(&self.network);
         self.check();
         if self.violations.is_empty() {
-            self.violations = self.stamped(check_end(&self.network, self.plan.may_fail));
+            self.violations = self.stamped(check_end(&self.network, self.plan.may_fail_until));
         }
     }
 

@@ -3,3 +3,4 @@
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod directed;
+mod swarm;

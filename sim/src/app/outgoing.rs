@@ -41,6 +41,8 @@ pub(crate) struct Progress {
     pub(crate) finished: Option<Time>,
     /// The first completion with an error.
     pub(crate) failed: Option<WcStatus>,
+    /// When that was.
+    pub(crate) failed_at: Option<Time>,
     /// The next message to post.
     next: u64,
     /// Posted and not known to be over, oldest first.
@@ -151,7 +153,7 @@ impl Outgoing {
                 self.check_done(i, &message, memory)?;
             }
             if is_it {
-                self.check_completion(i, &message, wc)?;
+                self.check_completion(now, i, &message, wc)?;
                 break;
             }
         }
@@ -187,7 +189,13 @@ impl Outgoing {
         Ok(())
     }
 
-    fn check_completion(&mut self, i: u64, message: &Message, wc: &Wc) -> Result<(), String> {
+    fn check_completion(
+        &mut self,
+        now: Time,
+        i: u64,
+        message: &Message,
+        wc: &Wc,
+    ) -> Result<(), String> {
         if wc.qpn != self.qpn || wc.opcode != message.kind.opcode() {
             return Err(format!("message {i} {message:?} completed as something else: {wc:?}"));
         }
@@ -196,6 +204,7 @@ impl Outgoing {
             (WcStatus::WrFlushErr, Some(_)) => Ok(()),
             (WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr, None) => {
                 self.progress.failed = Some(wc.status);
+                self.progress.failed_at = Some(now);
                 Ok(())
             }
             _ => Err(format!("message {i} {message:?} completed wrongly: {wc:?}")),

@@ -1,0 +1,326 @@
+//! The swarm: everything is drawn from a seed, first things go wrong, then everything must end.
+//!
+//! Each kind of fault and of setting is switched off in many seeds: what hides a bug in one is
+//! missing in another (swarm testing: Groce et al., ISSTA'12).
+
+use crate::report::Report;
+use crate::run::{Plan, Watch};
+use crate::setup::Setup;
+use crate::topology::{FatTree, LeafSpine, Topology};
+use crate::workload::{Flow, FlowOp, below};
+use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
+use spanwire_switch::{
+    BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
+    Reorder, Spread, TrimConfig,
+};
+use spanwire_transport::Mtu;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What came of one seed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SwarmOutcome {
+    /// The seed.
+    pub seed: u64,
+    /// What came of it; `None` when something panicked, which has told of itself on stderr.
+    pub report: Option<Report>,
+    /// What was wrong, one sentence each.
+    pub violations: Vec<String>,
+}
+
+impl SwarmOutcome {
+    /// The command that runs this seed again.
+    #[must_use]
+    pub fn replay(&self) -> String {
+        format!("spanwire sim swarm --seeds 1 --start {}", self.seed)
+    }
+}
+
+/// Runs a seed to its end. A panic is a violation like any other.
+#[must_use]
+pub fn swarm_run(seed: u64) -> SwarmOutcome {
+    let watch = Watch { series: false, check_every: 500 };
+    let run = AssertUnwindSafe(|| swarm_plan(seed).run(watch, &mut ()));
+    let (report, violations) = match catch_unwind(run) {
+        Ok(Ok(report)) => {
+            let violations = report.violations.clone();
+            (Some(report), violations)
+        }
+        Ok(Err(e)) => (None, vec![format!("the seed draws what cannot be: {e}")]),
+        Err(_) => (None, vec!["something panicked".to_owned()]),
+    };
+    SwarmOutcome { seed, report, violations }
+}
+
+/// What a seed draws.
+#[must_use]
+pub fn swarm_plan(seed: u64) -> Plan {
+    let mut draw = Draw(Rng::new(seed ^ SWARM));
+    let topology = draw.topology();
+    let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
+    let setup = draw.setup(seed, &topology, calm_at);
+    let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at);
+    let patience = timeout(&setup) * RETRY_TIMEOUTS;
+    let mut plan = Plan::new("swarm", topology, flows, setup);
+    plan.calm_at = Some(Time::ZERO + calm_at);
+    plan.until = Time::ZERO + Dur::from_secs(60);
+    plan.max_events = 20_000_000;
+    plan.sample_every = Dur::from_ms(1);
+    if plan.setup.retry_cnt < 7 || patience <= calm_at {
+        // Who is not heard for so long may be given up, even when the silence is over by then.
+        plan.may_fail_until = Time::ZERO + calm_at + patience;
+    }
+    let kinds = draw.kinds();
+    for link in 0..plan.topology.links.len() {
+        for backwards in [false, true] {
+            if !draw.one_in(3) {
+                let impairments = draw.impairments(kinds, calm_at);
+                plan.faults.push(crate::run::Fault { link, backwards, impairments });
+            }
+        }
+    }
+    plan
+}
+
+/// Draws everything, in one order.
+struct Draw(Rng);
+
+/// The kinds of faults of a seed, each on or off.
+type Kinds = [bool; 9];
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.below(n)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize_from(self.below(u64_from(of.len())))]
+    }
+
+    fn count(&mut self, of: &[u32]) -> u32 {
+        self.pick(of)
+    }
+
+    fn topology(&mut self) -> Topology {
+        let gbps = [1, 10, 25, 100, 400];
+        let us = [0, 1, 1, 5, 50];
+        let rates = [0, 1].map(|_| Rate::from_gbps(self.pick(&gbps)));
+        let delays = [0, 1].map(|_| Dur::from_us(self.pick(&us)));
+        let mut topology = match self.below(6) {
+            0 => Topology::pair(rates[0], delays[0]),
+            1 => Topology::star(self.count(&[1, 2, 4, 7]), rates[0], delays[0]),
+            2 => Topology::dumbbell(self.count(&[1, 2, 4]), rates[0], delays[0], delays[1]),
+            3 => Topology::fat_tree(&FatTree::of_k(2, rates[0], delays[0])),
+            4 => Topology::fat_tree(&FatTree::of_k(4, rates[0], delays[0])),
+            _ => Topology::leaf_spine(&LeafSpine {
+                leaves: self.count(&[2, 3]),
+                hosts_per_leaf: self.count(&[1, 3]),
+                spines: self.count(&[1, 2, 4]),
+                links_per_spine: self.count(&[1, 2]),
+                host_rate: rates[0],
+                fabric_rate: rates[1],
+                host_delay: delays[0],
+                fabric_delay: delays[1],
+            }),
+        };
+        // Ways of one length need not be alike.
+        if self.one_in(3) {
+            for link in &mut topology.links {
+                link.rate_bps = Rate::from_gbps(self.pick(&gbps)).as_bps();
+                link.delay_ps = Dur::from_us(self.pick(&us)).as_ps();
+            }
+        }
+        topology
+    }
+
+    fn setup(&mut self, seed: u64, topology: &Topology, calm_at: Dur) -> Setup {
+        let mut setup = Setup {
+            seed,
+            mtu: self.pick(&Mtu::ALL),
+            elided: self.one_in(4),
+            message_bytes: self.count(&[8, 300, 2_000, 10_000, 60_000]),
+            outstanding: self.count(&[1, 2, 3, 8, 32]),
+            window_pkts: self.count(&[1, 2, 8, 32, 192]),
+            ack_interval_pkts: self.count(&[1, 2, 16]),
+            read_chunk_pkts: self.count(&[1, 4, 32]),
+            retry_cnt: self.pick(&[7, 7, 7, 2]),
+            rd_atomic: self.pick(&[1, 2, 4, 16]),
+            inline_bytes: self.count(&[0, 64, 300, 1024]),
+            recvs: self.count(&[1, 2, 16]),
+            recv_delay: Dur::from_us(self.pick(&[0, 0, 3, 50])),
+            dscp: self.pick(&[0, 26, 26, 46]),
+            spread: self.pick(&[Spread::Hash, Spread::Hash, Spread::Random, Spread::RoundRobin]),
+            ..Setup::default()
+        };
+        let limit_bytes = self.pick(&[20_000, 100_000, 1_000_000]);
+        setup.port.queues = vec![QueueConfig { limit_bytes, ..QueueConfig::default() }];
+        if self.one_in(2) {
+            setup.buffer_bytes = self.pick(&[8_000_000, 32_000_000]);
+            setup.pfc_delay_max = Dur::from_us(5);
+            setup = setup.lossless();
+            if let Some(pfc) = &mut setup.port.pfc {
+                pfc.alpha = self.pick(&[Ratio::new(1, 8), Ratio::new(1, 400)]).unwrap_or(pfc.alpha);
+            }
+        } else {
+            self.queues(&mut setup);
+        }
+        setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
+        // Who gives up while it holds a receive that all share takes it along.
+        let gives_up = setup.retry_cnt < 7 || timeout(&setup) * RETRY_TIMEOUTS <= calm_at;
+        setup.shared_recvs = self.one_in(3) && !gives_up;
+        setup
+    }
+
+    /// Marks, trimming, a second queue, a part of the buffer.
+    fn queues(&mut self, setup: &mut Setup) {
+        let first = &mut setup.port.queues[0];
+        if self.one_in(3) {
+            first.ecn = Some(EcnConfig {
+                kmin_bytes: 5_000,
+                kmax_bytes: 15_000,
+                pmax: Prob::from_ppm(500_000),
+                at: self
+                    .pick(&[spanwire_switch::MarkAt::Enqueue, spanwire_switch::MarkAt::Dequeue]),
+            });
+        }
+        if self.one_in(3) {
+            first.alpha = Ratio::new(1, 2);
+        }
+        if self.one_in(3) {
+            first.trim = Some(TrimConfig { dscp: 40, queue: 1 });
+            let urgent = QueueConfig { priority: 1, ..QueueConfig::default() };
+            setup.port.queues.push(urgent);
+        }
+    }
+
+    fn flows(&mut self, hosts: u32, message_bytes: u32, calm_at: Dur) -> Vec<Flow> {
+        let n = self.count(&[1, 3, 6, 16]);
+        let ops = [FlowOp::Mix, FlowOp::Mix, FlowOp::Write, FlowOp::Send, FlowOp::Read];
+        let same = self.one_in(3).then(|| below(&mut self.0, hosts));
+        let mut flows: Vec<Flow> = Vec::new();
+        for _ in 0..n {
+            let src = below(&mut self.0, hosts);
+            let other = below(&mut self.0, hosts - 1);
+            let dst = other + u32::from(other >= src);
+            // An incast now and then.
+            let dst = same.filter(|d| *d != src).unwrap_or(dst);
+            let start = Time::from_ps(self.below(calm_at.as_ps() / 2));
+            let shift = self.below(8);
+            // Enough messages, not too many.
+            let most = (u64::from(message_bytes) * 200).min(1_000_000);
+            let bytes = 1 + self.below((most >> shift).max(1));
+            let op = self.pick(&ops);
+            let mut flow = Flow { op, ..Flow::new(src, dst, start, bytes) };
+            let before = flows.iter().rposition(|f| f.dst == src && f.op != FlowOp::Read);
+            if op != FlowOp::Read && self.one_in(3) {
+                flow.after = before.map(u32_from);
+            }
+            flows.push(flow);
+        }
+        flows
+    }
+
+    fn kinds(&mut self) -> Kinds {
+        [(); 9].map(|()| self.one_in(2))
+    }
+
+    fn impairments(&mut self, kinds: Kinds, calm_at: Dur) -> Impairments {
+        let [loss, burst, block, reorder, duplicate, corrupt, jitter, blackhole, flap] = kinds;
+        let per_cent = |n: u32| Prob::from_ppm(n * 10_000);
+        let mut i = Impairments::default();
+        if loss {
+            i.loss = per_cent(self.count(&[1, 5, 20]));
+        }
+        if burst {
+            let (enter, leave) = (per_cent(1), per_cent(self.count(&[5, 30])));
+            let (loss_good, loss_bad) = (Prob::ZERO, per_cent(self.count(&[50, 100])));
+            i.burst_loss = Some(BurstLoss { enter, leave, loss_good, loss_bad });
+        }
+        if block {
+            let losses = vec![per_cent(5), per_cent(2), per_cent(1)];
+            i.block_loss = Some(BlockLoss { block_pkts: 10, losses });
+        }
+        if reorder {
+            let extra_delay = Dur::from_us(self.pick(&[1, 10, 200]));
+            let probability = per_cent(self.count(&[1, 10, 40]));
+            i.reorder = Some(Reorder { probability, extra_delay });
+        }
+        if duplicate {
+            i.duplicate = per_cent(self.count(&[1, 20]));
+        }
+        if corrupt {
+            i.corrupt = per_cent(self.count(&[1, 10]));
+        }
+        if jitter {
+            i.jitter = Dur::from_us(self.pick(&[1, 30]));
+        }
+        if blackhole {
+            let from = Dur::from_ps(self.below(calm_at.as_ps()));
+            let to = from + Dur::from_us(self.pick(&[10, 100, 1_000]));
+            i.blackhole = vec![Interval { from, to }];
+        }
+        if flap {
+            let (period, down) = (Dur::from_us(300), Dur::from_us(self.pick(&[5, 100])));
+            i.flap = Some(Flap { period, down, from: Dur::ZERO });
+        }
+        i
+    }
+}
+
+/// The local ACK timeout as it will be.
+fn timeout(setup: &Setup) -> Dur {
+    Dur::from_ns(4_096) * (1 << setup.timeout_code())
+}
+
+/// Longer than any answer takes in a calm network: every queue on the longest way full, both ways,
+/// and all of a window behind one another.
+fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
+    let slowest =
+        topology.links.iter().map(|l| l.rate_bps).min().map_or(Rate::from_gbps(1), Rate::from_bps);
+    let farthest = topology.links.iter().map(|l| l.delay_ps).max().unwrap_or(0);
+    let hops = if topology.switches.is_empty() { 1 } else { 6 };
+    let queue: u64 = setup.port.queues.iter().map(|q| q.limit_bytes).sum();
+    // What a way of any length holds back is at most what all flows may have under way.
+    let under_way = u64::from(setup.window_pkts) * u64::from(setup.mtu.bytes() + 100) * 10;
+    let waiting = slowest.time_for(under_way.min(queue * hops));
+    (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
+}
+
+/// How many timeouts pass until eight transmissions were in vain: 1 + 2 + 4 x 6, and the last.
+const RETRY_TIMEOUTS: u64 = 27;
+/// Sets the swarm's draws apart from those of its parts, which have the same seed.
+const SWARM: u64 = 0x7377_6172_6d5f_6f66;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swarm_plan__reaches_every_kind_of_everything() {
+        let plans: Vec<Plan> = (0..300).map(swarm_plan).collect();
+        let some = |f: fn(&Plan) -> bool| assert!(plans.iter().any(f));
+        some(|p| p.setup.shared_recvs);
+        some(|p| p.setup.elided);
+        some(|p| p.setup.host_pfc);
+        some(|p| p.setup.port.queues.len() > 1);
+        some(|p| p.setup.spread == Spread::Random);
+        some(|p| p.faults.is_empty());
+        some(|p| p.faults.iter().any(|f| f.impairments.reorder.is_some()));
+        some(|p| p.faults.iter().any(|f| f.impairments.flap.is_some()));
+        some(|p| p.flows.iter().any(|f| f.after.is_some()));
+        some(|p| p.may_fail_until > Time::ZERO);
+        some(|p| p.may_fail_until == Time::ZERO);
+    }
+
+    #[test]
+    fn swarm_run__a_seed_does_the_same_again() {
+        for seed in 0..5 {
+            let [a, b] = [seed, seed].map(swarm_run);
+            assert_eq!(a, b);
+            assert_eq!(a.violations, [] as [&str; 0], "{}", a.replay());
+        }
+    }
+}

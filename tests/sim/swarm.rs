@@ -1,0 +1,93 @@
+//! The swarm: many seeds, each a network, its faults and its flows.
+//!
+//! `SPANWIRE_SEEDS=20000` runs that many instead of 500; `SPANWIRE_SEED=N` runs one, as
+//! `spanwire sim swarm --seeds 1 --start N` does.
+
+use spanwire_sim::{SwarmOutcome, swarm_run};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs seeds on all cores; each is a world of its own.
+fn run(seeds: &[u64]) -> Vec<SwarmOutcome> {
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some(seed) = seeds.get(index(next.fetch_add(1, Ordering::Relaxed))) {
+            done.push(swarm_run(*seed));
+        }
+        done
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        let handles: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
+        handles.into_iter().flat_map(|h| h.join().expect("a panic is an outcome")).collect()
+    })
+}
+
+fn index(n: u64) -> usize {
+    spanwire_base::usize_from(n)
+}
+
+#[track_caller]
+fn check(outcomes: &[SwarmOutcome]) {
+    let bad: Vec<String> = outcomes
+        .iter()
+        .filter(|o| !o.violations.is_empty())
+        .map(|o| format!("{}\n  {}", o.replay(), o.violations.join("\n  ")))
+        .collect();
+    assert!(bad.is_empty(), "{} of {} seeds:\n{}", bad.len(), outcomes.len(), bad.join("\n"));
+}
+
+#[test]
+fn swarm__five_hundred_seeds_end_well() {
+    if let Some(seed) = number("SPANWIRE_SEED") {
+        check(&run(&[seed]));
+        return;
+    }
+    let seeds: Vec<u64> = (0..number("SPANWIRE_SEEDS").unwrap_or(500)).collect();
+    let outcomes = run(&seeds);
+    check(&outcomes);
+    let sum = |name: &str| -> u64 {
+        let of = |o: &SwarmOutcome| {
+            let report = o.report.as_ref().expect("none has panicked");
+            let counted = report.engine.get(name).or_else(|| report.drops.get(name));
+            counted.copied().unwrap_or(0)
+        };
+        outcomes.iter().map(of).sum()
+    };
+    for corner in [
+        "duplicate_request",
+        "out_of_sequence",
+        "implied_nak_seq_err",
+        "local_ack_timeout_err",
+        "rnr_nak_retry_err",
+        "rx_atomic_requests",
+        "rx_read_requests",
+        "flushed",
+        "host_bad_icrc",
+        "host_stale_response",
+        "line_blackhole",
+        "line_block_loss",
+        "line_burst_loss",
+        "line_link_down",
+        "line_loss",
+        "switch_queue_full",
+    ] {
+        assert!(sum(corner) > 0, "no seed has {corner}");
+    }
+    assert!(outcomes.iter().any(|o| o.report.as_ref().is_some_and(|r| r.pfc_pauses > 0)));
+}
+
+#[test]
+fn swarm__seeds_that_found_something_end_well() {
+    let text = include_str!("../seeds/swarm.txt");
+    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
+    let seed = |l: &str| l.split(' ').next().and_then(|n| n.parse().ok());
+    let seeds: Vec<u64> = lines.map(|l| seed(l).expect("a seed begins each line")).collect();
+    assert!(!seeds.is_empty());
+    check(&run(&seeds));
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, but must be a number")))
+}
