@@ -266,6 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn admit_lossless__takes_no_more_of_the_shared_part_than_there_is() {
+        let alpha = Ratio::new(16, 1).unwrap();
+        let mut b = Buffer::new(&config(PfcConfig { alpha, reserve_bytes: 0, ..pfc() }));
+        while b.admit(0, None, 1_000).is_ok() {}
+        assert_eq!(b.shared_free(), 0);
+        b.release(1_000);
+        // The threshold is 16000; a frame of 1001 is below it and does not fit all the same.
+        assert_eq!(b.admit_lossless(0, 3, 1_001), Ok(Some(Signal::Pause)), "to the headroom");
+        assert_eq!(b.shared_free(), 1_000);
+    }
+
+    #[test]
     fn all__keep_the_sums_whatever_comes() {
         let mut rng = Rng::new(12);
         let alphas = [(1, 8), (1, 1), (16, 1)];

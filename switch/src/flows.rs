@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn pop__a_flow_that_runs_empty_carries_nothing_over() {
+        let mut b = Bench::new(config(None));
+        b.push(Time::ZERO, 1, 100);
+        assert_eq!(b.pop(Time::ZERO), Some((1, 100)));
+        assert!(b.flows.flows.iter().all(|flow| flow.deficit == 0));
+    }
+
+    #[test]
     fn pop__holds_each_flow_to_its_rate_and_catches_up_by_a_quantum() {
         let mut b = Bench::new(config(Some(Rate::from_gbps(8))));
         for _ in 0..20 {

@@ -139,6 +139,22 @@ fn send__a_flipped_bit_is_seen_by_the_icrc_or_the_header_checks() {
 }
 
 #[test]
+fn send__a_bit_of_elided_payload_falls_on_the_icrc_not_on_telemetry() {
+    let mut line = line(Impairments { corrupt: Prob::ONE, ..Impairments::default() });
+    let mut icrc = 0;
+    for _ in 0..500 {
+        let (mut frame, elided) = roce_frame_elided(1, 4_096);
+        let len = frame.len();
+        frame.resize(len + 8, 0);
+        spanwire_wire::int_request(&mut frame, len, 5).unwrap();
+        line.send(Time::ZERO, &mut frame, elided);
+        let got = Packet::parse_elided(&frame, usize_from(u64::from(elided)));
+        icrc += usize::from(got == Err(DropReason::BadIcrc));
+    }
+    assert!(icrc > 480, "{icrc}");
+}
+
+#[test]
 fn send__of_anything_does_not_panic() {
     let mut line = line(Impairments { corrupt: Prob::ONE, ..Impairments::default() });
     for len in 0..70 {

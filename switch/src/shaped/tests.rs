@@ -130,6 +130,23 @@ fn pull__keeps_the_order_of_arrival_when_frames_are_held_back() {
 }
 
 #[test]
+fn pull__keeps_the_order_of_frames_that_arrive_together() {
+    let line = LineConfig { delay: Dur::from_us(1), ..LineConfig::default() };
+    let mut s = Shaped::new(config(line)).unwrap();
+    for i in 0..5u16 {
+        push(&mut s, Time::ZERO, &crate::testing::roce_frame_of(1, i, 0));
+    }
+    let mut out = [0; 100];
+    let at = Time::from_ns(1_000);
+    let order: Vec<u16> = std::iter::from_fn(|| {
+        let tx = s.poll_transmit(at, PortId::new(1).unwrap(), &mut out)?;
+        Some(Packet::parse(&out[..tx.len]).unwrap().udp.src_port)
+    })
+    .collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn new__refuses_what_the_budget_does_not_hold() {
     let line = LineConfig::new(Rate::from_gbps(1), Dur::from_ms(100));
     let error = Shaped::new(config(line.clone())).unwrap_err().to_string();
