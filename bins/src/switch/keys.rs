@@ -23,6 +23,9 @@ pub(super) const IMPAIRMENT_KEYS: [&str; 10] = [
     "flap",
 ];
 
+/// Those of them that are a probability, which may be written as a plain fraction too.
+const FRACTION_KEYS: [&str; 3] = ["loss", "duplicate", "corrupt"];
+
 /// Keys of the switch's port.
 pub(super) const PORT_KEYS: [&str; 7] =
     ["mac", "queues", "class_to_queue", "share", "quantum_bytes", "pfc", "int"];
@@ -85,7 +88,12 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(at: &str, table: Table) -> Re
 /// The line that the keys of a port describe, taken out of `table`. What is left is not a line's.
 pub(super) fn take_line(at: &str, table: &mut Table) -> Result<LineConfig, KeyError> {
     let mut line = take(table, &LINE_KEYS);
-    let impairments = take(table, &IMPAIRMENT_KEYS);
+    let mut impairments = take(table, &IMPAIRMENT_KEYS);
+    for key in FRACTION_KEYS {
+        if let Some(value) = impairments.get_mut(key) {
+            write_fraction(value);
+        }
+    }
     let impairments = read(at, impairments)?;
     line.remove("impairments");
     Ok(LineConfig { impairments, ..read(at, line)? })
@@ -109,6 +117,15 @@ pub(super) fn take_port(at: &str, table: &mut Table) -> Result<PortConfig, KeyEr
         return Ok(PortConfig { queues: vec![queue], ..read(at, take(table, &PORT_KEYS))? });
     }
     read(at, take(table, &PORT_KEYS))
+}
+
+/// `0.01` as the `10000000ppb` that it is: a plain probability needs no unit.
+fn write_fraction(value: &mut Value) {
+    if let Value::Float(fraction) = value
+        && (0.0..=1.0).contains(fraction)
+    {
+        *value = Value::String(format!("{:.0}ppb", *fraction * 1e9));
+    }
 }
 
 fn take(table: &mut Table, keys: &[&str]) -> Table {
@@ -222,6 +239,18 @@ mod tests {
         assert_eq!(line.delay, Dur::from_ms(2));
         assert_eq!(line.impairments.loss, Prob::from_ppm(10_000));
         assert_eq!(line.impairments.jitter, Dur::from_us(5));
+    }
+
+    #[test]
+    fn take_line__a_probability_may_be_a_fraction() {
+        for (text, ppm) in [("loss = 0.01", 10_000), ("loss = 1.0", 1_000_000), ("loss = 0.0", 0)] {
+            assert_eq!(line(text).impairments.loss, Prob::from_ppm(ppm), "{text}");
+        }
+        for text in ["loss = 1.01", "loss = -0.5", "loss = nan", "loss = 1"] {
+            let mut table = toml::from_str(text).expect("TOML");
+            let error = take_line("port.a", &mut table).expect_err(text);
+            assert_eq!(error.key, "port.a.loss", "{error}");
+        }
     }
 
     #[test]
