@@ -207,7 +207,7 @@ fn assert_close(what: &str, measured: f64, configured: f64) {
 /// Within 5 % of a round trip, and what four wake-ups on a busy machine may cost.
 fn assert_rtt(times: &[Duration], configured: Duration) {
     let least = times[0];
-    let most = configured.mul_f64(1.05) + Duration::from_micros(200);
+    let most = configured.mul_f64(1.05) + Duration::from_micros(100);
     assert!((configured..=most).contains(&least), "least of {times:?} for {configured:?}");
 }
 

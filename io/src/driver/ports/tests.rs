@@ -185,6 +185,19 @@ fn run_ports_until__forwards_asleep_and_awake() {
     drop(sender.join().expect("no panic"));
 }
 
+#[test]
+fn wake_at__early_for_what_is_far_and_once_for_each() {
+    let at = |us| Time::ZERO + Dur::from_us(us);
+    let mut alarm = Alarm::default();
+    assert_eq!(alarm.wake_at(at(0), at(199)), at(199), "close: sleeps until it is due");
+    assert_eq!(alarm.wake_at(at(0), at(1_000)), at(950));
+    // Awake early, or by a frame: for the same deadline it spins once that time has come.
+    assert_eq!(alarm.wake_at(at(900), at(1_000)), at(950));
+    assert_eq!(alarm.wake_at(at(951), at(1_000)), at(950));
+    assert_eq!(alarm.wake_at(at(951), at(1_010)), at(1_010), "another one, close");
+    assert_eq!(alarm.wake_at(at(1_010), at(2_000)), at(1_950));
+}
+
 /// Pipes have no descriptor, so the sleep is cut into pieces; the timer must still be in time.
 #[test]
 fn run_ports_until__wakes_for_the_deadline() {
