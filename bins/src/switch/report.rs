@@ -159,6 +159,10 @@ impl SwitchReport {
                     let _ = writeln!(text, "    {name}: {}", counted.join(", "));
                 }
             }
+            let missed = nonzero(&port.xdp, "kernel_rx kernel_fill tx_busy tx_nobufs");
+            if !missed.is_empty() {
+                let _ = writeln!(text, "    lost around the switch: {}", missed.join(", "));
+            }
         }
         let under_way = &self.in_flight;
         let _ = writeln!(
@@ -285,7 +289,12 @@ mod tests {
         assert!(text.contains("25 % of a core"), "{text}");
         assert!(text.contains("dropped: drop_no_route 2"), "{text}");
         assert!(text.contains("lost on the line: drop_loss 9"), "{text}");
-        assert!(!text.contains("marked"), "{text}");
+        assert!(!text.contains("marked") && !text.contains("around"), "{text}");
+        let mut missing = report(4.0, 3_000_000, 9);
+        missing.ports[0].xdp.insert("kernel_fill_empty".to_owned(), 5.into());
+        missing.ports[0].xdp.insert("kernel_tx_ring_empty".to_owned(), 7.into());
+        let text = missing.to_text();
+        assert!(text.contains("lost around the switch: kernel_fill_empty 5\n"), "{text}");
     }
 
     #[test]

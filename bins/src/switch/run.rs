@@ -231,13 +231,13 @@ fn open(port: &FilePort, preference: XdpPreference) -> Result<XdpPort, Error> {
         traffic: Traffic::All,
         preference,
         chunk: if small { 2048 } else { 4096 },
-        // Senders do not wait for us: what comes while other work is on our core must find room.
-        // At 1 Gbit/s and 1500 bytes this is 25 ms.
-        fill_size: 2048,
-        rx_size: 2048,
+        // Senders do not wait for us: what comes while other work is on our core must find room,
+        // as must a window that fills 1 Gbit/s and 20 ms, which a sender may let go all at once.
+        fill_size: 4096,
+        rx_size: 4096,
         tx_size: 1024,
         completion_size: 1024,
-        frames: 2048 + 1024 + 512,
+        frames: 4096 + 1024 + 512,
         ..XdpConfig::new(device)
     };
     XdpPort::open(&config).map_err(|e| of(e.into()))

@@ -110,8 +110,8 @@ impl Driver {
 }
 
 /// Wakes before a deadline that is far away and spins the rest: a sleep ends late by what it takes
-/// to wake a core, and a frame would be late by that at every hop. Where deadlines are close
-/// together, sleeps are short and many, and being late costs less than spinning between all of them.
+/// to wake a core, and a frame would be late by that at every hop. Where deadlines are close to
+/// each other, sleeps are short and many, and being late costs less than spinning all the time.
 #[derive(Debug, Default)]
 struct Alarm {
     /// The deadline that has been slept for.
