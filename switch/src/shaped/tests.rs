@@ -185,3 +185,54 @@ fn add__is_bounded_by_the_budget_without_a_rate() {
     assert_eq!(pull(&mut s, Time::from_ns(2_000_000_000)), 10);
     assert_eq!(s.counters().max_in_flight_bytes, u64_from(978 * 10));
 }
+
+/// A random driver over bad lines: what went in, and the two ports' accounts of it.
+fn run_random(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let mut line = LineConfig::new(Rate::from_gbps(1), Dur::from_us(rng.below(100)));
+    line.impairments = Impairments {
+        loss: Prob::from_ppm(50_000),
+        duplicate: Prob::from_ppm(50_000),
+        jitter: Dur::from_us(rng.below(50)),
+        reorder: Some(Reorder {
+            probability: Prob::from_ppm(50_000),
+            extra_delay: Dur::from_us(30),
+        }),
+        ..Impairments::default()
+    };
+    let mut config = config(line);
+    config.switch.seed = seed;
+    config.switch.ports[1].queues[0].limit_bytes = 40_000;
+    config.budget_bytes = 200_000;
+    let mut s = Shaped::new(config).unwrap();
+    let (mut now, mut got) = (Time::ZERO, 0);
+    for _ in 0..3_000 {
+        now += Dur::from_ns(rng.below(8_000));
+        match rng.below(8) {
+            0 => got += pull(&mut s, now),
+            1 => s.handle_timeout(now),
+            _ => push(&mut s, now, &frame()),
+        }
+        s.switch().check_accounts().unwrap();
+        assert!(s.poll_timeout().is_none_or(|at| at > now), "nothing that was due is left");
+        assert!(s.counters().in_flight_bytes <= 200_000);
+    }
+    while let Some(at) = s.poll_timeout() {
+        now = at;
+        s.handle_timeout(now);
+        got += pull(&mut s, now);
+    }
+    got += pull(&mut s, now);
+    let (c, line) = (s.switch().counters(), *s.lines[1].counters());
+    assert_eq!((s.switch().used_pkts(), s.counters().in_flight_pkts), (0, 0));
+    assert_eq!(c.ports[0].rx_pkts, c.dropped() + line.frames);
+    assert_eq!(line.delivered, u64_from(got) + s.counters().drop_budget_full);
+    assert!(c.dropped() > 0 && line.dropped() > 0 && line.duplicated > 0);
+}
+
+#[test]
+fn shaped__conserves_frames_under_any_driver() {
+    for seed in 0..20 {
+        run_random(seed);
+    }
+}
