@@ -77,11 +77,11 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// Host `host`'s address: 10.0.0.1, 10.0.0.2 and so on.
+    /// Host `host`'s address: 10.1.0.0, 10.1.0.1 and so on. Hosts that are neighbours have
+    /// addresses that one prefix holds.
     #[must_use]
     pub fn host_ip(host: u32) -> Ipv4Addr {
-        let [_, b, c, d] = (host + 1).to_be_bytes();
-        Ipv4Addr::new(10, b, c, d)
+        Ipv4Addr::from_bits(FIRST_IP.to_bits() + host)
     }
 
     /// Host `host`'s MAC address: locally administered, with its IP address in the last four bytes.
@@ -260,8 +260,9 @@ impl fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-/// Addresses of 10.0.0.0/8, without the first and the last.
-const MAX_HOSTS: usize = (1 << 24) - 2;
+const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 0);
+/// What is left of 10.0.0.0/8 from the first address on.
+const MAX_HOSTS: usize = 255 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -278,9 +279,9 @@ mod tests {
 
     #[test]
     fn host_ip__counts_through_the_bytes() {
-        assert_eq!(Topology::host_ip(0), Ipv4Addr::new(10, 0, 0, 1));
-        assert_eq!(Topology::host_ip(255), Ipv4Addr::new(10, 0, 1, 0));
-        assert_eq!(Topology::host_mac(255), MacAddr([2, 0, 10, 0, 1, 0]));
+        assert_eq!(Topology::host_ip(0), Ipv4Addr::new(10, 1, 0, 0));
+        assert_eq!(Topology::host_ip(256), Ipv4Addr::new(10, 1, 1, 0));
+        assert_eq!(Topology::host_mac(256), MacAddr([2, 0, 10, 1, 1, 0]));
         assert_ne!(Topology::switch_mac(0, 1), Topology::switch_mac(1, 0));
     }
 

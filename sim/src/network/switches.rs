@@ -4,7 +4,7 @@ use super::NetworkError;
 use crate::setup::Setup;
 use crate::topology::{Routes, Topology};
 use spanwire_switch::{
-    ForwardingConfig, Hop, PfcConfig, PortConfig, Prefix, Route, Switch, SwitchConfig,
+    ForwardingConfig, Hop, PfcConfig, PortConfig, Prefix, Route, Spread, Switch, SwitchConfig,
 };
 
 /// The switches, in the order of the topology.
@@ -40,19 +40,84 @@ pub(super) fn build(
         config.buffer_bytes = setup.buffer_bytes;
         config.max_frame_bytes = setup.mtu.max_frame_bytes() + TELEMETRY_BYTES;
         config.seed = setup.seed.wrapping_mul(SWITCH_SEEDS) ^ u64::from(switch);
-        let to_host = |host: u32| Route {
-            to: Prefix::new(Topology::host_ip(host).into(), 32).expect("a whole address"),
-            via: routes.ports(node, host).iter().map(|port| Hop::port(*port)).collect(),
-            spread: setup.spread,
-        };
-        config.forwarding = ForwardingConfig::routed((0..first).map(to_host).collect());
+        let mut table = Table { topology, routes, node, spread: setup.spread, list: Vec::new() };
+        let bits = first.next_power_of_two().trailing_zeros().min(ALIGNED_BITS);
+        (0..first).step_by(1 << bits).for_each(|host| table.add(host, bits));
+        config.forwarding = ForwardingConfig::routed(table.list);
         Switch::new(config)
             .map_err(|e| NetworkError::Switch(format!("{}: {e}", topology.name(node))))
     };
     (0..topology.node_count() - first).map(build).collect()
 }
 
+/// The routes of one switch, as few as there can be without one inside another: hosts whose ways
+/// are the same and whose numbers lie together share one.
+struct Table<'a> {
+    topology: &'a Topology,
+    routes: &'a Routes,
+    node: u32,
+    spread: Spread,
+    list: Vec<Route>,
+}
+
+impl Table<'_> {
+    /// Adds routes to the 2^`bits` hosts from `host` on, as far as they exist.
+    fn add(&mut self, host: u32, bits: u32) {
+        let end = (host + (1 << bits)).min(self.topology.host_count());
+        if host >= end {
+            return;
+        }
+        let ports = self.routes.ports(self.node, host);
+        if (host + 1..end).all(|other| self.routes.ports(self.node, other) == ports) {
+            let via = ports.iter().map(|port| Hop::port(*port)).collect();
+            let length = u8::try_from(32 - bits).expect("at most 32");
+            let to = Prefix::new(Topology::host_ip(host).into(), length);
+            let to = to.expect("groups of hosts are aligned, and so is the first address");
+            self.list.push(Route { to, via, spread: self.spread });
+            return;
+        }
+        self.add(host, bits - 1);
+        self.add(host + (1 << (bits - 1)), bits - 1);
+    }
+}
+
 /// Any odd number: sets the seeds of switches apart from each other and from all else.
 const SWITCH_SEEDS: u64 = 0xaf25_1af3_b0f0_25b5;
+/// The first host's address is a multiple of 2^16, so larger groups are not aligned.
+const ALIGNED_BITS: u32 = 16;
 /// Room for a stack of telemetry records.
 const TELEMETRY_BYTES: u32 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::FatTree;
+    use spanwire_base::{Dur, Rate};
+
+    #[test]
+    fn build__routes_of_neighbours_are_one_and_lead_where_each_alone_would() {
+        let topology = Topology::fat_tree(&FatTree::of_k(8, Rate::from_gbps(1), Dur::ZERO));
+        let routes = topology.routes();
+        let switches = build(&topology, &routes, &Setup::default()).unwrap();
+        for (node, switch) in (128..).zip(&switches) {
+            let list = &switch.config().forwarding.routes;
+            assert!(list.len() <= 12, "{} has {} routes", topology.name(node), list.len());
+            for host in 0..128 {
+                let ip = Topology::host_ip(host);
+                // The length of a prefix is behind the slash of its text.
+                let holds = |route: &&Route| {
+                    let text = route.to.to_string();
+                    let length: u32 = text.split('/').nth(1).unwrap().parse().unwrap();
+                    let mask = u32::MAX << (32 - length);
+                    route.to.addr() == std::net::Ipv4Addr::from_bits(ip.to_bits() & mask)
+                };
+                let ports: Vec<Vec<u8>> = list
+                    .iter()
+                    .filter(holds)
+                    .map(|route| route.via.iter().map(|hop| hop.port).collect())
+                    .collect();
+                assert_eq!(ports, [routes.ports(node, host)], "one route, to all shortest ways");
+            }
+        }
+    }
+}
