@@ -3,7 +3,7 @@
 use crate::link::LinkId;
 use crate::network::{FlowProgress, Machine, Network};
 use crate::world::NodeId;
-use spanwire_base::{PortId, Time, u64_from};
+use spanwire_base::{PortId, Time};
 use spanwire_switch::{PortCounters, Switch};
 
 /// What is wrong now, one sentence each; nothing, or something is broken. O(nodes + links + queue
@@ -93,36 +93,14 @@ fn check_switch(network: &Network, node: NodeId, switch: &Switch, add: &mut impl
              dropped and {inside} waiting"
         ));
     }
-    let config = switch.config();
-    if switch.used_bytes() > config.buffer_bytes {
-        add(format!("{} bytes in a buffer of {}", switch.used_bytes(), config.buffer_bytes));
+    if let Err(e) = switch.check_accounts() {
+        add(e);
     }
-    for (n, (port, limits)) in counters.ports.iter().zip(&config.ports).enumerate() {
-        // What the nodes count and what the links count is the same.
-        let at = u8::try_from(n).ok().and_then(PortId::new);
-        let out = at.and_then(|port| network.world.link_at(node, port));
+    // What the nodes count and what the links count is the same.
+    for (n, port) in (0..).zip(&counters.ports) {
+        let out = PortId::new(n).and_then(|port| network.world.link_at(node, port));
         if out.is_some_and(|id| network.world.link_counters(id).sent != port.tx_pkts) {
             add(format!("port {n} has sent {} frames, its link has got others", port.tx_pkts));
         }
-        for (q, (queue, limit)) in port.queues.iter().zip(&limits.queues).enumerate() {
-            // Lossless frames are bound by the buffer, checked above.
-            let limit = if limits.pfc.is_some() { config.buffer_bytes } else { limit.limit_bytes };
-            if queue.max_bytes > limit {
-                add(format!("queue {n}.{q} held {} bytes, its limit is {limit}", queue.max_bytes));
-            }
-            let waits = at.map_or(0, |port| switch.queue_bytes(port, q));
-            if queue.enqueued_bytes < queue.dequeued_bytes
-                || queue.enqueued_bytes - queue.dequeued_bytes != waits
-            {
-                add(format!("queue {n}.{q} holds {waits} bytes, its counters differ: {queue:?}"));
-            }
-        }
-    }
-    let in_queues: u64 = (0..u64_from(config.ports.len()))
-        .filter_map(|n| PortId::new(u8::try_from(n).ok()?))
-        .map(|port| switch.port_bytes(port))
-        .sum();
-    if in_queues != switch.used_bytes() {
-        add(format!("{in_queues} bytes in queues, {} in the buffer", switch.used_bytes()));
     }
 }
