@@ -8,7 +8,7 @@ const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
 const MACHINE: &[&str] = &["af_xdp", "io", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
-const LIBRARIES: &[&str] = &["af_xdp", "base", "wire", "mem", "transport", "io"];
+const LIBRARIES: &[&str] = &["af_xdp", "base", "wire", "mem", "transport", "switch", "sim", "io"];
 
 /// A word that must not stand in code.
 struct Ban {
@@ -40,7 +40,7 @@ const BANS: &[Ban] = &[
     },
     Ban {
         words: &["f32", "f64"],
-        applies: |krate| matches!(krate, "base" | "wire" | "transport"),
+        applies: |krate| matches!(krate, "base" | "wire" | "transport" | "switch"),
         in_tests: false,
         instead: "rounding differs between machines; use integers",
     },

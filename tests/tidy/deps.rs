@@ -71,7 +71,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bench",
-        ours: &["base", "wire", "mem", "af-xdp", "transport", "io", "bins"],
+        ours: &["base", "wire", "mem", "af-xdp", "transport", "switch", "sim", "io", "bins"],
         theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json"],
     },
     Allowed {

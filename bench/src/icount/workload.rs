@@ -2,6 +2,12 @@
 
 use super::engine::Pair;
 use crate::sample::Error;
+use spanwire_base::{Node, PortId, Rate, RxMeta, Time};
+use spanwire_sim::{Scenario, Watch};
+use spanwire_switch::{
+    EcnConfig, ForwardingConfig, Hop, PortConfig, Prefix, Prob, QueueConfig, Route, Spread, Switch,
+    SwitchConfig,
+};
 use spanwire_transport::{Config, Mtu, WrOp};
 use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Packet, Psn, Qpn, Template, seal,
@@ -70,9 +76,60 @@ pub const ALL: &[Workload] = &[
             Pair::new(config, Mtu::B4096)?.messages(ops, Pair::write, 1 << 18)
         },
     },
+    Workload { name: "switch-hop", op: "frame", ops: 20_000, run: switch_hop },
+    Workload {
+        name: "sim-incast-8",
+        op: "packet of each of 8 flows",
+        ops: 400,
+        run: |ops| simulate("incast-8", ops),
+    },
+    Workload {
+        name: "sim-permutation-128",
+        op: "packet of each of 128 flows",
+        ops: 40,
+        run: |ops| simulate("permutation-128", ops),
+    },
     Workload { name: "parse-1024", op: "frame", ops: 20_000, run: parse },
     Workload { name: "emit-1024", op: "frame", ops: 20_000, run: emit },
 ];
+
+/// An elided frame into a switch with RED, by its route, and out.
+fn switch_hop(ops: u64) -> Result<(), Error> {
+    let red = QueueConfig {
+        ecn: Some(EcnConfig::red(100_000, 400_000, Prob::from_ppm(200_000))),
+        ..QueueConfig::default()
+    };
+    let port = PortConfig { queues: vec![red], ..PortConfig::new(Rate::from_gbps(100)) };
+    let mut config = SwitchConfig::new(vec![port; 16]);
+    let to = Prefix::new([10, 0, 0, 2].into(), 32).ok_or("a prefix")?;
+    let via = (8..16).map(Hop::port).collect();
+    let routes = vec![Route { to, via, spread: Spread::Hash }];
+    config.forwarding = ForwardingConfig::routed(routes);
+    let mut switch = Switch::new(config)?;
+    let (mut frame, mut out) = (vec![0; 2048], vec![0; 2048]);
+    let len = write_frame(&mut frame, 0)? - 1024;
+    let meta = RxMeta { at: Time::ZERO, elided_bytes: 1024 };
+    for i in 0..ops {
+        let now = Time::from_ns(i);
+        switch.handle_packet(now, PortId::HOST, &frame[..len], meta);
+        let mut ready = switch.take_ready();
+        while let Some(port) = ready.pop() {
+            while let Some(sent) = switch.poll_transmit(now, port, &mut out) {
+                black_box(sent);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A scenario whose flows carry `ops` packets of 4096 bytes each.
+fn simulate(name: &str, ops: u64) -> Result<(), Error> {
+    let scenario = Scenario::find(name).ok_or("the simulator has this scenario")?;
+    let bytes = format!("{}B", ops * 4096);
+    let plan = scenario.plan(1, [("bytes", &*bytes)])?;
+    let report = plan.run(Watch::default(), &mut ())?;
+    if report.checkers_ok { Ok(()) } else { Err(report.violations.join("; ").into()) }
+}
 
 fn parse(ops: u64) -> Result<(), Error> {
     let mut frame = vec![0; 2048];
