@@ -10,7 +10,7 @@ use crate::station::{Station, Storm};
 use crate::topology::{Routes, Topology, TopologyError};
 use crate::workload::{Flow, FlowOp};
 use crate::world::{NodeId, World};
-use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta, u64_from};
+use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_switch::{Impairments, Line, LineConfig, Switch};
 use spanwire_transport::{Host, WcStatus};
 use std::fmt;
@@ -267,31 +267,51 @@ impl Node for Machine {
 
 fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
     for (i, flow) in flows.iter().enumerate() {
-        let bad = |why| Err(NetworkError::Flow(i, why));
-        if flow.src >= hosts || flow.dst >= hosts {
-            return bad("it names a host that is not there");
+        let why = why_not(flow, &flows[..i], hosts);
+        if let Some(why) = why {
+            return Err(NetworkError::Flow(i, why));
         }
-        if flow.src == flow.dst {
-            return bad("it goes to where it comes from");
-        }
-        if flow.bytes == 0 {
-            return bad("it has no bytes");
-        }
-        let Some(after) = flow.after else {
-            continue;
-        };
-        match flows.get(after as usize).filter(|_| u64::from(after) < u64_from(i)) {
-            None => return bad("it waits for a flow that is not before it"),
-            Some(before) if before.dst != flow.src => {
-                return bad("it waits for a flow that arrives elsewhere");
+    }
+    Ok(())
+}
+
+/// Why there cannot be such a flow after those `before` it.
+fn why_not(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> {
+    if flow.src >= hosts || flow.dst >= hosts {
+        return Some("it names a host that is not there");
+    }
+    if flow.src == flow.dst {
+        return Some("it goes to where it comes from");
+    }
+    if flow.bytes == 0 {
+        return Some("it has no bytes");
+    }
+    if let Some(after) = flow.after {
+        match before.get(after as usize) {
+            None => return Some("it waits for a flow that is not before it"),
+            Some(other) if other.dst != flow.src => {
+                return Some("it waits for a flow that arrives elsewhere");
             }
-            Some(before) if [before.op, flow.op].contains(&FlowOp::Read) => {
-                return bad("READs neither wait nor are waited for: nobody at the source is told");
+            Some(other) if [other.op, flow.op].contains(&FlowOp::Read) => {
+                return Some("READs neither wait nor are waited for: nobody at the source is told");
             }
             Some(_) => {}
         }
     }
-    Ok(())
+    let reverse_of = flow.reverse_of?;
+    match before.get(reverse_of as usize) {
+        None => Some("it shares the queue pairs of a flow that is not before it"),
+        Some(other)
+            if (other.requester(), other.responder()) != (flow.responder(), flow.requester()) =>
+        {
+            Some("it shares the queue pairs of a flow with other ends")
+        }
+        Some(other) if other.reverse_of.is_some() => Some("it shares queue pairs that are shared"),
+        Some(_) if before.iter().any(|f| f.reverse_of == Some(reverse_of)) => {
+            Some("it shares queue pairs that are shared")
+        }
+        Some(_) => None,
+    }
 }
 
 impl fmt::Display for NetworkError {

@@ -58,14 +58,15 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let topology = draw.topology();
     let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let setup = draw.setup(seed, &topology, calm_at);
-    let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at);
+    let gives_up = setup.gives_up(calm_at);
+    let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
     let patience = timeout(&setup) * RETRY_TIMEOUTS;
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.calm_at = Some(Time::ZERO + calm_at);
     plan.until = Time::ZERO + Dur::from_secs(60);
     plan.max_events = 20_000_000;
     plan.sample_every = Dur::from_ms(1);
-    if plan.setup.retry_cnt < 7 || patience <= calm_at {
+    if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
         plan.may_fail_until = Time::ZERO + calm_at + patience;
     }
@@ -169,8 +170,7 @@ impl Draw {
         }
         setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
         // Who gives up while it holds a receive that all share takes it along.
-        let gives_up = setup.retry_cnt < 7 || timeout(&setup) * RETRY_TIMEOUTS <= calm_at;
-        setup.shared_recvs = self.one_in(3) && !gives_up;
+        setup.shared_recvs = self.one_in(3) && !setup.gives_up(calm_at);
         setup
     }
 
@@ -196,7 +196,7 @@ impl Draw {
         }
     }
 
-    fn flows(&mut self, hosts: u32, message_bytes: u32, calm_at: Dur) -> Vec<Flow> {
+    fn flows(&mut self, hosts: u32, message_bytes: u32, calm_at: Dur, gives_up: bool) -> Vec<Flow> {
         let n = self.count(&[1, 3, 6, 16]);
         let ops = [FlowOp::Mix, FlowOp::Mix, FlowOp::Write, FlowOp::Send, FlowOp::Read];
         let same = self.one_in(3).then(|| below(&mut self.0, hosts));
@@ -214,6 +214,12 @@ impl Draw {
             let bytes = 1 + self.below((most >> shift).max(1));
             let op = self.pick(&ops);
             let mut flow = Flow { op, ..Flow::new(src, dst, start, bytes) };
+            // A queue pair that gives up takes the flow of the other way along.
+            let other = u64_from(flows.len()).checked_sub(1).filter(|_| !gives_up);
+            if let Some(other) = other.filter(|_| self.one_in(3)) {
+                flow = reversed(flow, &flows, u32_from(usize_from(other)));
+            }
+            let Flow { src, .. } = flow;
             let before = flows.iter().rposition(|f| f.dst == src && f.op != FlowOp::Read);
             if op != FlowOp::Read && self.one_in(3) {
                 flow.after = before.map(u32_from);
@@ -270,6 +276,22 @@ impl Draw {
     }
 }
 
+/// The flow on the queue pairs of another, the other way round, if it can be.
+fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
+    let of = &before[other as usize];
+    let taken = of.reverse_of.is_some() || before.iter().any(|f| f.reverse_of == Some(other));
+    let (from, to) = (of.responder(), of.requester());
+    let (src, dst) = if flow.op == FlowOp::Read { (to, from) } else { (from, to) };
+    if taken { flow } else { Flow { src, dst, reverse_of: Some(other), ..flow } }
+}
+
+impl Setup {
+    /// Faults of this length may end a queue pair.
+    fn gives_up(&self, faults: Dur) -> bool {
+        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS <= faults
+    }
+}
+
 /// The local ACK timeout as it will be.
 fn timeout(setup: &Setup) -> Dur {
     Dur::from_ns(4_096) * (1 << setup.timeout_code())
@@ -311,6 +333,7 @@ mod tests {
         some(|p| p.faults.iter().any(|f| f.impairments.reorder.is_some()));
         some(|p| p.faults.iter().any(|f| f.impairments.flap.is_some()));
         some(|p| p.flows.iter().any(|f| f.after.is_some()));
+        some(|p| p.flows.iter().any(|f| f.reverse_of.is_some()));
         some(|p| p.may_fail_until > Time::ZERO);
         some(|p| p.may_fail_until == Time::ZERO);
     }

@@ -27,6 +27,9 @@ pub struct Flow {
     pub op: FlowOp,
     /// The flow, by its place in the list, that must have arrived at `src` first.
     pub after: Option<u32>,
+    /// The flow, by its place in the list, whose queue pairs this one uses the other way round: its
+    /// requester is that one's responder. None: it has queue pairs of its own.
+    pub reverse_of: Option<u32>,
 }
 
 /// How a flow's bytes are carried.
@@ -49,7 +52,7 @@ impl Flow {
     /// A flow of WRITEs.
     #[must_use]
     pub fn new(src: u32, dst: u32, start: Time, bytes: u64) -> Self {
-        Self { src, dst, start, bytes, op: FlowOp::Write, after: None }
+        Self { src, dst, start, bytes, op: FlowOp::Write, after: None, reverse_of: None }
     }
 
     /// The host that posts the requests.

@@ -71,8 +71,15 @@ pub(super) fn build(
     }
     // Where the requester's end of each flow is at its host.
     let mut places = Vec::new();
+    // The requester's and the responder's queue pair of each flow.
+    let mut pairs: Vec<[Qpn; 2]> = Vec::new();
     for (index, laid) in (0..).zip(&laid) {
-        places.push(connect(index, laid, &mut made, setup, &mut rng).map_err(engine)?);
+        let qpns = match laid.flow.reverse_of.map(|other| pairs[other as usize]) {
+            Some([requester, responder]) => [responder, requester],
+            None => connect(&laid.flow, &mut made, setup, &mut rng).map_err(engine)?,
+        };
+        places.push(tell(index, laid, qpns, &mut made, setup));
+        pairs.push(qpns);
     }
     for (laid, place) in laid.iter().zip(places) {
         if let Some(before) = laid.flow.after {
@@ -149,22 +156,16 @@ fn make(need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
     Ok(Made { endpoint, traffic, memory, pd, cq, srq })
 }
 
-/// Makes and connects the queue pairs of a flow and tells both applications of it. Returns the
-/// place of the requester's end.
+/// Makes and connects the queue pairs of a flow, the requester's first.
 fn connect(
-    index: u32,
-    laid: &Laid,
+    flow: &Flow,
     made: &mut [Made],
     setup: &Setup,
     rng: &mut Rng,
-) -> Result<usize, String> {
-    let Laid { flow, plan, local, targets, sources, word, recvs, received } = *laid;
+) -> Result<[Qpn; 2], String> {
     let ends = [flow.requester(), flow.responder()];
-    let [requester, responder] = [
-        make_qp(&mut made[ends[0] as usize], 0, setup)?,
-        make_qp(&mut made[ends[1] as usize], recvs.count(), setup)?,
-    ];
-    let qpns = [requester, responder];
+    let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
+    let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {
@@ -192,20 +193,20 @@ fn connect(
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
     }
-    let there = &mut made[ends[1] as usize];
+    Ok(qpns)
+}
+
+/// Tells both applications of a flow. Returns the place of the requester's end.
+fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setup) -> usize {
+    let Laid { flow, plan, local, targets, sources, word, recvs, received } = *laid;
+    let [requester, qpn] = qpns;
+    let there = &mut made[flow.responder() as usize];
     let (triggers, finished, next, received_bytes) = (Vec::new(), None, 0, 0);
-    let qpn = responder;
+    let areas = [targets, sources, word];
     let traffic = &mut there.traffic;
-    traffic.add_incoming(Incoming {
-        flow: index,
-        qpn,
-        plan,
-        areas: [targets, sources, word],
-        triggers,
-        finished,
-        next,
-        received_bytes,
-    });
+    let flow_end =
+        Incoming { flow: index, qpn, plan, areas, triggers, finished, next, received_bytes };
+    traffic.add_incoming(flow_end);
     if !setup.shared_recvs {
         traffic.add_recvs(Recvs { slots: recvs, left: received, queue: Queue::Own(qpn) });
     }
@@ -213,13 +214,13 @@ fn connect(
     let (qpn, progress) = (requester, Progress::default());
     let outgoing = Outgoing { flow: index, qpn, plan, local, peer, progress };
     let start = flow.after.is_none().then_some(flow.start);
-    Ok(made[ends[0] as usize].traffic.add_outgoing(outgoing, start))
+    made[flow.requester() as usize].traffic.add_outgoing(outgoing, start)
 }
 
-fn make_qp(made: &mut Made, recvs: u32, setup: &Setup) -> Result<Qpn, String> {
+fn make_qp(made: &mut Made, setup: &Setup) -> Result<Qpn, String> {
     let caps = QpCaps {
         max_send_wr: setup.outstanding,
-        max_recv_wr: recvs,
+        max_recv_wr: setup.recvs,
         max_send_sge: 1,
         max_recv_sge: 1,
         max_inline_data: setup.inline_bytes,

@@ -65,6 +65,31 @@ fn run__a_flow_that_waits_begins_when_the_other_has_arrived() {
 }
 
 #[test]
+fn run__a_queue_pair_carries_flows_both_ways() {
+    let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
+    let flows = [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix].map(|op| {
+        let there = Flow { op, ..Flow::new(0, 1, Time::ZERO, 100_000) };
+        let (src, dst) = if op == FlowOp::Read { (0, 1) } else { (1, 0) };
+        let back = [FlowOp::Read, FlowOp::Mix][usize::from(op == FlowOp::Read)];
+        let (src, dst) = if back == FlowOp::Read { (dst, src) } else { (src, dst) };
+        [there, Flow { op: back, ..Flow::new(src, dst, Time::ZERO, 100_000) }]
+    });
+    let mut flows = flows.concat();
+    for (i, flow) in (0u32..).zip(&mut flows) {
+        flow.reverse_of = i.checked_sub(1).filter(|_| i % 2 == 1);
+    }
+    let setup = Setup { message_bytes: 3_000, window_pkts: 8, ..Setup::default() };
+    let network = run(Network::new(topology, flows, setup).unwrap());
+    assert!(network.is_done());
+    let qpns = |n: usize| {
+        let app = network.hosts().nth(n).unwrap().app();
+        let all = app.requesting().chain(app.responding()).map(|s| s.qpn.get());
+        all.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!((qpns(0), qpns(1)), (4, 4), "eight flows on four queue pairs");
+}
+
+#[test]
 fn run__receives_that_come_late_are_waited_for() {
     let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
     let flow = Flow { op: FlowOp::Send, ..Flow::new(0, 1, Time::ZERO, 200_000) };
@@ -126,6 +151,8 @@ fn new__refuses_what_cannot_be() {
         (Flow { after: Some(1), ..flow }, "not before it"),
         (Flow { src: 0, dst: 1, after: Some(0), ..flow }, "arrives elsewhere"),
         (Flow { op: FlowOp::Read, after: Some(0), ..flow }, "nobody at the source is told"),
+        (Flow { reverse_of: Some(1), ..flow }, "not before it"),
+        (Flow { src: 0, dst: 1, reverse_of: Some(0), ..flow }, "other ends"),
     ] {
         let found = refused(flow);
         assert!(found.contains("flow 1") && found.contains(why), "{found}");
