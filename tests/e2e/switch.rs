@@ -5,7 +5,7 @@
 
 use super::lab::{Outcome, Running, SPANWIRE, run_here, skip, start_here, take_turn};
 use serde_json::Value;
-use spanwire_io::net::NetNs;
+use spanwire_io::net::{NetNs, Netlink};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -411,6 +411,8 @@ fn ctl__refuses_and_changes_nothing() {
         ("port.a.rate=fast", &["port.a.rate", "fast", "25Gbit"]),
         ("port.a.loss=200%", &["port.a.loss", "200%"]),
         ("port.a.delay=600s", &["budget_bytes", "port.a"]),
+        // The other port has been changed by then, and is changed back.
+        ("port.b.delay=600s", &["budget_bytes", "port.b"]),
         ("port.a.queues=[]", &["port.a.queues", "start it again"]),
         ("nonsense", &["port.NAME.KEY=VALUE"]),
     ] {
@@ -426,6 +428,24 @@ fn ctl__refuses_and_changes_nothing() {
     assert!(text.stdout.contains("100Mbit, delay 1ms"), "{}", text.stdout);
     let nobody = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
     assert!(!nobody.success && nobody.stderr.contains("no switch answers"), "{}", nobody.stderr);
+}
+
+#[test]
+fn switch__a_port_that_goes_ends_it_with_its_name() {
+    let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
+    let mut netlink = Netlink::open_in(&lab.ns("switch")).expect("privileged");
+    netlink.delete_link("b").expect("it is there");
+    let log = lab.up["switch"]["log"].as_str().expect("a path");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let said = loop {
+        let said = std::fs::read_to_string(log).expect("readable");
+        if said.contains("error:") {
+            break said;
+        }
+        assert!(Instant::now() < deadline, "the switch has not noticed: {said}");
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(said.contains("error: interface b queue 0 is gone"), "{said}");
 }
 
 #[test]

@@ -131,3 +131,53 @@ impl DownReport {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_text__a_switch_comes_with_its_commands() {
+        let host = |name: &str, n: u16| UpHost {
+            host: name.to_owned(),
+            namespace: format!("sw-{name}"),
+            device: "sw0".to_owned(),
+            mac: "02:00:00:00:00:01".to_owned(),
+            v4: Ipv4Addr::new(10, 77, 0, 1),
+            v6: Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, n),
+        };
+        let report = UpReport {
+            name: "sw".to_owned(),
+            mtu: 1500,
+            hosts: vec![host("left", 1), host("right", 2)],
+            switch: Some(UpSwitch {
+                namespace: "sw-switch".to_owned(),
+                pid: 77,
+                socket: "/run/x.sock".into(),
+                log: "/run/x.log".into(),
+            }),
+        };
+        let text = report.to_text();
+        for line in [
+            "  switch in namespace sw-switch, pid 77, log /run/x.log\n",
+            "  spanwire lab exec right -- spanwire perf client --dev sw0 10.77.0.1\n",
+            "  spanwire switch ctl --socket /run/x.sock set port.left.delay=10ms\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn to_text__down_says_what_was_ended() {
+        let mut report = DownReport {
+            name: "sw".to_owned(),
+            removed: Vec::new(),
+            ended: None,
+            processes: Vec::new(),
+        };
+        assert_eq!(report.to_text(), "lab sw was not up\n");
+        report.removed = vec!["sw-a".to_owned(), "sw-switch".to_owned()];
+        report.ended = Some(77);
+        assert_eq!(report.to_text(), "removed sw-a and sw-switch\nended the switch, pid 77\n");
+    }
+}

@@ -255,3 +255,56 @@ const CARRIER_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the switch may take to open its ports.
 const SWITCH_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::NameArgs;
+    use super::*;
+
+    fn args() -> UpArgs {
+        UpArgs {
+            lab: NameArgs { name: "sw".to_owned(), json: false },
+            switch: None,
+            mtu: 1500,
+            prefix: "10.9.0.0/30".parse().expect("a prefix"),
+            prefix6: "fd09::/64".parse().expect("a prefix"),
+            queues: 1,
+            queue_limit: 1000,
+        }
+    }
+
+    fn file(names: &[&str]) -> SwitchFile {
+        let text: String = names.iter().map(|name| format!("[port.{name}]\n")).collect();
+        SwitchFile::parse(&text).expect("valid")
+    }
+
+    #[test]
+    fn plan__addresses_in_the_order_of_the_file() {
+        let plans = plan(&args(), &file(&["z", "a"])).expect("fine");
+        assert_eq!((plans[0].host.as_str(), plans[0].device.as_str()), ("z", "z"));
+        assert_eq!(plans[0].v4.0, Ipv4Addr::new(10, 9, 0, 1));
+        assert_eq!(plans[1].v4.1.to_string(), "10.9.0.2/30");
+        assert_eq!(plans[1].v6.1.to_string(), "fd09::2/64");
+        assert_eq!(plans[1].link_local.to_string(), "fe80::2/64");
+    }
+
+    #[test]
+    fn plan__what_cannot_be_is_found_before_anything_is_made() {
+        let two = file(&["a", "b"]);
+        let refused = |args: &UpArgs, file: &SwitchFile| {
+            let error = plan(args, file).expect_err("refused");
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        };
+        for mtu in [1279, 3827, u32::MAX] {
+            let text = refused(&UpArgs { mtu, ..args() }, &two);
+            assert!(text.contains("1280 to 3826"), "{text}");
+        }
+        // A network of two hosts.
+        let text = refused(&args(), &file(&["a", "b", "c"]));
+        assert!(text.contains("10.9.0.0/30") && text.contains("number 3"), "{text}");
+        let swapped = UpArgs { prefix: args().prefix6, ..args() };
+        assert!(refused(&swapped, &two).contains("no host number 1"));
+        assert!(refused(&args(), &file(&["a", "switch"])).contains("port.switch"));
+    }
+}
