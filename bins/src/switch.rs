@@ -11,6 +11,7 @@ mod file;
 mod keys;
 mod report;
 mod run;
+mod set;
 
 pub use control::is_answering;
 pub use ctl::CtlArgs;

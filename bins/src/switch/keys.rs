@@ -3,7 +3,7 @@
 //! A file has all keys of a port side by side; in code they belong to the line behind the port, to
 //! its impairments, and to the switch's port.
 
-use spanwire_switch::{ConfigError, LineConfig, PortConfig};
+use spanwire_switch::{ConfigError, LineConfig, PortConfig, QueueConfig};
 use toml::{Table, Value};
 
 /// Keys of the line: these can be changed while the switch runs.
@@ -133,13 +133,26 @@ fn take(table: &mut Table, keys: &[&str]) -> Table {
 }
 
 /// One change of a running switch: `port.NAME.KEY=VALUE`, where KEY may lead into a table, as in
-/// `reorder.probability`.
+/// `reorder.probability`, or into a queue: `queue.limit_bytes`, `queues.1.limit_bytes`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Change {
     /// The port's name.
     pub(super) port: String,
+    /// What of the port is changed.
+    pub(super) place: Place,
+    /// The place's own path, for errors.
+    at: String,
     path: Vec<String>,
     value: Value,
+}
+
+/// What of a port can be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// The line behind it.
+    Line,
+    /// One of its queues.
+    Queue(usize),
 }
 
 impl Change {
@@ -147,39 +160,70 @@ impl Change {
     pub(super) fn parse(text: &str) -> Result<Self, KeyError> {
         let form = || KeyError::new(text, "is no change; write port.NAME.KEY=VALUE");
         let (key, value) = text.split_once('=').ok_or_else(form)?;
-        let mut path = key.trim().split('.').map(str::to_owned);
-        let (Some("port"), Some(port)) = (path.next().as_deref(), path.next()) else {
-            return Err(form());
-        };
-        let path: Vec<String> = path.collect();
+        let key = key.trim();
+        let words: Vec<&str> = key.split('.').collect();
+        let ["port", port, path @ ..] = words.as_slice() else { return Err(form()) };
         let Some(first) = path.first() else { return Err(form()) };
-        if PORT_KEYS.contains(&&**first) || matches!(&**first, "queue" | "device") {
-            let what =
-                "cannot be changed while the switch runs; change the file and start it again";
-            return Err(KeyError::new(key.trim(), what));
+        let (place, at, path) = match path {
+            ["queue", path @ ..] if !path.is_empty() => {
+                (Place::Queue(0), ".queue".to_owned(), path)
+            }
+            ["queues", n, path @ ..] if !path.is_empty() && n.parse::<usize>().is_ok() => {
+                let number = n.parse().unwrap_or(usize::MAX);
+                (Place::Queue(number), format!(".queues.{n}"), path)
+            }
+            path => (Place::Line, String::new(), path),
+        };
+        if place == Place::Line {
+            check_changeable(key, first)?;
         }
-        if !LINE_KEYS.contains(&&**first) && !IMPAIRMENT_KEYS.contains(&&**first) {
-            let known = [&LINE_KEYS[..], &IMPAIRMENT_KEYS[..]].concat().join(", ");
-            let what = format!("is not known; what can be changed is {known}");
-            return Err(KeyError::new(key.trim(), what));
-        }
-        Ok(Self { port, path, value: value_of(value.trim()) })
+        Ok(Self {
+            port: (*port).to_owned(),
+            place,
+            at: format!("port.{port}{at}"),
+            path: path.iter().map(|word| (*word).to_owned()).collect(),
+            value: value_of(value.trim()),
+        })
     }
 
     /// The line with this change; `none` takes a key's value away.
-    pub(super) fn apply(&self, line: &LineConfig) -> Result<LineConfig, KeyError> {
-        let at = format!("port.{}", self.port);
-        let written = |e: toml::ser::Error| KeyError::new(&at, e.to_string());
-        let mut table = Table::try_from(line).map_err(written)?;
+    pub(super) fn apply_to_line(&self, line: &LineConfig) -> Result<LineConfig, KeyError> {
+        let mut table = self.table_of(line)?;
         if let Some(Value::Table(impairments)) = table.remove("impairments") {
             table.extend(impairments);
         }
+        self.put_into(&mut table)?;
+        take_line(&self.at, &mut table)
+    }
+
+    /// The queue with this change.
+    pub(super) fn apply_to_queue(&self, queue: &QueueConfig) -> Result<QueueConfig, KeyError> {
+        let mut table = self.table_of(queue)?;
+        self.put_into(&mut table)?;
+        read(&self.at, table)
+    }
+
+    /// What to say of a queue that the port, with `count` of them, does not have.
+    pub(super) fn no_such_queue(&self, count: usize) -> KeyError {
+        KeyError::new(&self.at, format!("is not there; the port has {count} queues, from queues.0"))
+    }
+
+    /// True if the change speaks of the port's only queue.
+    pub(super) fn wants_only_queue(&self) -> bool {
+        self.at.ends_with(".queue")
+    }
+
+    fn table_of<T: serde::Serialize>(&self, part: &T) -> Result<Table, KeyError> {
+        Table::try_from(part).map_err(|e| KeyError::new(&self.at, e.to_string()))
+    }
+
+    fn put_into(&self, table: &mut Table) -> Result<(), KeyError> {
         let (last, tables) = self.path.split_last().expect("parse has seen one key");
-        let mut place = &mut table;
+        let mut place = table;
         for key in tables {
             let entry = place.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
             let Value::Table(inner) = entry else {
-                let key = format!("{at}.{}", self.path.join("."));
+                let key = format!("{}.{}", self.at, self.path.join("."));
                 return Err(KeyError::new(key, format!("{} has no keys", tables.join("."))));
             };
             place = inner;
@@ -189,8 +233,22 @@ impl Change {
         } else {
             place.insert(last.clone(), self.value.clone());
         }
-        take_line(&at, &mut table)
+        Ok(())
     }
+}
+
+/// Refuses keys of a port that are not its line's.
+fn check_changeable(key: &str, first: &str) -> Result<(), KeyError> {
+    if LINE_KEYS.contains(&first) || IMPAIRMENT_KEYS.contains(&first) {
+        return Ok(());
+    }
+    if PORT_KEYS.contains(&first) || matches!(first, "queue" | "device") {
+        let what = "cannot be changed while the switch runs; change the file and start it again";
+        return Err(KeyError::new(key, what));
+    }
+    let known = [&LINE_KEYS[..], &IMPAIRMENT_KEYS[..]].concat().join(", ");
+    let what = format!("is not known; what can be changed is {known}, and queue.KEY");
+    Err(KeyError::new(key, what))
 }
 
 fn value_of(text: &str) -> Value {
@@ -291,7 +349,7 @@ mod tests {
     #[test]
     fn change__sets_nested_and_takes_away() {
         let old = line("rate = '1Gbit'\nloss = '1%'");
-        let apply = |text: &str| Change::parse(text).expect(text).apply(&old);
+        let apply = |text: &str| Change::parse(text).expect(text).apply_to_line(&old);
         let new = apply("port.a.rate=500Mbit").expect("fine");
         assert_eq!(new.rate, Some(Rate::from_bps(500_000_000)));
         assert_eq!(new.impairments, old.impairments);
@@ -302,7 +360,8 @@ mod tests {
         let text = "port.a.reorder={probability='1%', extra_delay='1ms'}";
         let new = apply(text).expect("fine");
         let old = new.clone();
-        let new = Change::parse("port.a.reorder.extra_delay=3ms").expect("fine").apply(&old);
+        let new =
+            Change::parse("port.a.reorder.extra_delay=3ms").expect("fine").apply_to_line(&old);
         let reorder = new.expect("fine").impairments.reorder.expect("set");
         assert_eq!(
             (reorder.extra_delay, reorder.probability),
@@ -326,7 +385,7 @@ mod tests {
         let line = LineConfig::default();
         for text in ["port.a.rate=fast", "port.a.rate.x=1", "port.a.reorder.probability=1%"] {
             let change = Change::parse(text).expect("well formed");
-            let error = change.apply(&line).expect_err(text).to_string();
+            let error = change.apply_to_line(&line).expect_err(text).to_string();
             assert!(error.starts_with("port.a."), "{error}");
         }
     }

@@ -2,18 +2,18 @@
 
 use super::control::{Asked, Control, Reply, Request};
 use super::file::{FilePort, SwitchFile};
-use super::keys::{Change, KeyError};
-use super::report::{SwitchReport, line_text};
+use super::report::SwitchReport;
+use super::set::set;
 use crate::fabric::{Error, interface};
 use crate::report::say;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
-use spanwire_base::{Dur, PortId, Time, usize_from};
+use spanwire_base::{Dur, Time, usize_from};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
-use spanwire_switch::{LineConfig, Shaped};
+use spanwire_switch::Shaped;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -153,60 +153,15 @@ impl Session {
                 let report = self.report();
                 Reply { text: report.to_text(), report: to_json(&report), error: None }
             }
-            Request::Set { changes } => match self.set(changes) {
-                Ok(text) => Reply { text, report: to_json(&self.report()), error: None },
-                Err(error) => Reply { error: Some(error.to_string()), ..Reply::default() },
-            },
+            Request::Set { changes } => {
+                let now = self.driver.clock().now();
+                match set(&mut self.shaped, now, &self.names, changes) {
+                    Ok(text) => Reply { text, report: to_json(&self.report()), error: None },
+                    Err(error) => Reply { error: Some(error.to_string()), ..Reply::default() },
+                }
+            }
         };
         asked.answer(reply);
-    }
-
-    /// Makes all of the changes, or none; says how the lines are then.
-    fn set(&mut self, changes: &[String]) -> Result<String, KeyError> {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let mut wanted: Vec<(PortId, LineConfig)> = Vec::new();
-        for text in changes {
-            let change = Change::parse(text)?;
-            let port = self.port(&change.port)?;
-            let changed = wanted.iter().position(|(id, _)| *id == port);
-            let line = match changed {
-                Some(at) => change.apply(&wanted[at].1)?,
-                None => change.apply(self.line(port))?,
-            };
-            match changed {
-                Some(at) => wanted[at].1 = line,
-                None => wanted.push((port, line)),
-            }
-        }
-        let mut done: Vec<(PortId, LineConfig)> = Vec::new();
-        for (port, line) in &wanted {
-            let before = self.line(*port).clone();
-            if let Err(error) = self.shaped.set_line(*port, line.clone()) {
-                for (port, line) in done.into_iter().rev() {
-                    let undone = self.shaped.set_line(port, line);
-                    debug_assert_eq!(undone, Ok(()), "it was so a moment ago");
-                }
-                return Err(KeyError::from_config(&error, &names));
-            }
-            done.push((*port, before));
-        }
-        let line = |(port, line): &(PortId, LineConfig)| {
-            format!("{}: {}\n", names[port.index()], line_text(line))
-        };
-        Ok(wanted.iter().map(line).collect())
-    }
-
-    fn port(&self, name: &str) -> Result<PortId, KeyError> {
-        let found = self.names.iter().position(|known| known == name);
-        let id = found.and_then(|n| u8::try_from(n).ok()).and_then(PortId::new);
-        id.ok_or_else(|| {
-            let known = self.names.join(", ");
-            KeyError::new(format!("port.{name}"), format!("is not there; the ports are {known}"))
-        })
-    }
-
-    fn line(&self, port: PortId) -> &LineConfig {
-        self.shaped.line(port).expect("one of the switch's ports").config()
     }
 
     fn report(&self) -> SwitchReport {
