@@ -85,20 +85,38 @@ impl<W: Write> PcapWriter<W> {
     /// # Errors
     /// The output takes no more. The record may be there in part: nothing can follow it.
     pub fn write(&mut self, at: Time, frame: &[u8]) -> io::Result<()> {
+        self.write_beginning(at, frame, frame.len())
+    }
+
+    /// Appends the beginning of a frame that is `frame_len` bytes long, without FCS: readers show
+    /// it as cut by a snap length.
+    ///
+    /// # Errors
+    /// As [`PcapWriter::write`].
+    ///
+    /// # Panics
+    /// If the beginning is longer than the frame.
+    pub fn write_beginning(
+        &mut self,
+        at: Time,
+        beginning: &[u8],
+        frame_len: usize,
+    ) -> io::Result<()> {
+        assert!(beginning.len() <= frame_len, "a part is not longer than the whole");
         let ns = self.start_ns.saturating_add(at.as_ns());
-        let kept = frame.len().min(SNAPLEN as usize);
+        let kept = beginning.len().min(SNAPLEN as usize);
         // The format's seconds end in 2106.
         let seconds = u32::try_from(ns / NS_PER_S).unwrap_or(u32::MAX);
         let record = [
             seconds,
             u32::try_from(ns % NS_PER_S).unwrap_or(0),
             u32::try_from(kept).unwrap_or(SNAPLEN),
-            u32::try_from(frame.len()).unwrap_or(u32::MAX),
+            u32::try_from(frame_len).unwrap_or(u32::MAX),
         ];
         for word in record {
             self.out.write_all(&word.to_le_bytes())?;
         }
-        self.out.write_all(&frame[..kept])
+        self.out.write_all(&beginning[..kept])
     }
 
     /// Hands everything to the output.

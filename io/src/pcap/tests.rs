@@ -83,6 +83,18 @@ fn write__cuts_what_no_reader_accepts_and_says_so() {
 }
 
 #[test]
+fn write_beginning__says_how_long_the_frame_is() {
+    let disk = Disk::new(1_000);
+    let mut writer = PcapWriter::new(disk.clone(), start()).unwrap();
+    writer.write_beginning(Time::ZERO, &[7; 54], 4_166).unwrap();
+    writer.flush().unwrap();
+    let bytes = disk.bytes.borrow();
+    assert_eq!(bytes[32..36], 54u32.to_le_bytes());
+    assert_eq!(bytes[36..40], 4_166u32.to_le_bytes());
+    assert_eq!(bytes[40..], [7; 54]);
+}
+
+#[test]
 fn create__writes_a_file() {
     let name = format!("spanwire-pcap-test-{}.pcap", std::process::id());
     let path = std::env::temp_dir().join(name);
