@@ -17,6 +17,7 @@
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`report`] | tables, JSON and progress |
 //! | [`plot`] | figures as SVG |
+//! | [`sim`] | `spanwire sim`: simulated networks |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -33,6 +34,7 @@ pub mod perf;
 pub mod plot;
 pub mod report;
 pub mod signals;
+pub mod sim;
 pub mod station;
 pub mod switch;
 pub mod target;

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, switch};
+use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, sim, switch};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -32,6 +32,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
     Pcap(pcap::PcapArgs),
+    /// Simulate networks of hosts and switches: the same engine, repeatable from a seed
+    Sim(sim::SimArgs),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +61,10 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
         // Without our signal handlers: an interrupt simply ends it.
         return Ok(pcap::run(args));
     }
+    if let Command::Sim(args) = &cli.command {
+        // 1 is for what checkers find: what cannot run is wrong usage.
+        return sim::run(args).map_err(|e| (e, ExitCode::from(2)));
+    }
     if let Command::Doctor(args) = &cli.command {
         return doctor::run(args).map_err(failed);
     }
@@ -68,7 +74,9 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
         Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
         Command::Switch(args) => switch::run(args, &interrupt),
-        Command::Lab(_) | Command::Pcap(_) | Command::Doctor(_) => unreachable!("handled above"),
+        Command::Lab(_) | Command::Pcap(_) | Command::Doctor(_) | Command::Sim(_) => {
+            unreachable!("handled above")
+        }
     }
     .map_err(failed)
 }

@@ -44,7 +44,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bins",
-        ours: &["base", "wire", "mem", "transport", "io", "switch"],
+        ours: &["base", "wire", "mem", "transport", "io", "switch", "sim"],
         theirs: &[
             "clap",
             "getrandom",

@@ -70,50 +70,60 @@ impl AxisSpec {
 }
 
 impl Axis {
-    /// An axis that holds all `values` and ends with a round number.
+    /// An axis that holds all `values` and ends with a round number; a linear one begins at zero.
     pub(super) fn over(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
-        let mut axis = Self::tight(spec, values);
-        match axis.scale {
-            Scale::Linear => {
-                let step = step(axis.high, TICKS_MAX);
-                // A hair under a tick is on it.
-                let steps = (axis.high / step - 1e-9).ceil().max(1.0);
-                axis.high = steps * step;
-                axis.ticks = axis.linear_ticks();
-            }
-            Scale::Log => {
-                let (low, high) = (round_down(axis.low), round_up(axis.high));
-                (axis.low, axis.high) = (low, if high > low { high } else { low * 10.0 });
-                axis.ticks = axis.log_ticks();
-            }
-        }
-        axis
+        Self::tight(spec, values).rounded()
     }
 
-    /// An axis that ends where `values` end: for time.
+    /// As [`Axis::over`] for values of which the differences matter: where they are close together,
+    /// a linear axis does not begin at zero.
+    pub(super) fn around(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = extremes(spec, values);
+        let is_close = spec.scale == Scale::Linear && low > high / 2.0 && low < high;
+        let low = if is_close || spec.scale == Scale::Log { low } else { 0.0 };
+        Self::between(spec, low, high).rounded()
+    }
+
+    /// An axis that ends where `values` end, for time; a linear one begins at zero.
     pub(super) fn tight(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
-        let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-        for value in values.into_iter().filter(|v| spec.takes(*v)) {
-            low = low.min(value);
-            high = high.max(value);
-        }
-        if high <= 0.0 {
-            (low, high) = (0.1, 1.0);
-        }
-        if spec.scale == Scale::Linear {
-            low = 0.0;
-        }
+        let (low, high) = extremes(spec, values);
+        Self::between(spec, if spec.scale == Scale::Linear { 0.0 } else { low }, high)
+    }
+
+    fn between(spec: &AxisSpec, low: f64, high: f64) -> Self {
         let (unit, symbol) = unit_of(spec.quantity, high);
         let label = match symbol {
             "" => spec.label.clone(),
             symbol => format!("{} [{symbol}]", spec.label),
         };
-        let mut axis = Self { label, scale: spec.scale, low, high, unit, ticks: Vec::new() };
-        axis.ticks = match axis.scale {
-            Scale::Linear => axis.linear_ticks(),
-            Scale::Log => axis.log_ticks(),
+        let axis = Self { label, scale: spec.scale, low, high, unit, ticks: Vec::new() };
+        axis.with_ticks()
+    }
+
+    /// The same, ending with round numbers.
+    fn rounded(mut self) -> Self {
+        match self.scale {
+            Scale::Linear => {
+                let step = step((self.high - self.low) / self.unit, TICKS_MAX) * self.unit;
+                // A hair beside a tick is on it.
+                let first = (self.low / step + 1e-9).floor();
+                let last = (self.high / step - 1e-9).ceil().max(first + 1.0);
+                (self.low, self.high) = (first * step, last * step);
+            }
+            Scale::Log => {
+                let (low, high) = (round_down(self.low), round_up(self.high));
+                (self.low, self.high) = (low, if high > low { high } else { low * 10.0 });
+            }
+        }
+        self.with_ticks()
+    }
+
+    fn with_ticks(mut self) -> Self {
+        self.ticks = match self.scale {
+            Scale::Linear => self.linear_ticks(),
+            Scale::Log => self.log_ticks(),
         };
-        axis
+        self
     }
 
     /// Places for `n` things side by side: 0.5, 1.5, ...
@@ -152,10 +162,11 @@ impl Axis {
 
     /// Steps of 1, 2 or 5 in the unit shown.
     fn linear_ticks(&self) -> Vec<f64> {
-        let step = step(self.high / self.unit, TICKS_MAX) * self.unit;
+        let step = step((self.high - self.low) / self.unit, TICKS_MAX) * self.unit;
+        let first = (self.low / step - 1e-9).ceil();
         (0..=TICKS_MAX)
-            .map(|i| f64::from(i) * step)
-            .filter(|t| *t <= self.high * 1.000_001)
+            .map(|i| (first + f64::from(i)) * step)
+            .filter(|t| *t <= self.high + step * 1e-6)
             .collect()
     }
 
@@ -195,6 +206,17 @@ impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, value: &f64) -> String {
         number(value / self.unit, f64::INFINITY)
     }
+}
+
+/// The smallest and the largest of the values that such an axis takes; without any, a range that
+/// can be drawn.
+fn extremes(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let (mut low, mut high) = (f64::INFINITY, 0.0f64);
+    for value in values.into_iter().filter(|v| spec.takes(*v)) {
+        low = low.min(value);
+        high = high.max(value);
+    }
+    if high > 0.0 { (low, high) } else { (0.1, 1.0) }
 }
 
 /// The unit in which `high` has one to three digits before the point, and its symbol.
@@ -302,6 +324,18 @@ mod tests {
         let axis = Axis::over(&AxisSpec::linear("x", Quantity::Number), [f64::NAN, f64::INFINITY]);
         assert_eq!(axis.range(), 0.0..1.0);
         assert_eq!(labels(&axis).last().map(String::as_str), Some("1"));
+    }
+
+    #[test]
+    fn around__begins_near_values_that_are_close_together() {
+        let fct = AxisSpec::linear("fct", Quantity::Seconds);
+        let axis = Axis::around(&fct, [1.323e-3, 1.3715e-3]);
+        assert_eq!(labels(&axis), ["1.32", "1.33", "1.34", "1.35", "1.36", "1.37", "1.38"]);
+        assert_eq!(axis.map(&1.35e-3, (0, 100)), 50);
+        assert_eq!(Axis::around(&fct, [1e-3, 9e-3]), Axis::over(&fct, [1e-3, 9e-3]));
+        assert_eq!(Axis::around(&fct, [1e-3; 2]), Axis::over(&fct, [1e-3; 2]));
+        let log = AxisSpec::log("fct", Quantity::Seconds);
+        assert_eq!(Axis::around(&log, [1e-3, 9e-3]), Axis::over(&log, [1e-3, 9e-3]));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl CdfFigure {
         let names: Vec<String> = (self.groups.iter().zip(&sorted))
             .map(|(group, values)| format!("{} (n = {})", group.name, values.len()))
             .collect();
-        let x = Axis::over(&self.x, sorted.iter().flatten().copied());
+        let x = Axis::around(&self.x, sorted.iter().flatten().copied());
         let y = AxisSpec::linear(&format!("share of {}", self.counted), Quantity::Share);
         let y = Axis::over(&y, [1.0]);
         let head = Head {

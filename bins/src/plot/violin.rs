@@ -28,7 +28,7 @@ impl ViolinFigure {
     pub fn to_svg(&self) -> String {
         let sorted: Vec<Vec<f64>> = self.groups.iter().map(|g| sorted(g, &self.y)).collect();
         let x = Axis::places(sorted.len());
-        let y = Axis::over(&self.y, sorted.iter().flatten().copied());
+        let y = Axis::around(&self.y, sorted.iter().flatten().copied());
         let head = Head { title: &self.title, subtitle: &self.subtitle, legend: vec![], strips: 0 };
         draw(&head, &x, &y, |canvas, plot| {
             for (i, (group, values)) in self.groups.iter().zip(&sorted).enumerate() {

@@ -1,0 +1,32 @@
+//! `spanwire sim`: the deterministic simulator of the crate `spanwire-sim` from the command line,
+//! with its pictures, tables and captures.
+
+mod args;
+mod capture;
+mod pictures;
+mod report;
+mod run;
+mod samples;
+mod suggest;
+#[cfg(test)]
+mod testing;
+
+pub use args::SimArgs;
+
+use crate::fabric::Error;
+use args::SimCommand;
+use std::process::ExitCode;
+
+/// Runs the subcommand.
+///
+/// # Returns
+/// 0 when all is well, 1 when a checker found something.
+///
+/// # Errors
+/// It could not run; the message says what there is.
+pub fn run(args: &SimArgs) -> Result<ExitCode, Error> {
+    match &args.command {
+        SimCommand::List(args) => run::list(args),
+        SimCommand::Run(args) => run::run(args),
+    }
+}

@@ -1,0 +1,90 @@
+//! The arguments of `spanwire sim`.
+
+use std::path::PathBuf;
+
+/// Arguments of `spanwire sim`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SimArgs {
+    #[command(subcommand)]
+    pub(super) command: SimCommand,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+pub(super) enum SimCommand {
+    /// Say which scenarios there are
+    List(ListArgs),
+    /// Run one scenario; exit code 1 when a checker finds something
+    Run(RunArgs),
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct ListArgs {
+    /// Parameters too, each with its default
+    #[arg(long, short)]
+    pub(super) verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = RUN_AFTER_HELP)]
+pub(super) struct RunArgs {
+    /// The scenario: see `spanwire sim list`
+    pub(super) name: String,
+    /// Everything random is drawn from it
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Give a parameter another value than its default; repeat for more
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(super) set: Vec<(String, String)>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Draw figures into this directory, and index.html to look at them
+    #[arg(long, value_name = "DIR")]
+    pub(super) plot: Option<PathBuf>,
+    /// Write what passes a link into a capture
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap: Option<PathBuf>,
+    /// The link: A-B captures at A's end, A.PORT-B.PORT where there are several [default: the
+    /// first]
+    #[arg(long, value_name = "NAME", requires = "pcap")]
+    pub(super) pcap_link: Option<String>,
+    /// Write rates, queues, marks and drops over time as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(super) samples: Option<PathBuf>,
+    /// Write the flows with their completion times as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(super) flows: Option<PathBuf>,
+}
+
+/// KEY=VALUE.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("not KEY=VALUE".to_owned()),
+    }
+}
+
+const RUN_AFTER_HELP: &str = "\
+The same scenario, seed and parameters give the same events on any machine: compare the hash.
+
+Examples:
+  spanwire sim run incast-32 --plot incast
+  spanwire sim run loss-1 --seed 7 --json | jq '[.checkers_ok, .event_hash]'
+  spanwire sim run dumbbell-2 --pcap h0.pcap && spanwire pcap --summary h0.pcap";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_value__splits_at_the_first_sign() {
+        assert_eq!(key_value("rate=10g=x"), Ok(("rate".to_owned(), "10g=x".to_owned())));
+        assert_eq!(key_value(" a = b "), Ok(("a".to_owned(), "b".to_owned())));
+        assert!(key_value("rate").is_err() && key_value("=1").is_err());
+    }
+}

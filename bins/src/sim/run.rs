@@ -1,0 +1,122 @@
+//! `spanwire sim list` and `spanwire sim run`.
+
+use super::args::{ListArgs, RunArgs};
+use super::capture::Capture;
+use super::pictures::{self, link_rates, queue_thresholds};
+use super::report::{RunReport, flows_csv};
+use super::samples;
+use super::suggest::unknown;
+use crate::fabric::Error;
+use crate::report::say;
+use spanwire_sim::{ParamError, Params, Plan, Report, Scenario, Series, Watch};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// `spanwire sim list`.
+pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
+    let scenarios = Scenario::all();
+    if args.json {
+        let entry = |s: &Scenario| {
+            let (name, about, parameters) = (s.name, s.about, s.params());
+            serde_json::json!({ "name": name, "about": about, "parameters": parameters })
+        };
+        let entries: Vec<_> = scenarios.iter().map(entry).collect();
+        say(&format!("{}\n", serde_json::to_string(&entries)?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = String::new();
+    for s in scenarios {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{:<16} {}", s.name, s.about);
+        for p in s.params().iter().filter(|_| args.verbose) {
+            let setting = format!("{}={}", p.name, p.value);
+            let _ = writeln!(out, "    {setting:<22} {}", p.about);
+        }
+    }
+    say(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `spanwire sim run`.
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+    let (plan, parameters) = prepare(args)?;
+    let watch = Watch { series: args.plot.is_some() || args.samples.is_some(), ..Watch::default() };
+    let started = Instant::now();
+    let mut report = simulate(args, &plan, watch)?;
+    let wall = started.elapsed();
+    let series = report.series.take().unwrap_or_default();
+    let report = RunReport::new(report, parameters, wall);
+    write_files(args, &plan, &report, &series)?;
+    if args.json {
+        say(&format!("{}\n", serde_json::to_string(&report)?));
+    } else {
+        say(&report.to_text());
+    }
+    Ok(if report.report.checkers_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is to run, and all parameters as they are then.
+fn prepare(args: &RunArgs) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
+    let Some(scenario) = Scenario::find(&args.name) else {
+        return Err(unknown("scenario", &args.name, Scenario::all().iter().map(|s| s.name)).into());
+    };
+    let mut params = scenario.params();
+    for (key, value) in &args.set {
+        params.set(key, value).map_err(|e| explained(&e))?;
+    }
+    let set = args.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let plan = scenario.plan(args.seed, set).map_err(|e| explained(&e))?;
+    Ok((plan, shown(&params)))
+}
+
+fn shown(params: &Params) -> BTreeMap<&'static str, String> {
+    params.iter().map(|p| (p.name, p.value.to_string())).collect()
+}
+
+fn explained(error: &ParamError) -> String {
+    match error {
+        ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
+        ParamError::Value { .. } => error.to_string(),
+    }
+}
+
+fn simulate(args: &RunArgs, plan: &Plan, watch: Watch) -> Result<Report, Error> {
+    let Some(path) = &args.pcap else {
+        return Ok(plan.run(watch, &mut ())?);
+    };
+    let mut capture = Capture::create(path, args.pcap_link.as_deref(), &plan.topology)?;
+    let report = plan.run(watch, &mut capture)?;
+    capture.finish().map_err(|e| cannot_write(path, &e))?;
+    Ok(report)
+}
+
+/// Writes what was asked for beside the report.
+fn write_files(
+    args: &RunArgs,
+    plan: &Plan,
+    report: &RunReport,
+    series: &Series,
+) -> Result<(), Error> {
+    let write =
+        |path: &Path, text: String| fs::write(path, text).map_err(|e| cannot_write(path, &e));
+    if let Some(path) = &args.samples {
+        write(path, samples::to_csv(series))?;
+    }
+    if let Some(path) = &args.flows {
+        write(path, flows_csv(&report.report.flows))?;
+    }
+    if let Some(dir) = &args.plot {
+        let (rates, thresholds) = (link_rates(plan), queue_thresholds(plan));
+        let run = pictures::Run { report, series, rates: &rates, thresholds: &thresholds };
+        pictures::write(&run, dir).map_err(|e| cannot_write(dir, &e))?;
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> String {
+    format!("cannot write {}: {why}", path.display())
+}

@@ -1,0 +1,79 @@
+//! Errors that help: what there is, and what was probably meant.
+
+/// "no WHAT `given`: did you mean `...`? There are ..."
+pub(super) fn unknown<'a>(
+    what: &str,
+    given: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let meant = nearest(given, &known).map(|name| format!(": did you mean `{name}`?"));
+    let there = match known[..] {
+        [] => "There are none.".to_owned(),
+        _ => format!("There are: {}.", known.join(", ")),
+    };
+    format!("no {what} `{given}`{} {there}", meant.unwrap_or_else(|| ".".to_owned()))
+}
+
+/// The first name that begins like that, or else the one that needs the fewest edits, if they are
+/// few for its length.
+fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    let begins = |name: &&&str| !given.is_empty() && name.to_lowercase().starts_with(&given);
+    let distance = |name: &str| edits(&given, &name.to_lowercase());
+    let close = |name: &&&str| distance(name) <= name.chars().count().div_ceil(3);
+    let near = || known.iter().min_by_key(|name| distance(name)).filter(close);
+    known.iter().find(begins).or_else(near).copied()
+}
+
+/// Letters to insert, delete or replace to come from `a` to `b` (Levenshtein).
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown__names_what_there_is_and_what_was_meant() {
+        let known = ["pair", "incast-32", "loss-1"];
+        assert_eq!(
+            unknown("scenario", "incast32", known),
+            "no scenario `incast32`: did you mean `incast-32`? There are: pair, incast-32, loss-1."
+        );
+        assert_eq!(
+            unknown("scenario", "tcp", known),
+            "no scenario `tcp`. There are: pair, incast-32, loss-1."
+        );
+        assert_eq!(unknown("parameter", "x", []), "no parameter `x`. There are none.");
+    }
+
+    #[test]
+    fn nearest__takes_beginnings_and_ignores_case() {
+        assert_eq!(nearest("black", &["pair", "blackhole"]), Some("blackhole"));
+        assert_eq!(nearest("PAIR", &["pair", "blackhole"]), Some("pair"));
+        assert_eq!(nearest("", &["pair"]), None);
+        assert_eq!(nearest("x", &[]), None);
+    }
+
+    #[test]
+    fn edits__counts() {
+        for (a, b, n) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0)]
+        {
+            assert_eq!(edits(a, b), n, "{a} {b}");
+            assert_eq!(edits(b, a), n, "{b} {a}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! `spanwire sim` as it is run: what it prints, what it writes and how it ends. Needs no
+//! privileges.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Every scenario that a change must not break, by name.
+const DIRECTED: [&str; 11] = [
+    "pair",
+    "dumbbell-2",
+    "dumbbell-16",
+    "incast-32",
+    "loss-1",
+    "reorder-5",
+    "dup",
+    "corrupt",
+    "blackhole",
+    "pfc-storm",
+    "flap",
+];
+
+fn sim(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire"));
+    command.arg("sim").args(args).output().expect("it runs")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("it prints UTF-8")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("it prints UTF-8")
+}
+
+/// What `sim ARGS --json` prints, and the exit code.
+fn json(args: &[&str]) -> (Value, Option<i32>) {
+    let output = sim(&[args, &["--json"]].concat());
+    let text = stdout(&output);
+    assert_eq!(text.trim_end().lines().count(), 1, "one object: {text}{}", stderr(&output));
+    (serde_json::from_str(text).expect("it is JSON"), output.status.code())
+}
+
+/// A directory of a test's own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
+
+fn text_of(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn run__every_directed_scenario_twice() {
+    for name in DIRECTED {
+        let [(a, code), (b, _)] = [0; 2].map(|_| json(&["run", name, "--seed", "3"]));
+        assert_eq!(code, Some(0), "{name}: {}", a["violations"]);
+        assert_eq!((&a["scenario"], &a["seed"]), (&name.into(), &3.into()));
+        assert_eq!(a["checkers_ok"], true, "{name}");
+        assert_eq!(a["event_hash"].as_str().map(str::len), Some(16), "{name}");
+        assert_eq!(a["event_hash"], b["event_hash"], "{name}");
+        for member in ["events", "packet_hops"] {
+            assert!(a[member].as_u64().is_some_and(|n| n > 100), "{name}: {member}");
+            assert_eq!(a[member], b[member], "{name}: {member}");
+        }
+        assert!(a["wall_s"].as_f64().is_some_and(|s| s > 0.0), "{name}");
+        assert!(a["queues"].is_array() && a["drops"].is_object(), "{name}");
+        let flows = a["flows"].as_array().expect("flows");
+        assert!(!flows.is_empty(), "{name}");
+        for flow in flows {
+            for member in ["src", "dst", "bytes"] {
+                assert!(flow[member].is_u64(), "{name}: flows[].{member}");
+            }
+            for member in ["fct_us", "goodput_gbps"] {
+                assert!(flow[member].as_f64().is_some_and(|n| n > 0.0), "{name}: {member}");
+            }
+        }
+        assert_eq!(a["flows"], b["flows"], "{name}");
+    }
+}
+
+#[test]
+fn run__faults_are_seen_where_they_are() {
+    for (name, cause) in [
+        ("loss-1", "line_loss"),
+        ("corrupt", "host_bad_icrc"),
+        ("blackhole", "line_blackhole"),
+        ("flap", "line_link_down"),
+    ] {
+        let (report, _) = json(&["run", name]);
+        assert!(report["drops"][cause].as_u64() > Some(0), "{name}: {}", report["drops"]);
+    }
+    let (report, _) = json(&["run", "pfc-storm"]);
+    assert_eq!(report["drops"], serde_json::json!({}), "a lossless network");
+}
+
+#[test]
+fn run__seeds_and_parameters_change_what_happens() {
+    let hash = |args: &[&str]| json(args).0["event_hash"].clone();
+    let plain = hash(&["run", "loss-1", "--seed", "1"]);
+    assert_ne!(plain, hash(&["run", "loss-1", "--seed", "2"]));
+    assert_ne!(plain, hash(&["run", "loss-1", "--seed", "1", "--set", "chance=2%"]));
+    let (report, _) = json(&["run", "pair", "--set", "bytes=10000", "--set", "mtu=1024"]);
+    assert_eq!(report["flows"][0]["bytes"], 10_000);
+    assert_eq!(report["parameters"]["mtu"], "1024");
+}
+
+#[test]
+fn run__watching_changes_nothing() {
+    let dir = scratch("sim-watched");
+    let (plot, pcap, csv) = (dir.join("p"), dir.join("x.pcap"), dir.join("s.csv"));
+    let (plain, _) = json(&["run", "flap"]);
+    let watched = ["run", "flap", "--plot", text_of(&plot), "--pcap", text_of(&pcap)];
+    let (watched, _) = json(&[&watched[..], &["--samples", text_of(&csv)]].concat());
+    assert_eq!(plain["event_hash"], watched["event_hash"]);
+    assert!(watched.get("series").is_none(), "series go to files");
+}
+
+#[test]
+fn run__a_failed_check_is_exit_code_1() {
+    let lost = ["run", "loss-1", "--set", "chance=100%", "--set", "bytes=4KiB"];
+    let (report, code) = json(&lost);
+    assert_eq!((code, &report["checkers_ok"]), (Some(1), &Value::Bool(false)));
+    assert!(!report["violations"].as_array().expect("a list").is_empty());
+    let output = sim(&lost);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("checkers: FAILED"), "{}", stdout(&output));
+}
+
+#[test]
+fn run__what_is_not_there_is_named_with_what_is() {
+    for (args, parts) in [
+        (
+            &["run", "incast32"][..],
+            &["no scenario `incast32`", "did you mean `incast-32`", "flap"][..],
+        ),
+        (&["run", "pair", "--set", "byte=1"], &["no parameter `byte`", "did you mean `bytes`"]),
+        (&["run", "pair", "--set", "rate=fast"], &["rate", "fast", "Gbit"]),
+        (&["run", "pair", "--set", "rate"], &["KEY=VALUE"]),
+        (&["run", "pair", "--pcap", "x", "--pcap-link", "h0-h9"], &["no link `h0-h9`", "h0-h1"]),
+        (&["run", "pair", "--samples", "/nowhere/x.csv"], &["cannot write /nowhere/x.csv"]),
+    ] {
+        let output = sim(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        for part in parts {
+            assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn run__the_table_has_what_counts() {
+    let output = sim(&["run", "incast-32"]);
+    let text = stdout(&output);
+    for part in ["incast-32, seed 1", "32 of 32 flows done", "hub:32", "checkers: ok", "a second"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert!(text.lines().count() < 40, "it is compact");
+}
+
+#[test]
+fn run__plots_are_the_same_again_and_the_page_shows_them() {
+    let [a, b] = ["sim-plot-a", "sim-plot-b"].map(scratch);
+    for dir in [&a, &b] {
+        let output = sim(&["run", "incast-32", "--plot", text_of(dir)]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let page = fs::read_to_string(a.join("index.html")).expect("index.html");
+    for name in ["rates.svg", "windows.svg", "queues.svg", "fct_cdf.svg", "fct_violin.svg"] {
+        let [svg, again] = [&a, &b].map(|dir| fs::read_to_string(dir.join(name)).expect(name));
+        assert_eq!(svg, again, "{name}");
+        let document = roxmltree::Document::parse(&svg).expect(name);
+        assert_eq!(document.root_element().attribute("width"), Some("900"), "{name}");
+        assert!(!svg.contains("no data"), "{name}");
+        assert!(page.contains(&format!("src=\"{name}\"")), "{name}");
+    }
+    assert!(page.contains("512KiB"), "its parameters");
+}
+
+#[test]
+fn run__csv_has_as_many_fields_everywhere() {
+    let dir = scratch("sim-csv");
+    let [samples, flows] = ["samples.csv", "flows.csv"].map(|name| dir.join(name));
+    let args = ["run", "dumbbell-2", "--samples", text_of(&samples), "--flows", text_of(&flows)];
+    assert_eq!(sim(&args).status.code(), Some(0));
+    for (path, lines_min) in [(&samples, 20), (&flows, 3)] {
+        let text = fs::read_to_string(path).expect("it was written");
+        let fields: Vec<usize> = text.lines().map(|l| l.split(',').count()).collect();
+        assert!(fields.len() >= lines_min, "{path:?}: {} lines", fields.len());
+        assert!(fields.iter().all(|n| *n == fields[0] && *n > 4), "{path:?}: {fields:?}");
+    }
+    let text = fs::read_to_string(&samples).expect("it was written");
+    assert!(text.starts_with("time_us,flow 0 gbps,"), "{text}");
+}
+
+#[test]
+fn run__a_capture_of_whole_frames_has_good_icrcs() {
+    let file = scratch("sim-pcap").join("pair.pcap");
+    let args = ["run", "pair", "--set", "bytes=100000", "--pcap", text_of(&file)];
+    let (report, _) = json(&args);
+    let read = Command::new(env!("CARGO_BIN_EXE_spanwire"))
+        .args(["pcap", "--json", text_of(&file)])
+        .output()
+        .expect("it runs");
+    let capture: Value = serde_json::from_str(stdout(&read)).expect("JSON");
+    assert_eq!(read.status.code(), Some(0), "{capture}");
+    // The one cable: what leaves this end and what arrives at it is all there is.
+    assert_eq!(capture["frames"], report["packet_hops"]);
+    assert_eq!(capture["icrc_good"], capture["frames"]);
+}
+
+#[test]
+fn run__a_capture_of_elided_frames_has_the_lengths_of_the_wire() {
+    let file = scratch("sim-pcap-elided").join("left.pcap");
+    let args = ["run", "dumbbell-2", "--set", "payload=elided", "--pcap", text_of(&file)];
+    let (report, _) = json(&[&args[..], &["--pcap-link", "left-right"]].concat());
+    let read = Command::new(env!("CARGO_BIN_EXE_spanwire"))
+        .args(["pcap", "--json", text_of(&file)])
+        .output()
+        .expect("it runs");
+    let capture: Value = serde_json::from_str(stdout(&read)).expect("JSON");
+    assert_eq!(read.status.code(), Some(0), "{capture}");
+    assert!(capture["truncated"].as_u64() > Some(1_000), "{capture}");
+    assert_eq!(capture["parse_errors"], 0);
+    let Ok(dump) = Command::new("tshark")
+        .args(["-r", text_of(&file), "-T", "fields", "-e", "frame.len", "-e", "ip.len"])
+        .output()
+    else {
+        eprintln!("SKIPPED: no tshark to read the capture with");
+        return;
+    };
+    assert!(dump.status.success(), "{}", stderr(&dump));
+    let mut data_frames = 0;
+    for line in stdout(&dump).lines() {
+        let mut fields = line.split('\t').map(|n| n.parse::<u64>().expect("a number"));
+        let (frame, ip) = (fields.next().expect("frame.len"), fields.next().expect("ip.len"));
+        assert_eq!(frame, 14 + ip, "the frame is as long as its IP packet says");
+        data_frames += u64::from(ip > 4096);
+    }
+    let bytes: u64 = (report["flows"].as_array().into_iter().flatten())
+        .filter_map(|flow| flow["bytes"].as_u64())
+        .sum();
+    assert!(data_frames >= bytes / 4096, "{data_frames} frames of data");
+}
+
+#[test]
+fn list__has_every_directed_scenario_and_their_parameters() {
+    let short = sim(&["list"]);
+    let long = sim(&["list", "--verbose"]);
+    for name in DIRECTED {
+        let named = |text: &str| text.lines().any(|l| l.split_whitespace().next() == Some(name));
+        assert!(named(stdout(&short)) && named(stdout(&long)), "{name}");
+    }
+    assert!(!stdout(&short).contains("rate=") && stdout(&long).contains("rate=100Gbit"));
+    let json = sim(&["list", "--json"]);
+    let entries: Vec<Value> = serde_json::from_str(stdout(&json)).expect("JSON");
+    assert_eq!(entries.len(), stdout(&short).lines().count());
+    for entry in entries {
+        assert!(entry["parameters"][0]["value"].is_string(), "{entry}");
+    }
+}
