@@ -4,8 +4,10 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// Every scenario that a change must not break, by name.
 const DIRECTED: [&str; 11] = [
@@ -263,4 +265,55 @@ fn list__has_every_directed_scenario_and_their_parameters() {
     for entry in entries {
         assert!(entry["parameters"][0]["value"].is_string(), "{entry}");
     }
+}
+
+#[test]
+fn swarm__is_the_same_with_any_number_of_threads() {
+    let run = |threads: &str| {
+        let (report, code) =
+            json(&["swarm", "--seeds", "20", "--start", "7", "--threads", threads]);
+        assert_eq!(code, Some(0), "{report}");
+        assert_eq!((&report["ok"], &report["done"]), (&Value::Bool(true), &20.into()));
+        assert_eq!(report["failed"], serde_json::json!([]));
+        ["event_hash", "events", "packet_hops", "flows"].map(|member| report[member].clone())
+    };
+    assert_eq!(run("1"), run("4"));
+}
+
+#[test]
+fn swarm__says_what_it_did() {
+    let output = sim(&["swarm", "--seeds", "3"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    assert!(text.starts_with("3 seeds from 0: 3 passed, 0 failed\n"), "{text}");
+    assert!(stderr(&output).is_empty(), "no progress where there is no terminal");
+}
+
+#[test]
+fn swarm__an_interrupt_ends_it_with_what_was_done() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_spanwire"))
+        .args(["sim", "swarm", "--seeds", "1000000000", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    // Before it has a handler an interrupt would simply end it.
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
+    assert!(killed.success());
+    let mut text = String::new();
+    let mut out = child.stdout.take().expect("it is a pipe");
+    out.read_to_string(&mut text).expect("it prints UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&report["ok"], &report["failed"]), (&Value::Bool(false), &serde_json::json!([])));
+    let done = report["done"].as_u64().expect("a number");
+    assert!((1..1_000_000_000).contains(&done), "{done}");
+}
+
+#[test]
+fn swarm__more_seeds_than_there_are_is_wrong_usage() {
+    let output = sim(&["swarm", "--seeds", "2", "--start", "18446744073709551615"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("not as many seeds"), "{}", stderr(&output));
 }

@@ -8,19 +8,22 @@ mod report;
 mod run;
 mod samples;
 mod suggest;
+mod swarm;
+mod sweep;
 #[cfg(test)]
 mod testing;
 
 pub use args::SimArgs;
 
 use crate::fabric::Error;
+use crate::signals::Interrupt;
 use args::SimCommand;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
 ///
 /// # Returns
-/// 0 when all is well, 1 when a checker found something.
+/// 0 when all is well, 1 when a checker found something, 130 when a swarm was interrupted.
 ///
 /// # Errors
 /// It could not run; the message says what there is.
@@ -28,5 +31,7 @@ pub fn run(args: &SimArgs) -> Result<ExitCode, Error> {
     match &args.command {
         SimCommand::List(args) => run::list(args),
         SimCommand::Run(args) => run::run(args),
+        // Only here: an interrupt simply ends the others.
+        SimCommand::Swarm(args) => swarm::run(args, &Interrupt::install()?),
     }
 }

@@ -1,5 +1,6 @@
 //! The arguments of `spanwire sim`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 /// Arguments of `spanwire sim`.
@@ -15,6 +16,8 @@ pub(super) enum SimCommand {
     List(ListArgs),
     /// Run one scenario; exit code 1 when a checker finds something
     Run(RunArgs),
+    /// Run networks, faults and flows drawn from seeds; exit code 1 when one fails
+    Swarm(SwarmArgs),
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -57,6 +60,22 @@ pub(super) struct RunArgs {
     /// Write the flows with their completion times as CSV
     #[arg(long, value_name = "FILE")]
     pub(super) flows: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct SwarmArgs {
+    /// How many seeds to run
+    #[arg(long, value_name = "N")]
+    pub(super) seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub(super) start: u64,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "T")]
+    pub(super) threads: Option<NonZero<usize>>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// KEY=VALUE.

@@ -1,0 +1,244 @@
+//! `spanwire sim swarm`: one network after another, each drawn from a seed.
+
+use super::args::SwarmArgs;
+use super::report::rounded;
+use super::sweep::sweep;
+use crate::fabric::Error;
+use crate::report::{LiveLine, bar, say};
+use crate::signals::Interrupt;
+use serde::Serialize;
+use spanwire_base::u64_from;
+use spanwire_sim::{SwarmOutcome, swarm_run};
+use std::fmt::Write as _;
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+/// The JSON object of `spanwire sim swarm --json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+struct SwarmReport {
+    /// No seed failed, and none was left out.
+    ok: bool,
+    /// The first seed.
+    start: u64,
+    /// How many were asked for.
+    seeds: u64,
+    /// How many were run: all of them, unless interrupted.
+    done: u64,
+    /// Those that failed.
+    failed: Vec<Failure>,
+    /// Flows of all seeds.
+    flows: u64,
+    /// Those of them that completed; where a seed lets queue pairs give up, some do.
+    flows_completed: u64,
+    /// Events of all seeds.
+    events: u64,
+    /// Packet hops of all seeds.
+    packet_hops: u64,
+    /// A hash over the event hashes in the order of the seeds, 16 hexadecimal digits: the same
+    /// seeds give the same on any machine, with any number of threads.
+    event_hash: String,
+    /// Seconds that it took.
+    wall_s: f64,
+}
+
+/// A seed that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Failure {
+    seed: u64,
+    violations: Vec<String>,
+    /// The command that runs it again.
+    replay: String,
+}
+
+/// What is summed up while seeds are run.
+#[derive(Debug)]
+struct Tally {
+    report: SwarmReport,
+    hash: u64,
+}
+
+/// Runs the seeds.
+pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+    let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
+    let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let threads = args.threads.unwrap_or_else(cores);
+    let started = Instant::now();
+    let mut line = LiveLine::new(!args.json);
+    let mut tally = Tally::new(args);
+    sweep(args.start..end, threads, interrupt, swarm_run, |_, outcome| {
+        if let Some(failure) = tally.add(&outcome)
+            && !args.json
+        {
+            line.clear();
+            say(&failure.to_text());
+        }
+        let r = &tally.report;
+        let rate = per_second(r.done, started.elapsed().as_secs_f64());
+        let (bar, done, failed) = (bar(r.done, r.seeds), r.done, r.failed.len());
+        line.show(&format!("{bar} {done} of {} seeds, {rate:.0}/s, {failed} failed", r.seeds));
+    });
+    line.clear();
+    let report = tally.finish(started.elapsed().as_secs_f64());
+    if args.json {
+        say(&format!("{}\n", serde_json::to_string(&report)?));
+    } else {
+        say(&report.to_text());
+    }
+    Ok(match (report.failed.is_empty(), report.done == report.seeds) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(130),
+    })
+}
+
+impl Tally {
+    fn new(args: &SwarmArgs) -> Self {
+        let report = SwarmReport { start: args.start, seeds: args.seeds, ..SwarmReport::default() };
+        Self { report, hash: FNV_OFFSET }
+    }
+
+    /// Adds the next seed's outcome; returns what to say if it failed.
+    fn add(&mut self, outcome: &SwarmOutcome) -> Option<&Failure> {
+        let sum = &mut self.report;
+        sum.done += 1;
+        if let Some(r) = &outcome.report {
+            sum.events += r.events;
+            sum.packet_hops += r.packet_hops;
+            let completed = r.flows.iter().filter(|f| f.fct_us.is_some()).count();
+            sum.flows += u64_from(r.flows.len());
+            sum.flows_completed += u64_from(completed);
+            for byte in r.event_hash.bytes() {
+                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+            }
+        }
+        if outcome.violations.is_empty() {
+            return None;
+        }
+        let (seed, violations) = (outcome.seed, outcome.violations.clone());
+        sum.failed.push(Failure { seed, violations, replay: outcome.replay() });
+        sum.failed.last()
+    }
+
+    fn finish(self, wall_s: f64) -> SwarmReport {
+        let Self { mut report, hash } = self;
+        report.ok = report.failed.is_empty() && report.done == report.seeds;
+        report.event_hash = format!("{hash:016x}");
+        report.wall_s = wall_s;
+        report
+    }
+}
+
+impl Failure {
+    fn to_text(&self) -> String {
+        let mut out = format!("seed {} FAILED: {}\n", self.seed, self.replay);
+        for violation in self.violations.iter().take(VIOLATIONS_MAX) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "  {violation}");
+        }
+        if self.violations.len() > VIOLATIONS_MAX {
+            let _ = writeln!(out, "  ... {} more", self.violations.len() - VIOLATIONS_MAX);
+        }
+        out
+    }
+}
+
+impl SwarmReport {
+    fn to_text(&self) -> String {
+        let (start, done, failed) = (self.start, self.done, self.failed.len());
+        let mut out = format!(
+            "{done} seeds from {start}: {} passed, {failed} failed",
+            done - u64_from(failed)
+        );
+        if done < self.seeds {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "; interrupted, {} not run", self.seeds - done);
+        }
+        let _ = writeln!(
+            out,
+            "\n  {} of {} flows completed, {} events, {} packet hops\n  \
+             {:.1} s: {:.0} seeds and {} packet hops a second\n  event hash {}",
+            self.flows_completed,
+            self.flows,
+            self.events,
+            self.packet_hops,
+            self.wall_s,
+            per_second(self.done, self.wall_s),
+            rounded(per_second(self.packet_hops, self.wall_s)),
+            self.event_hash
+        );
+        out
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+fn per_second(n: u64, seconds: f64) -> f64 {
+    n as f64 / seconds.max(1e-9)
+}
+
+/// The parameters of FNV-1a, 64 bit.
+///
+/// # Source
+/// draft-eastlake-fnv, section 5.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+/// Violations of a seed that are printed.
+const VIOLATIONS_MAX: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::testing::{flow, report};
+
+    fn args(seeds: u64) -> SwarmArgs {
+        SwarmArgs { seeds, start: 40, threads: None, json: false }
+    }
+
+    fn outcome(seed: u64, violations: &[&str]) -> SwarmOutcome {
+        let mut r = report(vec![flow(0, 1, 100, 5.0)]);
+        r.event_hash = format!("{seed:016x}");
+        let violations = violations.iter().map(|v| (*v).to_owned()).collect();
+        SwarmOutcome { seed, report: Some(r), violations }
+    }
+
+    #[test]
+    fn add__sums_and_keeps_failures_with_their_replay() {
+        let mut tally = Tally::new(&args(3));
+        assert!(tally.add(&outcome(40, &[])).is_none());
+        let failure = tally.add(&outcome(41, &["a byte is wrong"])).expect("it failed").to_text();
+        assert_eq!(
+            failure,
+            "seed 41 FAILED: spanwire sim swarm --seeds 1 --start 41\n  a byte is wrong\n"
+        );
+        assert!(tally.add(&SwarmOutcome { report: None, ..outcome(42, &["panicked"]) }).is_some());
+        let report = tally.finish(2.0);
+        assert!(!report.ok);
+        assert_eq!((report.done, report.flows, report.packet_hops), (3, 2, 2_000));
+        let text = report.to_text();
+        assert!(text.starts_with("3 seeds from 40: 1 passed, 2 failed\n"), "{text}");
+    }
+
+    #[test]
+    fn add__the_hash_depends_on_the_order() {
+        let hash = |order: [u64; 2]| {
+            let mut tally = Tally::new(&args(2));
+            for seed in order {
+                tally.add(&outcome(seed, &[]));
+            }
+            tally.finish(1.0).event_hash
+        };
+        assert_eq!(hash([1, 2]), hash([1, 2]));
+        assert_ne!(hash([1, 2]), hash([2, 1]));
+    }
+
+    #[test]
+    fn to_text__says_what_an_interrupt_left_out() {
+        let mut tally = Tally::new(&args(500));
+        tally.add(&outcome(40, &[]));
+        let report = tally.finish(1.0);
+        assert!(!report.ok, "what was not run has not passed");
+        let text = report.to_text();
+        assert!(text.contains("1 passed, 0 failed; interrupted, 499 not run"), "{text}");
+    }
+}
