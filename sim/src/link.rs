@@ -54,11 +54,16 @@ impl Link {
 
     /// Adds a frame. True when it is the next to arrive: its key must go into the event queue.
     pub(crate) fn insert(&mut self, flight: Flight) -> bool {
-        let after = |f: &Flight| f.key.at() <= flight.key.at();
-        // Lines without jitter keep the order, and then this looks at one frame.
-        let behind = self.flights.iter().rev().take_while(|f| !after(f)).count();
-        let at = self.flights.len() - behind;
-        self.flights.insert(at, flight);
+        let is_after = |f: &Flight| f.key.at() <= flight.key.at();
+        let at = match self.flights.back() {
+            // Lines keep the order, but for the frames that they hold back.
+            last if last.is_none_or(is_after) => self.flights.len(),
+            _ => self.flights.iter().rposition(is_after).map_or(0, |before| before + 1),
+        };
+        match at == self.flights.len() {
+            true => self.flights.push_back(flight),
+            false => self.flights.insert(at, flight),
+        }
         at == 0
     }
 

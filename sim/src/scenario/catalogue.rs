@@ -151,7 +151,13 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "permutation-128",
         about: "every host of a fat tree of 128 sends 10 MiB to another",
-        params: |p| large(p).with("bytes", Value::Bytes(10 << 20), "bytes of each flow"),
+        params: |p| {
+            large(p).with("bytes", Value::Bytes(10 << 20), "bytes of each flow").with(
+                "buffer",
+                Value::Bytes(4_000_000),
+                "buffer that the ports of a switch share",
+            )
+        },
         plan: |p, setup| {
             let mut rng = Rng::new(setup.seed);
             plan(fat_tree(p, 8), workload::permutation(128, p.bytes("bytes"), &mut rng), setup)

@@ -4,7 +4,7 @@ use super::{NodeId, Observer, What, World};
 use crate::event::Key;
 use crate::link::{Flight, LinkId};
 use spanwire_base::{Node, PortMask, RxMeta, u32_from};
-use spanwire_switch::{Fate, Sent};
+use spanwire_switch::Fate;
 
 impl<N: Node> World<N> {
     pub(super) fn handle_event(&mut self, key: Key, observer: &mut impl Observer) {
@@ -104,11 +104,11 @@ impl<N: Node> World<N> {
         link.counters.sent_bytes += meta.wire_len();
         let frame = &mut self.frames.at_mut(slot)[..meta.len];
         observer.on_sent(self.now, id, frame, meta);
-        let Sent { tx_done, fates } = link.line.send(self.now, frame, meta.elided_bytes);
+        let sent = link.line.send(self.now, frame, meta.elided_bytes);
         link.is_busy = true;
         let mut unused = Some(slot);
-        for fate in fates {
-            let Fate::Arrives(at) = fate else {
+        for fate in &sent.fates {
+            let &Fate::Arrives(at) = fate else {
                 continue;
             };
             let frame = match unused.take() {
@@ -124,7 +124,7 @@ impl<N: Node> World<N> {
         if let Some(slot) = unused {
             self.frames.give_back(slot);
         }
-        Some(self.queue.key(tx_done, What::Free(id).name()))
+        Some(self.queue.key(sent.tx_done, What::Free(id).name()))
     }
 
     /// Makes sure that the node's timer is in the queue, no later than it wants.
