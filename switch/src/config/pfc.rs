@@ -55,13 +55,15 @@ impl Default for PfcConfig {
 
 impl PfcConfig {
     /// The headroom that loses nothing on a link of this rate and delay: what is under way in both
-    /// directions, and on either side a frame that is being sent and cannot be stopped.
+    /// directions, the frame that did not fit any more, and on either side a frame that is being
+    /// sent and cannot be stopped.
     #[must_use]
     pub fn headroom_for(rate: Rate, delay: Dur, max_frame_bytes: u32) -> u64 {
-        // The pause frame itself (84 bytes with overhead) waits for a whole frame of ours to leave;
-        // the sender may have begun a frame when it arrives; one byte for rounding.
+        // The frame that is over the threshold is in the headroom already. The pause frame itself
+        // (84 bytes with overhead) waits for a whole frame of ours to leave; the sender may have
+        // begun a frame when it arrives; one byte for rounding.
         let in_flight = rate.bytes_in(delay).saturating_mul(2);
-        in_flight + 2 * (u64::from(max_frame_bytes) + 24) + 84 + 1
+        in_flight + 3 * (u64::from(max_frame_bytes) + 24) + 84 + 1
     }
 
     /// The lossless priorities as bits.

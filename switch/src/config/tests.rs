@@ -121,5 +121,5 @@ fn headroom_for__covers_both_directions() {
     // 25 Gbit/s and 1 us: 3125 bytes each way.
     let rate = Rate::from_gbps(25);
     let headroom = PfcConfig::headroom_for(rate, spanwire_base::Dur::from_us(1), 1_500);
-    assert_eq!(headroom, 2 * 3_125 + 2 * 1_524 + 84 + 1);
+    assert_eq!(headroom, 2 * 3_125 + 3 * 1_524 + 84 + 1);
 }
