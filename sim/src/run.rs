@@ -158,6 +158,20 @@ impl<'a> Run<'a> {
         if self.violations.is_empty() {
             self.violations = self.stamped(check_end(&self.network, self.plan.may_fail_until));
         }
+        if self.plan.faults.is_empty() {
+            self.violations.extend(self.stamped(self.check_headroom()));
+        }
+    }
+
+    /// While no pause frame can be lost, no lossless frame may be.
+    fn check_headroom(&self) -> Vec<String> {
+        let lost = self.network.switches().filter_map(|(node, switch)| {
+            let ports = switch.counters().ports;
+            let lost: u64 = ports.iter().map(|port| port.drop_headroom_full).sum();
+            let name = self.network.topology().name(u32::try_from(node.index()).ok()?);
+            (lost > 0).then(|| format!("{name} lost {lost} lossless frames: too little headroom"))
+        });
+        lost.collect()
     }
 
     /// From now on nothing goes wrong any more.

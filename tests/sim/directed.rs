@@ -111,3 +111,10 @@ fn large_ones__run_small() {
         assert_eq!(a, b, "{name}: one seed, two results");
     }
 }
+
+#[test]
+fn permutation_128__pauses_and_loses_nothing() {
+    // With one frame less of headroom this loses four.
+    let report = run("permutation-128", 1, &[]);
+    assert!(report.pfc_pauses > 1000 && report.drops.is_empty(), "{:?}", report.drops);
+}
