@@ -5,6 +5,7 @@ mod catalogue;
 use crate::params::{ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
+use crate::workload::FlowFile;
 use spanwire_base::{Dur, Rate};
 use spanwire_transport::Mtu;
 
@@ -56,6 +57,31 @@ impl Scenario {
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
+
+    /// A plan of the flows of a file, in the smallest fat tree that has its nodes, for a seed. The
+    /// parameters are those of [`Scenario::flow_file_params`].
+    ///
+    /// # Errors
+    /// The first parameter that cannot be set.
+    pub fn of_flow_file<'a>(
+        file: &FlowFile,
+        seed: u64,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Plan, ParamError> {
+        let mut params = Self::flow_file_params();
+        for (name, value) in set {
+            params.set(name, value)?;
+        }
+        let plan = catalogue::flow_file(&params, file, setup(&params, seed));
+        let sample_every = params.time("sample").max(Dur::from_ns(1));
+        Ok(Plan { scenario: "flows".to_owned(), sample_every, ..plan })
+    }
+
+    /// The parameters of [`Scenario::of_flow_file`] with their defaults.
+    #[must_use]
+    pub fn flow_file_params() -> Params {
+        catalogue::large(common())
+    }
 }
 
 /// What every scenario has.
@@ -98,4 +124,46 @@ fn setup(params: &Params, seed: u64) -> Setup {
     };
     setup.port.queues[0].limit_bytes = params.bytes("queue");
     if params.flag("pfc") { setup.lossless() } else { setup }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Network;
+
+    #[test]
+    fn all__can_be_built_and_have_names_of_their_own() {
+        for (i, scenario) in Scenario::all().iter().enumerate() {
+            let same = Scenario::all().iter().position(|s| s.name == scenario.name);
+            assert_eq!(same, Some(i), "{}", scenario.name);
+            let plan = scenario.plan(1, []).unwrap();
+            assert_eq!(plan.scenario, scenario.name);
+            let network = Network::new(plan.topology, plan.flows, plan.setup);
+            assert!(network.is_ok(), "{}: {:?}", scenario.name, network.err());
+        }
+        assert!(Scenario::find("nothing").is_none());
+    }
+
+    #[test]
+    fn plan__parameters_reach_it() {
+        let set = [("bytes", "5KiB"), ("mtu", "1024"), ("pfc", "true"), ("payload", "elided")];
+        let plan = Scenario::find("dumbbell-2").unwrap().plan(7, set).unwrap();
+        assert!(plan.flows.iter().all(|f| f.bytes == 5 << 10));
+        let setup = &plan.setup;
+        assert_eq!((setup.seed, setup.mtu, setup.elided), (7, Mtu::B1024, true));
+        assert!(setup.host_pfc && setup.port.pfc.is_some());
+        let wrong = Scenario::find("pair").unwrap().plan(1, [("senders", "3")]);
+        assert!(matches!(wrong, Err(ParamError::Unknown { .. })));
+    }
+
+    #[test]
+    fn of_flow_file__finds_a_tree_that_is_large_enough() {
+        for (nodes, hosts) in [(2, 2), (3, 16), (16, 16), (17, 54), (128, 128)] {
+            let text = format!("Nodes {nodes}\n0->1 id 1 start 2.5 size 700\n");
+            let file = FlowFile::parse(&text).unwrap();
+            let plan = Scenario::of_flow_file(&file, 1, [("rate", "25Gbit")]).unwrap();
+            assert_eq!((plan.topology.hosts.len(), plan.flows.len()), (hosts, 1));
+            assert_eq!(plan.topology.links[0].rate(), Rate::from_gbps(25));
+        }
+    }
 }

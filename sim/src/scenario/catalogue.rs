@@ -6,7 +6,7 @@ use crate::run::Plan;
 use crate::setup::Setup;
 use crate::station::Storm;
 use crate::topology::{FatTree, LeafSpine, Topology};
-use crate::workload::{self, Cdf, Flow, FlowOp, Poisson};
+use crate::workload::{self, Cdf, Flow, FlowFile, FlowOp, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
 use spanwire_switch::{Flap, Impairments, Interval, Prob, Reorder};
 
@@ -257,7 +257,7 @@ fn chance(p: Params, per_cent: u32, about: &'static str) -> Params {
 }
 
 /// Defaults of runs in which nobody looks at bytes.
-fn large(p: Params) -> Params {
+pub(super) fn large(p: Params) -> Params {
     let of = vec!["real", "elided"];
     p.with("payload", Value::Word { word: "elided".to_owned(), of }, "elided: headers only")
         .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
@@ -320,5 +320,14 @@ fn fat_tree(p: &Params, k: u32) -> Topology {
     Topology::fat_tree(&FatTree::of_k(k, rate, p.time("delay")))
 }
 
+/// The flows of a file in the smallest fat tree that has its nodes.
+pub(super) fn flow_file(p: &Params, file: &FlowFile, setup: Setup) -> Plan {
+    let hosts = |k: &u32| k * k * k / 4;
+    let k = (2..).step_by(2).find(|k| hosts(k) >= file.nodes || *k == K_MAX);
+    plan(fat_tree(p, k.unwrap_or(K_MAX)), file.flows.clone(), setup)
+}
+
+/// Half of the ports that a switch may have, for trees of 65,536 hosts: far beyond what is run.
+const K_MAX: u32 = 64;
 /// The place of the shared link in [`Topology::dumbbell`] of 2: after those of four hosts.
 const MIDDLE_OF_2: usize = 4;
