@@ -106,19 +106,27 @@ impl<'a> Canvas<'a> {
         self.text(small, (x / UNITS, y + TEXT + 5), &font(SMALL, FAINT, HPos::Center))
     }
 
-    /// Levels that the axis reaches, each with its name at its right end.
+    /// Levels that the axis reaches: lines behind the data.
     pub(super) fn levels(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
+        for (y, _) in self.reached(plot, levels) {
+            let line = vec![(self.layout.left * UNITS, y), (self.layout.right * UNITS, y)];
+            self.root.draw(&PathElement::new(line, stroke(&FAINT, 1)))?;
+        }
+        Ok(())
+    }
+
+    /// Their names at the right end, readable whatever data is there.
+    pub(super) fn level_names(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
         let l = &self.layout;
-        for level in levels {
-            let y = plot.as_coord_spec().translate(&(0.0, level.at)).1;
-            if (l.top * UNITS..l.bottom * UNITS).contains(&y) {
-                let line = vec![(l.left * UNITS, y), (l.right * UNITS, y)];
-                self.root.draw(&PathElement::new(line, stroke(&FAINT, 1)))?;
-                let above = y / UNITS - SMALL - 2;
-                // Above the uppermost is where the strips are.
-                let name = (l.right - 5, if above < l.top { y / UNITS + 3 } else { above });
-                self.text(&level.name, name, &font(SMALL, FAINT, HPos::Right))?;
-            }
+        for (y, name) in self.reached(plot, levels) {
+            let above = y / UNITS - SMALL - 4;
+            // Above the uppermost is where the strips are.
+            let top = if above < l.top { y / UNITS + 3 } else { above };
+            let (left, right) = (l.right - 10 - text_width(name, SMALL), l.right - 2);
+            let corners = [(left, top - 1), (right, top + SMALL + 2)];
+            let corners = corners.map(|(x, y)| (x * UNITS, y * UNITS));
+            self.root.draw(&Rectangle::new(corners, WHITE.mix(0.8).filled()))?;
+            self.text(name, (l.right - 6, top), &font(SMALL, FAINT, HPos::Right))?;
         }
         Ok(())
     }
@@ -128,6 +136,20 @@ impl<'a> Canvas<'a> {
         let l = &self.layout;
         let middle = (i32::midpoint(l.left, l.right), i32::midpoint(l.top, l.bottom));
         self.text("no data", middle, &font(TEXT, FAINT, HPos::Center))
+    }
+
+    /// (drawing units from the top, name) of the levels that are between the ends of the axis.
+    fn reached<'l>(
+        &self,
+        plot: &Plot<'_>,
+        levels: &'l [Level],
+    ) -> impl Iterator<Item = (i32, &'l str)> {
+        let (within, x) =
+            (self.layout.top * UNITS..self.layout.bottom * UNITS, plot.get_x_range().start);
+        levels
+            .iter()
+            .map(move |level| (plot.as_coord_spec().translate(&(x, level.at)).1, &*level.name))
+            .filter(move |(y, _)| within.contains(y))
     }
 
     fn sheet(
@@ -317,7 +339,7 @@ mod tests {
         let (x, y) = axes();
         let near = Level { name: "Kmin".to_owned(), at: 40_000.0 };
         let far = Level { name: "limit".to_owned(), at: 4e6 };
-        let svg = draw(&Head::default(), &x, &y, |c, plot| c.levels(plot, &[near, far]));
+        let svg = draw(&Head::default(), &x, &y, |c, plot| c.level_names(plot, &[near, far]));
         let texts = Svg::parse(&svg).texts();
         assert!(texts.contains(&"Kmin".to_owned()) && !texts.contains(&"limit".to_owned()));
     }

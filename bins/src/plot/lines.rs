@@ -83,21 +83,23 @@ impl LineFigure {
             canvas.levels(plot, &self.levels)?;
             for (i, points) in series.iter().enumerate() {
                 let line = self.through(points, plot);
-                let width = if series.len() > 3 { 1 } else { 2 };
+                let width = if series.len() > 4 { 1 } else { 2 };
                 let style = stroke(&colour(i, series.len()), width);
                 if !line.is_empty() {
                     plot.draw(&PathElement::new(line, style))?;
                 }
             }
+            canvas.level_names(plot, &self.levels)?;
             if points().next().is_none() { canvas.nothing() } else { Ok(()) }
         })
     }
 
-    /// The levels that the y axis should reach: a threshold far above all data would only make the
-    /// data flat.
+    /// What the y axis should reach, so that the levels and their names are on it. A threshold far
+    /// above all data would only make the data flat.
     fn levels_near(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
         let highest = series.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
-        self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_REACH * highest).collect()
+        let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_REACH * highest);
+        near.map(|at| at * LEVEL_ROOM).collect()
     }
 
     /// What the line through `points` passes, as far as it can be seen.
@@ -133,6 +135,8 @@ impl LineFigure {
 
 /// How many times as high as the highest point a level may be to be shown.
 const LEVEL_REACH: f64 = 2.5;
+/// How much higher than a level the axis ends at least: its name stands above it.
+const LEVEL_ROOM: f64 = 1.06;
 
 #[cfg(test)]
 mod tests {
@@ -237,7 +241,7 @@ mod tests {
         let y = AxisSpec::linear("queue", Quantity::Number);
         let texts = Svg::parse(&LineFigure { levels, y, ..figure(vec![line]) }.to_svg()).texts();
         assert!(texts.contains(&"Kmin".to_owned()));
-        assert!(texts.contains(&"100".to_owned()));
+        assert!(texts.contains(&"120".to_owned()), "room above the level");
         assert!(!texts.contains(&"limit".to_owned()));
     }
 
