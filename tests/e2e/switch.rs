@@ -9,6 +9,7 @@ use spanwire_io::net::{NetNs, Netlink};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -401,6 +402,33 @@ fn switch__kernel_tcp_through_the_same_bottleneck_and_rates_change_live() {
     assert_close("TCP at 50 Mbit/s", bits_per_second(&split(settled, end)), 50e6 * share);
     // 2 ms there and 1 ms back now.
     assert_rtt(&round_trips(&lab, lab.v4(1), 20), Duration::from_millis(3));
+}
+
+#[test]
+fn switch__iperf3_measures_what_the_file_says() {
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no iperf3 here (apt-get install iperf3)");
+        return;
+    }
+    let Some(lab) = SwitchLab::new(&two("200Mbit", "1ms", "")) else { return };
+    let on = |host: &'static str| ["lab", "exec", "--name", &lab.name, host, "--", "iperf3"];
+    let to = lab.v4(0).to_string();
+    let server = start_here(&[&on("a")[..], &["-s", "-1"]].concat());
+    let ask = [&on("b")[..], &["-c", &to, "-t", "2", "-O", "1", "-C", "cubic", "-J"]].concat();
+    let give_up = Instant::now() + Duration::from_secs(10);
+    let outcome = loop {
+        // The server says nothing that one could wait for: its output is not a terminal's.
+        let outcome = run_here(&ask);
+        if outcome.success || Instant::now() > give_up {
+            break outcome;
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(outcome.success, "{}{}", outcome.stdout, outcome.stderr);
+    assert!(server.wait().success);
+    let rate = outcome.json()["end"]["sum_received"]["bits_per_second"].as_f64();
+    // 1448 bytes in a segment with timestamps over IPv4, 1514 in a frame, 24 between frames.
+    assert_close("iperf3 at 200 Mbit/s", rate.expect("a rate"), 200e6 * 1448.0 / 1538.0);
 }
 
 #[test]
