@@ -10,6 +10,10 @@ pub(super) fn unknown<'a>(
     let meant = nearest(given, &known).map(|name| format!(": did you mean `{name}`?"));
     let there = match known[..] {
         [] => "There are none.".to_owned(),
+        _ if known.len() > NAMES_MAX => {
+            let (first, more) = (known[..NAMES_MAX].join(", "), known.len() - NAMES_MAX);
+            format!("There are: {first} and {more} more.")
+        }
         _ => format!("There are: {}.", known.join(", ")),
     };
     format!("no {what} `{given}`{} {there}", meant.unwrap_or_else(|| ".".to_owned()))
@@ -42,6 +46,9 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Names that an error lists: a large network has thousands of links.
+const NAMES_MAX: usize = 40;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +65,16 @@ mod tests {
             "no scenario `tcp`. There are: pair, incast-32, loss-1."
         );
         assert_eq!(unknown("parameter", "x", []), "no parameter `x`. There are none.");
+    }
+
+    #[test]
+    fn unknown__does_not_list_thousands() {
+        let names: Vec<String> = (0..1_000).map(|i| format!("h{i}-s{i}")).collect();
+        let error = unknown("link", "h7-s8", names.iter().map(String::as_str));
+        assert!(
+            error.ends_with("h39-s39 and 960 more.") && error.contains("did you mean"),
+            "{error}"
+        );
     }
 
     #[test]
