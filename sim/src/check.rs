@@ -104,3 +104,54 @@ fn check_switch(network: &Network, node: NodeId, switch: &Switch, add: &mut impl
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Flow;
+    use crate::{Setup, Topology};
+    use spanwire_base::{Dur, Node, Rate, RxMeta};
+
+    fn network() -> Network {
+        let mut topology = Topology::star(1, Rate::from_gbps(10), Dur::from_us(1));
+        // The way on is slower, so that a queue fills.
+        topology.links[1].rate_bps = 1_000_000_000;
+        let flows = vec![Flow::new(0, 1, Time::ZERO, 50_000)];
+        Network::new(topology, flows, Setup::default()).unwrap()
+    }
+
+    #[test]
+    fn check_now__a_network_that_runs_is_in_order_at_every_event() {
+        let mut n = network();
+        while n.world.run(Time::MAX, 1, &mut ()) == crate::Stop::Events {
+            assert_eq!(check_now(&n), [] as [&str; 0]);
+        }
+        assert_eq!(check_end(&n, Time::ZERO), [] as [&str; 0]);
+        assert_eq!(name(&n, n.directions(0)[0]), "h0->hub");
+    }
+
+    #[test]
+    fn check_now__a_frame_out_of_nowhere_or_into_nowhere_is_noticed() {
+        let mut n = network();
+        n.world.run(Time::from_ns(10_000), u64::MAX, &mut ());
+        let hub = NodeId::from_index(2);
+        let mut frame = [0; 8192];
+        let port = PortId::new(1).unwrap();
+        // As if a link had taken it and lost it.
+        let now = n.world.now();
+        let stolen = n.world.node_mut(hub).poll_transmit(now, port, &mut frame);
+        assert!(stolen.is_some());
+        assert!(check_now(&n).iter().any(|v| v.contains("its link has got others")));
+        let mut n = network();
+        let meta = RxMeta::whole(Time::ZERO);
+        n.world.node_mut(hub).handle_packet(Time::ZERO, port, &[0; 60], meta);
+        assert_eq!(check_now(&n), [] as [&str; 0], "in and dropped with a reason");
+    }
+
+    #[test]
+    fn check_end__a_flow_that_is_not_done_is_noticed() {
+        let n = network();
+        let found = check_end(&n, Time::ZERO);
+        assert!(found[0].contains("flow 0 is not done"), "{found:?}");
+    }
+}

@@ -224,3 +224,66 @@ fn engine(network: &Network) -> BTreeMap<String, u64> {
 const DROP: &str = "drop_";
 /// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, Setup, Topology, Watch, workload::Flow};
+    use spanwire_base::{Rate, Time};
+    use spanwire_switch::{Impairments, Prob};
+
+    #[test]
+    fn report__a_flow_alone_has_no_slowdown() {
+        let topology = Topology::dumbbell(1, Rate::from_gbps(10), Dur::from_us(1), Dur::from_us(5));
+        for bytes in [1, 4096, 100_000] {
+            let flows = vec![Flow::new(0, 1, Time::ZERO, bytes)];
+            let setup = Setup { message_bytes: 1 << 20, ..Setup::default() };
+            let plan = Plan::new("test", topology.clone(), flows, setup);
+            let report = plan.run(Watch::default(), &mut ()).unwrap();
+            let slowdown = report.flows[0].slowdown.unwrap();
+            // RETH and immediate data are not in the model, and acknowledgements not in the way.
+            assert!((0.99..1.02).contains(&slowdown), "{bytes} bytes: {slowdown}");
+        }
+    }
+
+    #[test]
+    fn report__names_every_cause_of_a_drop_where_it_was() {
+        let topology = Topology::dumbbell(1, Rate::from_gbps(10), Dur::ZERO, Dur::ZERO);
+        let flows = vec![Flow::new(0, 1, Time::ZERO, 1 << 20)];
+        let mut setup = Setup::default();
+        setup.port.queues[0].limit_bytes = 20_000;
+        let (loss, corrupt) = (Prob::from_ppm(20_000), Prob::from_ppm(20_000));
+        let bad = Impairments { loss, corrupt, ..Impairments::default() };
+        // A slower link in the middle, so that a queue fills.
+        let mut plan = Plan::new("test", topology, flows, setup).with_fault(2, &bad);
+        plan.topology.links[2].rate_bps = 1_000_000_000;
+        let report = plan.run(Watch::default(), &mut ()).unwrap();
+        for cause in ["line_loss", "switch_queue_full", "host_bad_icrc"] {
+            assert!(report.drops.contains_key(cause), "{cause}: {:?}", report.drops);
+        }
+        assert!(report.drops.values().all(|n| *n > 0));
+        let queued: u64 = report.queues.iter().map(|q| q.drops).sum();
+        assert_eq!(report.drops["switch_queue_full"], queued);
+    }
+
+    #[test]
+    fn report__is_one_object_with_the_fields_that_tools_read() {
+        let topology = Topology::star(1, Rate::from_gbps(10), Dur::ZERO);
+        let flows = vec![Flow::new(0, 1, Time::ZERO, 10_000)];
+        let plan = Plan::new("test", topology, flows, Setup::default());
+        let report = plan.run(Watch::default(), &mut ()).unwrap();
+        let json = serde_json::to_value(&report).unwrap();
+        for field in ["scenario", "seed", "event_hash", "checkers_ok", "events", "packet_hops"] {
+            assert!(json.get(field).is_some(), "{field}");
+        }
+        for (list, fields) in [
+            ("flows", &["src", "dst", "bytes", "fct_us", "goodput_gbps", "slowdown"][..]),
+            ("queues", &["name", "max_bytes", "mean_bytes", "drops", "marks"][..]),
+        ] {
+            let first = &json[list][0];
+            assert!(fields.iter().all(|field| first.get(field).is_some()), "{list}: {first}");
+        }
+        assert!(json["drops"].is_object() && json["violations"].is_array());
+        assert!(json.get("series").is_none(), "not asked for");
+    }
+}

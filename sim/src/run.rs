@@ -133,13 +133,17 @@ impl<'a> Run<'a> {
 
     fn run(&mut self, observer: &mut impl Observer) {
         let mut next_sample = Time::ZERO + self.plan.sample_every;
+        // Counted in events, however short the stretches between samples are.
+        let mut next_check = self.watch.check_every;
         while self.violations.is_empty() {
             let calm_at = self.plan.calm_at.filter(|_| !self.is_calm);
             let until = calm_at.into_iter().chain([next_sample, self.plan.until]).min();
             let until = until.unwrap_or(self.plan.until);
-            match self.network.world.run(until, self.watch.check_every, observer) {
+            let left = next_check - self.network.world.counters().events;
+            match self.network.world.run(until, left, observer) {
                 Stop::Idle => break,
                 Stop::Events => {
+                    next_check += self.watch.check_every;
                     self.check();
                     if self.network.world.counters().events >= self.plan.max_events {
                         self.violations.push("events without end".to_owned());
@@ -198,5 +202,74 @@ impl<'a> Run<'a> {
         let means = recorder.mean_bytes();
         let series: Option<Series> = watch.series.then(|| recorder.into_series());
         Report::new(&plan.scenario, &network, &means, series, violations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::Rate;
+    use spanwire_switch::Prob;
+
+    fn plan(bytes: u64) -> Plan {
+        let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
+        let flows = vec![Flow::new(0, 1, Time::ZERO, bytes)];
+        Plan::new("test", topology, flows, Setup::default())
+    }
+
+    fn run(plan: &Plan) -> Report {
+        plan.run(Watch { series: true, check_every: 10 }, &mut ()).unwrap()
+    }
+
+    #[test]
+    fn run__ends_when_nothing_is_left_to_do() {
+        let report = run(&plan(100_000));
+        assert!(report.checkers_ok, "{:?}", report.violations);
+        assert!(report.flows[0].fct_us.is_some_and(|us| (80.0..100.0).contains(&us)));
+    }
+
+    #[test]
+    fn run__not_to_be_done_in_time_is_a_violation() {
+        let report = run(&Plan { until: Time::from_ns(20_000), ..plan(100_000) });
+        assert!(!report.checkers_ok);
+        assert!(report.violations[0].contains("flow 0 is not done"), "{:?}", report.violations);
+        assert_eq!(report.flows[0].fct_us, None);
+    }
+
+    #[test]
+    fn run__events_without_end_are_a_violation() {
+        let report = run(&Plan { max_events: 50, ..plan(100_000) });
+        assert!(report.violations.contains(&"events without end".to_owned()));
+    }
+
+    #[test]
+    fn run__faults_end_when_it_becomes_calm() {
+        let all_lost = Impairments { loss: Prob::ONE, ..Impairments::default() };
+        let calm_at = Some(Time::from_ns(500_000));
+        let bad = Plan { calm_at, ..plan(100_000).with_fault(0, &all_lost) };
+        let report = run(&bad);
+        assert!(report.checkers_ok, "{:?}", report.violations);
+        assert!(report.drops["line_loss"] > 0);
+        assert!(report.flows[0].fct_us.is_some_and(|us| us > 500.0));
+    }
+
+    #[test]
+    fn run__who_gives_up_too_late_is_a_violation() {
+        let all_lost = Impairments { loss: Prob::ONE, ..Impairments::default() };
+        let mut bad = plan(100_000).with_fault(0, &all_lost);
+        let report = run(&bad);
+        assert!(report.violations[0].contains("RETRY_EXC_ERR"), "{:?}", report.violations);
+        bad.may_fail_until = bad.until;
+        let report = run(&bad);
+        assert!(report.checkers_ok, "{:?}", report.violations);
+        assert_eq!(report.flows[0].failed, Some("RETRY_EXC_ERR"));
+    }
+
+    #[test]
+    fn run__watching_changes_nothing() {
+        let looks_away = plan(100_000).run(Watch::default(), &mut ()).unwrap();
+        let watches = run(&plan(100_000));
+        assert_eq!(looks_away.event_hash, watches.event_hash);
+        assert_eq!(looks_away, Report { series: None, ..watches });
     }
 }
