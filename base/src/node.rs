@@ -67,6 +67,14 @@ pub trait Node {
     /// returns `None`, consumes nothing and writes nothing that counts.
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta>;
 
+    /// False promises that [`Node::poll_transmit`] has nothing for this port until
+    /// [`Node::take_ready`] names it again, so that a driver need not ask once more to hear `None`.
+    /// True promises nothing.
+    fn may_have_frame(&self, port: PortId) -> bool {
+        let _ = port;
+        true
+    }
+
     /// When [`Node::handle_timeout`] wants to be called next; O(1). It may be early, never late.
     fn poll_timeout(&self) -> Option<Time>;
 

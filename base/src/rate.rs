@@ -35,6 +35,10 @@ impl Rate {
     /// The time `bytes` take at this rate, rounded up to a picosecond: late, never early.
     #[must_use]
     pub fn time_for(self, bytes: u64) -> Dur {
+        // A frame's worth fits 64 bits, and dividing those is several times as fast.
+        if let Some(bit_ps) = bytes.checked_mul(8 * 1_000_000_000_000) {
+            return Dur::from_ps(bit_ps.div_ceil(self.0));
+        }
         let ps = (u128::from(bytes) * 8 * PS_PER_S).div_ceil(u128::from(self.0));
         Dur::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
     }

@@ -39,7 +39,7 @@ pub(crate) struct Link {
     pub(crate) from: (NodeId, PortId),
     pub(crate) to: (NodeId, PortId),
     pub(crate) line: Line,
-    /// The serialiser holds a frame; an event will say when it is free.
+    /// An event will ask the node for a frame when the serialiser is free.
     pub(crate) is_busy: bool,
     /// By arrival. Only the first stands in the event queue.
     pub(crate) flights: VecDeque<Flight>,

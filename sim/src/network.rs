@@ -250,6 +250,13 @@ impl Node for Machine {
         }
     }
 
+    fn may_have_frame(&self, port: PortId) -> bool {
+        match self {
+            Self::Host(node) => node.may_have_frame(port),
+            Self::Switch(node) => node.may_have_frame(port),
+        }
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         match self {
             Self::Host(node) => node.poll_timeout(),

@@ -52,7 +52,7 @@ pub struct FlowReport {
     pub src: u32,
     /// Host that gets them.
     pub dst: u32,
-    /// How many.
+    /// How many; of a mix those that it has carried, both ways together.
     pub bytes: u64,
     /// How they were carried.
     pub op: FlowOp,
@@ -63,7 +63,7 @@ pub struct FlowReport {
     pub fct_us: Option<f64>,
     /// Payload in that time.
     pub goodput_gbps: Option<f64>,
-    /// The completion time relative to that of the flow alone on its way.
+    /// The completion time relative to that of the flow alone on its way; not of a mix.
     pub slowdown: Option<f64>,
     /// The error that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,15 +123,18 @@ fn flows(network: &Network) -> Vec<FlowReport> {
         let fct = p.started.zip(p.finished).map(|(from, to)| to.since(from));
         let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
         let path = network.topology().path(network.routes(), flow.src, flow.dst);
-        let alone = path.map(|path| alone(network, &path, flow.bytes));
+        // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
+        let is_mix = flow.op == FlowOp::Mix;
+        let bytes = if is_mix { p.done_bytes } else { flow.bytes };
+        let alone = path.filter(|_| !is_mix).map(|path| alone(network, &path, flow.bytes));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
-            bytes: flow.bytes,
+            bytes,
             op: flow.op,
             start_us: p.started.map(us),
             fct_us,
-            goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(flow.bytes) * 8e-3 / us),
+            goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(bytes) * 8e-3 / us),
             slowdown: fct.zip(alone).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
             failed: p.failed.map(spanwire_transport::WcStatus::name),
         }

@@ -193,6 +193,11 @@ impl Pausing {
         self.mask
     }
 
+    /// There is nothing to say, and nothing to repeat.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.mask == 0 && self.untold == 0
+    }
+
     /// When the other end must be told again.
     pub(crate) fn refresh_at(&self) -> Option<Time> {
         self.refresh_at

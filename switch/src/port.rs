@@ -245,6 +245,11 @@ impl Port {
         self.shaped != 0 || self.pfc.is_some()
     }
 
+    /// A frame waits, or a pause frame may be due.
+    pub(crate) fn may_have_frame(&self) -> bool {
+        self.filled != 0 || self.pfc.as_ref().is_some_and(|pfc| !pfc.pausing.is_quiet())
+    }
+
     /// Sets the next time to wake, after `now`: what is due now is the driver's to ask for.
     pub(crate) fn rearm(&mut self, now: Time) {
         let pauses = self.pfc.as_ref().and_then(|pfc| pfc.pauses.next_end());

@@ -333,6 +333,10 @@ impl Node for Switch {
         sent
     }
 
+    fn may_have_frame(&self, port: PortId) -> bool {
+        self.ports.get(port.index()).is_some_and(Port::may_have_frame)
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         self.next_timeout
     }

@@ -79,7 +79,7 @@ impl<N: Node> World<N> {
                 let Some(link) = out.filter(|link| !self.links[link.index()].is_busy) else {
                     continue;
                 };
-                if let Some(free) = self.transmit(link, observer) {
+                if let Some(free) = self.begin(link, observer) {
                     self.queue.push(free);
                 }
             }
@@ -87,8 +87,20 @@ impl<N: Node> World<N> {
         self.arm(id);
     }
 
-    /// Asks the node at the start of a link for a frame and sends it. Returns the event that says
-    /// when the link is free again; `None` when there was no frame, and the link is free now.
+    /// A node has something for a link that no event will ask about: asks now, or has it asked
+    /// about when the serialiser is free.
+    fn begin(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
+        let link = &mut self.links[id.index()];
+        let free_at = link.line.free_at();
+        if free_at <= self.now {
+            return self.transmit(id, observer);
+        }
+        link.is_busy = true;
+        Some(self.queue.key(free_at, What::Free(id).name()))
+    }
+
+    /// Asks the node at the start of a link for a frame and sends it. Returns the event that asks
+    /// again when the link is free; `None` when there was no frame, or no other is waiting.
     fn transmit(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
         let link = &mut self.links[id.index()];
         let (node, port) = link.from;
@@ -105,7 +117,9 @@ impl<N: Node> World<N> {
         let frame = &mut self.frames.at_mut(slot)[..meta.len];
         observer.on_sent(self.now, id, frame, meta);
         let sent = link.line.send(self.now, frame, meta.elided_bytes);
-        link.is_busy = true;
+        // Asking a node that has nothing more would cost an event for each frame.
+        link.is_busy = node.may_have_frame(port);
+        let is_busy = link.is_busy;
         let mut unused = Some(slot);
         for fate in &sent.fates {
             let &Fate::Arrives(at) = fate else {
@@ -124,7 +138,7 @@ impl<N: Node> World<N> {
         if let Some(slot) = unused {
             self.frames.give_back(slot);
         }
-        Some(self.queue.key(sent.tx_done, What::Free(id).name()))
+        is_busy.then(|| self.queue.key(sent.tx_done, What::Free(id).name()))
     }
 
     /// Makes sure that the node's timer is in the queue, no later than it wants.

@@ -13,6 +13,8 @@ struct Toy {
     heard: Vec<(Time, usize, Vec<u8>)>,
     ready: PortMask,
     timeouts: Vec<Time>,
+    /// It says when it has nothing more.
+    promises: bool,
 }
 
 impl Toy {
@@ -56,6 +58,10 @@ impl Node for Toy {
         Some(TxMeta { len: bytes.len(), elided_bytes })
     }
 
+    fn may_have_frame(&self, port: PortId) -> bool {
+        !self.promises || !self.queues[port.index()].is_empty()
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         self.to_send.front().map(|(at, _)| *at)
     }
@@ -95,6 +101,23 @@ fn run__a_frame_takes_serialisation_and_propagation() {
     assert_eq!(heard, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
     assert_eq!(w.link_counters(there).sent_bytes, 76 + 176 + 76);
     assert_eq!((w.link_counters(back).sent, w.counters().packet_hops), (0, 3));
+}
+
+#[test]
+fn run__a_node_that_says_when_it_has_no_more_is_asked_less_and_heard_the_same() {
+    // Alone, back to back, and while the line is still busy with the one before.
+    let to_send = [(10, 76), (10, 176), (60, 76), (1000, 76), (1030, 300)];
+    let run = |promises| {
+        let (mut w, [a, b], [there, _]) = pair(&to_send);
+        w.node_mut(a).promises = promises;
+        assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
+        assert_eq!(w.link_counters(there).arrived, 5);
+        assert!(w.check_conservation().is_empty());
+        (w.node(b).heard.clone(), w.event_hash(), w.counters().events)
+    };
+    let (always, sometimes) = (run(false), run(true));
+    assert_eq!((&always.0, always.1), (&sometimes.0, sometimes.1));
+    assert_eq!(always.2 - sometimes.2, 2, "once after each burst");
 }
 
 #[test]

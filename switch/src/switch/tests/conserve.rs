@@ -104,7 +104,9 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
                 s.handle_packet(now, at, &frame, RxMeta::whole(now));
             }
             _ => {
+                let may = s.may_have_frame(at);
                 if let Some(tx) = s.poll_transmit(now, at, &mut out) {
+                    assert!(may, "a frame where none was promised");
                     let is_pause = PfcFrame::parse(&out[..tx.len]).is_some();
                     left += u64::from(!is_pause);
                     for byte in &out[..tx.len] {
