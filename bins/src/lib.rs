@@ -32,6 +32,7 @@ pub mod oob;
 pub mod pcap;
 pub mod perf;
 pub mod plot;
+mod port_args;
 pub mod report;
 pub mod signals;
 pub mod sim;

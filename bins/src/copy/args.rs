@@ -1,12 +1,11 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
 use super::lane::Worker;
-use crate::fabric::{Attachment, Error, Wrap};
+use crate::fabric::Error;
 use crate::interface;
 use crate::oob::dial;
-use crate::window;
+use crate::port_args::{PortArgs, ppm};
 use spanwire_io::fault::FaultConfig;
-use spanwire_io::xdp::XdpPreference;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -30,21 +29,8 @@ pub(super) enum CopyCommand {
 /// What both ends take.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CommonArgs {
-    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
-    #[arg(long, default_value_t = 0)]
-    pub(super) queue: u32,
-    /// How to attach: auto tries native zero-copy, native copy, then generic
-    #[arg(long, default_value = "auto", value_parser = preference)]
-    pub(super) xdp: XdpPreference,
-    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
-    #[arg(long, value_name = "PKTS")]
-    window: Option<u32>,
-    /// Pin the worker to this core
-    #[arg(long)]
-    pub(super) core: Option<usize>,
-    /// Write everything sent and received to a pcap file
-    #[arg(long, value_name = "FILE")]
-    pub(super) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) port: PortArgs,
     /// Drop this share of the frames received, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) loss: f64,
@@ -104,23 +90,13 @@ pub const DEFAULT_PORT: u16 = 18_517;
 impl CommonArgs {
     /// The worker these arguments describe, on interface `dev`.
     pub(super) fn worker(&self, dev: &str) -> Result<Worker, Error> {
-        let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
-        let config = window::config(self.window)?;
-        let port = window::port(dev, self.queue, self.xdp, self.window);
-        let attachment = Attachment::xdp_with(&port, &wrap)?;
-        Ok(Worker { attachment, config, core: self.core })
+        let config = self.port.config()?;
+        let attachment = self.port.attach(dev, self.faults()?)?;
+        Ok(Worker { attachment, config, core: self.port.core })
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
-        if !(0.0..=100.0).contains(&self.loss) {
-            return Err(format!("--loss {} is no percentage", self.loss).into());
-        }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "between 0 and a million, checked above"
-        )]
-        let loss_ppm = (self.loss * 10_000.0).round() as u32;
+        let loss_ppm = ppm("--loss", self.loss)?;
         let config = FaultConfig { seed: self.seed, loss_ppm, ..FaultConfig::default() };
         Ok((loss_ppm > 0).then_some(config))
     }
@@ -190,11 +166,6 @@ fn host_and_port(text: &str) -> Result<(String, u16), Error> {
         None if !text.is_empty() => Ok((text.to_owned(), DEFAULT_PORT)),
         _ => Err(wrong().into()),
     }
-}
-
-fn preference(text: &str) -> Result<XdpPreference, String> {
-    XdpPreference::from_name(text)
-        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
 const DIAL_WITHIN: Duration = Duration::from_secs(5);

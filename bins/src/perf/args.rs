@@ -1,20 +1,18 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
 use super::test_args::TestArgs;
-use crate::fabric::{self, Attachment, Error, Wrap};
+use crate::fabric::{self, Error};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
+use crate::port_args::{PortArgs, ppm};
 use crate::station::Station;
-use crate::window;
 use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
-use spanwire_io::xdp::XdpPreference;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
-use std::path::PathBuf;
 
 /// Arguments of `spanwire perf`.
 #[derive(clap::Args, Clone, Debug)]
@@ -37,24 +35,11 @@ pub(super) struct CommonArgs {
     /// Network interface [default: the one that leads to the server; for a server the only one]
     #[arg(long)]
     dev: Option<String>,
-    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
-    #[arg(long, default_value_t = 0)]
-    pub(super) queue: u32,
-    /// How to attach: auto tries native zero-copy, native copy, then generic
-    #[arg(long, default_value = "auto", value_parser = preference)]
-    pub(super) xdp: XdpPreference,
+    #[command(flatten)]
+    port: PortArgs,
     /// How to wait: spin all the time, or spin a while and then sleep
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
-    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
-    #[arg(long, value_name = "PKTS")]
-    window: Option<u32>,
-    /// Pin the worker to this core
-    #[arg(long)]
-    pub(super) core: Option<usize>,
-    /// Write everything sent and received to a pcap file
-    #[arg(long, value_name = "FILE")]
-    pub(super) pcap: Option<PathBuf>,
     /// Drop this share of the frames received, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) loss: f64,
@@ -139,17 +124,15 @@ impl CommonArgs {
 
     /// The worker these arguments describe, at address `ip`.
     pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
-        if let Some(core) = self.core {
+        if let Some(core) = self.port.core {
             affinity::pin(core)?;
         }
-        let wrap = Wrap { faults: self.faults()?, pcap: self.pcap.clone() };
         let polling = match self.poll {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
-        let config = window::config(self.window)?;
-        let port = window::port(self.dev(), self.queue, self.xdp, self.window);
-        let attachment = Attachment::xdp_with(&port, &wrap)?;
+        let config = self.port.config()?;
+        let attachment = self.port.attach(self.dev(), self.faults()?)?;
         Station::with_config(attachment, ip, polling, config)
     }
 
@@ -233,24 +216,6 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         Some(bytes) if bytes > 0 => Ok(bytes),
         _ => Err(format!("{text} is out of range")),
     }
-}
-
-fn preference(text: &str) -> Result<XdpPreference, String> {
-    XdpPreference::from_name(text)
-        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
-}
-
-fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
-    if !(0.0..=100.0).contains(&percent) {
-        return Err(format!("{name} {percent} is no percentage").into());
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 0 and a million, checked above"
-    )]
-    let ppm = (percent * 10_000.0).round() as u32;
-    Ok(ppm)
 }
 
 pub(super) fn milliseconds(seconds: f64) -> Result<u64, Error> {

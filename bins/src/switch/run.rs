@@ -5,6 +5,7 @@ use super::file::{FilePort, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
 use crate::fabric::{Error, interface};
+use crate::port_args::preference;
 use crate::report::say;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
@@ -215,11 +216,6 @@ fn sleep_precisely() {
 
 fn to_json(report: &SwitchReport) -> serde_json::Value {
     serde_json::to_value(report).unwrap_or_default()
-}
-
-fn preference(text: &str) -> Result<XdpPreference, String> {
-    XdpPreference::from_name(text)
-        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
 /// The switch shares its core with the hosts it connects: while it spins, they do not run.

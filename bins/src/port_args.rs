@@ -1,0 +1,90 @@
+//! The arguments of every command that opens an AF_XDP port for queue pairs, and what they mean.
+
+use crate::fabric::{Attachment, Error, Wrap};
+use crate::window;
+use spanwire_io::fault::FaultConfig;
+use spanwire_io::xdp::XdpPreference;
+use spanwire_transport::ValidConfig;
+use std::path::PathBuf;
+
+/// A port, and how much may be under way through it.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PortArgs {
+    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
+    #[arg(long, default_value_t = 0)]
+    queue: u32,
+    /// How to attach: auto tries native zero-copy, native copy, then generic
+    #[arg(long, default_value = "auto", value_parser = preference)]
+    xdp: XdpPreference,
+    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
+    #[arg(long, value_name = "PKTS")]
+    window: Option<u32>,
+    /// Pin the worker to this core
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+    /// Write everything sent and received to a pcap file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+}
+
+impl PortArgs {
+    /// The engine's parameters for the window.
+    ///
+    /// # Errors
+    /// The window is out of its range.
+    pub(crate) fn config(&self) -> Result<ValidConfig, Error> {
+        window::config(self.window)
+    }
+
+    /// The port on interface `dev`, with these faults.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn attach(
+        &self,
+        dev: &str,
+        faults: Option<FaultConfig>,
+    ) -> Result<Attachment, Error> {
+        let port = window::port(dev, self.queue, self.xdp, self.window);
+        Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
+    }
+}
+
+/// How to attach, by its name.
+pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
+    XdpPreference::from_name(text)
+        .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
+}
+
+/// A percentage in millionths; `name` is the argument's, for the error.
+pub(crate) fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(format!("{name} {percent} is no percentage").into());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and a million, checked above"
+    )]
+    let ppm = (percent * 10_000.0).round() as u32;
+    Ok(ppm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preference__names_what_there_is() {
+        assert!(preference("skb").is_ok());
+        assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
+    }
+
+    #[test]
+    fn ppm__takes_percentages_only() {
+        assert_eq!((ppm("--loss", 0.0).unwrap(), ppm("--loss", 1.5).unwrap()), (0, 15_000));
+        for bad in [-0.1, 100.1, f64::NAN] {
+            assert!(ppm("--loss", bad).unwrap_err().to_string().contains("--loss"));
+        }
+    }
+}
