@@ -154,8 +154,9 @@ impl Slot<'_> {
     /// Queues the frame for sending.
     ///
     /// # Panics
-    /// If `meta.len` is longer than the buffer.
+    /// If `meta.len` is longer than the buffer, or payload was elided: no real link carries that.
     pub fn commit(mut self, meta: TxMeta) {
+        assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
         if let Some(token) = self.token.take() {
             self.port.slot_commit(token, meta);
         }

@@ -91,6 +91,13 @@ fn slot_take__drops_at_the_tail_when_told_to() {
 }
 
 #[test]
+#[should_panic(expected = "only simulated links")]
+fn commit__refuses_an_elided_frame() {
+    let (mut a, _b) = pipe(PipeConfig::default());
+    reserve(&mut a).unwrap().commit(TxMeta { len: 60, elided_bytes: 1 });
+}
+
+#[test]
 fn slot_commit__leaves_with_the_flush() {
     let (mut a, mut b) = pipe(PipeConfig::default());
     reserve(&mut a).unwrap().commit(TxMeta::whole(60));
