@@ -308,7 +308,7 @@ impl Numbers {
             ("half a BTH", forge.datagram(&[0; 10]), "drop_bth_too_short"),
             ("garbage", forge.datagram(&[0xff; 300]), "drop_bad_tver"),
             ("version 1", bent(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
-            ("an unknown opcode", bent(|f| f[BTH] = 0xc0), "drop_unknown_opcode"),
+            ("an unknown opcode", bent(|f| f[BTH] = 0xff), "drop_unknown_opcode"),
             ("an XRC opcode", bent(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
             (
                 "no RETH",

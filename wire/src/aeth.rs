@@ -71,6 +71,13 @@ impl NakCode {
             _ => return None,
         })
     }
+
+    /// The code.
+    #[must_use]
+    #[inline]
+    pub const fn to_u8(self) -> u8 {
+        self as u8
+    }
 }
 
 impl Syndrome {

@@ -46,6 +46,12 @@ pub enum DropReason {
     UnexpectedPayload,
     /// The invariant CRC is wrong: something that no router may change was changed.
     BadIcrc,
+    /// An SRC header is of a version that we do not speak.
+    SrcVersion,
+    /// An SRC header has a part that we do not know.
+    SrcFeature,
+    /// An SRC header has a kind or reason that there is not, or parts that are not its kind's.
+    SrcKind,
 }
 
 impl DropReason {
@@ -70,6 +76,9 @@ impl DropReason {
         Self::BadPad,
         Self::UnexpectedPayload,
         Self::BadIcrc,
+        Self::SrcVersion,
+        Self::SrcFeature,
+        Self::SrcKind,
     ];
 
     /// How many reasons there are: the length of an array of counters.
@@ -104,6 +113,9 @@ impl DropReason {
             Self::BadPad => "bad_pad",
             Self::UnexpectedPayload => "unexpected_payload",
             Self::BadIcrc => "bad_icrc",
+            Self::SrcVersion => "src_version",
+            Self::SrcFeature => "src_feature",
+            Self::SrcKind => "src_kind",
         }
     }
 
@@ -131,8 +143,8 @@ mod tests {
         for (i, r) in DropReason::ALL.iter().enumerate() {
             assert_eq!(r.index(), i);
         }
-        // BadIcrc is the last variant: a new one behind it, or one left out of ALL, shows here.
-        assert_eq!(DropReason::BadIcrc.index() + 1, DropReason::COUNT);
+        // SrcKind is the last variant: a new one behind it, or one left out of ALL, shows here.
+        assert_eq!(DropReason::SrcKind.index() + 1, DropReason::COUNT);
     }
 
     #[test]

@@ -133,11 +133,15 @@ impl Lens {
         })
     }
 
-    /// The same packet with its payload left out.
-    pub(crate) fn elided(self) -> Self {
+    /// The same packet with its payload left out but for the first `kept` bytes.
+    pub(crate) fn elided(self, kept: usize) -> Self {
         let Range { start, end } = self.payload;
-        let elided_bytes = end - start + usize::from(self.pad);
-        Self { payload: start..start, elided_bytes, ..self }
+        let cut = end.min(start + kept);
+        if cut == end {
+            return self;
+        }
+        let elided_bytes = end - cut + usize::from(self.pad);
+        Self { payload: start..cut, elided_bytes, ..self }
     }
 
     /// Pad bytes that are written.

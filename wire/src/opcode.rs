@@ -2,7 +2,8 @@
 
 use crate::{aeth, atomic, cnp, deth, ieth, immdt, reth};
 
-/// The BTH opcode. The top three bits name the service (RC 0, UC 1, UD 3), the rest the operation.
+/// The BTH opcode. The top three bits name the service (RC 0, UC 1, UD 3, a
+/// manufacturer's 6 and 7), the rest the operation.
 ///
 /// Reliable Datagram, XRC and resync are not spoken; [`Opcode::from_u8`] does not know them.
 #[expect(missing_docs, reason = "the names are IBTA's and the table below says what each is")]
@@ -47,6 +48,8 @@ pub enum Opcode {
     UdSendOnly = 0x64,
     UdSendOnlyImm = 0x65,
     Cnp = 0x81,
+    SrcData = 0xc0,
+    SrcAck = 0xc1,
 }
 
 /// The transport service an opcode belongs to.
@@ -60,6 +63,8 @@ pub enum Service {
     Ud,
     /// None: the congestion notification packet of RoCEv2.
     Cnp,
+    /// Spanwire Reliable Connection, in the manufacturer's opcodes.
+    Src,
 }
 
 /// Which side of a queue pair an opcode is for.
@@ -92,6 +97,10 @@ pub enum OpKind {
     Atomic,
     /// Congestion notification.
     Cnp,
+    /// Data of SRC, whatever of: its own header says ([`SrcDataRepr`](crate::SrcDataRepr)).
+    SrcData,
+    /// Acknowledgement of SRC ([`SrcAckRepr`](crate::SrcAckRepr)).
+    SrcAck,
 }
 
 /// What follows from an opcode.
@@ -191,7 +200,7 @@ const DATA: Parts = 1 << 8;
 
 /// The table as people read it: opcode, operation, place, what follows, name.
 #[rustfmt::skip]
-const ROWS: [(Opcode, OpKind, Place, Parts, &str); 38] = [
+const ROWS: [(Opcode, OpKind, Place, Parts, &str); 40] = [
     (Opcode::RcSendFirst,          OpKind::Send,         FIRST,  DATA,              "rc_send_first"),
     (Opcode::RcSendMiddle,         OpKind::Send,         MIDDLE, DATA,              "rc_send_middle"),
     (Opcode::RcSendLast,           OpKind::Send,         LAST,   DATA,              "rc_send_last"),
@@ -230,6 +239,8 @@ const ROWS: [(Opcode, OpKind, Place, Parts, &str); 38] = [
     (Opcode::UdSendOnly,           OpKind::Send,         ONLY,   DETH | DATA,       "ud_send_only"),
     (Opcode::UdSendOnlyImm,        OpKind::Send,         ONLY,   DETH | IMM | DATA, "ud_send_only_imm"),
     (Opcode::Cnp,                  OpKind::Cnp,          ONLY,   CNP,               "cnp"),
+    (Opcode::SrcData,              OpKind::SrcData,      ONLY,   DATA,              "src_data"),
+    (Opcode::SrcAck,               OpKind::SrcAck,       ONLY,   DATA,              "src_ack"),
 ];
 
 /// The table as the machine reads it, indexed by the opcode's byte; holes repeat a row that no
@@ -267,11 +278,14 @@ const fn expand(
         0x00..0x20 => Service::Rc,
         0x20..0x40 => Service::Uc,
         0x60..0x80 => Service::Ud,
+        0xc0..=0xff => Service::Src,
         _ => Service::Cnp,
     };
     let class = match kind {
         OpKind::Send | OpKind::Write | OpKind::ReadRequest | OpKind::Atomic => OpClass::Request,
         OpKind::ReadResponse | OpKind::Ack | OpKind::AtomicAck => OpClass::Response,
+        OpKind::SrcData => OpClass::Request,
+        OpKind::SrcAck => OpClass::Response,
         OpKind::Cnp => OpClass::Notification,
     };
     OpcodeProps {
@@ -331,7 +345,7 @@ mod tests {
         for op in Opcode::ALL {
             assert_eq!(Opcode::from_u8(op.to_u8()), Some(op));
         }
-        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc0, 0xff] {
+        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc2, 0xff] {
             assert_eq!(Opcode::from_u8(hole), None, "{hole:#x}");
         }
     }

@@ -26,7 +26,8 @@ pub struct Packet<'a> {
     pub bth: BthRepr,
     /// The extension headers.
     pub ext: ExtHeaders,
-    /// The payload, without pad and ICRC; empty when it was elided.
+    /// The payload, without pad and ICRC; of one that was elided, the bytes in front of what is
+    /// missing.
     pub payload: &'a [u8],
     /// Payload bytes that were elided (`spanwire_base::TxMeta`); 0 for every frame but a simulated
     /// one.
@@ -44,8 +45,8 @@ impl<'a> Packet<'a> {
         Self::parse_elided(frame, 0)
     }
 
-    /// As [`Packet::parse`] for a frame of which `elided_bytes` of payload and pad were left out:
-    /// all of the payload, or none when it is 0. The ICRC covers what is there.
+    /// As [`Packet::parse`] for a frame of which the last `elided_bytes` of payload and pad were
+    /// left out. The ICRC covers what is there.
     ///
     /// # Errors
     /// As [`Packet::parse`].
@@ -98,29 +99,24 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Dissected<'_>, DropReaso
     let (ib, sent_icrc) = ib.split_last_chunk::<{ icrc::LEN }>().ok_or(DropReason::BthTooShort)?;
     let bth = BthRepr::parse(&Bth::new(ib)?)?;
     let (ext, padded) = ExtHeaders::parse(bth.opcode, &ib[crate::bth::LEN..])?;
-    let len = unpadded_len(&bth, padded, elided_bytes)?;
-    let (payload, elided_bytes) = match elided_bytes {
-        0 => (&padded[..len], 0),
-        _ => (&padded[..0], len),
-    };
+    let len = unpadded_len(&bth, padded.len() + elided_bytes)?;
+    let payload = &padded[..len.min(padded.len())];
+    let elided_bytes = len - payload.len();
     let covered = &ip_bytes[..ip.header_len() + udp::LEN + ib.len()];
     let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes };
     Ok((packet, covered, sent_icrc))
 }
 
-/// Bytes of the payload without its pad, which fills it up to a multiple of four bytes. All of it
-/// is in `padded`, or all of it was elided.
+/// Bytes of the payload without its pad, which fills it up to a multiple of four bytes.
 #[inline]
-fn unpadded_len(bth: &BthRepr, padded: &[u8], elided_bytes: usize) -> Result<usize, DropReason> {
-    let len = padded.len() + elided_bytes;
-    if !bth.opcode.props().payload && len > 0 {
+fn unpadded_len(bth: &BthRepr, padded_len: usize) -> Result<usize, DropReason> {
+    if !bth.opcode.props().payload && padded_len > 0 {
         return Err(DropReason::UnexpectedPayload);
     }
-    let in_one_place = padded.is_empty() || elided_bytes == 0;
-    if !len.is_multiple_of(4) || !in_one_place {
+    if !padded_len.is_multiple_of(4) {
         return Err(DropReason::BadPad);
     }
-    len.checked_sub(usize::from(bth.pad)).ok_or(DropReason::BadPad)
+    padded_len.checked_sub(usize::from(bth.pad)).ok_or(DropReason::BadPad)
 }
 
 #[cfg(test)]

@@ -79,8 +79,9 @@ impl Template {
         Ok(lens.payload)
     }
 
-    /// As [`Template::emit`], leaving the payload out (`spanwire_base::TxMeta`): returns where the
-    /// ICRC goes and how many bytes of payload and pad are missing in front of it.
+    /// As [`Template::emit`], leaving the payload out but for its first `kept` bytes
+    /// (`spanwire_base::TxMeta`): returns where those go, with the ICRC behind them, and how many
+    /// bytes of payload and pad are missing in between. A payload that is kept whole has its pad.
     ///
     /// # Errors
     /// [`BufferTooShort`]; then nothing that counts was written.
@@ -92,11 +93,12 @@ impl Template {
         bth: &BthRepr,
         ext: &ExtHeaders,
         payload_len: usize,
+        kept: usize,
         frame: &mut [u8],
-    ) -> Result<(usize, usize), BufferTooShort> {
-        let lens = Lens::of(&self.ip, bth, payload_len)?.elided();
+    ) -> Result<(Range<usize>, usize), BufferTooShort> {
+        let lens = Lens::of(&self.ip, bth, payload_len)?.elided(kept);
         self.emit_lens(bth, ext, &lens, frame)?;
-        Ok((lens.payload.end, lens.elided_bytes))
+        Ok((lens.payload, lens.elided_bytes))
     }
 
     #[inline]

@@ -116,6 +116,7 @@ pub fn opcode_name(byte: u8) -> String {
         Service::Uc => "UC ",
         Service::Ud => "UD ",
         Service::Cnp => "",
+        Service::Src => "SRC ",
     };
     let (operation, in_parts) = match props.kind {
         OpKind::Send => ("SEND", true),
@@ -127,6 +128,8 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::Atomic if opcode == Opcode::RcCmpSwap => ("CmpSwap", false),
         OpKind::Atomic => ("FetchAdd", false),
         OpKind::Cnp => ("CNP", false),
+        OpKind::SrcData => ("Data", false),
+        OpKind::SrcAck => ("Acknowledge", false),
     };
     let place = match (in_parts, props.first, props.last) {
         (false, ..) => "",

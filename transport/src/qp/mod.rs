@@ -289,7 +289,7 @@ impl QueuePair {
             _ => Ok(()),
         };
         match (&self.path, props.service) {
-            (_, Service::Uc | Service::Ud) => Err(DropReason::WrongService),
+            (_, Service::Uc | Service::Ud | Service::Src) => Err(DropReason::WrongService),
             (None, _) => Err(DropReason::QpNotReceiving),
             (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),

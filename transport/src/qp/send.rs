@@ -169,8 +169,8 @@ impl QueuePair {
         let no_room = |_| NotWritten::NoRoom;
         let (icrc_at, elided, filled) = if elide && len > 0 {
             let (at, elided) =
-                template.emit_elided(bth, ext, payload_len, frame).map_err(no_room)?;
-            (at, elided, fill(PayloadMut::Elided(len)))
+                template.emit_elided(bth, ext, payload_len, 0, frame).map_err(no_room)?;
+            (at.end, elided, fill(PayloadMut::Elided(len)))
         } else {
             let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
             let end = at.end + payload_len.wrapping_neg() % 4;

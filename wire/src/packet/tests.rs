@@ -163,29 +163,37 @@ fn samples() -> Vec<Headers> {
     out
 }
 
-/// The same headers and payload length with the payload left out, and how much was.
-fn elided_of(headers: &Headers, len: usize) -> (Vec<u8>, usize) {
+/// The same headers and payload length with the payload left out but for `kept` bytes, and how much
+/// was.
+fn elided_of(headers: &Headers, len: usize, kept: usize) -> (Vec<u8>, usize) {
     let template = Template::new(headers.eth, headers.ip, headers.udp.src_port);
     let mut frame = vec![0xee; 200];
-    let (at, elided) = template.emit_elided(&headers.bth, &headers.ext, len, &mut frame).unwrap();
-    frame.truncate(at + icrc::LEN);
-    seal(&mut frame, at + icrc::LEN);
+    let (at, elided) =
+        template.emit_elided(&headers.bth, &headers.ext, len, kept, &mut frame).unwrap();
+    let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
+    for (i, b) in frame[at.clone()].iter_mut().enumerate() {
+        *b = u8::try_from(i * 7 % 251).unwrap();
+    }
+    let end = at.end + pad + icrc::LEN;
+    frame.truncate(end);
+    seal(&mut frame, end);
     (frame, elided)
 }
 
 #[test]
-fn parse_elided__is_the_whole_packet_without_its_payload() {
+fn parse_elided__is_the_whole_packet_without_part_of_its_payload() {
     for headers in samples() {
-        for len in 0..9 {
+        for (len, kept) in (0..9).flat_map(|len| (0..=len + 1).map(move |kept| (len, kept))) {
             let len = if headers.bth.opcode.props().payload { len } else { 0 };
-            let (short, elided) = elided_of(&headers, len);
+            let (short, elided) = elided_of(&headers, len, kept);
             let whole = frame_of(&headers, len);
             assert_eq!(short.len() + elided, whole.len());
-            let headers_end = short.len() - icrc::LEN;
-            assert_eq!(short[..headers_end], whole[..headers_end], "the headers do not tell");
+            let there = short.len() - icrc::LEN;
+            assert_eq!(short[..there], whole[..there], "what is there does not tell");
             let got = Packet::parse_elided(&short, elided).unwrap();
             let want = Packet::parse(&whole).unwrap();
             assert_eq!((got.payload_len(), want.payload_len()), (len, len));
+            assert_eq!(got.payload, &want.payload[..len.min(kept)]);
             assert_eq!(Packet { payload: want.payload, elided_bytes: 0, ..got }, want);
             // Neither is taken for the other.
             assert_eq!(Packet::parse(&short).is_ok(), elided == 0);
@@ -197,7 +205,7 @@ fn parse_elided__is_the_whole_packet_without_its_payload() {
 #[test]
 fn parse_elided__finds_flipped_bits_and_odd_lengths() {
     for headers in samples().into_iter().filter(|h| h.bth.opcode.props().payload) {
-        let (short, elided) = elided_of(&headers, 6);
+        let (short, elided) = elided_of(&headers, 6, 0);
         let mut bad = short.clone();
         *bad.last_mut().unwrap() ^= 1;
         assert_eq!(Packet::parse_elided(&bad, elided), Err(DropReason::BadIcrc));

@@ -158,7 +158,7 @@ fn broken(s: &Scene) -> Vec<Class> {
         ("garbage", s.datagram(&[0xff; 77]), "drop_bad_tver"),
         ("version 1", s.bent(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
         ("an XRC opcode", with_opcode(0xa4), "drop_unknown_opcode"),
-        ("a manufacturer's opcode", with_opcode(0xc0), "drop_unknown_opcode"),
+        ("a manufacturer's opcode", with_opcode(0xff), "drop_unknown_opcode"),
         ("a WRITE without RETH", s.datagram(&only_bth(s, 0x0a)), "drop_ext_too_short"),
         ("a pad of nothing", s.datagram(&padded_bth(s)), "drop_bad_pad"),
         ("an ACK with payload", with_opcode(0x11), "drop_unexpected_payload"),

@@ -1,0 +1,335 @@
+//! The header of an SRC acknowledgement, behind the BTH: what has arrived, when, how marked.
+//!
+//! ```text
+//!  0      version 4 = 1 | words 4
+//!  1      `next` 31..24 (the BTH has the rest)
+//!  2..4   presence bits
+//!  4..8   newest: PSN of the last arrival
+//!  8..10  path of the newest
+//! 10      reason
+//! 11      reserved
+//! 12..20  echo: time sent of the newest
+//! 20..24  hold: its arrival to this acknowledgement, ns
+//! 24..28  receive delay: port to engine, ns
+//! 28..32  packets received
+//! 32..36  packets marked CE
+//! 36..44  bytes received
+//! 44..52  bytes marked CE
+//! 52..56  PSN limit
+//! 56..60  receive limit
+//! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24
+//! ```
+//! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
+
+use crate::headers::BufferTooShort;
+use crate::src_data::{VERSION, take, take_mut};
+use crate::{DropReason, NakCode, be};
+
+/// The most bitmap words of one acknowledgement.
+pub const SACK_WORDS_MAX: usize = 15;
+
+/// 64 packets, and which of them have arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackWord {
+    /// The PSN of bit 0.
+    pub base: u32,
+    /// Bit i: `base + i` has arrived.
+    pub bits: u64,
+}
+
+/// A list of at most [`SACK_WORDS_MAX`] words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackWords {
+    words: [SackWord; SACK_WORDS_MAX],
+    len: usize,
+}
+
+/// Why an acknowledgement was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AckReason {
+    /// Enough packets have come.
+    #[default]
+    Count,
+    /// One has waited long enough.
+    Time,
+    /// Something is missing, or came twice, or came marked.
+    Gap,
+    /// The sender asked.
+    Asked,
+    /// A limit that the sender had reached has moved.
+    Limit,
+    /// A request was refused.
+    Refused,
+}
+
+/// A request that will not be carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Its packet.
+    pub psn: u32,
+    /// Why.
+    pub code: NakCode,
+}
+
+/// The header of an SRC acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SrcAckRepr {
+    /// The lowest PSN that has not arrived: 24 bits are the BTH's.
+    pub next: u32,
+    /// The PSN of the last arrival.
+    pub newest: u32,
+    /// The path it came by.
+    pub path: u16,
+    /// Why this was sent.
+    pub reason: AckReason,
+    /// When the newest was sent, as it said.
+    pub echo_ps: u64,
+    /// From its arrival to this acknowledgement, ns; saturates.
+    pub hold_ns: u32,
+    /// From the receiver's port to its engine, ns; saturates.
+    pub delay_ns: u32,
+    /// Packets received since the connection began, duplicates included, modulo 2^32.
+    pub rx_pkts: u32,
+    /// Of those marked CE.
+    pub ce_pkts: u32,
+    /// Bytes of IP packets received since the connection began.
+    pub rx_bytes: u64,
+    /// Of those marked CE.
+    pub ce_bytes: u64,
+    /// No packet at or above this is taken.
+    pub psn_limit: u32,
+    /// No receive request at or above this is there.
+    pub receive_limit: u32,
+    /// What has arrived above `next`, as far as it fits.
+    pub words: SackWords,
+    /// A refusal; the reason is [`AckReason::Refused`] then, and only then.
+    pub refusal: Option<Refusal>,
+}
+
+impl SackWords {
+    /// Adds a word; false when the list is full.
+    pub fn push(&mut self, word: SackWord) -> bool {
+        let place = self.words.get_mut(self.len);
+        let added = place.map(|place| *place = word).is_some();
+        self.len += usize::from(added);
+        added
+    }
+
+    /// The words, in the order of the wire.
+    #[must_use]
+    pub fn as_slice(&self) -> &[SackWord] {
+        &self.words[..self.len]
+    }
+}
+
+impl SrcAckRepr {
+    /// Bytes of the header, 60..=248.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        let refusal = if self.refusal.is_some() { REFUSAL_LEN } else { 0 };
+        FIXED_LEN + self.words.len * WORD_LEN + refusal
+    }
+
+    /// The header in `bytes`, which follow the BTH; all of them. `next_low` is the BTH's PSN.
+    ///
+    /// # Errors
+    /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`],
+    /// [`DropReason::SrcKind`] for a reason or refusal that there is not, or
+    /// [`DropReason::UnexpectedPayload`].
+    pub fn parse(next_low: u32, bytes: &[u8]) -> Result<Self, DropReason> {
+        let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
+        let fixed: &[u8; FIXED_LEN] = fixed;
+        if fixed[0] >> 4 != VERSION {
+            return Err(DropReason::SrcVersion);
+        }
+        if be::u16_at(fixed, 2) != 0 {
+            return Err(DropReason::SrcFeature);
+        }
+        let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrcKind)?;
+        let mut this = Self {
+            next: u32::from(fixed[1]) << 24 | next_low,
+            newest: be::u32_at(fixed, 4),
+            path: be::u16_at(fixed, 8),
+            reason,
+            echo_ps: be::u64_at(fixed, 12),
+            hold_ns: be::u32_at(fixed, 20),
+            delay_ns: be::u32_at(fixed, 24),
+            rx_pkts: be::u32_at(fixed, 28),
+            ce_pkts: be::u32_at(fixed, 32),
+            rx_bytes: be::u64_at(fixed, 36),
+            ce_bytes: be::u64_at(fixed, 44),
+            psn_limit: be::u32_at(fixed, 52),
+            receive_limit: be::u32_at(fixed, 56),
+            ..Self::default()
+        };
+        for _ in 0..fixed[0] & 0xf {
+            let word: &[u8; WORD_LEN] = take(&mut rest)?;
+            this.words.push(SackWord { base: be::u32_at(word, 0), bits: be::u64_at(word, 4) });
+        }
+        if reason == AckReason::Refused {
+            let refusal: &[u8; REFUSAL_LEN] = take(&mut rest)?;
+            let code = NakCode::from_u8(refusal[4]).ok_or(DropReason::SrcKind)?;
+            this.refusal = Some(Refusal { psn: be::u32_at(refusal, 0), code });
+        }
+        if rest.is_empty() { Ok(this) } else { Err(DropReason::UnexpectedPayload) }
+    }
+
+    /// Writes the header into the first [`SrcAckRepr::header_len`] bytes of `out`. The BTH
+    /// gets the low 24 bits of `next`.
+    ///
+    /// # Errors
+    /// [`BufferTooShort`].
+    pub fn emit(&self, out: &mut [u8]) -> Result<(), BufferTooShort> {
+        let out = out.get_mut(..self.header_len()).ok_or(BufferTooShort)?;
+        let (fixed, mut rest) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
+        let fixed: &mut [u8; FIXED_LEN] = fixed;
+        let words = u8::try_from(self.words.len).map_err(|_| BufferTooShort)?;
+        let [next_hi, ..] = self.next.to_be_bytes();
+        let reason = match self.refusal {
+            Some(_) => AckReason::Refused,
+            None => self.reason,
+        };
+        be::put(fixed, 0, [VERSION << 4 | words, next_hi, 0, 0]);
+        be::put(fixed, 4, self.newest.to_be_bytes());
+        be::put(fixed, 8, self.path.to_be_bytes());
+        be::put(fixed, 10, [reason.to_u8(), 0]);
+        be::put(fixed, 12, self.echo_ps.to_be_bytes());
+        be::put(fixed, 20, self.hold_ns.to_be_bytes());
+        be::put(fixed, 24, self.delay_ns.to_be_bytes());
+        be::put(fixed, 28, self.rx_pkts.to_be_bytes());
+        be::put(fixed, 32, self.ce_pkts.to_be_bytes());
+        be::put(fixed, 36, self.rx_bytes.to_be_bytes());
+        be::put(fixed, 44, self.ce_bytes.to_be_bytes());
+        be::put(fixed, 52, self.psn_limit.to_be_bytes());
+        be::put(fixed, 56, self.receive_limit.to_be_bytes());
+        for word in self.words.as_slice() {
+            let out: &mut [u8; WORD_LEN] = take_mut(&mut rest)?;
+            be::put(out, 0, word.base.to_be_bytes());
+            be::put(out, 4, word.bits.to_be_bytes());
+        }
+        if let Some(refusal) = &self.refusal {
+            let out: &mut [u8; REFUSAL_LEN] = take_mut(&mut rest)?;
+            be::put(out, 0, refusal.psn.to_be_bytes());
+            be::put(out, 4, [refusal.code.to_u8(), 0, 0, 0]);
+        }
+        Ok(())
+    }
+}
+
+impl AckReason {
+    const ALL: [Self; 6] =
+        [Self::Count, Self::Time, Self::Gap, Self::Asked, Self::Limit, Self::Refused];
+
+    fn from_u8(v: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(v)).copied()
+    }
+
+    fn to_u8(self) -> u8 {
+        self as u8
+    }
+}
+
+const FIXED_LEN: usize = 60;
+const WORD_LEN: usize = 12;
+const REFUSAL_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(words: u32, refusal: Option<Refusal>) -> SrcAckRepr {
+        let mut repr = SrcAckRepr {
+            next: 0xab12_3456,
+            newest: 0xab12_4000,
+            path: 7,
+            reason: if refusal.is_some() { AckReason::Refused } else { AckReason::Gap },
+            echo_ps: 1 << 60,
+            hold_ns: 3,
+            delay_ns: 4,
+            rx_pkts: 5,
+            ce_pkts: 6,
+            rx_bytes: 7 << 40,
+            ce_bytes: 8 << 40,
+            psn_limit: 9,
+            receive_limit: 10,
+            refusal,
+            ..SrcAckRepr::default()
+        };
+        for i in 0..words {
+            assert!(repr.words.push(SackWord { base: i * 64, bits: !u64::from(i) }));
+        }
+        repr
+    }
+
+    fn samples() -> Vec<SrcAckRepr> {
+        let refusal = Refusal { psn: 0xab12_3456, code: NakCode::RemoteAccess };
+        [0, 1, 15].into_iter().flat_map(|n| [sample(n, None), sample(n, Some(refusal))]).collect()
+    }
+
+    fn bytes_of(repr: &SrcAckRepr) -> Vec<u8> {
+        let mut out = vec![0xee; repr.header_len()];
+        repr.emit(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn push__stops_at_the_limit() {
+        let mut full = sample(15, None).words;
+        assert!(!full.push(SackWord::default()));
+        assert_eq!(full.as_slice().len(), SACK_WORDS_MAX);
+    }
+
+    #[test]
+    fn parse__gives_back_what_was_emitted() {
+        for repr in samples() {
+            assert_eq!(SrcAckRepr::parse(0x12_3456, &bytes_of(&repr)), Ok(repr));
+        }
+    }
+
+    #[test]
+    fn parse__wants_all_of_it_and_no_more() {
+        for repr in samples() {
+            let mut bytes = bytes_of(&repr);
+            for cut in 0..bytes.len() {
+                let got = SrcAckRepr::parse(0, &bytes[..cut]);
+                assert_eq!(got, Err(DropReason::ExtTooShort));
+                assert_eq!(repr.emit(&mut vec![0; cut]), Err(BufferTooShort));
+            }
+            bytes.push(0);
+            assert_eq!(SrcAckRepr::parse(0, &bytes), Err(DropReason::UnexpectedPayload));
+        }
+    }
+
+    #[test]
+    fn parse__names_what_is_from_the_future() {
+        let bytes = bytes_of(&sample(0, None));
+        for (at, value, want) in [
+            (0, 2 << 4, DropReason::SrcVersion),
+            (2, 1, DropReason::SrcFeature),
+            (3, 1, DropReason::SrcFeature),
+            (10, 6, DropReason::SrcKind),
+        ] {
+            let mut other = bytes.clone();
+            other[at] = value;
+            assert_eq!(SrcAckRepr::parse(0, &other), Err(want));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parse__never_panics(
+            next in 0u32..1 << 24,
+            mut bytes in prop::collection::vec(any::<u8>(), 0..300),
+            plausible in any::<bool>(),
+        ) {
+            if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
+                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, 0);
+            }
+            if let Ok(repr) = SrcAckRepr::parse(next, &bytes) {
+                prop_assert_eq!(repr.header_len(), bytes.len());
+                prop_assert_eq!(SrcAckRepr::parse(next, &bytes_of(&repr)), Ok(repr));
+            }
+        }
+    }
+}

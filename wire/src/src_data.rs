@@ -1,0 +1,406 @@
+//! The header of SRC data, behind the BTH: whose bytes these are and where they go.
+//!
+//! ```text
+//!  0      version 4 = 1 | kind 4
+//!  1      PSN 31..24 (the BTH has the rest)
+//!  2..4   presence bits
+//!  4      first 1 | last 1 | reserved 6
+//!  5      reserved
+//!  6..8   path
+//!  8..16  time sent, ps
+//! 16..20  message number
+//! 20..24  offset in the message
+//! 24..    the parts that the presence bits name, in the order of the bits
+//! ```
+//! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
+
+use crate::headers::BufferTooShort;
+use crate::{AtomicEth, AtomicEthRepr, DropReason, Reth, RethRepr, atomic, be, reth};
+
+/// What an SRC data packet is a part of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SrcKind {
+    /// A SEND.
+    Send,
+    /// An RDMA WRITE.
+    Write,
+    /// An RDMA READ request.
+    ReadRequest,
+    /// What a READ asked for.
+    ReadResponse,
+    /// An atomic fetch-and-add.
+    FetchAdd,
+    /// An atomic compare-and-swap.
+    CmpSwap,
+    /// What an atomic operation found.
+    AtomicResponse,
+}
+
+/// The header of an SRC data packet.
+///
+/// With [`SrcDataRepr::parse`] the parts are exactly those that the kind calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrcDataRepr {
+    /// What it is a part of.
+    pub kind: SrcKind,
+    /// The packet's number in its sender's stream: 24 bits are the BTH's.
+    pub psn: u32,
+    /// The message's first segment.
+    pub first: bool,
+    /// The message's last segment.
+    pub last: bool,
+    /// The path it was sent by, as its sender numbers them.
+    pub path: u16,
+    /// When it was sent, in the sender's time; echoed and not looked at.
+    pub sent_ps: u64,
+    /// The message, counted by the sender of requests from 0.
+    pub message: u32,
+    /// Bytes of the message before this segment.
+    pub offset: u32,
+    /// WRITE: where this segment goes. READ request: what is asked for.
+    pub reth: Option<RethRepr>,
+    /// Atomic operation: its operands.
+    pub atomic: Option<AtomicEthRepr>,
+    /// Immediate data, in host order; on a last segment only.
+    pub imm: Option<u32>,
+    /// The rkey to invalidate; on a last segment only.
+    pub ieth: Option<u32>,
+    /// The receive request it uses, counted from the first ever posted: every SEND, and the last
+    /// segment of a WRITE with immediate.
+    pub receive: Option<u32>,
+    /// Response: the message it answers.
+    pub answers: Option<u32>,
+    /// Atomic response: the word before the operation.
+    pub original: Option<u64>,
+}
+
+impl SrcDataRepr {
+    /// A header with nothing but what every packet has.
+    #[must_use]
+    pub const fn new(kind: SrcKind, psn: u32, message: u32) -> Self {
+        Self {
+            kind,
+            psn,
+            first: true,
+            last: true,
+            path: 0,
+            sent_ps: 0,
+            message,
+            offset: 0,
+            reth: None,
+            atomic: None,
+            imm: None,
+            ieth: None,
+            receive: None,
+            answers: None,
+            original: None,
+        }
+    }
+
+    /// Bytes of the header, 24..=76.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        let bits = self.presence();
+        let parts = PARTS.iter().filter(|(bit, _)| bits & bit != 0);
+        FIXED_LEN + parts.map(|(_, len)| len).sum::<usize>()
+    }
+
+    /// The header at the start of `bytes`, which follow the BTH, and what is behind it.
+    /// `psn_low` is the BTH's PSN.
+    ///
+    /// # Errors
+    /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`] or
+    /// [`DropReason::SrcKind`].
+    pub fn parse(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
+        let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
+        let fixed: &[u8; FIXED_LEN] = fixed;
+        if fixed[0] >> 4 != VERSION {
+            return Err(DropReason::SrcVersion);
+        }
+        let kind = SrcKind::from_u8(fixed[0] & 0xf).ok_or(DropReason::SrcKind)?;
+        let bits = be::u16_at(fixed, 2);
+        if bits & !KNOWN != 0 {
+            return Err(DropReason::SrcFeature);
+        }
+        let mut this = Self {
+            first: fixed[4] & 0x80 != 0,
+            last: fixed[4] & 0x40 != 0,
+            path: be::u16_at(fixed, 6),
+            sent_ps: be::u64_at(fixed, 8),
+            offset: be::u32_at(fixed, 20),
+            ..Self::new(kind, u32::from(fixed[1]) << 24 | psn_low, be::u32_at(fixed, 16))
+        };
+        if bits & RETH != 0 {
+            this.reth = Some(RethRepr::parse(&Reth::new(rest)?));
+            rest = &rest[reth::LEN..];
+        }
+        if bits & ATOMIC != 0 {
+            this.atomic = Some(AtomicEthRepr::parse(&AtomicEth::new(rest)?));
+            rest = &rest[atomic::LEN..];
+        }
+        for (bit, field) in [
+            (IMM, &mut this.imm),
+            (IETH, &mut this.ieth),
+            (RECEIVE, &mut this.receive),
+            (ANSWERS, &mut this.answers),
+        ] {
+            if bits & bit != 0 {
+                *field = Some(be::u32_at(take::<4>(&mut rest)?, 0));
+            }
+        }
+        if bits & ORIGINAL != 0 {
+            this.original = Some(be::u64_at(take::<8>(&mut rest)?, 0));
+        }
+        if !this.kind_allows(bits) {
+            return Err(DropReason::SrcKind);
+        }
+        Ok((this, rest))
+    }
+
+    /// Writes the header into the first [`SrcDataRepr::header_len`] bytes of `out`. The BTH
+    /// gets the low 24 bits of the PSN.
+    ///
+    /// # Errors
+    /// [`BufferTooShort`].
+    pub fn emit(&self, out: &mut [u8]) -> Result<(), BufferTooShort> {
+        let out = out.get_mut(..self.header_len()).ok_or(BufferTooShort)?;
+        let (fixed, mut rest) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
+        let fixed: &mut [u8; FIXED_LEN] = fixed;
+        let [psn_hi, ..] = self.psn.to_be_bytes();
+        be::put(fixed, 0, [VERSION << 4 | self.kind.to_u8(), psn_hi]);
+        be::put(fixed, 2, self.presence().to_be_bytes());
+        be::put(fixed, 4, [u8::from(self.first) << 7 | u8::from(self.last) << 6, 0]);
+        be::put(fixed, 6, self.path.to_be_bytes());
+        be::put(fixed, 8, self.sent_ps.to_be_bytes());
+        be::put(fixed, 16, self.message.to_be_bytes());
+        be::put(fixed, 20, self.offset.to_be_bytes());
+        if let Some(reth) = &self.reth {
+            reth.emit(take_mut(&mut rest)?);
+        }
+        if let Some(atomic) = &self.atomic {
+            atomic.emit(take_mut(&mut rest)?);
+        }
+        for field in [self.imm, self.ieth, self.receive, self.answers].into_iter().flatten() {
+            *take_mut(&mut rest)? = field.to_be_bytes();
+        }
+        if let Some(original) = self.original {
+            *take_mut(&mut rest)? = original.to_be_bytes();
+        }
+        Ok(())
+    }
+
+    fn presence(&self) -> u16 {
+        let parts = [
+            (RETH, self.reth.is_some()),
+            (ATOMIC, self.atomic.is_some()),
+            (IMM, self.imm.is_some()),
+            (IETH, self.ieth.is_some()),
+            (RECEIVE, self.receive.is_some()),
+            (ANSWERS, self.answers.is_some()),
+            (ORIGINAL, self.original.is_some()),
+        ];
+        parts.into_iter().filter(|(_, there)| *there).fold(0, |bits, (bit, _)| bits | bit)
+    }
+
+    /// The parts named by `bits` are those of the kind, where it says that a segment stands.
+    fn kind_allows(&self, bits: u16) -> bool {
+        let single = self.first && self.last && self.offset == 0;
+        match self.kind {
+            SrcKind::Send => match bits & !RECEIVE {
+                0 => bits & RECEIVE != 0,
+                IMM | IETH => bits & RECEIVE != 0 && self.last,
+                _ => false,
+            },
+            SrcKind::Write => match bits & !RETH {
+                0 => bits & RETH != 0,
+                with_imm => with_imm == IMM | RECEIVE && bits & RETH != 0 && self.last,
+            },
+            SrcKind::ReadRequest => bits == RETH && single,
+            SrcKind::ReadResponse => bits == ANSWERS,
+            SrcKind::FetchAdd | SrcKind::CmpSwap => bits == ATOMIC && single,
+            SrcKind::AtomicResponse => bits == ANSWERS | ORIGINAL && single,
+        }
+    }
+}
+
+impl SrcKind {
+    /// Every kind, by its number.
+    pub const ALL: [Self; 7] = [
+        Self::Send,
+        Self::Write,
+        Self::ReadRequest,
+        Self::ReadResponse,
+        Self::FetchAdd,
+        Self::CmpSwap,
+        Self::AtomicResponse,
+    ];
+
+    fn from_u8(v: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(v)).copied()
+    }
+
+    fn to_u8(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Takes the next `N` bytes off the front of `rest`.
+pub(crate) fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], DropReason> {
+    let (head, tail) = rest.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
+    *rest = tail;
+    Ok(head)
+}
+
+/// As [`take`], to write.
+pub(crate) fn take_mut<'a, const N: usize>(
+    rest: &mut &'a mut [u8],
+) -> Result<&'a mut [u8; N], BufferTooShort> {
+    let (head, tail) = core::mem::take(rest).split_first_chunk_mut().ok_or(BufferTooShort)?;
+    *rest = tail;
+    Ok(head)
+}
+
+/// The version of SRC's headers.
+pub(crate) const VERSION: u8 = 1;
+const FIXED_LEN: usize = 24;
+
+const RETH: u16 = 1 << 0;
+const ATOMIC: u16 = 1 << 1;
+const IMM: u16 = 1 << 2;
+const IETH: u16 = 1 << 3;
+const RECEIVE: u16 = 1 << 4;
+const ANSWERS: u16 = 1 << 5;
+const ORIGINAL: u16 = 1 << 6;
+const KNOWN: u16 = (1 << 7) - 1;
+
+/// The parts and their lengths.
+const PARTS: [(u16, usize); 7] = [
+    (RETH, reth::LEN),
+    (ATOMIC, atomic::LEN),
+    (IMM, 4),
+    (IETH, 4),
+    (RECEIVE, 4),
+    (ANSWERS, 4),
+    (ORIGINAL, 8),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RETH_REPR: RethRepr = RethRepr { va: 0x1122_3344_5566_7788, rkey: 9, dma_len: 77 };
+
+    /// A packet of every kind and every set of parts that there is.
+    fn samples() -> Vec<SrcDataRepr> {
+        let base = |kind| SrcDataRepr {
+            path: 0x1234,
+            sent_ps: u64::MAX - 1,
+            ..SrcDataRepr::new(kind, 0xab12_3456, 0xfeed_beef)
+        };
+        let send = SrcDataRepr { receive: Some(5), ..base(SrcKind::Send) };
+        let write = SrcDataRepr { reth: Some(RETH_REPR), ..base(SrcKind::Write) };
+        let operands = AtomicEthRepr { va: 8, rkey: 1, swap_or_add: 2, compare: 3 };
+        let atomic = |kind| SrcDataRepr { atomic: Some(operands), ..base(kind) };
+        vec![
+            SrcDataRepr { last: false, ..send },
+            SrcDataRepr { first: false, offset: 4096, ..send },
+            SrcDataRepr { imm: Some(1), ..send },
+            SrcDataRepr { ieth: Some(2), ..send },
+            SrcDataRepr { first: false, last: false, offset: 1, ..write },
+            SrcDataRepr { imm: Some(7), receive: Some(0), ..write },
+            SrcDataRepr { reth: Some(RETH_REPR), ..base(SrcKind::ReadRequest) },
+            SrcDataRepr { answers: Some(3), first: false, ..base(SrcKind::ReadResponse) },
+            atomic(SrcKind::FetchAdd),
+            atomic(SrcKind::CmpSwap),
+            SrcDataRepr { answers: Some(4), original: Some(6), ..base(SrcKind::AtomicResponse) },
+        ]
+    }
+
+    fn bytes_of(repr: &SrcDataRepr) -> Vec<u8> {
+        let mut out = vec![0xee; repr.header_len()];
+        repr.emit(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn parse__gives_back_what_was_emitted_and_what_is_behind() {
+        for repr in samples() {
+            let mut bytes = bytes_of(&repr);
+            bytes.extend([1, 2, 3]);
+            let (got, rest) = SrcDataRepr::parse(0x12_3456, &bytes).unwrap();
+            assert_eq!((got, rest), (repr, &[1u8, 2, 3][..]));
+        }
+    }
+
+    #[test]
+    fn parse__refuses_every_truncation_and_emit_every_short_buffer() {
+        for repr in samples() {
+            let bytes = bytes_of(&repr);
+            for cut in 0..bytes.len() {
+                let got = SrcDataRepr::parse(0, &bytes[..cut]);
+                assert_eq!(got, Err(DropReason::ExtTooShort), "{cut} of {repr:?}");
+                assert_eq!(repr.emit(&mut vec![0; cut]), Err(BufferTooShort));
+            }
+        }
+    }
+
+    #[test]
+    fn parse__takes_only_the_parts_of_the_kind() {
+        for repr in samples() {
+            let bytes = bytes_of(&repr);
+            let mut long = bytes.clone();
+            long.resize(200, 0);
+            for bits in 0..=KNOWN {
+                let mut other = long.clone();
+                other[2..4].copy_from_slice(&bits.to_be_bytes());
+                if let Ok((got, _)) = SrcDataRepr::parse(0, &other) {
+                    assert_eq!(got.presence(), bits);
+                    let same = |s: &SrcDataRepr| s.kind == repr.kind && s.presence() == bits;
+                    let known = samples().iter().any(same);
+                    assert!(known, "{bits:#b} with {repr:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parse__names_what_is_from_the_future() {
+        let mut bytes = bytes_of(&samples()[0]);
+        bytes[0] = 2 << 4;
+        assert_eq!(SrcDataRepr::parse(0, &bytes), Err(DropReason::SrcVersion));
+        bytes[0] = VERSION << 4 | 7;
+        assert_eq!(SrcDataRepr::parse(0, &bytes), Err(DropReason::SrcKind));
+        bytes[0] = VERSION << 4;
+        for bit in 7..16 {
+            let mut other = bytes.clone();
+            other[2..4].copy_from_slice(&(RECEIVE | 1u16 << bit).to_be_bytes());
+            assert_eq!(SrcDataRepr::parse(0, &other), Err(DropReason::SrcFeature));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parse__never_panics_and_what_it_takes_is_emitted_again(
+            psn in 0u32..1 << 24,
+            mut bytes in prop::collection::vec(any::<u8>(), 0..100),
+            plausible in any::<bool>(),
+        ) {
+            if let (true, [first, _, hi, lo, flags, reserved, ..]) = (plausible, &mut bytes[..]) {
+                *first = (VERSION << 4) | (*first % 7);
+                (*hi, *flags, *reserved) = (0, *flags & 0xc0, 0);
+                *lo &= 0x7f;
+            }
+            if let Ok((repr, rest)) = SrcDataRepr::parse(psn, &bytes) {
+                let len = bytes.len() - rest.len();
+                prop_assert_eq!(len, repr.header_len());
+                let (mut again, mut want) = (bytes_of(&repr), bytes[..len].to_vec());
+                for header in [&mut again, &mut want] {
+                    header[4] &= 0xc0; // reserved bits are ignored
+                    header[5] = 0;
+                }
+                prop_assert_eq!(again, want);
+            }
+        }
+    }
+}
