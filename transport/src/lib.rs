@@ -34,6 +34,7 @@ mod payload;
 mod qp;
 mod schedule;
 mod srq;
+mod stream;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,6 @@
+//! One direction of a Spanwire Reliable Connection: a stream of packets that each arrive once, in
+//! any order. What the packets carry is the queue pair's to know.
+
+pub(crate) mod received;
+pub(crate) mod rtt;
+pub(crate) mod sent;

@@ -1,0 +1,284 @@
+//! What has arrived of a peer's packet stream: each packet once, in any order.
+
+use spanwire_wire::{SackWord, SackWords};
+use std::collections::VecDeque;
+
+/// Which packets of a stream have arrived.
+///
+/// Packets are numbered by 64 bits here; the 32 bits of the wire are unwrapped around
+/// [`Received::next`]. A bit for each packet between the lowest that is missing and the highest that
+/// came; at most `limit_pkts` of them, however far ahead a peer, or a forger, may be.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// The lowest number that has not arrived.
+    next: u64,
+    /// One past the highest number that has arrived.
+    end: u64,
+    /// The number that arrived last, duplicates not counted.
+    newest: u64,
+    /// Bits from the word of `next` on; numbers below `next` are set.
+    words: VecDeque<u64>,
+    limit_pkts: u64,
+    /// The word to tell of next, of those that take turns.
+    turn: u64,
+}
+
+/// What a packet's number says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It was missing, and is so until [`Received::take`].
+    Missing(u64),
+    /// It has arrived before.
+    Duplicate,
+    /// It is beyond what may be sent.
+    Beyond,
+}
+
+impl Received {
+    /// Nothing has arrived, and the first packet will be `first`.
+    pub(crate) fn new(first: u32, limit_pkts: u32) -> Self {
+        // One turn of the wire's numbers ahead, so that nothing below `first` underflows.
+        let next = u64::from(first) + (1 << 32);
+        Self {
+            next,
+            end: next,
+            newest: next,
+            words: VecDeque::new(),
+            limit_pkts: limit_pkts.into(),
+            turn: 0,
+        }
+    }
+
+    /// Judges a packet's number; nothing changes.
+    pub(crate) fn judge(&self, psn: u32) -> Arrival {
+        let number = unwrap(self.next, psn);
+        match number {
+            n if n < self.next => Arrival::Duplicate,
+            n if n >= self.limit() => Arrival::Beyond,
+            n if self.has(n) => Arrival::Duplicate,
+            n => Arrival::Missing(n),
+        }
+    }
+
+    /// The packet `number`, which was judged missing, has been put where it belongs.
+    pub(crate) fn take(&mut self, number: u64) {
+        debug_assert!(number >= self.next && number < self.limit(), "it was judged first");
+        let i = spanwire_base::usize_from(number / 64 - self.next / 64);
+        if i >= self.words.len() {
+            self.words.resize(i + 1, 0);
+        }
+        self.words[i] |= 1 << (number % 64);
+        self.newest = number;
+        self.end = self.end.max(number + 1);
+        if number == self.next {
+            self.advance();
+        }
+    }
+
+    /// The lowest number that has not arrived.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The number that arrived last.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// No number from here on is taken.
+    pub(crate) fn limit(&self) -> u64 {
+        self.next + self.limit_pkts
+    }
+
+    /// Something is missing below something that has arrived.
+    pub(crate) fn has_gap(&self) -> bool {
+        self.end > self.next
+    }
+
+    /// What to tell the sender beside [`Received::next`]: the word of the newest arrival, the highest
+    /// word, those before the highest, then others with a gap in turns.
+    pub(crate) fn words(&mut self) -> SackWords {
+        let mut told = SackWords::default();
+        if !self.has_gap() {
+            return told;
+        }
+        let first = self.next / 64;
+        let last = (self.end - 1) / 64;
+        // Both are in the list; a third of the room is for the holes further down.
+        let recent = last.saturating_sub(RECENT_WORDS - 1).max(first)..=last;
+        let newest = self.newest / 64;
+        if newest >= first {
+            self.tell(newest, &mut told);
+        }
+        for word in recent.clone().rev().filter(|w| *w != newest) {
+            self.tell(word, &mut told);
+        }
+        let others = *recent.start() - first;
+        if others > 0 {
+            for _ in 0..others.min(TURN_WORDS) {
+                self.turn = (self.turn + 1) % others;
+                let word = first + self.turn;
+                if word != newest {
+                    self.tell(word, &mut told);
+                }
+            }
+        }
+        told
+    }
+
+    fn tell(&self, word: u64, told: &mut SackWords) {
+        let bits = self.words[spanwire_base::usize_from(word - self.next / 64)];
+        let all_below = word * 64 + 64 <= self.next;
+        if bits != 0 && !all_below {
+            told.push(SackWord { base: wrap(word * 64), bits });
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let i = spanwire_base::usize_from(number / 64 - self.next / 64);
+        self.words.get(i).is_some_and(|word| word >> (number % 64) & 1 != 0)
+    }
+
+    /// Moves `next` over what has arrived.
+    fn advance(&mut self) {
+        while let Some(word) = self.words.front() {
+            let from = self.next % 64;
+            let run = u64::from((!(word >> from)).trailing_zeros()).min(64 - from);
+            self.next += run;
+            if from + run < 64 {
+                break;
+            }
+            self.words.pop_front();
+        }
+        // Numbers below `next` are set in its word, so that a word is told of as a whole.
+        if self.next % 64 != 0 && self.words.is_empty() {
+            self.words.push_back((1 << (self.next % 64)) - 1);
+        }
+        self.end = self.end.max(self.next);
+    }
+}
+
+/// The number of 64 bits that is nearest to `near` and has these 32 bits on the wire.
+pub(crate) fn unwrap(near: u64, psn: u32) -> u64 {
+    let ahead = psn.wrapping_sub(wrap(near));
+    if ahead < 1 << 31 {
+        near + u64::from(ahead)
+    } else {
+        near.saturating_sub(u64::from(ahead.wrapping_neg()))
+    }
+}
+
+/// The 32 bits that a number has on the wire.
+pub(crate) fn wrap(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).expect("masked to 32 bits")
+}
+
+/// Words at the high end that every acknowledgement tells of: 640 packets.
+const RECENT_WORDS: u64 = 10;
+/// Words further down that it tells of beside the newest arrival's.
+const TURN_WORDS: u64 = 4;
+const _: () = assert!(1 + RECENT_WORDS + TURN_WORDS <= 15, "the room of an acknowledgement");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// The same by a set.
+    struct Oracle {
+        first: u64,
+        all: BTreeSet<u64>,
+    }
+
+    impl Oracle {
+        fn next(&self) -> u64 {
+            (self.first..).find(|n| !self.all.contains(n)).unwrap()
+        }
+    }
+
+    fn numbers(words: &SackWords, near: u64) -> BTreeSet<u64> {
+        let of = |w: &SackWord| {
+            let base = unwrap(near, w.base);
+            let bits = w.bits;
+            (0..64).filter(move |i| bits >> i & 1 != 0).map(move |i| base + i)
+        };
+        words.as_slice().iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn take__in_order_leaves_nothing_to_tell() {
+        for first in [0, 1, 63, 64, u32::MAX - 100] {
+            let mut r = Received::new(first, 1000);
+            for i in 0..300u32 {
+                let Arrival::Missing(n) = r.judge(first.wrapping_add(i)) else { panic!("{i}") };
+                r.take(n);
+                assert!(!r.has_gap());
+                assert_eq!(r.words().as_slice(), []);
+                assert_eq!(r.judge(first.wrapping_add(i)), Arrival::Duplicate);
+            }
+            assert_eq!(wrap(r.next()), first.wrapping_add(300));
+            assert!(r.words.len() <= 1, "what is over is forgotten");
+        }
+    }
+
+    #[test]
+    fn judge__has_limits_on_both_sides() {
+        let r = Received::new(5, 100);
+        assert_eq!(r.judge(4), Arrival::Duplicate);
+        assert_eq!(r.judge(5 + 100), Arrival::Beyond);
+        assert!(matches!(r.judge(5 + 99), Arrival::Missing(_)));
+        assert_eq!(r.judge(5u32.wrapping_add(1 << 31)), Arrival::Duplicate, "half a turn is past");
+    }
+
+    #[test]
+    fn words__every_hole_gets_its_turn() {
+        let mut r = Received::new(0, 1 << 20);
+        let missing = |n: u64| n.is_multiple_of(97);
+        let base = r.next();
+        for n in base..base + 64 * 200 {
+            if !missing(n) && matches!(r.judge(wrap(n)), Arrival::Missing(_)) {
+                r.take(n);
+            }
+        }
+        let mut told = BTreeSet::new();
+        for _ in 0..60 {
+            told.extend(numbers(&r.words(), base));
+        }
+        let all: BTreeSet<u64> = (r.next()..r.end).filter(|n| !missing(*n)).collect();
+        assert!(told.is_superset(&all), "{} of {}", told.len(), all.len());
+    }
+
+    proptest! {
+        #[test]
+        fn received__agrees_with_a_set(
+            first in prop_oneof![0u32..200, (u32::MAX - 200)..u32::MAX],
+            arrivals in prop::collection::vec(0u32..400, 1..300),
+        ) {
+            let mut r = Received::new(first, 256);
+            let mut oracle = Oracle { first: r.next(), all: BTreeSet::new() };
+            for ahead in arrivals {
+                let psn = first.wrapping_add(ahead);
+                let next = oracle.next();
+                let number = oracle.first + u64::from(ahead);
+                let want = match number {
+                    n if n < next || oracle.all.contains(&n) => Arrival::Duplicate,
+                    n if n >= next + 256 => Arrival::Beyond,
+                    n => Arrival::Missing(n),
+                };
+                prop_assert_eq!(r.judge(psn), want);
+                if let Arrival::Missing(n) = want {
+                    r.take(n);
+                    oracle.all.insert(n);
+                }
+                prop_assert_eq!(r.next(), oracle.next());
+                let told = numbers(&r.words(), r.next());
+                let new: BTreeSet<u64> = oracle.all.range(r.next()..).copied().collect();
+                prop_assert!(told.iter().all(|n| *n < r.next() || new.contains(n)));
+                // A window of 256 fits into the words that are always told.
+                prop_assert!(new.iter().all(|n| told.contains(n)));
+                prop_assert!(r.words.len() <= 256 / 64 + 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What was sent and not acknowledged, and which of it is lost. By time, as RACK has it: a packet is
+//! lost when one that was sent after it has arrived and it is overdue by more than packets overtake
+//! each other here.
+
+use super::received::{unwrap, wrap};
+use super::rtt::Rtt;
+use spanwire_base::{Dur, Time, u64_from, usize_from};
+use spanwire_wire::SackWord;
+use std::collections::VecDeque;
+
+/// The packets of our stream from the oldest that is not acknowledged on. `T` is what one carries,
+/// enough to write it again.
+#[derive(Debug)]
+pub(crate) struct Sent<T> {
+    /// The number of the first in `ring`.
+    una: u64,
+    ring: VecDeque<Entry<T>>,
+    /// Transmissions in the order of time; those that something newer made obsolete among them.
+    order: VecDeque<Transmission>,
+    /// Lost packets to send again, oldest loss first; some may have been acknowledged since.
+    lost: VecDeque<u64>,
+    in_flight_pkts: u64,
+    in_flight_bytes: u64,
+    reorder: ReorderWindow,
+    /// When the latest of all transmissions that have arrived was sent.
+    delivered_at: Option<Time>,
+    counters: SentCounters,
+}
+
+/// What a stream has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SentCounters {
+    /// Packets sent again.
+    pub(crate) retransmitted: u64,
+    /// Packets found lost by time.
+    pub(crate) lost: u64,
+    /// Packets that were sent again though they had arrived, as far as echoes tell.
+    pub(crate) spurious: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<T> {
+    what: T,
+    bytes: u32,
+    /// When it was sent last.
+    sent_at: Time,
+    /// How often.
+    sends: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    InFlight,
+    Lost,
+    Arrived,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transmission {
+    number: u64,
+    at: Time,
+}
+
+/// How far packets overtake each other, as a number of quarters of the smallest round trip.
+#[derive(Clone, Copy, Debug)]
+struct ReorderWindow {
+    quarters: u64,
+    /// Recoveries without a needless retransmission that are left before it shrinks.
+    persist: u32,
+}
+
+/// What an acknowledgement says, its numbers not yet unwrapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    pub(crate) next: u32,
+    pub(crate) words: &'a [SackWord],
+    pub(crate) newest: u32,
+    /// When the newest was sent.
+    pub(crate) echo: Time,
+}
+
+/// What an acknowledgement changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Acked {
+    /// Packets that had not been known to have arrived.
+    pub(crate) pkts: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// A packet that had been sent again has turned out to have arrived the first time.
+    pub(crate) spurious: bool,
+}
+
+/// An acknowledgement of what was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BeyondSent;
+
+impl<T: Copy> Sent<T> {
+    /// Nothing was sent, and the first packet will be `first`.
+    pub(crate) fn new(first: u32) -> Self {
+        Self {
+            una: u64::from(first) + (1 << 32),
+            ring: VecDeque::new(),
+            order: VecDeque::new(),
+            lost: VecDeque::new(),
+            in_flight_pkts: 0,
+            in_flight_bytes: 0,
+            reorder: ReorderWindow { quarters: 1, persist: 0 },
+            delivered_at: None,
+            counters: SentCounters::default(),
+        }
+    }
+
+    /// The oldest number that is not acknowledged.
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// The number of the next new packet.
+    pub(crate) fn next(&self) -> u64 {
+        self.una + u64_from(self.ring.len())
+    }
+
+    pub(crate) fn in_flight_pkts(&self) -> u64 {
+        self.in_flight_pkts
+    }
+
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    pub(crate) fn counters(&self) -> &SentCounters {
+        &self.counters
+    }
+
+    /// Everything sent has arrived.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// A new packet was sent; its number was [`Sent::next`].
+    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32) {
+        let number = self.next();
+        let entry = Entry { what, bytes, sent_at: now, sends: 1, state: State::InFlight };
+        self.ring.push_back(entry);
+        self.order.push_back(Transmission { number, at: now });
+        self.in_flight_pkts += 1;
+        self.in_flight_bytes += u64::from(bytes);
+    }
+
+    /// The lost packet that is next to be sent again: its number and what it carries.
+    pub(crate) fn next_lost(&mut self) -> Option<(u64, T)> {
+        while let Some(number) = self.lost.front().copied() {
+            match self.entry(number) {
+                Some(entry) if entry.state == State::Lost => return Some((number, entry.what)),
+                _ => _ = self.lost.pop_front(),
+            }
+        }
+        None
+    }
+
+    /// The newest packet that has not arrived: what a probe sends again.
+    pub(crate) fn newest(&self) -> Option<(u64, T)> {
+        let at = self.ring.iter().rposition(|e| e.state != State::Arrived)?;
+        Some((self.una + u64_from(at), self.ring[at].what))
+    }
+
+    /// A packet was sent again.
+    pub(crate) fn resent(&mut self, now: Time, number: u64) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        let was = std::mem::replace(&mut entry.state, State::InFlight);
+        (entry.sent_at, entry.sends) = (now, entry.sends.saturating_add(1));
+        let bytes = u64::from(entry.bytes);
+        if was == State::Lost {
+            self.in_flight_pkts += 1;
+            self.in_flight_bytes += bytes;
+        }
+        self.order.push_back(Transmission { number, at: now });
+        self.counters.retransmitted += 1;
+    }
+
+    /// Applies an acknowledgement.
+    ///
+    /// # Errors
+    /// It names what was not sent; nothing has changed then.
+    pub(crate) fn on_ack(&mut self, told: &Told<'_>) -> Result<Acked, BeyondSent> {
+        let next = unwrap(self.una, told.next);
+        let end = self.next();
+        let word_end = |w: &SackWord| {
+            let base = unwrap(self.una, w.base);
+            base + 64 - u64::from(w.bits.leading_zeros())
+        };
+        let newest = unwrap(self.una, told.newest);
+        if next > end || newest >= end || told.words.iter().any(|w| word_end(w) > end) {
+            return Err(BeyondSent);
+        }
+        let mut acked = Acked::default();
+        self.note_echo(newest, told.echo, &mut acked);
+        for number in self.una..next {
+            self.arrived(number, &mut acked);
+        }
+        for word in told.words {
+            let base = unwrap(self.una, word.base);
+            for i in (0..64).filter(|i| word.bits >> i & 1 != 0) {
+                self.arrived(base + i, &mut acked);
+            }
+        }
+        while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
+            self.ring.pop_front();
+            self.una += 1;
+        }
+        Ok(acked)
+    }
+
+    /// Finds what is lost by `now`. Returns how many packets, and when to look again.
+    pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
+        let (Some(delivered_at), Some(smoothed)) = (self.delivered_at, rtt.smoothed()) else {
+            return (0, None);
+        };
+        let window = self.reorder.window(rtt.smallest(), smoothed);
+        let overdue = rtt.latest().max(rtt.smallest()) + window;
+        let mut found = 0;
+        while let Some(first) = self.order.front().copied() {
+            let current = self
+                .entry(first.number)
+                .is_some_and(|e| e.state == State::InFlight && e.sent_at == first.at);
+            if !current {
+                self.order.pop_front();
+                continue;
+            }
+            if first.at >= delivered_at {
+                return (found, None);
+            }
+            let due = first.at + overdue;
+            if due > now {
+                return (found, Some(due));
+            }
+            self.order.pop_front();
+            self.lose(first.number);
+            found += 1;
+        }
+        (found, None)
+    }
+
+    /// Takes everything in flight for lost: nothing was heard for too long.
+    pub(crate) fn lose_all(&mut self) {
+        for number in self.una..self.next() {
+            if self.entry(number).is_some_and(|e| e.state == State::InFlight) {
+                self.lose(number);
+            }
+        }
+    }
+
+    /// The loss of everything was a mistake: what was not sent again is in flight after all.
+    pub(crate) fn find_all(&mut self) {
+        while let Some(number) = self.lost.pop_front() {
+            if let Some(entry) = self.entry_mut(number).filter(|e| e.state == State::Lost) {
+                entry.state = State::InFlight;
+                let (at, bytes) = (entry.sent_at, u64::from(entry.bytes));
+                self.in_flight_pkts += 1;
+                self.in_flight_bytes += bytes;
+                self.counters.lost -= 1;
+                // By time again: it was sent before everything that was sent since.
+                let place = self.order.partition_point(|t| t.at <= at);
+                self.order.insert(place, Transmission { number, at });
+            }
+        }
+    }
+
+    /// A recovery is over: everything that was lost has arrived.
+    pub(crate) fn recovered(&mut self) {
+        self.reorder.recovered();
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry<T>> {
+        self.ring.get(usize_from(number.checked_sub(self.una)?))
+    }
+
+    fn entry_mut(&mut self, number: u64) -> Option<&mut Entry<T>> {
+        self.ring.get_mut(usize_from(number.checked_sub(self.una)?))
+    }
+
+    /// The echo says which transmission of the newest arrival it was.
+    fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
+        self.delivered_at = self.delivered_at.max(Some(echo));
+        let Some(entry) = self.entry(newest) else { return };
+        if entry.state != State::Arrived && entry.sends > 1 && echo < entry.sent_at {
+            acked.spurious = true;
+            self.counters.spurious += 1;
+            self.reorder.widen();
+        }
+    }
+
+    fn arrived(&mut self, number: u64, acked: &mut Acked) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        let (was, bytes) = (entry.state, u64::from(entry.bytes));
+        if was == State::Arrived {
+            return;
+        }
+        entry.state = State::Arrived;
+        acked.pkts += 1;
+        acked.bytes += bytes;
+        if was == State::InFlight {
+            self.in_flight_pkts -= 1;
+            self.in_flight_bytes -= bytes;
+        }
+    }
+
+    fn lose(&mut self, number: u64) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        entry.state = State::Lost;
+        let bytes = u64::from(entry.bytes);
+        self.in_flight_pkts -= 1;
+        self.in_flight_bytes -= bytes;
+        self.lost.push_back(number);
+        self.counters.lost += 1;
+    }
+}
+
+impl ReorderWindow {
+    fn window(self, smallest: Dur, smoothed: Dur) -> Dur {
+        (smallest * self.quarters / 4).min(smoothed)
+    }
+
+    fn widen(&mut self) {
+        self.quarters = (self.quarters + 1).min(QUARTERS_MAX);
+        self.persist = PERSIST;
+    }
+
+    fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.quarters = 1;
+        }
+    }
+}
+
+/// The wire's number of a packet.
+pub(crate) fn psn(number: u64) -> u32 {
+    wrap(number)
+}
+
+/// Four round trips: beyond the smoothed one the window does not go anyway.
+const QUARTERS_MAX: u64 = 16;
+/// Recoveries that a wider window outlives (RFC 8985 section 6.2).
+const PERSIST: u32 = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use super::*;
+use crate::stream::received::{Arrival, Received};
+use proptest::prelude::*;
+use spanwire_base::Rng;
+use std::collections::BTreeSet;
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Dur::from_us(us)
+}
+
+fn rtt(us: u64) -> Rtt {
+    let mut rtt = Rtt::default();
+    rtt.sample(Dur::from_us(us), Dur::ZERO);
+    rtt
+}
+
+/// Ten packets, one each microsecond.
+fn ten() -> Sent<u64> {
+    let mut s = Sent::new(0);
+    for i in 0..10 {
+        s.push(at(i), i, 100);
+    }
+    s
+}
+
+fn word(numbers: &[u64]) -> SackWord {
+    SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
+}
+
+fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
+    Told { next, words, newest, echo: at(echo) }
+}
+
+fn lost(s: &mut Sent<u64>) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut copy = std::mem::take(&mut s.lost);
+    for number in &copy {
+        all.extend(s.entry(*number).filter(|e| e.state == State::Lost).map(|e| e.what));
+    }
+    std::mem::swap(&mut s.lost, &mut copy);
+    all
+}
+
+#[test]
+fn on_ack__takes_off_what_has_arrived_once() {
+    let mut s = ten();
+    let words = [word(&[5, 7])];
+    let first = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    assert_eq!((first.pkts, first.bytes, s.in_flight_pkts()), (5, 500, 5));
+    let again = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
+    let rest = s.on_ack(&told(10, &[], 9, 9)).unwrap();
+    assert_eq!((rest.pkts, s.is_empty()), (5, true));
+    assert_eq!(psn(s.una()), 10);
+}
+
+#[test]
+fn on_ack__of_what_was_not_sent_changes_nothing() {
+    let mut s = ten();
+    for (next, words, newest) in
+        [(11, vec![], 0), (3, vec![], 10), (3, vec![word(&[10])], 3), (1 << 31, vec![], 0)]
+    {
+        let before = format!("{s:?}");
+        let got = s.on_ack(&told(next, &words, newest, 0));
+        if next == 1 << 31 {
+            assert_eq!(got.map(|a| a.pkts), Ok(0), "half a turn is the past");
+        } else {
+            assert_eq!(got, Err(BeyondSent));
+            assert_eq!(format!("{s:?}"), before);
+        }
+    }
+}
+
+#[test]
+fn detect__waits_as_long_as_packets_may_overtake_each_other() {
+    let mut s = ten();
+    let rtt = rtt(100);
+    // 0 and 1 are missing; 9, sent at 9 us, has arrived at 109 us.
+    let words = [word(&[2, 3, 4, 5, 6, 7, 8, 9])];
+    s.on_ack(&told(0, &words, 9, 9)).unwrap();
+    // Overdue 100 us and a quarter of that after each was sent.
+    assert_eq!(s.detect(at(109), &rtt), (0, Some(at(125))));
+    assert_eq!(s.detect(at(125), &rtt), (1, Some(at(126))));
+    assert_eq!(s.detect(at(126), &rtt), (1, None));
+    assert_eq!(lost(&mut s), [0, 1]);
+    assert_eq!((s.in_flight_pkts(), s.counters().lost), (0, 2));
+}
+
+#[test]
+fn detect__says_nothing_about_what_was_sent_last() {
+    let mut s = ten();
+    s.on_ack(&told(9, &[], 8, 8)).unwrap();
+    assert_eq!(s.detect(at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
+    assert_eq!(s.newest(), Some((s.una(), 9)));
+}
+
+#[test]
+fn detect__a_lost_retransmission_is_lost_again() {
+    let (mut s, rtt) = (ten(), rtt(100));
+    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    assert_eq!(s.detect(at(200), &rtt).0, 1);
+    let (number, _) = s.next_lost().unwrap();
+    s.resent(at(200), number);
+    assert_eq!(s.next_lost(), None);
+    s.push(at(201), 10, 100);
+    s.on_ack(&told(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
+    assert_eq!(s.detect(at(324), &rtt), (0, Some(at(325))));
+    assert_eq!(s.detect(at(325), &rtt), (1, None));
+    assert_eq!(s.counters().retransmitted, 1);
+}
+
+#[test]
+fn note_echo__a_needless_retransmission_widens_the_window() {
+    let (mut s, rtt) = (ten(), rtt(100));
+    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    s.detect(at(200), &rtt);
+    let (number, _) = s.next_lost().unwrap();
+    s.resent(at(200), number);
+    // The first transmission of 0, sent at 0 us, was only late.
+    let acked = s.on_ack(&told(4, &[], 0, 0)).unwrap();
+    assert!(acked.spurious);
+    assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 2));
+    for left in (0..16).rev() {
+        s.recovered();
+        assert_eq!(s.reorder.quarters, if left == 0 { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn find_all__puts_back_what_a_timeout_took_for_lost() {
+    let mut s = ten();
+    s.on_ack(&told(2, &[], 1, 1)).unwrap();
+    s.lose_all();
+    assert_eq!(s.in_flight_pkts(), 0);
+    let (number, what) = s.next_lost().unwrap();
+    assert_eq!(what, 2);
+    s.resent(at(5000), number);
+    s.find_all();
+    assert_eq!((s.in_flight_pkts(), s.counters().lost), (8, 1));
+    assert_eq!(s.next_lost(), None);
+    assert!(s.order.iter().zip(s.order.iter().skip(1)).all(|(a, b)| a.at <= b.at));
+}
+
+proptest! {
+    /// Over a wire that loses, duplicates and reorders, everything arrives, no account goes wrong,
+    /// and what is taken off has arrived.
+    #[test]
+    fn sent__agrees_with_the_receiver(seed in any::<u64>(), first in any::<u32>(), loss in 0u64..40) {
+        let mut rng = Rng::new(seed);
+        let mut sent: Sent<u64> = Sent::new(first);
+        let mut received = Received::new(first, 512);
+        let base = sent.next();
+        let mut arrived = BTreeSet::new();
+        let (mut wire, mut now, mut rtt) = (Vec::<(Time, u64, Time)>::new(), at(0), Rtt::default());
+        let mut silent = 0;
+        for _ in 0..20_000 {
+            now += Dur::from_us(1);
+            let again = sent.next_lost();
+            let number = match again {
+                Some((number, what)) => {
+                    prop_assert_eq!(base + what, number);
+                    sent.resent(now, number);
+                    Some(number)
+                }
+                None if sent.next() < base + 600 && sent.in_flight_pkts() < 100
+                    && sent.next() < sent.una() + 512 => {
+                    let number = sent.next();
+                    sent.push(now, number - base, 1);
+                    Some(number)
+                }
+                None => None,
+            };
+            if let Some(number) = number.filter(|_| rng.below(100) >= loss) {
+                wire.push((now + Dur::from_us(20 + rng.below(30)), number, now));
+                if rng.below(20) == 0 {
+                    wire.push((now + Dur::from_us(90), number, now));
+                }
+            }
+            let mut news = None;
+            wire.retain(|(due, number, sent_at)| {
+                if *due > now { return true; }
+                if let Arrival::Missing(n) = received.judge(wrap(*number)) {
+                    assert_eq!(n, *number);
+                    received.take(n);
+                    arrived.insert(n);
+                }
+                news = Some((*number, *sent_at));
+                false
+            });
+            match news {
+                Some((newest, echo)) if rng.below(100) >= loss => {
+                    let words = received.words();
+                    let (next, newest) = (wrap(received.next()), wrap(newest));
+                    let told = Told { next, words: words.as_slice(), newest, echo };
+                    sent.on_ack(&told).unwrap();
+                    rtt.sample(now.since(echo), Dur::ZERO);
+                    silent = 0;
+                }
+                _ => silent += 1,
+            }
+            sent.detect(now, &rtt);
+            if silent > 300 {
+                sent.lose_all();
+                silent = 0;
+            }
+            let in_flight = sent.ring.iter().filter(|e| e.state == State::InFlight).count();
+            prop_assert_eq!(sent.in_flight_pkts(), u64_from(in_flight));
+            prop_assert!((base..sent.una()).all(|n| arrived.contains(&n)));
+            if sent.una() == base + 600 { break; }
+        }
+        prop_assert_eq!(sent.una(), base + 600, "everything arrives");
+    }
+}
