@@ -4,3 +4,4 @@
 pub(crate) mod received;
 pub(crate) mod rtt;
 pub(crate) mod sent;
+pub(crate) mod timers;

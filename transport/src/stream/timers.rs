@@ -1,0 +1,194 @@
+//! When silence means something: the probe of the tail, and the retransmission timeout.
+
+use super::rtt::Rtt;
+use spanwire_base::{Dur, Time};
+
+/// The timers of a stream that has packets in flight.
+///
+/// Loss among packets is found by time as others arrive ([`super::sent`]). Two things are left for
+/// when nothing arrives. After two round trips the newest packet goes out again and asks for an
+/// answer: a lost tail, or a lost acknowledgement of it, costs no more than that. After the
+/// retransmission timeout everything counts as lost, once; the time doubles until something is
+/// heard.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    /// Nothing has been heard since; none while nothing is in flight.
+    quiet_since: Option<Time>,
+    /// The newest transmission.
+    sent_at: Time,
+    /// A probe may go out: none has since something was heard.
+    may_probe: bool,
+    /// Timeouts in a row.
+    expired: u32,
+    /// When the last of them was, while it may still turn out needless.
+    expired_at: Option<Time>,
+    floor: Dur,
+    unknown: Dur,
+    retry_cnt: u32,
+}
+
+/// What a timer that fired asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Silence {
+    /// Nothing was due.
+    Nothing,
+    /// Send the newest packet again, and ask.
+    Probe,
+    /// Everything in flight is lost.
+    Timeout,
+    /// The peer is gone: as many timeouts as retries have passed without a word from it.
+    Exhausted,
+}
+
+impl Timers {
+    /// Timers with a floor for the timeout, the timeout before a round trip is known, and how many
+    /// timeouts in a row are still no verdict.
+    pub(crate) fn new(floor: Dur, unknown: Dur, retry_cnt: u8) -> Self {
+        Self {
+            quiet_since: None,
+            sent_at: Time::ZERO,
+            may_probe: true,
+            expired: 0,
+            expired_at: None,
+            floor,
+            unknown,
+            retry_cnt: retry_cnt.into(),
+        }
+    }
+
+    /// A packet left.
+    pub(crate) fn on_sent(&mut self, now: Time) {
+        self.quiet_since.get_or_insert(now);
+        self.sent_at = now;
+    }
+
+    /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
+    /// still is. Returns true when the last timeout was needless: its packets were only slow.
+    pub(crate) fn on_heard(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
+        let needless = self.expired_at.take().is_some_and(|expired| echo < expired);
+        self.expired = 0;
+        self.may_probe = true;
+        self.quiet_since = in_flight.then_some(now);
+        needless
+    }
+
+    /// When [`Timers::fire`] has something to do.
+    pub(crate) fn next(&self, rtt: &Rtt) -> Option<Time> {
+        let timeout = self.timeout_at(rtt)?;
+        Some(self.probe_at(rtt).map_or(timeout, |probe| probe.min(timeout)))
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt) -> Silence {
+        if self.probe_at(rtt).is_some_and(|at| at <= now) {
+            self.may_probe = false;
+            return Silence::Probe;
+        }
+        if self.timeout_at(rtt).is_none_or(|at| at > now) {
+            return Silence::Nothing;
+        }
+        if self.expired >= self.retry_cnt {
+            self.quiet_since = None;
+            return Silence::Exhausted;
+        }
+        // Only the first of a row can be told needless: what is sent after it muddles the echo.
+        if self.expired == 0 {
+            self.expired_at = Some(now);
+        }
+        self.expired += 1;
+        self.may_probe = false;
+        self.quiet_since = Some(now);
+        Silence::Timeout
+    }
+
+    /// The peer is silent: one packet at a time until it is heard.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.expired > 0
+    }
+
+    /// Everything has arrived, or the stream has ended.
+    pub(crate) fn stop(&mut self) {
+        self.quiet_since = None;
+    }
+
+    fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
+        let since = self.quiet_since.filter(|_| self.may_probe)?;
+        rtt.probe_timeout().map(|after| self.sent_at.max(since) + after)
+    }
+
+    fn timeout_at(&self, rtt: &Rtt) -> Option<Time> {
+        let since = self.quiet_since?;
+        let after = rtt.retransmission_timeout(self.floor, self.unknown);
+        Some(since + after * (1 << self.expired.min(BACKOFF_MAX)))
+    }
+}
+
+/// Doublings of the timeout: 64 times.
+const BACKOFF_MAX: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn timers() -> (Timers, Rtt) {
+        let mut rtt = Rtt::default();
+        for _ in 0..100 {
+            rtt.sample(Dur::from_us(100), Dur::ZERO);
+        }
+        (Timers::new(Dur::from_us(1000), Dur::from_us(50_000), 2), rtt)
+    }
+
+    #[test]
+    fn fire__probes_once_and_then_takes_everything_for_lost() {
+        let (mut t, rtt) = timers();
+        assert_eq!(t.next(&rtt), None);
+        t.on_sent(at(0));
+        t.on_sent(at(50));
+        assert_eq!(t.next(&rtt), Some(at(250)), "two round trips after the newest");
+        assert_eq!(t.fire(at(249), &rtt), Silence::Nothing);
+        assert_eq!(t.fire(at(250), &rtt), Silence::Probe);
+        assert_eq!(t.next(&rtt), Some(at(1000)), "since the oldest");
+        assert_eq!(t.fire(at(1000), &rtt), Silence::Timeout);
+        assert!(t.is_silent());
+    }
+
+    #[test]
+    fn fire__doubles_and_gives_up() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        t.fire(at(200), &rtt);
+        for due in [1000, 3000] {
+            assert_eq!(t.next(&rtt), Some(at(due)));
+            assert_eq!(t.fire(at(due), &rtt), Silence::Timeout);
+        }
+        assert_eq!(t.next(&rtt), Some(at(7000)));
+        assert_eq!(t.fire(at(7000), &rtt), Silence::Exhausted);
+        assert_eq!(t.next(&rtt), None);
+    }
+
+    #[test]
+    fn on_heard__begins_anew_and_tells_a_needless_timeout() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        t.fire(at(200), &rtt);
+        t.fire(at(1000), &rtt);
+        t.on_sent(at(1001));
+        assert!(t.on_heard(at(1100), at(0), true), "what was sent before the timeout arrived");
+        assert!(!t.on_heard(at(1200), at(1001), true), "told once");
+        assert!(!t.is_silent());
+        assert_eq!(t.next(&rtt), Some(at(1400)));
+        assert!(!t.on_heard(at(1300), at(1001), false));
+        assert_eq!(t.next(&rtt), None, "nothing is in flight");
+    }
+
+    #[test]
+    fn next__without_a_round_trip_waits_for_the_timeout() {
+        let (mut t, _) = timers();
+        t.on_sent(at(0));
+        assert_eq!(t.next(&Rtt::default()), Some(at(50_000)));
+    }
+}
