@@ -1,0 +1,133 @@
+//! When to acknowledge, and what the acknowledgement says beside what has arrived.
+
+use spanwire_base::{Dur, Time, u64_from};
+use spanwire_wire::{AckReason, Ecn, Packet, Refusal, SrcAckRepr, SrcDataRepr};
+
+/// The receiver's account of a stream: totals since it began, and what of them the sender has not
+/// been told.
+#[derive(Debug)]
+pub(super) struct Feedback {
+    rx_pkts: u32,
+    ce_pkts: u32,
+    rx_bytes: u64,
+    ce_bytes: u64,
+    /// The last packet that came, duplicate or not.
+    newest: Newest,
+    /// Packets since the last acknowledgement.
+    untold: u32,
+    /// When an acknowledgement is due, while something is untold.
+    due: Option<Time>,
+    /// One is due now.
+    now: Option<AckReason>,
+    last_was_ce: bool,
+    refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    psn: u32,
+    path: u16,
+    echo_ps: u64,
+    at: Time,
+}
+
+/// How far acknowledgements may lag behind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lag {
+    /// Packets.
+    pub(super) pkts: u32,
+    /// Time since the first one that was not acknowledged.
+    pub(super) time: Dur,
+}
+
+impl Feedback {
+    pub(super) fn new() -> Self {
+        Self {
+            rx_pkts: 0,
+            ce_pkts: 0,
+            rx_bytes: 0,
+            ce_bytes: 0,
+            newest: Newest::default(),
+            untold: 0,
+            due: None,
+            now: None,
+            last_was_ce: false,
+            refusal: None,
+        }
+    }
+
+    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap, or is a
+    /// duplicate.
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        header: &SrcDataRepr,
+        at_once: bool,
+        lag: Lag,
+    ) {
+        let bytes = u64_from(p.ip.header_len() + 8 + 12 + p.payload_len());
+        let is_ce = p.ip.ecn() == Ecn::Ce;
+        self.rx_pkts = self.rx_pkts.wrapping_add(1);
+        self.rx_bytes = self.rx_bytes.wrapping_add(bytes);
+        if is_ce {
+            self.ce_pkts = self.ce_pkts.wrapping_add(1);
+            self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
+        }
+        let turned = std::mem::replace(&mut self.last_was_ce, is_ce) != is_ce;
+        let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
+        self.newest = Newest { psn, path, echo_ps, at: now };
+        self.untold += 1;
+        self.due.get_or_insert(now + lag.time);
+        if p.bth.ack_req {
+            self.ask(AckReason::Asked);
+        } else if at_once || turned {
+            self.ask(AckReason::Gap);
+        } else if self.untold >= lag.pkts {
+            self.ask(AckReason::Count);
+        }
+    }
+
+    /// An acknowledgement is due now.
+    pub(super) fn ask(&mut self, reason: AckReason) {
+        self.now.get_or_insert(reason);
+    }
+
+    /// The request of this packet will not be carried out; every acknowledgement says so from now.
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        self.refusal = Some(refusal);
+        self.now = Some(AckReason::Refused);
+    }
+
+    /// Something was refused.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// One is due at `now`.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.now.is_some() || self.due.is_some_and(|at| at <= now)
+    }
+
+    /// When one will be due.
+    pub(super) fn next(&self) -> Option<Time> {
+        match self.now {
+            Some(_) => Some(Time::ZERO),
+            None => self.due,
+        }
+    }
+
+    /// Writes what it knows into an acknowledgement; the sender is told now.
+    pub(super) fn tell(&mut self, now: Time, ack: &mut SrcAckRepr) {
+        let held = now.since(self.newest.at).as_ns();
+        ack.reason = self.now.take().unwrap_or(AckReason::Time);
+        ack.newest = self.newest.psn;
+        ack.path = self.newest.path;
+        ack.echo_ps = self.newest.echo_ps;
+        ack.hold_ns = u32::try_from(held).unwrap_or(u32::MAX);
+        (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
+        (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
+        ack.refusal = self.refusal;
+        (self.untold, self.due) = (0, None);
+    }
+}

@@ -1,0 +1,313 @@
+//! The requester: which segment of which request is next, and which requests are done.
+
+use crate::qp::wq::WorkQueue;
+use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
+use spanwire_base::{u32_from, usize_from};
+use spanwire_wire::{AtomicEthRepr, RethRepr, SrcDataRepr, SrcKind};
+
+/// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
+/// request of the peer's likewise.
+#[derive(Debug)]
+pub(super) struct Sender {
+    sq: WorkQueue<Wqe>,
+    /// The number of the oldest request in `sq`.
+    first_message: u32,
+    next_message: u32,
+    next_receive: u32,
+    /// The request that is being sent, and its bytes that were.
+    current: usize,
+    offset: u32,
+    /// READs and atomics sent and not answered.
+    rd_atomic_out: u32,
+}
+
+/// A send work request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wqe {
+    pub(super) wr_id: u64,
+    pub(super) op: WrOp,
+    pub(super) len: u32,
+    pub(super) signaled: bool,
+    solicited: bool,
+    fence: bool,
+    is_inline: bool,
+    message: u32,
+    receive: u32,
+    /// One past the number of its last packet, once that was sent.
+    end: Option<u64>,
+    /// Bytes that responses have brought.
+    answered: u32,
+    is_answered: bool,
+}
+
+/// A segment of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Segment {
+    pub(super) message: u32,
+    pub(super) offset: u32,
+    pub(super) len: u32,
+}
+
+/// What may be sent, decided outside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct May {
+    pub(super) segment_bytes: u32,
+    pub(super) max_rd_atomic: u32,
+    /// Receive requests that the peer has, counted from the first; none before it has said.
+    pub(super) receive_limit: Option<u32>,
+    /// A request that was never sent may begin.
+    pub(super) begins: bool,
+}
+
+/// What is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    Segment(Segment),
+    /// Nothing is posted that was not sent, or it waits for a response.
+    Idle,
+    /// The peer has no receive request for it.
+    NoReceive(Segment),
+}
+
+impl Sender {
+    pub(super) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
+        Self {
+            sq: WorkQueue::new(max_wr, max_sge, max_inline),
+            first_message: 0,
+            next_message: 0,
+            next_receive: 0,
+            current: 0,
+            offset: 0,
+            rd_atomic_out: 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.sq.is_full()
+    }
+
+    pub(super) fn max_sge(&self) -> usize {
+        self.sq.max_sge()
+    }
+
+    pub(super) fn max_inline(&self) -> usize {
+        self.sq.max_inline()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sq.len() == 0
+    }
+
+    /// Queues a checked work request of `len` bytes.
+    pub(super) fn post(&mut self, wr: &WorkRequest<'_>, len: u32) {
+        let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
+        let wqe = Wqe {
+            wr_id,
+            op,
+            len,
+            signaled,
+            solicited,
+            fence,
+            is_inline: wr.inline.is_some(),
+            message: self.next_message,
+            receive: self.next_receive,
+            end: None,
+            answered: 0,
+            is_answered: false,
+        };
+        self.sq.push(wqe, wr.sges, wr.inline.unwrap_or_default());
+        self.next_message = self.next_message.wrapping_add(1);
+        if op.completes_a_receive() {
+            self.next_receive = self.next_receive.wrapping_add(1);
+        }
+    }
+
+    /// The next segment that was never sent.
+    pub(super) fn next(&self, may: &May) -> Next {
+        let Some(wqe) = self.sq.at(self.current) else { return Next::Idle };
+        if self.offset == 0 {
+            let waits = !may.begins
+                || wqe.fence && self.rd_atomic_out > 0
+                || wqe.op.is_rd_atomic() && self.rd_atomic_out >= may.max_rd_atomic;
+            if waits {
+                return Next::Idle;
+            }
+        }
+        let len = match wqe.op.is_rd_atomic() {
+            true => wqe.len,
+            false => (wqe.len - self.offset).min(may.segment_bytes),
+        };
+        let segment = Segment { message: wqe.message, offset: self.offset, len };
+        // A serial comparison: numbers wrap.
+        let is_there = |limit: u32| limit.wrapping_sub(wqe.receive).wrapping_sub(1) < 1 << 31;
+        match may.receive_limit {
+            Some(limit) if wqe.op.completes_a_receive() && !is_there(limit) => {
+                Next::NoReceive(segment)
+            }
+            _ => Next::Segment(segment),
+        }
+    }
+
+    /// The segment that [`Sender::next`] described was sent as packet `number`.
+    pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
+        let Some(wqe) = self.wqe_mut(segment.message) else { return };
+        let ends = wqe.op.is_rd_atomic() || segment.offset + segment.len == wqe.len;
+        let is_rd_atomic = wqe.op.is_rd_atomic();
+        if ends {
+            wqe.end = Some(number + 1);
+            self.current += 1;
+            self.offset = 0;
+            self.rd_atomic_out += u32::from(is_rd_atomic);
+        } else {
+            self.offset += segment.len;
+        }
+    }
+
+    /// The header of a segment; none when its request is over.
+    pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrcDataRepr> {
+        let wqe = self.wqe(segment.message)?;
+        let ends = wqe.op.is_rd_atomic() || segment.offset + segment.len == wqe.len;
+        let mut header = SrcDataRepr {
+            first: segment.offset == 0,
+            last: ends,
+            offset: segment.offset,
+            ..SrcDataRepr::new(kind(wqe.op), psn, wqe.message)
+        };
+        let reth = |remote: RemoteAddr, len| {
+            let va = remote.va.wrapping_add(segment.offset.into());
+            Some(RethRepr { va, rkey: remote.rkey, dma_len: len })
+        };
+        match wqe.op {
+            WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => {
+                header.receive = Some(wqe.receive);
+            }
+            WrOp::Write { remote } | WrOp::Read { remote } => {
+                header.reth = reth(remote, segment.len);
+            }
+            WrOp::WriteImm { remote, .. } => {
+                header.reth = reth(remote, segment.len);
+                header.receive = ends.then_some(wqe.receive);
+            }
+            WrOp::FetchAdd { remote, add } => {
+                header.atomic = Some(operands(remote, add, 0));
+            }
+            WrOp::CmpSwap { remote, compare, swap } => {
+                header.atomic = Some(operands(remote, swap, compare));
+            }
+        }
+        header.imm = wqe.op.imm().filter(|_| ends);
+        header.ieth = match wqe.op {
+            WrOp::SendInv { rkey } if ends => Some(rkey),
+            _ => None,
+        };
+        Some(header)
+    }
+
+    /// A segment's last packet is solicited.
+    pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
+        self.wqe(segment.message).is_some_and(|w| {
+            w.solicited
+                && w.op.completes_a_receive()
+                && segment.offset + segment.len == w.len
+        })
+    }
+
+    /// The bytes of a segment are here: inline, or in SGEs.
+    pub(super) fn inline(&self, message: u32) -> Option<&[u8]> {
+        let is_inline = self.wqe(message)?.is_inline;
+        is_inline.then(|| self.sq.inline(self.index(message)))
+    }
+
+    pub(super) fn sges(&self, message: u32) -> &[Sge] {
+        self.sq.sges(self.index(message))
+    }
+
+    /// Judges a response to `message`: it was asked for, and its bytes are the request's.
+    pub(super) fn awaits(&self, message: u32, kind: SrcKind, offset: u32, len: u32) -> bool {
+        self.wqe(message).is_some_and(|w| match (w.op, kind) {
+            (WrOp::Read { .. }, SrcKind::ReadResponse) => {
+                w.end.is_some() && offset.checked_add(len).is_some_and(|end| end <= w.len)
+            }
+            (WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. }, SrcKind::AtomicResponse) => {
+                w.end.is_some() && len == 0
+            }
+            _ => false,
+        })
+    }
+
+    /// A response of `len` bytes was put where it belongs.
+    pub(super) fn answered(&mut self, message: u32, len: u32) {
+        let Some(wqe) = self.wqe_mut(message) else { return };
+        wqe.answered = wqe.answered.saturating_add(len);
+        let done = wqe.op.is_atomic() || wqe.answered >= wqe.len;
+        if done && !std::mem::replace(&mut wqe.is_answered, true) {
+            self.rd_atomic_out = self.rd_atomic_out.saturating_sub(1);
+        }
+    }
+
+    /// Takes the oldest request out if it is done: everything before `una` has arrived.
+    pub(super) fn pop_done(&mut self, una: u64) -> Option<Wqe> {
+        let oldest = self.sq.at(0)?;
+        let arrived = oldest.end.is_some_and(|end| end <= una);
+        let done = arrived && (oldest.is_answered || !oldest.op.is_rd_atomic());
+        if done { self.pop_any() } else { None }
+    }
+
+    /// Takes the oldest request out, done or not.
+    pub(super) fn pop_any(&mut self) -> Option<Wqe> {
+        let wqe = self.sq.pop_front()?;
+        self.first_message = self.first_message.wrapping_add(1);
+        if self.current > 0 {
+            self.current -= 1;
+        } else {
+            self.offset = 0;
+        }
+        Some(wqe)
+    }
+
+    /// Nothing that has begun is unfinished.
+    pub(super) fn is_drained(&self) -> bool {
+        self.current == 0 && self.offset == 0
+    }
+
+    /// The oldest request is the one that this packet is of, or comes after it.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.is_drained()
+    }
+
+    pub(super) fn has_rd_atomic(&self) -> bool {
+        (0..self.sq.len()).any(|i| self.sq.at(i).is_some_and(|w| w.op.is_rd_atomic()))
+    }
+
+    fn index(&self, message: u32) -> usize {
+        usize_from(u64::from(message.wrapping_sub(self.first_message)))
+    }
+
+    fn wqe(&self, message: u32) -> Option<&Wqe> {
+        self.sq.at(self.index(message))
+    }
+
+    fn wqe_mut(&mut self, message: u32) -> Option<&mut Wqe> {
+        let index = self.index(message);
+        self.sq.at_mut(index)
+    }
+}
+
+fn kind(op: WrOp) -> SrcKind {
+    match op {
+        WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => SrcKind::Send,
+        WrOp::Write { .. } | WrOp::WriteImm { .. } => SrcKind::Write,
+        WrOp::Read { .. } => SrcKind::ReadRequest,
+        WrOp::FetchAdd { .. } => SrcKind::FetchAdd,
+        WrOp::CmpSwap { .. } => SrcKind::CmpSwap,
+    }
+}
+
+fn operands(remote: RemoteAddr, swap_or_add: u64, compare: u64) -> AtomicEthRepr {
+    AtomicEthRepr { va: remote.va, rkey: remote.rkey, swap_or_add, compare }
+}
+
+/// Bytes of a payload as a length on the wire.
+pub(super) fn len_of(bytes: usize) -> u32 {
+    u32_from(bytes)
+}
