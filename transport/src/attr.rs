@@ -71,6 +71,25 @@ pub struct QpAttr {
     pub rnr_retry: Option<u8>,
     /// The way to the peer.
     pub av: Option<AddressVector>,
+    /// How both ends speak; [`WireMode::Rc`] when it is not given.
+    pub wire_mode: Option<WireMode>,
+    /// Payload bytes of a full packet in [`WireMode::Src`], 64..=65280: any size that the path
+    /// carries with up to 180 bytes of headers. The path MTU when it is not given. Each end chooses
+    /// its own. Not for [`WireMode::Rc`].
+    pub segment_bytes: Option<u32>,
+}
+
+/// How the packets of a connection look and how losses are repaired. Both ends must agree before;
+/// the verbs are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WireMode {
+    /// RoCEv2 Reliable Connection, as every adapter speaks it: in order, goes back on a loss.
+    #[default]
+    Rc,
+    /// Spanwire Reliable Connection: data are placed in any order, only what is lost is sent again
+    /// (docs/PROTOCOL.md, "SRC"). Memory is written in any order as well: what must come later is
+    /// fenced, or follows a completion.
+    Src,
 }
 
 /// The way to the peer: what goes into the headers below the BTH.
@@ -244,6 +263,8 @@ impl QpAttr {
             retry_cnt: newer.retry_cnt.or(old.retry_cnt),
             rnr_retry: newer.rnr_retry.or(old.rnr_retry),
             av: newer.av.or(old.av),
+            wire_mode: newer.wire_mode.or(old.wire_mode),
+            segment_bytes: newer.segment_bytes.or(old.segment_bytes),
         };
     }
 }

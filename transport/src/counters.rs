@@ -48,6 +48,22 @@ pub struct Counters {
     pub flushed: u64,
     /// Completions lost because a completion queue was too small.
     pub cq_overrun: u64,
+    /// Packets received with a congestion mark (CE in the IP header).
+    pub np_ecn_marked_roce_packets: u64,
+    /// Congestion notifications sent (RC).
+    pub np_cnp_sent: u64,
+    /// Congestion notifications received.
+    pub rp_cnp_handled: u64,
+    /// SRC: newest packets sent again because nothing was heard for two round trips.
+    pub tail_loss_probes: u64,
+    /// SRC: packets sent to ask whether a receive request has been posted.
+    pub receive_limit_probes: u64,
+    /// SRC: packets found lost.
+    pub lost_packets: u64,
+    /// SRC: packets that were sent again and had arrived, as far as echoes tell.
+    pub spurious_retransmits: u64,
+    /// SRC: timeouts that turned out needless and were undone.
+    pub spurious_timeouts: u64,
     drops: [u64; DropReason::OWN.len()],
     wire_drops: [u64; wire::DropReason::ALL.len()],
 }
@@ -76,6 +92,14 @@ impl Default for Counters {
             resp_cqe_error: 0,
             flushed: 0,
             cq_overrun: 0,
+            np_ecn_marked_roce_packets: 0,
+            np_cnp_sent: 0,
+            rp_cnp_handled: 0,
+            tail_loss_probes: 0,
+            receive_limit_probes: 0,
+            lost_packets: 0,
+            spurious_retransmits: 0,
+            spurious_timeouts: 0,
             drops: [0; DropReason::OWN.len()],
             wire_drops: [0; wire::DropReason::ALL.len()],
         }
@@ -129,6 +153,14 @@ impl Counters {
             ("resp_cqe_error", self.resp_cqe_error),
             ("flushed", self.flushed),
             ("cq_overrun", self.cq_overrun),
+            ("np_ecn_marked_roce_packets", self.np_ecn_marked_roce_packets),
+            ("np_cnp_sent", self.np_cnp_sent),
+            ("rp_cnp_handled", self.rp_cnp_handled),
+            ("tail_loss_probes", self.tail_loss_probes),
+            ("receive_limit_probes", self.receive_limit_probes),
+            ("lost_packets", self.lost_packets),
+            ("spurious_retransmits", self.spurious_retransmits),
+            ("spurious_timeouts", self.spurious_timeouts),
         ];
         let own = DropReason::OWN.into_iter();
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));

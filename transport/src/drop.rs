@@ -40,13 +40,17 @@ pub enum DropReason {
     DuplicateReadForgotten,
     /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
     DuplicateAtomicForgotten,
-    /// A congestion notification: no controller listens yet.
-    CnpIgnored,
+    /// SRC: a packet beyond what its sender was told that it may send.
+    BeyondPsnLimit,
+    /// SRC: a packet from before everything that its sender may still doubt.
+    OldPacket,
+    /// SRC: something that is refused once everything before it has arrived, which it has not.
+    RefusedAhead,
 }
 
 impl DropReason {
     /// The reasons that are the engine's own, in the order of their counters.
-    pub const OWN: [Self; 17] = [
+    pub const OWN: [Self; 19] = [
         Self::UnknownQpn,
         Self::WrongPeer,
         Self::BadPkey,
@@ -63,7 +67,9 @@ impl DropReason {
         Self::AfterSequenceGap,
         Self::DuplicateReadForgotten,
         Self::DuplicateAtomicForgotten,
-        Self::CnpIgnored,
+        Self::BeyondPsnLimit,
+        Self::OldPacket,
+        Self::RefusedAhead,
     ];
 
     /// Name of the counter, in snake case.
@@ -87,7 +93,9 @@ impl DropReason {
             Self::AfterSequenceGap => "after_sequence_gap",
             Self::DuplicateReadForgotten => "duplicate_read_forgotten",
             Self::DuplicateAtomicForgotten => "duplicate_atomic_forgotten",
-            Self::CnpIgnored => "cnp_ignored",
+            Self::BeyondPsnLimit => "beyond_psn_limit",
+            Self::OldPacket => "old_packet",
+            Self::RefusedAhead => "refused_ahead",
         }
     }
 

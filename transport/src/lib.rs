@@ -42,7 +42,7 @@ mod timer;
 mod verbs;
 mod wc;
 
-pub use attr::{AddressVector, Mtu, QpAttr, QpCaps, QpInit};
+pub use attr::{AddressVector, Mtu, QpAttr, QpCaps, QpInit, WireMode};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};

@@ -2,7 +2,7 @@
 
 use crate::{
     Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit,
-    RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WorkRequest, WrOp,
+    RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
@@ -49,6 +49,7 @@ pub(crate) struct Pair {
 pub(crate) struct PairConfig {
     pub(crate) config: Config,
     pub(crate) mtu: Mtu,
+    pub(crate) mode: WireMode,
     pub(crate) qps: usize,
     pub(crate) psns: [u32; 2],
     pub(crate) bytes: usize,
@@ -67,6 +68,7 @@ impl Default for PairConfig {
         Self {
             config: Config::default(),
             mtu: Mtu::B256,
+            mode: WireMode::Rc,
             qps: 1,
             psns: [1000, 0xff_fff0],
             bytes: 1 << 16,
@@ -87,6 +89,13 @@ impl Default for PairConfig {
 }
 
 pub(crate) const LATENCY: Dur = Dur::from_us(5);
+
+impl PairConfig {
+    /// One queue pair that speaks SRC.
+    pub(crate) fn src() -> Self {
+        Self { mode: WireMode::Src, ..Self::default() }
+    }
+}
 
 impl Pair {
     pub(crate) fn new() -> Self {
@@ -116,6 +125,7 @@ impl Pair {
                 hop_limit: 64,
             };
             let mut rtr = QpAttr::rtr(qpns[peer], Psn::new(c.psns[peer]), c.mtu, av);
+            rtr.wire_mode = Some(c.mode);
             (c.rtr)(&mut rtr);
             let mut rts = QpAttr::rts(Psn::new(c.psns[me]));
             (c.rts)(&mut rts);

@@ -135,7 +135,7 @@ impl QueuePair {
         }
         while let Some(wqe) = self.requester.pop_done() {
             if wqe.signaled {
-                let wc = self.send_wc(&wqe, WcStatus::Success);
+                let wc = self.send_wc(&wqe.over(), WcStatus::Success);
                 self.complete(self.send_cq, wc, sh);
             }
         }

@@ -1,7 +1,6 @@
 //! How a request ends: with a completion, with a failure, or flushed.
 
-use super::outcome::Message;
-use super::requester::Wqe;
+use super::outcome::{Message, Over};
 use super::{QueuePair, Shared};
 use crate::cq::CqId;
 use crate::event::AsyncEvent;
@@ -44,8 +43,8 @@ impl QueuePair {
 
     /// Fails the oldest request with `status`, then the queue pair.
     pub(super) fn fail_oldest(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(wqe) = self.requester.pop_any() {
-            let wc = self.send_wc(&wqe, status);
+        if let Some(over) = self.pop_send() {
+            let wc = self.send_wc(&over, status);
             self.complete(self.send_cq, wc, sh);
         }
         self.fail(sh);
@@ -64,6 +63,9 @@ impl QueuePair {
     /// Stops answering and goes to the error state.
     pub(super) fn fail(&mut self, sh: &mut Shared<'_>) {
         self.responder.stop();
+        if let Some(src) = &mut self.selective {
+            src.stop_answering();
+        }
         self.enter_error(sh);
     }
 
@@ -73,6 +75,9 @@ impl QueuePair {
             return;
         }
         self.loss.stop();
+        if let Some(src) = &mut self.selective {
+            src.stop();
+        }
         while self.flush_one(sh) {}
         while let Some(recv) = self.responder.receive.pop() {
             let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
@@ -84,17 +89,25 @@ impl QueuePair {
         }
     }
 
-    fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
-        let Some(wqe) = self.requester.pop_any() else {
+    pub(super) fn flush_one(&mut self, sh: &mut Shared<'_>) -> bool {
+        let Some(over) = self.pop_send() else {
             return false;
         };
-        let wc = self.send_wc(&wqe, WcStatus::WrFlushErr);
+        let wc = self.send_wc(&over, WcStatus::WrFlushErr);
         self.complete(self.send_cq, wc, sh);
         true
     }
 
-    pub(super) fn send_wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
-        Wc { byte_len: wqe.len, ..self.wc(wqe.wr_id, status, wqe.op.wc_opcode()) }
+    /// Takes the oldest send request out, done or not.
+    fn pop_send(&mut self) -> Option<Over> {
+        match &mut self.selective {
+            None => self.requester.pop_any().map(|w| w.over()),
+            Some(src) => src.sender.pop_any(),
+        }
+    }
+
+    pub(super) fn send_wc(&self, over: &Over, status: WcStatus) -> Wc {
+        Wc { byte_len: over.len, ..self.wc(over.wr_id, status, over.op.wc_opcode()) }
     }
 
     pub(super) fn wc(&self, wr_id: u64, status: WcStatus, opcode: WcOpcode) -> Wc {

@@ -182,7 +182,7 @@ impl Loss {
 ///
 /// # Source
 /// IBTA Local ACK Timeout; 14 gives 67 ms, and rxe was measured at 64 to 70 ms.
-fn ack_timeout(exponent: u8) -> Dur {
+pub(super) fn ack_timeout(exponent: u8) -> Dur {
     Dur::from_ns(4_096) * (1 << u32::from(exponent.min(31)))
 }
 
@@ -191,7 +191,7 @@ fn ack_timeout(exponent: u8) -> Dur {
 /// # Source
 /// IBTA's table of the RNR NAK Timer Field: 0 is 655.36 ms, 1 is 10 us, then alternately times 2
 /// and times 1.5 (codes 12, 14, 20 and 31 were seen on rxe).
-fn rnr_wait(code: u8) -> Dur {
+pub(super) fn rnr_wait(code: u8) -> Dur {
     const TENS_OF_US: [u64; 32] = [
         65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024,
         1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,

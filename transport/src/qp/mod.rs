@@ -6,6 +6,7 @@
 
 mod ack;
 mod answered;
+mod cnp;
 mod complete;
 mod completer;
 mod loss;
@@ -18,6 +19,7 @@ mod requester;
 mod resources;
 mod responder;
 mod segment;
+mod selective;
 mod send;
 pub(crate) mod state;
 pub(crate) mod wq;
@@ -36,14 +38,16 @@ use crate::schedule::{Held, Room};
 use crate::srq::{SrqId, SrqTable};
 use crate::wc::{WcOpcode, WcStatus};
 use ack::{Acks, Owed};
+use cnp::Cnps;
 use loss::{Fired, Loss};
 use outcome::RequestOutcome;
 use path::Path;
 use receive::Receive;
 use requester::{Allowance, Next, Requester};
 use responder::{Ground, Responder};
+use selective::Selective;
 use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_wire::{NakCode, OpClass, OpKind, Packet, Qpn, Service, Syndrome};
+use spanwire_wire::{Ecn, NakCode, OpClass, OpKind, Packet, Qpn, Service, Syndrome};
 use state::QpState;
 
 /// One Reliable Connection queue pair.
@@ -71,6 +75,9 @@ pub(crate) struct QueuePair {
     tells_drained: bool,
     /// A request of the peer has come.
     established: bool,
+    cnps: Cnps,
+    /// The half that takes over in [`WireMode::Src`](crate::WireMode::Src).
+    selective: Option<Box<Selective>>,
 }
 
 /// The endpoint's tables, lent to a queue pair for one call.
@@ -120,12 +127,17 @@ impl QueuePair {
             responses_in_a_row: 0,
             tells_drained: false,
             established: false,
+            cnps: Cnps::default(),
+            selective: None,
         }
     }
 
     /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
         let props = p.bth.opcode.props();
+        if props.service == Service::Src {
+            return self.handle_src_packet(now, p, sh);
+        }
         let taken = match self.check_packet(p) {
             Err(reason) => Err(reason),
             Ok(()) => match props.class {
@@ -135,11 +147,18 @@ impl QueuePair {
                 }
                 OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
                 OpClass::Response => self.on_atomic_ack(now, p, sh),
-                OpClass::Notification => Err(DropReason::CnpIgnored),
+                OpClass::Notification => {
+                    sh.counters.rp_cnp_handled += 1;
+                    Ok(())
+                }
             },
         };
         match taken {
             Ok(()) => {
+                if p.ip.ecn() == Ecn::Ce {
+                    sh.counters.np_ecn_marked_roce_packets += 1;
+                    self.cnps.on_marked(now, props.class);
+                }
                 sh.counters.rx_packets += 1;
                 sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload_len());
             }
@@ -150,6 +169,12 @@ impl QueuePair {
     /// Does what is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if !self.state.sends() {
+            return;
+        }
+        if let Some(src) = &mut self.selective {
+            if src.handle_timeout(now, sh.counters) {
+                self.fail_oldest(WcStatus::RetryExcErr, sh);
+            }
             return;
         }
         let nothing_out = self.requester.in_flight_pkts() == 0;
@@ -179,6 +204,12 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
+        if self.selective.is_some() {
+            return self.poll_src(now, room, frame, sh);
+        }
+        if self.cnps.are_owed() {
+            return self.send_cnp(frame, sh);
+        }
         // What is owed? Responses with data first: an acknowledgement may not overtake those before
         // it. A request may: a peer that never stops reading must not keep us from sending.
         while !self.responder.resources.is_idle() {
@@ -221,7 +252,11 @@ impl QueuePair {
     /// When [`QueuePair::handle_timeout`] has something to do: nothing unless it sends, or the
     /// driver would be woken for a timer that nobody takes down.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.loss.next_deadline().filter(|_| self.state.sends())
+        match &self.selective {
+            None => self.loss.next_deadline().filter(|_| self.state.sends()),
+            Some(src) if self.state.receives() => src.next_deadline(self.state.sends()),
+            Some(_) => None,
+        }
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -238,12 +273,19 @@ impl QueuePair {
 
     /// An answer is outstanding, so a timer must run, unless it is to wait for ever.
     pub(crate) fn needs_timer(&self) -> bool {
-        self.state.sends() && self.requester.has_outstanding() && self.loss.has_timeout()
+        self.state.sends()
+            && match &self.selective {
+                None => self.requester.has_outstanding() && self.loss.has_timeout(),
+                Some(src) => src.waits_for_peer(),
+            }
     }
 
     /// It has gone back and not sent again yet: its turn in the schedule drives it, not a timer.
     pub(crate) fn has_gone_back(&self) -> bool {
-        self.requester.in_flight_pkts() == 0
+        match &self.selective {
+            None => self.requester.in_flight_pkts() == 0,
+            Some(src) => src.has_nothing_out(),
+        }
     }
 
     pub(crate) fn init(&self) -> &QpInit {
@@ -253,8 +295,12 @@ impl QueuePair {
     /// Its attributes, as they are now.
     pub(crate) fn attr(&self) -> QpAttr {
         let state = Some(self.state);
-        let rq_psn = self.attr.rq_psn.map(|_| self.responder.epsn());
-        let sq_psn = self.attr.sq_psn.map(|_| self.requester.psn(self.requester.snd_max()));
+        let (rq_psn, sq_psn) = match &self.selective {
+            None => (self.responder.epsn(), self.requester.psn(self.requester.snd_max())),
+            Some(src) => src.psns(),
+        };
+        let rq_psn = self.attr.rq_psn.map(|_| rq_psn);
+        let sq_psn = self.attr.sq_psn.map(|_| sq_psn);
         QpAttr { state, rq_psn, sq_psn, ..self.attr }
     }
 
@@ -268,16 +314,23 @@ impl QueuePair {
 
     /// Packets this queue pair holds of the endpoint's window.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
-        self.requester.in_flight_pkts()
+        match &self.selective {
+            None => self.requester.in_flight_pkts(),
+            Some(src) => src.in_flight_pkts(),
+        }
     }
 
     /// What it holds of the endpoint's windows.
     pub(crate) fn held(&self) -> Held {
-        Held { pkts: self.requester.in_flight_pkts(), unasked_pkts: self.requester.unasked_pkts() }
+        // Nothing waits in SRC for being asked about.
+        Held { pkts: self.in_flight_pkts(), unasked_pkts: self.requester.unasked_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
-        self.path.as_ref().and_then(Path::srtt)
+        match &self.selective {
+            None => self.path.as_ref().and_then(Path::srtt),
+            Some(src) => src.srtt(),
+        }
     }
 
     /// What every packet must satisfy, whatever it is.
@@ -289,7 +342,9 @@ impl QueuePair {
             _ => Ok(()),
         };
         match (&self.path, props.service) {
-            (_, Service::Uc | Service::Ud | Service::Src) => Err(DropReason::WrongService),
+            (_, Service::Uc | Service::Ud) => Err(DropReason::WrongService),
+            (_, Service::Src) if self.selective.is_none() => Err(DropReason::WrongService),
+            (_, Service::Rc) if self.selective.is_some() => Err(DropReason::WrongService),
             (None, _) => Err(DropReason::QpNotReceiving),
             (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),

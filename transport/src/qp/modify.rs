@@ -2,10 +2,13 @@
 
 use super::ack::Acks;
 use super::path::Path;
+use super::selective::Selective;
 use super::state::{ModifyError, QpState, check_modify};
 use super::{QueuePair, Shared};
-use crate::attr::{Mtu, QpAttr};
+use crate::attr::{AddressVector, Mtu, QpAttr, WireMode};
+use crate::config::Config;
 use crate::event::AsyncEvent;
+use spanwire_wire::Ecn;
 
 impl QueuePair {
     /// Applies `attr`, all of it or nothing.
@@ -28,11 +31,14 @@ impl QueuePair {
             (_, QpState::Reset) => self.reset(),
             (QpState::Err, QpState::Err) => {}
             (_, QpState::Err) => self.fail(sh),
-            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr),
+            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr, sh.config),
             (QpState::Rtr, QpState::Rts) => {
                 self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
                 self.requester.start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
                 self.loss.start(attr);
+                if let Some(src) = &mut self.selective {
+                    src.start(&self.attr);
+                }
             }
             (QpState::Rts, QpState::Sqd) => {
                 self.tells_drained = true;
@@ -48,9 +54,17 @@ impl QueuePair {
 
     /// Tells once that a draining send queue has nothing left that had begun.
     pub(super) fn tell_if_drained(&mut self, sh: &mut Shared<'_>) {
-        if self.tells_drained && self.state == QpState::Sqd && self.requester.is_drained() {
+        if self.tells_drained && self.state == QpState::Sqd && self.is_drained() {
             self.tells_drained = false;
             sh.events.push(AsyncEvent::SqDrained(self.qpn));
+        }
+    }
+
+    /// Nothing to send that had begun is left.
+    fn is_drained(&self) -> bool {
+        match &self.selective {
+            None => self.requester.is_drained(),
+            Some(src) => src.sender.is_drained(),
         }
     }
 
@@ -64,35 +78,62 @@ impl QueuePair {
             ("rnr_retry", attr.rnr_retry.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) if !self.requester.is_drained() => {
+            Some((name, _)) if !self.is_drained() => {
                 return Err(ModifyError::NotDrained(name));
             }
             _ => {}
         }
-        if attr.max_rd_atomic == Some(0) && self.requester.has_rd_atomic() {
+        if attr.max_rd_atomic == Some(0) && self.has_rd_atomic() {
             // They could never leave.
             return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
         }
-        if let Some(capacity) = attr.max_dest_rd_atomic {
-            let still_owed = "max_dest_rd_atomic (more are being answered)";
+        let still_owed = "max_dest_rd_atomic (more are being answered)";
+        if let (Some(src), Some(capacity)) = (&self.selective, attr.max_dest_rd_atomic) {
+            if src.answering() > capacity.into() {
+                return Err(ModifyError::OutOfRange(still_owed));
+            }
+        } else if let Some(capacity) = attr.max_dest_rd_atomic {
             let resized = self.responder.resources.resize(capacity);
             resized.map_err(|_| ModifyError::OutOfRange(still_owed))?;
         }
         if let Some(av) = attr.av {
-            self.path = Path::new(av, self.qpn, self.dest_qpn);
+            self.path = self.path_of(av);
         }
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(self.max_rd_atomic);
         self.loss.change(attr);
+        if let Some(src) = &mut self.selective {
+            let mut all = self.attr;
+            all.merge(attr);
+            src.change(&all);
+        }
         Ok(())
     }
 
-    fn ready_to_receive(&mut self, attr: &QpAttr) {
+    /// The way to the peer. SRC's packets say that they may be marked instead of dropped.
+    fn path_of(&self, mut av: AddressVector) -> Option<Path> {
+        if self.attr.wire_mode == Some(WireMode::Src) {
+            av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();
+        }
+        Path::new(av, self.qpn, self.dest_qpn)
+    }
+
+    fn has_rd_atomic(&self) -> bool {
+        match &self.selective {
+            None => self.requester.has_rd_atomic(),
+            Some(src) => src.sender.has_rd_atomic(),
+        }
+    }
+
+    fn ready_to_receive(&mut self, attr: &QpAttr, config: &Config) {
         // The table in state.rs has made sure that these are given.
         self.dest_qpn = attr.dest_qpn.unwrap_or_default();
         self.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
-        self.path = attr.av.and_then(|av| Path::new(av, self.qpn, self.dest_qpn));
+        self.path = attr.av.and_then(|av| self.path_of(av));
         let reads = attr.max_dest_rd_atomic.unwrap_or(0);
         self.responder.start(attr.rq_psn.unwrap_or_default(), reads);
+        if attr.wire_mode == Some(WireMode::Src) {
+            self.selective = Some(Box::new(Selective::new(&self.init.caps, &self.attr, config)));
+        }
     }
 
     fn reset(&mut self) {
@@ -102,6 +143,7 @@ impl QueuePair {
         self.requester.reset();
         self.responder.reset();
         self.acks = Acks::default();
+        self.selective = None;
         self.path = None;
     }
 }

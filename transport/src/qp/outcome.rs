@@ -2,6 +2,7 @@
 
 use super::ack::Owed;
 use crate::drop::DropReason;
+use crate::verbs::WrOp;
 use crate::wc::{WcOpcode, WcStatus};
 
 /// What a request packet led to.
@@ -24,6 +25,14 @@ pub(crate) enum RequestOutcome {
     Refused { reply: Owed, recv: Option<(u64, WcStatus)> },
     /// No effect.
     Drop(DropReason),
+}
+
+/// A send request that is over, as its completion tells of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Over {
+    pub(crate) wr_id: u64,
+    pub(crate) op: WrOp,
+    pub(crate) len: u32,
 }
 
 /// A message that is complete.

@@ -13,7 +13,8 @@ impl QueuePair {
         wr: &WorkRequest<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), PostError> {
-        if wr.sges.len() > self.requester.max_sge() {
+        let queue = self.send_queue();
+        if wr.sges.len() > queue.max_sge {
             return Err(PostError::TooManySges);
         }
         match self.state {
@@ -25,15 +26,15 @@ impl QueuePair {
             }
             _ => return Err(PostError::BadState),
         }
-        if self.requester.is_full() {
+        if queue.is_full {
             return Err(PostError::QueueFull);
         }
         if let Some(bytes) = wr.inline {
             let alone = wr.sges.is_empty() && !wr.op.is_rd_atomic();
-            if !alone || bytes.len() > self.requester.max_inline() {
+            if !alone || bytes.len() > queue.max_inline {
                 return Err(PostError::BadInline);
             }
-            self.requester.post(wr, spanwire_base::u32_from(bytes.len()), self.mtu);
+            self.enqueue(wr, spanwire_base::u32_from(bytes.len()));
             return Ok(());
         }
         let need = if wr.op.is_rd_atomic() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
@@ -45,7 +46,7 @@ impl QueuePair {
             // It could never leave.
             return Err(PostError::BadState);
         }
-        self.requester.post(wr, len, self.mtu);
+        self.enqueue(wr, len);
         Ok(())
     }
 
@@ -77,8 +78,41 @@ impl QueuePair {
         let max = u32::MAX;
         let len = check_sges(sh.mrs, self.pd, wr.sges, Access::LOCAL_WRITE, max)?;
         self.responder.receive.post(wr, len);
+        if let Some(src) = &mut self.selective {
+            src.on_receive_posted();
+        }
         Ok(())
     }
+
+    fn send_queue(&self) -> SendQueue {
+        match &self.selective {
+            None => SendQueue {
+                max_sge: self.requester.max_sge(),
+                max_inline: self.requester.max_inline(),
+                is_full: self.requester.is_full(),
+            },
+            Some(src) => SendQueue {
+                max_sge: src.sender.max_sge(),
+                max_inline: src.sender.max_inline(),
+                is_full: src.sender.is_full(),
+            },
+        }
+    }
+
+    /// Queues a checked work request of `len` bytes.
+    fn enqueue(&mut self, wr: &WorkRequest<'_>, len: u32) {
+        match &mut self.selective {
+            None => self.requester.post(wr, len, self.mtu),
+            Some(src) => src.sender.post(wr, len),
+        }
+    }
+}
+
+/// What the send queue takes.
+struct SendQueue {
+    max_sge: usize,
+    max_inline: usize,
+    is_full: bool,
 }
 
 /// What an atomic operation works on.

@@ -7,6 +7,8 @@ use crate::mr::PdId;
 use crate::srq::{SrqId, SrqTable};
 use crate::verbs::{RecvRequest, Sge};
 use arrayvec::ArrayVec;
+use spanwire_base::u32_from;
+use std::collections::VecDeque;
 
 /// A receive request in a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Rwqe {
 pub(crate) struct Receive {
     source: Source,
     taken: Option<Taken>,
+    /// Out of a shared queue, for messages whose packets come in any order.
+    ahead: VecDeque<Taken>,
 }
 
 #[derive(Debug)]
@@ -44,12 +48,16 @@ pub(crate) struct Taken {
 impl Receive {
     /// A queue of the queue pair's own.
     pub(crate) fn own(pd: PdId, max_wr: u32, max_sge: u32) -> Self {
-        Self { source: Source::Own(pd, WorkQueue::new(max_wr, max_sge, 0)), taken: None }
+        Self {
+            source: Source::Own(pd, WorkQueue::new(max_wr, max_sge, 0)),
+            taken: None,
+            ahead: VecDeque::new(),
+        }
     }
 
     /// From a shared queue.
     pub(crate) fn shared(srq: SrqId) -> Self {
-        Self { source: Source::Shared(srq), taken: None }
+        Self { source: Source::Shared(srq), taken: None, ahead: VecDeque::new() }
     }
 
     /// The own queue, if there is one: what may be posted to.
@@ -100,6 +108,44 @@ impl Receive {
         self.taken.as_ref()
     }
 
+    /// How many messages that are not over may find a request, the oldest of them first.
+    pub(crate) fn reachable(&self, srqs: &SrqTable) -> u32 {
+        let n = match &self.source {
+            Source::Own(_, queue) => queue.len(),
+            Source::Shared(srq) => {
+                let posted = srqs.queues.at(srq.0).map_or(0, |q| q.queue.len());
+                (self.ahead.len() + posted).min(AHEAD_MAX)
+            }
+        };
+        u32_from(n)
+    }
+
+    /// Makes sure that the `i`-th oldest request not used up is here, taking it and those before it
+    /// out of a shared queue. Returns false when there are not so many.
+    pub(crate) fn reach(&mut self, i: u32, srqs: &mut SrqTable, events: &mut Events) -> bool {
+        if i >= self.reachable(srqs) {
+            return false;
+        }
+        if let Source::Shared(srq) = self.source {
+            while self.ahead.len() <= i as usize {
+                let mut sges = ArrayVec::new();
+                let Some((pd, rwqe)) = srqs.take(srq, &mut sges, events) else { return false };
+                self.ahead.push_back(Taken { rwqe, pd, sges });
+            }
+        }
+        true
+    }
+
+    /// The `i`-th oldest request not used up, once it was reached: its memory's domain, itself and
+    /// its elements.
+    pub(crate) fn at(&self, i: u32) -> Option<(PdId, Rwqe, &[Sge])> {
+        let i = i as usize;
+        match &self.source {
+            Source::Own(pd, queue) => queue.at(i).map(|rwqe| (*pd, *rwqe, queue.sges(i))),
+            Source::Shared(_) => self.ahead.get(i).map(|t| (t.pd, t.rwqe, &t.sges[..])),
+        }
+    }
+
     /// The message that used it is over, well or not.
     pub(crate) fn finish(&mut self) -> Option<Rwqe> {
         self.taken.take().map(|t| t.rwqe)
@@ -107,7 +153,9 @@ impl Receive {
 
     /// Takes the oldest request out: for flushing. What is left of a shared queue stays there.
     pub(crate) fn pop(&mut self) -> Option<Rwqe> {
-        self.finish().or_else(|| match &mut self.source {
+        self.finish().or_else(|| self.ahead.pop_front().map(|t| t.rwqe)).or_else(|| match &mut self
+            .source
+        {
             Source::Own(_, queue) => queue.pop_front(),
             Source::Shared(_) => None,
         })
@@ -119,9 +167,14 @@ impl Receive {
     }
 }
 
+/// Requests that one queue pair may take out of a shared queue at a time: its peer decides which
+/// it names, and others want some too.
+const AHEAD_MAX: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::srq::{SharedReceiveQueue, SrqInit};
 
     #[test]
     fn take__holds_one_until_it_is_finished() {
@@ -139,6 +192,40 @@ mod tests {
         assert_eq!(r.pop().map(|w| w.wr_id), Some(1), "flushed first");
         assert_eq!(r.pop().map(|w| w.wr_id), Some(2));
         assert_eq!(r.pop(), None);
+    }
+
+    #[test]
+    fn reach__takes_no_more_out_of_a_shared_queue_than_it_may() {
+        let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
+        let init = SrqInit { pd: PdId(3), max_wr: 100, max_sge: 1 };
+        let srq = SrqId(srqs.queues.insert(SharedReceiveQueue::new(&init)).unwrap());
+        for wr_id in 0..100 {
+            let recv = RecvRequest { wr_id, sges: &[] };
+            srqs.queues.at_mut(srq.0).unwrap().post(&recv, 9);
+        }
+        let mut r = Receive::shared(srq);
+        assert_eq!(r.reachable(&srqs), 64);
+        assert!(!r.reach(64, &mut srqs, &mut events));
+        assert_eq!(srqs.queues.at(srq.0).unwrap().info().posted, 100, "nothing was taken");
+        assert!(r.reach(2, &mut srqs, &mut events));
+        assert_eq!(srqs.queues.at(srq.0).unwrap().info().posted, 97);
+        assert_eq!(r.at(2).map(|(pd, w, _)| (pd, w.wr_id)), Some((PdId(3), 2)));
+        assert_eq!(r.at(3).map(|(_, w, _)| w.wr_id), None);
+        let popped: Vec<u64> = std::iter::from_fn(|| r.pop()).map(|w| w.wr_id).collect();
+        assert_eq!(popped, [0, 1, 2]);
+    }
+
+    #[test]
+    fn reach__an_own_queue_keeps_them_until_they_are_used_up() {
+        let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
+        let mut r = Receive::own(PdId(1), 4, 1);
+        for wr_id in [1, 2] {
+            r.post(&RecvRequest { wr_id, sges: &[] }, 9);
+        }
+        assert!(r.reach(1, &mut srqs, &mut events));
+        assert!(!r.reach(2, &mut srqs, &mut events));
+        assert_eq!(r.pop().map(|w| w.wr_id), Some(1));
+        assert_eq!((r.at(0).map(|(_, w, _)| w.wr_id), r.reachable(&srqs)), (Some(2), 1));
     }
 
     #[test]

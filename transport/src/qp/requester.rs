@@ -1,6 +1,7 @@
 //! The requester: which packet of which request is next (*what* is sent).
 
 use crate::attr::Mtu;
+use crate::qp::outcome::Over;
 use crate::qp::segment::{Position, Segment};
 use crate::qp::wq::WorkQueue;
 use crate::verbs::{Sge, WorkRequest, WrOp};
@@ -51,6 +52,12 @@ pub(crate) struct Wqe {
     /// First number and how many.
     pub(crate) first: u64,
     pub(crate) pkts: u64,
+}
+
+impl Wqe {
+    pub(crate) fn over(&self) -> Over {
+        Over { wr_id: self.wr_id, op: self.op, len: self.len }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

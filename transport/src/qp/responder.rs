@@ -78,6 +78,11 @@ impl Responder {
         self.access = access;
     }
 
+    /// What the peer may do through this queue pair.
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
     pub(crate) fn set_min_rnr_timer(&mut self, code: u8) {
         self.min_rnr_timer = code;
     }

@@ -146,7 +146,7 @@ impl QueuePair {
         }
     }
 
-    fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
+    pub(super) fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
         sh.counters.tx_packets += 1;
         sh.counters.tx_payload_bytes += u64::from(payload_len);
         Transmit::Sent(meta)
@@ -154,7 +154,7 @@ impl QueuePair {
 
     /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
     /// `payload.1` says so.
-    fn write(
+    pub(super) fn write(
         &self,
         bth: &BthRepr,
         ext: &ExtHeaders,
@@ -184,13 +184,13 @@ impl QueuePair {
         Ok(TxMeta { len, elided_bytes: spanwire_base::u32_from(elided) })
     }
 
-    fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
+    pub(super) fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
         BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }
 }
 
 /// Copies all of `to` from byte `skip` of `from` on; false when there are not so many.
-fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
+pub(super) fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
     let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len() as usize));
     match (part, to) {
         (Some(part), PayloadMut::Bytes(to)) => to.copy_from_slice(part),
@@ -201,11 +201,11 @@ fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
 }
 
 /// Why a packet could not be written.
-enum NotWritten {
+pub(super) enum NotWritten {
     /// The frame buffer is shorter than the packet.
     NoRoom,
     /// The payload's memory is not to be had any more.
     NoPayload,
 }
 
-const ICRC_BYTES: usize = 4;
+pub(super) const ICRC_BYTES: usize = 4;

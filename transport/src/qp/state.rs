@@ -1,7 +1,8 @@
 //! The queue pair's states and which attributes each transition takes.
 
-use crate::attr::QpAttr;
+use crate::attr::{QpAttr, WireMode};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// State of a queue pair, as verbs have it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -61,7 +62,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         (Reset | Init, Init) => (&[Field::Access], &[]),
         (Init, Rtr) => (
             &[Field::Av, Field::Mtu, Field::DestQpn, Field::RqPsn, Field::DestRd, Field::RnrTimer],
-            &[Field::Access],
+            &[Field::Access, Field::WireMode, Field::SegmentBytes],
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
@@ -94,6 +95,9 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         }
     }
     check_ranges(attr)?;
+    if attr.segment_bytes.is_some() && attr.wire_mode != Some(WireMode::Src) {
+        return Err(ModifyError::NotNow("segment_bytes"));
+    }
     Ok(to)
 }
 
@@ -106,6 +110,9 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     small("retry_cnt", attr.retry_cnt, 7)?;
     small("rnr_retry", attr.rnr_retry, 7)?;
     small("min_rnr_timer", attr.min_rnr_timer, 31)?;
+    if attr.segment_bytes.is_some_and(|n| !SEGMENT_BYTES.contains(&n)) {
+        return Err(ModifyError::OutOfRange("segment_bytes"));
+    }
     match attr.av {
         Some(av) if av.src_ip.is_ipv4() != av.dst_ip.is_ipv4() => {
             Err(ModifyError::OutOfRange("av (addresses of two IP versions)"))
@@ -113,6 +120,9 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
         _ => Ok(()),
     }
 }
+
+/// Below, headers would be most of a packet; above, IP could not count it.
+const SEGMENT_BYTES: RangeInclusive<u32> = 64..=65_280;
 
 /// One attribute of [`QpAttr`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,10 +139,12 @@ enum Field {
     Timeout,
     RetryCnt,
     RnrRetry,
+    WireMode,
+    SegmentBytes,
 }
 
 impl Field {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -145,6 +157,8 @@ impl Field {
         Self::Timeout,
         Self::RetryCnt,
         Self::RnrRetry,
+        Self::WireMode,
+        Self::SegmentBytes,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -161,6 +175,8 @@ impl Field {
             Self::Timeout => a.timeout.is_some(),
             Self::RetryCnt => a.retry_cnt.is_some(),
             Self::RnrRetry => a.rnr_retry.is_some(),
+            Self::WireMode => a.wire_mode.is_some(),
+            Self::SegmentBytes => a.segment_bytes.is_some(),
         }
     }
 
@@ -178,6 +194,8 @@ impl Field {
             Self::Timeout => "timeout",
             Self::RetryCnt => "retry_cnt",
             Self::RnrRetry => "rnr_retry",
+            Self::WireMode => "wire_mode",
+            Self::SegmentBytes => "segment_bytes",
         }
     }
 }
@@ -254,6 +272,22 @@ mod tests {
         assert_eq!(check_modify(QpState::Init, &early), Err(ModifyError::NotNow("timeout")));
         let wild = QpAttr { retry_cnt: Some(8), ..QpAttr::rts(Psn::new(0)) };
         assert_eq!(check_modify(QpState::Rtr, &wild), Err(ModifyError::OutOfRange("retry_cnt")));
+    }
+
+    #[test]
+    fn check_modify__the_wire_mode_is_chosen_once() {
+        let src = QpAttr { wire_mode: Some(WireMode::Src), ..rtr() };
+        assert_eq!(check_modify(QpState::Init, &src), Ok(QpState::Rtr));
+        let with = |segment_bytes| QpAttr { segment_bytes: Some(segment_bytes), ..src };
+        assert_eq!(check_modify(QpState::Init, &with(1400)), Ok(QpState::Rtr));
+        for wild in [0, 63, 65_281] {
+            let got = check_modify(QpState::Init, &with(wild));
+            assert_eq!(got, Err(ModifyError::OutOfRange("segment_bytes")));
+        }
+        let rc = QpAttr { segment_bytes: Some(1400), ..rtr() };
+        assert_eq!(check_modify(QpState::Init, &rc), Err(ModifyError::NotNow("segment_bytes")));
+        let late = QpAttr { wire_mode: Some(WireMode::Src), ..QpAttr::rts(Psn::new(1)) };
+        assert_eq!(check_modify(QpState::Rtr, &late), Err(ModifyError::NotNow("wire_mode")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig};
 use crate::{
     Access, Config, DropReason, Mtu, PostError, QpState, RecvRequest, RemoteAddr, Sge, Wc,
-    WcOpcode, WcStatus, WorkRequest, WrOp,
+    WcOpcode, WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
@@ -15,6 +15,7 @@ mod atomics;
 mod drain;
 mod events;
 mod hostile;
+mod selective;
 mod soak;
 mod stall;
 mod verbs;
@@ -26,8 +27,8 @@ fn statuses(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
 }
 
 /// One operation of `len` bytes over a perfect wire: data, completions and lengths on both sides.
-fn check_one(op: Op, mtu: Mtu, len: usize) {
-    let mut p = Pair::with(&PairConfig { mtu, ..PairConfig::default() });
+fn check_one(op: Op, mtu: Mtu, len: usize, mode: WireMode) {
+    let mut p = Pair::with(&PairConfig { mtu, mode, ..PairConfig::default() });
     let source = if op == Op::Read { 1 } else { 0 };
     let want = p.ends[source].fill(100, len, 42);
     if op.needs_recv() {
@@ -60,7 +61,8 @@ fn handle_packet__every_operation_at_every_edge_of_every_mtu() {
         let m = mtu.bytes() as usize;
         for len in [0, 1, 3, m - 1, m, m + 1, 2 * m, 3 * m + 5] {
             for op in Op::ALL {
-                check_one(op, mtu, len);
+                check_one(op, mtu, len, WireMode::Rc);
+                check_one(op, mtu, len, WireMode::Src);
             }
         }
     }

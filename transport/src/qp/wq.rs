@@ -75,6 +75,11 @@ impl<T> WorkQueue<T> {
         self.entries.get(i).map(|q| &q.entry)
     }
 
+    /// As [`WorkQueue::at`], to change it.
+    pub(crate) fn at_mut(&mut self, i: usize) -> Option<&mut T> {
+        self.entries.get_mut(i).map(|q| &mut q.entry)
+    }
+
     /// Its SGEs; none when there is no such request.
     pub(crate) fn sges(&self, i: usize) -> &[Sge] {
         match self.entries.get(i) {

@@ -30,6 +30,8 @@ pub(crate) enum Arrival {
     Missing(u64),
     /// It has arrived before.
     Duplicate,
+    /// It arrived so long ago that its sender knows: nothing that it sends again is so old.
+    Old,
     /// It is beyond what may be sent.
     Beyond,
 }
@@ -53,6 +55,7 @@ impl Received {
     pub(crate) fn judge(&self, psn: u32) -> Arrival {
         let number = unwrap(self.next, psn);
         match number {
+            n if n + self.limit_pkts < self.next => Arrival::Old,
             n if n < self.next => Arrival::Duplicate,
             n if n >= self.limit() => Arrival::Beyond,
             n if self.has(n) => Arrival::Duplicate,
@@ -80,9 +83,9 @@ impl Received {
         self.next
     }
 
-    /// The number that arrived last.
-    pub(crate) fn newest(&self) -> u64 {
-        self.newest
+    /// One past the highest number that has arrived.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// No number from here on is taken.
@@ -228,7 +231,9 @@ mod tests {
         assert_eq!(r.judge(4), Arrival::Duplicate);
         assert_eq!(r.judge(5 + 100), Arrival::Beyond);
         assert!(matches!(r.judge(5 + 99), Arrival::Missing(_)));
-        assert_eq!(r.judge(5u32.wrapping_add(1 << 31)), Arrival::Duplicate, "half a turn is past");
+        assert_eq!(r.judge(5u32.wrapping_sub(100)), Arrival::Duplicate);
+        assert_eq!(r.judge(5u32.wrapping_sub(101)), Arrival::Old);
+        assert_eq!(r.judge(5u32.wrapping_add(1 << 31)), Arrival::Old, "half a turn is past");
     }
 
     #[test]
@@ -262,6 +267,7 @@ mod tests {
                 let next = oracle.next();
                 let number = oracle.first + u64::from(ahead);
                 let want = match number {
+                    n if n + 256 < next => Arrival::Old,
                     n if n < next || oracle.all.contains(&n) => Arrival::Duplicate,
                     n if n >= next + 256 => Arrival::Beyond,
                     n => Arrival::Missing(n),

@@ -13,7 +13,7 @@ pub(crate) struct Rtt {
     variation: Dur,
     smallest: Dur,
     latest: Dur,
-    /// The longest time that the peer held an acknowledgement back.
+    /// The longest time that the peer held an acknowledgement back, lately.
     hold_max: Dur,
 }
 
@@ -23,7 +23,7 @@ impl Rtt {
     pub(crate) fn sample(&mut self, rtt: Dur, hold: Dur) {
         let hold = hold.min(rtt);
         let rtt = Dur::from_ps(rtt.as_ps() - hold.as_ps());
-        self.hold_max = self.hold_max.max(hold);
+        self.hold_max = hold.max(self.hold_max / 16 * 15);
         self.latest = rtt;
         match self.smoothed {
             None => {

@@ -44,8 +44,8 @@ struct Entry<T> {
     bytes: u32,
     /// When it was sent last.
     sent_at: Time,
-    /// How often.
-    sends: u32,
+    /// The last transmission before this one was found lost.
+    was_lost: bool,
     state: State,
 }
 
@@ -62,10 +62,13 @@ struct Transmission {
     at: Time,
 }
 
-/// How far packets overtake each other, as a number of quarters of the smallest round trip.
+/// How far packets overtake each other: a number of quarters of the smallest round trip, or what
+/// was seen.
 #[derive(Clone, Copy, Debug)]
 struct ReorderWindow {
     quarters: u64,
+    /// A quarter more than the most by which a packet was late that others had overtaken.
+    seen: Dur,
     /// Recoveries without a needless retransmission that are left before it shrinks.
     persist: u32,
 }
@@ -87,8 +90,8 @@ pub(crate) struct Acked {
     pub(crate) pkts: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// A packet that had been sent again has turned out to have arrived the first time.
-    pub(crate) spurious: bool,
+    /// The newest arrival had been overtaken by something sent after it.
+    pub(crate) late: bool,
 }
 
 /// An acknowledgement of what was not sent.
@@ -105,7 +108,7 @@ impl<T: Copy> Sent<T> {
             lost: VecDeque::new(),
             in_flight_pkts: 0,
             in_flight_bytes: 0,
-            reorder: ReorderWindow { quarters: 1, persist: 0 },
+            reorder: ReorderWindow { quarters: 1, seen: Dur::ZERO, persist: 0 },
             delivered_at: None,
             counters: SentCounters::default(),
         }
@@ -141,22 +144,51 @@ impl<T: Copy> Sent<T> {
     /// A new packet was sent; its number was [`Sent::next`].
     pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32) {
         let number = self.next();
-        let entry = Entry { what, bytes, sent_at: now, sends: 1, state: State::InFlight };
+        let state = State::InFlight;
+        let entry = Entry { what, bytes, sent_at: now, was_lost: false, state };
         self.ring.push_back(entry);
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
     }
 
-    /// The lost packet that is next to be sent again: its number and what it carries.
-    pub(crate) fn next_lost(&mut self) -> Option<(u64, T)> {
-        while let Some(number) = self.lost.front().copied() {
-            match self.entry(number) {
-                Some(entry) if entry.state == State::Lost => return Some((number, entry.what)),
-                _ => _ = self.lost.pop_front(),
+    /// The lost packet that is next to be sent again, of those that `may` leave: its number and
+    /// what it carries.
+    pub(crate) fn next_lost(&mut self, may: impl Fn(&T) -> bool) -> Option<(u64, T)> {
+        let mut i = 0;
+        while let Some(number) = self.lost.get(i).copied() {
+            match self.entry(number).filter(|e| e.state == State::Lost).map(|e| e.what) {
+                Some(what) if may(&what) => return Some((number, what)),
+                Some(_) => i += 1,
+                None => _ = self.lost.remove(i),
             }
         }
         None
+    }
+
+    /// Lost packets wait to be sent again; exact after [`Sent::next_lost`] found none.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// What the packet with this number on the wire carries, while it is not acknowledged.
+    pub(crate) fn what(&self, psn: u32) -> Option<T> {
+        self.entry(unwrap(self.una, psn)).map(|e| e.what)
+    }
+
+    /// The packet `psn` was sent and has not arrived, as far as we were told.
+    pub(crate) fn is_missing(&self, psn: u32) -> bool {
+        self.entry(unwrap(self.una, psn)).is_some_and(|e| e.state != State::Arrived)
+    }
+
+    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it: it is not in
+    /// flight any more. No loss: nothing but the peer is to blame.
+    pub(crate) fn turned_away(&mut self, psn: u32, sent: Time) {
+        let number = unwrap(self.una, psn);
+        if self.entry(number).is_some_and(|e| e.state == State::InFlight && e.sent_at == sent) {
+            self.lose(number);
+            self.counters.lost -= 1;
+        }
     }
 
     /// The newest packet that has not arrived: what a probe sends again.
@@ -169,7 +201,7 @@ impl<T: Copy> Sent<T> {
     pub(crate) fn resent(&mut self, now: Time, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
         let was = std::mem::replace(&mut entry.state, State::InFlight);
-        (entry.sent_at, entry.sends) = (now, entry.sends.saturating_add(1));
+        (entry.sent_at, entry.was_lost) = (now, was == State::Lost);
         let bytes = u64::from(entry.bytes);
         if was == State::Lost {
             self.in_flight_pkts += 1;
@@ -267,6 +299,11 @@ impl<T: Copy> Sent<T> {
         }
     }
 
+    /// A packet that others had overtaken came `by` later than the fastest.
+    pub(crate) fn widen_to(&mut self, by: Dur) {
+        self.reorder.saw(by);
+    }
+
     /// A recovery is over: everything that was lost has arrived.
     pub(crate) fn recovered(&mut self) {
         self.reorder.recovered();
@@ -282,10 +319,11 @@ impl<T: Copy> Sent<T> {
 
     /// The echo says which transmission of the newest arrival it was.
     fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
+        let overtaken = self.delivered_at.is_some_and(|at| echo < at);
         self.delivered_at = self.delivered_at.max(Some(echo));
-        let Some(entry) = self.entry(newest) else { return };
-        if entry.state != State::Arrived && entry.sends > 1 && echo < entry.sent_at {
-            acked.spurious = true;
+        let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else { return };
+        acked.late = overtaken;
+        if entry.was_lost && echo < entry.sent_at {
             self.counters.spurious += 1;
             self.reorder.widen();
         }
@@ -319,7 +357,13 @@ impl<T: Copy> Sent<T> {
 
 impl ReorderWindow {
     fn window(self, smallest: Dur, smoothed: Dur) -> Dur {
-        (smallest * self.quarters / 4).min(smoothed)
+        let guess = (smallest * self.quarters / 4).min(smoothed);
+        guess.max(self.seen.min(SEEN_MAX.max(smoothed * 2)))
+    }
+
+    fn saw(&mut self, by: Dur) {
+        self.seen = self.seen.max(by + by / 4);
+        self.persist = PERSIST;
     }
 
     fn widen(&mut self) {
@@ -330,7 +374,7 @@ impl ReorderWindow {
     fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
-            self.quarters = 1;
+            (self.quarters, self.seen) = (1, Dur::ZERO);
         }
     }
 }
@@ -340,6 +384,9 @@ pub(crate) fn psn(number: u64) -> u32 {
     wrap(number)
 }
 
+/// However late a packet was: what is lost must be found before the timeout, which a path of
+/// some round trips has anyway, and one of some microseconds has at its floor.
+const SEEN_MAX: Dur = Dur::from_ms(4);
 /// Four round trips: beyond the smoothed one the window does not go anyway.
 const QUARTERS_MAX: u64 = 16;
 /// Recoveries that a wider window outlives (RFC 8985 section 6.2).

@@ -20,11 +20,15 @@ pub(crate) struct Timers {
     may_probe: bool,
     /// Timeouts in a row.
     expired: u32,
+    /// The silence began: what the verdict counts from.
+    silent_since: Time,
     /// When the last of them was, while it may still turn out needless.
     expired_at: Option<Time>,
     floor: Dur,
     unknown: Dur,
     retry_cnt: u32,
+    /// No verdict before so long a silence.
+    patience: Dur,
 }
 
 /// What a timer that fired asks for.
@@ -36,23 +40,26 @@ pub(crate) enum Silence {
     Probe,
     /// Everything in flight is lost.
     Timeout,
-    /// The peer is gone: as many timeouts as retries have passed without a word from it.
+    /// The peer is gone: as many timeouts as retries have passed without a word from it, and as
+    /// much time as a peer may be away.
     Exhausted,
 }
 
 impl Timers {
-    /// Timers with a floor for the timeout, the timeout before a round trip is known, and how many
-    /// timeouts in a row are still no verdict.
-    pub(crate) fn new(floor: Dur, unknown: Dur, retry_cnt: u8) -> Self {
+    /// Timers with a floor for the timeout, the timeout before a round trip is known, how many
+    /// timeouts in a row are still no verdict, and how long a silence.
+    pub(crate) fn new(floor: Dur, unknown: Dur, retry_cnt: u8, patience: Dur) -> Self {
         Self {
             quiet_since: None,
             sent_at: Time::ZERO,
             may_probe: true,
             expired: 0,
+            silent_since: Time::ZERO,
             expired_at: None,
             floor,
             unknown,
             retry_cnt: retry_cnt.into(),
+            patience,
         }
     }
 
@@ -84,10 +91,15 @@ impl Timers {
             self.may_probe = false;
             return Silence::Probe;
         }
-        if self.timeout_at(rtt).is_none_or(|at| at > now) {
+        let Some(since) =
+            self.quiet_since.filter(|_| self.timeout_at(rtt).is_some_and(|at| at <= now))
+        else {
             return Silence::Nothing;
+        };
+        if self.expired == 0 {
+            self.silent_since = since;
         }
-        if self.expired >= self.retry_cnt {
+        if self.expired >= self.retry_cnt && now.since(self.silent_since) >= self.patience {
             self.quiet_since = None;
             return Silence::Exhausted;
         }
@@ -96,7 +108,8 @@ impl Timers {
             self.expired_at = Some(now);
         }
         self.expired += 1;
-        self.may_probe = false;
+        // What is sent now gets a second chance before the next, longer, timeout.
+        self.may_probe = true;
         self.quiet_since = Some(now);
         Silence::Timeout
     }
@@ -104,6 +117,11 @@ impl Timers {
     /// The peer is silent: one packet at a time until it is heard.
     pub(crate) fn is_silent(&self) -> bool {
         self.expired > 0
+    }
+
+    /// Nothing left since then, by no fault of the peer: the silence begins now.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.quiet_since = self.quiet_since.map(|_| now);
     }
 
     /// Everything has arrived, or the stream has ended.
@@ -139,7 +157,7 @@ mod tests {
         for _ in 0..100 {
             rtt.sample(Dur::from_us(100), Dur::ZERO);
         }
-        (Timers::new(Dur::from_us(1000), Dur::from_us(50_000), 2), rtt)
+        (Timers::new(Dur::from_us(1000), Dur::from_us(50_000), 2, Dur::from_us(7000)), rtt)
     }
 
     #[test]
@@ -164,10 +182,24 @@ mod tests {
         for due in [1000, 3000] {
             assert_eq!(t.next(&rtt), Some(at(due)));
             assert_eq!(t.fire(at(due), &rtt), Silence::Timeout);
+            assert_eq!(t.fire(at(due + 200), &rtt), Silence::Probe, "once after each");
         }
         assert_eq!(t.next(&rtt), Some(at(7000)));
         assert_eq!(t.fire(at(7000), &rtt), Silence::Exhausted);
         assert_eq!(t.next(&rtt), None);
+    }
+
+    #[test]
+    fn fire__gives_nobody_up_before_the_patience_is_over() {
+        let (mut t, rtt) = timers();
+        t.patience = Dur::from_us(100_000);
+        t.on_sent(at(0));
+        let mut verdict = None;
+        while verdict.is_none() {
+            let due = t.next(&rtt).unwrap();
+            verdict = (t.fire(due, &rtt) == Silence::Exhausted).then_some(due);
+        }
+        assert_eq!(verdict, Some(at(127_000)), "1 + 2 + 4 ... + 64 ms");
     }
 
     #[test]

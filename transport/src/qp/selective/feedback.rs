@@ -21,6 +21,10 @@ pub(super) struct Feedback {
     now: Option<AckReason>,
     last_was_ce: bool,
     refusal: Option<Refusal>,
+    /// The refusal is of one answer, and the connection goes on.
+    refuses_once: bool,
+    /// When the last acknowledgement left.
+    told_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,11 +57,12 @@ impl Feedback {
             now: None,
             last_was_ce: false,
             refusal: None,
+            refuses_once: false,
+            told_at: None,
         }
     }
 
-    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap, or is a
-    /// duplicate.
+    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -66,7 +71,8 @@ impl Feedback {
         at_once: bool,
         lag: Lag,
     ) {
-        let bytes = u64_from(p.ip.header_len() + 8 + 12 + p.payload_len());
+        let bytes = u64_from(p.ip.header_len() + UDP_BTH_ICRC_BYTES + p.payload_len())
+            + u64::from(p.bth.pad);
         let is_ce = p.ip.ecn() == Ecn::Ce;
         self.rx_pkts = self.rx_pkts.wrapping_add(1);
         self.rx_bytes = self.rx_bytes.wrapping_add(bytes);
@@ -93,15 +99,35 @@ impl Feedback {
         self.now.get_or_insert(reason);
     }
 
+    /// As [`Feedback::ask`], but for at most one acknowledgement each `lag.time`: for what a forger
+    /// can send as often as it likes.
+    pub(super) fn ask_again(&mut self, now: Time, lag: Lag) {
+        let may_at = self.told_at.map_or(now, |told| told + lag.time);
+        if may_at <= now {
+            self.ask(AckReason::Gap);
+        } else {
+            self.due = Some(self.due.map_or(may_at, |due| due.min(may_at)));
+        }
+    }
+
     /// The request of this packet will not be carried out; every acknowledgement says so from now.
     pub(super) fn refuse(&mut self, refusal: Refusal) {
-        self.refusal = Some(refusal);
+        (self.refusal, self.refuses_once) = (Some(refusal), false);
         self.now = Some(AckReason::Refused);
+    }
+
+    /// The answer to the request of this packet can not be given again; one acknowledgement says
+    /// so.
+    pub(super) fn refuse_again(&mut self, refusal: Refusal) {
+        if self.refusal.is_none() {
+            (self.refusal, self.refuses_once) = (Some(refusal), true);
+            self.now = Some(AckReason::Refused);
+        }
     }
 
     /// Something was refused.
     pub(super) fn has_refused(&self) -> bool {
-        self.refusal.is_some()
+        self.refusal.is_some() && !self.refuses_once
     }
 
     /// One is due at `now`.
@@ -109,12 +135,9 @@ impl Feedback {
         self.now.is_some() || self.due.is_some_and(|at| at <= now)
     }
 
-    /// When one will be due.
+    /// When one will be due, if none is now.
     pub(super) fn next(&self) -> Option<Time> {
-        match self.now {
-            Some(_) => Some(Time::ZERO),
-            None => self.due,
-        }
+        self.due.filter(|_| self.now.is_none())
     }
 
     /// Writes what it knows into an acknowledgement; the sender is told now.
@@ -128,6 +151,16 @@ impl Feedback {
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
         (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
         ack.refusal = self.refusal;
-        (self.untold, self.due) = (0, None);
+        if std::mem::take(&mut self.refuses_once) {
+            self.refusal = None;
+        }
+        (self.untold, self.due, self.told_at) = (0, None, Some(now));
+    }
+
+    /// Something has come, so there is somebody to tell.
+    pub(super) fn has_heard(&self) -> bool {
+        self.rx_pkts > 0
     }
 }
+
+const UDP_BTH_ICRC_BYTES: usize = 8 + 12 + 4;

@@ -1,14 +1,16 @@
 //! The requester: which segment of which request is next, and which requests are done.
 
+use crate::qp::outcome::Over;
 use crate::qp::wq::WorkQueue;
+use crate::stream::received::wrap;
 use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
-use spanwire_base::{u32_from, usize_from};
+use spanwire_base::usize_from;
 use spanwire_wire::{AtomicEthRepr, RethRepr, SrcDataRepr, SrcKind};
 
 /// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
 /// request of the peer's likewise.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(in crate::qp) struct Sender {
     sq: WorkQueue<Wqe>,
     /// The number of the oldest request in `sq`.
     first_message: u32,
@@ -19,15 +21,17 @@ pub(super) struct Sender {
     offset: u32,
     /// READs and atomics sent and not answered.
     rd_atomic_out: u32,
+    /// READs and atomics in `sq`.
+    rd_atomic_posted: u32,
 }
 
 /// A send work request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wqe {
-    pub(super) wr_id: u64,
-    pub(super) op: WrOp,
-    pub(super) len: u32,
-    pub(super) signaled: bool,
+struct Wqe {
+    wr_id: u64,
+    op: WrOp,
+    len: u32,
+    signaled: bool,
     solicited: bool,
     fence: bool,
     is_inline: bool,
@@ -79,27 +83,24 @@ impl Sender {
             current: 0,
             offset: 0,
             rd_atomic_out: 0,
+            rd_atomic_posted: 0,
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::qp) fn is_full(&self) -> bool {
         self.sq.is_full()
     }
 
-    pub(super) fn max_sge(&self) -> usize {
+    pub(in crate::qp) fn max_sge(&self) -> usize {
         self.sq.max_sge()
     }
 
-    pub(super) fn max_inline(&self) -> usize {
+    pub(in crate::qp) fn max_inline(&self) -> usize {
         self.sq.max_inline()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.sq.len() == 0
-    }
-
     /// Queues a checked work request of `len` bytes.
-    pub(super) fn post(&mut self, wr: &WorkRequest<'_>, len: u32) {
+    pub(in crate::qp) fn post(&mut self, wr: &WorkRequest<'_>, len: u32) {
         let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
         let wqe = Wqe {
             wr_id,
@@ -117,6 +118,7 @@ impl Sender {
         };
         self.sq.push(wqe, wr.sges, wr.inline.unwrap_or_default());
         self.next_message = self.next_message.wrapping_add(1);
+        self.rd_atomic_posted += u32::from(op.is_rd_atomic());
         if op.completes_a_receive() {
             self.next_receive = self.next_receive.wrapping_add(1);
         }
@@ -127,7 +129,7 @@ impl Sender {
         let Some(wqe) = self.sq.at(self.current) else { return Next::Idle };
         if self.offset == 0 {
             let waits = !may.begins
-                || wqe.fence && self.rd_atomic_out > 0
+                || wqe.fence && self.current > 0
                 || wqe.op.is_rd_atomic() && self.rd_atomic_out >= may.max_rd_atomic;
             if waits {
                 return Next::Idle;
@@ -138,20 +140,27 @@ impl Sender {
             false => (wqe.len - self.offset).min(may.segment_bytes),
         };
         let segment = Segment { message: wqe.message, offset: self.offset, len };
-        // A serial comparison: numbers wrap.
-        let is_there = |limit: u32| limit.wrapping_sub(wqe.receive).wrapping_sub(1) < 1 << 31;
-        match may.receive_limit {
-            Some(limit) if wqe.op.completes_a_receive() && !is_there(limit) => {
-                Next::NoReceive(segment)
-            }
-            _ => Next::Segment(segment),
+        match wqe.finds_receive(may.receive_limit) {
+            true => Next::Segment(segment),
+            false => Next::NoReceive(segment),
         }
+    }
+
+    /// Nothing is posted behind this segment.
+    pub(super) fn is_last(&self, segment: &Segment) -> bool {
+        self.wqe(segment.message).is_none_or(|w| w.ends(segment))
+            && segment.message.wrapping_add(1) == self.next_message
+    }
+
+    /// The peer has a receive request for this segment, or it needs none.
+    pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
+        self.wqe(segment.message).is_none_or(|w| w.finds_receive(receive_limit))
     }
 
     /// The segment that [`Sender::next`] described was sent as packet `number`.
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
         let Some(wqe) = self.wqe_mut(segment.message) else { return };
-        let ends = wqe.op.is_rd_atomic() || segment.offset + segment.len == wqe.len;
+        let ends = wqe.ends(segment);
         let is_rd_atomic = wqe.op.is_rd_atomic();
         if ends {
             wqe.end = Some(number + 1);
@@ -166,7 +175,7 @@ impl Sender {
     /// The header of a segment; none when its request is over.
     pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrcDataRepr> {
         let wqe = self.wqe(segment.message)?;
-        let ends = wqe.op.is_rd_atomic() || segment.offset + segment.len == wqe.len;
+        let ends = wqe.ends(segment);
         let mut header = SrcDataRepr {
             first: segment.offset == 0,
             last: ends,
@@ -205,11 +214,8 @@ impl Sender {
 
     /// A segment's last packet is solicited.
     pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
-        self.wqe(segment.message).is_some_and(|w| {
-            w.solicited
-                && w.op.completes_a_receive()
-                && segment.offset + segment.len == w.len
-        })
+        self.wqe(segment.message)
+            .is_some_and(|w| w.solicited && w.op.completes_a_receive() && w.ends(segment))
     }
 
     /// The bytes of a segment are here: inline, or in SGEs.
@@ -222,17 +228,33 @@ impl Sender {
         self.sq.sges(self.index(message))
     }
 
-    /// Judges a response to `message`: it was asked for, and its bytes are the request's.
-    pub(super) fn awaits(&self, message: u32, kind: SrcKind, offset: u32, len: u32) -> bool {
-        self.wqe(message).is_some_and(|w| match (w.op, kind) {
-            (WrOp::Read { .. }, SrcKind::ReadResponse) => {
-                w.end.is_some() && offset.checked_add(len).is_some_and(|end| end <= w.len)
-            }
-            (WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. }, SrcKind::AtomicResponse) => {
-                w.end.is_some() && len == 0
-            }
-            _ => false,
+    /// A response of this kind to `message` was asked for.
+    pub(super) fn awaits(&self, message: u32, kind: SrcKind) -> bool {
+        self.wqe(message).is_some_and(|w| {
+            let fits = match w.op {
+                WrOp::Read { .. } => kind == SrcKind::ReadResponse,
+                WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrcKind::AtomicResponse,
+                _ => false,
+            };
+            fits && w.end.is_some() && !w.is_answered
         })
+    }
+
+    /// The bytes of a response are some of those that `message` asked for; the last ones if it says
+    /// so, and only then.
+    pub(super) fn takes(&self, message: u32, offset: u32, len: u32, last: bool) -> bool {
+        self.wqe(message).is_some_and(|w| match w.op {
+            WrOp::Read { .. } => {
+                let end = offset.checked_add(len);
+                end.is_some_and(|end| end <= w.len && (end == w.len) == last)
+            }
+            _ => len == 0,
+        })
+    }
+
+    /// The request is in the queue.
+    pub(super) fn has(&self, message: u32) -> bool {
+        self.wqe(message).is_some()
     }
 
     /// A response of `len` bytes was put where it belongs.
@@ -246,37 +268,62 @@ impl Sender {
     }
 
     /// Takes the oldest request out if it is done: everything before `una` has arrived.
-    pub(super) fn pop_done(&mut self, una: u64) -> Option<Wqe> {
+    ///
+    /// Returns it, and whether it asked for a completion.
+    pub(super) fn pop_done(&mut self, una: u64) -> Option<(Over, bool)> {
         let oldest = self.sq.at(0)?;
         let arrived = oldest.end.is_some_and(|end| end <= una);
         let done = arrived && (oldest.is_answered || !oldest.op.is_rd_atomic());
-        if done { self.pop_any() } else { None }
+        let signaled = oldest.signaled;
+        if done { self.pop_any().map(|over| (over, signaled)) } else { None }
     }
 
     /// Takes the oldest request out, done or not.
-    pub(super) fn pop_any(&mut self) -> Option<Wqe> {
+    pub(in crate::qp) fn pop_any(&mut self) -> Option<Over> {
         let wqe = self.sq.pop_front()?;
+        self.rd_atomic_posted -= u32::from(wqe.op.is_rd_atomic());
         self.first_message = self.first_message.wrapping_add(1);
         if self.current > 0 {
             self.current -= 1;
         } else {
             self.offset = 0;
         }
-        Some(wqe)
+        Some(Over { wr_id: wqe.wr_id, op: wqe.op, len: wqe.len })
     }
 
     /// Nothing that has begun is unfinished.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(in crate::qp) fn is_drained(&self) -> bool {
         self.current == 0 && self.offset == 0
     }
 
-    /// The oldest request is the one that this packet is of, or comes after it.
-    pub(super) fn has_begun(&self) -> bool {
-        !self.is_drained()
+    /// READs or atomics are posted and not over.
+    pub(in crate::qp) fn has_rd_atomic(&self) -> bool {
+        self.rd_atomic_posted > 0
     }
 
-    pub(super) fn has_rd_atomic(&self) -> bool {
-        (0..self.sq.len()).any(|i| self.sq.at(i).is_some_and(|w| w.op.is_rd_atomic()))
+    /// Something was sent that only a response completes, and it has not come.
+    pub(super) fn awaits_response(&self) -> bool {
+        self.rd_atomic_out > 0
+    }
+
+    /// The oldest READ or atomic that was sent and not answered: its packet's number and segment.
+    pub(super) fn oldest_unanswered(&self) -> Option<(u64, Segment)> {
+        let sent = (0..self.current).filter_map(|i| self.sq.at(i));
+        let mut waiting = sent.filter(|w| w.op.is_rd_atomic() && !w.is_answered);
+        let wqe = waiting.next()?;
+        Some((wqe.end? - 1, Segment { message: wqe.message, offset: 0, len: wqe.len }))
+    }
+
+    /// The unanswered READ or atomic that was sent as the packet `psn`.
+    pub(super) fn asked_by(&self, psn: u32) -> Option<u32> {
+        let sent = (0..self.current).filter_map(|i| self.sq.at(i));
+        let mut waiting = sent.filter(|w| w.op.is_rd_atomic() && !w.is_answered);
+        waiting.find(|w| w.end.is_some_and(|end| wrap(end - 1) == psn)).map(|w| w.message)
+    }
+
+    /// The oldest request's message number.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        self.sq.at(0).map(|w| w.message)
     }
 
     fn index(&self, message: u32) -> usize {
@@ -293,6 +340,19 @@ impl Sender {
     }
 }
 
+impl Wqe {
+    /// The segment is the last one of its request.
+    fn ends(&self, segment: &Segment) -> bool {
+        self.op.is_rd_atomic() || segment.offset + segment.len == self.len
+    }
+
+    fn finds_receive(&self, limit: Option<u32>) -> bool {
+        // A serial comparison: numbers wrap.
+        let is_there = |limit: u32| limit.wrapping_sub(self.receive).wrapping_sub(1) < 1 << 31;
+        !self.op.completes_a_receive() || limit.is_none_or(is_there)
+    }
+}
+
 fn kind(op: WrOp) -> SrcKind {
     match op {
         WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => SrcKind::Send,
@@ -305,9 +365,4 @@ fn kind(op: WrOp) -> SrcKind {
 
 fn operands(remote: RemoteAddr, swap_or_add: u64, compare: u64) -> AtomicEthRepr {
     AtomicEthRepr { va: remote.va, rkey: remote.rkey, swap_or_add, compare }
-}
-
-/// Bytes of a payload as a length on the wire.
-pub(super) fn len_of(bytes: usize) -> u32 {
-    u32_from(bytes)
 }

@@ -99,9 +99,9 @@ fn detect__a_lost_retransmission_is_lost_again() {
     let (mut s, rtt) = (ten(), rtt(100));
     s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
     assert_eq!(s.detect(at(200), &rtt).0, 1);
-    let (number, _) = s.next_lost().unwrap();
+    let (number, _) = s.next_lost(|_| true).unwrap();
     s.resent(at(200), number);
-    assert_eq!(s.next_lost(), None);
+    assert_eq!(s.next_lost(|_| true), None);
     s.push(at(201), 10, 100);
     s.on_ack(&told(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
     assert_eq!(s.detect(at(324), &rtt), (0, Some(at(325))));
@@ -114,11 +114,11 @@ fn note_echo__a_needless_retransmission_widens_the_window() {
     let (mut s, rtt) = (ten(), rtt(100));
     s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
     s.detect(at(200), &rtt);
-    let (number, _) = s.next_lost().unwrap();
+    let (number, _) = s.next_lost(|_| true).unwrap();
     s.resent(at(200), number);
     // The first transmission of 0, sent at 0 us, was only late.
     let acked = s.on_ack(&told(4, &[], 0, 0)).unwrap();
-    assert!(acked.spurious);
+    assert!(acked.late);
     assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 2));
     for left in (0..16).rev() {
         s.recovered();
@@ -127,17 +127,53 @@ fn note_echo__a_needless_retransmission_widens_the_window() {
 }
 
 #[test]
+fn note_echo__a_probe_is_not_a_loss() {
+    let mut s = ten();
+    let (number, _) = s.newest().unwrap();
+    s.resent(at(300), number);
+    s.on_ack(&told(10, &[], 9, 9)).unwrap();
+    assert_eq!((s.counters().spurious, s.reorder.quarters), (0, 1));
+}
+
+#[test]
+fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
+    let (mut s, rtt) = (ten(), rtt(20));
+    s.widen_to(Dur::from_us(1000));
+    s.on_ack(&told(0, &[word(&[1])], 1, 1)).unwrap();
+    assert_eq!(s.detect(at(21), &rtt), (0, Some(at(20 + 1250))));
+    s.widen_to(Dur::from_us(1_000_000));
+    assert_eq!(s.detect(at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
+    for _ in 0..16 {
+        s.recovered();
+    }
+    assert_eq!(s.detect(at(24), &rtt), (0, Some(at(25))));
+}
+
+#[test]
+fn turned_away__is_sent_again_and_was_not_lost() {
+    let mut s = ten();
+    s.turned_away(4, at(3));
+    assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
+    s.turned_away(4, at(4));
+    s.turned_away(77, at(4));
+    assert_eq!((s.in_flight_pkts(), s.counters().lost), (9, 0));
+    assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
+    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
+    assert_eq!((s.what(4), s.what(10)), (Some(4), None));
+}
+
+#[test]
 fn find_all__puts_back_what_a_timeout_took_for_lost() {
     let mut s = ten();
     s.on_ack(&told(2, &[], 1, 1)).unwrap();
     s.lose_all();
     assert_eq!(s.in_flight_pkts(), 0);
-    let (number, what) = s.next_lost().unwrap();
+    let (number, what) = s.next_lost(|_| true).unwrap();
     assert_eq!(what, 2);
     s.resent(at(5000), number);
     s.find_all();
     assert_eq!((s.in_flight_pkts(), s.counters().lost), (8, 1));
-    assert_eq!(s.next_lost(), None);
+    assert_eq!(s.next_lost(|_| true), None);
     assert!(s.order.iter().zip(s.order.iter().skip(1)).all(|(a, b)| a.at <= b.at));
 }
 
@@ -155,7 +191,7 @@ proptest! {
         let mut silent = 0;
         for _ in 0..20_000 {
             now += Dur::from_us(1);
-            let again = sent.next_lost();
+            let again = sent.next_lost(|_| true);
             let number = match again {
                 Some((number, what)) => {
                     prop_assert_eq!(base + what, number);

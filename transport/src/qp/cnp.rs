@@ -1,0 +1,66 @@
+//! The notification point of RC: a marked packet is answered with a congestion notification.
+
+use super::{QueuePair, Shared, Transmit};
+use spanwire_base::{Dur, Time};
+use spanwire_wire::{BthRepr, ExtHeaders, OpClass};
+
+/// The congestion notifications that one queue pair owes: at most one at a time, and not too often.
+#[derive(Debug, Default)]
+pub(super) struct Cnps {
+    is_owed: bool,
+    not_before: Time,
+}
+
+impl Cnps {
+    /// A packet came marked.
+    pub(super) fn on_marked(&mut self, now: Time, class: OpClass) {
+        if now >= self.not_before && class != OpClass::Notification {
+            self.is_owed = true;
+            self.not_before = now + INTERVAL;
+        }
+    }
+
+    pub(super) fn are_owed(&self) -> bool {
+        self.is_owed
+    }
+}
+
+impl QueuePair {
+    pub(super) fn send_cnp(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        self.cnps.is_owed = false;
+        let bth = BthRepr::cnp(self.dest_qpn);
+        match self.write(&bth, &ExtHeaders::NONE, (0, false), frame, |_| true) {
+            Ok(meta) => {
+                sh.counters.np_cnp_sent += 1;
+                self.sent(meta, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+}
+
+/// One notification in so long a time.
+///
+/// # Source
+/// DCQCN (SIGCOMM 2015), section 3.1: N = 50 us; adapters have the same default.
+const INTERVAL: Dur = Dur::from_us(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_marked__owes_one_in_50_us() {
+        let mut c = Cnps::default();
+        let at = |us| Time::ZERO + Dur::from_us(us);
+        let mut owed = |us, class| {
+            c.is_owed = false;
+            c.on_marked(at(us), class);
+            c.are_owed()
+        };
+        assert!(!owed(0, OpClass::Notification), "never for one of its own");
+        assert!(owed(1, OpClass::Request));
+        assert!(!owed(50, OpClass::Response));
+        assert!(owed(51, OpClass::Response));
+    }
+}

@@ -1,0 +1,254 @@
+//! The selective half of a queue pair, for Spanwire Reliable Connections: each end numbers its
+//! packets in one stream, tells what has arrived of the other's, and sends again only what is lost
+//! (docs/PROTOCOL.md, "SRC").
+//!
+//! What is sent is decided here; what comes is in `selective/data.rs` and `selective/acked.rs`, how
+//! a packet is written in `selective/write.rs`.
+
+mod acked;
+mod answers;
+mod choose;
+mod credit;
+mod data;
+mod feedback;
+mod inbound;
+mod sender;
+mod write;
+
+use crate::attr::{QpAttr, QpCaps};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::qp::loss::ack_timeout;
+use crate::stream::received::Received;
+use crate::stream::rtt::Rtt;
+use crate::stream::sent::Sent;
+use crate::stream::timers::{Silence, Timers};
+use answers::{Answers, ReadPart};
+use credit::Credit;
+use feedback::{Feedback, Lag};
+use inbound::Inbound;
+use sender::{Segment, Sender};
+use spanwire_base::{Dur, Time};
+use spanwire_wire::Psn;
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Selective {
+    pub(super) sender: Sender,
+    /// Our stream: what was sent.
+    sent: Sent<Part>,
+    rtt: Rtt,
+    timers: Timers,
+    /// When packets in flight may have to be taken for lost.
+    look_at: Option<Time>,
+    /// What must have arrived for the recovery that runs to be over.
+    recovery: Option<u64>,
+    /// A packet that leaves before all others, whatever the windows say.
+    probe: Option<Probe>,
+    credit: Credit,
+    /// The peer takes no packet at or above this; none before it has said.
+    psn_limit: Option<u64>,
+    /// The peer's stream: what has arrived.
+    received: Received,
+    feedback: Feedback,
+    inbound: Inbound,
+    answers: Answers,
+    /// What the peer was last told of our receive requests.
+    told_receive_limit: u32,
+    /// Parts of answers sent since a request last had its chance.
+    answers_in_a_row: u32,
+    max_rd_atomic: u32,
+    segment_bytes: u32,
+}
+
+/// What a packet of our stream carries: enough to write it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Request(Segment),
+    Read(ReadPart),
+    Atomic { answers: u32, original: u64 },
+}
+
+/// A packet that asks the peer for a sign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    /// Nothing was heard: the newest one.
+    Tail,
+    /// The next one that waits for a receive request.
+    Receive,
+}
+
+impl Selective {
+    /// Begins to receive. `attr` is what the queue pair was given so far.
+    pub(super) fn new(caps: &QpCaps, attr: &QpAttr, config: &Config) -> Self {
+        let mtu = attr.path_mtu.map_or(0, |mtu| mtu.bytes());
+        Self {
+            sender: Sender::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
+            sent: Sent::new(0),
+            rtt: Rtt::default(),
+            timers: timers(attr),
+            look_at: None,
+            recovery: None,
+            probe: None,
+            credit: Credit::new(attr),
+            psn_limit: None,
+            told_receive_limit: 0,
+            received: Received::new(attr.rq_psn.unwrap_or_default().get(), config.reorder_pkts),
+            feedback: Feedback::new(),
+            inbound: Inbound::new(attr.max_dest_rd_atomic.unwrap_or(0)),
+            answers: Answers::default(),
+            answers_in_a_row: 0,
+            max_rd_atomic: 0,
+            segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+        }
+    }
+
+    /// Begins to send.
+    pub(super) fn start(&mut self, attr: &QpAttr) {
+        let first = attr.sq_psn.unwrap_or_default().get();
+        self.sent = Sent::new(first);
+        self.credit = Credit::new(attr);
+        self.timers = timers(attr);
+        self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
+    }
+
+    /// Takes over what a drained send queue may change; `attr` is all that is in force now.
+    pub(super) fn change(&mut self, attr: &QpAttr) {
+        if !self.waits_for_peer() {
+            self.timers = timers(attr);
+        }
+        self.credit.change(attr);
+        self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
+        self.inbound.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
+    }
+
+    /// Does what is due at `now`. True when the peer is given up.
+    pub(super) fn handle_timeout(&mut self, now: Time, counters: &mut Counters) -> bool {
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.find_lost(now, counters);
+        }
+        if self.credit.handle_timeout(now) {
+            counters.receive_limit_probes += 1;
+            self.probe = Some(Probe::Receive);
+        }
+        // What was to be sent has not left yet: the silence is ours, not the peer's.
+        let unsent = self.sent.in_flight_pkts() == 0 && !self.sent.is_empty();
+        if unsent || self.probe.is_some() {
+            self.timers.restart(now);
+            return false;
+        }
+        match self.timers.fire(now, &self.rtt) {
+            Silence::Nothing => {}
+            Silence::Probe => {
+                counters.tail_loss_probes += 1;
+                self.probe = Some(Probe::Tail);
+            }
+            Silence::Timeout => {
+                counters.local_ack_timeout_err += 1;
+                self.sent.lose_all();
+                if self.sent.is_empty() {
+                    self.probe = Some(Probe::Tail);
+                }
+            }
+            Silence::Exhausted => return true,
+        }
+        false
+    }
+
+    /// When [`Selective::handle_timeout`] has something to do, or an acknowledgement is due.
+    pub(super) fn next_deadline(&self, sends: bool) -> Option<Time> {
+        let told = self.feedback.next();
+        if !sends {
+            return told;
+        }
+        let timers = self.timers.next(&self.rtt);
+        [told, self.look_at, self.credit.next(), timers].into_iter().flatten().min()
+    }
+
+    /// It waits for the peer, so a timer must run.
+    pub(super) fn waits_for_peer(&self) -> bool {
+        !self.sent.is_empty() || self.sender.awaits_response()
+    }
+
+    pub(super) fn in_flight_pkts(&self) -> u64 {
+        self.sent.in_flight_pkts()
+    }
+
+    /// Everything sent was lost, or has arrived: it is our turn, not the peer's.
+    pub(super) fn has_nothing_out(&self) -> bool {
+        !self.sent.is_empty() && self.sent.in_flight_pkts() == 0
+    }
+
+    pub(super) fn srtt(&self) -> Option<Dur> {
+        self.rtt.smoothed()
+    }
+
+    /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them.
+    pub(super) fn psns(&self) -> (Psn, Psn) {
+        let low = |number: u64| Psn::new(crate::stream::received::wrap(number) & Psn::MASK);
+        (low(self.received.next()), low(self.sent.next()))
+    }
+
+    /// READs and atomics of the peer that are here.
+    pub(super) fn answering(&self) -> usize {
+        self.inbound.rd_atomic_waiting() + self.answers.len()
+    }
+
+    /// The queue pair has failed: nothing is waited for any more.
+    pub(super) fn stop(&mut self) {
+        self.timers.stop();
+        (self.look_at, self.probe) = (None, None);
+        self.credit.stop();
+    }
+
+    pub(super) fn stop_answering(&mut self) {
+        self.answers.clear();
+    }
+
+    /// How far acknowledgements may lag behind.
+    fn lag(&self) -> Lag {
+        let time = match self.rtt.smoothed() {
+            Some(_) => (self.rtt.smallest() / 4).clamp(LAG_MIN, LAG_MAX),
+            None => LAG_UNKNOWN,
+        };
+        Lag { pkts: ACK_PKTS, time }
+    }
+
+    fn find_lost(&mut self, now: Time, counters: &mut Counters) {
+        let (found, look_at) = self.sent.detect(now, &self.rtt);
+        self.look_at = look_at;
+        counters.lost_packets += found;
+        if found > 0 {
+            self.recovery.get_or_insert(self.sent.next());
+        }
+    }
+}
+
+fn timers(attr: &QpAttr) -> Timers {
+    let exponent = attr.timeout.unwrap_or(0);
+    let retry_cnt = attr.retry_cnt.unwrap_or(0);
+    match exponent {
+        0 => Timers::new(RTO_MIN, ack_timeout(DEFAULT_TIMEOUT), u8::MAX, Dur::MAX),
+        n => {
+            let unknown = ack_timeout(n);
+            let patience = unknown * (PATIENCE * (u64::from(retry_cnt) + 1));
+            Timers::new(RTO_MIN.min(unknown), unknown, retry_cnt, patience)
+        }
+    }
+}
+
+/// The least retransmission timeout: on hosts that share a core, a peer is away for as long as this
+/// all the time, and a tail is probed for long before.
+const RTO_MIN: Dur = Dur::from_ms(1);
+/// The timeout before a round trip is known, of a queue pair that waits for ever.
+const DEFAULT_TIMEOUT: u8 = 14;
+/// The verdict takes at least this many timeouts for each transmission: RC's waits of 1, 2, 4, 4 ...
+/// come to about as much.
+const PATIENCE: u64 = 3;
+/// An acknowledgement costs about as much as a data packet; at one in 16 that is 6 %.
+const ACK_PKTS: u32 = 16;
+/// A quarter of the smallest round trip, between these, is how long an acknowledgement may wait.
+const LAG_MIN: Dur = Dur::from_us(1);
+const LAG_MAX: Dur = Dur::from_ms(1);
+/// Before a round trip is known: that of a host's own network.
+const LAG_UNKNOWN: Dur = Dur::from_us(20);

@@ -1,0 +1,163 @@
+//! What an acknowledgement changes: what has arrived, what is lost, what may be sent, which requests
+//! are over.
+
+use super::Selective;
+use crate::counters::Counters;
+use crate::drop::DropReason;
+use crate::qp::{QueuePair, Shared};
+use crate::stream::received::unwrap;
+use crate::stream::sent::Told;
+use crate::wc::WcStatus;
+use spanwire_base::{Dur, Time};
+use spanwire_wire::{NakCode, Packet, SrcAckRepr};
+
+impl QueuePair {
+    pub(super) fn on_src_ack(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let ack = SrcAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let refused = match ack.refusal {
+            None => None,
+            // Looked up first: what is acknowledged is forgotten.
+            Some(r) => Some((src.message_of(r.psn), status_of(r.code)?)),
+        };
+        let gives_up = src.on_ack(now, &ack, sh.counters)?;
+        let lag = src.lag();
+        match refused {
+            Some((Some(message), status)) => {
+                self.finish_requests(Some(message), sh);
+                self.fail_message(message, status, sh);
+            }
+            Some((None, _)) => {
+                // The answer that the peer cannot give again is here: it only has not heard so.
+                src.feedback.ask_again(now, lag);
+                self.finish_requests(None, sh);
+            }
+            None => self.finish_requests(None, sh),
+        }
+        if gives_up {
+            self.fail_oldest(WcStatus::RnrRetryExcErr, sh);
+        }
+        Ok(())
+    }
+
+    /// Completes requests that are done, from the oldest on, up to the message `before`.
+    pub(super) fn finish_requests(&mut self, before: Option<u32>, sh: &mut Shared<'_>) {
+        while let Some(src) = self.selective.as_deref_mut() {
+            if before.is_some() && src.sender.oldest() == before {
+                break;
+            }
+            let Some((over, signaled)) = src.sender.pop_done(src.sent.una()) else {
+                break;
+            };
+            if signaled {
+                let wc = self.send_wc(&over, WcStatus::Success);
+                self.complete(self.send_cq, wc, sh);
+            }
+        }
+        self.tell_if_drained(sh);
+    }
+
+    /// Fails a message with its own status, and the queue pair. Requests before it that are not done
+    /// are flushed rather than waited for.
+    pub(super) fn fail_message(&mut self, message: u32, status: WcStatus, sh: &mut Shared<'_>) {
+        loop {
+            let oldest = self.selective.as_ref().and_then(|src| src.sender.oldest());
+            if oldest.is_none_or(|oldest| oldest == message) {
+                break;
+            }
+            self.flush_one(sh);
+        }
+        self.fail_oldest(status, sh);
+    }
+}
+
+impl Selective {
+    /// Applies an acknowledgement. True when the peer has had no receive request once too often.
+    fn on_ack(
+        &mut self,
+        now: Time,
+        ack: &SrcAckRepr,
+        counters: &mut Counters,
+    ) -> Result<bool, DropReason> {
+        let echo = Time::from_ps(ack.echo_ps);
+        if echo > now {
+            return Err(DropReason::ResponseBeyondSent);
+        }
+        let told = Told { next: ack.next, words: ack.words.as_slice(), newest: ack.newest, echo };
+        let spurious = self.sent.counters().spurious;
+        let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
+        counters.spurious_retransmits += self.sent.counters().spurious - spurious;
+        let hold = Dur::from_ns(ack.hold_ns.into());
+        // One that tells nothing new may have been held for any length of time.
+        if acked.pkts > 0 && ack.hold_ns != u32::MAX {
+            let trip = now.since(echo);
+            if acked.late {
+                let late_by = Dur::from_ps(trip.as_ps().saturating_sub(hold.as_ps()));
+                let fastest = self.rtt.smallest().as_ps();
+                self.sent.widen_to(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
+            }
+            self.rtt.sample(trip, hold);
+        }
+        let gives_up = self.take_limits(ack, echo);
+        if self.timers.on_heard(now, echo, true) {
+            self.sent.find_all();
+            counters.spurious_timeouts += 1;
+        }
+        if !self.waits_for_peer() || self.has_nothing_out() && self.timers_may_rest() {
+            self.timers.stop();
+        }
+        self.find_lost(now, counters);
+        if self.recovery.is_some_and(|end| self.sent.una() >= end) {
+            self.recovery = None;
+            self.sent.recovered();
+        }
+        Ok(gives_up)
+    }
+
+    /// What is lost waits for a receive request: the silence that follows is nobody's fault.
+    fn timers_may_rest(&mut self) -> bool {
+        let (sender, limit) = (&self.sender, self.credit.receive_limit());
+        let may = |part: &super::Part| match part {
+            super::Part::Request(segment) => sender.finds_receive(segment, limit),
+            super::Part::Read(_) | super::Part::Atomic { .. } => true,
+        };
+        self.sent.next_lost(may).is_none()
+    }
+
+    /// Takes note of what the peer takes, and of what it did not take.
+    fn take_limits(&mut self, ack: &SrcAckRepr, echo: Time) -> bool {
+        let limit = unwrap(self.sent.una(), ack.psn_limit);
+        self.psn_limit = self.psn_limit.max(Some(limit));
+        self.credit.on_told(ack.receive_limit, ack.rx_pkts);
+        if !self.sent.is_missing(ack.newest) {
+            return false;
+        }
+        // It came and is not among what has arrived: it found no receive request.
+        self.sent.turned_away(ack.newest, echo);
+        self.credit.on_refused()
+    }
+
+    /// The request that was sent as the packet `psn`, if it is not over.
+    fn message_of(&self, psn: u32) -> Option<u32> {
+        match self.sent.what(psn) {
+            Some(super::Part::Request(segment)) => Some(segment.message),
+            _ => None,
+        }
+        .or_else(|| self.sender.asked_by(psn))
+        .filter(|message| self.sender.has(*message))
+    }
+}
+
+fn status_of(code: NakCode) -> Result<WcStatus, DropReason> {
+    match code {
+        NakCode::InvalidRequest => Ok(WcStatus::RemInvReqErr),
+        NakCode::RemoteAccess => Ok(WcStatus::RemAccessErr),
+        NakCode::RemoteOperational => Ok(WcStatus::RemOpErr),
+        NakCode::SequenceError | NakCode::InvalidRd => Err(DropReason::BadSyndrome),
+    }
+}

@@ -1,0 +1,183 @@
+//! Which packet is next, and whether it may leave: the windows, the peer's limits, whose turn it is.
+
+use super::sender::{May, Next};
+use super::{ACK_PKTS, Part, Probe, Selective};
+use crate::config::MIN_REORDER_PKTS;
+use spanwire_base::Time;
+
+/// What is decided outside.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::qp) struct Limits {
+    /// Own requests are sent, and what was lost is sent again. If not, only answers leave.
+    pub(in crate::qp) sends: bool,
+    /// A request that was never sent may begin.
+    pub(in crate::qp) begins: bool,
+    /// Packets in flight.
+    pub(in crate::qp) window_pkts: u32,
+    /// What the endpoint's window still takes.
+    pub(in crate::qp) room_pkts: u32,
+}
+
+/// What to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    Send(Sending),
+    Idle,
+    /// Something would leave, had the endpoint's window room.
+    Blocked,
+}
+
+/// A packet to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sending {
+    pub(super) number: u64,
+    pub(super) part: Part,
+    pub(super) kind: SendingKind,
+    /// It asks for an acknowledgement.
+    pub(super) asks: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SendingKind {
+    /// For the first time.
+    New,
+    /// Again, not acknowledged yet.
+    Again,
+    /// A copy of what was acknowledged: its sender only wants to hear something.
+    Sign,
+}
+
+impl Selective {
+    /// Chooses the next packet. [`Selective::on_sent`] once it is written.
+    pub(super) fn choose(&mut self, now: Time, limits: &Limits) -> Choice {
+        if let Some(sending) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
+            return Choice::Send(sending);
+        }
+        self.probe = None;
+        let window = if self.timers.is_silent() { 1 } else { limits.window_pkts };
+        let in_flight = self.sent.in_flight_pkts();
+        if in_flight >= u64::from(window) {
+            return Choice::Idle;
+        }
+        let limit = self.credit.receive_limit();
+        let sender = &self.sender;
+        let may = |part: &Part| match part {
+            Part::Request(segment) => sender.finds_receive(segment, limit),
+            Part::Read(_) | Part::Atomic { .. } => true,
+        };
+        let lost = self.sent.next_lost(may).filter(|_| limits.sends);
+        let (found, mut is_stuck) = match lost {
+            Some((number, part)) => {
+                let kind = SendingKind::Again;
+                (Some(Sending { number, part, kind, asks: true }), false)
+            }
+            None => self.new_packet(limits, u64::from(window) - in_flight),
+        };
+        is_stuck |= found.is_none() && self.sent.has_lost();
+        self.credit.set_stuck(now, is_stuck && in_flight == 0 && limits.sends, &self.rtt);
+        match found {
+            None => Choice::Idle,
+            Some(_) if limits.room_pkts == 0 => Choice::Blocked,
+            Some(sending) => Choice::Send(sending),
+        }
+    }
+
+    /// A packet that was chosen left at `now`, with `bytes` of payload.
+    pub(super) fn on_sent(&mut self, now: Time, sending: &Sending, bytes: u32) {
+        self.probe = None;
+        match sending.kind {
+            SendingKind::Sign => {}
+            SendingKind::Again => self.sent.resent(now, sending.number),
+            SendingKind::New => {
+                self.sent.push(now, sending.part, bytes);
+                match &sending.part {
+                    Part::Request(segment) => self.sender.advance(segment, sending.number),
+                    Part::Read(_) | Part::Atomic { .. } => {
+                        self.answers.advance(self.segment_bytes);
+                        self.answers_in_a_row += 1;
+                    }
+                }
+            }
+        }
+        self.timers.on_sent(now);
+    }
+
+    /// The next packet that was never sent; whether the next request waits for a receive request.
+    fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<Sending>, bool) {
+        let number = self.sent.next();
+        if number >= self.psn_limit() {
+            return (None, false);
+        }
+        let may = May {
+            segment_bytes: self.segment_bytes,
+            max_rd_atomic: self.max_rd_atomic,
+            receive_limit: self.credit.receive_limit(),
+            begins: limits.begins,
+        };
+        let next = if limits.sends { self.sender.next(&may) } else { Next::Idle };
+        let answer = self.answers.next(self.segment_bytes);
+        let answers_turn = self.answers_in_a_row < ANSWERS_IN_A_ROW_MAX;
+        let (part, is_last) = match (next, answer) {
+            (Next::Segment(segment), answer) if answer.is_none() || !answers_turn => {
+                self.answers_in_a_row = 0;
+                let is_last = answer.is_none() && self.sender.is_last(&segment);
+                (Part::Request(segment), is_last)
+            }
+            (next, Some(answer)) => {
+                if !answers_turn {
+                    self.answers_in_a_row = 0;
+                }
+                let ends = match answer {
+                    Part::Read(part) => part.last,
+                    Part::Request(_) | Part::Atomic { .. } => true,
+                };
+                let is_last = ends && self.answers.len() == 1;
+                (answer, is_last && !matches!(next, Next::Segment(_)))
+            }
+            (Next::NoReceive(_), None) => return (None, true),
+            (Next::Idle | Next::Segment(_), None) => return (None, false),
+        };
+        // The peer acknowledges every so many by itself. It must be asked where it might wait for
+        // more that will not come.
+        let interval = u64::from(limits.window_pkts / 4).clamp(1, ACK_PKTS.into());
+        let asks = is_last || window_left == 1 || number % interval == 0;
+        (Some(Sending { number, part, kind: SendingKind::New, asks }), false)
+    }
+
+    fn probe_packet(&mut self, probe: Probe, limits: &Limits) -> Option<Sending> {
+        let again = |(number, part)| Sending { number, part, kind: SendingKind::Again, asks: true };
+        match probe {
+            Probe::Tail => self.sent.newest().map(again).or_else(|| {
+                let (number, segment) = self.sender.oldest_unanswered()?;
+                let part = Part::Request(segment);
+                Some(Sending { number, part, kind: SendingKind::Sign, asks: true })
+            }),
+            Probe::Receive => {
+                if let Some(lost) = self.sent.next_lost(|_| true) {
+                    return Some(again(lost));
+                }
+                let may = May {
+                    segment_bytes: self.segment_bytes,
+                    max_rd_atomic: self.max_rd_atomic,
+                    receive_limit: self.credit.receive_limit(),
+                    begins: limits.begins,
+                };
+                match self.sender.next(&may) {
+                    Next::NoReceive(segment) if self.sent.next() < self.psn_limit() => {
+                        let (number, part) = (self.sent.next(), Part::Request(segment));
+                        Some(Sending { number, part, kind: SendingKind::New, asks: true })
+                    }
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// No packet at or above this is taken.
+    fn psn_limit(&self) -> u64 {
+        self.psn_limit.unwrap_or(self.sent.una() + u64::from(MIN_REORDER_PKTS))
+    }
+}
+
+/// Parts of answers after which one request may go first: a burst of the schedule.
+const ANSWERS_IN_A_ROW_MAX: u32 = 16;

@@ -1,0 +1,185 @@
+//! The receive requests of the peer, as far as we know: what it said last, and when to ask again.
+
+use crate::attr::QpAttr;
+use crate::qp::loss::rnr_wait;
+use crate::stream::rtt::Rtt;
+use spanwire_base::{Dur, Time};
+
+/// What the peer takes.
+///
+/// With a queue of its own the receive limit only grows; with a shared one it may shrink. When
+/// everything that is left to send waits for it and nothing is in flight, a packet that must wait is
+/// sent all the same now and then: the acknowledgement of it says whether the limit has moved, if
+/// the one that said so first was lost.
+#[derive(Debug)]
+pub(super) struct Credit {
+    /// What the peer said last of its receive requests; none before it has said.
+    receive_limit: Option<u32>,
+    /// How many packets of ours it had received when it said so.
+    said_at: u32,
+    /// The next question.
+    ask_at: Option<Time>,
+    /// Questions since the limit last moved.
+    asked: u32,
+    /// Rounds of packets that found no receive request since then.
+    refused: u32,
+    round_is_counted: bool,
+    wait: Dur,
+    rnr_retry: u8,
+}
+
+impl Credit {
+    pub(super) fn new(attr: &QpAttr) -> Self {
+        let mut this = Self {
+            receive_limit: None,
+            said_at: 0,
+            ask_at: None,
+            asked: 0,
+            refused: 0,
+            round_is_counted: false,
+            wait: Dur::ZERO,
+            rnr_retry: 0,
+        };
+        this.change(attr);
+        this
+    }
+
+    pub(super) fn change(&mut self, attr: &QpAttr) {
+        // The peer's is not known here; both ends usually have the same.
+        self.wait = rnr_wait(attr.min_rnr_timer.unwrap_or_default());
+        self.rnr_retry = attr.rnr_retry.unwrap_or(RETRY_FOR_EVER);
+    }
+
+    pub(super) fn receive_limit(&self) -> Option<u32> {
+        self.receive_limit
+    }
+
+    /// The peer says that it has receive requests below `limit`, and that it has received `rx_pkts`
+    /// packets: what it said before it knew so many is old.
+    pub(super) fn on_told(&mut self, limit: u32, rx_pkts: u32) {
+        let moved = match self.receive_limit {
+            None => true,
+            Some(_) if rx_pkts.wrapping_sub(self.said_at) >= 1 << 31 => return,
+            Some(old) if rx_pkts == self.said_at => {
+                limit != old && limit.wrapping_sub(old) < 1 << 31
+            }
+            Some(old) => limit != old,
+        };
+        self.said_at = rx_pkts;
+        if moved {
+            self.receive_limit = Some(limit);
+            (self.ask_at, self.asked, self.refused) = (None, 0, 0);
+            self.round_is_counted = false;
+        }
+    }
+
+    /// A packet found no receive request. True when that was once too often.
+    pub(super) fn on_refused(&mut self) -> bool {
+        if !std::mem::replace(&mut self.round_is_counted, true) {
+            self.refused += 1;
+        }
+        self.rnr_retry != RETRY_FOR_EVER && self.refused > u32::from(self.rnr_retry)
+    }
+
+    /// Nothing may leave but for this limit, and nothing is in flight (or not, any more).
+    pub(super) fn set_stuck(&mut self, now: Time, is_stuck: bool, rtt: &Rtt) {
+        self.ask_at = match (is_stuck, self.ask_at) {
+            (false, _) => None,
+            (true, None) => {
+                let base = rtt.probe_timeout().unwrap_or(self.wait).max(self.wait);
+                let backed_off = base * (1 << self.asked.min(BACKOFF_MAX));
+                Some(now + backed_off.min(base.max(WAIT_MAX)))
+            }
+            (true, asks) => asks,
+        };
+    }
+
+    /// When [`Credit::handle_timeout`] has something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.ask_at
+    }
+
+    /// True when it is time to ask.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
+        let due = self.ask_at.is_some_and(|at| at <= now);
+        if due {
+            self.ask_at = None;
+            self.asked = self.asked.saturating_add(1);
+            self.round_is_counted = false;
+        }
+        due
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.ask_at = None;
+    }
+}
+
+/// As verbs have it.
+const RETRY_FOR_EVER: u8 = 7;
+/// Doublings of the wait.
+const BACKOFF_MAX: u32 = 6;
+/// A limit that moved unheard costs at most this, or the round trip and a half that a question takes.
+const WAIT_MAX: Dur = Dur::from_ms(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credit(rnr_retry: u8) -> Credit {
+        let (min_rnr_timer, rnr_retry) = (Some(12), Some(rnr_retry));
+        Credit::new(&QpAttr { min_rnr_timer, rnr_retry, ..QpAttr::default() })
+    }
+
+    #[test]
+    fn on_told__old_news_change_nothing() {
+        let mut c = credit(7);
+        assert_eq!(c.receive_limit(), None);
+        c.on_told(5, 10);
+        c.on_told(3, 9);
+        assert_eq!(c.receive_limit(), Some(5));
+        c.on_told(4, 10);
+        assert_eq!(c.receive_limit(), Some(5), "which of two of one time is newer: the larger");
+        c.on_told(8, 10);
+        assert_eq!(c.receive_limit(), Some(8));
+        c.on_told(6, 11);
+        assert_eq!(c.receive_limit(), Some(6), "a shared queue may have less than before");
+    }
+
+    #[test]
+    fn set_stuck__asks_later_and_later_until_the_limit_moves() {
+        let (mut c, rtt) = (credit(7), Rtt::default());
+        let mut now = Time::ZERO;
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            c.set_stuck(now, true, &rtt);
+            let at = c.next().unwrap();
+            c.set_stuck(at - Dur::from_ns(1), true, &rtt);
+            assert_eq!(c.next(), Some(at), "the wait begins once");
+            assert!(!c.handle_timeout(at - Dur::from_ns(1)) && c.handle_timeout(at));
+            waits.push(at.since(now).as_us());
+            now = at;
+        }
+        assert_eq!(waits, [640, 1280, 2560, 5120, 10_240, 20_000, 20_000]);
+        c.on_told(1, 1);
+        c.set_stuck(now, true, &rtt);
+        assert_eq!(c.next(), Some(now + Dur::from_us(640)));
+        c.set_stuck(now, false, &rtt);
+        assert_eq!(c.next(), None);
+    }
+
+    #[test]
+    fn on_refused__counts_rounds_not_packets() {
+        let mut c = credit(1);
+        assert!(!c.on_refused() && !c.on_refused());
+        c.set_stuck(Time::ZERO, true, &Rtt::default());
+        c.handle_timeout(Time::MAX);
+        assert!(c.on_refused());
+        let mut for_ever = credit(7);
+        for _ in 0..100 {
+            for_ever.set_stuck(Time::ZERO, true, &Rtt::default());
+            for_ever.handle_timeout(Time::MAX);
+            assert!(!for_ever.on_refused());
+        }
+    }
+}

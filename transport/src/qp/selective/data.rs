@@ -1,0 +1,233 @@
+//! What a packet of data changes: its bytes are placed, and what it completes is carried out.
+
+use super::Selective;
+use super::inbound::{Arrived, Due, Ground, Objection};
+use crate::drop::DropReason;
+use crate::event::AsyncEvent;
+use crate::payload::Payload;
+use crate::qp::state::QpState;
+use crate::qp::{QueuePair, Shared};
+use crate::stream::received::{Arrival, wrap};
+use crate::wc::{WcOpcode, WcStatus};
+use spanwire_base::{Time, u32_from};
+use spanwire_wire::{
+    AckReason, Ecn, NakCode, OpKind, Packet, Refusal, SrcDataRepr, SrcKind, Syndrome,
+};
+
+impl QueuePair {
+    /// Takes a packet of SRC. The bytes have passed the wire's checks.
+    pub(in crate::qp) fn handle_src_packet(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) {
+        let is_data = p.bth.opcode.props().kind == OpKind::SrcData;
+        let taken = match self.check_packet(p) {
+            Err(reason) => Err(reason),
+            Ok(()) if is_data => self.on_src_data(now, p, sh),
+            Ok(()) => self.on_src_ack(now, p, sh).map(|()| 0),
+        };
+        match taken {
+            Ok(bytes) => {
+                sh.counters.rx_packets += 1;
+                sh.counters.rx_payload_bytes += u64::from(bytes);
+                sh.counters.np_ecn_marked_roce_packets += u64::from(p.ip.ecn() == Ecn::Ce);
+            }
+            Err(reason) => {
+                if let (DropReason::QpNotReceiving, Some(src)) = (reason, &mut self.selective) {
+                    src.say_again(now);
+                }
+                sh.counters.drop(reason);
+            }
+        }
+    }
+
+    /// Returns the bytes of data.
+    fn on_src_data(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<u32, DropReason> {
+        let (header, rest) =
+            SrcDataRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let data = match p.elided_bytes {
+            0 => Payload::Bytes(rest),
+            n => Payload::Elided(u32_from(n + rest.len())),
+        };
+        let (pd, access) = (self.pd, self.responder.access());
+        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let lag = src.lag();
+        let number = match src.received.judge(header.psn) {
+            Arrival::Missing(number) => number,
+            Arrival::Beyond => return Err(DropReason::BeyondPsnLimit),
+            Arrival::Old => return Err(DropReason::OldPacket),
+            Arrival::Duplicate => {
+                sh.counters.duplicate_request += 1;
+                src.feedback.on_data(now, p, &header, false, lag);
+                src.feedback.ask_again(now, lag);
+                return Ok(data.len());
+            }
+        };
+        if !std::mem::replace(&mut self.established, true) && self.state == QpState::Rtr {
+            sh.events.push(AsyncEvent::CommEst(self.qpn));
+        }
+        let in_order = number == src.received.next();
+        let solicited = p.bth.solicited;
+        let arrived = Arrived { number, in_order, header: &header, data, solicited };
+        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
+        let receive = &mut self.responder.receive;
+        let mut ground = Ground { mrs, srqs, events, receive, pd, access };
+        let placed = match header.kind {
+            SrcKind::ReadResponse | SrcKind::AtomicResponse => {
+                match src.place_response(&arrived, &mut ground)? {
+                    Ok(()) => Ok(()),
+                    Err(message) => {
+                        self.fail_message(message, WcStatus::LocProtErr, sh);
+                        return Ok(data.len());
+                    }
+                }
+            }
+            _ => src.inbound.place(&arrived, src.answers.len(), &mut ground),
+        };
+        match placed {
+            Ok(()) => {}
+            Err(Objection::NoReceive) => {
+                sh.counters.out_of_buffer += 1;
+                src.feedback.on_data(now, p, &header, false, lag);
+                src.feedback.ask(AckReason::Limit);
+                return Ok(data.len());
+            }
+            Err(Objection::Refused(..)) if !in_order => return Err(DropReason::RefusedAhead),
+            Err(Objection::Refused(code, recv)) => {
+                src.feedback.on_data(now, p, &header, false, lag);
+                self.refuse_message(header.psn, code, recv, sh);
+                return Ok(data.len());
+            }
+        }
+        let leaves_or_closes_gap = number != src.received.end();
+        sh.counters.out_of_sequence += u64::from(number > src.received.end());
+        src.received.take(number);
+        src.feedback.on_data(now, p, &header, leaves_or_closes_gap, lag);
+        let is_whole = header.kind == SrcKind::Write && header.last && header.receive.is_none();
+        sh.counters.rx_messages += u64::from(is_whole);
+        self.carry_out(sh);
+        self.after_response(now, &header, sh);
+        Ok(data.len())
+    }
+
+    /// Does what has become due because everything before it has arrived.
+    fn carry_out(&mut self, sh: &mut Shared<'_>) {
+        let (pd, access) = (self.pd, self.responder.access());
+        while let Some(src) = self.selective.as_deref_mut().filter(|_| self.state.receives()) {
+            let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
+            let receive = &mut self.responder.receive;
+            let mut ground = Ground { mrs, srqs, events, receive, pd, access };
+            let next = src.received.next();
+            let Some((number, due)) = src.inbound.next_due(next, &mut src.answers, &mut ground)
+            else {
+                return;
+            };
+            match due {
+                Due::ReadBegun => sh.counters.rx_read_requests += 1,
+                Due::AtomicDone => sh.counters.rx_atomic_requests += 1,
+                Due::Refused(code) => self.refuse_message(wrap(number), code, None, sh),
+                Due::Deliver(message) => {
+                    sh.counters.rx_messages += 1;
+                    self.deliver(&message, sh);
+                    if !self.state.receives() {
+                        // Its completion is lost: the peer must not take the message for received.
+                        sh.counters.tx_fatal_naks += 1;
+                        self.say_refused(wrap(number), NakCode::RemoteOperational);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Refuses a request of the peer and fails. With a status, the receive request that it would
+    /// have used fails too.
+    pub(super) fn refuse_message(
+        &mut self,
+        psn: u32,
+        code: NakCode,
+        recv: Option<WcStatus>,
+        sh: &mut Shared<'_>,
+    ) {
+        sh.counters.tx_fatal_naks += 1;
+        sh.events.push(self.refusal(Syndrome::Nak(code)));
+        self.say_refused(psn, code);
+        if let Some(status) = recv {
+            if let Some(rwqe) = self.responder.receive.pop() {
+                self.complete(self.recv_cq, self.wc(rwqe.wr_id, status, WcOpcode::Recv), sh);
+            }
+        }
+        // What is owed for the requests before this one still goes out, then the refusal.
+        self.enter_error(sh);
+    }
+
+    fn say_refused(&mut self, psn: u32, code: NakCode) {
+        if let Some(src) = &mut self.selective {
+            src.feedback.refuse(Refusal { psn, code });
+        }
+    }
+
+    /// A response may have been the last thing that its request waited for.
+    fn after_response(&mut self, now: Time, header: &SrcDataRepr, sh: &mut Shared<'_>) {
+        let Some(src) = self.selective.as_deref_mut().filter(|_| header.answers.is_some()) else {
+            return;
+        };
+        if src.sent.is_empty() {
+            // Whose requests have all arrived waits for nothing but answers.
+            src.timers.on_heard(now, Time::MAX, src.sender.awaits_response());
+        }
+        self.finish_requests(None, sh);
+    }
+}
+
+impl Selective {
+    /// Puts a response's data where its request wants them. The inner error is the message whose
+    /// own memory is gone.
+    fn place_response(
+        &mut self,
+        a: &Arrived<'_>,
+        g: &mut Ground<'_>,
+    ) -> Result<Result<(), u32>, DropReason> {
+        let header = a.header;
+        let message = header.answers.ok_or(DropReason::ResponseToNothing)?;
+        if !self.sender.awaits(message, header.kind) {
+            return Err(DropReason::ResponseToNothing);
+        }
+        if !self.sender.takes(message, header.offset, a.data.len(), header.last) {
+            return Err(DropReason::BadResponseLength);
+        }
+        // Verbs hand an atomic's word over as this machine's own.
+        let word = header.original.unwrap_or_default().to_ne_bytes();
+        let (data, answered) = match header.kind {
+            SrcKind::AtomicResponse => (Payload::Bytes(&word), 0),
+            _ => (a.data, a.data.len()),
+        };
+        let sges = self.sender.sges(message);
+        if g.mrs.scatter(g.pd, sges, header.offset, data).is_err() {
+            return Ok(Err(message));
+        }
+        self.sender.answered(message, answered);
+        Ok(Ok(()))
+    }
+
+    /// A receive request was posted: a sender that may be waiting for it is told.
+    pub(in crate::qp) fn on_receive_posted(&mut self) {
+        if self.feedback.has_heard() && self.inbound.has_reached(self.told_receive_limit) {
+            self.feedback.ask(AckReason::Limit);
+        }
+    }
+
+    /// The peer sends on after a refusal that it has not heard.
+    fn say_again(&mut self, now: Time) {
+        let lag = self.lag();
+        if self.feedback.has_refused() {
+            self.feedback.ask_again(now, lag);
+        }
+    }
+}

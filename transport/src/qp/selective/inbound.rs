@@ -1,0 +1,336 @@
+//! The responder: puts what comes where it belongs, in any order, and carries out in order what
+//! must be.
+
+use super::answers::{Answers, AtomicRequest, ReadRequest};
+use crate::event::Events;
+use crate::mr::{Access, MrTable, PdId};
+use crate::payload::Payload;
+use crate::qp::outcome::Message;
+use crate::qp::receive::Receive;
+use crate::srq::SrqTable;
+use crate::stream::received::wrap;
+use crate::wc::{WcOpcode, WcStatus};
+use spanwire_wire::{AtomicEthRepr, NakCode, SrcDataRepr, SrcKind};
+use std::collections::VecDeque;
+
+/// Messages of which something has come.
+///
+/// A record for each receive request named, at most as many as there are, and one for each READ and
+/// atomic that waits for its turn, at most `max_dest_rd_atomic`.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    /// The number of the oldest receive request that is not used up.
+    first_receive: u32,
+    /// What has come for each from there on.
+    progress: VecDeque<Progress>,
+    /// What is done once everything before it has arrived, in the order of the packets.
+    waiting: VecDeque<(u64, Waiting)>,
+    rd_atomic_waiting: usize,
+    rd_atomic_max: usize,
+    /// One past the highest receive number that any packet named.
+    receives_named: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    bytes: u32,
+    /// The message's last packet is here.
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    Ending(Ending),
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+}
+
+/// The end of a message that uses a receive request up.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    receive: u32,
+    opcode: WcOpcode,
+    len: u32,
+    imm: Option<u32>,
+    invalidates: Option<u32>,
+    solicited: bool,
+}
+
+/// The tables that a packet is checked against and carried out on.
+pub(super) struct Ground<'a> {
+    pub(super) mrs: &'a mut MrTable,
+    pub(super) srqs: &'a mut SrqTable,
+    pub(super) events: &'a mut Events,
+    pub(super) receive: &'a mut Receive,
+    pub(super) pd: PdId,
+    pub(super) access: Access,
+}
+
+/// One packet of data, judged missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived<'a> {
+    pub(super) number: u64,
+    /// Everything before it has arrived.
+    pub(super) in_order: bool,
+    pub(super) header: &'a SrcDataRepr,
+    pub(super) data: Payload<'a>,
+    pub(super) solicited: bool,
+}
+
+/// Why a packet is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Objection {
+    /// There is no receive request for it yet.
+    NoReceive,
+    /// It breaks a rule. The receive request it names fails with the status, if there is one.
+    Refused(NakCode, Option<WcStatus>),
+}
+
+/// What is due now that everything before it has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    Deliver(Message),
+    ReadBegun,
+    AtomicDone,
+    Refused(NakCode),
+}
+
+impl Inbound {
+    pub(super) fn new(rd_atomic_max: u8) -> Self {
+        Self {
+            first_receive: 0,
+            progress: VecDeque::new(),
+            waiting: VecDeque::new(),
+            rd_atomic_waiting: 0,
+            rd_atomic_max: rd_atomic_max.into(),
+            receives_named: 0,
+        }
+    }
+
+    /// How many READs and atomics the peer may have here from now on.
+    pub(super) fn set_rd_atomic_max(&mut self, max: u8) {
+        self.rd_atomic_max = max.into();
+    }
+
+    /// READs and atomics that have come and wait for what is missing before them.
+    pub(super) fn rd_atomic_waiting(&self) -> usize {
+        self.rd_atomic_waiting
+    }
+
+    /// The number of the oldest receive request that is not used up.
+    pub(super) fn first_receive(&self) -> u32 {
+        self.first_receive
+    }
+
+    /// Some packet named a receive request at or above `limit`, or the last one below it: its
+    /// sender may be waiting for more.
+    pub(super) fn has_reached(&self, limit: u32) -> bool {
+        self.receives_named.wrapping_sub(limit) < 1 << 31
+    }
+
+    /// Puts the data of a request's packet where they belong.
+    pub(super) fn place(
+        &mut self,
+        a: &Arrived<'_>,
+        answering: usize,
+        g: &mut Ground<'_>,
+    ) -> Result<(), Objection> {
+        match a.header.kind {
+            SrcKind::Send => self.place_send(a, g),
+            SrcKind::Write => self.place_write(a, g),
+            SrcKind::ReadRequest | SrcKind::FetchAdd | SrcKind::CmpSwap => {
+                if self.rd_atomic_waiting + answering >= self.rd_atomic_max || a.data.len() > 0 {
+                    return Err(INVALID);
+                }
+                self.wait(a.number, read_or_atomic(a.header).ok_or(INVALID)?);
+                self.rd_atomic_waiting += 1;
+                Ok(())
+            }
+            SrcKind::ReadResponse | SrcKind::AtomicResponse => Err(INVALID),
+        }
+    }
+
+    /// What is next of that which is due when everything before the packet `next` has arrived, and
+    /// the number of its packet. It has been carried out then, but for delivery.
+    pub(super) fn next_due(
+        &mut self,
+        next: u64,
+        answers: &mut Answers,
+        g: &mut Ground<'_>,
+    ) -> Option<(u64, Due)> {
+        let (number, waiting) = *self.waiting.front().filter(|(number, _)| *number < next)?;
+        self.waiting.pop_front();
+        let done = match waiting {
+            Waiting::Ending(ending) => self.end(&ending, g),
+            Waiting::Read(request) => {
+                self.rd_atomic_waiting -= 1;
+                check_read(&request, g).map(|()| {
+                    answers.begin_read(request, wrap(number));
+                    Due::ReadBegun
+                })
+            }
+            Waiting::Atomic(request) => {
+                self.rd_atomic_waiting -= 1;
+                execute_atomic(&request, g).map(|original| {
+                    answers.begin_atomic(request.message, original);
+                    Due::AtomicDone
+                })
+            }
+        };
+        Some((number, done.unwrap_or_else(Due::Refused)))
+    }
+
+    fn place_send(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<(), Objection> {
+        let header = a.header;
+        let at = self.reach(a, g)?;
+        let end = header.offset.checked_add(a.data.len()).ok_or(INVALID)?;
+        let (pd, rwqe, sges) = g.receive.at(at).ok_or(Objection::NoReceive)?;
+        if end > rwqe.len {
+            return Err(Objection::Refused(NakCode::InvalidRequest, Some(WcStatus::LocLenErr)));
+        }
+        if header.ieth.is_some_and(|rkey| g.mrs.check_invalidate(g.pd, rkey).is_err()) {
+            return Err(Objection::Refused(NakCode::RemoteAccess, None));
+        }
+        if g.mrs.scatter(pd, sges, header.offset, a.data).is_err() {
+            return Err(Objection::Refused(NakCode::RemoteOperational, Some(WcStatus::LocProtErr)));
+        }
+        let progress = self.progress(at);
+        progress.bytes = progress.bytes.saturating_add(a.data.len());
+        if header.last {
+            progress.ended = true;
+            self.wait(a.number, Waiting::Ending(ending(a, WcOpcode::Recv, end)));
+        }
+        Ok(())
+    }
+
+    fn place_write(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<(), Objection> {
+        if !g.access.allows(Access::REMOTE_WRITE) {
+            return Err(INVALID);
+        }
+        let at = match a.header.receive {
+            Some(_) => Some(self.reach(a, g)?),
+            None => None,
+        };
+        let len = a.data.len();
+        let end = a.header.offset.checked_add(len).ok_or(INVALID)?;
+        let reth = a.header.reth.filter(|r| r.dma_len == len).ok_or(INVALID)?;
+        if len > 0 {
+            let span = g.mrs.remote(g.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
+            if !span.is_ok_and(|span| span.put(a.data)) {
+                return Err(Objection::Refused(NakCode::RemoteAccess, None));
+            }
+        }
+        if let Some(at) = at {
+            self.progress(at).ended = true;
+            self.wait(a.number, Waiting::Ending(ending(a, WcOpcode::RecvRdmaWithImm, end)));
+        }
+        Ok(())
+    }
+
+    /// Finds the receive request that a packet names: its place from the oldest on.
+    fn reach(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<u32, Objection> {
+        let receive = a.header.receive.ok_or(INVALID)?;
+        let at = receive.wrapping_sub(self.first_receive);
+        // In order, everything before it has been delivered: it is the oldest one's turn.
+        if at >= 1 << 31 || a.in_order && at > 0 {
+            return Err(INVALID);
+        }
+        let named = receive.wrapping_add(1);
+        if named.wrapping_sub(self.receives_named) < 1 << 31 {
+            self.receives_named = named;
+        }
+        if !g.receive.reach(at, g.srqs, g.events) {
+            return Err(Objection::NoReceive);
+        }
+        if self.progress(at).ended && a.header.last { Err(INVALID) } else { Ok(at) }
+    }
+
+    fn progress(&mut self, at: u32) -> &mut Progress {
+        let at = at as usize;
+        if at >= self.progress.len() {
+            self.progress.resize(at + 1, Progress::default());
+        }
+        &mut self.progress[at]
+    }
+
+    fn wait(&mut self, number: u64, what: Waiting) {
+        let place = self.waiting.partition_point(|(other, _)| *other < number);
+        self.waiting.insert(place, (number, what));
+    }
+
+    /// A message is complete. The packets before it were each judged on their own; here they must
+    /// add up.
+    fn end(&mut self, e: &Ending, g: &mut Ground<'_>) -> Result<Due, NakCode> {
+        let bytes = self.progress.front().map(|p| p.bytes);
+        let adds_up = e.opcode != WcOpcode::Recv || bytes == Some(e.len);
+        if e.receive != self.first_receive || !adds_up {
+            return Err(NakCode::InvalidRequest);
+        }
+        if let Some(rkey) = e.invalidates {
+            // Another message may have taken it since this packet came.
+            g.mrs.check_invalidate(g.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
+            g.mrs.invalidate(rkey);
+        }
+        self.first_receive = self.first_receive.wrapping_add(1);
+        self.progress.pop_front();
+        let recv = g.receive.pop().map(|r| (r.wr_id, e.opcode));
+        let &Ending { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
+        Ok(Due::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))
+    }
+}
+
+fn ending(a: &Arrived<'_>, opcode: WcOpcode, len: u32) -> Ending {
+    let &SrcDataRepr { imm, ieth: invalidates, .. } = a.header;
+    let receive = a.header.receive.unwrap_or_default();
+    Ending { receive, opcode, len, imm, invalidates, solicited: a.solicited }
+}
+
+fn read_or_atomic(header: &SrcDataRepr) -> Option<Waiting> {
+    let message = header.message;
+    match header.kind {
+        SrcKind::ReadRequest => {
+            let reth = header.reth?;
+            let (va, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
+            Some(Waiting::Read(ReadRequest { message, va, rkey, len }))
+        }
+        kind => {
+            let swaps = kind == SrcKind::CmpSwap;
+            let operands = header.atomic?;
+            Some(Waiting::Atomic(AtomicRequest { message, swaps, operands }))
+        }
+    }
+}
+
+/// As in RC: a READ of nothing touches no memory, so its key and address are not looked at.
+fn check_read(r: &ReadRequest, g: &Ground<'_>) -> Result<(), NakCode> {
+    if !g.access.allows(Access::REMOTE_READ) || r.len > MAX_DMA_BYTES {
+        return Err(NakCode::InvalidRequest);
+    }
+    let granted = g.mrs.remote(g.pd, r.rkey, r.va, r.len, Access::REMOTE_READ);
+    if r.len == 0 || granted.is_ok() { Ok(()) } else { Err(NakCode::RemoteAccess) }
+}
+
+/// The word's key and bounds first, then its alignment, as in RC.
+fn execute_atomic(r: &AtomicRequest, g: &Ground<'_>) -> Result<u64, NakCode> {
+    if !g.access.allows(Access::REMOTE_ATOMIC) {
+        return Err(NakCode::InvalidRequest);
+    }
+    let AtomicEthRepr { va, rkey, swap_or_add, compare } = r.operands;
+    let word = g.mrs.remote(g.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC);
+    let word = word.map_err(|_| NakCode::RemoteAccess)?;
+    if !va.is_multiple_of(WORD_BYTES.into()) {
+        return Err(NakCode::InvalidRequest);
+    }
+    let (region, offset) = (word.region, word.offset);
+    let found = match r.swaps {
+        true => region.compare_swap(offset, compare, swap_or_add),
+        false => region.fetch_add(offset, swap_or_add),
+    };
+    found.map_err(|_| NakCode::RemoteAccess)
+}
+
+const INVALID: Objection = Objection::Refused(NakCode::InvalidRequest, None);
+/// What an atomic operation works on.
+const WORD_BYTES: u32 = 8;
+/// IBTA: a message is at most 2^31 bytes.
+const MAX_DMA_BYTES: u32 = 1 << 31;

@@ -1,0 +1,255 @@
+//! How a packet of SRC is written: headers, payload, ICRC.
+
+use super::choose::{Choice, Limits, Sending, SendingKind};
+use super::{Part, Selective};
+use crate::mr::Access;
+use crate::payload::PayloadMut;
+use crate::qp::send::{ICRC_BYTES, NotWritten, copy_part};
+use crate::qp::state::QpState;
+use crate::qp::{QueuePair, Shared, Transmit};
+use crate::schedule::Room;
+use crate::stream::received::wrap;
+use crate::wc::WcStatus;
+use spanwire_base::{Time, TxMeta, u32_from};
+use spanwire_wire::{
+    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrcAckRepr, SrcDataRepr, SrcKind,
+};
+
+impl QueuePair {
+    /// Writes the next packet, if one may leave: an acknowledgement that is due before all else.
+    pub(in crate::qp) fn poll_src(
+        &mut self,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        loop {
+            let limits = Limits {
+                sends: self.state.sends(),
+                begins: self.state == QpState::Rts,
+                window_pkts: sh.config.qp_window_pkts,
+                room_pkts: room.pkts,
+            };
+            let failed = self.state == QpState::Err;
+            let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
+            // A refusal leaves behind the answers to what came before it.
+            let answers_first = failed && src.answers.len() > 0;
+            if src.feedback.is_due(now) && !answers_first {
+                return self.send_src_ack(now, frame, sh);
+            }
+            let choice = match limits.sends || failed {
+                true => src.choose(now, &limits),
+                false => Choice::Idle,
+            };
+            match choice {
+                Choice::Send(sending) => {
+                    if let Some(sent) = self.send_src_data(now, &sending, frame, sh) {
+                        return sent;
+                    }
+                }
+                Choice::Idle if answers_first => return self.send_src_ack(now, frame, sh),
+                Choice::Idle => return Transmit::Idle,
+                Choice::Blocked => return Transmit::Blocked,
+            }
+        }
+    }
+
+    /// Writes a packet of our stream; `None` when that was not possible and something else is next.
+    fn send_src_data(
+        &mut self,
+        now: Time,
+        sending: &Sending,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<Transmit> {
+        let src = self.selective.as_deref()?;
+        let (header, len) = src.header(now, sending)?;
+        let solicited = match &sending.part {
+            Part::Request(segment) => src.sender.is_solicited(segment),
+            Part::Read(_) | Part::Atomic { .. } => false,
+        };
+        let mut bth = self.bth(Opcode::SrcData, Psn::new(header.psn & Psn::MASK));
+        (bth.ack_req, bth.solicited) = (sending.asks, solicited);
+        let pd = self.pd;
+        let fill = |payload: PayloadMut<'_>| src.fill(&sending.part, payload, pd, sh);
+        match self.write_src_data(&bth, &header, (len, sh.config.elide_payload), frame, fill) {
+            Ok(meta) => {
+                let again = sending.kind != SendingKind::New;
+                sh.counters.retransmitted_packets += u64::from(again);
+                let src = self.selective.as_deref_mut()?;
+                src.on_sent(now, sending, len);
+                Some(self.sent(meta, len, sh))
+            }
+            Err(why) => {
+                self.cannot_write(now, sending, &why, sh);
+                None
+            }
+        }
+    }
+
+    /// The memory of a packet is gone, or the port is too narrow for it.
+    fn cannot_write(
+        &mut self,
+        now: Time,
+        sending: &Sending,
+        why: &NotWritten,
+        sh: &mut Shared<'_>,
+    ) {
+        let (status, code) = match why {
+            NotWritten::NoPayload => (WcStatus::LocProtErr, NakCode::RemoteAccess),
+            NotWritten::NoRoom => (WcStatus::LocQpOpErr, NakCode::RemoteOperational),
+        };
+        match (&sending.part, sending.kind) {
+            (Part::Request(segment), _) => self.fail_message(segment.message, status, sh),
+            (Part::Read(part), SendingKind::Again) => {
+                // The peer may have had this answer and have given the key back since. It says so,
+                // or it fails.
+                let refusal = Refusal { psn: part.asked_by, code };
+                if let Some(src) = self.selective.as_deref_mut() {
+                    src.feedback.refuse_again(refusal);
+                    src.on_sent(now, sending, part.len);
+                }
+            }
+            (part, _) => {
+                let asked_by = match part {
+                    Part::Read(part) => part.asked_by,
+                    Part::Request(_) | Part::Atomic { .. } => wrap(sending.number),
+                };
+                self.refuse_message(asked_by, code, None, sh);
+                self.fail(sh);
+            }
+        }
+    }
+
+    fn send_src_ack(&mut self, now: Time, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+        let reachable = self.responder.receive.reachable(sh.srqs);
+        let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
+        let ack = src.acknowledgement(now, reachable);
+        let bth = self.bth(Opcode::SrcAck, Psn::new(ack.next & Psn::MASK));
+        let header_len = ack.header_len();
+        let path = self.path.as_ref();
+        let written = path.ok_or(NotWritten::NoRoom).and_then(|path| {
+            let at = path
+                .template()
+                .emit(&bth, &ExtHeaders::NONE, header_len, frame)
+                .map_err(|_| NotWritten::NoRoom)?;
+            let end = at.end;
+            ack.emit(&mut frame[at]).map_err(|_| NotWritten::NoRoom)?;
+            Ok(end)
+        });
+        match written {
+            Ok(end) => {
+                let len = end + ICRC_BYTES;
+                spanwire_wire::seal(frame, len);
+                sh.counters.tx_acks += u64::from(ack.refusal.is_none());
+                self.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+
+    /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
+    /// `payload.1` says so.
+    fn write_src_data(
+        &self,
+        bth: &BthRepr,
+        header: &SrcDataRepr,
+        payload: (u32, bool),
+        frame: &mut [u8],
+        fill: impl FnOnce(PayloadMut<'_>) -> bool,
+    ) -> Result<TxMeta, NotWritten> {
+        let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
+        let (template, header_len) = (path.template(), header.header_len());
+        let (len, elide) = payload;
+        let whole = header_len + len as usize;
+        let no_room = |_| NotWritten::NoRoom;
+        let ext = &ExtHeaders::NONE;
+        let (at, elided) = match elide && len > 0 {
+            true => template.emit_elided(bth, ext, whole, header_len, frame).map_err(no_room)?,
+            false => (template.emit(bth, ext, whole, frame).map_err(no_room)?, 0),
+        };
+        let pad = if elided > 0 { 0 } else { whole.wrapping_neg() % 4 };
+        let icrc_at = at.end + pad;
+        let (head, data) = frame[at].split_at_mut(header_len);
+        header.emit(head).map_err(no_room)?;
+        let data = if elided > 0 { PayloadMut::Elided(len) } else { PayloadMut::Bytes(data) };
+        if !fill(data) {
+            return Err(NotWritten::NoPayload);
+        }
+        let len = icrc_at + ICRC_BYTES;
+        spanwire_wire::seal(frame, len);
+        Ok(TxMeta { len, elided_bytes: u32_from(elided) })
+    }
+}
+
+impl Selective {
+    /// The header of a packet and the bytes of its payload.
+    fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32)> {
+        let psn = wrap(sending.number);
+        let (mut header, len) = match &sending.part {
+            Part::Request(segment) => {
+                let header = self.sender.header(segment, psn)?;
+                let carries = matches!(header.kind, SrcKind::Send | SrcKind::Write);
+                (header, if carries { segment.len } else { 0 })
+            }
+            Part::Read(part) => {
+                let plain = SrcDataRepr::new(SrcKind::ReadResponse, psn, part.answers);
+                let (first, last) = (part.offset == 0, part.last);
+                let (offset, answers) = (part.offset, Some(part.answers));
+                (SrcDataRepr { first, last, offset, answers, ..plain }, part.len)
+            }
+            &Part::Atomic { answers, original } => {
+                let plain = SrcDataRepr::new(SrcKind::AtomicResponse, psn, answers);
+                let (answers, original) = (Some(answers), Some(original));
+                (SrcDataRepr { answers, original, ..plain }, 0)
+            }
+        };
+        header.sent_ps = now.as_ps();
+        Some((header, len))
+    }
+
+    /// Copies the payload of a packet; false when its memory is gone.
+    fn fill(
+        &self,
+        part: &Part,
+        payload: PayloadMut<'_>,
+        pd: crate::mr::PdId,
+        sh: &Shared<'_>,
+    ) -> bool {
+        match part {
+            Part::Request(segment) => match self.sender.inline(segment.message) {
+                Some(bytes) => copy_part(bytes, segment.offset, payload),
+                None => {
+                    let sges = self.sender.sges(segment.message);
+                    sh.mrs.gather(pd, sges, segment.offset, payload).is_ok()
+                }
+            },
+            Part::Read(part) => {
+                let need = Access::REMOTE_READ;
+                part.len == 0
+                    || sh
+                        .mrs
+                        .remote(pd, part.rkey, part.va, part.len, need)
+                        .is_ok_and(|span| span.fetch(payload))
+            }
+            Part::Atomic { .. } => true,
+        }
+    }
+
+    /// All that there is to tell; the peer is told now. `reachable` receive requests are not used
+    /// up.
+    fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrcAckRepr {
+        let receive_limit = self.inbound.first_receive().wrapping_add(reachable);
+        self.told_receive_limit = receive_limit;
+        let mut ack = SrcAckRepr {
+            next: wrap(self.received.next()),
+            psn_limit: wrap(self.received.limit()),
+            receive_limit,
+            words: self.received.words(),
+            ..SrcAckRepr::default()
+        };
+        self.feedback.tell(now, &mut ack);
+        ack
+    }
+}
