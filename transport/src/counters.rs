@@ -32,7 +32,7 @@ pub struct Counters {
     pub tx_fatal_naks: u64,
     /// NAKs for a sequence error received.
     pub packet_seq_err: u64,
-    /// RNR NAKs received.
+    /// RNR NAKs received; of SRC, rounds of packets that found no receive request.
     pub rnr_nak_retry_err: u64,
     /// Gaps found in responses, or acknowledgements that jumped over a READ or an atomic.
     pub implied_nak_seq_err: u64,

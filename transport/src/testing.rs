@@ -7,6 +7,7 @@ use crate::{
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
 use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
+use std::cell::Cell;
 use std::net::IpAddr;
 
 /// What the wire does with one frame.
@@ -68,7 +69,7 @@ impl Default for PairConfig {
         Self {
             config: Config::default(),
             mtu: Mtu::B256,
-            mode: WireMode::Rc,
+            mode: MODE.get(),
             qps: 1,
             psns: [1000, 0xff_fff0],
             bytes: 1 << 16,
@@ -89,6 +90,21 @@ impl Default for PairConfig {
 }
 
 pub(crate) const LATENCY: Dur = Dur::from_us(5);
+
+thread_local! {
+    /// The wire mode of pairs that do not say.
+    static MODE: Cell<WireMode> = const { Cell::new(WireMode::Rc) };
+}
+
+/// Runs a test twice: pairs that do not say which wire mode they want speak RC the first time, SRC
+/// the second.
+pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
+    for mode in [WireMode::Rc, WireMode::Src] {
+        MODE.set(mode);
+        test(mode);
+    }
+    MODE.set(WireMode::Rc);
+}
 
 impl PairConfig {
     /// One queue pair that speaks SRC.

@@ -168,13 +168,14 @@ impl QueuePair {
 
     /// Does what is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
-        if !self.state.sends() {
-            return;
-        }
+        let sends = self.state.sends();
         if let Some(src) = &mut self.selective {
-            if src.handle_timeout(now, sh.counters) {
+            if src.handle_timeout(now, sends, sh.counters) {
                 self.fail_oldest(WcStatus::RetryExcErr, sh);
             }
+            return;
+        }
+        if !sends {
             return;
         }
         let nothing_out = self.requester.in_flight_pkts() == 0;

@@ -59,6 +59,7 @@ pub(super) struct Selective {
     answers_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
+    has_failed: bool,
 }
 
 /// What a packet of our stream carries: enough to write it again.
@@ -100,6 +101,7 @@ impl Selective {
             answers_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+            has_failed: false,
         }
     }
 
@@ -122,8 +124,18 @@ impl Selective {
         self.inbound.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
     }
 
-    /// Does what is due at `now`. True when the peer is given up.
-    pub(super) fn handle_timeout(&mut self, now: Time, counters: &mut Counters) -> bool {
+    /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the peer
+    /// is given up.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        sends: bool,
+        counters: &mut Counters,
+    ) -> bool {
+        self.feedback.handle_timeout(now);
+        if !sends {
+            return false;
+        }
         if self.look_at.is_some_and(|at| at <= now) {
             self.find_lost(now, counters);
         }
@@ -170,8 +182,9 @@ impl Selective {
         !self.sent.is_empty() || self.sender.awaits_response()
     }
 
+    /// Packets in flight. The last answers of a failed queue pair are nobody's concern.
     pub(super) fn in_flight_pkts(&self) -> u64 {
-        self.sent.in_flight_pkts()
+        if self.has_failed { 0 } else { self.sent.in_flight_pkts() }
     }
 
     /// Everything sent was lost, or has arrived: it is our turn, not the peer's.
@@ -197,7 +210,8 @@ impl Selective {
     /// The queue pair has failed: nothing is waited for any more.
     pub(super) fn stop(&mut self) {
         self.timers.stop();
-        (self.look_at, self.probe) = (None, None);
+        self.sent.forget();
+        (self.look_at, self.probe, self.has_failed) = (None, None, true);
         self.credit.stop();
     }
 

@@ -21,6 +21,11 @@ mod stall;
 mod verbs;
 
 const SECOND: Dur = Dur::from_secs(1);
+const MODES: [WireMode; 2] = [WireMode::Rc, WireMode::Src];
+
+fn pair_in(mode: WireMode) -> Pair {
+    Pair::with(&PairConfig { mode, ..PairConfig::default() })
+}
 
 fn statuses(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
     wcs.iter().map(|w| (w.wr_id, w.status)).collect()
@@ -70,35 +75,39 @@ fn handle_packet__every_operation_at_every_edge_of_every_mtu() {
 
 #[test]
 fn handle_packet__ipv6_moves_the_same_bytes() {
-    let ips = ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
-    let mut p = Pair::with(&PairConfig { ips, ..PairConfig::default() });
-    let want = p.ends[0].fill(0, 5000, 1);
-    p.post(0, 1, Op::Write, 0, 5000);
-    assert!(p.run(SECOND));
-    assert_eq!(p.ends[1].bytes(0, 5000), want);
+    for mode in MODES {
+        let ips = ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
+        let mut p = Pair::with(&PairConfig { ips, mode, ..PairConfig::default() });
+        let want = p.ends[0].fill(0, 5000, 1);
+        p.post(0, 1, Op::Write, 0, 5000);
+        assert!(p.run(SECOND));
+        assert_eq!(p.ends[1].bytes(0, 5000), want);
+    }
 }
 
 #[test]
 fn handle_packet__psn_wraps_in_the_middle_of_everything() {
-    let psns = [0xff_fffd, 0xff_fffe];
-    let mut p = Pair::with(&PairConfig { psns, ..PairConfig::default() });
-    let want = p.ends[0].fill(0, 4000, 5);
-    for i in 0..5 {
-        p.post(0, i, Op::Write, 0, 4000);
-        p.post(0, 10 + i, Op::Read, 8000, 4000);
+    for mode in MODES {
+        let psns = [0xff_fffd, 0xff_fffe];
+        let mut p = Pair::with(&PairConfig { psns, mode, ..PairConfig::default() });
+        let want = p.ends[0].fill(0, 4000, 5);
+        for i in 0..5 {
+            p.post(0, i, Op::Write, 0, 4000);
+            p.post(0, 10 + i, Op::Read, 8000, 4000);
+        }
+        assert!(p.run(SECOND));
+        assert_eq!(p.ends[1].bytes(0, 4000), want);
+        assert_eq!(p.ends[0].wcs.len(), 10);
+        assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
+        assert!(p.log.iter().any(|(_, _, psn)| *psn < 100), "the test did wrap");
     }
-    assert!(p.run(SECOND));
-    assert_eq!(p.ends[1].bytes(0, 4000), want);
-    assert_eq!(p.ends[0].wcs.len(), 10);
-    assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
-    assert!(p.log.iter().any(|(_, _, psn)| *psn < 100), "the test did wrap");
 }
 
 #[test]
 fn write__an_elided_payload_changes_nothing_but_the_bytes() {
-    let run = |elide_payload: bool| {
+    let run = |elide_payload: bool, mode: WireMode| {
         let config = Config { elide_payload, ..Config::default() };
-        let mut p = Pair::with(&PairConfig { config, ..PairConfig::default() });
+        let mut p = Pair::with(&PairConfig { config, mode, ..PairConfig::default() });
         // A loss of every kind of packet now and then: recovery sees the same.
         let mut n = 0;
         p.filter = Box::new(move |_, _| {
@@ -116,27 +125,31 @@ fn write__an_elided_payload_changes_nothing_but_the_bytes() {
         let wrote = p.ends[1].bytes(0, 9000).iter().any(|b| *b != 0);
         (p.now, p.log, wcs, counters.rx_payload_bytes, wrote)
     };
-    let (whole, elided) = (run(false), run(true));
-    assert_eq!((whole.4, elided.4), (true, false));
-    assert_eq!((whole.0, whole.1, whole.2, whole.3), (elided.0, elided.1, elided.2, elided.3));
+    for mode in MODES {
+        let (whole, elided) = (run(false, mode), run(true, mode));
+        assert_eq!((whole.4, elided.4), (true, false));
+        assert_eq!((whole.0, whole.1, whole.2, whole.3), (elided.0, elided.1, elided.2, elided.3));
+    }
 }
 
 #[test]
 fn post_send__gathers_and_scatters_across_elements() {
-    let mut p = Pair::new();
-    let bytes = p.ends[0].fill(0, 4000, 9);
-    let cut = |p: &Pair, side: usize, parts: &[(usize, usize)]| -> Vec<Sge> {
-        parts.iter().map(|(at, len)| p.ends[side].sge(*at, *len)).collect()
-    };
-    let from = cut(&p, 0, &[(3000, 700), (0, 0), (100, 1), (500, 299)]);
-    let to = cut(&p, 1, &[(10, 1), (2000, 500), (1000, 499), (0, 10)]);
-    let (q0, q1) = (p.ends[0].qpns[0], p.ends[1].qpns[0]);
-    p.ends[1].ep.post_recv(q1, &RecvRequest { wr_id: 1, sges: &to }).unwrap();
-    p.ends[0].ep.post_send(q0, &WorkRequest::new(2, WrOp::Send, &from)).unwrap();
-    assert!(p.run(SECOND));
-    let sent = [&bytes[3000..3700], &bytes[100..101], &bytes[500..799]].concat();
-    let got = [p.ends[1].bytes(10, 1), p.ends[1].bytes(2000, 500), p.ends[1].bytes(1000, 499)];
-    assert_eq!(got.concat(), sent);
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let bytes = p.ends[0].fill(0, 4000, 9);
+        let cut = |p: &Pair, side: usize, parts: &[(usize, usize)]| -> Vec<Sge> {
+            parts.iter().map(|(at, len)| p.ends[side].sge(*at, *len)).collect()
+        };
+        let from = cut(&p, 0, &[(3000, 700), (0, 0), (100, 1), (500, 299)]);
+        let to = cut(&p, 1, &[(10, 1), (2000, 500), (1000, 499), (0, 10)]);
+        let (q0, q1) = (p.ends[0].qpns[0], p.ends[1].qpns[0]);
+        p.ends[1].ep.post_recv(q1, &RecvRequest { wr_id: 1, sges: &to }).unwrap();
+        p.ends[0].ep.post_send(q0, &WorkRequest::new(2, WrOp::Send, &from)).unwrap();
+        assert!(p.run(SECOND));
+        let sent = [&bytes[3000..3700], &bytes[100..101], &bytes[500..799]].concat();
+        let got = [p.ends[1].bytes(10, 1), p.ends[1].bytes(2000, 500), p.ends[1].bytes(1000, 499)];
+        assert_eq!(got.concat(), sent);
+    }
 }
 
 #[test]
@@ -198,15 +211,17 @@ fn poll_transmit__acknowledgements_are_asked_for_every_16_packets_and_at_the_end
 
 #[test]
 fn poll_transmit__unsignaled_requests_complete_silently() {
-    let mut p = Pair::new();
-    let (sge, remote) = (p.ends[0].sge(0, 10), p.ends[1].remote(0));
-    let qpn = p.ends[0].qpns[0];
-    for (wr_id, signaled) in [(1, false), (2, true), (3, false)] {
-        let wr = WorkRequest::new(wr_id, WrOp::Write { remote }, std::slice::from_ref(&sge));
-        p.ends[0].ep.post_send(qpn, &WorkRequest { signaled, ..wr }).unwrap();
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let (sge, remote) = (p.ends[0].sge(0, 10), p.ends[1].remote(0));
+        let qpn = p.ends[0].qpns[0];
+        for (wr_id, signaled) in [(1, false), (2, true), (3, false)] {
+            let wr = WorkRequest::new(wr_id, WrOp::Write { remote }, std::slice::from_ref(&sge));
+            p.ends[0].ep.post_send(qpn, &WorkRequest { signaled, ..wr }).unwrap();
+        }
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(2, WcStatus::Success)]);
     }
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(2, WcStatus::Success)]);
 }
 
 /// A mixture that has everything in flight at once.
@@ -233,8 +248,13 @@ fn check_mixture(p: &Pair, reads: &[Vec<u8>], writes: &[(usize, Vec<u8>)], what:
     }
 }
 
-fn mixture(filter: impl FnMut(usize, &spanwire_wire::Packet<'_>) -> Fate + 'static, what: &str) {
-    let mut p = Pair::new();
+fn mixture(
+    mode: WireMode,
+    filter: impl FnMut(usize, &spanwire_wire::Packet<'_>) -> Fate + 'static,
+    what: &str,
+) {
+    let what = &format!("{mode:?}, {what}");
+    let mut p = pair_in(mode);
     let writes: Vec<(usize, Vec<u8>)> =
         [0, 3000, 6000].map(|at| (at, p.ends[0].fill(at, 900, at as u64))).into();
     p.ends[0].fill(1000, 900, 77);
@@ -247,45 +267,51 @@ fn mixture(filter: impl FnMut(usize, &spanwire_wire::Packet<'_>) -> Fate + 'stat
 
 #[test]
 fn recovery__any_single_packet_may_be_lost() {
-    for lost in 0..60 {
-        let mut n = 0;
-        let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| {
-            n += 1;
-            if n == lost { Fate::Drop } else { Fate::Pass }
-        };
-        mixture(filter, &format!("packet {lost} lost"));
+    for mode in MODES {
+        for lost in 0..60 {
+            let mut n = 0;
+            let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| {
+                n += 1;
+                if n == lost { Fate::Drop } else { Fate::Pass }
+            };
+            mixture(mode, filter, &format!("packet {lost} lost"));
+        }
     }
 }
 
 #[test]
 fn recovery__any_single_packet_may_come_twice_or_late() {
-    for odd in 0..60 {
-        for late in [None, Some(LATENCY / 5), Some(LATENCY * 3)] {
-            let mut n = 0;
-            let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| {
-                n += 1;
-                match late {
-                    _ if n != odd => Fate::Pass,
-                    None => Fate::Twice,
-                    Some(by) => Fate::Late(by),
-                }
-            };
-            mixture(filter, &format!("packet {odd} late by {late:?}"));
+    for mode in MODES {
+        for odd in 0..60 {
+            for late in [None, Some(LATENCY / 5), Some(LATENCY * 3)] {
+                let mut n = 0;
+                let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| {
+                    n += 1;
+                    match late {
+                        _ if n != odd => Fate::Pass,
+                        None => Fate::Twice,
+                        Some(by) => Fate::Late(by),
+                    }
+                };
+                mixture(mode, filter, &format!("packet {odd} late by {late:?}"));
+            }
         }
     }
 }
 
 #[test]
 fn recovery__random_loss_duplication_and_reordering() {
-    for seed in 0..300 {
-        let mut rng = Rng::new(seed);
-        let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| match rng.below(100) {
-            0..10 => Fate::Drop,
-            10..15 => Fate::Twice,
-            15..25 => Fate::Late(Dur::from_us(rng.below(30))),
-            _ => Fate::Pass,
-        };
-        mixture(filter, &format!("seed {seed}"));
+    for mode in MODES {
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let filter = move |_: usize, _: &spanwire_wire::Packet<'_>| match rng.below(100) {
+                0..10 => Fate::Drop,
+                10..15 => Fate::Twice,
+                15..25 => Fate::Late(Dur::from_us(rng.below(30))),
+                _ => Fate::Pass,
+            };
+            mixture(mode, filter, &format!("seed {seed}"));
+        }
     }
 }
 
@@ -380,8 +406,8 @@ fn rnr__runs_out_when_it_is_bounded() {
     assert_eq!(firsts, 3, "rnr_retry 2 is three sends (capture 51)");
 }
 
-fn refused(wr: WrOp, len: usize) -> (Vec<(u64, WcStatus)>, Pair) {
-    let mut p = Pair::new();
+fn refused(wr: WrOp, len: usize, mode: WireMode) -> (Vec<(u64, WcStatus)>, Pair) {
+    let mut p = pair_in(mode);
     let (sge, qpn) = (p.ends[0].sge(0, len), p.ends[0].qpns[0]);
     p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, wr, &[sge])).unwrap();
     p.post(0, 2, Op::Write, 0, 10);
@@ -393,89 +419,102 @@ fn refused(wr: WrOp, len: usize) -> (Vec<(u64, WcStatus)>, Pair) {
 
 #[test]
 fn refused__bad_key_address_or_bounds_touch_nothing() {
-    let good = Pair::new().ends[1].remote(0);
-    let end = good.va + (1 << 16);
-    let bad = [
-        RemoteAddr { rkey: good.rkey ^ 0x8000_0000, ..good },
-        RemoteAddr { va: good.va - 1, ..good },
-        RemoteAddr { va: end - 599, ..good },
-        RemoteAddr { va: end, ..good },
-        RemoteAddr { va: u64::MAX - 3, ..good },
-    ];
-    let want = [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)];
-    for remote in bad {
-        for op in [WrOp::Write { remote }, WrOp::Read { remote }] {
-            let (got, p) = refused(op, 600);
-            assert_eq!(got, want, "{op:?}");
-            assert_eq!(p.ends[1].bytes(0, 1 << 16), vec![0; 1 << 16]);
+    for mode in MODES {
+        let good = Pair::new().ends[1].remote(0);
+        let end = good.va + (1 << 16);
+        let bad = [
+            RemoteAddr { rkey: good.rkey ^ 0x8000_0000, ..good },
+            RemoteAddr { va: good.va - 1, ..good },
+            RemoteAddr { va: end - 599, ..good },
+            RemoteAddr { va: end, ..good },
+            RemoteAddr { va: u64::MAX - 3, ..good },
+        ];
+        let want = [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)];
+        for remote in bad {
+            for op in [WrOp::Write { remote }, WrOp::Read { remote }] {
+                let (got, p) = refused(op, 600, mode);
+                assert_eq!(got, want, "{op:?}");
+                assert_eq!(p.ends[1].bytes(0, 1 << 16), vec![0; 1 << 16]);
+            }
         }
     }
 }
 
 #[test]
 fn refused__zero_length_does_not_look_at_the_key() {
-    let mut p = Pair::new();
-    let remote = RemoteAddr { va: 1, rkey: 2 };
-    let qpn = p.ends[0].qpns[0];
-    for (wr_id, op) in [(1, WrOp::Write { remote }), (2, WrOp::Read { remote })] {
-        p.ends[0].ep.post_send(qpn, &WorkRequest::new(wr_id, op, &[])).unwrap();
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let remote = RemoteAddr { va: 1, rkey: 2 };
+        let qpn = p.ends[0].qpns[0];
+        for (wr_id, op) in [(1, WrOp::Write { remote }), (2, WrOp::Read { remote })] {
+            p.ends[0].ep.post_send(qpn, &WorkRequest::new(wr_id, op, &[])).unwrap();
+        }
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::Success)]);
     }
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::Success)]);
 }
 
 #[test]
 fn refused__access_that_the_queue_pair_or_region_does_not_grant() {
-    let mut p = Pair::new();
-    let pd = p.ends[1].pd;
-    let region = p.ends[1].region.clone();
-    let read_only = p.ends[1].ep.reg_mr(pd, region, Access::REMOTE_READ, None).unwrap();
-    let remote = RemoteAddr { va: read_only.addr, rkey: read_only.rkey.unwrap() };
-    let (sge, qpn) = (p.ends[0].sge(0, 8), p.ends[0].qpns[0]);
-    p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Read { remote }, &[sge])).unwrap();
-    p.ends[0].ep.post_send(qpn, &WorkRequest::new(2, WrOp::Write { remote }, &[sge])).unwrap();
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::RemAccessErr)]);
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let pd = p.ends[1].pd;
+        let region = p.ends[1].region.clone();
+        let read_only = p.ends[1].ep.reg_mr(pd, region, Access::REMOTE_READ, None).unwrap();
+        let remote = RemoteAddr { va: read_only.addr, rkey: read_only.rkey.unwrap() };
+        let (sge, qpn) = (p.ends[0].sge(0, 8), p.ends[0].qpns[0]);
+        p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Read { remote }, &[sge])).unwrap();
+        p.ends[0].ep.post_send(qpn, &WorkRequest::new(2, WrOp::Write { remote }, &[sge])).unwrap();
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::RemAccessErr)]);
 
-    let mut p = Pair::new();
-    let q1 = p.ends[1].qpns[0];
-    let attr = crate::QpAttr { access: Some(Access::LOCAL_WRITE), ..Default::default() };
-    p.ends[1].ep.modify_qp(q1, &attr).unwrap();
-    p.post(0, 1, Op::Write, 0, 10);
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
+        let mut p = pair_in(mode);
+        let q1 = p.ends[1].qpns[0];
+        let attr = crate::QpAttr { access: Some(Access::LOCAL_WRITE), ..Default::default() };
+        p.ends[1].ep.modify_qp(q1, &attr).unwrap();
+        p.post(0, 1, Op::Write, 0, 10);
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
+    }
 }
 
 #[test]
 fn refused__a_receive_that_is_too_short_fails_both_sides() {
-    let mut p = Pair::new();
-    p.post_recv(1, 9, 0, 599);
-    p.post_recv(1, 10, 0, 599);
-    p.post(0, 1, Op::Send, 0, 600);
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
-    assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::LocLenErr), (10, WcStatus::WrFlushErr)]);
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        p.post_recv(1, 9, 0, 599);
+        p.post_recv(1, 10, 0, 599);
+        p.post(0, 1, Op::Send, 0, 600);
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
+        assert_eq!(
+            statuses(&p.ends[1].wcs),
+            [(9, WcStatus::LocLenErr), (10, WcStatus::WrFlushErr)]
+        );
+    }
 }
 
 #[test]
 fn refused__a_region_that_goes_away_in_the_middle() {
-    for op in [Op::Write, Op::Read] {
-        let mut p = Pair::new();
-        p.post(0, 1, op, 0, 60_000);
-        p.step(0);
-        let lkey = p.ends[1].mr.lkey;
-        p.ends[1].ep.dereg_mr(lkey).unwrap();
-        assert!(p.run(SECOND));
-        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)], "{op:?}");
-    }
-    for op in [Op::Write, Op::Read] {
-        let mut p = Pair::new();
-        p.post(0, 1, op, 0, 60_000);
-        p.step(0);
-        let lkey = p.ends[0].mr.lkey;
-        p.ends[0].ep.dereg_mr(lkey).unwrap();
-        assert!(p.run(SECOND));
-        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::LocProtErr)], "{op:?}");
+    for mode in MODES {
+        for op in [Op::Write, Op::Read] {
+            let mut p = pair_in(mode);
+            p.post(0, 1, op, 0, 60_000);
+            p.step(0);
+            let lkey = p.ends[1].mr.lkey;
+            p.ends[1].ep.dereg_mr(lkey).unwrap();
+            assert!(p.run(SECOND));
+            assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)], "{op:?}");
+        }
+        for op in [Op::Write, Op::Read] {
+            let mut p = pair_in(mode);
+            p.post(0, 1, op, 0, 60_000);
+            p.step(0);
+            let lkey = p.ends[0].mr.lkey;
+            p.ends[0].ep.dereg_mr(lkey).unwrap();
+            assert!(p.run(SECOND * 5), "a responder of SRC that is not answered any more gives up");
+            assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::LocProtErr)], "{op:?}");
+        }
     }
 }
 
@@ -553,58 +592,64 @@ fn forged__a_response_of_a_wrong_length_is_not_placed() {
 
 #[test]
 fn post_send__says_what_is_wrong_at_once() {
-    let mut p = Pair::new();
-    let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 10));
-    let outside = p.ends[0].sge((1 << 16) - 5, 10);
-    let post = |p: &mut Pair, qpn, sges: &[Sge]| {
-        p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges))
-    };
-    assert_eq!(post(&mut p, Qpn::new(0x12_3456), &[sge]), Err(PostError::UnknownQp));
-    assert_eq!(post(&mut p, qpn, &[sge; 5]), Err(PostError::TooManySges));
-    assert_eq!(post(&mut p, qpn, &[outside]), Err(PostError::BadSge));
-    for _ in 0..64 {
-        assert_eq!(post(&mut p, qpn, &[sge]), Ok(()));
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 10));
+        let outside = p.ends[0].sge((1 << 16) - 5, 10);
+        let post = |p: &mut Pair, qpn, sges: &[Sge]| {
+            p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges))
+        };
+        assert_eq!(post(&mut p, Qpn::new(0x12_3456), &[sge]), Err(PostError::UnknownQp));
+        assert_eq!(post(&mut p, qpn, &[sge; 5]), Err(PostError::TooManySges));
+        assert_eq!(post(&mut p, qpn, &[outside]), Err(PostError::BadSge));
+        for _ in 0..64 {
+            assert_eq!(post(&mut p, qpn, &[sge]), Ok(()));
+        }
+        assert_eq!(post(&mut p, qpn, &[sge]), Err(PostError::QueueFull));
     }
-    assert_eq!(post(&mut p, qpn, &[sge]), Err(PostError::QueueFull));
 }
 
 #[test]
 fn post_send__in_the_error_state_is_flushed() {
-    let mut p = Pair::new();
-    let qpn = p.ends[0].qpns[0];
-    let to_err = crate::QpAttr { state: Some(QpState::Err), ..Default::default() };
-    p.post(0, 1, Op::Write, 0, 10);
-    p.ends[0].ep.modify_qp(qpn, &to_err).unwrap();
-    p.post(0, 2, Op::Write, 0, 10);
-    p.post_recv(0, 3, 0, 10);
-    p.step(0);
-    let want = [1, 2, 3].map(|i| (i, WcStatus::WrFlushErr));
-    assert_eq!(statuses(&p.ends[0].wcs), want);
-    assert!(p.log.is_empty(), "nothing leaves any more");
+    for mode in MODES {
+        let mut p = pair_in(mode);
+        let qpn = p.ends[0].qpns[0];
+        let to_err = crate::QpAttr { state: Some(QpState::Err), ..Default::default() };
+        p.post(0, 1, Op::Write, 0, 10);
+        p.ends[0].ep.modify_qp(qpn, &to_err).unwrap();
+        p.post(0, 2, Op::Write, 0, 10);
+        p.post_recv(0, 3, 0, 10);
+        p.step(0);
+        let want = [1, 2, 3].map(|i| (i, WcStatus::WrFlushErr));
+        assert_eq!(statuses(&p.ends[0].wcs), want);
+        assert!(p.log.is_empty(), "nothing leaves any more");
+    }
 }
 
 #[test]
 fn complete__an_overrun_queue_stops_the_queue_pair() {
-    let mut p = Pair::with(&PairConfig { cqe: 2, ..PairConfig::default() });
-    for i in 0..8 {
-        p.post(0, i, Op::Write, 0, 10);
-    }
-    // Both sides run without anybody polling.
-    let now = p.now;
-    let mut frame = vec![0; 8192];
-    let mut carry = |p: &mut Pair, from: usize| {
-        use spanwire_base::{Node as _, PortId, RxMeta};
-        while let Some(m) = p.ends[from].ep.poll_transmit(now, PortId::HOST, &mut frame) {
-            let meta = RxMeta::whole(now);
-            p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], meta);
+    for mode in MODES {
+        let mut p = Pair::with(&PairConfig { cqe: 2, mode, ..PairConfig::default() });
+        for i in 0..8 {
+            p.post(0, i, Op::Write, 0, 10);
         }
-    };
-    carry(&mut p, 0);
-    carry(&mut p, 1);
-    let ep = &mut p.ends[0].ep;
-    assert_eq!(ep.query_qp(p.ends[0].qpns[0]).unwrap().state, QpState::Err);
-    let cq = p.ends[0].cq;
-    assert!(ep.poll_cq(cq).unwrap().is_some() && ep.poll_cq(cq).unwrap().is_some());
-    assert_eq!(ep.poll_cq(cq), Err(crate::CqError::Overrun));
-    assert!(ep.counters().cq_overrun > 0);
+        // Both sides run without anybody polling.
+        let now = p.now;
+        let mut frame = vec![0; 8192];
+        let mut carry = |p: &mut Pair, from: usize| {
+            use spanwire_base::{Node as _, PortId, RxMeta};
+            while let Some(m) = p.ends[from].ep.poll_transmit(now, PortId::HOST, &mut frame) {
+                let meta = RxMeta::whole(now);
+                p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], meta);
+            }
+        };
+        carry(&mut p, 0);
+        carry(&mut p, 1);
+        let ep = &mut p.ends[0].ep;
+        assert_eq!(ep.query_qp(p.ends[0].qpns[0]).unwrap().state, QpState::Err);
+        let cq = p.ends[0].cq;
+        assert!(ep.poll_cq(cq).unwrap().is_some() && ep.poll_cq(cq).unwrap().is_some());
+        assert_eq!(ep.poll_cq(cq), Err(crate::CqError::Overrun));
+        assert!(ep.counters().cq_overrun > 0);
+    }
 }

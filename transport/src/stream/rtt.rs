@@ -86,8 +86,9 @@ mod tests {
         assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(100 + 4 * 50 + 10));
         rtt.sample(us(180), us(0));
         assert_eq!(rtt.smoothed(), Some(us(110)), "7/8 of 100 and 1/8 of 180");
-        assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(110) + us(230) + us(10));
-        assert_eq!(rtt.probe_timeout(), Some(us(230)));
+        let held = us(10) / 16 * 15;
+        assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(110) + us(230) + held);
+        assert_eq!(rtt.probe_timeout(), Some(us(220) + held));
         assert_eq!((rtt.smallest(), rtt.latest()), (us(100), us(180)));
     }
 

@@ -2,7 +2,7 @@
 //! lost when one that was sent after it has arrived and it is overdue by more than packets overtake
 //! each other here.
 
-use super::received::{unwrap, wrap};
+use super::received::unwrap;
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time, u64_from, usize_from};
 use spanwire_wire::SackWord;
@@ -114,6 +114,12 @@ impl<T: Copy> Sent<T> {
         }
     }
 
+    /// Nothing that was sent matters any more.
+    pub(crate) fn forget(&mut self) {
+        let counters = self.counters;
+        *self = Self { una: self.next(), counters, ..Self::new(0) };
+    }
+
     /// The oldest number that is not acknowledged.
     pub(crate) fn una(&self) -> u64 {
         self.una
@@ -128,6 +134,7 @@ impl<T: Copy> Sent<T> {
         self.in_flight_pkts
     }
 
+    #[cfg(test)]
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
@@ -181,13 +188,20 @@ impl<T: Copy> Sent<T> {
         self.entry(unwrap(self.una, psn)).is_some_and(|e| e.state != State::Arrived)
     }
 
-    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it: it is not in
-    /// flight any more. No loss: nothing but the peer is to blame.
-    pub(crate) fn turned_away(&mut self, psn: u32, sent: Time) {
-        let number = unwrap(self.una, psn);
-        if self.entry(number).is_some_and(|e| e.state == State::InFlight && e.sent_at == sent) {
-            self.lose(number);
-            self.counters.lost -= 1;
+    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent
+    /// until then that `waits` names: they are not in flight any more. No loss: nothing but the
+    /// peer is to blame.
+    pub(crate) fn turned_away(&mut self, psn: u32, sent: Time, waits: impl Fn(&T) -> bool) {
+        let itself = unwrap(self.una, psn);
+        for number in self.una..self.next() {
+            let is_it = |e: &Entry<T>| {
+                let is_named = e.sent_at == sent && number == itself;
+                e.state == State::InFlight && e.sent_at <= sent && (is_named || waits(&e.what))
+            };
+            if self.entry(number).is_some_and(is_it) {
+                self.lose(number);
+                self.counters.lost -= 1;
+            }
         }
     }
 
@@ -377,11 +391,6 @@ impl ReorderWindow {
             (self.quarters, self.seen) = (1, Dur::ZERO);
         }
     }
-}
-
-/// The wire's number of a packet.
-pub(crate) fn psn(number: u64) -> u32 {
-    wrap(number)
 }
 
 /// However late a packet was: what is lost must be found before the timeout, which a path of

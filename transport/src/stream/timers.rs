@@ -137,12 +137,15 @@ impl Timers {
     fn timeout_at(&self, rtt: &Rtt) -> Option<Time> {
         let since = self.quiet_since?;
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
-        Some(since + after * (1 << self.expired.min(BACKOFF_MAX)))
+        let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
+        Some(since + backed_off.min(after.max(self.unknown * UNKNOWN_MAX)))
     }
 }
 
 /// Doublings of the timeout: 64 times.
 const BACKOFF_MAX: u32 = 6;
+/// But no more than so many times the timeout before a round trip is known: as RC waits.
+const UNKNOWN_MAX: u64 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 //! What an acknowledgement changes: what has arrived, what is lost, what may be sent, which requests
 //! are over.
 
-use super::Selective;
+use super::sender::Sender;
+use super::{Part, Selective};
 use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::{QueuePair, Shared};
@@ -103,7 +104,7 @@ impl Selective {
             }
             self.rtt.sample(trip, hold);
         }
-        let gives_up = self.take_limits(ack, echo);
+        let gives_up = self.take_limits(ack, echo, counters);
         if self.timers.on_heard(now, echo, true) {
             self.sent.find_all();
             counters.spurious_timeouts += 1;
@@ -122,34 +123,40 @@ impl Selective {
     /// What is lost waits for a receive request: the silence that follows is nobody's fault.
     fn timers_may_rest(&mut self) -> bool {
         let (sender, limit) = (&self.sender, self.credit.receive_limit());
-        let may = |part: &super::Part| match part {
-            super::Part::Request(segment) => sender.finds_receive(segment, limit),
-            super::Part::Read(_) | super::Part::Atomic { .. } => true,
-        };
-        self.sent.next_lost(may).is_none()
+        self.sent.next_lost(|part| may_leave(sender, part, limit)).is_none()
     }
 
     /// Takes note of what the peer takes, and of what it did not take.
-    fn take_limits(&mut self, ack: &SrcAckRepr, echo: Time) -> bool {
+    fn take_limits(&mut self, ack: &SrcAckRepr, echo: Time, counters: &mut Counters) -> bool {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);
-        if !self.sent.is_missing(ack.newest) {
+        if ack.refusal.is_some() || !self.sent.is_missing(ack.newest) {
             return false;
         }
         // It came and is not among what has arrived: it found no receive request.
-        self.sent.turned_away(ack.newest, echo);
+        let (sender, limit) = (&self.sender, self.credit.receive_limit());
+        self.sent.turned_away(ack.newest, echo, |part| !may_leave(sender, part, limit));
+        counters.rnr_nak_retry_err += u64::from(self.credit.is_new_round());
         self.credit.on_refused()
     }
 
     /// The request that was sent as the packet `psn`, if it is not over.
     fn message_of(&self, psn: u32) -> Option<u32> {
         match self.sent.what(psn) {
-            Some(super::Part::Request(segment)) => Some(segment.message),
+            Some(Part::Request(segment)) => Some(segment.message),
             _ => None,
         }
         .or_else(|| self.sender.asked_by(psn))
         .filter(|message| self.sender.has(*message))
+    }
+}
+
+/// The peer has a receive request for this packet, or it needs none.
+pub(super) fn may_leave(sender: &Sender, part: &Part, receive_limit: Option<u32>) -> bool {
+    match part {
+        Part::Request(segment) => sender.finds_receive(segment, receive_limit),
+        Part::Read(_) | Part::Atomic { .. } => true,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which packet is next, and whether it may leave: the windows, the peer's limits, whose turn it is.
 
+use super::acked::may_leave;
 use super::sender::{May, Next};
 use super::{ACK_PKTS, Part, Probe, Selective};
 use crate::config::MIN_REORDER_PKTS;
@@ -61,11 +62,8 @@ impl Selective {
         }
         let limit = self.credit.receive_limit();
         let sender = &self.sender;
-        let may = |part: &Part| match part {
-            Part::Request(segment) => sender.finds_receive(segment, limit),
-            Part::Read(_) | Part::Atomic { .. } => true,
-        };
-        let lost = self.sent.next_lost(may).filter(|_| limits.sends);
+        let lost =
+            self.sent.next_lost(|part| may_leave(sender, part, limit)).filter(|_| limits.sends);
         let (found, mut is_stuck) = match lost {
             Some((number, part)) => {
                 let kind = SendingKind::Again;

@@ -73,6 +73,11 @@ impl Credit {
         }
     }
 
+    /// Nothing has been refused since the last question, or since the limit moved.
+    pub(super) fn is_new_round(&self) -> bool {
+        !self.round_is_counted
+    }
+
     /// A packet found no receive request. True when that was once too often.
     pub(super) fn on_refused(&mut self) -> bool {
         if !std::mem::replace(&mut self.round_is_counted, true) {

@@ -95,8 +95,8 @@ impl QueuePair {
             Ok(()) => {}
             Err(Objection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
-                src.feedback.on_data(now, p, &header, false, lag);
                 src.feedback.ask(AckReason::Limit);
+                src.feedback.on_data(now, p, &header, false, lag);
                 return Ok(data.len());
             }
             Err(Objection::Refused(..)) if !in_order => return Err(DropReason::RefusedAhead),
@@ -167,7 +167,7 @@ impl QueuePair {
         self.enter_error(sh);
     }
 
-    fn say_refused(&mut self, psn: u32, code: NakCode) {
+    pub(super) fn say_refused(&mut self, psn: u32, code: NakCode) {
         if let Some(src) = &mut self.selective {
             src.feedback.refuse(Refusal { psn, code });
         }

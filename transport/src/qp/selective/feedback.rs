@@ -130,9 +130,17 @@ impl Feedback {
         self.refusal.is_some() && !self.refuses_once
     }
 
-    /// One is due at `now`.
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        self.now.is_some() || self.due.is_some_and(|at| at <= now)
+    /// What has waited long enough is due now.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.due.is_some_and(|at| at <= now) {
+            self.due = None;
+            self.ask(AckReason::Time);
+        }
+    }
+
+    /// One is due now.
+    pub(super) fn is_due(&self) -> bool {
+        self.now.is_some()
     }
 
     /// When one will be due, if none is now.

@@ -35,7 +35,7 @@ impl QueuePair {
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
             // A refusal leaves behind the answers to what came before it.
             let answers_first = failed && src.answers.len() > 0;
-            if src.feedback.is_due(now) && !answers_first {
+            if src.feedback.is_due() && !answers_first {
                 return self.send_src_ack(now, frame, sh);
             }
             let choice = match limits.sends || failed {
@@ -116,7 +116,12 @@ impl QueuePair {
                     Part::Read(part) => part.asked_by,
                     Part::Request(_) | Part::Atomic { .. } => wrap(sending.number),
                 };
-                self.refuse_message(asked_by, code, None, sh);
+                // If a later request was refused already, this takes the place of that: the peer
+                // takes them in order.
+                match self.state {
+                    QpState::Err => self.say_refused(asked_by, code),
+                    _ => self.refuse_message(asked_by, code, None, sh),
+                }
                 self.fail(sh);
             }
         }

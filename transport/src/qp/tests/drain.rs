@@ -1,10 +1,11 @@
 //! Draining the send queue: what has begun ends, whatever stands behind it.
 
 use super::verbs::{events, to_state};
-use super::{SECOND, statuses};
+use super::{MODES, SECOND, statuses};
 use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig};
 use crate::{
-    AsyncEvent, ModifyError, QpAttr, QpState, RecvRequest, SrqId, WcStatus, WorkRequest, WrOp,
+    AsyncEvent, ModifyError, QpAttr, QpState, RecvRequest, SrqId, WcStatus, WireMode, WorkRequest,
+    WrOp,
 };
 use spanwire_base::{Dur, Rng};
 
@@ -82,12 +83,13 @@ struct Random {
 }
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, mode: WireMode) -> Self {
         let rts = |a: &mut QpAttr| {
             a.timeout = Some(9);
             a.max_rd_atomic = Some(3);
         };
-        let config = PairConfig { qps: 2, srq_max_wr: Some(128), rts, ..PairConfig::default() };
+        let config =
+            PairConfig { qps: 2, mode, srq_max_wr: Some(128), rts, ..PairConfig::default() };
         let mut p = Pair::with(&config);
         let (mut wire, bad) = (Rng::new(seed + 1000), seed.is_multiple_of(2));
         p.filter = Box::new(move |_, _| match wire.below(100) {
@@ -202,15 +204,15 @@ impl Random {
 
 #[test]
 fn drain__at_random_moments_on_a_bad_wire() {
-    for seed in 0..200 {
+    for (seed, mode) in (0..200).flat_map(|seed| MODES.map(|mode| (seed, mode))) {
         let run = || {
-            let mut r = Random::new(seed);
+            let mut r = Random::new(seed, mode);
             for _ in 0..150 {
                 r.act();
             }
             r.p.run(LATENCY);
             r.finish();
         };
-        assert!(std::panic::catch_unwind(run).is_ok(), "seed {seed}");
+        assert!(std::panic::catch_unwind(run).is_ok(), "{mode:?}, seed {seed}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::verbs::{events, invalidatable};
 use super::{SECOND, statuses};
-use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig};
+use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig, in_both_modes};
 use crate::{
     App, AsyncEvent, Config, Endpoint, Host, QpAttr, QpCaps, QpInit, QpState, RecvRequest,
     RemoteAddr, SrqInit, WcStatus, WorkRequest, WrOp,
@@ -16,51 +16,57 @@ fn post_srq(p: &mut Pair, wr_id: u64, len: usize) {
 
 #[test]
 fn complete__an_overrun_is_told_once_however_much_is_lost() {
-    let caps = QpCaps { max_recv_wr: 8192, ..QpCaps::default() };
-    let mut p = Pair::with(&PairConfig { cqe: 1, caps, ..PairConfig::default() });
-    for i in 0..8192 {
-        p.post_recv(0, i, 0, 8);
-    }
-    for i in 0..3 {
-        p.post(0, i, Op::Write, 0, 8);
-    }
-    p.run(SECOND);
-    let (cq, qpn) = (p.ends[0].cq, p.ends[0].qpns[0]);
-    assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
-    assert_eq!(p.ends[0].ep.async_events_lost(), 0);
+    in_both_modes(|_| {
+        let caps = QpCaps { max_recv_wr: 8192, ..QpCaps::default() };
+        let mut p = Pair::with(&PairConfig { cqe: 1, caps, ..PairConfig::default() });
+        for i in 0..8192 {
+            p.post_recv(0, i, 0, 8);
+        }
+        for i in 0..3 {
+            p.post(0, i, Op::Write, 0, 8);
+        }
+        p.run(SECOND);
+        let (cq, qpn) = (p.ends[0].cq, p.ends[0].qpns[0]);
+        assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
+        assert_eq!(p.ends[0].ep.async_events_lost(), 0);
+    });
 }
 
 #[test]
 fn on_request__a_message_whose_completion_is_lost_is_refused_though_nobody_asked() {
-    let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
-    for i in 0..4 {
-        p.post_recv(1, i, 0, 8);
-    }
-    // Only the last of them asks for an acknowledgement.
-    for i in 0..4 {
-        p.post(0, i, Op::Send, 0, 8);
-    }
-    p.run(SECOND * 5);
-    assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "it was told at once");
-    let [first, ..] = p.ends[0].wcs[..] else { panic!("no completion") };
-    assert_eq!((first.wr_id, first.status), (0, WcStatus::Success));
-    assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 1);
+    in_both_modes(|_| {
+        let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
+        for i in 0..4 {
+            p.post_recv(1, i, 0, 8);
+        }
+        // Only the last of them asks for an acknowledgement.
+        for i in 0..4 {
+            p.post(0, i, Op::Send, 0, 8);
+        }
+        p.run(SECOND * 5);
+        assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "it was told at once");
+        let [first, ..] = p.ends[0].wcs[..] else { panic!("no completion") };
+        assert_eq!((first.wr_id, first.status), (0, WcStatus::Success));
+        assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 1);
+    });
 }
 
 #[test]
 fn enter_error__happens_once() {
-    let config = PairConfig { cqe: 1, srq_max_wr: Some(8), ..PairConfig::default() };
-    let mut p = Pair::with(&config);
-    for wr_id in 0..4 {
-        post_srq(&mut p, wr_id, 64);
-    }
-    // The second is too long for its receive request, and its completion finds no room.
-    p.post(0, 1, Op::Send, 0, 64);
-    p.post(0, 2, Op::Send, 0, 65);
-    p.run(SECOND);
-    let told = events(&mut p, 1);
-    let last = told.iter().filter(|e| matches!(e, AsyncEvent::LastWqeReached(_)));
-    assert_eq!(last.count(), 1, "{told:?}");
+    in_both_modes(|_| {
+        let config = PairConfig { cqe: 1, srq_max_wr: Some(8), ..PairConfig::default() };
+        let mut p = Pair::with(&config);
+        for wr_id in 0..4 {
+            post_srq(&mut p, wr_id, 64);
+        }
+        // The second is too long for its receive request, and its completion finds no room.
+        p.post(0, 1, Op::Send, 0, 64);
+        p.post(0, 2, Op::Send, 0, 65);
+        p.run(SECOND);
+        let told = events(&mut p, 1);
+        let last = told.iter().filter(|e| matches!(e, AsyncEvent::LastWqeReached(_)));
+        assert_eq!(last.count(), 1, "{told:?}");
+    });
 }
 
 #[test]
@@ -105,72 +111,82 @@ fn send_response__a_late_copy_of_a_read_whose_key_is_gone_costs_nothing() {
 
 #[test]
 fn cannot_respond__after_a_refusal_tells_nothing_new() {
-    let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
-    let (lkey, rkey) = invalidatable(&mut p, 2560);
-    let (q, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 2560));
-    let read = WrOp::Read { remote: RemoteAddr { va: 0x4000, rkey } };
-    let wrong = WrOp::Write { remote: RemoteAddr { va: 0, rkey: 1 } };
-    for (wr_id, op) in [(1, read), (2, wrong)] {
-        let wr = WorkRequest::new(wr_id, op, std::slice::from_ref(&sge));
-        p.ends[0].ep.post_send(q, &wr).unwrap();
-    }
-    p.step(0);
-    p.now += LATENCY;
-    p.receive(1);
-    let peer = p.ends[1].qpns[0];
-    let refused = [AsyncEvent::QpAccessErr(peer), AsyncEvent::LastWqeReached(peer)];
-    assert_eq!(events(&mut p, 1), refused);
-    // What it still owed for the READ goes away as well.
-    p.ends[1].ep.dereg_mr(lkey).unwrap();
-    p.run(SECOND);
-    assert_eq!(events(&mut p, 1), []);
-    assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 1);
-    let want = [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)];
-    assert_eq!(statuses(&p.ends[0].wcs), want, "the READ is the first that failed");
+    in_both_modes(|_| {
+        let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
+        let (lkey, rkey) = invalidatable(&mut p, 2560);
+        let (q, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 2560));
+        let read = WrOp::Read { remote: RemoteAddr { va: 0x4000, rkey } };
+        let wrong = WrOp::Write { remote: RemoteAddr { va: 0, rkey: 1 } };
+        for (wr_id, op) in [(1, read), (2, wrong)] {
+            let wr = WorkRequest::new(wr_id, op, std::slice::from_ref(&sge));
+            p.ends[0].ep.post_send(q, &wr).unwrap();
+        }
+        p.step(0);
+        p.now += LATENCY;
+        p.receive(1);
+        let peer = p.ends[1].qpns[0];
+        let refused = [AsyncEvent::QpAccessErr(peer), AsyncEvent::LastWqeReached(peer)];
+        assert_eq!(events(&mut p, 1), refused);
+        // What it still owed for the READ goes away as well.
+        p.ends[1].ep.dereg_mr(lkey).unwrap();
+        p.run(SECOND);
+        assert_eq!(events(&mut p, 1), []);
+        assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 1);
+        let want = [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)];
+        assert_eq!(statuses(&p.ends[0].wcs), want, "the READ is the first that failed");
+    });
 }
 
 #[test]
 fn destroy__takes_the_events_with_it() {
-    let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
-    let srq = p.ends[1].srq.unwrap();
-    post_srq(&mut p, 0, 64);
-    p.ends[1].ep.set_srq_limit(srq, 1).unwrap();
-    let info = p.ends[1].ep.query_srq(srq).unwrap();
-    assert_eq!((info.max_wr, info.max_sge, info.posted, info.limit), (8, 4, 1, 1));
-    p.post(0, 1, Op::Send, 0, 64);
-    assert!(p.run(SECOND));
-    let end = &mut p.ends[1];
-    let info = end.ep.query_srq(srq).unwrap();
-    assert_eq!((info.posted, info.limit), (0, 0));
-    end.ep.destroy_qp(end.qpns[0]);
-    end.ep.destroy_srq(srq).unwrap();
-    assert_eq!(end.ep.query_srq(srq), None);
-    // Its number comes back, what happened to it does not.
-    let new = end.ep.create_srq(&SrqInit { pd: end.pd, max_wr: 8, max_sge: 1 }).unwrap();
-    assert_eq!(new, srq);
-    assert_eq!(events(&mut p, 1), []);
+    in_both_modes(|_| {
+        let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
+        let srq = p.ends[1].srq.unwrap();
+        post_srq(&mut p, 0, 64);
+        p.ends[1].ep.set_srq_limit(srq, 1).unwrap();
+        let info = p.ends[1].ep.query_srq(srq).unwrap();
+        assert_eq!((info.max_wr, info.max_sge, info.posted, info.limit), (8, 4, 1, 1));
+        p.post(0, 1, Op::Send, 0, 64);
+        assert!(p.run(SECOND));
+        let end = &mut p.ends[1];
+        let info = end.ep.query_srq(srq).unwrap();
+        assert_eq!((info.posted, info.limit), (0, 0));
+        end.ep.destroy_qp(end.qpns[0]);
+        end.ep.destroy_srq(srq).unwrap();
+        assert_eq!(end.ep.query_srq(srq), None);
+        // Its number comes back, what happened to it does not.
+        let new = end.ep.create_srq(&SrqInit { pd: end.pd, max_wr: 8, max_sge: 1 }).unwrap();
+        assert_eq!(new, srq);
+        assert_eq!(events(&mut p, 1), []);
+    });
 }
 
 #[test]
 fn query_qp__tells_what_was_given_and_where_the_psns_are() {
-    let caps = QpCaps { max_send_sge: 4, ..QpCaps::default() };
-    let mut p = Pair::with(&PairConfig { caps, psns: [100, 0xff_ffff], ..PairConfig::default() });
-    let (pd, cq, qpn) = (p.ends[0].pd, p.ends[0].cq, p.ends[0].qpns[0]);
-    p.post(0, 1, Op::Write, 0, 8);
-    p.post(1, 1, Op::Write, 0, 8);
-    assert!(p.run(SECOND));
-    let info = p.ends[0].ep.query_qp(qpn).unwrap();
-    assert_eq!(info.init, QpInit::new(pd, cq, cq, caps));
-    let attr = info.attr;
-    assert_eq!((attr.state, info.state), (Some(QpState::Rts), QpState::Rts));
-    assert_eq!(attr.dest_qpn, Some(p.ends[1].qpns[0]));
-    assert_eq!((attr.timeout, attr.retry_cnt, attr.max_rd_atomic), (Some(14), Some(7), Some(16)));
-    let psns = [attr.sq_psn, attr.rq_psn].map(|psn| psn.unwrap().get());
-    assert_eq!(psns, [101, 0], "one past what was sent, and past what came");
-    let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
-    p.ends[0].ep.modify_qp(qpn, &reset).unwrap();
-    let attr = p.ends[0].ep.query_qp(qpn).unwrap().attr;
-    assert_eq!(attr, QpAttr { state: Some(QpState::Reset), ..QpAttr::default() });
+    in_both_modes(|_| {
+        let caps = QpCaps { max_send_sge: 4, ..QpCaps::default() };
+        let mut p =
+            Pair::with(&PairConfig { caps, psns: [100, 0xff_ffff], ..PairConfig::default() });
+        let (pd, cq, qpn) = (p.ends[0].pd, p.ends[0].cq, p.ends[0].qpns[0]);
+        p.post(0, 1, Op::Write, 0, 8);
+        p.post(1, 1, Op::Write, 0, 8);
+        assert!(p.run(SECOND));
+        let info = p.ends[0].ep.query_qp(qpn).unwrap();
+        assert_eq!(info.init, QpInit::new(pd, cq, cq, caps));
+        let attr = info.attr;
+        assert_eq!((attr.state, info.state), (Some(QpState::Rts), QpState::Rts));
+        assert_eq!(attr.dest_qpn, Some(p.ends[1].qpns[0]));
+        assert_eq!(
+            (attr.timeout, attr.retry_cnt, attr.max_rd_atomic),
+            (Some(14), Some(7), Some(16))
+        );
+        let psns = [attr.sq_psn, attr.rq_psn].map(|psn| psn.unwrap().get());
+        assert_eq!(psns, [101, 0], "one past what was sent, and past what came");
+        let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+        p.ends[0].ep.modify_qp(qpn, &reset).unwrap();
+        let attr = p.ends[0].ep.query_qp(qpn).unwrap().attr;
+        assert_eq!(attr, QpAttr { state: Some(QpState::Reset), ..QpAttr::default() });
+    });
 }
 
 /// Counts its calls and keeps the events it finds.

@@ -1,1 +1,3 @@
+//! What SRC does that RC does not.
 
+use super::*;

@@ -1,8 +1,9 @@
 //! Many queue pairs, both directions, every operation, over a wire that loses, repeats and delays:
 //! every request completes once, in order, and both memories are what they must be.
 
+use super::MODES;
 use crate::testing::{Fate, Op, Pair, PairConfig};
-use crate::{Config, QpCaps, RecvRequest, Wc, WcOpcode, WcStatus, WorkRequest, WrOp};
+use crate::{Config, QpCaps, RecvRequest, Wc, WcOpcode, WcStatus, WireMode, WorkRequest, WrOp};
 use spanwire_base::{Dur, Rng, usize_from};
 
 /// Parts per hundred of what the wire does to a frame.
@@ -67,12 +68,13 @@ fn post_recvs(p: &mut Pair, side: usize, q: usize, plan: &[Expected]) {
 }
 
 /// Runs one world and returns how often a retransmission timer fired in it.
-fn soak(seed: u64, faults: Faults, qps: usize) -> u64 {
-    let what = format!("seed {seed}, {faults:?}, {qps} queue pairs");
+fn soak(seed: u64, faults: Faults, qps: usize, mode: WireMode) -> u64 {
+    let what = format!("{mode:?}, seed {seed}, {faults:?}, {qps} queue pairs");
     let mut rng = Rng::new(seed);
     let burst = [1, 3, 8, 16][usize_from(rng.below(4))];
     let c = PairConfig {
         qps,
+        mode,
         bytes: 2 * qps * QP_BYTES,
         psns: [0xff_ffe0, 77],
         config: Config { qp_burst_pkts: burst, ..Config::default() },
@@ -195,8 +197,10 @@ fn check_recvs(wcs: &[Wc], peers: &[Expected], what: &str) {
 fn soak__a_perfect_wire_needs_no_timer() {
     for seed in 0..8 {
         let (lost, twice, late) = (0, 0, 0);
-        let timeouts = soak(seed, Faults { lost, twice, late }, 12);
-        assert_eq!(timeouts, 0, "seed {seed}");
+        for mode in MODES {
+            let timeouts = soak(seed, Faults { lost, twice, late }, 12, mode);
+            assert_eq!(timeouts, 0, "{mode:?}, seed {seed}");
+        }
     }
 }
 
@@ -206,7 +210,9 @@ fn soak__everything_completes_once_and_in_order() {
     for seed in 0..SEEDS {
         let (lost, twice, late) = mixes[usize_from(seed % 4)];
         let qps = 1 + usize_from(seed % 3);
-        soak(seed, Faults { lost, twice, late }, qps);
+        for mode in MODES {
+            soak(seed, Faults { lost, twice, late }, qps, mode);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! draining, events.
 
 use super::{SECOND, statuses};
-use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{
     Access, AsyncEvent, CqId, ModifyError, Notify, PostError, QpAttr, QpState, RecvRequest, Sge,
     SrqId, WcOpcode, WcStatus, WorkRequest, WrOp,
@@ -41,35 +41,39 @@ fn send(p: &mut Pair, q: usize, wr_id: u64, at: usize, len: usize) {
 
 #[test]
 fn post_srq_recv__messages_of_two_queue_pairs_do_not_mix() {
-    let (mut p, srq) = with_srq(8);
-    let want = p.ends[0].fill(0, 6000, 3);
-    for i in 0..2 {
-        post_srq(&mut p, srq, i, 8192 * (1 + usize::try_from(i).unwrap()), 3000).unwrap();
-    }
-    // Long enough that their packets alternate on the wire.
-    send(&mut p, 0, 1, 0, 3000);
-    send(&mut p, 1, 2, 3000, 3000);
-    assert!(p.run(SECOND));
-    let got: Vec<_> = p.ends[1].wcs.clone();
-    assert_eq!(got.len(), 2);
-    for wc in got {
-        assert_eq!((wc.status, wc.byte_len), (WcStatus::Success, 3000));
-        let from = if wc.qpn == p.ends[1].qpns[0] { 0 } else { 3000 };
-        let at = 8192 * (1 + usize::try_from(wc.wr_id).unwrap());
-        assert_eq!(p.ends[1].bytes(at, 3000), want[from..from + 3000]);
-    }
+    in_both_modes(|_| {
+        let (mut p, srq) = with_srq(8);
+        let want = p.ends[0].fill(0, 6000, 3);
+        for i in 0..2 {
+            post_srq(&mut p, srq, i, 8192 * (1 + usize::try_from(i).unwrap()), 3000).unwrap();
+        }
+        // Long enough that their packets alternate on the wire.
+        send(&mut p, 0, 1, 0, 3000);
+        send(&mut p, 1, 2, 3000, 3000);
+        assert!(p.run(SECOND));
+        let got: Vec<_> = p.ends[1].wcs.clone();
+        assert_eq!(got.len(), 2);
+        for wc in got {
+            assert_eq!((wc.status, wc.byte_len), (WcStatus::Success, 3000));
+            let from = if wc.qpn == p.ends[1].qpns[0] { 0 } else { 3000 };
+            let at = 8192 * (1 + usize::try_from(wc.wr_id).unwrap());
+            assert_eq!(p.ends[1].bytes(at, 3000), want[from..from + 3000]);
+        }
+    });
 }
 
 #[test]
 fn post_srq_recv__an_empty_queue_is_not_ready_and_recovers() {
-    let (mut p, srq) = with_srq(8);
-    send(&mut p, 1, 1, 0, 700);
-    p.run(crate::testing::LATENCY * 4);
-    assert_eq!(p.ends[1].ep.counters().out_of_buffer, 1);
-    post_srq(&mut p, srq, 9, 0, 700).unwrap();
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
-    assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::Success)]);
+    in_both_modes(|_| {
+        let (mut p, srq) = with_srq(8);
+        send(&mut p, 1, 1, 0, 700);
+        p.run(crate::testing::LATENCY * 4);
+        assert!(p.ends[1].ep.counters().out_of_buffer > 0);
+        post_srq(&mut p, srq, 9, 0, 700).unwrap();
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+        assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::Success)]);
+    });
 }
 
 #[test]
@@ -97,116 +101,127 @@ fn post_srq_recv__checks_what_it_is_given() {
 
 #[test]
 fn enter_error__flushes_the_request_in_use_and_leaves_the_shared_rest() {
-    let (mut p, srq) = with_srq(8);
-    for wr_id in [1, 2] {
-        post_srq(&mut p, srq, wr_id, 0, 3000).unwrap();
-    }
-    // The first packet of a message arrives, the others never do.
-    let mut seen = 0;
-    p.filter = Box::new(move |_, _| {
-        seen += 1;
-        if seen == 1 { Fate::Pass } else { Fate::Drop }
+    in_both_modes(|_| {
+        let (mut p, srq) = with_srq(8);
+        for wr_id in [1, 2] {
+            post_srq(&mut p, srq, wr_id, 0, 3000).unwrap();
+        }
+        // The first packet of a message arrives, the others never do.
+        let mut seen = 0;
+        p.filter = Box::new(move |_, _| {
+            seen += 1;
+            if seen == 1 { Fate::Pass } else { Fate::Drop }
+        });
+        send(&mut p, 0, 1, 0, 3000);
+        p.run(crate::testing::LATENCY * 2);
+        events(&mut p, 1);
+        to_state(&mut p, 1, QpState::Err).unwrap();
+        p.filter = Box::new(|_, _| Fate::Pass);
+        p.step(1);
+        assert_eq!(statuses(&p.ends[1].wcs), [(1, WcStatus::WrFlushErr)]);
+        let qpn = p.ends[1].qpns[0];
+        assert_eq!(events(&mut p, 1), [AsyncEvent::LastWqeReached(qpn)]);
+        send(&mut p, 1, 2, 0, 10);
+        p.run(SECOND);
+        assert_eq!(p.ends[1].wcs.last().map(|w| (w.wr_id, w.status)), Some((2, WcStatus::Success)));
     });
-    send(&mut p, 0, 1, 0, 3000);
-    p.run(crate::testing::LATENCY * 2);
-    events(&mut p, 1);
-    to_state(&mut p, 1, QpState::Err).unwrap();
-    p.filter = Box::new(|_, _| Fate::Pass);
-    p.step(1);
-    assert_eq!(statuses(&p.ends[1].wcs), [(1, WcStatus::WrFlushErr)]);
-    let qpn = p.ends[1].qpns[0];
-    assert_eq!(events(&mut p, 1), [AsyncEvent::LastWqeReached(qpn)]);
-    send(&mut p, 1, 2, 0, 10);
-    p.run(SECOND);
-    assert_eq!(p.ends[1].wcs.last().map(|w| (w.wr_id, w.status)), Some((2, WcStatus::Success)));
 }
 
 #[test]
 fn set_srq_limit__tells_once_when_the_queue_runs_low() {
-    let (mut p, srq) = with_srq(8);
-    assert_eq!(p.ends[1].ep.set_srq_limit(srq, 9), Err(crate::SrqError::LimitTooHigh));
-    for wr_id in 0..4 {
-        post_srq(&mut p, srq, wr_id, 0, 64).unwrap();
-    }
-    p.ends[1].ep.set_srq_limit(srq, 3).unwrap();
-    send(&mut p, 0, 1, 0, 64);
-    assert!(p.run(SECOND));
-    assert_eq!(events(&mut p, 1), [], "three are left");
-    send(&mut p, 1, 2, 0, 64);
-    send(&mut p, 1, 3, 0, 64);
-    assert!(p.run(SECOND));
-    assert_eq!(events(&mut p, 1), [AsyncEvent::SrqLimitReached(srq)]);
+    in_both_modes(|_| {
+        let (mut p, srq) = with_srq(8);
+        assert_eq!(p.ends[1].ep.set_srq_limit(srq, 9), Err(crate::SrqError::LimitTooHigh));
+        for wr_id in 0..4 {
+            post_srq(&mut p, srq, wr_id, 0, 64).unwrap();
+        }
+        p.ends[1].ep.set_srq_limit(srq, 3).unwrap();
+        send(&mut p, 0, 1, 0, 64);
+        assert!(p.run(SECOND));
+        assert_eq!(events(&mut p, 1), [], "three are left");
+        send(&mut p, 1, 2, 0, 64);
+        send(&mut p, 1, 3, 0, 64);
+        assert!(p.run(SECOND));
+        assert_eq!(events(&mut p, 1), [AsyncEvent::SrqLimitReached(srq)]);
+    });
 }
 
 #[test]
 fn post_send__inline_data_are_copied_at_once() {
-    for (op, len) in [(Op::Send, 0), (Op::Send, 600), (Op::Write, 599), (Op::WriteImm, 257)] {
-        let mut p = Pair::new();
-        let mut bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect();
-        let want = bytes.clone();
-        p.post_recv(1, 7, 0, 600);
-        let remote = p.ends[1].remote(0);
-        let op = match op {
-            Op::Write => WrOp::Write { remote },
-            Op::WriteImm => WrOp::WriteImm { remote, imm: 1 },
-            _ => WrOp::Send,
-        };
-        let qpn = p.ends[0].qpns[0];
-        // The first frame is lost: what is sent again must still be there.
-        let mut seen = 0;
-        p.filter = Box::new(move |_, _| {
-            seen += 1;
-            if seen == 1 { Fate::Drop } else { Fate::Pass }
-        });
-        p.ends[0].ep.post_send(qpn, &WorkRequest::inline(3, op, &bytes)).unwrap();
-        bytes.fill(0xee);
-        assert!(p.run(SECOND), "{op:?}");
-        assert_eq!(p.ends[1].bytes(0, len), want, "{op:?}");
-        assert_eq!(statuses(&p.ends[0].wcs), [(3, WcStatus::Success)]);
-        assert_eq!(p.ends[0].wcs[0].byte_len as usize, len);
-    }
+    in_both_modes(|_| {
+        for (op, len) in [(Op::Send, 0), (Op::Send, 600), (Op::Write, 599), (Op::WriteImm, 257)] {
+            let mut p = Pair::new();
+            let mut bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect();
+            let want = bytes.clone();
+            p.post_recv(1, 7, 0, 600);
+            let remote = p.ends[1].remote(0);
+            let op = match op {
+                Op::Write => WrOp::Write { remote },
+                Op::WriteImm => WrOp::WriteImm { remote, imm: 1 },
+                _ => WrOp::Send,
+            };
+            let qpn = p.ends[0].qpns[0];
+            // The first frame is lost: what is sent again must still be there.
+            let mut seen = 0;
+            p.filter = Box::new(move |_, _| {
+                seen += 1;
+                if seen == 1 { Fate::Drop } else { Fate::Pass }
+            });
+            p.ends[0].ep.post_send(qpn, &WorkRequest::inline(3, op, &bytes)).unwrap();
+            bytes.fill(0xee);
+            assert!(p.run(SECOND), "{op:?}");
+            assert_eq!(p.ends[1].bytes(0, len), want, "{op:?}");
+            assert_eq!(statuses(&p.ends[0].wcs), [(3, WcStatus::Success)]);
+            assert_eq!(p.ends[0].wcs[0].byte_len as usize, len);
+        }
+    });
 }
 
 #[test]
 fn post_send__refuses_inline_data_it_cannot_keep() {
-    let mut p = Pair::new();
-    let (qpn, remote) = (p.ends[0].qpns[0], p.ends[1].remote(0));
-    let bytes = [1; 601];
-    let refused = |p: &mut Pair, wr: &WorkRequest<'_>| {
-        assert_eq!(p.ends[0].ep.post_send(qpn, wr), Err(PostError::BadInline));
-    };
-    refused(&mut p, &WorkRequest::inline(1, WrOp::Send, &bytes));
-    refused(&mut p, &WorkRequest::inline(1, WrOp::Read { remote }, &bytes[..8]));
-    refused(&mut p, &WorkRequest::inline(1, WrOp::FetchAdd { remote, add: 1 }, &bytes[..8]));
-    let sge = [p.ends[0].sge(0, 8)];
-    let both = WorkRequest { sges: &sge, ..WorkRequest::inline(1, WrOp::Send, &bytes[..8]) };
-    refused(&mut p, &both);
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        let (qpn, remote) = (p.ends[0].qpns[0], p.ends[1].remote(0));
+        let bytes = [1; 601];
+        let refused = |p: &mut Pair, wr: &WorkRequest<'_>| {
+            assert_eq!(p.ends[0].ep.post_send(qpn, wr), Err(PostError::BadInline));
+        };
+        refused(&mut p, &WorkRequest::inline(1, WrOp::Send, &bytes));
+        refused(&mut p, &WorkRequest::inline(1, WrOp::Read { remote }, &bytes[..8]));
+        refused(&mut p, &WorkRequest::inline(1, WrOp::FetchAdd { remote, add: 1 }, &bytes[..8]));
+        let sge = [p.ends[0].sge(0, 8)];
+        let both = WorkRequest { sges: &sge, ..WorkRequest::inline(1, WrOp::Send, &bytes[..8]) };
+        refused(&mut p, &both);
+    });
 }
 
 #[test]
 fn post_send__sixteen_elements_on_both_sides() {
-    let caps = crate::QpCaps { max_send_sge: 16, max_recv_sge: 16, ..Default::default() };
-    let mut p = Pair::with(&PairConfig { caps, ..PairConfig::default() });
-    let bytes = p.ends[0].fill(0, 4000, 9);
-    let from: Vec<Sge> = (0..16).map(|i| p.ends[0].sge(i * 200, 101)).collect();
-    let to: Vec<Sge> = (0..16).map(|i| p.ends[1].sge(8000 - i * 300, 101 - i % 2)).collect();
-    let (q0, q1) = (p.ends[0].qpns[0], p.ends[1].qpns[0]);
-    p.ends[1].ep.post_recv(q1, &RecvRequest { wr_id: 1, sges: &to }).unwrap();
-    let wr = WorkRequest::new(2, WrOp::Send, &from[..15]);
-    p.ends[0].ep.post_send(q0, &wr).unwrap();
-    assert!(p.run(SECOND));
-    let sent: Vec<u8> = (0..15).flat_map(|i| bytes[i * 200..][..101].to_vec()).collect();
-    let all: Vec<u8> = (0..16).flat_map(|i| p.ends[1].bytes(8000 - i * 300, 101 - i % 2)).collect();
-    assert_eq!(all[..sent.len()], sent);
-    let read = WrOp::Read { remote: p.ends[1].remote(0) };
-    p.ends[0].ep.post_send(q0, &WorkRequest::new(3, read, &from)).unwrap();
-    let many = [from.clone(), from].concat();
-    let got = p.ends[0].ep.post_send(q0, &WorkRequest::new(4, WrOp::Send, &many[..17]));
-    assert_eq!(got, Err(PostError::TooManySges));
-    let want = p.ends[1].fill(0, 16 * 101, 4);
-    assert!(p.run(SECOND));
-    let got: Vec<u8> = (0..16).flat_map(|i| p.ends[0].bytes(i * 200, 101)).collect();
-    assert_eq!(got, want);
+    in_both_modes(|_| {
+        let caps = crate::QpCaps { max_send_sge: 16, max_recv_sge: 16, ..Default::default() };
+        let mut p = Pair::with(&PairConfig { caps, ..PairConfig::default() });
+        let bytes = p.ends[0].fill(0, 4000, 9);
+        let from: Vec<Sge> = (0..16).map(|i| p.ends[0].sge(i * 200, 101)).collect();
+        let to: Vec<Sge> = (0..16).map(|i| p.ends[1].sge(8000 - i * 300, 101 - i % 2)).collect();
+        let (q0, q1) = (p.ends[0].qpns[0], p.ends[1].qpns[0]);
+        p.ends[1].ep.post_recv(q1, &RecvRequest { wr_id: 1, sges: &to }).unwrap();
+        let wr = WorkRequest::new(2, WrOp::Send, &from[..15]);
+        p.ends[0].ep.post_send(q0, &wr).unwrap();
+        assert!(p.run(SECOND));
+        let sent: Vec<u8> = (0..15).flat_map(|i| bytes[i * 200..][..101].to_vec()).collect();
+        let all: Vec<u8> =
+            (0..16).flat_map(|i| p.ends[1].bytes(8000 - i * 300, 101 - i % 2)).collect();
+        assert_eq!(all[..sent.len()], sent);
+        let read = WrOp::Read { remote: p.ends[1].remote(0) };
+        p.ends[0].ep.post_send(q0, &WorkRequest::new(3, read, &from)).unwrap();
+        let many = [from.clone(), from].concat();
+        let got = p.ends[0].ep.post_send(q0, &WorkRequest::new(4, WrOp::Send, &many[..17]));
+        assert_eq!(got, Err(PostError::TooManySges));
+        let want = p.ends[1].fill(0, 16 * 101, 4);
+        assert!(p.run(SECOND));
+        let got: Vec<u8> = (0..16).flat_map(|i| p.ends[0].bytes(i * 200, 101)).collect();
+        assert_eq!(got, want);
+    });
 }
 
 /// A region of side 1 whose key a peer may take away: its own key and that one.
@@ -228,122 +243,134 @@ fn write_to(p: &mut Pair, rkey: u32) -> WcStatus {
 
 #[test]
 fn advance__send_with_invalidate_takes_the_key_when_the_message_is_complete() {
-    for len in [0, 64, 1000] {
-        let mut p = Pair::new();
-        let (lkey, rkey) = invalidatable(&mut p, 64);
-        assert_eq!(write_to(&mut p, rkey), WcStatus::Success);
-        p.post_recv(1, 7, 0, 1000);
-        let want = p.ends[0].fill(0, len, 8);
-        let (sge, qpn) = (p.ends[0].sge(0, len), p.ends[0].qpns[0]);
-        let wr = WorkRequest::new(3, WrOp::SendInv { rkey }, std::slice::from_ref(&sge));
-        p.ends[0].ep.post_send(qpn, &wr).unwrap();
-        assert!(p.run(SECOND));
-        let [got] = p.ends[1].wcs[..] else { panic!("{:?}", p.ends[1].wcs) };
-        assert_eq!((got.status, got.opcode), (WcStatus::Success, WcOpcode::Recv));
-        assert_eq!((got.invalidated_rkey, got.byte_len as usize), (Some(rkey), len));
-        assert_eq!(p.ends[1].bytes(0, len), want);
-        let new = p.ends[1].ep.renew_rkey(lkey).unwrap();
-        assert_eq!(write_to(&mut p, new), WcStatus::Success);
-        assert_eq!(write_to(&mut p, rkey), WcStatus::RemAccessErr);
-    }
+    in_both_modes(|_| {
+        for len in [0, 64, 1000] {
+            let mut p = Pair::new();
+            let (lkey, rkey) = invalidatable(&mut p, 64);
+            assert_eq!(write_to(&mut p, rkey), WcStatus::Success);
+            p.post_recv(1, 7, 0, 1000);
+            let want = p.ends[0].fill(0, len, 8);
+            let (sge, qpn) = (p.ends[0].sge(0, len), p.ends[0].qpns[0]);
+            let wr = WorkRequest::new(3, WrOp::SendInv { rkey }, std::slice::from_ref(&sge));
+            p.ends[0].ep.post_send(qpn, &wr).unwrap();
+            assert!(p.run(SECOND));
+            let [got] = p.ends[1].wcs[..] else { panic!("{:?}", p.ends[1].wcs) };
+            assert_eq!((got.status, got.opcode), (WcStatus::Success, WcOpcode::Recv));
+            assert_eq!((got.invalidated_rkey, got.byte_len as usize), (Some(rkey), len));
+            assert_eq!(p.ends[1].bytes(0, len), want);
+            let new = p.ends[1].ep.renew_rkey(lkey).unwrap();
+            assert_eq!(write_to(&mut p, new), WcStatus::Success);
+            assert_eq!(write_to(&mut p, rkey), WcStatus::RemAccessErr);
+        }
+    });
 }
 
 #[test]
 fn check_invalidate__a_key_that_may_not_go_is_refused() {
-    let mut p = Pair::new();
-    p.post_recv(1, 7, 0, 10);
-    let rkey = p.ends[1].mr.rkey.unwrap();
-    let (sge, qpn) = (p.ends[0].sge(0, 8), p.ends[0].qpns[0]);
-    let wr = WorkRequest::new(3, WrOp::SendInv { rkey }, std::slice::from_ref(&sge));
-    p.ends[0].ep.post_send(qpn, &wr).unwrap();
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(3, WcStatus::RemAccessErr)]);
-    assert_eq!(statuses(&p.ends[1].wcs), [(7, WcStatus::WrFlushErr)]);
-    let peer = p.ends[1].qpns[0];
-    assert!(events(&mut p, 1).contains(&AsyncEvent::QpAccessErr(peer)));
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        p.post_recv(1, 7, 0, 10);
+        let rkey = p.ends[1].mr.rkey.unwrap();
+        let (sge, qpn) = (p.ends[0].sge(0, 8), p.ends[0].qpns[0]);
+        let wr = WorkRequest::new(3, WrOp::SendInv { rkey }, std::slice::from_ref(&sge));
+        p.ends[0].ep.post_send(qpn, &wr).unwrap();
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(3, WcStatus::RemAccessErr)]);
+        assert_eq!(statuses(&p.ends[1].wcs), [(7, WcStatus::WrFlushErr)]);
+        let peer = p.ends[1].qpns[0];
+        assert!(events(&mut p, 1).contains(&AsyncEvent::QpAccessErr(peer)));
+    });
 }
 
 #[test]
 fn modify__draining_finishes_what_began_and_goes_on_later() {
-    let mut p = Pair::new();
-    let want = p.ends[0].fill(0, 20_000, 2);
-    // The first packet is lost, so draining has to wait for its retransmission.
-    let mut seen = 0;
-    p.filter = Box::new(move |_, _| {
-        seen += 1;
-        if seen == 1 { Fate::Drop } else { Fate::Pass }
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        let want = p.ends[0].fill(0, 20_000, 2);
+        // The first packet is lost, so draining has to wait for its retransmission.
+        let mut seen = 0;
+        p.filter = Box::new(move |_, _| {
+            seen += 1;
+            if seen == 1 { Fate::Drop } else { Fate::Pass }
+        });
+        p.post(0, 1, Op::Write, 0, 20_000);
+        p.step(0);
+        p.post(0, 2, Op::Write, 20_000, 100);
+        to_state(&mut p, 0, QpState::Sqd).unwrap();
+        assert_eq!(events(&mut p, 0), []);
+        let timeout = QpAttr { timeout: Some(10), ..QpAttr::default() };
+        let qpn = p.ends[0].qpns[0];
+        let early = p.ends[0].ep.modify_qp(qpn, &timeout);
+        assert_eq!(early, Err(ModifyError::NotDrained("timeout")));
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+        assert_eq!(p.ends[1].bytes(0, 20_000), want);
+        assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(qpn)]);
+        p.ends[0].ep.modify_qp(qpn, &timeout).unwrap();
+        // The peer is answered meanwhile, and requests may be posted.
+        p.post(1, 9, Op::Read, 0, 500);
+        p.post(0, 3, Op::Write, 20_000, 100);
+        assert!(p.run(SECOND));
+        assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::Success)]);
+        assert_eq!(p.ends[0].wcs.len(), 1);
+        to_state(&mut p, 0, QpState::Rts).unwrap();
+        assert!(p.run(SECOND));
+        let ok = WcStatus::Success;
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, ok), (2, ok), (3, ok)]);
+        assert_eq!(events(&mut p, 0), [], "told once");
     });
-    p.post(0, 1, Op::Write, 0, 20_000);
-    p.step(0);
-    p.post(0, 2, Op::Write, 20_000, 100);
-    to_state(&mut p, 0, QpState::Sqd).unwrap();
-    assert_eq!(events(&mut p, 0), []);
-    let timeout = QpAttr { timeout: Some(10), ..QpAttr::default() };
-    let qpn = p.ends[0].qpns[0];
-    let early = p.ends[0].ep.modify_qp(qpn, &timeout);
-    assert_eq!(early, Err(ModifyError::NotDrained("timeout")));
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
-    assert_eq!(p.ends[1].bytes(0, 20_000), want);
-    assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(qpn)]);
-    p.ends[0].ep.modify_qp(qpn, &timeout).unwrap();
-    // The peer is answered meanwhile, and requests may be posted.
-    p.post(1, 9, Op::Read, 0, 500);
-    p.post(0, 3, Op::Write, 20_000, 100);
-    assert!(p.run(SECOND));
-    assert_eq!(statuses(&p.ends[1].wcs), [(9, WcStatus::Success)]);
-    assert_eq!(p.ends[0].wcs.len(), 1);
-    to_state(&mut p, 0, QpState::Rts).unwrap();
-    assert!(p.run(SECOND));
-    let ok = WcStatus::Success;
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, ok), (2, ok), (3, ok)]);
-    assert_eq!(events(&mut p, 0), [], "told once");
 }
 
 #[test]
 fn modify__an_idle_queue_is_drained_at_once() {
-    let mut p = Pair::new();
-    let qpn = p.ends[0].qpns[0];
-    for _ in 0..2 {
-        to_state(&mut p, 0, QpState::Sqd).unwrap();
-        assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(qpn)]);
-        to_state(&mut p, 0, QpState::Rts).unwrap();
-    }
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        let qpn = p.ends[0].qpns[0];
+        for _ in 0..2 {
+            to_state(&mut p, 0, QpState::Sqd).unwrap();
+            assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(qpn)]);
+            to_state(&mut p, 0, QpState::Rts).unwrap();
+        }
+    });
 }
 
 #[test]
 fn req_notify_cq__wakes_for_solicited_messages_only() {
-    let mut p = Pair::new();
-    let (cq, qpn) = (p.ends[1].cq, p.ends[0].qpns[0]);
-    p.ends[1].ep.req_notify_cq(cq, Notify::Solicited).unwrap();
-    for i in 0..2 {
-        p.post_recv(1, i, 0, 64);
-        let sge = [p.ends[0].sge(0, 64)];
-        let wr = WorkRequest { solicited: i == 1, ..WorkRequest::new(i, WrOp::Send, &sge) };
-        p.ends[0].ep.post_send(qpn, &wr).unwrap();
-        assert!(p.run(SECOND));
-        let want = if i == 1 { vec![cq] } else { vec![] };
-        assert_eq!(cq_events(&mut p, 1), want);
-    }
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        let (cq, qpn) = (p.ends[1].cq, p.ends[0].qpns[0]);
+        p.ends[1].ep.req_notify_cq(cq, Notify::Solicited).unwrap();
+        for i in 0..2 {
+            p.post_recv(1, i, 0, 64);
+            let sge = [p.ends[0].sge(0, 64)];
+            let wr = WorkRequest { solicited: i == 1, ..WorkRequest::new(i, WrOp::Send, &sge) };
+            p.ends[0].ep.post_send(qpn, &wr).unwrap();
+            assert!(p.run(SECOND));
+            let want = if i == 1 { vec![cq] } else { vec![] };
+            assert_eq!(cq_events(&mut p, 1), want);
+        }
+    });
 }
 
 #[test]
 fn poll_async_event__tells_what_no_completion_does() {
-    let mut p = Pair::new();
-    let peer = p.ends[1].qpns[0];
-    let (remote, sge) = (p.ends[1].remote(1 << 20), [p.ends[0].sge(0, 64)]);
-    let wr = WorkRequest::new(1, WrOp::Write { remote }, &sge);
-    let qpn = p.ends[0].qpns[0];
-    p.ends[0].ep.post_send(qpn, &wr).unwrap();
-    p.run(SECOND);
-    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)]);
-    assert_eq!(events(&mut p, 1), [AsyncEvent::QpAccessErr(peer)]);
-    // Overrun: a completion queue of one entry.
-    let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
-    let (cq, qpn) = (p.ends[0].cq, p.ends[0].qpns[0]);
-    for i in 0..3 {
-        p.post(0, i, Op::Write, 0, 8);
-    }
-    p.run(SECOND);
-    assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
+    in_both_modes(|_| {
+        let mut p = Pair::new();
+        let peer = p.ends[1].qpns[0];
+        let (remote, sge) = (p.ends[1].remote(1 << 20), [p.ends[0].sge(0, 64)]);
+        let wr = WorkRequest::new(1, WrOp::Write { remote }, &sge);
+        let qpn = p.ends[0].qpns[0];
+        p.ends[0].ep.post_send(qpn, &wr).unwrap();
+        p.run(SECOND);
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)]);
+        assert_eq!(events(&mut p, 1), [AsyncEvent::QpAccessErr(peer)]);
+        // Overrun: a completion queue of one entry.
+        let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
+        let (cq, qpn) = (p.ends[0].cq, p.ends[0].qpns[0]);
+        for i in 0..3 {
+            p.post(0, i, Op::Write, 0, 8);
+        }
+        p.run(SECOND);
+        assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
+    });
 }

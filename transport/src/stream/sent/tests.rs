@@ -1,5 +1,5 @@
 use super::*;
-use crate::stream::received::{Arrival, Received};
+use crate::stream::received::{Arrival, Received, wrap};
 use proptest::prelude::*;
 use spanwire_base::Rng;
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ fn on_ack__takes_off_what_has_arrived_once() {
     assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
     let rest = s.on_ack(&told(10, &[], 9, 9)).unwrap();
     assert_eq!((rest.pkts, s.is_empty()), (5, true));
-    assert_eq!(psn(s.una()), 10);
+    assert_eq!(wrap(s.una()), 10);
 }
 
 #[test]
@@ -152,14 +152,22 @@ fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
 #[test]
 fn turned_away__is_sent_again_and_was_not_lost() {
     let mut s = ten();
-    s.turned_away(4, at(3));
+    s.turned_away(4, at(3), |_| false);
     assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
-    s.turned_away(4, at(4));
-    s.turned_away(77, at(4));
-    assert_eq!((s.in_flight_pkts(), s.counters().lost), (9, 0));
+    s.turned_away(4, at(4), |what| matches!(what, 2 | 9));
+    assert_eq!((s.in_flight_pkts(), s.counters().lost), (8, 0), "9 was sent later");
+    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
+    s.resent(at(20), s.una() + 2);
     assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
     assert_eq!((s.what(4), s.what(10)), (Some(4), None));
+}
+
+#[test]
+fn forget__goes_on_with_the_next_number() {
+    let mut s = ten();
+    s.forget();
+    assert_eq!((s.is_empty(), s.in_flight_pkts(), wrap(s.next())), (true, 0, 10));
 }
 
 #[test]
