@@ -2,7 +2,7 @@
 
 use crate::{
     Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit,
-    RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WireMode, WorkRequest, WrOp,
+    QpState, RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
@@ -16,6 +16,8 @@ pub(crate) enum Fate {
     Drop,
     Twice,
     Late(Dur),
+    /// Congestion experienced.
+    Marked,
 }
 
 /// One side.
@@ -151,6 +153,15 @@ impl Pair {
         }
     }
 
+    /// Connects the queue pairs `q` anew, as `c` says.
+    pub(crate) fn reconnect(&mut self, q: usize, c: &PairConfig) {
+        for end in &mut self.ends {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            end.ep.modify_qp(end.qpns[q], &reset).unwrap();
+        }
+        self.connect(q, c);
+    }
+
     /// Runs until nothing moves any more and no timer is left, or for `limit` of virtual time.
     /// Returns false when it stopped at the limit.
     pub(crate) fn run(&mut self, limit: Dur) -> bool {
@@ -207,8 +218,12 @@ impl Pair {
         let packet = packet.expect("what we send parses");
         self.log.push((side, packet.bth.opcode.props().name, packet.bth.psn.get()));
         let fate = (self.filter)(side, &packet);
+        let mut frame = frame.to_vec();
+        if matches!(fate, Fate::Marked) {
+            spanwire_wire::mark_ce(&mut frame);
+        }
         let (copies, late) = match fate {
-            Fate::Pass => (1, Dur::ZERO),
+            Fate::Pass | Fate::Marked => (1, Dur::ZERO),
             Fate::Drop => (0, Dur::ZERO),
             Fate::Twice => (2, Dur::ZERO),
             Fate::Late(by) => (1, by),
@@ -216,7 +231,7 @@ impl Pair {
         for _ in 0..copies {
             self.sent += 1;
             let at = self.now + LATENCY + late;
-            self.ends[1 - side].inbox.push((at, self.sent, frame.to_vec(), elided_bytes));
+            self.ends[1 - side].inbox.push((at, self.sent, frame.clone(), elided_bytes));
         }
     }
 

@@ -34,8 +34,9 @@ impl QueuePair {
             let failed = self.state == QpState::Err;
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
             // A refusal leaves behind the answers to what came before it.
+            let tells = src.feedback.is_due();
             let answers_first = failed && src.answers.len() > 0;
-            if src.feedback.is_due() && !answers_first {
+            if tells && !answers_first {
                 return self.send_src_ack(now, frame, sh);
             }
             let choice = match limits.sends || failed {
@@ -48,7 +49,7 @@ impl QueuePair {
                         return sent;
                     }
                 }
-                Choice::Idle if answers_first => return self.send_src_ack(now, frame, sh),
+                Choice::Idle if tells => return self.send_src_ack(now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
             }

@@ -2,6 +2,7 @@
 //! outside what was granted may change, and every request still ends.
 
 mod classes;
+mod selective;
 
 use crate::testing::{Op, Pair, PairConfig};
 use crate::{Access, Config, Endpoint, QpState, Wc};

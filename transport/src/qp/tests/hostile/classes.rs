@@ -1,6 +1,6 @@
 //! Each class of hostile packet has one counter, and no other effect.
 
-use super::seal;
+use super::{seal, selective};
 use crate::testing::{Fate, Op, Pair};
 use crate::{Access, DropReason, QpAttr, QpCaps, QpInit, QpState};
 use spanwire_base::{Dur, Node, PortId};
@@ -13,15 +13,15 @@ use std::collections::BTreeSet;
 /// Side 0 under attack. PSN 1000 of what it sent is acknowledged; 1001..=1003 (a WRITE), 1004 (a
 /// READ of a packet) and 1005 (an atomic) are not. From its peer it has had one WRITE and expects
 /// [`EPSN`].
-struct Scene {
-    pair: Pair,
-    qpn: Qpn,
-    va: u64,
-    rkey: u32,
+pub(super) struct Scene {
+    pub(super) pair: Pair,
+    pub(super) qpn: Qpn,
+    pub(super) va: u64,
+    pub(super) rkey: u32,
 }
 
 /// What one class of packet does.
-struct Class {
+pub(super) struct Class {
     name: &'static str,
     /// Frames that come before.
     before: Vec<Vec<u8>>,
@@ -34,7 +34,10 @@ struct Class {
 
 impl Scene {
     fn new() -> Self {
-        let mut pair = Pair::new();
+        Self::of(Pair::new())
+    }
+
+    pub(super) fn of(mut pair: Pair) -> Self {
         pair.post(0, 1, Op::Write, 0, 100);
         pair.post(1, 1, Op::Write, 0, 100);
         assert!(pair.run(Dur::from_secs(1)));
@@ -51,11 +54,11 @@ impl Scene {
         Self { pair, qpn, va: own.va, rkey: own.rkey }
     }
 
-    fn bth(&self, opcode: Opcode, psn: u32) -> BthRepr {
+    pub(super) fn bth(&self, opcode: Opcode, psn: u32) -> BthRepr {
         BthRepr { ack_req: true, ..BthRepr::new(opcode, self.qpn, Psn::new(psn)) }
     }
 
-    fn send(&self, psn: u32) -> Vec<u8> {
+    pub(super) fn send(&self, psn: u32) -> Vec<u8> {
         seal(self.bth(Opcode::RcSendOnly, psn), ExtHeaders::NONE, 64, 9)
     }
 
@@ -221,7 +224,8 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         dropped("UD", s.alien(Opcode::UdSendOnly), "drop_wrong_service"),
         dropped("before RTR", other(s, init, send), "drop_qp_not_receiving"),
         dropped("an answer before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
-        dropped("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), "drop_cnp_ignored"),
+        counted("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), &["rx_packets", "rp_cnp_handled"]),
+        dropped("SRC", selective::data(s, EPSN), "drop_wrong_service"),
     ]
 }
 
@@ -294,11 +298,18 @@ fn requests(s: &Scene) -> Vec<Class> {
     rows
 }
 
-fn dropped(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Class {
+impl Class {
+    /// The peer gets an acknowledgement.
+    pub(super) fn answered(self) -> Self {
+        Self { is_answered: true, ..self }
+    }
+}
+
+pub(super) fn dropped(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Class {
     counted(name, frame, &[counter])
 }
 
-fn counted(name: &'static str, frame: Vec<u8>, counters: &[&'static str]) -> Class {
+pub(super) fn counted(name: &'static str, frame: Vec<u8>, counters: &[&'static str]) -> Class {
     let counters = counters.to_vec();
     Class { name, before: Vec::new(), frame, counters, is_answered: false }
 }
@@ -307,7 +318,7 @@ fn answers_sent(p: &mut Pair) -> usize {
     let (now, mut frame, mut answers) = (p.now, vec![0; 8192], 0);
     while let Some(meta) = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame) {
         let packet = Packet::parse(&frame[..meta.len]).unwrap();
-        answers += usize::from(packet.bth.opcode == Opcode::RcAck);
+        answers += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrcAck));
     }
     answers
 }
@@ -356,6 +367,12 @@ fn hostile__each_class_has_one_counter_and_no_other_effect() {
             check(&mut scene, class);
             seen.extend(class.counters.iter().copied());
         }
+    }
+    for i in 0..selective::classes(&selective::scene()).len() {
+        let mut scene = selective::scene();
+        let class = &selective::classes(&scene)[i];
+        check(&mut scene, class);
+        seen.extend(class.counters.iter().copied());
     }
     let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
     for reason in DropReason::OWN.into_iter().chain(wire) {
@@ -410,9 +427,9 @@ fn hostile__a_packet_ahead_of_a_gap_does_not_cost_the_acknowledgement_before_it(
     assert_eq!(pair.ends[0].ep.counters().local_ack_timeout_err, 0, "found out by its timer");
 }
 
-const NONE: ExtHeaders = ExtHeaders::NONE;
+pub(super) const NONE: ExtHeaders = ExtHeaders::NONE;
 const ACK: Syndrome = Syndrome::Ack { credits: 31 };
 /// The PSN that side 0 expects: one after the first.
-const EPSN: u32 = 0xff_fff1;
+pub(super) const EPSN: u32 = 0xff_fff1;
 /// Where the BTH stands in a frame over IPv4.
 const BTH: usize = 14 + 20 + 8;

@@ -1,0 +1,215 @@
+//! Packets of SRC that nobody should send. On the wrong queue pair, or out of place, each has one
+//! counter and no other effect.
+
+use super::classes::{Class, EPSN, NONE, Scene, counted, dropped};
+use super::seal;
+use crate::testing::{Pair, PairConfig};
+use spanwire_wire::{
+    AckReason, AtomicEthRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SackWord, SrcAckRepr,
+    SrcDataRepr, SrcKind,
+};
+
+/// As for RC: PSN 1000 of what side 0 sent is acknowledged, 1001..=1003 (a WRITE), 1004 (a READ,
+/// message 2) and 1005 (an atomic, message 3) are not. From its peer it expects [`EPSN`].
+pub(super) fn scene() -> Scene {
+    Scene::of(Pair::with(&PairConfig::src()))
+}
+
+/// A frame with this header and `len` bytes behind it.
+fn frame(s: &Scene, header: &SrcDataRepr, len: usize) -> Vec<u8> {
+    let bth = s.bth(Opcode::SrcData, header.psn & Psn::MASK);
+    let mut frame = seal(bth, NONE, header.header_len() + len, 9);
+    header.emit(&mut frame[AT..]).unwrap();
+    resealed(frame)
+}
+
+fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
+    let len = frame.len();
+    spanwire_wire::seal(&mut frame, len);
+    frame
+}
+
+fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrcDataRepr {
+    let reth = Some(RethRepr { va, rkey, dma_len: 64 });
+    SrcDataRepr { reth, last: false, ..SrcDataRepr::new(SrcKind::Write, psn, s.qpn.get()) }
+}
+
+/// A WRITE that is right.
+pub(super) fn data(s: &Scene, psn: u32) -> Vec<u8> {
+    frame(s, &write(s, psn, s.va, s.rkey), 64)
+}
+
+fn bent(s: &Scene, at: usize, value: u8) -> Vec<u8> {
+    let mut frame = data(s, EPSN + 2);
+    frame[AT + at] = value;
+    resealed(frame)
+}
+
+fn right_ack(s: &Scene) -> SrcAckRepr {
+    SrcAckRepr {
+        next: 1001,
+        newest: 1000,
+        psn_limit: 1001 + 65_536,
+        receive_limit: 0,
+        echo_ps: s.pair.now.as_ps(),
+        ..SrcAckRepr::default()
+    }
+}
+
+fn ack(s: &Scene, ack: &SrcAckRepr) -> Vec<u8> {
+    let bth = s.bth(Opcode::SrcAck, ack.next & Psn::MASK);
+    let mut frame = seal(bth, NONE, ack.header_len(), 0);
+    ack.emit(&mut frame[AT..]).unwrap();
+    resealed(frame)
+}
+
+fn bent_ack(s: &Scene, at: usize, value: u8) -> Vec<u8> {
+    let mut frame = ack(s, &right_ack(s));
+    frame[AT + at] = value;
+    resealed(frame)
+}
+
+pub(super) fn classes(s: &Scene) -> Vec<Class> {
+    let mut rows = broken(s);
+    rows.extend(acks(s));
+    rows.extend(requests(s));
+    rows.extend(responses(s));
+    rows.push(dropped("RC", s.send(EPSN), "drop_wrong_service"));
+    rows
+}
+
+fn broken(s: &Scene) -> Vec<Class> {
+    vec![
+        dropped("a later version", bent(s, 0, 2 << 4 | 1), "drop_src_version"),
+        dropped("a kind of no meaning", bent(s, 0, 1 << 4 | 9), "drop_src_kind"),
+        dropped("a part of another kind", bent(s, 3, 1 | 1 << 5), "drop_src_kind"),
+        dropped("a part from the future", bent(s, 2, 0x80), "drop_src_feature"),
+        dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_src_version"),
+        dropped("an ACK's part from the future", bent_ack(s, 3, 1), "drop_src_feature"),
+        dropped("an ACK of no reason", bent_ack(s, 10, 99), "drop_src_kind"),
+        dropped(
+            "an ACK of words that are not there",
+            bent_ack(s, 0, 1 << 4 | 3),
+            "drop_ext_too_short",
+        ),
+    ]
+}
+
+fn acks(s: &Scene) -> Vec<Class> {
+    let right = right_ack(s);
+    let word = |base, bits| {
+        let mut ack = right;
+        ack.words.push(SackWord { base, bits });
+        ack
+    };
+    let beyond = [
+        ("an ACK beyond what was sent", SrcAckRepr { next: 1007, ..right }),
+        ("an ACK far beyond", SrcAckRepr { next: 1001 + (1 << 30), ..right }),
+        ("a newest beyond", SrcAckRepr { newest: 1006, ..right }),
+        ("a bit beyond", word(960, 1 << 46)),
+        ("a word beyond", word(1088, 1)),
+        ("an echo of the future", SrcAckRepr { echo_ps: u64::MAX, ..right }),
+    ];
+    let mut rows: Vec<Class> =
+        beyond.map(|(name, a)| dropped(name, ack(s, &a), "drop_response_beyond_sent")).into();
+    let refusal = |psn, code| {
+        let (refusal, reason) = (Some(Refusal { psn, code }), AckReason::Refused);
+        ack(s, &SrcAckRepr { refusal, reason, ..right })
+    };
+    let code = NakCode::SequenceError;
+    rows.push(dropped("a refusal of no meaning", refusal(1001, code), "drop_bad_syndrome"));
+    const TAKEN: &[&str] = &["rx_packets"];
+    let stale = SrcAckRepr { next: 900, newest: 899, psn_limit: 0, echo_ps: 0, ..right };
+    rows.push(counted("an old ACK", ack(s, &stale), TAKEN));
+    for psn in [1000, 1006, 1 << 30] {
+        // Its sender may have missed the acknowledgement: it gets one.
+        let frame = refusal(psn, NakCode::RemoteAccess);
+        let class = counted("a refusal of what is over or was never sent", frame, TAKEN);
+        rows.push(class.answered());
+    }
+    rows
+}
+
+fn requests(s: &Scene) -> Vec<Class> {
+    const DUPLICATE: &[&str] = &["rx_packets", "rx_payload_bytes", "duplicate_request"];
+    const NO_RECEIVE: &[&str] = &["rx_packets", "rx_payload_bytes", "out_of_buffer"];
+    let (past, ahead) = (EPSN - 1, EPSN + 5);
+    let mut rows = vec![
+        dropped("far ahead", data(s, EPSN + 65_536), "drop_beyond_psn_limit"),
+        dropped("long ago", data(s, EPSN.wrapping_sub(65_537)), "drop_old_packet"),
+        dropped("half the numbers away", data(s, EPSN ^ 1 << 31), "drop_old_packet"),
+        counted("again", data(s, past), DUPLICATE).answered(),
+    ];
+    for (name, va, rkey) in [
+        ("a bad rkey", s.va, s.rkey ^ 1),
+        ("out of bounds", s.va + (1 << 16), s.rkey),
+        ("across the end", s.va + (1 << 16) - 63, s.rkey),
+        ("a wrapping address", u64::MAX - 10, s.rkey),
+    ] {
+        let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
+        rows.push(again.answered());
+        let frame = frame(s, &write(s, ahead, va, rkey), 64);
+        rows.push(dropped(name, frame, "drop_refused_ahead"));
+    }
+    let send = SrcDataRepr { receive: Some(0), ..SrcDataRepr::new(SrcKind::Send, ahead, 1) };
+    let plain = write(s, ahead, s.va, s.rkey);
+    let atomic = AtomicEthRepr { va: s.va, rkey: s.rkey, swap_or_add: 1, compare: 0 };
+    let fetch =
+        SrcDataRepr { atomic: Some(atomic), ..SrcDataRepr::new(SrcKind::FetchAdd, ahead, 1) };
+    let refused = [
+        ("an offset that overflows", SrcDataRepr { offset: u32::MAX, ..plain }),
+        ("a receive of the past", SrcDataRepr { receive: Some(u32::MAX), ..send }),
+        ("an atomic with payload", fetch),
+    ];
+    rows.extend(refused.map(|(name, h)| dropped(name, frame(s, &h, 64), "drop_refused_ahead")));
+    let other_len = frame(s, &plain, 65);
+    rows.push(dropped("a length that is not the RETH's", other_len, "drop_refused_ahead"));
+    for receive in [0, 1, 1 << 30] {
+        let header = SrcDataRepr { receive: Some(receive), ..send };
+        let class = counted("a SEND to nowhere", frame(s, &header, 64), NO_RECEIVE);
+        rows.push(class.answered());
+    }
+    rows
+}
+
+fn responses(s: &Scene) -> Vec<Class> {
+    let read = |psn, message| {
+        let answers = Some(message);
+        SrcDataRepr { answers, ..SrcDataRepr::new(SrcKind::ReadResponse, psn, message) }
+    };
+    let atomic = |psn, message| {
+        let (answers, original) = (Some(message), Some(7));
+        let plain = SrcDataRepr::new(SrcKind::AtomicResponse, psn, message);
+        SrcDataRepr { answers, original, ..plain }
+    };
+    let mut rows = Vec::new();
+    for psn in [EPSN, EPSN + 1] {
+        let nothing = [
+            ("to a WRITE", read(psn, 1), 256),
+            ("to what is over", read(psn, 0), 256),
+            ("to what was never asked", read(psn, 77), 256),
+            ("of a READ to an atomic", read(psn, 3), 8),
+            ("of an atomic to a READ", atomic(psn, 2), 0),
+        ];
+        rows.extend(
+            nothing
+                .map(|(name, h, len)| dropped(name, frame(s, &h, len), "drop_response_to_nothing")),
+        );
+        let wrong = [
+            ("a short response", read(psn, 2), 255),
+            ("a long response", read(psn, 2), 257),
+            ("a response that overflows", SrcDataRepr { offset: u32::MAX, ..read(psn, 2) }, 256),
+            ("a response behind the end", SrcDataRepr { offset: 256, ..read(psn, 2) }, 1),
+            ("a response that goes on", SrcDataRepr { last: false, ..read(psn, 2) }, 256),
+            ("an atomic's answer with payload", atomic(psn, 3), 8),
+        ];
+        rows.extend(
+            wrong
+                .map(|(name, h, len)| dropped(name, frame(s, &h, len), "drop_bad_response_length")),
+        );
+    }
+    rows
+}
+
+/// Where SRC's header stands in a frame over IPv4.
+const AT: usize = 14 + 20 + 8 + 12;
