@@ -70,6 +70,10 @@ fn run__worlds_reach_every_corner() {
         "drop_after_sequence_gap",
         "drop_after_response_gap",
         "drop_repeated_nak",
+        "lost_packets",
+        "tail_loss_probes",
+        "receive_limit_probes",
+        "spurious_retransmits",
     ];
     for corner in corners {
         assert!(seen.get(corner).is_some_and(|n| *n > 0), "no world has {corner}: {seen:#?}");

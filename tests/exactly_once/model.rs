@@ -1,13 +1,18 @@
 //! What two engines must have done: memory, receive requests, completions. It sees what is posted
 //! and which packets arrive whole, and knows nothing of how the engines work.
 
+mod selective;
+
+use selective::Stream;
 use spanwire_transport::{Wc, WcOpcode, WcStatus};
-use spanwire_wire::{OpKind, Packet, Psn};
+use spanwire_wire::{OpKind, Opcode, Packet, Psn};
 use std::collections::VecDeque;
 
 /// Both sides' memory and queue pairs as they must be.
 pub(crate) struct Model {
     pub(crate) mtu: usize,
+    /// Both sides speak SRC: a message is one number, whatever its packets.
+    src: bool,
     pub(crate) sides: [Side; 2],
 }
 
@@ -32,7 +37,12 @@ pub(crate) struct Qp {
     pub(crate) over: usize,
     pub(crate) recvs: VecDeque<Recv>,
     taken: Option<Recv>,
-    /// As a responder: the number of the peer's packet that comes next.
+    /// SRC: out of the shared queue, and how many were ever used up.
+    ahead: VecDeque<Recv>,
+    received: usize,
+    /// SRC: what has come of the peer's packets.
+    stream: Stream,
+    /// As a responder: the number of the peer's packet that comes next; of its message in SRC.
     expected: u64,
     /// Receive completions that must come, in this order.
     due: VecDeque<Delivery>,
@@ -107,7 +117,13 @@ pub(crate) enum Finished {
 }
 
 impl Model {
-    pub(crate) fn new(mtu: usize, memory: [Vec<u8>; 2], qps: usize, srq: [bool; 2]) -> Self {
+    pub(crate) fn new(
+        mtu: usize,
+        src: bool,
+        memory: [Vec<u8>; 2],
+        qps: usize,
+        srq: [bool; 2],
+    ) -> Self {
         let side = |memory, srq: bool| Side {
             memory,
             qps: (0..qps).map(|_| Qp::default()).collect(),
@@ -115,19 +131,25 @@ impl Model {
             pending: Vec::new(),
         };
         let [a, b] = memory;
-        Self { mtu, sides: [side(a, srq[0]), side(b, srq[1])] }
+        Self { mtu, src, sides: [side(a, srq[0]), side(b, srq[1])] }
     }
 
     /// Takes note of a request; fills in its numbers.
     pub(crate) fn post(&mut self, side: usize, qp: usize, mut m: Message) {
         let posted = &mut self.sides[side].qps[qp].posted;
         m.first = posted.last().map_or(0, |l| l.first + l.pkts);
-        m.pkts = m.data.len().div_ceil(self.mtu).max(1) as u64;
+        m.pkts = match self.src {
+            true => 1,
+            false => m.data.len().div_ceil(self.mtu).max(1) as u64,
+        };
         posted.push(m);
     }
 
     /// A request packet arrives whole at `side`: carries it out if it is the next one.
     pub(crate) fn deliver(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
+        if p.bth.opcode == Opcode::SrcData {
+            return self.deliver_src(side, qp, p);
+        }
         let peer = 1 - side;
         let first_psn = Psn::new(self.sides[peer].qps[qp].first_psn);
         let here = &self.sides[side].qps[qp];
@@ -259,7 +281,8 @@ impl Model {
         if wc.status != WcStatus::Success {
             assert!(q.dead && wc.status == WcStatus::WrFlushErr, "{wc:?}");
             assert!(q.due.is_empty(), "{wc:?}: {:?} come first", q.due);
-            let next = q.taken.take().or_else(|| q.recvs.pop_front());
+            let next = q.taken.take().or_else(|| q.ahead.pop_front());
+            let next = next.or_else(|| q.recvs.pop_front());
             assert_eq!(next.map(|r| r.wr_id), Some(wc.wr_id), "{wc:?}: flushed out of order");
             return Finished::Failed;
         }

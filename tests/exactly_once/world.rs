@@ -9,6 +9,7 @@ use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
+    WireMode,
 };
 use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ impl World {
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
         let budget = pick(&[6, 12, 30]) * qps as u64;
+        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]))];
+        let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
         let ends: Vec<End> =
             [0u8, 1].into_iter().map(|i| End::new(seed, i, &config, qps, shared)).collect();
@@ -97,7 +100,7 @@ impl World {
             ends[i].region.copy_in(0, &bytes).expect("as long as the region");
             bytes
         });
-        let model = Model::new(mtu.bytes() as usize, memory, qps, shared);
+        let model = Model::new(mtu.bytes() as usize, mode == WireMode::Src, memory, qps, shared);
         let (wire, now) = (rng.fork(), Time::ZERO);
         let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
         let sabotage = None;
@@ -115,12 +118,13 @@ impl World {
             sabotage,
         };
         for q in 0..qps {
-            world.connect(q, mtu, [rd_atomic, retry_cnt], psns);
+            world.connect(q, (mode, mtu, segment), [rd_atomic, retry_cnt], psns);
         }
         world
     }
 
-    fn connect(&mut self, q: usize, mtu: Mtu, limits: [u8; 2], psns: [u64; 2]) {
+    fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), limits: [u8; 2], psns: [u64; 2]) {
+        let (mode, mtu, segment) = wire;
         let [rd_atomic, retry_cnt] = limits;
         let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
         let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
@@ -140,6 +144,8 @@ impl World {
             let rtr = QpAttr {
                 max_dest_rd_atomic: Some(rd_atomic),
                 min_rnr_timer: Some(3),
+                wire_mode: Some(mode),
+                segment_bytes: (mode == WireMode::Src && segment > 0).then_some(segment),
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let rts = QpAttr {

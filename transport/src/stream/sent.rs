@@ -200,7 +200,6 @@ impl<T: Copy> Sent<T> {
             };
             if self.entry(number).is_some_and(is_it) {
                 self.lose(number);
-                self.counters.lost -= 1;
             }
         }
     }
@@ -283,6 +282,7 @@ impl<T: Copy> Sent<T> {
             }
             self.order.pop_front();
             self.lose(first.number);
+            self.counters.lost += 1;
             found += 1;
         }
         (found, None)
@@ -305,7 +305,6 @@ impl<T: Copy> Sent<T> {
                 let (at, bytes) = (entry.sent_at, u64::from(entry.bytes));
                 self.in_flight_pkts += 1;
                 self.in_flight_bytes += bytes;
-                self.counters.lost -= 1;
                 // By time again: it was sent before everything that was sent since.
                 let place = self.order.partition_point(|t| t.at <= at);
                 self.order.insert(place, Transmission { number, at });
@@ -365,7 +364,6 @@ impl<T: Copy> Sent<T> {
         self.in_flight_pkts -= 1;
         self.in_flight_bytes -= bytes;
         self.lost.push_back(number);
-        self.counters.lost += 1;
     }
 }
 

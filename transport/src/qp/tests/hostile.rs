@@ -5,12 +5,13 @@ mod classes;
 mod selective;
 
 use crate::testing::{Op, Pair, PairConfig};
-use crate::{Access, Config, Endpoint, QpState, Wc};
+use crate::{Access, Config, Endpoint, QpState, Wc, WireMode};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
-    AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
-    Headers, IpRepr, MacAddr, Opcode, Psn, Qpn, RethRepr, Syndrome, UdpRepr,
+    AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
+    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, Refusal, RethRepr, SackWord,
+    SrcAckRepr, SrcDataRepr, SrcKind, Syndrome, UdpRepr,
 };
 
 /// What the forger knows of its victim, side 0.
@@ -98,6 +99,89 @@ impl Forger {
     }
 }
 
+impl Forger {
+    /// A packet of SRC, of any kind, that parses.
+    fn src_frame(&mut self, now: Time) -> Vec<u8> {
+        let psn = self.psn().get();
+        if self.rng.below(3) == 0 {
+            return self.src_ack(psn, now);
+        }
+        let kind = SrcKind::ALL[usize_from(self.rng.below(SrcKind::ALL.len() as u64))];
+        let len = match (kind, self.rng.below(4)) {
+            (SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse, n) => 85 * n,
+            (_, n) => n / 3,
+        };
+        let mut reth = self.reth();
+        if kind == SrcKind::Write && self.rng.below(4) > 0 {
+            reth.dma_len = u32::try_from(len).unwrap();
+        }
+        let small = |rng: &mut Rng| match rng.below(8) {
+            0 => u32::try_from(rng.below(1 << 32)).unwrap(),
+            _ => u32::try_from(rng.below(6)).unwrap(),
+        };
+        let single = !matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+        let last = single || self.rng.below(2) == 0;
+        let imm = (last && self.rng.below(3) == 0).then_some(7);
+        let receives = kind == SrcKind::Send || kind == SrcKind::Write && imm.is_some();
+        let answers = matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse);
+        let atomic = AtomicEthRepr {
+            va: reth.va,
+            rkey: reth.rkey,
+            swap_or_add: self.rng.next_u64(),
+            compare: 0,
+        };
+        let header = SrcDataRepr {
+            first: single || self.rng.below(2) == 0,
+            last,
+            offset: if single { 0 } else { small(&mut self.rng).wrapping_mul(256) },
+            sent_ps: self.rng.next_u64(),
+            reth: matches!(kind, SrcKind::Write | SrcKind::ReadRequest).then_some(reth),
+            atomic: matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap).then_some(atomic),
+            imm: imm.filter(|_| receives),
+            receive: receives.then(|| small(&mut self.rng)),
+            answers: answers.then(|| small(&mut self.rng)),
+            original: (kind == SrcKind::AtomicResponse).then_some(3),
+            ..SrcDataRepr::new(kind, psn, small(&mut self.rng))
+        };
+        let mut bth = BthRepr::new(Opcode::SrcData, self.qpn, Psn::new(psn));
+        bth.ack_req = self.rng.below(2) == 0;
+        let mut frame = seal(bth, ExtHeaders::NONE, header.header_len() + usize_from(len), 7);
+        header.emit(&mut frame[54..]).unwrap();
+        let len = frame.len();
+        spanwire_wire::seal(&mut frame, len);
+        frame
+    }
+
+    fn src_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
+        let near = |rng: &mut Rng| psn.wrapping_sub(u32::try_from(rng.below(70)).unwrap());
+        let code = [NakCode::RemoteAccess, NakCode::SequenceError][usize_from(self.rng.below(2))];
+        let refusal = (self.rng.below(20) == 0).then(|| Refusal { psn: near(&mut self.rng), code });
+        let reason = if refusal.is_some() { AckReason::Refused } else { AckReason::Time };
+        let mut ack = SrcAckRepr {
+            next: psn,
+            newest: near(&mut self.rng),
+            reason,
+            echo_ps: self.rng.below(now.as_ps() + 2),
+            hold_ns: self.u32(),
+            rx_pkts: self.u32(),
+            psn_limit: psn.wrapping_add(self.u32() >> self.rng.below(32)),
+            receive_limit: self.u32() >> self.rng.below(32),
+            refusal,
+            ..SrcAckRepr::default()
+        };
+        for _ in 0..self.rng.below(4) {
+            let (base, bits) = (near(&mut self.rng) & !63, self.rng.next_u64());
+            ack.words.push(SackWord { base, bits: bits >> self.rng.below(64) });
+        }
+        let bth = BthRepr::new(Opcode::SrcAck, self.qpn, Psn::new(psn));
+        let mut frame = seal(bth, ExtHeaders::NONE, ack.header_len(), 0);
+        ack.emit(&mut frame[54..]).unwrap();
+        let len = frame.len();
+        spanwire_wire::seal(&mut frame, len);
+        frame
+    }
+}
+
 /// A frame from side 1's address to side 0's.
 fn seal(bth: BthRepr, ext: ExtHeaders, len: usize, fill: u8) -> Vec<u8> {
     let headers = Headers {
@@ -138,9 +222,10 @@ fn no_request_completes_twice(wcs: &[Wc], what: &str) {
     assert_eq!(ids.len(), count, "{what}: {wcs:?}");
 }
 
-fn attack(seed: u64) -> QpState {
-    let what = format!("seed {seed}");
+fn attack(seed: u64, mode: WireMode) -> QpState {
+    let what = format!("{mode:?}, seed {seed}");
     let mut p = Pair::with(&PairConfig {
+        mode,
         rts: |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3)),
         ..PairConfig::default()
     });
@@ -167,7 +252,10 @@ fn attack(seed: u64) -> QpState {
     };
     post_everything(&mut p, 0);
     for i in 0..60 {
-        let frame = forger.frame();
+        let frame = match mode {
+            WireMode::Src if forger.rng.below(8) > 0 => forger.src_frame(p.now),
+            _ => forger.frame(),
+        };
         p.inject(0, &frame);
         if i % 7 == 0 {
             p.step(0);
@@ -197,9 +285,11 @@ fn attack(seed: u64) -> QpState {
 
 #[test]
 fn hostile__well_formed_packets_break_no_promise() {
-    let survivors = (0..400).filter(|s| attack(*s) != QpState::Err).count();
-    // Or the test would only show how queue pairs fail.
-    assert!(survivors > 5, "{survivors} survived");
+    for mode in [WireMode::Rc, WireMode::Src] {
+        let survivors = (0..400).filter(|s| attack(*s, mode) != QpState::Err).count();
+        // Or the test would only show how queue pairs fail.
+        assert!(survivors > 5, "{mode:?}: {survivors} survived");
+    }
 }
 
 #[test]
