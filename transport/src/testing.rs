@@ -34,7 +34,7 @@ pub(crate) struct End {
     inbox: Vec<(Time, u64, Vec<u8>, u32)>,
 }
 
-type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
+pub(crate) type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
 
 /// Two sides, 0 and 1, with connected queue pairs.
 pub(crate) struct Pair {

@@ -15,6 +15,7 @@ mod outcome;
 mod path;
 pub(crate) mod post;
 pub(crate) mod receive;
+mod requested;
 mod requester;
 mod resources;
 mod responder;
@@ -32,22 +33,21 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
-use crate::event::{AsyncEvent, Events};
+use crate::event::Events;
 use crate::mr::{MrTable, PdId};
 use crate::schedule::{Held, Room};
 use crate::srq::{SrqId, SrqTable};
-use crate::wc::{WcOpcode, WcStatus};
-use ack::{Acks, Owed};
+use crate::wc::WcStatus;
+use ack::Acks;
 use cnp::Cnps;
 use loss::{Fired, Loss};
-use outcome::RequestOutcome;
 use path::Path;
 use receive::Receive;
 use requester::{Allowance, Next, Requester};
-use responder::{Ground, Responder};
+use responder::Responder;
 use selective::Selective;
 use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_wire::{Ecn, NakCode, OpClass, OpKind, Packet, Qpn, Service, Syndrome};
+use spanwire_wire::{Ecn, OpClass, OpKind, Packet, Qpn, Service};
 use state::QpState;
 
 /// One Reliable Connection queue pair.
@@ -350,73 +350,6 @@ impl QueuePair {
             (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
             _ => ours,
-        }
-    }
-
-    fn on_request(&mut self, p: &Packet<'_>, sh: &mut Shared<'_>) -> Result<(), DropReason> {
-        let (pd, mtu) = (self.pd, self.mtu);
-        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
-        if !std::mem::replace(&mut self.established, true) && self.state == QpState::Rtr {
-            events.push(AsyncEvent::CommEst(self.qpn));
-        }
-        match self.responder.on_request(p, &mut Ground { mrs, srqs, events, pd, mtu }) {
-            RequestOutcome::Done { reply, message } => {
-                if let Some(message) = message {
-                    sh.counters.rx_messages += 1;
-                    self.deliver(&message, sh);
-                }
-                if !self.state.receives() {
-                    // Its completion is lost: the peer must not take the message for received.
-                    let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
-                    sh.counters.tx_fatal_naks += 1;
-                    self.acks.owe(Owed::nak(p.bth.psn, code, msn));
-                } else if let Some(owed) = reply {
-                    self.acks.owe(owed);
-                }
-            }
-            RequestOutcome::ReadBegun => {
-                sh.counters.rx_read_requests += 1;
-                self.acks.subsume();
-            }
-            RequestOutcome::AtomicDone => {
-                sh.counters.rx_atomic_requests += 1;
-                self.acks.subsume();
-            }
-            RequestOutcome::Duplicate { reply } => {
-                sh.counters.duplicate_request += 1;
-                if let Some(owed) = reply {
-                    self.acks.owe(owed);
-                }
-            }
-            RequestOutcome::Gap { reply } => {
-                sh.counters.out_of_sequence += 1;
-                self.acks.owe(reply);
-            }
-            RequestOutcome::NotReady { reply } => {
-                sh.counters.out_of_buffer += 1;
-                self.acks.owe(reply);
-            }
-            RequestOutcome::Refused { reply, recv } => {
-                sh.counters.tx_fatal_naks += 1;
-                sh.events.push(self.refusal(reply.syndrome));
-                self.acks.owe(reply);
-                if let Some((wr_id, status)) = recv {
-                    self.complete(self.recv_cq, self.wc(wr_id, status, WcOpcode::Recv), sh);
-                }
-                // What was owed for the requests before this one still goes out, then the NAK.
-                self.enter_error(sh);
-            }
-            RequestOutcome::Drop(reason) => return Err(reason),
-        }
-        Ok(())
-    }
-
-    /// The event that tells our own side what its peer is told by a fatal NAK.
-    fn refusal(&self, syndrome: Syndrome) -> AsyncEvent {
-        match syndrome {
-            Syndrome::Nak(NakCode::InvalidRequest) => AsyncEvent::QpReqErr(self.qpn),
-            Syndrome::Nak(NakCode::RemoteAccess) => AsyncEvent::QpAccessErr(self.qpn),
-            _ => AsyncEvent::QpFatal(self.qpn),
         }
     }
 

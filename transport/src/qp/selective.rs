@@ -15,7 +15,7 @@ mod inbound;
 mod sender;
 mod write;
 
-use crate::attr::{QpAttr, QpCaps};
+use crate::attr::{Mtu, QpAttr, QpCaps};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::qp::loss::ack_timeout;
@@ -82,7 +82,7 @@ enum Probe {
 impl Selective {
     /// Begins to receive. `attr` is what the queue pair was given so far.
     pub(super) fn new(caps: &QpCaps, attr: &QpAttr, config: &Config) -> Self {
-        let mtu = attr.path_mtu.map_or(0, |mtu| mtu.bytes());
+        let mtu = attr.path_mtu.map_or(0, Mtu::bytes);
         Self {
             sender: Sender::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
             sent: Sent::new(0),

@@ -154,7 +154,7 @@ impl Received {
             self.words.pop_front();
         }
         // Numbers below `next` are set in its word, so that a word is told of as a whole.
-        if self.next % 64 != 0 && self.words.is_empty() {
+        if !self.next.is_multiple_of(64) && self.words.is_empty() {
             self.words.push_back((1 << (self.next % 64)) - 1);
         }
         self.end = self.end.max(self.next);

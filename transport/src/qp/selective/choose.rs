@@ -138,7 +138,7 @@ impl Selective {
         // The peer acknowledges every so many by itself. It must be asked where it might wait for
         // more that will not come.
         let interval = u64::from(limits.window_pkts / 4).clamp(1, ACK_PKTS.into());
-        let asks = is_last || window_left == 1 || number % interval == 0;
+        let asks = is_last || window_left == 1 || number.is_multiple_of(interval);
         (Some(Sending { number, part, kind: SendingKind::New, asks }), false)
     }
 

@@ -56,7 +56,6 @@ impl QueuePair {
             0 => Payload::Bytes(rest),
             n => Payload::Elided(u32_from(n + rest.len())),
         };
-        let (pd, access) = (self.pd, self.responder.access());
         let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
         let lag = src.lag();
         let number = match src.received.judge(header.psn) {
@@ -73,39 +72,17 @@ impl QueuePair {
         if !std::mem::replace(&mut self.established, true) && self.state == QpState::Rtr {
             sh.events.push(AsyncEvent::CommEst(self.qpn));
         }
-        let in_order = number == src.received.next();
-        let solicited = p.bth.solicited;
-        let arrived = Arrived { number, in_order, header: &header, data, solicited };
-        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
-        let receive = &mut self.responder.receive;
-        let mut ground = Ground { mrs, srqs, events, receive, pd, access };
-        let placed = match header.kind {
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => {
-                match src.place_response(&arrived, &mut ground)? {
-                    Ok(()) => Ok(()),
-                    Err(message) => {
-                        self.fail_message(message, WcStatus::LocProtErr, sh);
-                        return Ok(data.len());
-                    }
-                }
-            }
-            _ => src.inbound.place(&arrived, src.answers.len(), &mut ground),
+        let arrived = Arrived {
+            number,
+            in_order: number == src.received.next(),
+            header: &header,
+            data,
+            solicited: p.bth.solicited,
         };
-        match placed {
-            Ok(()) => {}
-            Err(Objection::NoReceive) => {
-                sh.counters.out_of_buffer += 1;
-                src.feedback.ask(AckReason::Limit);
-                src.feedback.on_data(now, p, &header, false, lag);
-                return Ok(data.len());
-            }
-            Err(Objection::Refused(..)) if !in_order => return Err(DropReason::RefusedAhead),
-            Err(Objection::Refused(code, recv)) => {
-                src.feedback.on_data(now, p, &header, false, lag);
-                self.refuse_message(header.psn, code, recv, sh);
-                return Ok(data.len());
-            }
+        if !self.place(now, p, &arrived, sh)? {
+            return Ok(data.len());
         }
+        let Some(src) = self.selective.as_deref_mut() else { return Ok(data.len()) };
         let leaves_or_closes_gap = number != src.received.end();
         sh.counters.out_of_sequence += u64::from(number > src.received.end());
         src.received.take(number);
@@ -115,6 +92,49 @@ impl QueuePair {
         self.carry_out(sh);
         self.after_response(now, &header, sh);
         Ok(data.len())
+    }
+
+    /// Puts a packet's data where they belong. False when it is not taken, and all that follows from
+    /// that is done.
+    fn place(
+        &mut self,
+        now: Time,
+        p: &Packet<'_>,
+        arrived: &Arrived<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<bool, DropReason> {
+        let (pd, access) = (self.pd, self.responder.access());
+        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let (header, lag) = (arrived.header, src.lag());
+        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
+        let receive = &mut self.responder.receive;
+        let mut ground = Ground { mrs, srqs, events, receive, pd, access };
+        let placed = match header.kind {
+            SrcKind::ReadResponse | SrcKind::AtomicResponse => {
+                if let Err(message) = src.place_response(arrived, &ground)? {
+                    self.fail_message(message, WcStatus::LocProtErr, sh);
+                    return Ok(false);
+                }
+                Ok(())
+            }
+            _ => src.inbound.place(arrived, src.answers.len(), &mut ground),
+        };
+        match placed {
+            Ok(()) => return Ok(true),
+            Err(Objection::NoReceive) => {
+                sh.counters.out_of_buffer += 1;
+                src.feedback.ask(AckReason::Limit);
+                src.feedback.on_data(now, p, header, false, lag);
+            }
+            Err(Objection::Refused(..)) if !arrived.in_order => {
+                return Err(DropReason::RefusedAhead);
+            }
+            Err(Objection::Refused(code, recv)) => {
+                src.feedback.on_data(now, p, header, false, lag);
+                self.refuse_message(header.psn, code, recv, sh);
+            }
+        }
+        Ok(false)
     }
 
     /// Does what has become due because everything before it has arrived.
@@ -158,10 +178,9 @@ impl QueuePair {
         sh.counters.tx_fatal_naks += 1;
         sh.events.push(self.refusal(Syndrome::Nak(code)));
         self.say_refused(psn, code);
-        if let Some(status) = recv {
-            if let Some(rwqe) = self.responder.receive.pop() {
-                self.complete(self.recv_cq, self.wc(rwqe.wr_id, status, WcOpcode::Recv), sh);
-            }
+        let rwqe = recv.and_then(|status| Some((self.responder.receive.pop()?, status)));
+        if let Some((rwqe, status)) = rwqe {
+            self.complete(self.recv_cq, self.wc(rwqe.wr_id, status, WcOpcode::Recv), sh);
         }
         // What is owed for the requests before this one still goes out, then the refusal.
         self.enter_error(sh);
@@ -192,7 +211,7 @@ impl Selective {
     fn place_response(
         &mut self,
         a: &Arrived<'_>,
-        g: &mut Ground<'_>,
+        g: &Ground<'_>,
     ) -> Result<Result<(), u32>, DropReason> {
         let header = a.header;
         let message = header.answers.ok_or(DropReason::ResponseToNothing)?;

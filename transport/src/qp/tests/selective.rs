@@ -4,6 +4,7 @@
 
 use super::verbs::invalidatable;
 use super::*;
+use crate::testing::Filter;
 use crate::{QpAttr, SrqId};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_wire::{AckReason, Packet, SrcAckRepr, SrcDataRepr, SrcKind};
@@ -34,10 +35,7 @@ fn ack(p: &Packet<'_>) -> Option<SrcAckRepr> {
 }
 
 /// Drops the `n`-th of the packets that `hit` names, counted from 0.
-fn drop_one(
-    n: usize,
-    hit: impl Fn(usize, &Packet<'_>) -> bool + 'static,
-) -> Box<dyn FnMut(usize, &Packet<'_>) -> Fate> {
+fn drop_one(n: usize, hit: impl Fn(usize, &Packet<'_>) -> bool + 'static) -> Filter {
     let mut seen = 0;
     Box::new(move |side, packet| {
         seen += usize::from(hit(side, packet));
