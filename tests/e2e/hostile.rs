@@ -349,7 +349,7 @@ impl Numbers {
             ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("UC", alien(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", alien(Opcode::UdSendOnly), "drop_wrong_service"),
-            ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "drop_cnp_ignored"),
+            ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "rp_cnp_handled"),
             ("an ACK of nothing, wrong UDP checksum", udp_checksum, "drop_response_beyond_sent"),
         ];
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()

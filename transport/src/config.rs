@@ -43,7 +43,8 @@ pub struct Config {
     pub read_chunk_pkts: u32,
     /// Packets of an SRC peer beyond the lowest missing one that are taken, 256..=1048576. What is
     /// further ahead is dropped and counted, and the peer knows the limit. Default 65536: 100 ms at
-    /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are missing.
+    /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are
+    /// missing.
     pub reorder_pkts: u32,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,

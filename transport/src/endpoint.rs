@@ -301,7 +301,7 @@ impl Endpoint {
             Transmit::Blocked if from == Turn::Blocked => None,
             left => {
                 // It may have found that it has to ask its peer for a sign later.
-                if let Some(at) = entry.qp.next_deadline() {
+                if let Some(at) = entry.qp.idle_deadline() {
                     self.timers.arm(slot, at);
                 }
                 self.schedule.leave(from, self.config.qp_burst_pkts);

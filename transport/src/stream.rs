@@ -2,6 +2,7 @@
 //! any order. What the packets carry is the queue pair's to know.
 
 pub(crate) mod received;
+mod reorder;
 pub(crate) mod rtt;
 pub(crate) mod sent;
 pub(crate) mod timers;

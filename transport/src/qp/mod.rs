@@ -260,6 +260,13 @@ impl QueuePair {
         }
     }
 
+    /// As [`QueuePair::next_deadline`], where that may have come nearer because nothing could be
+    /// sent.
+    pub(crate) fn idle_deadline(&self) -> Option<Time> {
+        self.selective.as_ref()?;
+        self.next_deadline()
+    }
+
     pub(crate) fn qpn(&self) -> Qpn {
         self.qpn
     }

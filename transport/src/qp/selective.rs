@@ -124,8 +124,8 @@ impl Selective {
         self.inbound.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
     }
 
-    /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the peer
-    /// is given up.
+    /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the
+    /// peer is given up.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -256,8 +256,8 @@ fn timers(attr: &QpAttr) -> Timers {
 const RTO_MIN: Dur = Dur::from_ms(1);
 /// The timeout before a round trip is known, of a queue pair that waits for ever.
 const DEFAULT_TIMEOUT: u8 = 14;
-/// The verdict takes at least this many timeouts for each transmission: RC's waits of 1, 2, 4, 4 ...
-/// come to about as much.
+/// The verdict takes at least this many timeouts for each transmission: RC's waits of 1, 2, 4, 4
+/// ... come to about as much.
 const PATIENCE: u64 = 3;
 /// An acknowledgement costs about as much as a data packet; at one in 16 that is 6 %.
 const ACK_PKTS: u32 = 16;

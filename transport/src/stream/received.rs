@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// Which packets of a stream have arrived.
 ///
 /// Packets are numbered by 64 bits here; the 32 bits of the wire are unwrapped around
-/// [`Received::next`]. A bit for each packet between the lowest that is missing and the highest that
-/// came; at most `limit_pkts` of them, however far ahead a peer, or a forger, may be.
+/// [`Received::next`]. A bit for each packet between the lowest that is missing and the highest
+/// that came; at most `limit_pkts` of them, however far ahead a peer, or a forger, may be.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// The lowest number that has not arrived.
@@ -98,8 +98,8 @@ impl Received {
         self.end > self.next
     }
 
-    /// What to tell the sender beside [`Received::next`]: the word of the newest arrival, the highest
-    /// word, those before the highest, then others with a gap in turns.
+    /// What to tell the sender beside [`Received::next`]: the word of the newest arrival, the
+    /// highest word, those before the highest, then others with a gap in turns.
     pub(crate) fn words(&mut self) -> SackWords {
         let mut told = SackWords::default();
         if !self.has_gap() {

@@ -1,8 +1,9 @@
-//! What was sent and not acknowledged, and which of it is lost. By time, as RACK has it: a packet is
-//! lost when one that was sent after it has arrived and it is overdue by more than packets overtake
-//! each other here.
+//! What was sent and not acknowledged, and which of it is lost. By time, as RACK has it: a packet
+//! is lost when one that was sent after it has arrived and it is overdue by more than packets
+//! overtake each other here.
 
 use super::received::unwrap;
+use super::reorder::ReorderWindow;
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time, u64_from, usize_from};
 use spanwire_wire::SackWord;
@@ -62,17 +63,6 @@ struct Transmission {
     at: Time,
 }
 
-/// How far packets overtake each other: a number of quarters of the smallest round trip, or what
-/// was seen.
-#[derive(Clone, Copy, Debug)]
-struct ReorderWindow {
-    quarters: u64,
-    /// A quarter more than the most by which a packet was late that others had overtaken.
-    seen: Dur,
-    /// Recoveries without a needless retransmission that are left before it shrinks.
-    persist: u32,
-}
-
 /// What an acknowledgement says, its numbers not yet unwrapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
@@ -108,7 +98,7 @@ impl<T: Copy> Sent<T> {
             lost: VecDeque::new(),
             in_flight_pkts: 0,
             in_flight_bytes: 0,
-            reorder: ReorderWindow { quarters: 1, seen: Dur::ZERO, persist: 0 },
+            reorder: ReorderWindow::default(),
             delivered_at: None,
             counters: SentCounters::default(),
         }
@@ -366,38 +356,6 @@ impl<T: Copy> Sent<T> {
         self.lost.push_back(number);
     }
 }
-
-impl ReorderWindow {
-    fn window(self, smallest: Dur, smoothed: Dur) -> Dur {
-        let guess = (smallest * self.quarters / 4).min(smoothed);
-        guess.max(self.seen.min(SEEN_MAX.max(smoothed * 2)))
-    }
-
-    fn saw(&mut self, by: Dur) {
-        self.seen = self.seen.max(by + by / 4);
-        self.persist = PERSIST;
-    }
-
-    fn widen(&mut self) {
-        self.quarters = (self.quarters + 1).min(QUARTERS_MAX);
-        self.persist = PERSIST;
-    }
-
-    fn recovered(&mut self) {
-        self.persist = self.persist.saturating_sub(1);
-        if self.persist == 0 {
-            (self.quarters, self.seen) = (1, Dur::ZERO);
-        }
-    }
-}
-
-/// However late a packet was: what is lost must be found before the timeout, which a path of
-/// some round trips has anyway, and one of some microseconds has at its floor.
-const SEEN_MAX: Dur = Dur::from_ms(4);
-/// Four round trips: beyond the smoothed one the window does not go anyway.
-const QUARTERS_MAX: u64 = 16;
-/// Recoveries that a wider window outlives (RFC 8985 section 6.2).
-const PERSIST: u32 = 16;
 
 #[cfg(test)]
 mod tests;

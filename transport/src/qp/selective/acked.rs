@@ -1,5 +1,5 @@
-//! What an acknowledgement changes: what has arrived, what is lost, what may be sent, which requests
-//! are over.
+//! What an acknowledgement changes: what has arrived, what is lost, what may be sent, which
+//! requests are over.
 
 use super::sender::Sender;
 use super::{Part, Selective};
@@ -63,8 +63,8 @@ impl QueuePair {
         self.tell_if_drained(sh);
     }
 
-    /// Fails a message with its own status, and the queue pair. Requests before it that are not done
-    /// are flushed rather than waited for.
+    /// Fails a message with its own status, and the queue pair. Requests before it that are not
+    /// done are flushed rather than waited for.
     pub(super) fn fail_message(&mut self, message: u32, status: WcStatus, sh: &mut Shared<'_>) {
         loop {
             let oldest = self.selective.as_ref().and_then(|src| src.sender.oldest());

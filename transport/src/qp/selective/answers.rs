@@ -4,8 +4,8 @@ use super::Part;
 use spanwire_wire::AtomicEthRepr;
 use std::collections::VecDeque;
 
-/// READs being answered and results of atomics, in the order of the requests. A packet that was sent
-/// remembers all that is needed to write it again, so an answer is over here once it has left.
+/// READs being answered and results of atomics, in the order of the requests. A packet that was
+/// sent remembers all that is needed to write it again, so an answer is over here once it has left.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     queue: VecDeque<Answer>,

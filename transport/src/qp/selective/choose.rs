@@ -1,4 +1,5 @@
-//! Which packet is next, and whether it may leave: the windows, the peer's limits, whose turn it is.
+//! Which packet is next, and whether it may leave: the windows, the peer's limits, whose turn it
+//! is.
 
 use super::acked::may_leave;
 use super::sender::{May, Next};

@@ -8,9 +8,9 @@ use spanwire_base::{Dur, Time};
 /// What the peer takes.
 ///
 /// With a queue of its own the receive limit only grows; with a shared one it may shrink. When
-/// everything that is left to send waits for it and nothing is in flight, a packet that must wait is
-/// sent all the same now and then: the acknowledgement of it says whether the limit has moved, if
-/// the one that said so first was lost.
+/// everything that is left to send waits for it and nothing is in flight, a packet that must wait
+/// is sent all the same now and then: the acknowledgement of it says whether the limit has moved,
+/// if the one that said so first was lost.
 #[derive(Debug)]
 pub(super) struct Credit {
     /// What the peer said last of its receive requests; none before it has said.
@@ -124,7 +124,8 @@ impl Credit {
 const RETRY_FOR_EVER: u8 = 7;
 /// Doublings of the wait.
 const BACKOFF_MAX: u32 = 6;
-/// A limit that moved unheard costs at most this, or the round trip and a half that a question takes.
+/// A limit that moved unheard costs at most this, or the round trip and a half that a question
+/// takes.
 const WAIT_MAX: Dur = Dur::from_ms(20);
 
 #[cfg(test)]

@@ -94,8 +94,8 @@ impl QueuePair {
         Ok(data.len())
     }
 
-    /// Puts a packet's data where they belong. False when it is not taken, and all that follows from
-    /// that is done.
+    /// Puts a packet's data where they belong. False when it is not taken, and all that follows
+    /// from that is done.
     fn place(
         &mut self,
         now: Time,

@@ -1,6 +1,6 @@
-//! What SRC does that RC does not: only what is lost is sent again, packets may overtake each other,
-//! receive requests are a credit, silence is asked about before it is believed. What both modes must
-//! do is tested beside this file in both.
+//! What SRC does that RC does not: only what is lost is sent again, packets may overtake each
+//! other, receive requests are a credit, silence is asked about before it is believed. What both
+//! modes must do is tested beside this file in both.
 
 use super::verbs::invalidatable;
 use super::*;

@@ -189,7 +189,11 @@ proptest! {
     /// Over a wire that loses, duplicates and reorders, everything arrives, no account goes wrong,
     /// and what is taken off has arrived.
     #[test]
-    fn sent__agrees_with_the_receiver(seed in any::<u64>(), first in any::<u32>(), loss in 0u64..40) {
+    fn sent__agrees_with_the_receiver(
+        seed in any::<u64>(),
+        first in any::<u32>(),
+        loss in 0u64..40,
+    ) {
         let mut rng = Rng::new(seed);
         let mut sent: Sent<u64> = Sent::new(first);
         let mut received = Received::new(first, 512);
