@@ -150,6 +150,9 @@ impl Endpoint {
         }
         let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
         q.post(wr, len);
+        if q.take_wanted() {
+            self.tell_of_receive(srq);
+        }
         Ok(())
     }
 
@@ -221,6 +224,15 @@ impl Endpoint {
     pub(crate) fn take_news(&mut self) -> bool {
         // Both are taken, whatever the first says.
         self.cqs.take_event() | self.events.take_news()
+    }
+
+    /// Lets every queue pair that takes from `srq` tell its peer that there is more.
+    fn tell_of_receive(&mut self, srq: SrqId) {
+        let uses = self.qps.iter().filter(|(_, e)| e.qp.uses_srq(srq));
+        let qpns: Vec<Qpn> = uses.map(|(_, e)| e.qp.qpn()).collect();
+        for qpn in qpns {
+            self.with_qp(qpn, |qp, _| qp.on_receive_posted());
+        }
     }
 
     /// A number for the queue pair in `slot`: the slot below, random bits above. Whoever does not

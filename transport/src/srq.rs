@@ -56,6 +56,8 @@ pub(crate) struct SharedReceiveQueue {
     max_wr: u32,
     /// Tells once when fewer requests than this are left; 0 when it has told or was never set.
     limit: u32,
+    /// A queue pair's peer may be waiting for a request.
+    is_wanted: bool,
 }
 
 /// All shared receive queues of an endpoint. Passed to queue pairs, never stored in one.
@@ -67,12 +69,17 @@ pub(crate) struct SrqTable {
 impl SharedReceiveQueue {
     pub(crate) fn new(init: &SrqInit) -> Self {
         let &SrqInit { pd, max_wr, max_sge } = init;
-        Self { pd, queue: WorkQueue::new(max_wr, max_sge, 0), max_wr, limit: 0 }
+        Self { pd, queue: WorkQueue::new(max_wr, max_sge, 0), max_wr, limit: 0, is_wanted: false }
     }
 
     /// Queues a checked receive request of `len` bytes.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>, len: u32) {
         self.queue.push(Rwqe { wr_id: wr.wr_id, len }, wr.sges, &[]);
+    }
+
+    /// True once after [`SrqTable::want`].
+    pub(crate) fn take_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.is_wanted)
     }
 
     /// Arms the limit: one event when fewer than `limit` requests are left. 0 disarms it.
@@ -97,6 +104,14 @@ impl SharedReceiveQueue {
 impl SrqTable {
     pub(crate) fn new(max_srqs: u32) -> Self {
         Self { queues: Slab::new(max_srqs) }
+    }
+
+    /// A queue pair's peer may be waiting for a request of this queue: the next one is to be told
+    /// of.
+    pub(crate) fn want(&mut self, srq: SrqId) {
+        if let Some(q) = self.queues.at_mut(srq.0) {
+            q.is_wanted = true;
+        }
     }
 
     /// Takes the oldest request of a queue, its SGEs into `sges`.

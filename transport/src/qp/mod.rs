@@ -135,10 +135,10 @@ impl QueuePair {
     /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
         let props = p.bth.opcode.props();
-        if props.service == Service::Src {
+        if self.selective.is_some() {
             return self.handle_src_packet(now, p, sh);
         }
-        let taken = match self.check_packet(p) {
+        let taken = match self.check_packet(p, Service::Rc) {
             Err(reason) => Err(reason),
             Ok(()) => match props.class {
                 OpClass::Request => self.on_request(p, sh),
@@ -342,7 +342,7 @@ impl QueuePair {
     }
 
     /// What every packet must satisfy, whatever it is.
-    fn check_packet(&self, p: &Packet<'_>) -> Result<(), DropReason> {
+    fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
         let props = p.bth.opcode.props();
         let ours = match props.class {
             OpClass::Request if !self.state.receives() => Err(DropReason::QpNotReceiving),
@@ -350,9 +350,9 @@ impl QueuePair {
             _ => Ok(()),
         };
         match (&self.path, props.service) {
-            (_, Service::Uc | Service::Ud) => Err(DropReason::WrongService),
-            (_, Service::Src) if self.selective.is_none() => Err(DropReason::WrongService),
-            (_, Service::Rc) if self.selective.is_some() => Err(DropReason::WrongService),
+            (_, other) if other != service && other != Service::Cnp => {
+                Err(DropReason::WrongService)
+            }
             (None, _) => Err(DropReason::QpNotReceiving),
             (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),

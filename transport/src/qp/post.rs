@@ -78,10 +78,15 @@ impl QueuePair {
         let max = u32::MAX;
         let len = check_sges(sh.mrs, self.pd, wr.sges, Access::LOCAL_WRITE, max)?;
         self.responder.receive.post(wr, len);
+        self.on_receive_posted();
+        Ok(())
+    }
+
+    /// There is a receive request more: a peer that may be waiting for it is told.
+    pub(crate) fn on_receive_posted(&mut self) {
         if let Some(src) = &mut self.selective {
             src.on_receive_posted();
         }
-        Ok(())
     }
 
     fn send_queue(&self) -> SendQueue {

@@ -14,7 +14,7 @@ pub(crate) struct Received {
     next: u64,
     /// One past the highest number that has arrived.
     end: u64,
-    /// The number that arrived last, duplicates not counted.
+    /// The number that arrived last, or once more.
     newest: u64,
     /// Bits from the word of `next` on; numbers below `next` are set.
     words: VecDeque<u64>,
@@ -75,6 +75,15 @@ impl Received {
         self.end = self.end.max(number + 1);
         if number == self.next {
             self.advance();
+        }
+    }
+
+    /// The packet `psn`, which was judged a duplicate, came once more: what is told next tells that
+    /// it is here.
+    pub(crate) fn take_again(&mut self, psn: u32) {
+        let number = unwrap(self.next, psn);
+        if number >= self.next && self.has(number) {
+            self.newest = number;
         }
     }
 
@@ -252,6 +261,22 @@ mod tests {
         }
         let all: BTreeSet<u64> = (r.next()..r.end).filter(|n| !missing(*n)).collect();
         assert!(told.is_superset(&all), "{} of {}", told.len(), all.len());
+    }
+
+    #[test]
+    fn words__what_came_again_is_told_of() {
+        let mut r = Received::new(0, 1 << 20);
+        let base = r.next();
+        // More holes than words: not all can be told at a time.
+        for n in (base + 1..base + 64 * 200).filter(|n| !n.is_multiple_of(64)) {
+            r.take(n);
+        }
+        for again in [base + 70, base + 64 * 100 + 1, base + 64 * 60 + 5] {
+            r.take_again(wrap(again));
+            assert!(numbers(&r.words(), base).contains(&again));
+        }
+        r.take_again(wrap(base));
+        assert_eq!(r.newest, base + 64 * 60 + 5, "it has not arrived");
     }
 
     proptest! {

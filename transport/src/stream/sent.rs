@@ -173,9 +173,10 @@ impl<T: Copy> Sent<T> {
         self.entry(unwrap(self.una, psn)).map(|e| e.what)
     }
 
-    /// The packet `psn` was sent and has not arrived, as far as we were told.
-    pub(crate) fn is_missing(&self, psn: u32) -> bool {
-        self.entry(unwrap(self.una, psn)).is_some_and(|e| e.state != State::Arrived)
+    /// What the packet `psn` carries, if it has not arrived, as far as we were told.
+    pub(crate) fn missing(&self, psn: u32) -> Option<T> {
+        let entry = self.entry(unwrap(self.una, psn)).filter(|e| e.state != State::Arrived)?;
+        Some(entry.what)
     }
 
     /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent

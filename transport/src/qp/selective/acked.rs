@@ -131,7 +131,12 @@ impl Selective {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);
-        if ack.refusal.is_some() || !self.sent.is_missing(ack.newest) {
+        let is_it = |part: Part| match part {
+            Part::Request(segment) => self.sender.uses_receive(&segment),
+            Part::Read(_) | Part::Atomic { .. } => false,
+        };
+        let came = self.sent.missing(ack.newest).is_some_and(is_it);
+        if ack.refusal.is_some() || !came {
             return false;
         }
         // It came and is not among what has arrived: it found no receive request.

@@ -11,22 +11,26 @@ use crate::stream::received::{Arrival, wrap};
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
 use spanwire_wire::{
-    AckReason, Ecn, NakCode, OpKind, Packet, Refusal, SrcDataRepr, SrcKind, Syndrome,
+    AckReason, Ecn, NakCode, OpKind, Packet, Refusal, Service, SrcDataRepr, SrcKind, Syndrome,
 };
 
 impl QueuePair {
-    /// Takes a packet of SRC. The bytes have passed the wire's checks.
+    /// Takes a packet: of SRC, or a congestion notification. The bytes have passed the wire's
+    /// checks.
     pub(in crate::qp) fn handle_src_packet(
         &mut self,
         now: Time,
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) {
-        let is_data = p.bth.opcode.props().kind == OpKind::SrcData;
-        let taken = match self.check_packet(p) {
-            Err(reason) => Err(reason),
-            Ok(()) if is_data => self.on_src_data(now, p, sh),
-            Ok(()) => self.on_src_ack(now, p, sh).map(|()| 0),
+        let taken = match (self.check_packet(p, Service::Src), p.bth.opcode.props().kind) {
+            (Err(reason), _) => Err(reason),
+            (Ok(()), OpKind::SrcData) => self.on_src_data(now, p, sh),
+            (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
+            (Ok(()), _) => {
+                sh.counters.rp_cnp_handled += 1;
+                Ok(0)
+            }
         };
         match taken {
             Ok(bytes) => {
@@ -64,6 +68,7 @@ impl QueuePair {
             Arrival::Old => return Err(DropReason::OldPacket),
             Arrival::Duplicate => {
                 sh.counters.duplicate_request += 1;
+                src.received.take_again(header.psn);
                 src.feedback.on_data(now, p, &header, false, lag);
                 src.feedback.ask_again(now, lag);
                 return Ok(data.len());
@@ -235,9 +240,14 @@ impl Selective {
         Ok(Ok(()))
     }
 
+    /// The peer has used, or tried to use, all the receive requests that it was told of.
+    pub(super) fn peer_may_wait(&self) -> bool {
+        self.inbound.has_reached(self.told_receive_limit)
+    }
+
     /// A receive request was posted: a sender that may be waiting for it is told.
     pub(in crate::qp) fn on_receive_posted(&mut self) {
-        if self.feedback.has_heard() && self.inbound.has_reached(self.told_receive_limit) {
+        if self.feedback.has_heard() && self.peer_may_wait() {
             self.feedback.ask(AckReason::Limit);
         }
     }

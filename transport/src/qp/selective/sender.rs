@@ -152,6 +152,11 @@ impl Sender {
             && segment.message.wrapping_add(1) == self.next_message
     }
 
+    /// The segment is of a request that uses a receive request of the peer's.
+    pub(super) fn uses_receive(&self, segment: &Segment) -> bool {
+        self.wqe(segment.message).is_some_and(|w| w.op.completes_a_receive())
+    }
+
     /// The peer has a receive request for this segment, or it needs none.
     pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
         self.wqe(segment.message).is_none_or(|w| w.finds_receive(receive_limit))

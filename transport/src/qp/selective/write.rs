@@ -132,6 +132,11 @@ impl QueuePair {
         let reachable = self.responder.receive.reachable(sh.srqs);
         let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
         let ack = src.acknowledgement(now, reachable);
+        if let Some(srq) = self.responder.receive.srq()
+            && src.peer_may_wait()
+        {
+            sh.srqs.want(srq);
+        }
         let bth = self.bth(Opcode::SrcAck, Psn::new(ack.next & Psn::MASK));
         let header_len = ack.header_len();
         let path = self.path.as_ref();

@@ -74,6 +74,8 @@ pub(super) fn classes(s: &Scene) -> Vec<Class> {
     rows.extend(acks(s));
     rows.extend(requests(s));
     rows.extend(responses(s));
+    let cnp = seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0);
+    rows.push(counted("CNP", cnp, &["rx_packets", "rp_cnp_handled"]));
     rows.push(dropped("RC", s.send(EPSN), "drop_wrong_service"));
     rows
 }
