@@ -46,6 +46,8 @@ pub(crate) struct Qp {
     expected: u64,
     /// Receive completions that must come, in this order.
     due: VecDeque<Delivery>,
+    /// A READ or an atomic of the peer was carried out.
+    pub(crate) has_answered: bool,
     /// It failed: its peer stayed silent too long.
     pub(crate) dead: bool,
 }
@@ -233,6 +235,7 @@ impl Model {
 
     /// From now on a result may land at the side that asked.
     fn bring(&mut self, side: usize, qp: usize, number: u64, i: usize, at: usize, data: Vec<u8>) {
+        self.sides[1 - side].qps[qp].has_answered = true;
         let here = &mut self.sides[side];
         let m = &mut here.qps[qp].posted[i];
         m.data[at..at + data.len()].copy_from_slice(&data);
@@ -279,6 +282,9 @@ impl Model {
     fn complete_recv(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
         let q = &mut self.sides[side].qps[qp];
         if wc.status != WcStatus::Success {
+            // An end of SRC that only answers gives a silent peer up as well.
+            let gave_up = self.src && q.over == q.posted.len() && q.has_answered;
+            q.dead |= gave_up;
             assert!(q.dead && wc.status == WcStatus::WrFlushErr, "{wc:?}");
             assert!(q.due.is_empty(), "{wc:?}: {:?} come first", q.due);
             let next = q.taken.take().or_else(|| q.ahead.pop_front());

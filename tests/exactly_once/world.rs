@@ -295,6 +295,12 @@ impl World {
                 self.modify(side, q, QpState::Rts);
             }
             AsyncEvent::LastWqeReached(_) => {}
+            AsyncEvent::QpFatal(qpn) => {
+                let q = self.ends[side].qps.iter().position(|q| q.qpn == qpn);
+                let qp = &mut self.model.sides[side].qps[q.expect("an event of one of them")];
+                assert!(qp.over == qp.posted.len() && qp.has_answered, "side {side}: {event:?}");
+                qp.dead = true;
+            }
             other => panic!("side {side}: {other:?}"),
         }
     }

@@ -26,6 +26,7 @@ impl Cnps {
 }
 
 impl QueuePair {
+    #[cold]
     pub(super) fn send_cnp(&mut self, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
         self.cnps.is_owed = false;
         let bth = BthRepr::cnp(self.dest_qpn);

@@ -33,7 +33,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
-use crate::event::Events;
+use crate::event::{AsyncEvent, Events};
 use crate::mr::{MrTable, PdId};
 use crate::schedule::{Held, Room};
 use crate::srq::{SrqId, SrqTable};
@@ -171,6 +171,10 @@ impl QueuePair {
         let sends = self.state.sends();
         if let Some(src) = &mut self.selective {
             if src.handle_timeout(now, sends, sh.counters) {
+                if src.sender.is_empty() {
+                    // Answers are waited for as well, and no completion tells of them.
+                    sh.events.push(AsyncEvent::QpFatal(self.qpn));
+                }
                 self.fail_oldest(WcStatus::RetryExcErr, sh);
             }
             return;
@@ -255,8 +259,7 @@ impl QueuePair {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match &self.selective {
             None => self.loss.next_deadline().filter(|_| self.state.sends()),
-            Some(src) if self.state.receives() => src.next_deadline(self.state.sends()),
-            Some(_) => None,
+            Some(src) => src.next_deadline(self.state),
         }
     }
 
@@ -342,6 +345,7 @@ impl QueuePair {
     }
 
     /// What every packet must satisfy, whatever it is.
+    #[inline]
     fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
         let props = p.bth.opcode.props();
         let ours = match props.class {

@@ -19,6 +19,7 @@ use crate::attr::{Mtu, QpAttr, QpCaps};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::qp::loss::ack_timeout;
+use crate::qp::state::QpState;
 use crate::stream::received::Received;
 use crate::stream::rtt::Rtt;
 use crate::stream::sent::Sent;
@@ -126,6 +127,7 @@ impl Selective {
 
     /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the
     /// peer is given up.
+    #[inline(never)]
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -168,9 +170,10 @@ impl Selective {
     }
 
     /// When [`Selective::handle_timeout`] has something to do, or an acknowledgement is due.
-    pub(super) fn next_deadline(&self, sends: bool) -> Option<Time> {
-        let told = self.feedback.next();
-        if !sends {
+    #[inline(never)]
+    pub(super) fn next_deadline(&self, state: QpState) -> Option<Time> {
+        let told = self.feedback.next().filter(|_| state.receives());
+        if !state.sends() {
             return told;
         }
         let timers = self.timers.next(&self.rtt);

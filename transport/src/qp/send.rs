@@ -146,6 +146,7 @@ impl QueuePair {
         }
     }
 
+    #[inline]
     pub(super) fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
         sh.counters.tx_packets += 1;
         sh.counters.tx_payload_bytes += u64::from(payload_len);
@@ -184,6 +185,7 @@ impl QueuePair {
         Ok(TxMeta { len, elided_bytes: spanwire_base::u32_from(elided) })
     }
 
+    #[inline]
     pub(super) fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
         BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }

@@ -17,6 +17,8 @@ use spanwire_wire::{
 impl QueuePair {
     /// Takes a packet: of SRC, or a congestion notification. The bytes have passed the wire's
     /// checks.
+    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    #[inline(never)]
     pub(in crate::qp) fn handle_src_packet(
         &mut self,
         now: Time,

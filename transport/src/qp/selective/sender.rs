@@ -99,6 +99,10 @@ impl Sender {
         self.sq.max_inline()
     }
 
+    pub(in crate::qp) fn is_empty(&self) -> bool {
+        self.sq.len() == 0
+    }
+
     /// Queues a checked work request of `len` bytes.
     pub(in crate::qp) fn post(&mut self, wr: &WorkRequest<'_>, len: u32) {
         let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;

@@ -17,6 +17,8 @@ use spanwire_wire::{
 
 impl QueuePair {
     /// Writes the next packet, if one may leave: an acknowledgement that is due before all else.
+    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    #[inline(never)]
     pub(in crate::qp) fn poll_src(
         &mut self,
         now: Time,
