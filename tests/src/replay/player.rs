@@ -13,7 +13,7 @@ use spanwire_transport::{
     Access, Config, Counters, CqId, Endpoint, MemoryRegion, RecvRequest, Sge, Wc, WcOpcode,
     WcStatus, WorkRequest,
 };
-use spanwire_wire::{DropReason, Packet, Psn, Service};
+use spanwire_wire::{DropReason, Opcode, Packet, Psn, Service};
 
 /// What came of one side of a capture.
 #[derive(Debug)]
@@ -292,6 +292,10 @@ impl<'a> Player<'a> {
             return false;
         };
         let packet = Packet::parse(&frame[..meta.len]).expect("what we send is right");
+        if packet.bth.opcode == Opcode::Cnp {
+            // A capture's traffic class has the marks in it. rxe says nothing to that, we do.
+            return true;
+        }
         let mut sent = Sent::new(&packet);
         let to = packet.bth.dest_qp;
         let lane = sent.lane().expect("requests and responses only");
