@@ -131,6 +131,7 @@ fn config() -> ValidConfig {
         endpoint_window_pkts: WINDOW_PKTS + 4,
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
+        reorder_pkts: 256,
         qp_burst_pkts: 2,
         elide_payload: false,
     };
