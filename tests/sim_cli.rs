@@ -202,52 +202,61 @@ fn run__csv_has_as_many_fields_everywhere() {
 
 #[test]
 fn run__a_capture_of_whole_frames_has_good_icrcs() {
-    let file = scratch("sim-pcap").join("pair.pcap");
-    let args = ["run", "pair", "--set", "bytes=100000", "--pcap", text_of(&file)];
-    let (report, _) = json(&args);
-    let read = Command::new(env!("CARGO_BIN_EXE_spanwire"))
-        .args(["pcap", "--json", text_of(&file)])
-        .output()
-        .expect("it runs");
-    let capture: Value = serde_json::from_str(stdout(&read)).expect("JSON");
-    assert_eq!(read.status.code(), Some(0), "{capture}");
-    // The one cable: what leaves this end and what arrives at it is all there is.
-    assert_eq!(capture["frames"], report["packet_hops"]);
-    assert_eq!(capture["icrc_good"], capture["frames"]);
+    for mode in ["mode=rc", "mode=src"] {
+        let file = scratch("sim-pcap").join("pair.pcap");
+        let args = ["run", "pair", "--set", "bytes=100000", "--set", mode];
+        let (report, _) = json(&[&args[..], &["--pcap", text_of(&file)]].concat());
+        let capture = capture(&file);
+        // The one cable: what leaves this end and what arrives at it is all there is.
+        assert_eq!(capture["frames"], report["packet_hops"], "{mode}");
+        assert_eq!(capture["icrc_good"], capture["frames"], "{mode}");
+        let speaks_src = capture["opcodes"]["SRC Data"].as_u64() > Some(100);
+        assert_eq!(speaks_src, mode == "mode=src", "{capture}");
+    }
 }
 
 #[test]
 fn run__a_capture_of_elided_frames_has_the_lengths_of_the_wire() {
-    let file = scratch("sim-pcap-elided").join("left.pcap");
-    let args = ["run", "dumbbell-2", "--set", "payload=elided", "--pcap", text_of(&file)];
-    let (report, _) = json(&[&args[..], &["--pcap-link", "left-right"]].concat());
+    for mode in ["mode=rc", "mode=src"] {
+        let file = scratch("sim-pcap-elided").join("left.pcap");
+        let args = ["run", "dumbbell-2", "--set", "payload=elided", "--set", mode];
+        let only = ["--pcap-link", "left-right", "--pcap", text_of(&file)];
+        let (report, _) = json(&[&args[..], &only].concat());
+        let capture = capture(&file);
+        assert!(capture["truncated"].as_u64() > Some(1_000), "{capture}");
+        assert_eq!(capture["parse_errors"], 0);
+        let Ok(dump) = Command::new("tshark")
+            .args(["-r", text_of(&file), "-T", "fields", "-e", "frame.len", "-e", "ip.len"])
+            .output()
+        else {
+            eprintln!("SKIPPED: no tshark to read the capture with");
+            return;
+        };
+        assert!(dump.status.success(), "{}", stderr(&dump));
+        let mut data_frames = 0;
+        for line in stdout(&dump).lines() {
+            let mut fields = line.split('\t').map(|n| n.parse::<u64>().expect("a number"));
+            let (frame, ip) = (fields.next().expect("frame.len"), fields.next().expect("ip.len"));
+            assert_eq!(frame, 14 + ip, "the frame is as long as its IP packet says");
+            data_frames += u64::from(ip > 4096);
+        }
+        let bytes: u64 = (report["flows"].as_array().into_iter().flatten())
+            .filter_map(|flow| flow["bytes"].as_u64())
+            .sum();
+        assert!(data_frames >= bytes / 4096, "{data_frames} frames of data");
+    }
+}
+
+/// What `spanwire pcap` says of a file without a broken frame.
+#[track_caller]
+fn capture(file: &Path) -> Value {
     let read = Command::new(env!("CARGO_BIN_EXE_spanwire"))
-        .args(["pcap", "--json", text_of(&file)])
+        .args(["pcap", "--json", text_of(file)])
         .output()
         .expect("it runs");
     let capture: Value = serde_json::from_str(stdout(&read)).expect("JSON");
     assert_eq!(read.status.code(), Some(0), "{capture}");
-    assert!(capture["truncated"].as_u64() > Some(1_000), "{capture}");
-    assert_eq!(capture["parse_errors"], 0);
-    let Ok(dump) = Command::new("tshark")
-        .args(["-r", text_of(&file), "-T", "fields", "-e", "frame.len", "-e", "ip.len"])
-        .output()
-    else {
-        eprintln!("SKIPPED: no tshark to read the capture with");
-        return;
-    };
-    assert!(dump.status.success(), "{}", stderr(&dump));
-    let mut data_frames = 0;
-    for line in stdout(&dump).lines() {
-        let mut fields = line.split('\t').map(|n| n.parse::<u64>().expect("a number"));
-        let (frame, ip) = (fields.next().expect("frame.len"), fields.next().expect("ip.len"));
-        assert_eq!(frame, 14 + ip, "the frame is as long as its IP packet says");
-        data_frames += u64::from(ip > 4096);
-    }
-    let bytes: u64 = (report["flows"].as_array().into_iter().flatten())
-        .filter_map(|flow| flow["bytes"].as_u64())
-        .sum();
-    assert!(data_frames >= bytes / 4096, "{data_frames} frames of data");
+    capture
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub use record::{FlowSeries, QueueSeries, Series};
 pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
-pub use setup::Setup;
+pub use setup::{Agreed, Setup, Speaks};
 pub use station::{Station, Storm};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{

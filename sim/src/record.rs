@@ -1,9 +1,10 @@
 //! What is looked at while a network runs: queues, rates, windows over time.
 
 use crate::network::Network;
-use crate::workload::FlowOp;
+use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
 use spanwire_base::{PortId, Time};
+use spanwire_transport::WireMode;
 use spanwire_wire::Qpn;
 
 /// A network over time. Every list has one entry a sample.
@@ -61,8 +62,10 @@ pub(crate) struct Recorder {
 struct Watched {
     /// The host whose expected PSN tells what has arrived, and its queue pair.
     receiver: (usize, Qpn),
-    /// The host with the window.
+    /// The host that posted it.
     requester: (usize, Qpn),
+    /// The host with the window: in SRC the one that sends the bytes.
+    window: (usize, Qpn),
     psn: u32,
 }
 
@@ -121,18 +124,20 @@ impl Recorder {
         let lines = network.world.links().map(|id| network.world.line(id).counters().dropped());
         self.series.drops.push(drops + lines.sum::<u64>());
         let hosts: Vec<_> = network.hosts().collect();
-        let mtu_bits = f64::from(network.setup().mtu.bytes()) * 8.0;
         let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
-        for (watched, series) in self.flows.iter_mut().zip(&mut self.series.flows) {
+        let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
+        for ((flow, watched), series) in flows {
+            let agreed = network.setup().agreed([flow.src, flow.dst]);
+            let pkt_bits = f64::from(agreed.payload_bytes) * 8.0;
             let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
             let ahead = psn.wrapping_sub(watched.psn) & 0xff_ffff;
             // Who reads and has gone back seems to be further than it is: nothing counts until it
             // is there.
             let pkts = if ahead < 1 << 23 { ahead } else { 0 };
             watched.psn = watched.psn.wrapping_add(pkts) & 0xff_ffff;
-            let gbps = if ns > 0.0 { f64::from(pkts) * mtu_bits / ns } else { 0.0 };
+            let gbps = if ns > 0.0 { f64::from(pkts) * pkt_bits / ns } else { 0.0 };
             series.goodput_gbps.push(gbps);
-            let info = hosts[watched.requester.0].endpoint().query_qp(watched.requester.1);
+            let info = hosts[watched.window.0].endpoint().query_qp(watched.window.1);
             series.in_flight_pkts.push(info.map_or(0, |i| i.in_flight_pkts));
         }
     }
@@ -168,19 +173,31 @@ pub(crate) fn queue_names(network: &Network) -> Vec<String> {
 /// Where each flow's progress can be seen.
 fn watched(network: &Network) -> Vec<Watched> {
     let nobody = (0, Qpn::new(0));
-    let mut all =
-        vec![Watched { receiver: nobody, requester: nobody, psn: 0 }; network.flows().len()];
+    let of_nobody = Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0 };
+    let mut all = vec![of_nobody; network.flows().len()];
+    let sends_answers = |flow: &Flow| {
+        let agreed = network.setup().agreed([flow.src, flow.dst]);
+        flow.op == FlowOp::Read && agreed.mode == WireMode::Src
+    };
     for (i, host) in network.hosts().enumerate() {
         for state in host.app().requesting() {
             let flow = &mut all[state.flow as usize];
             flow.requester = (i, state.qpn);
+            if !sends_answers(&network.flows()[state.flow as usize]) {
+                flow.window = flow.requester;
+            }
             if network.flows()[state.flow as usize].op == FlowOp::Read {
                 flow.receiver = flow.requester;
             }
         }
         for state in host.app().responding() {
-            if network.flows()[state.flow as usize].op != FlowOp::Read {
-                all[state.flow as usize].receiver = (i, state.qpn);
+            let (flow, watched) =
+                (&network.flows()[state.flow as usize], &mut all[state.flow as usize]);
+            if flow.op != FlowOp::Read {
+                watched.receiver = (i, state.qpn);
+            }
+            if sends_answers(flow) {
+                watched.window = (i, state.qpn);
             }
         }
     }
@@ -192,12 +209,13 @@ fn watched(network: &Network) -> Vec<Watched> {
 }
 
 /// The PSN up to which everything has arrived: at a responder the next one expected, at a requester
-/// that reads the oldest one not answered.
+/// that reads the oldest one not answered. In SRC a responder numbers its answers itself.
 fn arrived_psn(endpoint: &spanwire_transport::Endpoint, watched: &Watched) -> u32 {
     let Some(info) = endpoint.query_qp(watched.receiver.1) else {
         return 0;
     };
-    if watched.receiver != watched.requester {
+    let is_src = info.attr.wire_mode == Some(WireMode::Src);
+    if is_src || watched.receiver != watched.requester {
         return info.attr.rq_psn.map_or(0, spanwire_wire::Psn::get);
     }
     let sent = info.attr.sq_psn.map_or(0, spanwire_wire::Psn::get);
@@ -219,21 +237,27 @@ pub(crate) fn to_f64(n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use crate::workload::{Flow, FlowOp};
-    use crate::{Plan, Report, Setup, Topology, Watch};
+    use crate::{Plan, Report, Setup, Speaks, Topology, Watch};
     use spanwire_base::{Dur, Rate, Time};
+    use spanwire_transport::WireMode;
 
-    fn run(op: FlowOp) -> Report {
+    fn run(op: FlowOp, mode: WireMode) -> Report {
         let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
         let of = |src| Flow { op, ..Flow::new(src, 2, Time::ZERO, 2 << 20) };
-        let plan = Plan::new("test", topology, vec![of(0), of(1)], Setup::default());
+        let speaks = Speaks { mode, ..Speaks::default() };
+        let setup = Setup { speaks, ..Setup::default() };
+        let plan = Plan::new("test", topology, vec![of(0), of(1)], setup);
         let plan = Plan { sample_every: Dur::from_us(100), ..plan };
         plan.run(Watch { series: true, ..Watch::default() }, &mut ()).unwrap()
     }
 
     #[test]
     fn sample__rates_add_up_to_the_bytes_whoever_requests_them() {
-        for op in [FlowOp::Write, FlowOp::Read] {
-            let report = run(op);
+        let (rc, src) = (WireMode::Rc, WireMode::Src);
+        for (op, mode) in
+            [FlowOp::Write, FlowOp::Read].into_iter().flat_map(|op| [(op, rc), (op, src)])
+        {
+            let report = run(op, mode);
             let series = report.series.unwrap();
             assert!(series.at_us.is_sorted() && series.at_us.len() > 30);
             for flow in &series.flows {
@@ -241,7 +265,7 @@ mod tests {
                 let bits =
                     flow.goodput_gbps.iter().zip(gaps).map(|(g, (to, from))| g * (to - from));
                 let bytes = bits.sum::<f64>() * 1000.0 / 8.0;
-                assert!((bytes - f64::from(2 << 20)).abs() < 1.0, "{op:?}: {bytes}");
+                assert!((bytes - f64::from(2 << 20)).abs() < 1.0, "{op:?} {mode:?}: {bytes}");
                 assert_eq!(flow.in_flight_pkts.len(), series.at_us.len());
                 assert!(flow.in_flight_pkts.iter().any(|n| *n > 10));
             }
@@ -250,7 +274,7 @@ mod tests {
 
     #[test]
     fn sample__the_queue_before_the_receiver_is_seen_and_its_mean_kept() {
-        let report = run(FlowOp::Write);
+        let report = run(FlowOp::Write, WireMode::Rc);
         let series = report.series.unwrap();
         let seen = series.queues.iter().find(|q| q.name == "hub:2").unwrap();
         let most = *seen.bytes.iter().max().unwrap();

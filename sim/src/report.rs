@@ -2,12 +2,14 @@
 
 use crate::network::{FlowProgress, Network};
 use crate::record::{Series, queue_names, to_f64, us};
+use crate::setup::Agreed;
 use crate::topology::PathInfo;
 use crate::workload::FlowOp;
 use serde::Serialize;
 use serde_json::Value;
 use spanwire_base::Dur;
 use spanwire_switch::QueueCounters;
+use spanwire_transport::WireMode;
 use std::collections::BTreeMap;
 
 /// What came of a run.
@@ -126,7 +128,8 @@ fn flows(network: &Network) -> Vec<FlowReport> {
         // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
         let is_mix = flow.op == FlowOp::Mix;
         let bytes = if is_mix { p.done_bytes } else { flow.bytes };
-        let alone = path.filter(|_| !is_mix).map(|path| alone(network, &path, flow.bytes));
+        let agreed = network.setup().agreed([flow.src, flow.dst]);
+        let alone = path.filter(|_| !is_mix).map(|path| alone(network, agreed, &path, flow.bytes));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
@@ -144,10 +147,10 @@ fn flows(network: &Network) -> Vec<FlowReport> {
 
 /// The completion time of so many bytes alone on a way: propagation, the first packet at each link,
 /// then all at the slowest.
-fn alone(network: &Network, path: &PathInfo, bytes: u64) -> Dur {
-    let setup = network.setup();
-    let mtu = u64::from(setup.mtu.bytes());
-    let overhead = HEADER_BYTES + u64::from(setup.overhead_bytes);
+fn alone(network: &Network, agreed: Agreed, path: &PathInfo, bytes: u64) -> Dur {
+    let mtu = u64::from(agreed.payload_bytes);
+    let src = if agreed.mode == WireMode::Src { SRC_BYTES } else { 0 };
+    let overhead = HEADER_BYTES + src + u64::from(network.setup().overhead_bytes);
     path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
 }
 
@@ -227,6 +230,8 @@ fn engine(network: &Network) -> BTreeMap<String, u64> {
 const DROP: &str = "drop_";
 /// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
+/// What every packet of data has beside that in SRC.
+const SRC_BYTES: u64 = 24;
 
 #[cfg(test)]
 mod tests {

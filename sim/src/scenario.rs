@@ -4,10 +4,10 @@ mod catalogue;
 
 use crate::params::{ParamError, Params, Value};
 use crate::run::Plan;
-use crate::setup::Setup;
+use crate::setup::{Setup, Speaks};
 use crate::workload::FlowFile;
 use spanwire_base::{Dur, Rate};
-use spanwire_transport::Mtu;
+use spanwire_transport::{Mtu, WireMode};
 
 /// A simulation with a name and parameters.
 #[derive(Clone, Copy, Debug)]
@@ -88,11 +88,16 @@ impl Scenario {
 fn common() -> Params {
     let mtus = vec!["256", "512", "1024", "2048", "4096"];
     let payloads = vec!["real", "elided"];
+    let segment = Value::Count { n: 0, min: 0, max: 65_280 };
+    let reorder = Value::Count { n: 65_536, min: 256, max: 1 << 20 };
     Params::default()
         .with("bytes", Value::Bytes(4 << 20), "bytes of each flow")
         .with("rate", Value::Rate(Rate::from_gbps(100)), "rate of every link")
         .with("delay", Value::Time(Dur::from_us(1)), "propagation delay of a host's link")
         .with("mtu", Value::Word { word: "4096".to_owned(), of: mtus }, "path MTU in bytes")
+        .with("mode", Value::Word { word: "rc".to_owned(), of: vec!["rc", "src"] }, "wire mode")
+        .with("segment", segment, "bytes of a full SRC packet, at least 64; 0: the path MTU")
+        .with("reorder", reorder, "packets that an SRC receiver takes ahead of a gap")
         .with("message", Value::Bytes(256 << 10), "longest message, at least 8 bytes")
         .with("outstanding", Value::count(4, 8192), "messages of a flow under way at once")
         .with("window", Value::count(192, 65_536), "packets of a queue pair under way at once")
@@ -111,9 +116,15 @@ fn common() -> Params {
 fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
     let message = params.bytes("message").clamp(8, 1 << 30);
+    let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
     let mut setup = Setup {
         seed,
         mtu: mtu.expect("only these are offered"),
+        speaks: Speaks {
+            mode: if params.word("mode") == "src" { WireMode::Src } else { WireMode::Rc },
+            segment_bytes: segment.map(|bytes| bytes.max(64)),
+            reorder_pkts: params.count("reorder"),
+        },
         elided: params.word("payload") == "elided",
         message_bytes: u32::try_from(message).expect("at most 2^30"),
         outstanding: params.count("outstanding"),

@@ -2,15 +2,22 @@
 
 use spanwire_base::{Dur, u32_from};
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
-use spanwire_transport::{Config, Mtu};
+use spanwire_transport::{Config, Mtu, WireMode};
+use spanwire_wire::SACK_WORDS_MAX;
+use std::collections::BTreeMap;
 
-/// What hosts, queue pairs and switches of a network are like. All are alike.
+/// What hosts, queue pairs and switches of a network are like. All are alike, but for what hosts
+/// speak.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Decides keys, numbers, hashes, faults, bytes: everything that is drawn.
     pub seed: u64,
     /// Path MTU of every queue pair.
     pub mtu: Mtu,
+    /// What hosts speak. Default RC.
+    pub speaks: Speaks,
+    /// Hosts that speak something else, by their numbers.
+    pub others_speak: BTreeMap<u32, Speaks>,
     /// Payload is left out of frames, and memory has no bytes.
     pub elided: bool,
     /// Longest message, 8..=2^30. Default 1 MiB.
@@ -58,11 +65,40 @@ pub struct Setup {
     pub overhead_bytes: u32,
 }
 
+/// What a host speaks: it offers this to whomever it connects to, and RC, which everybody speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Speaks {
+    /// The best that it speaks.
+    pub mode: WireMode,
+    /// Payload of a full packet in SRC in bytes, 64..=65280. The path MTU when it is not given.
+    pub segment_bytes: Option<u32>,
+    /// Packets ahead of a gap that it takes in SRC, 256..=1048576. Default 65536.
+    pub reorder_pkts: u32,
+}
+
+/// What two hosts speak with each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// How their packets look.
+    pub mode: WireMode,
+    /// Payload of a full packet in bytes.
+    pub payload_bytes: u32,
+}
+
+impl Default for Speaks {
+    fn default() -> Self {
+        let reorder_pkts = Config::default().reorder_pkts;
+        Self { mode: WireMode::Rc, segment_bytes: None, reorder_pkts }
+    }
+}
+
 impl Default for Setup {
     fn default() -> Self {
         Self {
             seed: 0,
             mtu: Mtu::B4096,
+            speaks: Speaks::default(),
+            others_speak: BTreeMap::new(),
             elided: false,
             message_bytes: 1 << 20,
             outstanding: 4,
@@ -100,8 +136,35 @@ impl Setup {
         self
     }
 
-    /// The engine's limits for a host with `qps` queue pairs and `cqe` completions to come.
-    pub(crate) fn engine(&self, qps: usize, cqe: u32) -> Config {
+    /// What a host speaks.
+    #[must_use]
+    pub fn spoken_by(&self, host: u32) -> Speaks {
+        self.others_speak.get(&host).copied().unwrap_or(self.speaks)
+    }
+
+    /// What two hosts speak with each other: SRC when both can, in the smaller of their segments.
+    #[must_use]
+    pub fn agreed(&self, hosts: [u32; 2]) -> Agreed {
+        let [a, b] = hosts.map(|host| self.spoken_by(host));
+        let segment = |s: Speaks| s.segment_bytes.unwrap_or(self.mtu.bytes());
+        match (a.mode, b.mode) {
+            (WireMode::Src, WireMode::Src) => {
+                Agreed { mode: WireMode::Src, payload_bytes: segment(a).min(segment(b)) }
+            }
+            _ => Agreed { mode: WireMode::Rc, payload_bytes: self.mtu.bytes() },
+        }
+    }
+
+    /// The longest payload of a packet between any two hosts, in bytes.
+    pub(crate) fn payload_bytes(&self) -> u32 {
+        let all = self.others_speak.values().chain([&self.speaks]);
+        let src = all.filter(|s| s.mode == WireMode::Src).filter_map(|s| s.segment_bytes);
+        src.max().unwrap_or(0).max(self.mtu.bytes())
+    }
+
+    /// The engine's limits for a host that speaks `speaks`, with `qps` queue pairs and `cqe`
+    /// completions to come.
+    pub(crate) fn engine(&self, speaks: Speaks, qps: usize, cqe: u32) -> Config {
         let qps = u32_from(qps.max(1));
         let ack_req_interval_pkts = self.ack_interval_pkts.min(self.window_pkts);
         let read_chunk_max = self.window_pkts - (ack_req_interval_pkts - 1);
@@ -121,6 +184,7 @@ impl Setup {
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),
             ack_req_interval_pkts,
             read_chunk_pkts,
+            reorder_pkts: speaks.reorder_pkts,
             elide_payload: self.elided,
             ..Config::default()
         }
@@ -133,17 +197,38 @@ impl Setup {
 
     /// The longest frame, with its telemetry if there is any, as it is in memory.
     pub(crate) fn frame_buffer_bytes(&self) -> usize {
-        let payload = if self.elided { 0 } else { self.mtu.bytes() };
+        let payload = if self.elided { 0 } else { self.payload_bytes() as usize };
         let trailer = if self.port.int { TRAILER_BYTES } else { 0 };
+        let longest = (HEADERS_BYTES + payload).max(self.acknowledgement_bytes());
         // Whole cache lines, and no more of them than needed: many frames are under way at once.
-        (HEADERS_BYTES + payload as usize + trailer).next_multiple_of(64)
+        (longest + trailer).next_multiple_of(64)
+    }
+
+    /// The longest frame on the wire, without what a switch adds, in bytes.
+    pub(crate) fn max_frame_bytes(&self) -> u32 {
+        let speaks_src = self.acknowledgement_bytes() > 0;
+        let src = HEADERS_BYTES + self.payload_bytes() as usize;
+        let src = if speaks_src { u32_from(src.max(SRC_ACK_BYTES)) } else { 0 };
+        self.mtu.max_frame_bytes().max(src)
+    }
+
+    /// An acknowledgement of SRC with all that it can tell is longer than headers are; zero when
+    /// nobody sends one.
+    fn acknowledgement_bytes(&self) -> usize {
+        let mut all = self.others_speak.values().chain([&self.speaks]);
+        if all.any(|s| s.mode == WireMode::Src) { SRC_ACK_BYTES } else { 0 }
     }
 }
 
 /// IBTA's unit of the local ACK timeout.
 const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
-/// Ethernet, IPv6, UDP, BTH, the longest extension headers and the ICRC.
-const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + 28 + 4 + 4;
+/// Ethernet, IPv6, UDP, BTH, the longest extension headers, SRC's among them, padding and the
+/// ICRC.
+const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SRC_DATA_BYTES + 3 + 4;
+/// The longest header of SRC data: that of an atomic.
+const SRC_DATA_BYTES: usize = 24 + 28;
+/// An SRC acknowledgement with all that it can tell.
+const SRC_ACK_BYTES: usize = 14 + 40 + 8 + 12 + 60 + 12 * SACK_WORDS_MAX + 8 + 4;
 /// Room for telemetry records of every switch on the longest way.
 const TRAILER_BYTES: usize = 512;
 
@@ -161,7 +246,32 @@ mod tests {
     #[test]
     fn engine__is_valid_for_any_number_of_queue_pairs() {
         for qps in [0, 1, 300, 60_000] {
-            Setup::default().engine(qps, 5).validate().unwrap();
+            Setup::default().engine(Speaks::default(), qps, 5).validate().unwrap();
         }
+    }
+
+    #[test]
+    fn agreed__is_src_in_the_smaller_segments_if_both_speak_it() {
+        let src =
+            |segment_bytes| Speaks { mode: WireMode::Src, segment_bytes, ..Speaks::default() };
+        let others_speak = [(1, Speaks::default()), (2, src(Some(1400))), (3, src(Some(9000)))];
+        let others_speak = others_speak.into_iter().collect();
+        let setup = Setup { speaks: src(None), others_speak, ..Setup::default() };
+        let rc = Agreed { mode: WireMode::Rc, payload_bytes: 4096 };
+        let src = |payload_bytes| Agreed { mode: WireMode::Src, payload_bytes };
+        for (hosts, want) in [
+            ([0, 1], rc),
+            ([1, 2], rc),
+            ([0, 4], src(4096)),
+            ([0, 2], src(1400)),
+            ([3, 2], src(1400)),
+            ([3, 0], src(4096)),
+        ] {
+            assert_eq!(setup.agreed(hosts), want);
+        }
+        assert_eq!(setup.payload_bytes(), 9000);
+        assert!(setup.max_frame_bytes() > 9000 && setup.frame_buffer_bytes() > 9000);
+        let elided = Setup { elided: true, ..setup };
+        assert!((SRC_ACK_BYTES..400).contains(&elided.frame_buffer_bytes()));
     }
 }

@@ -14,6 +14,7 @@ use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
     Access, AddressVector, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit,
+    WireMode,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -62,12 +63,12 @@ pub(super) fn build(
     let mut needs = vec![Needs::default(); topology.hosts.len()];
     let laid: Vec<Laid> = flows.iter().map(|f| lay(f, setup, &mut needs, &mut rng)).collect();
     let mut made = Vec::new();
-    for need in &mut needs {
+    for (host, need) in (0..).zip(&mut needs) {
         if setup.shared_recvs && need.shared > 0 {
             need.shared_slots = need.memory.slots(setup.recvs, setup.message_bytes);
             need.cqe += setup.recvs;
         }
-        made.push(make(need, setup, &mut rng).map_err(engine)?);
+        made.push(make(host, need, setup, &mut rng).map_err(engine)?);
     }
     // Where the requester's end of each flow is at its host.
     let mut places = Vec::new();
@@ -131,8 +132,8 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
 }
 
 /// Makes a host with its memory, without queue pairs.
-fn make(need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
-    let config = setup.engine(need.qps, need.cqe);
+fn make(host: u32, need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
+    let config = setup.engine(setup.spoken_by(host), need.qps, need.cqe);
     let config = config.validate().map_err(|e| e.to_string())?;
     let mut key_seed = [0; 32];
     rng.fill(&mut key_seed);
@@ -167,6 +168,8 @@ fn connect(
     let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
+    let agreed = setup.agreed(ends);
+    let is_src = agreed.mode == WireMode::Src;
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {
             src_mac: Topology::host_mac(ends[me]),
@@ -180,6 +183,8 @@ fn connect(
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(setup.rd_atomic),
             min_rnr_timer: Some(RNR_TIMER),
+            wire_mode: Some(agreed.mode),
+            segment_bytes: is_src.then_some(agreed.payload_bytes),
             ..QpAttr::rtr(qpns[peer], psns[peer], setup.mtu, av)
         };
         let rts = QpAttr {

@@ -25,7 +25,7 @@ pub(super) fn build(
                 headroom_bytes: PfcConfig::headroom_for(
                     cable.rate(),
                     cable.delay(),
-                    setup.mtu.max_frame_bytes(),
+                    setup.max_frame_bytes(),
                 ),
                 ..pfc.clone()
             };
@@ -38,7 +38,7 @@ pub(super) fn build(
         });
         let mut config = SwitchConfig::new(ports.collect());
         config.buffer_bytes = setup.buffer_bytes;
-        config.max_frame_bytes = setup.mtu.max_frame_bytes() + TELEMETRY_BYTES;
+        config.max_frame_bytes = setup.max_frame_bytes() + TELEMETRY_BYTES;
         config.seed = setup.seed.wrapping_mul(SWITCH_SEEDS) ^ u64::from(switch);
         let mut table = Table { topology, routes, node, spread: setup.spread, list: Vec::new() };
         let bits = first.next_power_of_two().trailing_zeros().min(ALIGNED_BITS);
