@@ -3,7 +3,7 @@
 use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
 use spanwire_bins::fabric::{Attachment, Wrap};
-use spanwire_bins::oob::{Job, JobKind, Oob, Op};
+use spanwire_bins::oob::{Job, JobKind, ModeChoice, Oob, Op};
 use spanwire_bins::station::{JobReport, Station};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -66,7 +66,10 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
 
 fn station(host: &Host) -> Result<Station, Error> {
     let attachment = Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())?;
-    Station::new(attachment, host.v4.into(), Polling::Busy)
+    let mut station = Station::new(attachment, host.v4.into(), Polling::Busy)?;
+    // The rows are of RC, beside raw packets of the same payload.
+    station.set_mode(ModeChoice::Rc, None);
+    Ok(station)
 }
 
 /// Packets are the goodput over the path MTU: packets sent again, and those whose message did not

@@ -6,7 +6,7 @@
 
 use crate::fabric::{Attachment, Error, Fabric, Wrap};
 use crate::oob::{Job, JobKind, Oob, Op};
-use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, perf_table, say};
+use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, packets, perf_table, say};
 use crate::signals::Interrupt;
 use crate::station::Station;
 use serde::Serialize;
@@ -15,6 +15,7 @@ use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::xdp::XdpPreference;
+use spanwire_transport::Agreed;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::thread;
@@ -59,6 +60,8 @@ pub struct DemoReport {
     pub fallback: Option<String>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
+    /// The wire mode agreed on: `rc` or `src`.
+    pub mode: &'static str,
     /// Every byte was right and nothing failed.
     pub ok: bool,
     /// The verified transfer.
@@ -180,7 +183,8 @@ fn conduct(
     if !args.json {
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
         let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
-        say(&format!("RoCEv2 RC over {name}{mode}, path MTU {path_mtu}\n"));
+        let packets = packets(station.agreed(), path_mtu);
+        say(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
     }
     let mut live = LiveLine::new(!args.json);
     let mut run = |kind, op, size, depth| {
@@ -213,7 +217,8 @@ fn conduct(
     }
     live.clear();
     ok &= !interrupt.is_set();
-    Ok(DemoReport { fabric, fallback: None, xdp_mode, ok, transfer, perf })
+    let mode = station.agreed().unwrap_or(Agreed::Rc).mode().name();
+    Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, transfer, perf })
 }
 
 /// What a job looks like while it runs.

@@ -2,6 +2,7 @@
 //! faults or a capture around it if asked.
 
 use serde::Serialize;
+use spanwire_base::u32_from;
 use spanwire_io::clock::Clock;
 use spanwire_io::fault::{FaultConfig, FaultPort};
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
@@ -60,6 +61,8 @@ pub struct Attachment {
     pub xdp_mode: Option<&'static str>,
     /// Largest path MTU.
     pub path_mtu: Mtu,
+    /// Bytes of the longest IP packet: what fits both the link and one buffer of the port.
+    pub ip_bytes: u32,
     way: Way,
 }
 
@@ -111,12 +114,13 @@ impl Attachment {
         let port = XdpPort::open(config)?;
         let path_mtu = widest(info.mtu, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
+        let ip_bytes = info.mtu.min(ip_room(port.frame_room()));
         let mode = port.mode().as_str();
         let clock = Clock::start();
         let port = around(port, wrap, clock)?;
         let way = Way::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, way })
+        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
     }
 
     /// Two ends of a pipe inside this process.
@@ -128,10 +132,12 @@ impl Attachment {
         let macs = [1, 2].map(|n| MacAddr::new([2, 0x53, 0x57, 0, 0, n]));
         let end = |port: PipePort, wrap, us, peer| -> Result<Self, Error> {
             let path_mtu = widest(u32::MAX, port.frame_room()).expect("a pipe carries 4096");
+            let ip_bytes = ip_room(port.frame_room());
             let clock = Clock::start();
             let port = around(port, wrap, clock)?;
             let way = Way::Direct { us, peer };
-            Ok(Self { port, clock, fabric: Fabric::Pipe, xdp_mode: None, path_mtu, way })
+            let (fabric, xdp_mode) = (Fabric::Pipe, None);
+            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
     }
@@ -177,6 +183,11 @@ fn widest(link_mtu: u32, frame_room: usize) -> Option<Mtu> {
     let fits = |m: &Mtu| m.max_frame_bytes() as usize <= frame_room;
     let link = Mtu::for_link(link_mtu)?;
     Mtu::ALL.into_iter().rev().filter(|m| *m <= link).find(fits)
+}
+
+/// What a frame of `frame_room` bytes leaves to IP.
+fn ip_room(frame_room: usize) -> u32 {
+    u32_from(frame_room.saturating_sub(ETHERNET_BYTES))
 }
 
 fn around<P: Link + Send + 'static>(
@@ -287,6 +298,9 @@ impl<P: Link + ?Sized> Link for Box<P> {
         (**self).open_side_poll(ip)
     }
 }
+
+/// The Ethernet header, without tags.
+const ETHERNET_BYTES: usize = 14;
 
 /// What Linux sends RoCE packets with when the route says nothing else.
 const HOP_LIMIT: u8 = 64;

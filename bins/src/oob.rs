@@ -8,9 +8,11 @@
 //! socket pair inside one process.
 
 mod dial;
+mod modes;
 pub mod perftest;
 
 pub use dial::{dial, listen};
+pub use modes::{ModeChoice, Modes, settle};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +61,9 @@ pub struct Hello {
     pub path_mtu: u32,
     /// UDP port of its side poll socket, which wants a datagram to learn its receive queue.
     pub side_poll_port: Option<u16>,
+    /// The wire modes it speaks; one that does not say speaks RC.
+    #[serde(default, skip_serializing_if = "Modes::is_empty")]
+    pub modes: Modes,
 }
 
 /// What one queue pair's peer must know.

@@ -10,7 +10,7 @@ pub use args::PerfArgs;
 
 use crate::fabric::Error;
 use crate::oob::{Oob, listen};
-use crate::report::{bytes, op_name, say};
+use crate::report::{bytes, op_name, packets, say};
 use crate::signals::Interrupt;
 use crate::station::Served;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
@@ -51,6 +51,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut station = common.station(unknown)?;
     station.set_transfer_bytes_max(args.max_transfer);
+    station.set_mode(args.test.mode, None);
     let port = args.test.port();
     let listener = listen_on(common, port)?;
     if !common.json {
@@ -113,14 +114,15 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     let stream = args.reach_server("is `spanwire perf server` running there?")?;
     let us = stream.local_addr()?.ip().to_canonical();
     let mut station = common.station(us)?;
+    station.set_mode(args.test.mode, args.test.mtu);
     let mut oob = Oob::tcp(stream)?;
     station.meet(&mut oob)?;
     let job = args.job(&station)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
-        let (qps, mtu) = (job.qps, job.path_mtu);
+        let (qps, packets) = (job.qps, packets(station.agreed(), job.path_mtu));
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("{op} of {size} to {}, {qps} qp, path MTU {mtu}, {mode}\n", args.server));
+        say(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
     let report = station.run(&mut oob, job, |now, app| {
@@ -141,11 +143,11 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
-    let Served { job, messages, complete, counters } = served;
+    let Served { job, agreed, messages, complete, counters } = served;
     if common.json {
         let line = serde_json::json!({
-            "client": peer, "job": job, "messages": messages, "complete": complete,
-            "counters": nonzero(counters),
+            "client": peer, "job": job, "mode": agreed.mode().name(), "messages": messages,
+            "complete": complete, "counters": nonzero(counters),
         });
         say(&format!("{line}\n"));
         return;

@@ -4,6 +4,7 @@ use crate::oob::{Job, JobKind, Op};
 use crate::station::JobReport;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_transport::Agreed;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -107,6 +108,15 @@ impl TransferRow {
             sha256_match: report.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs),
             error: report.progress.failure.map(|f| f.to_string()),
         }
+    }
+}
+
+/// How packets look, for people: the wire mode and what a full one carries.
+#[must_use]
+pub fn packets(agreed: Option<Agreed>, path_mtu: u32) -> String {
+    match agreed {
+        Some(Agreed::Src(terms)) => format!("SRC, {} bytes a packet", terms.segment_bytes),
+        Some(Agreed::Rc) | None => format!("RC, path MTU {path_mtu}"),
     }
 }
 

@@ -3,15 +3,16 @@
 
 use crate::fabric::{Attachment, Error};
 use crate::oob::{
-    Hello, Job, JobKind, MemoryParams, Message, Oob, OobError, Op, QpParams, REPLY_TIMEOUT, VERSION,
+    Hello, Job, JobKind, MemoryParams, Message, ModeChoice, Oob, OobError, Op, QpParams,
+    REPLY_TIMEOUT, VERSION, settle,
 };
 use sha2::{Digest, Sha256};
 use spanwire_base::{Rng, usize_from};
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr, QpCaps,
-    QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, Offer, PdId,
+    QpAttr, QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::net::{IpAddr, SocketAddr};
@@ -30,8 +31,12 @@ pub struct Station {
     driver: Driver,
     /// Taken out while a job's host owns it.
     endpoint: Option<Endpoint>,
+    config: ValidConfig,
     pd: PdId,
     ip: IpAddr,
+    mode: ModeChoice,
+    /// SRC packets carry no more than this.
+    segment_bytes_max: u32,
     peer: Option<Peer>,
     port_is_gone: bool,
     /// The longest transfer it takes part in as the server: memory that a client can ask for.
@@ -46,6 +51,7 @@ pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
 struct Peer {
     path_mtu: u32,
     av: AddressVector,
+    agreed: Agreed,
 }
 
 /// A job's queue pairs and memory on one side.
@@ -93,15 +99,18 @@ impl Station {
     ) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| format!("no randomness for the keys: {e}"))?;
-        let mut endpoint = Endpoint::new(config, seed);
+        let mut endpoint = Endpoint::new(config.clone(), seed);
         let pd = endpoint.alloc_pd()?;
         let driver = Driver::new(attachment.clock, polling);
         Ok(Self {
             attachment,
             driver,
             endpoint: Some(endpoint),
+            config,
             pd,
             ip,
+            mode: ModeChoice::Auto,
+            segment_bytes_max: u32::MAX,
             peer: None,
             port_is_gone: false,
             transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
@@ -130,6 +139,19 @@ impl Station {
         self.ip = ip;
     }
 
+    /// Sets the wire mode that peers are offered, and the most that an SRC packet may carry, in
+    /// bytes.
+    pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
+        self.mode = mode;
+        self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
+    }
+
+    /// What was agreed with the peer; `None` before it has said hello.
+    #[must_use]
+    pub fn agreed(&self) -> Option<Agreed> {
+        self.peer.map(|p| p.agreed)
+    }
+
     /// The path MTU for a job: the largest both ends carry, or `wanted` if that is smaller.
     #[must_use]
     pub fn path_mtu(&self, wanted: Option<u32>) -> u32 {
@@ -150,8 +172,14 @@ impl Station {
     fn greet(&mut self, oob: &mut Oob, speaks_first: bool) -> Result<(), Error> {
         let side_poll_port = self.attachment.port.open_side_poll(self.ip);
         let path_mtu = self.attachment.path_mtu.bytes();
-        let hello =
-            Message::Hello(Hello { version: VERSION, ip: self.ip, path_mtu, side_poll_port });
+        let offer = self.offer();
+        let hello = Message::Hello(Hello {
+            version: VERSION,
+            ip: self.ip,
+            path_mtu,
+            side_poll_port,
+            modes: offer.into(),
+        });
         if speaks_first {
             oob.send(&hello)?;
         }
@@ -164,8 +192,12 @@ impl Station {
         if theirs.version != VERSION {
             return Err(OobError::Version(theirs.version).into());
         }
+        let theirs_offered = Offer::from(&theirs.modes);
+        let (client, server) =
+            if speaks_first { (offer, theirs_offered) } else { (theirs_offered, offer) };
+        let agreed = settle(&client, &server)?;
         let av = self.way_to(theirs.ip, 0)?;
-        self.peer = Some(Peer { path_mtu: theirs.path_mtu, av });
+        self.peer = Some(Peer { path_mtu: theirs.path_mtu, av, agreed });
         if !speaks_first {
             oob.send(&hello)?;
         }
@@ -174,6 +206,13 @@ impl Station {
             self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
         }
         Ok(())
+    }
+
+    /// What this station offers to speak, at the address it has now.
+    fn offer(&self) -> Offer {
+        let fits = Offer::segment_bytes(self.attachment.ip_bytes, self.ip.is_ipv4());
+        let segment_bytes = fits.map(|bytes| bytes.min(self.segment_bytes_max));
+        self.mode.of(Offer::of(&self.config, segment_bytes))
     }
 
     /// The way to the peer at `ip`.
@@ -230,7 +269,7 @@ impl Station {
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         for ((qpn, ours), theirs) in setup.qpns.iter().zip(&setup.params).zip(theirs) {
             let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), mtu, peer.av);
-            ep.modify_qp(*qpn, &rtr)?;
+            ep.modify_qp(*qpn, &peer.agreed.apply_to(rtr))?;
             let rts = QpAttr {
                 timeout: Some(setup.job.timeout),
                 retry_cnt: Some(setup.job.retry_cnt),

@@ -29,7 +29,7 @@ fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted() {
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(&lab);
     let mut tap = Tap::new(&lab.hosts.b);
-    let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json"];
+    let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json", "--mode", "rc"];
     let mut client = lab.start_client(lab.v4(), &args);
     let numbers = tap.learn();
 

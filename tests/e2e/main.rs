@@ -8,6 +8,7 @@
 mod copy;
 mod hostile;
 mod lab;
+mod modes;
 mod perftest;
 mod switch;
 
@@ -38,9 +39,9 @@ fn transfer(lab: &Lab, to: IpAddr, bytes: u64, more: &[&str]) -> Value {
 #[test]
 fn transfer__1_gib_at_mtu_1500_over_ipv4_and_ipv6() {
     let Some(lab) = Lab::new(1500) else { return };
-    for to in [lab.v4(), lab.v6()] {
-        let report = transfer(&lab, to, GIB, &["--size", "1M"]);
-        assert_eq!(report["transfer"]["path_mtu"], 1024);
+    for (to, mode, packet) in [(lab.v4(), "rc", 1024), (lab.v6(), "src", 1388)] {
+        let report = transfer(&lab, to, GIB, &["--size", "1M", "--mode", mode]);
+        assert_eq!((&report["mode"], &report["segment_bytes"]), (&mode.into(), &packet.into()));
     }
 }
 
@@ -48,27 +49,43 @@ fn transfer__1_gib_at_mtu_1500_over_ipv4_and_ipv6() {
 fn transfer__1_gib_in_the_largest_single_buffer_frames_over_ipv4_and_ipv6() {
     // 3506 is the largest MTU at which veth keeps every frame in one buffer.
     let Some(lab) = Lab::new(3506) else { return };
-    for to in [lab.v4(), lab.v6()] {
-        let report = transfer(&lab, to, GIB, &["--size", "1M"]);
-        assert_eq!(report["transfer"]["path_mtu"], 2048);
+    for (to, mode, packet) in [(lab.v4(), "src", 3412), (lab.v6(), "rc", 2048)] {
+        let report = transfer(&lab, to, GIB, &["--size", "1M", "--mode", mode]);
+        assert_eq!((&report["mode"], &report["segment_bytes"]), (&mode.into(), &packet.into()));
+    }
+}
+
+#[test]
+fn transfer__in_packets_of_src_that_fill_a_chunk_on_an_interface_that_takes_longer_ones() {
+    // A chunk has room for 3840 bytes of frame: 14 of Ethernet and 92 or 112 of other headers.
+    let Some(lab) = Lab::new(9000) else { return };
+    for (to, packet) in [(lab.v4(), 3732), (lab.v6(), 3712)] {
+        let report = transfer(&lab, to, 256 << 20, &["--size", "1M", "--mode", "src"]);
+        assert_eq!(report["segment_bytes"], packet);
     }
 }
 
 #[test]
 fn transfer__by_every_operation_and_a_length_that_divides_by_nothing() {
     let Some(lab) = Lab::new(1500) else { return };
-    for op in ["send", "write", "read"] {
-        transfer(&lab, lab.v4(), 33_333_333, &["--op", op, "--size", "77777"]);
+    for mode in ["rc", "src"] {
+        for op in ["send", "write", "read"] {
+            let args = ["--op", op, "--size", "77777", "--mode", mode];
+            transfer(&lab, lab.v4(), 33_333_333, &args);
+        }
     }
 }
 
 #[test]
 fn transfer__64_queue_pairs_at_once() {
     let Some(lab) = Lab::new(1500) else { return };
-    for op in ["send", "write", "read"] {
-        let args = ["--op", op, "--qps", "64", "--size", "128K", "--depth", "4"];
-        let report = transfer(&lab, lab.v4(), 128 << 20, &args);
-        assert_eq!(report["transfer"]["qps"], 64);
+    for mode in ["rc", "src"] {
+        for op in ["send", "write", "read"] {
+            let args = ["--op", op, "--qps", "64", "--size", "128K", "--depth", "4"];
+            let args = [&args[..], &["--mode", mode]].concat();
+            let report = transfer(&lab, lab.v4(), 128 << 20, &args);
+            assert_eq!(report["transfer"]["qps"], 64);
+        }
     }
 }
 
@@ -76,9 +93,11 @@ fn transfer__64_queue_pairs_at_once() {
 fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
     let Some(lab) = Lab::new(1500) else { return };
     let faults = ["--loss", "1", "--dup", "1", "--reorder", "1"];
-    for (op, seed) in [("send", "3"), ("write", "4"), ("read", "5")] {
+    let ops = [("send", "3"), ("write", "4"), ("read", "5")];
+    for ((op, seed), mode) in ops.into_iter().flat_map(|op| [(op, "rc"), (op, "src")]) {
         let server = lab.server(&[&faults[..], &["--seed", seed]].concat());
         let more = ["--transfer", "64M", "--op", op, "--timeout", "11", "--seed", seed, "--json"];
+        let more = [&more[..], &["--mode", mode]].concat();
         let outcome = lab.client(lab.v4(), &[&more[..], &faults[..]].concat());
         let report = outcome.json();
         assert_eq!(report["ok"], true, "{report}");
@@ -95,20 +114,24 @@ fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
 #[test]
 fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works() {
     let Some(lab) = Lab::new(1500) else { return };
-    let server = lab.server(&[]);
-    let client = lab.start_client(lab.v4(), &["--seconds", "60", "--json"]);
-    std::thread::sleep(Duration::from_millis(800));
-    server.kill();
-    let killed = Instant::now();
-    let outcome = client.wait();
-    let took = killed.elapsed();
-    let report = outcome.json();
-    assert!(!outcome.success);
-    let error = report["error"].as_str().unwrap_or_default();
-    assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
-    assert!(report["perf"][0]["messages"].as_u64() > Some(0), "killed before it began: {report}");
-    // 67 ms * (1 + 2 + 6 * 4) is 1.8 s; the rest is a busy machine.
-    assert!(took < Duration::from_secs(20), "took {took:?}");
+    for mode in ["rc", "src"] {
+        let server = lab.server(&[]);
+        let args = ["--seconds", "60", "--json", "--mode", mode];
+        let client = lab.start_client(lab.v4(), &args);
+        std::thread::sleep(Duration::from_millis(800));
+        server.kill();
+        let killed = Instant::now();
+        let outcome = client.wait();
+        let took = killed.elapsed();
+        let report = outcome.json();
+        assert!(!outcome.success);
+        let error = report["error"].as_str().unwrap_or_default();
+        assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
+        let done = report["perf"][0]["messages"].as_u64();
+        assert!(done > Some(0), "killed before it began: {report}");
+        // 67 ms * (1 + 2 + 6 * 4) is 1.8 s, and so is SRC's silence; the rest is a busy machine.
+        assert!(took < Duration::from_secs(20), "{mode} took {took:?}");
+    }
     // SIGKILL left nothing attached: the next one binds the same queue at once.
     transfer(&lab, lab.v4(), 8 << 20, &[]);
 }
@@ -131,8 +154,10 @@ fn server__serves_one_client_after_another_and_survives_one_that_is_killed() {
 fn client__latency_and_thresholds_set_the_exit_code() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
-    for op in ["send", "write", "read"] {
+    for (op, mode) in ["send", "write", "read"].into_iter().flat_map(|op| [(op, "rc"), (op, "src")])
+    {
         let args = ["--op", op, "--lat", "--seconds", "0.3", "--max-p99-us", "1000000", "--json"];
+        let args = [&args[..], &["--mode", mode]].concat();
         let outcome = lab.client(lab.v4(), &args);
         let report = outcome.json();
         let row = &report["perf"][0];
@@ -187,6 +212,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["fabric"], "af_xdp");
     assert!(report["xdp_mode"].is_string());
+    assert_eq!(report["mode"], "src");
     assert_eq!(report["transfer"]["bytes"], 64 << 20);
     assert_eq!(report["transfer"]["sha256_match"], true);
     assert!(report["transfer"]["gbps"].as_f64() > Some(0.0));

@@ -74,8 +74,8 @@ pub struct QpAttr {
     /// How both ends speak; [`WireMode::Rc`] when it is not given.
     pub wire_mode: Option<WireMode>,
     /// Payload bytes of a full packet in [`WireMode::Src`], 64..=65280: any size that the path
-    /// carries with up to 180 bytes of headers. The path MTU when it is not given. Each end chooses
-    /// its own. Not for [`WireMode::Rc`].
+    /// carries ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). The path MTU when it is not
+    /// given. Each end chooses its own. Not for [`WireMode::Rc`].
     pub segment_bytes: Option<u32>,
 }
 
@@ -125,6 +125,17 @@ pub enum Mtu {
     B2048,
     /// 4096 bytes.
     B4096,
+}
+
+impl WireMode {
+    /// Its name where ends meet and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "rc",
+            Self::Src => "src",
+        }
+    }
 }
 
 impl Mtu {

@@ -30,6 +30,7 @@ mod endpoint;
 mod event;
 mod host;
 mod mr;
+mod offer;
 mod payload;
 mod qp;
 mod schedule;
@@ -51,6 +52,9 @@ pub use endpoint::{Endpoint, QpInfo};
 pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
+pub use offer::{
+    Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree,
+};
 pub use qp::state::{ModifyError, QpState};
 pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};
 pub use verbs::{CreateError, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};

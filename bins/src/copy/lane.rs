@@ -7,7 +7,7 @@ use super::control::{Listening, Speaking};
 use super::message::{Message, VERSION};
 use super::session::{End, LOOK_EVERY, Session};
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Hello, MemoryParams, OobError, QpParams};
+use crate::oob::{Hello, MemoryParams, Modes, OobError, QpParams};
 use spanwire_base::{Dur, u32_from, usize_from};
 use spanwire_io::affinity;
 use spanwire_io::driver::{Driver, Polling};
@@ -204,7 +204,8 @@ pub fn meet(
     let speaking = handshake.speaking;
     let side_poll_port = attachment.port.open_side_poll(ip);
     let path_mtu = attachment.path_mtu.bytes();
-    let hello = Message::Hello(Hello { version: VERSION, ip, path_mtu, side_poll_port });
+    let modes = Modes::default();
+    let hello = Message::Hello(Hello { version: VERSION, ip, path_mtu, side_poll_port, modes });
     if speaks_first {
         speaking.send(&hello)?;
     }

@@ -7,12 +7,17 @@ use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, say, secon
 use crate::station::{JobReport, PerftestPeer, Station};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
+use spanwire_transport::Agreed;
 
 /// The JSON object that `spanwire perf client --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct ClientReport {
     fabric: &'static str,
     xdp_mode: Option<&'static str>,
+    /// The wire mode agreed on: `rc` or `src`.
+    mode: &'static str,
+    /// Payload bytes of a full packet: the path MTU, or SRC's segment.
+    segment_bytes: u32,
     pub(super) ok: bool,
     error: Option<String>,
     thresholds: Vec<Threshold>,
@@ -59,9 +64,16 @@ impl ClientReport {
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
         let error = report.progress.failure.map(|f| f.to_string());
+        let agreed = station.agreed().unwrap_or(Agreed::Rc);
+        let segment_bytes = match agreed {
+            Agreed::Rc => report.job.path_mtu,
+            Agreed::Src(terms) => terms.segment_bytes,
+        };
         Self {
             fabric: "af_xdp",
             xdp_mode: station.attachment().xdp_mode,
+            mode: agreed.mode().name(),
+            segment_bytes,
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             error,
             thresholds,

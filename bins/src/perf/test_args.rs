@@ -4,7 +4,7 @@
 use super::args::size;
 use crate::fabric::Error;
 use crate::oob::perftest::{self, Test};
-use crate::oob::{self, Op};
+use crate::oob::{self, ModeChoice, Op};
 use clap::ValueEnum;
 use std::net::IpAddr;
 
@@ -23,6 +23,9 @@ pub(super) struct TestArgs {
     /// How the two ends find together
     #[arg(long, value_enum, default_value_t = OobKind::Spanwire)]
     pub(super) oob: OobKind,
+    /// Wire mode; rc and src insist on it
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) mode: ModeChoice,
     /// TCP port of the side connection [default: 18516, perftest's 18515]
     #[arg(short, long)]
     pub(super) port: Option<u16>,
@@ -104,6 +107,11 @@ impl TestArgs {
     /// The test that a perftest peer is told by its own arguments. What is not given is what
     /// perftest takes.
     pub(super) fn perftest(&self) -> Result<Test, Error> {
+        if self.mode == ModeChoice::Src {
+            return Err("perftest speaks RC: --mode src needs spanwire on both ends, without \
+                        --oob perftest"
+                .into());
+        }
         let op = self.op();
         let test = Test {
             op,

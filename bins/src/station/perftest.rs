@@ -17,7 +17,7 @@ use crate::write_ping_pong::{PingPongLane, WritePingPong};
 use converse::Patience;
 use serde::Serialize;
 use spanwire_base::Time;
-use spanwire_transport::{Access, MemoryRegion, Mtu, QpCaps};
+use spanwire_transport::{Access, Agreed, MemoryRegion, Mtu, QpCaps};
 use std::net::IpAddr;
 use traffic::Traffic;
 
@@ -239,7 +239,7 @@ impl Station {
             return Err(why.into());
         }
         let av = self.way_to(ip, s.test.traffic_class)?;
-        self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av });
+        self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av, agreed: Agreed::Rc });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
         if rd_atomic == 0 && s.test.op.is_rd_atomic() {

@@ -5,13 +5,15 @@ use crate::fabric::Error;
 use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::QpCaps;
+use spanwire_transport::{Agreed, QpCaps};
 
 /// A job that was served.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// The job.
     pub job: Job,
+    /// How its queue pairs spoke.
+    pub agreed: Agreed,
     /// Messages received (SEND).
     pub messages: u64,
     /// The client said that it was done; otherwise it went away in the middle.
@@ -138,7 +140,9 @@ impl Station {
             return Err(e.into());
         }
         let counters = self.counters();
-        Ok(Served { job: setup.job, messages: target.messages(), complete, counters })
+        let (job, messages) = (setup.job, target.messages());
+        let agreed = self.agreed().unwrap_or(Agreed::Rc);
+        Ok(Served { job, agreed, messages, complete, counters })
     }
 }
 

@@ -122,7 +122,7 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
 }
 
 /// Below, headers would be most of a packet; above, IP could not count it.
-const SEGMENT_BYTES: RangeInclusive<u32> = 64..=65_280;
+pub(crate) const SEGMENT_BYTES: RangeInclusive<u32> = 64..=65_280;
 
 /// One attribute of [`QpAttr`].
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use super::super::walk::{Root, Totals};
 use super::super::{message, send};
 use super::*;
 use crate::fabric::{Attachment, Wrap};
-use crate::oob::{Hello, QpParams};
+use crate::oob::{Hello, Modes, QpParams};
 use spanwire_transport::ValidConfig;
 use std::fs;
 use std::net::TcpListener;
@@ -42,7 +42,8 @@ impl Hostile {
         let ip = stream.local_addr().unwrap().ip();
         let (mut listening, speaking) = control::split(stream).unwrap();
         let version = message::VERSION;
-        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None };
+        let modes = Modes::default();
+        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None, modes };
         speaking.send(&Message::Hello(hello)).unwrap();
         assert!(matches!(expect(&mut listening).unwrap(), Message::Hello(_)));
         let qp = QpParams { qpn: 17, psn: 0 };
@@ -193,7 +194,8 @@ fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
         let session = Session::new(false);
         let ip = theirs.local_addr().unwrap().ip();
         let (mut listening, speaking) = control::split(theirs).unwrap();
-        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None };
+        let modes = Modes::default();
+        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None, modes };
         speaking.send(&Message::Hello(hello)).unwrap();
         let qp = QpParams { qpn: 17, psn: 0 };
         let roots = vec![name("huge")];

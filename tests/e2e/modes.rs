@@ -1,0 +1,182 @@
+//! Which wire mode two ends speak.
+
+use crate::lab::{Lab, Outcome, Running};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+#[test]
+fn mode__is_src_where_both_speak_it_and_rc_where_one_end_wants_that() {
+    let Some(lab) = Lab::new(1500) else { return };
+    // Server, client, what comes of it.
+    let rows = [
+        ("auto", "auto", "src"),
+        ("auto", "src", "src"),
+        ("src", "auto", "src"),
+        ("auto", "rc", "rc"),
+        ("rc", "auto", "rc"),
+        ("rc", "rc", "rc"),
+    ];
+    for (server_mode, client_mode, agreed) in rows {
+        let server = lab.server(&["--mode", server_mode]);
+        for (to, src_bytes) in [(lab.v4(), 1408), (lab.v6(), 1388)] {
+            let args = ["--mode", client_mode, "--transfer", "4M", "--json"];
+            let report = lab.client(to, &args).json();
+            let context = format!("{server_mode} and {client_mode} over {to}: {report}");
+            assert_eq!(report["ok"], true, "{context}");
+            assert_eq!(report["mode"], agreed, "{context}");
+            let bytes = if agreed == "src" { src_bytes } else { 1024 };
+            assert_eq!(report["segment_bytes"], bytes, "{context}");
+        }
+        server.terminate();
+    }
+}
+
+#[test]
+fn mode__who_insists_on_what_the_other_end_does_not_speak_is_told_and_others_are_served() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for (server_mode, client_mode) in [("rc", "src"), ("src", "rc")] {
+        let server = lab.server(&["--mode", server_mode]);
+        let args = ["--mode", client_mode, "--seconds", "0.2"];
+        let Outcome { success, stderr, .. } = lab.client(lab.v4(), &args);
+        assert!(!success);
+        for words in ["no wire mode in common", "RC only", "SRC (version 1", "--mode auto"] {
+            assert!(stderr.contains(words), "{client_mode}: no {words:?} in {stderr:?}");
+        }
+        let report = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]).json();
+        assert_eq!((&report["ok"], &report["mode"]), (&json!(true), &json!(server_mode)));
+        server.terminate();
+    }
+    let args = ["perf", "client", "--dev", "sw0", "10.77.0.1", "--oob", "perftest", "--mode", "src"];
+    let Outcome { success, stderr, .. } = lab.run(&lab.hosts.b.ns, &args);
+    assert!(!success && stderr.contains("perftest speaks RC"), "{stderr}");
+}
+
+#[test]
+fn mode__the_path_mtu_asked_for_bounds_packets_of_src_too() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let args = ["--mtu", "512", "--transfer", "1M", "--json"];
+    let report = lab.client(lab.v4(), &args).json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!((&report["mode"], &report["segment_bytes"]), (&json!("src"), &json!(512)));
+    server.terminate();
+}
+
+/// What a peer says that is older, or newer, than this version.
+#[test]
+fn mode__is_rc_with_a_peer_that_lists_none_and_the_newest_common_one_with_a_later_peer() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let rc = json!({"mode": "rc"});
+    let src = |versions: &[u32]| {
+        json!({"mode": "src", "versions": versions, "features": ["later"],
+               "segment_bytes": 8192, "reorder_pkts": 1 << 20, "paths": 9})
+    };
+    let later = json!({"mode": "later", "versions": "all"});
+    let rows = [
+        (None, "rc"),
+        (Some(json!([])), "rc"),
+        (Some(json!([later, src(&[3, 2, 1]), rc])), "src"),
+        (Some(json!([later, src(&[3, 2]), rc])), "rc"),
+        (Some(json!([{"mode": "src"}, rc])), "rc"),
+    ];
+    for (modes, agreed) in rows {
+        let server = Server::start(&lab);
+        let mut client = Client::connect(&lab);
+        let mut hello = json!({"type": "hello", "version": 1, "ip": "10.77.0.2",
+                               "path_mtu": 1024, "side_poll_port": null, "later": {}});
+        if let Some(modes) = &modes {
+            hello["modes"] = modes.clone();
+        }
+        let answer = client.ask(&hello);
+        assert_eq!(answer["type"], "hello", "{answer}");
+        assert_eq!(answer["modes"][0]["segment_bytes"], 1408, "{answer}");
+        let job = json!({"kind": "bandwidth", "duration_ms": 10, "op": "send", "size": 64,
+                         "qps": 1, "depth": 1, "path_mtu": 1024, "timeout": 14, "retry_cnt": 7});
+        let request = json!({"type": "request", "job": job, "qps": [{"qpn": 77, "psn": 5}]});
+        let answer = client.ask(&request);
+        assert_eq!(answer["type"], "accept", "{answer}");
+        assert_eq!(client.ask(&json!({"type": "ready"}))["type"], "ready");
+        assert_eq!(client.ask(&json!({"type": "done"}))["type"], "result");
+        drop(client);
+        let served = server.end();
+        assert_eq!(served["complete"], true, "{served}");
+        assert_eq!(served["mode"], agreed, "{modes:?}: {served}");
+    }
+}
+
+/// A hello whose modes are no modes, or in which nothing is known, ends in words, not in silence.
+#[test]
+fn mode__a_hello_that_makes_no_sense_is_rejected() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = Server::start(&lab);
+    let hello = |modes: Value| {
+        json!({"type": "hello", "version": 1, "ip": "10.77.0.2", "path_mtu": 1024,
+               "side_poll_port": null, "modes": modes})
+    };
+    for (modes, words) in [
+        (json!([{"mode": "later"}]), "no wire mode in common"),
+        (json!(7), "does not speak this protocol"),
+        (json!([{"mode": "src", "versions": [-1]}]), "does not speak this protocol"),
+    ] {
+        let answer = Client::connect(&lab).ask(&hello(modes.clone()));
+        assert_eq!(answer["type"], "reject", "{modes}: {answer}");
+        let reason = answer["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(words), "{modes}: {reason}");
+    }
+    let report = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]).json();
+    assert_eq!(report["ok"], true, "{report}");
+    drop(server);
+}
+
+/// A server that reports in JSON.
+struct Server {
+    running: Running,
+}
+
+impl Server {
+    fn start(lab: &Lab) -> Self {
+        let running = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
+        Self { running }
+    }
+
+    /// What it says of its only job.
+    fn end(self) -> Value {
+        let served = self.running.end_with(libc::SIGTERM);
+        assert!(served.success, "{}", served.stderr);
+        served.json()
+    }
+}
+
+/// A side connection by hand.
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects as soon as the server listens.
+    fn connect(lab: &Lab) -> Self {
+        let address = (lab.v4(), 18_516);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let tried = lab.hosts.b.ns.run(|| TcpStream::connect(address));
+            match tried.expect("the namespace is there") {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("not zero");
+                    return Self { stream: BufReader::new(stream) };
+                }
+                Err(e) => assert!(Instant::now() < deadline, "the server did not come up: {e}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn ask(&mut self, message: &Value) -> Value {
+        let line = format!("{message}\n");
+        self.stream.get_mut().write_all(line.as_bytes()).expect("the server is there");
+        let mut answer = String::new();
+        self.stream.read_line(&mut answer).expect("the server answers");
+        serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e} in {answer:?}"))
+    }
+}

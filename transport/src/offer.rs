@@ -1,0 +1,422 @@
+//! What the two ends of a connection speak, and what they make of it.
+//!
+//! Each end tells the other its [`Offer`] before the first packet, in whatever form the setup
+//! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care which
+//! is whose: both ends call it and come to the same, without another message. An offer comes from
+//! the network, so every one has a meaning (docs/PROTOCOL.md, "Negotiation").
+
+use crate::attr::{QpAttr, WireMode};
+use crate::config::{Config, MIN_REORDER_PKTS};
+use crate::qp::state::SEGMENT_BYTES;
+
+/// The wire modes that one end speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// It speaks RC.
+    pub rc: bool,
+    /// It speaks SRC, on these terms.
+    pub src: Option<SrcOffer>,
+}
+
+/// On which terms an end speaks SRC. Values that nobody can keep to are allowed: [`agree`] knows
+/// what they mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrcOffer {
+    /// Versions of the header.
+    pub versions: SrcVersions,
+    /// Optional parts of it.
+    pub features: SrcFeatures,
+    /// Payload bytes of the longest packet that it can send and take. Below 64 it does not speak
+    /// SRC; above 65280 it means that.
+    pub segment_bytes: u32,
+    /// Packets beyond the lowest missing one that it takes. Below 256 it means that, which every
+    /// end takes.
+    pub reorder_pkts: u32,
+}
+
+/// A set of versions of the SRC header, 1 to 15: what its four bits tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SrcVersions(u16);
+
+/// A set of the SRC header's optional parts. Each is a presence bit of the header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SrcFeatures(u8);
+
+/// An optional part of the SRC header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SrcFeature {
+    /// Credits and rates of MLCC.
+    Mlcc,
+    /// Blocks of an erasure code.
+    Block,
+    /// In-band telemetry, asked for and echoed.
+    Int,
+}
+
+/// What two ends have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Agreed {
+    /// They speak RC, at a path MTU that is not the offers' to say.
+    Rc,
+    /// They speak SRC, on these terms.
+    Src(SrcTerms),
+}
+
+/// The terms of an SRC connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrcTerms {
+    /// Version of the header: the highest that both know.
+    pub version: u8,
+    /// The parts that both know.
+    pub features: SrcFeatures,
+    /// Payload bytes of a full packet, 64..=65280: the smaller of both.
+    pub segment_bytes: u32,
+    /// Packets beyond the lowest missing one that either takes, at least 256: a wider window waits
+    /// for the peer's limit.
+    pub reorder_pkts: u32,
+}
+
+/// What `ours` and `theirs` have in common: SRC if it can be, else RC, `None` when an end insists
+/// on what the other does not speak.
+///
+/// The same whichever of the two is ours. An end that offers RC agrees with every peer that does,
+/// whatever else they list.
+#[must_use]
+pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
+    let src = ours.src.zip(theirs.src).and_then(|(ours, theirs)| ours.terms_with(&theirs));
+    src.map(Agreed::Src).or((ours.rc && theirs.rc).then_some(Agreed::Rc))
+}
+
+impl Offer {
+    /// What an end means that says nothing of modes: it is older than they are.
+    pub const SILENT: Self = Self { rc: true, src: None };
+
+    /// All that this engine speaks, with the parameters `config`, in packets that carry at most
+    /// `segment_bytes` ([`Offer::segment_bytes`] says how many fit); RC alone when that is `None`.
+    #[must_use]
+    pub fn of(config: &Config, segment_bytes: Option<u32>) -> Self {
+        let src = segment_bytes.map(|segment_bytes| SrcOffer {
+            versions: SrcVersions::ENGINE,
+            features: SrcFeatures::ENGINE,
+            segment_bytes,
+            reorder_pkts: config.reorder_pkts,
+        });
+        Self { rc: true, src }
+    }
+
+    /// Payload bytes of the longest SRC packet of at most `ip_bytes`, IP header included, over IPv4
+    /// or IPv6; `None` when less than 64 fit.
+    ///
+    /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload is
+    /// counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SRC 24, RETH 16, ImmDt 4,
+    /// receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
+    #[must_use]
+    pub fn segment_bytes(ip_bytes: u32, is_ipv4: bool) -> Option<u32> {
+        let ip = if is_ipv4 { 20 } else { 40 };
+        let fits = ip_bytes.checked_sub(ip + SRC_HEADERS_BYTES)? / 4 * 4;
+        (fits >= *SEGMENT_BYTES.start()).then_some(fits.min(*SEGMENT_BYTES.end()))
+    }
+
+    /// The same, insisting on `mode`: with a peer that does not speak it there is no connection.
+    #[must_use]
+    pub fn only(self, mode: WireMode) -> Self {
+        match mode {
+            WireMode::Rc => Self { src: None, ..self },
+            WireMode::Src => Self { rc: false, ..self },
+        }
+    }
+}
+
+impl SrcOffer {
+    fn terms_with(&self, other: &Self) -> Option<SrcTerms> {
+        let version = self.versions.highest_common(other.versions)?;
+        let segment_bytes =
+            self.segment_bytes.min(other.segment_bytes).min(*SEGMENT_BYTES.end());
+        SEGMENT_BYTES.contains(&segment_bytes).then_some(SrcTerms {
+            version,
+            features: self.features.and(other.features),
+            segment_bytes,
+            reorder_pkts: self.reorder_pkts.min(other.reorder_pkts).max(MIN_REORDER_PKTS),
+        })
+    }
+}
+
+impl SrcVersions {
+    /// What this engine speaks.
+    pub const ENGINE: Self = Self(1 << 1);
+
+    /// Those of `versions` that can be one.
+    #[must_use]
+    pub fn of(versions: impl IntoIterator<Item = u64>) -> Self {
+        let possible = versions.into_iter().filter(|v| (1..=VERSION_MAX).contains(v));
+        Self(possible.fold(0, |set, version| set | 1 << version))
+    }
+
+    /// All of them, ascending.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (1..16).filter(move |version| self.0 >> version & 1 == 1)
+    }
+
+    fn highest_common(self, other: Self) -> Option<u8> {
+        Self(self.0 & other.0).iter().last()
+    }
+}
+
+impl SrcFeatures {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// What this engine speaks: nothing beyond the version, so far.
+    pub const ENGINE: Self = Self::NONE;
+
+    /// Those of `names` that this version of the project knows by name.
+    #[must_use]
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = names.into_iter().filter_map(SrcFeature::from_name);
+        Self(known.fold(0, |set, feature| set | feature.bit()))
+    }
+
+    /// All of them, in the order of their presence bits.
+    pub fn iter(self) -> impl Iterator<Item = SrcFeature> {
+        SrcFeature::ALL.into_iter().filter(move |f| self.0 & f.bit() != 0)
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl SrcFeature {
+    /// All that have a name, in the order of their presence bits.
+    pub const ALL: [Self; 3] = [Self::Mlcc, Self::Block, Self::Int];
+
+    /// Its name where ends meet.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mlcc => "mlcc",
+            Self::Block => "block",
+            Self::Int => "int",
+        }
+    }
+
+    /// The feature of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == name)
+    }
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Mlcc => 1,
+            Self::Block => 2,
+            Self::Int => 4,
+        }
+    }
+}
+
+impl Agreed {
+    /// The mode, without its terms.
+    #[must_use]
+    pub fn mode(&self) -> WireMode {
+        match self {
+            Self::Rc => WireMode::Rc,
+            Self::Src(_) => WireMode::Src,
+        }
+    }
+
+    /// `rtr`, the attributes of a queue pair's transition to RTR, for a queue pair that speaks so.
+    #[must_use]
+    pub fn apply_to(&self, rtr: QpAttr) -> QpAttr {
+        match self {
+            Self::Rc => QpAttr { wire_mode: Some(WireMode::Rc), segment_bytes: None, ..rtr },
+            Self::Src(terms) => QpAttr {
+                wire_mode: Some(WireMode::Src),
+                segment_bytes: Some(terms.segment_bytes),
+                ..rtr
+            },
+        }
+    }
+}
+
+/// UDP, BTH, the header of a WRITE's last segment with immediate, ICRC.
+const SRC_HEADERS_BYTES: u32 = 8 + 12 + (24 + 16 + 4 + 4) + 4;
+
+/// The highest that four bits hold.
+const VERSION_MAX: u64 = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use spanwire_base::u32_from;
+    use spanwire_wire::{RethRepr, SrcDataRepr, SrcKind};
+
+    const SEGMENTS: [u32; 9] = [0, 1, 63, 64, 1024, 1408, 65_280, 65_281, u32::MAX];
+
+    fn full(segment_bytes: u32) -> Offer {
+        Offer::of(&Config::default(), Some(segment_bytes))
+    }
+
+    fn src_offers() -> impl Strategy<Value = SrcOffer> {
+        let versions = prop::collection::vec(prop_oneof![0..20_u64, any::<u64>()], 0..20);
+        let names = prop::collection::vec("mlcc|block|int|[a-z]{0,9}", 0..20);
+        let segments = prop_oneof![prop::sample::select(&SEGMENTS[..]), any::<u32>()];
+        (versions, names, segments, any::<u32>()).prop_map(
+            |(versions, names, segment_bytes, reorder_pkts)| SrcOffer {
+                versions: SrcVersions::of(versions),
+                features: SrcFeatures::of(names.iter().map(String::as_str)),
+                segment_bytes,
+                reorder_pkts,
+            },
+        )
+    }
+
+    fn offers() -> impl Strategy<Value = Offer> {
+        let src = prop::option::weighted(0.8, src_offers());
+        (any::<bool>(), src).prop_map(|(rc, src)| Offer { rc, src })
+    }
+
+    proptest! {
+        #[test]
+        fn agree__is_the_same_from_both_ends_and_within_both_offers(a in offers(), b in offers()) {
+            let agreed = agree(&a, &b);
+            prop_assert_eq!(agreed, agree(&b, &a));
+            match agreed {
+                Some(Agreed::Src(terms)) => for offer in [a, b] {
+                    let src = offer.src.expect("who does not offer SRC does not get it");
+                    prop_assert!(src.versions.iter().any(|v| v == terms.version));
+                    prop_assert_eq!(src.features.and(terms.features), terms.features);
+                    prop_assert!(SEGMENT_BYTES.contains(&terms.segment_bytes));
+                    prop_assert!(terms.segment_bytes <= src.segment_bytes);
+                    prop_assert!(terms.reorder_pkts >= MIN_REORDER_PKTS);
+                    prop_assert!(terms.reorder_pkts <= src.reorder_pkts.max(MIN_REORDER_PKTS));
+                },
+                Some(Agreed::Rc) => prop_assert!(a.rc && b.rc),
+                None => prop_assert!(!(a.rc && b.rc)),
+            }
+        }
+
+        #[test]
+        fn agree__rc_is_within_reach_of_whoever_does_not_insist(theirs in offers()) {
+            let theirs = Offer { rc: true, ..theirs };
+            prop_assert!(agree(&full(1408), &theirs).is_some());
+            prop_assert_eq!(agree(&full(1408).only(WireMode::Rc), &theirs), Some(Agreed::Rc));
+            prop_assert_eq!(agree(&Offer::SILENT, &theirs), Some(Agreed::Rc));
+        }
+
+        #[test]
+        fn agree__what_a_future_peer_adds_changes_nothing(
+            versions in prop::collection::vec(2_u64.., 0..20),
+            names in prop::collection::vec("[a-z]{6,9}", 0..20),
+        ) {
+            let ours = full(1408);
+            let mut theirs = full(1400);
+            let src = theirs.src.as_mut().expect("offered");
+            src.versions = SrcVersions::of(versions.into_iter().chain([1]));
+            src.features = SrcFeatures::of(names.iter().map(String::as_str));
+            prop_assert_eq!(agree(&ours, &theirs), agree(&ours, &full(1400)));
+        }
+    }
+
+    #[test]
+    fn agree__takes_src_where_both_speak_it() {
+        let terms = SrcTerms {
+            version: 1,
+            features: SrcFeatures::NONE,
+            segment_bytes: 1388,
+            reorder_pkts: Config::default().reorder_pkts,
+        };
+        assert_eq!(agree(&full(1408), &full(1388)), Some(Agreed::Src(terms)));
+        let insisting = full(1408).only(WireMode::Src);
+        assert_eq!(agree(&insisting, &full(1388)), Some(Agreed::Src(terms)));
+    }
+
+    #[test]
+    fn agree__who_insists_gets_what_he_wants_or_nothing() {
+        let (rc, src) = (full(1408).only(WireMode::Rc), full(1408).only(WireMode::Src));
+        assert_eq!(agree(&rc, &src), None);
+        assert_eq!(agree(&src, &Offer::SILENT), None);
+        assert_eq!(agree(&rc, &full(1408)), Some(Agreed::Rc));
+        let nothing = Offer { rc: false, src: None };
+        assert_eq!(agree(&full(1408), &nothing), None);
+    }
+
+    #[test]
+    fn agree__terms_that_nobody_can_keep_leave_rc() {
+        let with = |change: fn(&mut SrcOffer)| {
+            let mut offer = full(1408);
+            change(offer.src.as_mut().expect("offered"));
+            agree(&full(1408), &offer)
+        };
+        assert_eq!(with(|src| src.segment_bytes = 0), Some(Agreed::Rc));
+        assert_eq!(with(|src| src.segment_bytes = 63), Some(Agreed::Rc));
+        assert_eq!(with(|src| src.versions = SrcVersions::of([])), Some(Agreed::Rc));
+        assert_eq!(with(|src| src.versions = SrcVersions::of([0, 2, 16, 17, u64::MAX])), Some(Agreed::Rc));
+        let few = with(|src| src.reorder_pkts = 0);
+        assert!(matches!(few, Some(Agreed::Src(terms)) if terms.reorder_pkts == 256), "{few:?}");
+    }
+
+    #[test]
+    fn agree__a_segment_that_ip_cannot_count_is_the_longest_that_it_can() {
+        let agreed = agree(&full(u32::MAX), &full(u32::MAX - 1));
+        assert!(matches!(agreed, Some(Agreed::Src(t)) if t.segment_bytes == 65_280), "{agreed:?}");
+    }
+
+    #[test]
+    fn of__an_engine_without_room_for_a_segment_offers_rc() {
+        assert_eq!(Offer::of(&Config::default(), None), Offer::SILENT);
+    }
+
+    #[test]
+    fn segment_bytes__is_what_the_longest_header_leaves() {
+        let reth = RethRepr { va: 0, rkey: 0, dma_len: 0 };
+        let write = SrcDataRepr {
+            reth: Some(reth),
+            imm: Some(0),
+            receive: Some(0),
+            ..SrcDataRepr::new(SrcKind::Write, 0, 0)
+        };
+        let behind_ip = u32_from(8 + 12 + write.header_len() + 4);
+        for (is_ipv4, ip) in [(true, 20), (false, 40)] {
+            for ip_bytes in [1280, 1499, 1500, 1501, 3506, 9000] {
+                let fits = Offer::segment_bytes(ip_bytes, is_ipv4).expect("room");
+                assert_eq!(fits % 4, 0);
+                let left = ip_bytes - (ip + behind_ip + fits);
+                assert!(left < 4, "{ip_bytes}: {left} bytes are left");
+            }
+        }
+        assert_eq!(Offer::segment_bytes(1500, true), Some(1408));
+        assert_eq!(Offer::segment_bytes(1500, false), Some(1388));
+        assert_eq!(Offer::segment_bytes(155, true), None);
+        assert_eq!(Offer::segment_bytes(156, true), Some(64));
+        assert_eq!(Offer::segment_bytes(0, true), None);
+        assert_eq!(Offer::segment_bytes(u32::MAX, true), Some(65_280));
+    }
+
+    #[test]
+    fn from_name__inverts_name_and_knows_no_other() {
+        for feature in SrcFeature::ALL {
+            assert_eq!(SrcFeature::from_name(feature.name()), Some(feature));
+            assert_eq!(SrcFeatures::of([feature.name()]).iter().collect::<Vec<_>>(), [feature]);
+        }
+        assert_eq!(SrcFeatures::of(["", "INT", "warp"]), SrcFeatures::NONE);
+    }
+
+    #[test]
+    fn iter__gives_versions_ascending() {
+        assert_eq!(SrcVersions::of([15, 3, 1, 3]).iter().collect::<Vec<_>>(), [1, 3, 15]);
+    }
+
+    #[test]
+    fn apply_to__is_what_modify_qp_takes() {
+        let agreed = agree(&full(1408), &full(1388)).expect("SRC");
+        let attr = agreed.apply_to(QpAttr::default());
+        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Src), Some(1388)));
+        let attr = Agreed::Rc.apply_to(attr);
+        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Rc), None));
+        assert_eq!((agreed.mode(), Agreed::Rc.mode()), (WireMode::Src, WireMode::Rc));
+    }
+}
