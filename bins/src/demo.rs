@@ -6,7 +6,9 @@
 
 use crate::fabric::{Attachment, Error, Fabric, Wrap};
 use crate::oob::{Job, JobKind, Oob, Op};
-use crate::report::{LiveLine, PerfRow, TransferRow, bar, bytes, op_name, packets, perf_table, say};
+use crate::report::{
+    LiveLine, PerfRow, TransferRow, bar, bytes, op_name, packets, perf_table, say,
+};
 use crate::signals::Interrupt;
 use crate::station::Station;
 use serde::Serialize;

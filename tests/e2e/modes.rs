@@ -48,7 +48,8 @@ fn mode__who_insists_on_what_the_other_end_does_not_speak_is_told_and_others_are
         assert_eq!((&report["ok"], &report["mode"]), (&json!(true), &json!(server_mode)));
         server.terminate();
     }
-    let args = ["perf", "client", "--dev", "sw0", "10.77.0.1", "--oob", "perftest", "--mode", "src"];
+    let args =
+        ["perf", "client", "--dev", "sw0", "10.77.0.1", "--oob", "perftest", "--mode", "src"];
     let Outcome { success, stderr, .. } = lab.run(&lab.hosts.b.ns, &args);
     assert!(!success && stderr.contains("perftest speaks RC"), "{stderr}");
 }

@@ -52,9 +52,7 @@ pub use endpoint::{Endpoint, QpInfo};
 pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
-pub use offer::{
-    Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree,
-};
+pub use offer::{Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree};
 pub use qp::state::{ModifyError, QpState};
 pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};
 pub use verbs::{CreateError, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};

@@ -130,8 +130,7 @@ impl Offer {
 impl SrcOffer {
     fn terms_with(&self, other: &Self) -> Option<SrcTerms> {
         let version = self.versions.highest_common(other.versions)?;
-        let segment_bytes =
-            self.segment_bytes.min(other.segment_bytes).min(*SEGMENT_BYTES.end());
+        let segment_bytes = self.segment_bytes.min(other.segment_bytes).min(*SEGMENT_BYTES.end());
         SEGMENT_BYTES.contains(&segment_bytes).then_some(SrcTerms {
             version,
             features: self.features.and(other.features),
@@ -354,7 +353,10 @@ mod tests {
         assert_eq!(with(|src| src.segment_bytes = 0), Some(Agreed::Rc));
         assert_eq!(with(|src| src.segment_bytes = 63), Some(Agreed::Rc));
         assert_eq!(with(|src| src.versions = SrcVersions::of([])), Some(Agreed::Rc));
-        assert_eq!(with(|src| src.versions = SrcVersions::of([0, 2, 16, 17, u64::MAX])), Some(Agreed::Rc));
+        assert_eq!(
+            with(|src| src.versions = SrcVersions::of([0, 2, 16, 17, u64::MAX])),
+            Some(Agreed::Rc)
+        );
         let few = with(|src| src.reorder_pkts = 0);
         assert!(matches!(few, Some(Agreed::Src(terms)) if terms.reorder_pkts == 256), "{few:?}");
     }
