@@ -8,14 +8,15 @@
 //! socket pair inside one process.
 
 mod dial;
+mod error;
 mod modes;
 pub mod perftest;
 
 pub use dial::{dial, listen};
+pub use error::OobError;
 pub use modes::{ModeChoice, Modes, settle};
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -190,30 +191,6 @@ pub struct Outcome {
     pub messages: u64,
 }
 
-/// What can go wrong between two ends.
-#[derive(Debug)]
-pub enum OobError {
-    /// The connection broke or timed out.
-    Io(io::Error),
-    /// The peer closed the connection.
-    Closed,
-    /// The peer said nothing within the time.
-    Silent(Duration),
-    /// The peer said something that is not a message.
-    Garbled(String),
-    /// The peer said something else than what was expected here.
-    Unexpected {
-        /// What was expected.
-        wanted: &'static str,
-        /// What came.
-        got: Box<Message>,
-    },
-    /// The peer speaks another version.
-    Version(u32),
-    /// The peer refused.
-    Rejected(String),
-}
-
 /// A side connection.
 pub struct Oob {
     stream: Box<dyn Stream>,
@@ -352,45 +329,6 @@ impl Stream for UnixStream {
         let _ = self.shutdown(Shutdown::Write);
     }
 }
-
-impl OobError {
-    /// The peer said `got` where `wanted` was due.
-    #[must_use]
-    pub fn unexpected(wanted: &'static str, got: Message) -> Self {
-        Self::Unexpected { wanted, got: Box::new(got) }
-    }
-}
-
-impl From<io::Error> for OobError {
-    fn from(e: io::Error) -> Self {
-        Self::Io(e)
-    }
-}
-
-impl fmt::Display for OobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(e) => write!(f, "the side connection broke: {e}"),
-            Self::Closed => f.write_str("the peer closed the side connection"),
-            Self::Silent(t) => write!(f, "the peer said nothing for {t:?} on the side connection"),
-            Self::Garbled(what) => write!(
-                f,
-                "the peer does not speak this protocol ({what}): is it spanwire, on the right port?"
-            ),
-            Self::Unexpected { wanted, got } => {
-                write!(f, "the peer said {got:?} where {wanted} was due")
-            }
-            Self::Version(v) => write!(
-                f,
-                "the peer speaks version {v} of the side connection, this is version {VERSION}: \
-                 use the same spanwire on both ends"
-            ),
-            Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for OobError {}
 
 fn would_block(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)

@@ -2,22 +2,21 @@
 //! peer over a side connection.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{
-    Hello, Job, JobKind, MemoryParams, Message, ModeChoice, Oob, OobError, Op, QpParams,
-    REPLY_TIMEOUT, VERSION, settle,
-};
-use sha2::{Digest, Sha256};
-use spanwire_base::{Rng, usize_from};
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
+use data::{fill, sha256};
+use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, Offer, PdId,
-    QpAttr, QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr,
+    QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::{Psn, Qpn};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 mod client;
+mod data;
+mod meet;
 mod perftest;
 mod server;
 
@@ -166,70 +165,6 @@ impl Station {
         let mut all = self.endpoint.as_ref().map(|e| e.counters().list()).unwrap_or_default();
         all.extend(self.attachment.port.counters());
         all
-    }
-
-    /// Says hello and learns who the peer is and the way to it. The client speaks first.
-    fn greet(&mut self, oob: &mut Oob, speaks_first: bool) -> Result<(), Error> {
-        let side_poll_port = self.attachment.port.open_side_poll(self.ip);
-        let path_mtu = self.attachment.path_mtu.bytes();
-        let offer = self.offer();
-        let hello = Message::Hello(Hello {
-            version: VERSION,
-            ip: self.ip,
-            path_mtu,
-            side_poll_port,
-            modes: offer.into(),
-        });
-        if speaks_first {
-            oob.send(&hello)?;
-        }
-        // A server has other clients waiting; a client may be one of them.
-        let patience = if speaks_first { REPLY_TIMEOUT } else { HELLO_WITHIN };
-        let theirs = match oob.recv(patience)? {
-            Message::Hello(h) => h,
-            other => return Err(OobError::unexpected("a hello", other).into()),
-        };
-        if theirs.version != VERSION {
-            return Err(OobError::Version(theirs.version).into());
-        }
-        let theirs_offered = Offer::from(&theirs.modes);
-        let (client, server) =
-            if speaks_first { (offer, theirs_offered) } else { (theirs_offered, offer) };
-        let agreed = settle(&client, &server)?;
-        let av = self.way_to(theirs.ip, 0)?;
-        self.peer = Some(Peer { path_mtu: theirs.path_mtu, av, agreed });
-        if !speaks_first {
-            oob.send(&hello)?;
-        }
-        // Both programs are attached by now, so the datagrams meet them.
-        if let Some(port) = theirs.side_poll_port {
-            self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
-        }
-        Ok(())
-    }
-
-    /// What this station offers to speak, at the address it has now.
-    fn offer(&self) -> Offer {
-        let fits = Offer::segment_bytes(self.attachment.ip_bytes, self.ip.is_ipv4());
-        let segment_bytes = fits.map(|bytes| bytes.min(self.segment_bytes_max));
-        self.mode.of(Offer::of(&self.config, segment_bytes))
-    }
-
-    /// The way to the peer at `ip`.
-    fn way_to(&self, ip: IpAddr, traffic_class: u8) -> Result<AddressVector, Error> {
-        if ip.is_ipv4() != self.ip.is_ipv4() {
-            return Err(format!("{} and {ip} are not of one IP version", self.ip).into());
-        }
-        let hop = self.attachment.hop(ip)?;
-        Ok(AddressVector {
-            src_mac: hop.src_mac,
-            dst_mac: hop.dst_mac,
-            src_ip: self.ip,
-            dst_ip: ip,
-            udp_src_port: None,
-            traffic_class,
-            hop_limit: hop.hop_limit,
-        })
     }
 
     /// Makes a job's queue pairs and memory.
@@ -395,70 +330,11 @@ fn region_bytes(job: &Job) -> u64 {
     }
 }
 
-/// Writes the seed's random bytes over the whole region.
-fn fill(region: &Region, seed: u64) {
-    let mut rng = Rng::new(seed);
-    for_each_chunk(region.len(), |at, len| {
-        let mut chunk = [0; CHUNK_BYTES];
-        rng.fill(&mut chunk[..len]);
-        region.copy_in(at, &chunk[..len]).expect("the chunk lies in the region");
-    });
-}
-
-/// SHA-256 of the whole region, in hex.
-fn sha256(region: &Region) -> String {
-    let mut hash = Sha256::new();
-    for_each_chunk(region.len(), |at, len| {
-        let mut chunk = [0; CHUNK_BYTES];
-        region.copy_out(at, &mut chunk[..len]).expect("the chunk lies in the region");
-        hash.update(&chunk[..len]);
-    });
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
-    for at in (0..len).step_by(CHUNK_BYTES) {
-        each(at, CHUNK_BYTES.min(len - at));
-    }
-}
-
 /// READs and atomics that a queue pair answers at a time, and has outstanding at our like.
 const RD_ATOMIC: u8 = 16;
 
 /// How long a server waits for a client's first word.
 const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
-const CHUNK_BYTES: usize = 1 << 16;
-
 /// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sha256__is_the_standard_hash_over_chunk_borders() {
-        let region = Region::zeroed(3);
-        region.copy_in(0, b"abc").unwrap();
-        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(sha256(&region), abc);
-        let long = Region::zeroed(CHUNK_BYTES * 2 + 5);
-        fill(&long, 9);
-        let mut flat = vec![0; long.len()];
-        long.copy_out(0, &mut flat).unwrap();
-        let whole: String = Sha256::digest(&flat).iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(sha256(&long), whole);
-    }
-
-    #[test]
-    fn fill__is_decided_by_the_seed() {
-        let [a, b, c] = [1, 1, 2].map(|seed| {
-            let region = Region::zeroed(100_000);
-            fill(&region, seed);
-            sha256(&region)
-        });
-        assert_eq!(a, b);
-        assert_ne!(a, c);
-    }
-}

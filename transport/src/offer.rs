@@ -1,9 +1,9 @@
 //! What the two ends of a connection speak, and what they make of it.
 //!
 //! Each end tells the other its [`Offer`] before the first packet, in whatever form the setup
-//! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care which
-//! is whose: both ends call it and come to the same, without another message. An offer comes from
-//! the network, so every one has a meaning (docs/PROTOCOL.md, "Negotiation").
+//! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care
+//! which is whose: both ends call it and come to the same, without another message. An offer comes
+//! from the network, so every one has a meaning (docs/PROTOCOL.md, "Negotiation").
 
 use crate::attr::{QpAttr, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS};
@@ -107,9 +107,9 @@ impl Offer {
     /// Payload bytes of the longest SRC packet of at most `ip_bytes`, IP header included, over IPv4
     /// or IPv6; `None` when less than 64 fit.
     ///
-    /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload is
-    /// counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SRC 24, RETH 16, ImmDt 4,
-    /// receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
+    /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload
+    /// is counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SRC 24, RETH 16,
+    /// ImmDt 4, receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
     #[must_use]
     pub fn segment_bytes(ip_bytes: u32, is_ipv4: bool) -> Option<u32> {
         let ip = if is_ipv4 { 20 } else { 40 };

@@ -1,0 +1,64 @@
+//! The bytes of a transfer: made from a seed, compared by hash.
+
+use sha2::{Digest, Sha256};
+use spanwire_base::Rng;
+use spanwire_mem::Region;
+
+/// Writes the seed's random bytes over the whole region.
+pub(super) fn fill(region: &Region, seed: u64) {
+    let mut rng = Rng::new(seed);
+    for_each_chunk(region.len(), |at, len| {
+        let mut chunk = [0; CHUNK_BYTES];
+        rng.fill(&mut chunk[..len]);
+        region.copy_in(at, &chunk[..len]).expect("the chunk lies in the region");
+    });
+}
+
+/// SHA-256 of the whole region, in hex.
+pub(super) fn sha256(region: &Region) -> String {
+    let mut hash = Sha256::new();
+    for_each_chunk(region.len(), |at, len| {
+        let mut chunk = [0; CHUNK_BYTES];
+        region.copy_out(at, &mut chunk[..len]).expect("the chunk lies in the region");
+        hash.update(&chunk[..len]);
+    });
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
+    for at in (0..len).step_by(CHUNK_BYTES) {
+        each(at, CHUNK_BYTES.min(len - at));
+    }
+}
+
+const CHUNK_BYTES: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sha256__is_the_standard_hash_over_chunk_borders() {
+        let region = Region::zeroed(3);
+        region.copy_in(0, b"abc").unwrap();
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(&region), abc);
+        let long = Region::zeroed(CHUNK_BYTES * 2 + 5);
+        fill(&long, 9);
+        let mut flat = vec![0; long.len()];
+        long.copy_out(0, &mut flat).unwrap();
+        let whole: String = Sha256::digest(&flat).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(sha256(&long), whole);
+    }
+
+    #[test]
+    fn fill__is_decided_by_the_seed() {
+        let [a, b, c] = [1, 1, 2].map(|seed| {
+            let region = Region::zeroed(100_000);
+            fill(&region, seed);
+            sha256(&region)
+        });
+        assert_eq!(a, b);
+        assert_ne!(a, c);
+    }
+}
