@@ -30,7 +30,7 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// # Errors
 /// A port cannot be had, the exchange fails, or a request does.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
-    let (mut client_oob, mut server_oob) = Oob::pair()?;
+    let (mut client_oob, server_oob) = Oob::pair()?;
     let (asked, served) = std::thread::scope(|scope| {
         let serving = scope.spawn(move || -> Result<Stolen, Error> {
             affinity::pin(cores[1])?;
@@ -38,7 +38,7 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
             let _entered = hosts.b.ns.enter()?;
             let mut station = station(&hosts.b)?;
             let watch = StealWatch::start()?;
-            station.serve(&mut server_oob, || false, |_| {})?;
+            station.serve(server_oob, || false, |_| {})?;
             watch.end()
         });
         let asking = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {

@@ -140,7 +140,7 @@ fn converse<G, H>(
     client: impl FnOnce() -> Result<(Attachment, IpAddr, Option<G>), Error> + Send,
     server: impl FnOnce() -> Result<(Attachment, IpAddr, Option<H>), Error> + Send,
 ) -> Result<DemoReport, Error> {
-    let (mut client_oob, mut server_oob) = Oob::pair()?;
+    let (mut client_oob, server_oob) = Oob::pair()?;
     let cores = affinity::usable_cores();
     let polling = Polling::Adaptive { spin: SPIN };
     let pin = |i: usize| match cores.get(i) {
@@ -153,7 +153,7 @@ fn converse<G, H>(
             let (attachment, ip, _entered) = server()?;
             let mut station = Station::new(attachment, ip, polling)?;
             station.set_transfer_bytes_max(args.mib << 20);
-            station.serve(&mut server_oob, || interrupt.is_set(), |_| {})
+            station.serve(server_oob, || interrupt.is_set(), |_| {})
         });
         let asking = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;

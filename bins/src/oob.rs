@@ -19,6 +19,7 @@ pub use modes::{ModeChoice, Modes, settle};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -194,12 +195,15 @@ pub struct Outcome {
 /// A side connection.
 pub struct Oob {
     stream: Box<dyn Stream>,
+    /// Where the peer is; `None` inside one process.
+    peer_ip: Option<IpAddr>,
     /// Bytes received and not yet taken as messages.
     buffer: Vec<u8>,
+    line_max: usize,
 }
 
 /// A byte stream whose blocking can be bounded.
-trait Stream: Read + Write + Send {
+trait Stream: Read + Write + AsFd + Send {
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
     fn set_nonblocking(&self, on: bool) -> io::Result<()>;
     /// Ends our direction. An error would mean that there is nothing left to end.
@@ -214,7 +218,8 @@ impl Oob {
     pub fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream: Box::new(stream), buffer: Vec::new() })
+        let peer_ip = Some(stream.peer_addr()?.ip().to_canonical());
+        Ok(Self::over(stream, peer_ip))
     }
 
     /// Two ends inside one process.
@@ -223,8 +228,24 @@ impl Oob {
     /// The system has no file descriptors left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (a, b) = UnixStream::pair()?;
-        let end = |s: UnixStream| Self { stream: Box::new(s), buffer: Vec::new() };
-        Ok((end(a), end(b)))
+        Ok((Self::over(a, None), Self::over(b, None)))
+    }
+
+    fn over(stream: impl Stream + 'static, peer_ip: Option<IpAddr>) -> Self {
+        Self { stream: Box::new(stream), peer_ip, buffer: Vec::new(), line_max: LINE_BYTES_MAX }
+    }
+
+    /// The peer's address on this connection, which TCP has shown to be its own; `None` inside one
+    /// process.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        self.peer_ip
+    }
+
+    /// Sets the longest line that is taken, in bytes; what a peer that has not said who it is may
+    /// make us keep is little. At first it is [`LINE_BYTES_MAX`].
+    pub fn set_line_max(&mut self, bytes: usize) {
+        self.line_max = bytes;
     }
 
     /// Says `message`.
@@ -292,8 +313,8 @@ impl Oob {
     fn take_line(&mut self) -> Result<Option<Message>, OobError> {
         let Some(end) = self.buffer.iter().position(|b| *b == b'\n') else {
             // A peer that never ends its line does not get to fill our memory.
-            if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(OobError::Garbled(format!("a line above {LINE_BYTES_MAX} bytes")));
+            if self.buffer.len() > self.line_max {
+                return Err(OobError::Garbled(format!("a line above {} bytes", self.line_max)));
             }
             return Ok(None);
         };
@@ -303,6 +324,12 @@ impl Oob {
             Ok(message) => Ok(Some(message)),
             Err(e) => Err(OobError::Garbled(e.to_string())),
         }
+    }
+}
+
+impl AsFd for Oob {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -338,7 +365,10 @@ fn would_block(e: &io::Error) -> bool {
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest line: a request with thousands of queue pairs.
-const LINE_BYTES_MAX: usize = 1 << 20;
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest hello that is taken: 16 KiB, forty times what ours has.
+pub const HELLO_BYTES_MAX: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {

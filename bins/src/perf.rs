@@ -4,6 +4,7 @@
 mod args;
 mod perftest;
 mod report;
+mod room;
 mod test_args;
 
 pub use args::PerfArgs;
@@ -15,8 +16,8 @@ use crate::signals::Interrupt;
 use crate::station::Served;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use report::{ClientReport, Meter, text};
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use room::{Event, Room};
+use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use std::process::ExitCode;
 use test_args::OobKind;
 
@@ -53,33 +54,41 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     station.set_transfer_bytes_max(args.max_transfer);
     station.set_mode(args.test.mode, None);
     let port = args.test.port();
-    let listener = listen_on(common, port)?;
+    if args.test.any_address {
+        station.take_any_address();
+    }
+    let mut room = Room::new(listen_on(common, port)?, args.test.address);
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
         say(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
     }
     while !interrupt.is_set() {
-        let Some((stream, from)) = accept(&listener)? else {
-            continue;
+        let (guest, end) = match room.next(&mut station)? {
+            None => continue,
+            Some(Event::Gone(guest, end)) => (guest, end),
+            Some(Event::Asks(mut guest, request)) => {
+                match station.serve_request(&mut guest, &request, &|| interrupt.is_set()) {
+                    Ok(served) => {
+                        tell_served(common, guest.address(), &served);
+                        if served.complete {
+                            room.take_back(guest);
+                            continue;
+                        }
+                        (guest, Ok(()))
+                    }
+                    Err(why) => (guest, Err(why)),
+                }
+            }
         };
-        let us = stream.local_addr()?.ip().to_canonical();
-        station.set_ip(us);
-        let mut oob = Oob::tcp(stream)?;
-        let peer = from.ip().to_canonical();
-        let served = station.serve(
-            &mut oob,
-            || interrupt.is_set(),
-            |job| {
-                tell_served(common, peer, job);
-            },
-        );
-        match served {
+        // One that came and went was no client, but somebody who looked whether we are there.
+        let was_client = guest.has_spoken();
+        match end {
             Ok(()) => {}
-            Err(e) if args.one_off || station.port_is_gone() => return Err(e),
+            Err(e) if args.one_off && was_client || station.port_is_gone() => return Err(e),
             // The next client must not suffer from this one.
-            Err(e) => eprintln!("client {peer}: {e}"),
+            Err(e) => eprintln!("client {}: {e}", shown(guest.address())),
         }
-        if args.one_off {
+        if args.one_off && was_client {
             break;
         }
     }
@@ -91,30 +100,16 @@ fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
     listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
 }
 
-fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Error> {
-    match listener.accept() {
-        Ok((stream, from)) => {
-            stream.set_nonblocking(false)?;
-            Ok(Some((stream, from)))
-        }
-        Err(e) if e.kind() == ErrorKind::WouldBlock => {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            Ok(None)
-        }
-        Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
-            Ok(None)
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
 fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     args.test.check_own_client()?;
     let common = &args.common;
     let stream = args.reach_server("is `spanwire perf server` running there?")?;
     let us = stream.local_addr()?.ip().to_canonical();
-    let mut station = common.station(us)?;
+    let mut station = common.station(args.test.address.unwrap_or(us))?;
     station.set_mode(args.test.mode, args.test.mtu);
+    if args.test.any_address {
+        station.take_any_address();
+    }
     let mut oob = Oob::tcp(stream)?;
     station.meet(&mut oob)?;
     let job = args.job(&station)?;
@@ -142,7 +137,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     })
 }
 
-fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
+fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
     let Served { job, agreed, messages, complete, counters } = served;
     if common.json {
         let line = serde_json::json!({
@@ -153,7 +148,13 @@ fn tell_served(common: &CommonArgs, peer: IpAddr, served: &Served) {
         return;
     }
     let end = if *complete { "done" } else { "the client went away" };
-    say(&format!("{peer}: {} of {}: {end}\n", op_name(job.op), bytes(job.size.into())));
+    let (peer, op, size) = (shown(peer), op_name(job.op), bytes(job.size.into()));
+    say(&format!("{peer}: {op} of {size}: {end}\n"));
+}
+
+/// A client's address, for people.
+fn shown(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| "-".to_owned(), |ip| ip.to_string())
 }
 
 /// Counters that have counted anything, as a JSON object.

@@ -16,11 +16,13 @@ use std::net::IpAddr;
 
 mod client;
 mod data;
+mod guest;
 mod meet;
 mod perftest;
 mod server;
 
 pub use client::JobReport;
+pub use guest::{Attended, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
 pub use server::Served;
 
@@ -37,6 +39,9 @@ pub struct Station {
     /// SRC packets carry no more than this.
     segment_bytes_max: u32,
     peer: Option<Peer>,
+    /// The address of the side poll socket and its port, if there could be one.
+    side_poll: Option<(IpAddr, Option<u16>)>,
+    takes_any_address: bool,
     port_is_gone: bool,
     /// The longest transfer it takes part in as the server: memory that a client can ask for.
     transfer_bytes_max: u64,
@@ -111,6 +116,8 @@ impl Station {
             mode: ModeChoice::Auto,
             segment_bytes_max: u32::MAX,
             peer: None,
+            side_poll: None,
+            takes_any_address: false,
             port_is_gone: false,
             transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
         })
@@ -143,6 +150,11 @@ impl Station {
     pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
         self.mode = mode;
         self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
+    }
+
+    /// Takes peers whose RoCE address is not that of their TCP connection.
+    pub fn take_any_address(&mut self) {
+        self.takes_any_address = true;
     }
 
     /// What was agreed with the peer; `None` before it has said hello.

@@ -14,6 +14,7 @@ mod switch;
 
 use lab::{Lab, Outcome};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -251,10 +252,39 @@ fn server__a_client_that_says_nothing_does_not_keep_the_others_out() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let address = (lab.v4(), 18_516);
-    let silent = lab.hosts.b.ns.run(|| std::net::TcpStream::connect(address));
-    let _silent = silent.expect("the namespace is there").expect("the server listens");
+    let connect = || {
+        let stream = lab.hosts.b.ns.run(|| std::net::TcpStream::connect(address));
+        stream.expect("the namespace is there").expect("the server listens")
+    };
+    let _silent: Vec<_> = (0..40).map(|_| connect()).collect();
+    // Nor does one that says hello and asks for nothing.
+    let mut idle = connect();
+    let hello = r#"{"type":"hello","version":1,"ip":"10.77.0.2","path_mtu":1024}"#;
+    writeln!(idle, "{hello}").expect("the server is there");
+    let mut answer = String::new();
+    BufReader::new(&idle).read_line(&mut answer).expect("it is answered");
+    assert!(answer.contains("hello"), "{answer}");
+    let start = Instant::now();
     let outcome = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]);
     assert_eq!(outcome.json()["ok"], true, "{}", outcome.stderr);
+    // A silent one is waited for 5 s, an idle one 30: neither before this one.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    server.terminate();
+}
+
+#[test]
+fn server__packets_go_to_no_address_that_a_client_has_not_shown() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let stream = lab.hosts.b.ns.run(|| std::net::TcpStream::connect((lab.v4(), 18_516)));
+    let mut stream = stream.expect("the namespace is there").expect("the server listens");
+    let hello = r#"{"type":"hello","version":1,"ip":"10.77.0.9","path_mtu":1024}"#;
+    writeln!(stream, "{hello}").expect("the server is there");
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).expect("it is answered");
+    for words in ["reject", "10.77.0.2", "10.77.0.9", "--any-address"] {
+        assert!(answer.contains(words), "no {words:?} in {answer}");
+    }
     server.terminate();
 }
 

@@ -175,9 +175,10 @@ impl From<OobError> for End {
             OobError::Closed => Self::PeerGone("its side connection closed"),
             OobError::Silent(_) => Self::PeerGone("its side connection fell silent"),
             OobError::Rejected(reason) => Self::PeerAborted(reason),
-            e @ (OobError::Garbled(_) | OobError::Unexpected { .. } | OobError::Version(_)) => {
-                Self::Protocol(e.to_string())
-            }
+            e @ (OobError::Garbled(_)
+            | OobError::Unexpected { .. }
+            | OobError::Version(_)
+            | OobError::ForeignAddress { .. }) => Self::Protocol(e.to_string()),
             OobError::Io(e) if is_unreachable(&e) => Self::PeerGone("the network to it is gone"),
             e @ OobError::Io(_) => Self::Failed(e.to_string()),
         }

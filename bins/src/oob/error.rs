@@ -3,6 +3,7 @@
 use super::{Message, VERSION};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What can go wrong between two ends.
@@ -27,6 +28,13 @@ pub enum OobError {
     Version(u32),
     /// The peer refused.
     Rejected(String),
+    /// The peer wants to be sent to where it has not shown to be.
+    ForeignAddress {
+        /// Where it has: the address of its TCP connection.
+        shown: IpAddr,
+        /// The RoCE address it said.
+        said: IpAddr,
+    },
 }
 
 impl OobError {
@@ -62,6 +70,11 @@ impl fmt::Display for OobError {
                  use the same spanwire on both ends"
             ),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
+            Self::ForeignAddress { shown, said } => write!(
+                f,
+                "a peer connected from {shown} wants its packets at {said}: not without \
+                 --any-address"
+            ),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::report::{ClientReport, Meter, text};
-use super::{accept, listen_on, nonzero};
+use super::room::{STOP_SEEN_WITHIN, accept};
+use super::{listen_on, nonzero};
 use crate::fabric::Error;
 use crate::oob::perftest::{Exchange, PerftestError, Report, Test};
 use crate::report::{PerfRow, bytes, perf_table, say};
@@ -25,6 +26,7 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
+            std::thread::sleep(STOP_SEEN_WITHIN / 5);
             continue;
         };
         let peer = from.ip().to_canonical();

@@ -62,9 +62,13 @@ pub(super) struct TestArgs {
     /// perftest: IPv4 TOS or IPv6 traffic class of what we send
     #[arg(long)]
     pub(super) tclass: Option<u8>,
-    /// perftest: our RoCE address, if not the one of the TCP connection
+    /// Our RoCE address, if not the one of the TCP connection
     #[arg(long, value_name = "IP")]
     pub(super) address: Option<IpAddr>,
+    /// Take peers whose RoCE address is not the one of their TCP connection: packets then go to
+    /// whatever address a peer says
+    #[arg(long)]
+    pub(super) any_address: bool,
 }
 
 impl TestArgs {
@@ -111,6 +115,9 @@ impl TestArgs {
             return Err("perftest speaks RC: --mode src needs spanwire on both ends, without \
                         --oob perftest"
                 .into());
+        }
+        if self.any_address {
+            return Err("--any-address is not for --oob perftest, which takes any".into());
         }
         let op = self.op();
         let test = Test {
@@ -159,7 +166,6 @@ impl TestArgs {
             ("--iters", self.iters.is_some()),
             ("--bidirectional", self.bidirectional),
             ("--tclass", self.tclass.is_some()),
-            ("--address", self.address.is_some()),
         ]
     }
 }

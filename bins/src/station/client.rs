@@ -27,14 +27,6 @@ pub struct JobReport {
 }
 
 impl Station {
-    /// Meets the peer at the other end of `oob`, as the client.
-    ///
-    /// # Errors
-    /// The exchange fails, or there is no way to the peer.
-    pub fn meet(&mut self, oob: &mut Oob) -> Result<(), Error> {
-        self.greet(oob, true)
-    }
-
     /// Runs one job with the peer. `watch` sees the progress all the while and may end the job by
     /// returning true.
     ///

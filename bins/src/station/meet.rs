@@ -1,50 +1,79 @@
 //! How a station and its peer come to know each other.
 
-use super::{HELLO_WITHIN, Peer, Station};
+use super::{Peer, Station};
 use crate::fabric::Error;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, settle};
 use spanwire_transport::{AddressVector, Offer};
 use std::net::{IpAddr, SocketAddr};
 
 impl Station {
-    /// Says hello and learns who the peer is and the way to it. The client speaks first.
-    pub(super) fn greet(&mut self, oob: &mut Oob, speaks_first: bool) -> Result<(), Error> {
-        let side_poll_port = self.attachment.port.open_side_poll(self.ip);
-        let path_mtu = self.attachment.path_mtu.bytes();
-        let offer = self.offer();
-        let hello = Message::Hello(Hello {
-            version: VERSION,
-            ip: self.ip,
-            path_mtu,
-            side_poll_port,
-            modes: offer.into(),
-        });
-        if speaks_first {
-            oob.send(&hello)?;
-        }
-        // A server has other clients waiting; a client may be one of them.
-        let patience = if speaks_first { REPLY_TIMEOUT } else { HELLO_WITHIN };
-        let theirs = match oob.recv(patience)? {
+    /// Meets the peer at the other end of `oob`, as the client.
+    ///
+    /// # Errors
+    /// The exchange fails, there is no way to the peer, or no wire mode in common.
+    pub fn meet(&mut self, oob: &mut Oob) -> Result<(), Error> {
+        oob.send(&Message::Hello(self.hello()))?;
+        let theirs = match oob.recv(REPLY_TIMEOUT)? {
             Message::Hello(h) => h,
             other => return Err(OobError::unexpected("a hello", other).into()),
         };
+        self.peer = Some(self.check_hello(oob, &theirs, true)?);
+        self.greet_side_poll(&theirs);
+        Ok(())
+    }
+
+    /// Who we are, at the address we have now.
+    pub(super) fn hello(&mut self) -> Hello {
+        Hello {
+            version: VERSION,
+            ip: self.ip,
+            path_mtu: self.attachment.path_mtu.bytes(),
+            side_poll_port: self.side_poll_port(),
+            modes: self.offer().into(),
+        }
+    }
+
+    /// The peer that says `theirs` over `oob`, if it is one that we can and may speak with.
+    pub(super) fn check_hello(
+        &self,
+        oob: &Oob,
+        theirs: &Hello,
+        we_are_client: bool,
+    ) -> Result<Peer, Error> {
         if theirs.version != VERSION {
             return Err(OobError::Version(theirs.version).into());
         }
-        let theirs_offered = Offer::from(&theirs.modes);
-        let (client, server) =
-            if speaks_first { (offer, theirs_offered) } else { (theirs_offered, offer) };
-        let agreed = settle(&client, &server)?;
-        let av = self.way_to(theirs.ip, 0)?;
-        self.peer = Some(Peer { path_mtu: theirs.path_mtu, av, agreed });
-        if !speaks_first {
-            oob.send(&hello)?;
+        // What we send goes to the address that it says. It has shown that it hears what is sent to
+        // the one it has connected from, and no other: that might be a third party's.
+        match oob.peer_ip() {
+            Some(shown) if shown != theirs.ip && !self.takes_any_address => {
+                return Err(OobError::ForeignAddress { shown, said: theirs.ip }.into());
+            }
+            _ => {}
         }
-        // Both programs are attached by now, so the datagrams meet them.
+        let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
+        let agreed = if we_are_client { settle(&ours, &offered) } else { settle(&offered, &ours) }?;
+        let av = self.way_to(theirs.ip, 0)?;
+        Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
+    }
+
+    /// Both programs are attached by now, so the datagram meets the peer's.
+    pub(super) fn greet_side_poll(&self, theirs: &Hello) {
         if let Some(port) = theirs.side_poll_port {
             self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
         }
-        Ok(())
+    }
+
+    /// The port of our side poll socket at the address we have now. One serves all peers there.
+    fn side_poll_port(&mut self) -> Option<u16> {
+        match self.side_poll {
+            Some((ip, port)) if ip == self.ip => port,
+            _ => {
+                let port = self.attachment.port.open_side_poll(self.ip);
+                self.side_poll = Some((self.ip, port));
+                port
+            }
+        }
     }
 
     /// What this station offers to speak, at the address it has now.

@@ -1,6 +1,7 @@
 //! The station that takes jobs.
 
-use super::{Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
+use super::guest::is_gone;
+use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
 use crate::fabric::Error;
 use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
 use crate::target::Target;
@@ -31,35 +32,46 @@ impl Station {
     /// end.
     pub fn serve(
         &mut self,
-        oob: &mut Oob,
+        oob: Oob,
         stop: impl Fn() -> bool,
         mut each: impl FnMut(&Served),
     ) -> Result<(), Error> {
-        if let Err(why) = self.greet(oob, false) {
-            // Whoever is there should know why; if nobody is, nobody does.
-            let _ = oob.send(&Message::Reject { reason: why.to_string() });
-            return Err(why);
-        }
-        loop {
-            let request = match next_request(oob, &stop) {
-                Ok(Some(request)) => request,
-                Ok(None) => return Ok(()),
-                Err(e) => return Err(e.into()),
-            };
-            if let Err(reason) = self.check_request(&request.job) {
-                oob.send(&Message::Reject { reason: reason.clone() })?;
-                return Err(reason.into());
-            }
-            let served = self.serve_job(oob, &request, &stop)?;
-            each(&served);
-            if !served.complete {
-                return Ok(());
+        let mut guest = Guest::new(oob, self.ip);
+        while !stop() {
+            match self.listen_to(&mut guest)? {
+                Attended::Waits => guest.wait(STOP_SEEN_WITHIN),
+                Attended::Left => return Ok(()),
+                Attended::Asks(request) => {
+                    let served = self.serve_request(&mut guest, &request, &stop)?;
+                    each(&served);
+                    if !served.complete {
+                        return Ok(());
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Does what `guest` asks for.
+    ///
+    /// # Errors
+    /// The exchange fails, or the port is gone.
+    pub fn serve_request(
+        &mut self,
+        guest: &mut Guest,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        self.set_ip(guest.us);
+        self.peer = guest.peer;
+        let served = self.serve_job(&mut guest.oob, request, stop);
+        guest.wait_anew();
+        served
     }
 
     /// What any job must satisfy, and what this server takes on.
-    fn check_request(&self, job: &Job) -> Result<(), String> {
+    pub(super) fn check_request(&self, job: &Job) -> Result<(), String> {
         check(job, self.attachment.path_mtu)?;
         match job.kind {
             JobKind::Transfer { bytes, .. } if bytes > self.transfer_bytes_max => Err(format!(
@@ -160,34 +172,9 @@ fn look(oob: &mut Oob) -> Option<Ended> {
         Ok(None) => None,
         Ok(Some(Message::Done)) => Some(Ended::Done),
         Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", other))),
-        Err(OobError::Closed) => Some(Ended::Left),
-        Err(OobError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
-            Some(Ended::Left)
-        }
+        Err(e) if is_gone(&e) => Some(Ended::Left),
         Err(e) => Some(Ended::Broken(e)),
     }
-}
-
-/// Waits for the next request. A client that asks for nothing is not waited for long: others may
-/// be waiting for their turn.
-fn next_request(oob: &mut Oob, stop: &impl Fn() -> bool) -> Result<Option<Request>, OobError> {
-    let mut waited = std::time::Duration::ZERO;
-    while !stop() {
-        match oob.recv(STOP_SEEN_WITHIN) {
-            Ok(Message::Request(request)) => return Ok(Some(request)),
-            Ok(other) => return Err(OobError::unexpected("a request", other)),
-            Err(OobError::Silent(_)) => waited += STOP_SEEN_WITHIN,
-            Err(OobError::Closed) => return Ok(None),
-            Err(OobError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
-                return Ok(None);
-            }
-            Err(e) => return Err(e),
-        }
-        if waited >= REQUEST_WITHIN {
-            return Err(OobError::Silent(waited));
-        }
-    }
-    Ok(None)
 }
 
 /// How often the side connection is looked at while traffic runs: a system call.
@@ -195,7 +182,3 @@ const LOOK_EVERY: Dur = Dur::from_ms(1);
 
 /// How soon a server between jobs sees that it should stop.
 const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// How long a client may take to ask for its next job: its own filling and hashing of a few
-/// gigabytes fits.
-const REQUEST_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
