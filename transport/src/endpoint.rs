@@ -13,7 +13,7 @@ use crate::mr::{Access, MrTable};
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
 use crate::qp::{QueuePair, Shared, Transmit};
-use crate::schedule::{Schedule, Turn};
+use crate::schedule::{Held, Schedule, Turn};
 use crate::srq::{SrqId, SrqInfo, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
@@ -49,6 +49,8 @@ struct Entry {
     is_ready: bool,
     /// It stands in `blocked`; maybe in `ready` as well, for what it owes its peer.
     is_blocked: bool,
+    /// What the schedule knows that it holds.
+    held: Held,
 }
 
 /// What can be asked of a queue pair.
@@ -262,7 +264,6 @@ impl Endpoint {
     ) -> Option<T> {
         let slot = self.slot_of(qpn);
         let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
-        let before = entry.qp.held();
         let mut shared = Shared {
             mrs: &mut self.mrs,
             cqs: &mut self.cqs,
@@ -272,7 +273,7 @@ impl Endpoint {
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);
-        self.schedule.window_moved(before, entry.qp.held());
+        entry.tell_held(&mut self.schedule);
         if !std::mem::replace(&mut entry.is_ready, true) {
             self.schedule.enter(Turn::Ready, slot);
         }
@@ -291,7 +292,6 @@ impl Endpoint {
             self.schedule.leave(from, self.config.qp_burst_pkts);
             return Some(Turned::Next);
         };
-        let before = entry.qp.held();
         let mut shared = Shared {
             mrs: &mut self.mrs,
             cqs: &mut self.cqs,
@@ -301,7 +301,7 @@ impl Endpoint {
             config: &self.config,
         };
         let sent = entry.qp.poll_transmit(now, room, frame, &mut shared);
-        self.schedule.window_moved(before, entry.qp.held());
+        entry.tell_held(&mut self.schedule);
         match sent {
             Transmit::Sent(meta) => {
                 if let Some(at) = entry.qp.next_deadline() {
@@ -328,6 +328,15 @@ impl Endpoint {
                 Some(Turned::Next)
             }
         }
+    }
+}
+
+impl Entry {
+    /// Tells the schedule what it holds now.
+    #[inline]
+    fn tell_held(&mut self, schedule: &mut Schedule) {
+        let held = self.qp.held();
+        schedule.window_moved(std::mem::replace(&mut self.held, held), held);
     }
 }
 

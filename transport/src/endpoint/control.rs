@@ -7,6 +7,7 @@ use crate::cq::{CompletionQueue, CqId};
 use crate::event::AsyncEvent;
 use crate::mr::{Access, MemoryRegion, MrError, PdId};
 use crate::qp::QueuePair;
+use crate::schedule::Held;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqId, SrqInit};
 use crate::verbs::CreateError;
 use spanwire_mem::Region;
@@ -119,7 +120,8 @@ impl Endpoint {
         }
         let limit = CreateError::Limit("max_qps");
         let qp = QueuePair::new(Qpn::new(0), init);
-        let unnumbered = Entry { qp, is_ready: false, is_blocked: false };
+        let held = Held::default();
+        let unnumbered = Entry { qp, is_ready: false, is_blocked: false, held };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {
@@ -136,7 +138,7 @@ impl Endpoint {
         let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
-        self.schedule.forget(slot, entry.qp.held());
+        self.schedule.forget(slot, entry.held);
         self.timers.cancel(slot);
         self.events.forget(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot).is_some()

@@ -149,7 +149,10 @@ impl Loss {
 
     /// When [`Loss::handle_timeout`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        [self.rnr_until, self.deadline].into_iter().flatten().min()
+        match (self.rnr_until, self.deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// It gives up waiting at some time.

@@ -12,6 +12,7 @@ use crate::wc::WcOpcode;
 use spanwire_wire::{NakCode, Packet, Syndrome};
 
 impl QueuePair {
+    #[inline]
     pub(super) fn on_request(
         &mut self,
         p: &Packet<'_>,

@@ -163,6 +163,8 @@ impl Requester {
     }
 
     /// Describes the next packet, if one may leave.
+    // It and what it calls have one caller: out of line, answers of this size go through memory.
+    #[inline]
     pub(crate) fn next(&self, may: &Allowance) -> Next {
         let Some(wqe) = self.sq.at(self.current) else {
             return Next::Idle;
@@ -209,6 +211,7 @@ impl Requester {
     }
 
     /// Takes note that `segment`, the answer of [`Requester::next`], was sent.
+    #[inline]
     pub(crate) fn advance(&mut self, segment: &Segment) {
         let pkts = u64::from(segment.pkts);
         if segment.is_rd_atomic() {

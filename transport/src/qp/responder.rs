@@ -101,6 +101,8 @@ impl Responder {
 
     /// Takes one request packet through the steps, in the order rxe and IBTA's responder have them.
     /// The first step that objects ends it; nothing has changed then but what its outcome says.
+    // One caller: out of line, the outcome goes through memory.
+    #[inline]
     pub(crate) fn on_request(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
         let steps = [
             Self::check_psn,

@@ -71,6 +71,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// The `i`-th oldest request.
+    #[inline]
     pub(crate) fn at(&self, i: usize) -> Option<&T> {
         self.entries.get(i).map(|q| &q.entry)
     }
@@ -81,6 +82,7 @@ impl<T> WorkQueue<T> {
     }
 
     /// Its SGEs; none when there is no such request.
+    #[inline]
     pub(crate) fn sges(&self, i: usize) -> &[Sge] {
         match self.entries.get(i) {
             Some(q) => &self.sges[q.slot * self.max_sge..][..q.sge_count],
