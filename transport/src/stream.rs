@@ -1,6 +1,8 @@
 //! One direction of a Spanwire Reliable Connection: a stream of packets that each arrive once, in
 //! any order. What the packets carry is the queue pair's to know.
 
+mod bits;
+mod lost;
 pub(crate) mod received;
 mod reorder;
 pub(crate) mod rtt;

@@ -106,6 +106,15 @@ impl Timers {
     }
 }
 
+/// The earlier of two times, if there are any.
+#[inline]
+pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 const IDLE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -116,6 +125,13 @@ mod tests {
 
     fn t(ns: u64) -> Time {
         Time::from_ns(ns)
+    }
+
+    #[test]
+    fn earlier__of_what_there_is() {
+        assert_eq!(earlier(Some(t(2)), Some(t(1))), Some(t(1)));
+        assert_eq!([earlier(None, Some(t(1))), earlier(Some(t(1)), None)], [Some(t(1)); 2]);
+        assert_eq!(earlier(None, None), None);
     }
 
     #[test]

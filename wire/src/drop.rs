@@ -50,7 +50,8 @@ pub enum DropReason {
     SrcVersion,
     /// An SRC header has a part that we do not know.
     SrcFeature,
-    /// An SRC header has a kind or reason that there is not, or parts that are not its kind's.
+    /// An SRC header has a kind or reason that there is not, parts that are not its kind's, or a
+    /// bitmap word that begins within a word.
     SrcKind,
 }
 

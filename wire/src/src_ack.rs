@@ -31,7 +31,7 @@ pub const SACK_WORDS_MAX: usize = 15;
 /// 64 packets, and which of them have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackWord {
-    /// The PSN of bit 0.
+    /// The PSN of bit 0, a multiple of 64.
     pub base: u32,
     /// Bit i: `base + i` has arrived.
     pub bits: u64,
@@ -134,8 +134,8 @@ impl SrcAckRepr {
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`],
-    /// [`DropReason::SrcKind`] for a reason or refusal that there is not, or
-    /// [`DropReason::UnexpectedPayload`].
+    /// [`DropReason::SrcKind`] for a reason or refusal that there is not or a word that begins
+    /// within a word, or [`DropReason::UnexpectedPayload`].
     pub fn parse(next_low: u32, bytes: &[u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
@@ -164,7 +164,11 @@ impl SrcAckRepr {
         };
         for _ in 0..fixed[0] & 0xf {
             let word: &[u8; WORD_LEN] = take(&mut rest)?;
-            this.words.push(SackWord { base: be::u32_at(word, 0), bits: be::u64_at(word, 4) });
+            let (base, bits) = (be::u32_at(word, 0), be::u64_at(word, 4));
+            if !base.is_multiple_of(64) {
+                return Err(DropReason::SrcKind);
+            }
+            this.words.push(SackWord { base, bits });
         }
         if reason == AckReason::Refused {
             let refusal: &[u8; REFUSAL_LEN] = take(&mut rest)?;
@@ -303,12 +307,13 @@ mod tests {
 
     #[test]
     fn parse__names_what_is_from_the_future() {
-        let bytes = bytes_of(&sample(0, None));
+        let bytes = bytes_of(&sample(1, None));
         for (at, value, want) in [
-            (0, 2 << 4, DropReason::SrcVersion),
+            (0, 2 << 4 | 1, DropReason::SrcVersion),
             (2, 1, DropReason::SrcFeature),
             (3, 1, DropReason::SrcFeature),
             (10, 6, DropReason::SrcKind),
+            (63, 1, DropReason::SrcKind),
         ] {
             let mut other = bytes.clone();
             other[at] = value;

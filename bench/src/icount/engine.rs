@@ -4,15 +4,18 @@ use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_transport::{
     Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit,
-    RecvRequest, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp,
+    RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
-/// Two connected endpoints; what one sends is the other's at once.
+/// Two connected endpoints; what one sends is the other's at once, unless [`Pair::lossy`].
 pub struct Pair {
     ends: [End; 2],
     frame: Vec<u8>,
     now: Time,
+    /// Of so many frames of the first end's, one is lost.
+    lost_one_in: Option<u64>,
+    sent: u64,
 }
 
 struct End {
@@ -23,11 +26,33 @@ struct End {
 }
 
 impl Pair {
-    /// A connected pair.
+    /// A connected pair that speaks RC.
     ///
     /// # Errors
     /// The engine refuses the configuration.
-    pub fn new(config: Config, mtu: Mtu) -> Result<Self, Error> {
+    pub fn rc(config: Config, mtu: Mtu) -> Result<Self, Error> {
+        Self::new(config, mtu, |_| {})
+    }
+
+    /// A connected pair that speaks SRC, in packets of `segment_bytes`.
+    ///
+    /// # Errors
+    /// As [`Pair::rc`].
+    pub fn src(config: Config, segment_bytes: u32) -> Result<Self, Error> {
+        Self::new(config, Mtu::B4096, |rtr| {
+            rtr.wire_mode = Some(WireMode::Src);
+            rtr.segment_bytes = Some(segment_bytes);
+        })
+    }
+
+    /// A pair between which whole windows are on the way: acknowledgements arrive when all that the
+    /// first end may send has left, and one in `one_in` of its frames is lost.
+    #[must_use]
+    pub fn lossy(self, one_in: u64) -> Self {
+        Self { lost_one_in: Some(one_in), ..self }
+    }
+
+    fn new(config: Config, mtu: Mtu, mode: impl Fn(&mut QpAttr)) -> Result<Self, Error> {
         let mut ends = [End::new(1, config.clone())?, End::new(2, config)?];
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (me, peer) in [(0, 1), (1, 0)] {
@@ -41,12 +66,14 @@ impl Pair {
                 hop_limit: 64,
             };
             let end = &mut ends[usize::from(me)];
-            let rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
+            let mut rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
+            mode(&mut rtr);
             for attr in [QpAttr::init(Access::ALL), rtr, QpAttr::rts(Psn::new(0))] {
                 end.ep.modify_qp(end.qpn, &attr)?;
             }
         }
-        Ok(Self { ends, frame: vec![0; 8192], now: Time::ZERO })
+        let (now, lost_one_in, sent) = (Time::ZERO, None, 0);
+        Ok(Self { ends, frame: vec![0; 8192], now, lost_one_in, sent })
     }
 
     /// A WRITE to the start of the other's memory.
@@ -93,7 +120,10 @@ impl Pair {
                 end.ep.post_send(end.qpn, &WorkRequest::new(posted, op, &[sge]))?;
                 posted += 1;
             }
-            self.turn();
+            match self.lost_one_in {
+                None => self.turn(),
+                Some(one_in) => self.window(one_in),
+            }
             for side in 0..2 {
                 let end = &mut self.ends[side];
                 while let Some(wc) = end.ep.poll_cq(end.cq)? {
@@ -118,6 +148,33 @@ impl Pair {
                 let frame = &self.frame[..meta.len];
                 self.ends[to].ep.handle_packet(self.now, PortId::HOST, frame, rx);
             }
+        }
+    }
+}
+
+impl Pair {
+    /// Lets the first end send a window, and hear of it afterwards.
+    fn window(&mut self, lost_one_in: u64) {
+        let [sender, receiver] = &mut self.ends;
+        let mut acks = Vec::new();
+        self.now += Dur::from_us(100);
+        sender.ep.handle_timeout(self.now);
+        while let Some(meta) = sender.ep.poll_transmit(self.now, PortId::HOST, &mut self.frame) {
+            self.sent += 1;
+            if self.sent.is_multiple_of(lost_one_in) {
+                continue;
+            }
+            let rx = RxMeta { at: self.now, elided_bytes: meta.elided_bytes };
+            receiver.ep.handle_packet(self.now, PortId::HOST, &self.frame[..meta.len], rx);
+            while let Some(ack) = receiver.ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
+            {
+                acks.push(self.frame[..ack.len].to_vec());
+            }
+        }
+        self.now += Dur::from_us(100);
+        receiver.ep.handle_timeout(self.now);
+        for ack in acks {
+            sender.ep.handle_packet(self.now, PortId::HOST, &ack, RxMeta::whole(self.now));
         }
     }
 }

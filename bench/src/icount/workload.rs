@@ -47,25 +47,25 @@ pub const ALL: &[Workload] = &[
         name: "write-64k",
         op: "message of 64 packets",
         ops: 200,
-        run: |ops| Pair::new(Config::default(), Mtu::B1024)?.messages(ops, Pair::write, 1 << 16),
+        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::write, 1 << 16),
     },
     Workload {
         name: "read-64k",
         op: "message of 64 packets",
         ops: 200,
-        run: |ops| Pair::new(Config::default(), Mtu::B1024)?.messages(ops, Pair::read, 1 << 16),
+        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::read, 1 << 16),
     },
     Workload {
         name: "send-64",
         op: "message of 64 bytes",
         ops: 2000,
-        run: |ops| Pair::new(Config::default(), Mtu::B1024)?.messages(ops, |_| WrOp::Send, 64),
+        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, |_| WrOp::Send, 64),
     },
     Workload {
         name: "fetch-add",
         op: "atomic",
         ops: 2000,
-        run: |ops| Pair::new(Config::default(), Mtu::B1024)?.messages(ops, Pair::fetch_add, 8),
+        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::fetch_add, 8),
     },
     Workload {
         name: "write-elided",
@@ -73,7 +73,54 @@ pub const ALL: &[Workload] = &[
         ops: 200,
         run: |ops| {
             let config = Config { elide_payload: true, ..Config::default() };
-            Pair::new(config, Mtu::B4096)?.messages(ops, Pair::write, 1 << 18)
+            Pair::rc(config, Mtu::B4096)?.messages(ops, Pair::write, 1 << 18)
+        },
+    },
+    Workload {
+        name: "src-write-64k",
+        op: "message of 64 packets",
+        ops: 200,
+        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::write, 1 << 16),
+    },
+    Workload {
+        name: "src-read-64k",
+        op: "message of 64 packets",
+        ops: 200,
+        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::read, 1 << 16),
+    },
+    Workload {
+        name: "src-send-64",
+        op: "message of 64 bytes",
+        ops: 2000,
+        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, |_| WrOp::Send, 64),
+    },
+    Workload {
+        name: "src-fetch-add",
+        op: "atomic",
+        ops: 2000,
+        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::fetch_add, 8),
+    },
+    Workload {
+        name: "src-write-elided",
+        op: "message of 64 packets",
+        ops: 200,
+        run: |ops| {
+            let config = Config { elide_payload: true, ..Config::default() };
+            Pair::src(config, 4096)?.messages(ops, Pair::write, 1 << 18)
+        },
+    },
+    Workload {
+        name: "src-lossy-window",
+        op: "message of 1024 packets, of which 10 are lost, in windows of 16384",
+        ops: 32,
+        run: |ops| {
+            let config = Config {
+                elide_payload: true,
+                qp_window_pkts: 16_384,
+                endpoint_window_pkts: 32_768,
+                ..Config::default()
+            };
+            Pair::src(config, 256)?.lossy(100).messages(ops, Pair::write, 1 << 18)
         },
     },
     Workload { name: "switch-hop", op: "frame", ops: 20_000, run: switch_hop },

@@ -3,6 +3,7 @@
 
 use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack, check_response};
 use super::loss::Fired;
+use super::outcome::Over;
 use super::{QueuePair, Shared};
 use crate::drop::DropReason;
 use crate::payload::Payload;
@@ -135,7 +136,7 @@ impl QueuePair {
         }
         while let Some(wqe) = self.requester.pop_done() {
             if wqe.signaled {
-                let wc = self.send_wc(&wqe.over(), WcStatus::Success);
+                let wc = self.send_wc(&Over::from(&wqe), WcStatus::Success);
                 self.complete(self.send_cq, wc, sh);
             }
         }

@@ -101,7 +101,7 @@ impl QueuePair {
     /// Takes the oldest send request out, done or not.
     fn pop_send(&mut self) -> Option<Over> {
         match &mut self.selective {
-            None => self.requester.pop_any().map(|w| w.over()),
+            None => self.requester.pop_any().map(|w| Over::from(&w)),
             Some(src) => src.sender.pop_any(),
         }
     }

@@ -2,6 +2,7 @@
 //! and where recovery has begun (*what if lost*). Go-back-N, as RC has it on the wire.
 
 use crate::attr::QpAttr;
+use crate::timer::earlier;
 use spanwire_base::{Dur, Time};
 
 /// Timers and budgets of one queue pair's recovery.
@@ -149,10 +150,7 @@ impl Loss {
 
     /// When [`Loss::handle_timeout`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        match (self.rnr_until, self.deadline) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        earlier(self.rnr_until, self.deadline)
     }
 
     /// It gives up waiting at some time.

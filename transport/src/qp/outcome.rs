@@ -1,6 +1,7 @@
 //! What a request packet led to: the responder says it, the queue pair applies it.
 
 use super::ack::Owed;
+use super::requester::Wqe;
 use crate::drop::DropReason;
 use crate::verbs::WrOp;
 use crate::wc::{WcOpcode, WcStatus};
@@ -33,6 +34,12 @@ pub(crate) struct Over {
     pub(crate) wr_id: u64,
     pub(crate) op: WrOp,
     pub(crate) len: u32,
+}
+
+impl From<&Wqe> for Over {
+    fn from(wqe: &Wqe) -> Self {
+        Self { wr_id: wqe.wr_id, op: wqe.op, len: wqe.len }
+    }
 }
 
 /// A message that is complete.

@@ -1,7 +1,6 @@
 //! The requester: which packet of which request is next (*what* is sent).
 
 use crate::attr::Mtu;
-use crate::qp::outcome::Over;
 use crate::qp::segment::{Position, Segment};
 use crate::qp::wq::WorkQueue;
 use crate::verbs::{Sge, WorkRequest, WrOp};
@@ -52,12 +51,6 @@ pub(crate) struct Wqe {
     /// First number and how many.
     pub(crate) first: u64,
     pub(crate) pkts: u64,
-}
-
-impl Wqe {
-    pub(crate) fn over(&self) -> Over {
-        Over { wr_id: self.wr_id, op: self.op, len: self.len }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +156,6 @@ impl Requester {
     }
 
     /// Describes the next packet, if one may leave.
-    // It and what it calls have one caller: out of line, answers of this size go through memory.
     #[inline]
     pub(crate) fn next(&self, may: &Allowance) -> Next {
         let Some(wqe) = self.sq.at(self.current) else {

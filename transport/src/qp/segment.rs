@@ -47,6 +47,7 @@ pub(crate) struct Position {
 
 impl Segment {
     /// The packet of `wqe` at `at`, which is one of its own.
+    // One caller: out of line, the answer goes through memory.
     #[inline]
     pub(crate) fn new(wqe: &Wqe, at: &Position, may: &Allowance) -> Self {
         let offset = wqe.offset_of(at.number, may.mtu);

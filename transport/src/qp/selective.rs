@@ -24,6 +24,7 @@ use crate::stream::received::Received;
 use crate::stream::rtt::Rtt;
 use crate::stream::sent::Sent;
 use crate::stream::timers::{Silence, Timers};
+use crate::timer::earlier;
 use answers::{Answers, ReadPart};
 use credit::Credit;
 use feedback::{Feedback, Lag};
@@ -177,7 +178,7 @@ impl Selective {
             return told;
         }
         let timers = self.timers.next(&self.rtt);
-        [told, self.look_at, self.credit.next(), timers].into_iter().flatten().min()
+        earlier(earlier(told, self.look_at), earlier(self.credit.next(), timers))
     }
 
     /// It waits for the peer, so a timer must run.

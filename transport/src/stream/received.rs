@@ -52,6 +52,7 @@ impl Received {
     }
 
     /// Judges a packet's number; nothing changes.
+    #[inline]
     pub(crate) fn judge(&self, psn: u32) -> Arrival {
         let number = unwrap(self.next, psn);
         match number {
@@ -64,6 +65,7 @@ impl Received {
     }
 
     /// The packet `number`, which was judged missing, has been put where it belongs.
+    #[inline]
     pub(crate) fn take(&mut self, number: u64) {
         debug_assert!(number >= self.next && number < self.limit(), "it was judged first");
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);

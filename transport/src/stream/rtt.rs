@@ -15,6 +15,9 @@ pub(crate) struct Rtt {
     latest: Dur,
     /// The longest time that the peer held an acknowledgement back, lately.
     hold_max: Dur,
+    /// What follows from these, for every packet to ask.
+    probe_timeout: Option<Dur>,
+    retransmission_timeout: Dur,
 }
 
 impl Rtt {
@@ -37,6 +40,9 @@ impl Rtt {
                 self.smallest = self.smallest.min(rtt);
             }
         }
+        let smoothed = self.smoothed.unwrap_or_default();
+        self.probe_timeout = Some(smoothed * 2 + self.hold_max);
+        self.retransmission_timeout = smoothed + self.variation * 4 + self.hold_max;
     }
 
     /// The smoothed round trip without what the peer held back; none before the first sample.
@@ -56,15 +62,19 @@ impl Rtt {
 
     /// After how long without an acknowledgement the newest packet is worth sending again; none
     /// before the first sample.
+    #[inline]
     pub(crate) fn probe_timeout(&self) -> Option<Dur> {
-        self.smoothed.map(|s| s * 2 + self.hold_max)
+        self.probe_timeout
     }
 
     /// After how long everything must be taken for lost, at least `floor`; `unknown` before the
     /// first sample.
+    #[inline]
     pub(crate) fn retransmission_timeout(&self, floor: Dur, unknown: Dur) -> Dur {
-        let known = self.smoothed.map(|s| s + (self.variation * 4) + self.hold_max);
-        known.map_or(unknown, |t| t.max(floor))
+        match self.smoothed {
+            Some(_) => self.retransmission_timeout.max(floor),
+            None => unknown,
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! is lost when one that was sent after it has arrived and it is overdue by more than packets
 //! overtake each other here.
 
+use super::bits::{Bits, numbers};
+use super::lost::Lost;
 use super::received::unwrap;
 use super::reorder::ReorderWindow;
 use super::rtt::Rtt;
@@ -16,10 +18,13 @@ pub(crate) struct Sent<T> {
     /// The number of the first in `ring`.
     una: u64,
     ring: VecDeque<Entry<T>>,
+    /// Which of `ring` have arrived, once more: acknowledgements repeat themselves.
+    arrived: Bits,
     /// Transmissions in the order of time; those that something newer made obsolete among them.
+    /// Everything in flight has its own.
     order: VecDeque<Transmission>,
-    /// Lost packets to send again, oldest loss first; some may have been acknowledged since.
-    lost: VecDeque<u64>,
+    /// Packets to send again, each once.
+    lost: Lost,
     in_flight_pkts: u64,
     in_flight_bytes: u64,
     reorder: ReorderWindow,
@@ -47,6 +52,8 @@ struct Entry<T> {
     sent_at: Time,
     /// The last transmission before this one was found lost.
     was_lost: bool,
+    /// It stands in `lost`.
+    is_queued: bool,
     state: State,
 }
 
@@ -91,11 +98,13 @@ pub(crate) struct BeyondSent;
 impl<T: Copy> Sent<T> {
     /// Nothing was sent, and the first packet will be `first`.
     pub(crate) fn new(first: u32) -> Self {
+        let una = u64::from(first) + (1 << 32);
         Self {
-            una: u64::from(first) + (1 << 32),
+            una,
             ring: VecDeque::new(),
+            arrived: Bits::new(una),
             order: VecDeque::new(),
-            lost: VecDeque::new(),
+            lost: Lost::default(),
             in_flight_pkts: 0,
             in_flight_bytes: 0,
             reorder: ReorderWindow::default(),
@@ -107,7 +116,8 @@ impl<T: Copy> Sent<T> {
     /// Nothing that was sent matters any more.
     pub(crate) fn forget(&mut self) {
         let counters = self.counters;
-        *self = Self { una: self.next(), counters, ..Self::new(0) };
+        let una = self.next();
+        *self = Self { una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
 
     /// The oldest number that is not acknowledged.
@@ -139,28 +149,29 @@ impl<T: Copy> Sent<T> {
     }
 
     /// A new packet was sent; its number was [`Sent::next`].
+    #[inline]
     pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32) {
         let number = self.next();
-        let state = State::InFlight;
-        let entry = Entry { what, bytes, sent_at: now, was_lost: false, state };
-        self.ring.push_back(entry);
+        let (was_lost, is_queued, state) = (false, false, State::InFlight);
+        self.ring.push_back(Entry { what, bytes, sent_at: now, was_lost, is_queued, state });
+        self.arrived.reach(number);
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
     }
 
     /// The lost packet that is next to be sent again, of those that `may` leave: its number and
-    /// what it carries.
+    /// what it carries. Of packets that may ever have to wait, none may leave before an older one
+    /// may.
+    #[inline]
     pub(crate) fn next_lost(&mut self, may: impl Fn(&T) -> bool) -> Option<(u64, T)> {
-        let mut i = 0;
-        while let Some(number) = self.lost.get(i).copied() {
-            match self.entry(number).filter(|e| e.state == State::Lost).map(|e| e.what) {
-                Some(what) if may(&what) => return Some((number, what)),
-                Some(_) => i += 1,
-                None => _ = self.lost.remove(i),
-            }
-        }
-        None
+        let (ring, una) = (&mut self.ring, self.una);
+        let look = |number: u64| {
+            let entry = ring.get_mut(usize_from(number.checked_sub(una)?))?;
+            entry.is_queued = entry.state == State::Lost;
+            entry.is_queued.then_some(entry.what)
+        };
+        self.lost.next(look, may)
     }
 
     /// Lost packets wait to be sent again; exact after [`Sent::next_lost`] found none.
@@ -181,29 +192,38 @@ impl<T: Copy> Sent<T> {
 
     /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent
     /// until then that `waits` names: they are not in flight any more. No loss: nothing but the
-    /// peer is to blame.
-    pub(crate) fn turned_away(&mut self, psn: u32, sent: Time, waits: impl Fn(&T) -> bool) {
-        let itself = unwrap(self.una, psn);
-        for number in self.una..self.next() {
-            let is_it = |e: &Entry<T>| {
-                let is_named = e.sent_at == sent && number == itself;
-                e.state == State::InFlight && e.sent_at <= sent && (is_named || waits(&e.what))
-            };
-            if self.entry(number).is_some_and(is_it) {
-                self.lose(number);
+    /// peer is to blame. Of those sent until `since` it was asked before.
+    pub(crate) fn turned_away(
+        &mut self,
+        psn: u32,
+        sent: Time,
+        since: Option<Time>,
+        waits: impl Fn(&T) -> bool,
+    ) {
+        let itself = Transmission { number: unwrap(self.una, psn), at: sent };
+        let from = since.map_or(0, |since| self.order.partition_point(|t| t.at <= since));
+        let end = self.order.partition_point(|t| t.at <= sent);
+        for i in from..end {
+            let transmission = self.order[i];
+            if self.current(transmission).is_some_and(|e| waits(&e.what)) {
+                self.lose(transmission.number);
             }
+        }
+        if self.current(itself).is_some() {
+            self.lose(itself.number);
         }
     }
 
     /// The newest packet that has not arrived: what a probe sends again.
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
-        let at = self.ring.iter().rposition(|e| e.state != State::Arrived)?;
-        Some((self.una + u64_from(at), self.ring[at].what))
+        let number = self.arrived.highest_clear(self.next())?;
+        self.entry(number).map(|e| (number, e.what))
     }
 
     /// A packet was sent again.
     pub(crate) fn resent(&mut self, now: Time, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
+        debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost) = (now, was == State::Lost);
         let bytes = u64::from(entry.bytes);
@@ -237,14 +257,15 @@ impl<T: Copy> Sent<T> {
         }
         for word in told.words {
             let base = unwrap(self.una, word.base);
-            for i in (0..64).filter(|i| word.bits >> i & 1 != 0) {
-                self.arrived(base + i, &mut acked);
+            for number in numbers(base, self.arrived.news(base, word.bits)) {
+                self.arrived(number, &mut acked);
             }
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
             self.una += 1;
         }
+        self.arrived.forget_below(self.una);
         Ok(acked)
     }
 
@@ -257,10 +278,7 @@ impl<T: Copy> Sent<T> {
         let overdue = rtt.latest().max(rtt.smallest()) + window;
         let mut found = 0;
         while let Some(first) = self.order.front().copied() {
-            let current = self
-                .entry(first.number)
-                .is_some_and(|e| e.state == State::InFlight && e.sent_at == first.at);
-            if !current {
+            if self.current(first).is_none() {
                 self.order.pop_front();
                 continue;
             }
@@ -281,26 +299,28 @@ impl<T: Copy> Sent<T> {
 
     /// Takes everything in flight for lost: nothing was heard for too long.
     pub(crate) fn lose_all(&mut self) {
-        for number in self.una..self.next() {
-            if self.entry(number).is_some_and(|e| e.state == State::InFlight) {
-                self.lose(number);
+        for transmission in std::mem::take(&mut self.order) {
+            if self.current(transmission).is_some() {
+                self.lose(transmission.number);
             }
         }
     }
 
     /// The loss of everything was a mistake: what was not sent again is in flight after all.
     pub(crate) fn find_all(&mut self) {
-        while let Some(number) = self.lost.pop_front() {
-            if let Some(entry) = self.entry_mut(number).filter(|e| e.state == State::Lost) {
+        for number in self.lost.take_queue() {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            entry.is_queued = false;
+            if entry.state == State::Lost {
                 entry.state = State::InFlight;
                 let (at, bytes) = (entry.sent_at, u64::from(entry.bytes));
                 self.in_flight_pkts += 1;
                 self.in_flight_bytes += bytes;
-                // By time again: it was sent before everything that was sent since.
-                let place = self.order.partition_point(|t| t.at <= at);
-                self.order.insert(place, Transmission { number, at });
+                self.order.push_back(Transmission { number, at });
             }
         }
+        // By time again: they were sent before everything that was sent since.
+        self.order.make_contiguous().sort_by_key(|t| (t.at, t.number));
     }
 
     /// A packet that others had overtaken came `by` later than the fastest.
@@ -319,6 +339,11 @@ impl<T: Copy> Sent<T> {
 
     fn entry_mut(&mut self, number: u64) -> Option<&mut Entry<T>> {
         self.ring.get_mut(usize_from(number.checked_sub(self.una)?))
+    }
+
+    /// The packet of a transmission, while that is the one in flight.
+    fn current(&self, t: Transmission) -> Option<&Entry<T>> {
+        self.entry(t.number).filter(|e| e.state == State::InFlight && e.sent_at == t.at)
     }
 
     /// The echo says which transmission of the newest arrival it was.
@@ -340,6 +365,7 @@ impl<T: Copy> Sent<T> {
             return;
         }
         entry.state = State::Arrived;
+        self.arrived.set(number);
         acked.pkts += 1;
         acked.bytes += bytes;
         if was == State::InFlight {
@@ -351,10 +377,13 @@ impl<T: Copy> Sent<T> {
     fn lose(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
         entry.state = State::Lost;
+        let was_queued = std::mem::replace(&mut entry.is_queued, true);
         let bytes = u64::from(entry.bytes);
         self.in_flight_pkts -= 1;
         self.in_flight_bytes -= bytes;
-        self.lost.push_back(number);
+        if !was_queued {
+            self.lost.push(number);
+        }
     }
 }
 

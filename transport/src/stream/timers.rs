@@ -64,6 +64,7 @@ impl Timers {
     }
 
     /// A packet left.
+    #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
         self.quiet_since.get_or_insert(now);
         self.sent_at = now;
@@ -80,6 +81,7 @@ impl Timers {
     }
 
     /// When [`Timers::fire`] has something to do.
+    #[inline]
     pub(crate) fn next(&self, rtt: &Rtt) -> Option<Time> {
         let timeout = self.timeout_at(rtt)?;
         Some(self.probe_at(rtt).map_or(timeout, |probe| probe.min(timeout)))
@@ -137,6 +139,9 @@ impl Timers {
     fn timeout_at(&self, rtt: &Rtt) -> Option<Time> {
         let since = self.quiet_since?;
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
+        if self.expired == 0 {
+            return Some(since + after);
+        }
         let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
         Some(since + backed_off.min(after.max(self.unknown * UNKNOWN_MAX)))
     }

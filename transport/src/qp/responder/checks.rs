@@ -12,6 +12,7 @@ use crate::wc::WcStatus;
 use spanwire_wire::{NakCode, OpKind, Packet, Syndrome};
 
 impl Responder {
+    #[inline]
     pub(super) fn check_psn(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         match p.bth.psn.since(self.epsn) {
             0 => {
@@ -28,6 +29,7 @@ impl Responder {
         }
     }
 
+    #[inline]
     pub(super) fn check_op_seq(&mut self, p: &Packet<'_>, _: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
         let fits = match self.inbound {
@@ -48,6 +50,7 @@ impl Responder {
         if allowed { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
+    #[inline]
     pub(super) fn check_resource(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
         let consumes = match props.kind {
@@ -68,6 +71,7 @@ impl Responder {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn check_length(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
         let (len, mtu) = (payload_len(p), g.mtu.bytes());
@@ -99,6 +103,7 @@ impl Responder {
     /// A zero-length request touches no memory, so its key and address are not looked at (rxe does
     /// the same). A WRITE's first packet is checked for the whole message, every later one again
     /// for its own bytes: the region may have gone since.
+    #[inline]
     pub(super) fn check_rkey(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
         let need = match props.kind {

@@ -42,6 +42,7 @@ impl Responder {
     }
 
     /// A packet of a SEND or WRITE has been placed: moves on, and tells what that completes.
+    #[inline]
     pub(super) fn advance(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
         let props = p.bth.opcode.props();
         let (psn, received) = (self.epsn, self.received() + payload_len(p));

@@ -140,8 +140,9 @@ impl Selective {
             return false;
         }
         // It came and is not among what has arrived: it found no receive request.
+        let since = self.credit.judge_until(echo);
         let (sender, limit) = (&self.sender, self.credit.receive_limit());
-        self.sent.turned_away(ack.newest, echo, |part| !may_leave(sender, part, limit));
+        self.sent.turned_away(ack.newest, echo, since, |part| !may_leave(sender, part, limit));
         counters.rnr_nak_retry_err += u64::from(self.credit.is_new_round());
         self.credit.on_refused()
     }

@@ -82,6 +82,7 @@ impl Selective {
     }
 
     /// A packet that was chosen left at `now`, with `bytes` of payload.
+    #[inline]
     pub(super) fn on_sent(&mut self, now: Time, sending: &Sending, bytes: u32) {
         self.probe = None;
         match sending.kind {

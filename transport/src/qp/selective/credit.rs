@@ -24,6 +24,8 @@ pub(super) struct Credit {
     /// Rounds of packets that found no receive request since then.
     refused: u32,
     round_is_counted: bool,
+    /// Of what was sent until then it is known what the limit turns away.
+    judged_until: Option<Time>,
     wait: Dur,
     rnr_retry: u8,
 }
@@ -37,6 +39,7 @@ impl Credit {
             asked: 0,
             refused: 0,
             round_is_counted: false,
+            judged_until: None,
             wait: Dur::ZERO,
             rnr_retry: 0,
         };
@@ -67,10 +70,20 @@ impl Credit {
         };
         self.said_at = rx_pkts;
         if moved {
+            let grew = |old: u32| limit.wrapping_sub(old) < 1 << 31;
+            self.judged_until = self.judged_until.filter(|_| self.receive_limit.is_some_and(grew));
             self.receive_limit = Some(limit);
             (self.ask_at, self.asked, self.refused) = (None, 0, 0);
             self.round_is_counted = false;
         }
+    }
+
+    /// What was sent until `sent` is judged by this limit from now on. Returns until when it was
+    /// already.
+    pub(super) fn judge_until(&mut self, sent: Time) -> Option<Time> {
+        let before = self.judged_until;
+        self.judged_until = before.max(Some(sent));
+        before
     }
 
     /// Nothing has been refused since the last question, or since the limit moved.
@@ -150,6 +163,18 @@ mod tests {
         assert_eq!(c.receive_limit(), Some(8));
         c.on_told(6, 11);
         assert_eq!(c.receive_limit(), Some(6), "a shared queue may have less than before");
+    }
+
+    #[test]
+    fn judge_until__begins_anew_when_the_limit_shrinks() {
+        let mut c = credit(7);
+        let at = |us| Time::ZERO + Dur::from_us(us);
+        c.on_told(5, 1);
+        assert_eq!([5, 3, 9].map(|us| c.judge_until(at(us))), [None, Some(at(5)), Some(at(5))]);
+        c.on_told(6, 2);
+        assert_eq!(c.judge_until(at(9)), Some(at(9)), "who had room has it still");
+        c.on_told(4, 3);
+        assert_eq!(c.judge_until(at(9)), None);
     }
 
     #[test]

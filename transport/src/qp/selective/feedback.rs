@@ -63,6 +63,7 @@ impl Feedback {
     }
 
     /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap.
+    #[inline]
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -144,6 +145,7 @@ impl Feedback {
     }
 
     /// When one will be due, if none is now.
+    #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.due.filter(|_| self.now.is_none())
     }

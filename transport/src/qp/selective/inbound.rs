@@ -129,6 +129,7 @@ impl Inbound {
     }
 
     /// Puts the data of a request's packet where they belong.
+    #[inline]
     pub(super) fn place(
         &mut self,
         a: &Arrived<'_>,
@@ -152,6 +153,7 @@ impl Inbound {
 
     /// What is next of that which is due when everything before the packet `next` has arrived, and
     /// the number of its packet. It has been carried out then, but for delivery.
+    #[inline]
     pub(super) fn next_due(
         &mut self,
         next: u64,

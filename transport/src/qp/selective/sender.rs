@@ -129,6 +129,7 @@ impl Sender {
     }
 
     /// The next segment that was never sent.
+    #[inline]
     pub(super) fn next(&self, may: &May) -> Next {
         let Some(wqe) = self.sq.at(self.current) else { return Next::Idle };
         if self.offset == 0 {
@@ -151,6 +152,7 @@ impl Sender {
     }
 
     /// Nothing is posted behind this segment.
+    #[inline]
     pub(super) fn is_last(&self, segment: &Segment) -> bool {
         self.wqe(segment.message).is_none_or(|w| w.ends(segment))
             && segment.message.wrapping_add(1) == self.next_message
@@ -162,11 +164,13 @@ impl Sender {
     }
 
     /// The peer has a receive request for this segment, or it needs none.
+    #[inline]
     pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
         self.wqe(segment.message).is_none_or(|w| w.finds_receive(receive_limit))
     }
 
     /// The segment that [`Sender::next`] described was sent as packet `number`.
+    #[inline]
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
         let Some(wqe) = self.wqe_mut(segment.message) else { return };
         let ends = wqe.ends(segment);
@@ -182,6 +186,7 @@ impl Sender {
     }
 
     /// The header of a segment; none when its request is over.
+    #[inline]
     pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrcDataRepr> {
         let wqe = self.wqe(segment.message)?;
         let ends = wqe.ends(segment);
@@ -222,17 +227,20 @@ impl Sender {
     }
 
     /// A segment's last packet is solicited.
+    #[inline]
     pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
         self.wqe(segment.message)
             .is_some_and(|w| w.solicited && w.op.completes_a_receive() && w.ends(segment))
     }
 
     /// The bytes of a segment are here: inline, or in SGEs.
+    #[inline]
     pub(super) fn inline(&self, message: u32) -> Option<&[u8]> {
         let is_inline = self.wqe(message)?.is_inline;
         is_inline.then(|| self.sq.inline(self.index(message)))
     }
 
+    #[inline]
     pub(super) fn sges(&self, message: u32) -> &[Sge] {
         self.sq.sges(self.index(message))
     }

@@ -31,14 +31,8 @@ fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a
     Told { next, words, newest, echo: at(echo) }
 }
 
-fn lost(s: &mut Sent<u64>) -> Vec<u64> {
-    let mut all = Vec::new();
-    let mut copy = std::mem::take(&mut s.lost);
-    for number in &copy {
-        all.extend(s.entry(*number).filter(|e| e.state == State::Lost).map(|e| e.what));
-    }
-    std::mem::swap(&mut s.lost, &mut copy);
-    all
+fn lost(s: &Sent<u64>) -> Vec<u64> {
+    s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
 }
 
 #[test]
@@ -82,7 +76,7 @@ fn detect__waits_as_long_as_packets_may_overtake_each_other() {
     assert_eq!(s.detect(at(109), &rtt), (0, Some(at(125))));
     assert_eq!(s.detect(at(125), &rtt), (1, Some(at(126))));
     assert_eq!(s.detect(at(126), &rtt), (1, None));
-    assert_eq!(lost(&mut s), [0, 1]);
+    assert_eq!(lost(&s), [0, 1]);
     assert_eq!((s.in_flight_pkts(), s.counters().lost), (0, 2));
 }
 
@@ -152,10 +146,13 @@ fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
 #[test]
 fn turned_away__is_sent_again_and_was_not_lost() {
     let mut s = ten();
-    s.turned_away(4, at(3), |_| false);
+    s.turned_away(4, at(3), None, |_| false);
     assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
-    s.turned_away(4, at(4), |what| matches!(what, 2 | 9));
+    s.turned_away(4, at(4), None, |what| matches!(what, 2 | 9));
     assert_eq!((s.in_flight_pkts(), s.counters().lost), (8, 0), "9 was sent later");
+    s.turned_away(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
+    assert_eq!(s.in_flight_pkts(), 7, "of 0 it was known, 5 was not sent then");
+    s.resent(at(15), s.una() + 6);
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
     s.resent(at(20), s.una() + 2);
     assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
