@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`port`] | the seam: [`port::Port`], where frames come from and go to |
 //! | [`driver`] | the loop around one node and its ports, and how it waits |
+//! | [`doorbell`] | how another thread wakes a worker |
 //! | [`clock`] | the only clock |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | a bad network around any port, decided by a seed |
@@ -19,6 +20,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod doorbell;
 pub mod driver;
 pub mod fault;
 pub mod net;

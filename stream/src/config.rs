@@ -1,0 +1,271 @@
+//! Every limit of a network and its connections, with its reason.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Limits and defaults of a [`Network`](crate::Network). Turn it into a [`ValidConfig`] to use it.
+///
+/// A connection takes two rings of memory, touched only as far as they are used, and three
+/// descriptors. Of what both ends say about rings and messages the smaller counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Bytes of the ring for each direction of a connection, 4096..=2^30. Default 4 MiB. What was
+    /// sent and not yet taken by the other application is never more; sending waits then. Rate
+    /// times round-trip time, and what the other application lets lie, must fit: 1 Gbit/s over
+    /// 20 ms wants 2.5 MB.
+    pub ring_bytes: u32,
+    /// Bytes of a fragment at most, 64..=ring_bytes / 4. Default 256 KiB: one completion each, and
+    /// the ring still turns over smoothly.
+    pub fragment_bytes: u32,
+    /// Fragments, and so messages, that may be under way in each direction, 16..=4096. Default 256:
+    /// with messages of 64 bytes that is a window of packets.
+    pub fragments: u32,
+    /// Longest message, 1..=three quarters of the ring (and of `fragments`). Default 1 MiB. A
+    /// longer one is refused by `send`.
+    pub max_message_bytes: u32,
+    /// Connections, open and half-open, 1..=1000. Default 256. What comes beyond is turned away.
+    pub max_connections: u32,
+    /// Connections being set up for others to our listeners, 1..=1000. Default 64: a thread each,
+    /// for a few milliseconds.
+    pub max_half_open: u32,
+    /// As above, for one peer address, 1..=max_half_open. Default 8, so that one silent client
+    /// leaves room for the others.
+    pub max_half_open_per_peer: u32,
+    /// How long setting up a connection may take, 10 ms..=60 s. Default 5 s.
+    pub handshake_timeout: Duration,
+    /// How long a connection whose handles were dropped may take to deliver what was sent,
+    /// 0..=1 h. Default 30 s. Then it is aborted.
+    pub linger: Duration,
+    /// Local ACK Timeout exponent, 4.096 us * 2^n, 8..=20. Default 14 (67 ms).
+    pub timeout: u8,
+    /// Retransmissions without an answer before the peer counts as dead, 1..=7. Default 7: 1.8 s
+    /// with the timeout above.
+    pub retry_cnt: u8,
+}
+
+/// A [`Config`] whose relations hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ValidConfig(Config);
+
+/// Which limit is wrong, and what it may be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Smallest value allowed, given the other fields.
+    pub min: u64,
+    /// Largest value allowed, given the other fields.
+    pub max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ring_bytes: 4 << 20,
+            fragment_bytes: 256 << 10,
+            fragments: 256,
+            max_message_bytes: 1 << 20,
+            max_connections: 256,
+            max_half_open: 64,
+            max_half_open_per_peer: 8,
+            handshake_timeout: Duration::from_secs(5),
+            linger: Duration::from_secs(30),
+            timeout: 14,
+            retry_cnt: 7,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field against its range and its relation to the others.
+    ///
+    /// # Errors
+    /// The first field that is outside its range; durations in milliseconds.
+    pub fn validate(self) -> Result<ValidConfig, ConfigError> {
+        let shape = Shape::wanted(&self);
+        shape.validate()?;
+        within("max_connections", self.max_connections.into(), 1, 1000)?;
+        within("max_half_open", self.max_half_open.into(), 1, 1000)?;
+        let half_open = u64::from(self.max_half_open);
+        within("max_half_open_per_peer", self.max_half_open_per_peer.into(), 1, half_open)?;
+        within("handshake_timeout", ms(self.handshake_timeout), 10, 60_000)?;
+        within("linger", ms(self.linger), 0, 3_600_000)?;
+        within("timeout", self.timeout.into(), 8, 20)?;
+        within("retry_cnt", self.retry_cnt.into(), 1, 7)?;
+        Ok(ValidConfig(self))
+    }
+}
+
+impl std::ops::Deref for ValidConfig {
+    type Target = Config;
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
+impl Default for ValidConfig {
+    fn default() -> Self {
+        Config::default().validate().expect("the defaults are inside their ranges, tested below")
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, value, min, max } = self;
+        write!(f, "{field} is {value}, but must be between {min} and {max}")
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The rings and messages of one connection, the same in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) ring_bytes: u32,
+    pub(crate) fragment_bytes: u32,
+    pub(crate) fragments: u32,
+    pub(crate) max_message_bytes: u32,
+}
+
+impl Shape {
+    /// What `config` asks for.
+    pub(crate) fn wanted(config: &Config) -> Self {
+        let Config { ring_bytes, fragment_bytes, fragments, max_message_bytes, .. } = *config;
+        Self { ring_bytes, fragment_bytes, fragments, max_message_bytes }
+    }
+
+    /// The smaller of everything, messages shortened to what fits then.
+    ///
+    /// # Errors
+    /// The other end asks for what makes no sense.
+    pub(crate) fn agree(self, theirs: Self) -> Result<Self, ConfigError> {
+        theirs.validate()?;
+        let ring_bytes = self.ring_bytes.min(theirs.ring_bytes);
+        let fragment_bytes =
+            self.fragment_bytes.min(theirs.fragment_bytes).min(ring_bytes / QUARTERS);
+        let fragments = self.fragments.min(theirs.fragments);
+        let smaller = self.max_message_bytes.min(theirs.max_message_bytes);
+        let agreed = Self { ring_bytes, fragment_bytes, fragments, max_message_bytes: smaller };
+        let max_message_bytes = smaller.min(agreed.message_limit());
+        Ok(Self { max_message_bytes, ..agreed })
+    }
+
+    fn validate(self) -> Result<(), ConfigError> {
+        within("ring_bytes", self.ring_bytes.into(), 4096, 1 << 30)?;
+        let fragment_max = self.ring_bytes / QUARTERS;
+        within("fragment_bytes", self.fragment_bytes.into(), 64, fragment_max.into())?;
+        within("fragments", self.fragments.into(), 16, 4096)?;
+        let limit = self.message_limit();
+        within("max_message_bytes", self.max_message_bytes.into(), 1, limit.into())
+    }
+
+    /// The longest message that always fits once the receiver has taken everything: it may owe
+    /// credit for just under a quarter of the ring and of the fragments, and a message may be cut
+    /// once more where the ring ends.
+    fn message_limit(self) -> u32 {
+        let by_ring = self.ring_bytes - self.ring_bytes / QUARTERS;
+        let whole = self.fragments - self.fragments / QUARTERS - 1;
+        by_ring.min(whole.saturating_mul(self.fragment_bytes))
+    }
+
+    /// How much of what was taken may go without credit: in bytes, in fragments.
+    pub(crate) fn credit_after(self) -> (u64, u64) {
+        ((self.ring_bytes / QUARTERS).into(), (self.fragments / QUARTERS).into())
+    }
+
+    /// Where byte number `position` lies.
+    pub(crate) fn offset(self, position: u64) -> u64 {
+        position % u64::from(self.ring_bytes)
+    }
+
+    /// Bytes from `position` to the ring's end.
+    pub(crate) fn to_end(self, position: u64) -> u64 {
+        u64::from(self.ring_bytes) - self.offset(position)
+    }
+}
+
+fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError { field, value, min, max })
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Credit comes for each quarter of a ring.
+const QUARTERS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default__is_valid() {
+        assert_eq!(ValidConfig::default().ring_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn validate__names_the_field_and_its_range() {
+        let wrong = Config { max_half_open_per_peer: 65, ..Config::default() };
+        let e = wrong.validate().unwrap_err();
+        assert_eq!(e.to_string(), "max_half_open_per_peer is 65, but must be between 1 and 64");
+        let wrong = Config { linger: Duration::from_secs(3601), ..Config::default() };
+        assert_eq!(wrong.validate().unwrap_err().field, "linger");
+    }
+
+    #[test]
+    fn validate__a_message_leaves_the_last_quarter_to_credit() {
+        let with = |max_message_bytes| Config { max_message_bytes, ..Config::default() };
+        assert!(with(3 << 20).validate().is_ok());
+        assert_eq!(with((3 << 20) + 1).validate().unwrap_err().max, 3 << 20);
+        let few = Config { fragments: 16, fragment_bytes: 64, ..with(11 * 64) };
+        assert!(few.clone().validate().is_ok());
+        let e = Config { max_message_bytes: 11 * 64 + 1, ..few }.validate().unwrap_err();
+        assert_eq!((e.field, e.max), ("max_message_bytes", 11 * 64));
+    }
+
+    #[test]
+    fn agree__takes_the_smaller_of_everything_and_shortens_messages() {
+        let ours = Shape::wanted(&Config::default());
+        let theirs =
+            Shape { ring_bytes: 4096, fragment_bytes: 1024, max_message_bytes: 2000, ..ours };
+        let agreed = ours.agree(theirs).unwrap();
+        assert_eq!(agreed, Shape { ..theirs });
+        let theirs = Shape { fragments: 16, fragment_bytes: 4096, max_message_bytes: 1, ..ours };
+        let wide = Shape { max_message_bytes: 1 << 20, ..ours };
+        assert_eq!(wide.agree(theirs).unwrap(), theirs);
+        let long = Shape { max_message_bytes: 3 << 20, ..ours };
+        let short_ring = Shape { ring_bytes: 1 << 20, max_message_bytes: 700_000, ..ours };
+        assert_eq!(long.agree(short_ring).unwrap().max_message_bytes, 700_000);
+        assert_eq!(long.agree(theirs).unwrap(), theirs.agree(long).unwrap());
+    }
+
+    #[test]
+    fn agree__refuses_what_makes_no_sense() {
+        let ours = Shape::wanted(&Config::default());
+        for theirs in [
+            Shape { ring_bytes: 0, ..ours },
+            Shape { ring_bytes: u32::MAX, ..ours },
+            Shape { fragment_bytes: 0, ..ours },
+            Shape { fragment_bytes: u32::MAX, ..ours },
+            Shape { fragments: 0, ..ours },
+            Shape { fragments: u32::MAX, ..ours },
+            Shape { max_message_bytes: 0, ..ours },
+            Shape { max_message_bytes: u32::MAX, ..ours },
+        ] {
+            assert!(ours.agree(theirs).is_err(), "{theirs:?}");
+        }
+    }
+
+    #[test]
+    fn offset__comes_round() {
+        let shape = Shape { ring_bytes: 5000, ..Shape::wanted(&Config::default()) };
+        assert_eq!((shape.offset(4999), shape.to_end(4999)), (4999, 1));
+        assert_eq!((shape.offset(5000), shape.to_end(5000)), (0, 5000));
+    }
+}

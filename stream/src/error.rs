@@ -1,0 +1,234 @@
+//! What can go wrong, and what to do about it.
+
+use spanwire_transport::WcStatus;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// Why a call on a connection did not do what was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// Not now: nothing has come, or there is no room. Wait for readiness and try again. Only from
+    /// calls that do not wait.
+    WouldBlock,
+    /// It did not happen in time. Nothing was sent or taken; the connection goes on.
+    TimedOut(Duration),
+    /// A message is longer than this connection takes; nothing was sent.
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// What both ends' limits allow.
+        max: usize,
+    },
+    /// Sending was finished here before.
+    Finished,
+    /// The connection is gone.
+    Lost(Cause),
+}
+
+/// Why a connection is gone. What was received before can still be taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The other process or machine is gone: the side connection closed without a word, or nothing
+    /// answers.
+    PeerGone(&'static str),
+    /// The other end gave up, and said why.
+    PeerAborted(String),
+    /// This end gave up.
+    Aborted(String),
+    /// The other end does not keep to the protocol.
+    Protocol(&'static str),
+    /// The queue pair failed with this status.
+    QueuePair(WcStatus),
+    /// The network (its interface, its worker) is gone, or was shut down.
+    NetworkGone(String),
+}
+
+/// Why there is no connection, listener or network.
+#[derive(Debug)]
+pub enum SetupError {
+    /// A limit in the configuration is wrong, or what the other end asks for is.
+    Config(String),
+    /// A system call failed; what was being done.
+    Io(&'static str, io::Error),
+    /// The other end turned us away, and said why.
+    Refused(String),
+    /// The other end said nothing in time.
+    Silent(Duration),
+    /// The other end closed the side connection in the middle.
+    Closed,
+    /// What the other end says is not this protocol, or not possible.
+    Garbled(String),
+    /// The other end speaks another version.
+    Version(u32),
+    /// The other end names another RoCE address than the one it called from.
+    Address(std::net::IpAddr, std::net::IpAddr),
+    /// Both ends of a connection must want the same: messages, or a byte stream.
+    Kind,
+    /// No wire mode that both ends allow.
+    Mode(String),
+    /// The way to the other end is not known: route, neighbour.
+    NoWay(String),
+    /// So many connections exist already: a limit of the configuration, by its field.
+    Limit(&'static str),
+    /// The interface cannot be used.
+    Interface(String),
+    /// The network was shut down, or its port is gone.
+    NetworkGone(String),
+}
+
+impl Cause {
+    /// What the other end is told; nothing that is not its business.
+    pub(crate) fn for_peer(&self) -> String {
+        match self {
+            Self::Aborted(why) => why.clone(),
+            Self::Protocol(what) => format!("you broke the protocol: {what}"),
+            Self::QueuePair(status) => format!("the queue pair failed: {}", status.name()),
+            Self::NetworkGone(_) => "the network was shut down there".to_owned(),
+            Self::PeerGone(_) | Self::PeerAborted(_) => "you were gone".to_owned(),
+        }
+    }
+}
+
+impl From<WcStatus> for Cause {
+    fn from(status: WcStatus) -> Self {
+        match status {
+            WcStatus::RetryExcErr => Self::PeerGone(
+                "it does not answer any more (RETRY_EXC_ERR); is it up, and the way to it?",
+            ),
+            other => Self::QueuePair(other),
+        }
+    }
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
+        Self::Lost(cause)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::WouldBlock => ErrorKind::WouldBlock,
+            Error::TimedOut(_) => ErrorKind::TimedOut,
+            Error::TooLong { .. } => ErrorKind::InvalidInput,
+            Error::Finished => ErrorKind::BrokenPipe,
+            Error::Lost(Cause::PeerAborted(_)) => ErrorKind::ConnectionReset,
+            Error::Lost(Cause::Protocol(_)) => ErrorKind::InvalidData,
+            Error::Lost(_) => ErrorKind::ConnectionAborted,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldBlock => f.write_str("not ready: wait for readiness and try again"),
+            Self::TimedOut(after) => write!(f, "not within {after:?}"),
+            Self::TooLong { bytes, max } => write!(
+                f,
+                "a message of {bytes} bytes, this connection takes {max}: cut it, or raise \
+                 max_message_bytes (and ring_bytes) at both ends"
+            ),
+            Self::Finished => f.write_str("sending was finished on this connection"),
+            Self::Lost(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PeerGone(how) => write!(f, "the other end is gone: {how}"),
+            Self::PeerAborted(why) => write!(f, "the other end gave up: {why}"),
+            Self::Aborted(why) => write!(f, "given up here: {why}"),
+            Self::Protocol(what) => {
+                write!(f, "the other end broke the protocol: {what}; is it the same spanwire?")
+            }
+            Self::QueuePair(status) => write!(f, "the queue pair failed with {}", status.name()),
+            Self::NetworkGone(why) => write!(f, "the network is gone: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Cause {}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(what) => f.write_str(what),
+            Self::Io(doing, e) => write!(f, "cannot {doing}: {e}"),
+            Self::Refused(why) => write!(f, "the other end refused: {why}"),
+            Self::Silent(after) => write!(f, "the other end said nothing for {after:?}"),
+            Self::Closed => f.write_str(
+                "the other end closed the side connection: is it the same program, and at work?",
+            ),
+            Self::Garbled(what) => write!(
+                f,
+                "the other end does not speak this protocol ({what}): is it spanwire, on the \
+                 right port?"
+            ),
+            Self::Version(version) => write!(
+                f,
+                "the other end speaks version {version} of messages and streams: use the same \
+                 spanwire on both ends"
+            ),
+            Self::Address(says, is) => write!(
+                f,
+                "the other end calls from {is} and names {says} as its RoCE address: allow it by \
+                 any_address if that is meant"
+            ),
+            Self::Kind => {
+                f.write_str("one end wants messages and the other a byte stream: open both alike")
+            }
+            Self::Mode(what) => write!(f, "no common wire mode: {what}"),
+            Self::NoWay(what) => write!(f, "no way to the other end: {what}"),
+            Self::Limit(field) => {
+                write!(f, "no more than {field} may exist: raise it in the configuration")
+            }
+            Self::Interface(what) => f.write_str(what),
+            Self::NetworkGone(why) => write!(f, "the network is gone: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from__io_kinds_tell_what_to_do() {
+        let kind = |e: Error| io::Error::from(e).kind();
+        assert_eq!(kind(Error::WouldBlock), ErrorKind::WouldBlock);
+        assert_eq!(kind(Error::TimedOut(Duration::ZERO)), ErrorKind::TimedOut);
+        assert_eq!(kind(Error::Finished), ErrorKind::BrokenPipe);
+        assert_eq!(kind(Cause::PeerGone("x").into()), ErrorKind::ConnectionAborted);
+        assert_eq!(kind(Cause::PeerAborted("x".into()).into()), ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn for_peer__keeps_what_is_ours() {
+        let cause = Cause::NetworkGone("interface secret0 was removed".into());
+        assert!(!cause.for_peer().contains("secret0"));
+        assert_eq!(Cause::Aborted("enough".into()).for_peer(), "enough");
+    }
+
+    #[test]
+    fn from__a_silent_peer_is_gone() {
+        assert!(matches!(Cause::from(WcStatus::RetryExcErr), Cause::PeerGone(_)));
+        assert_eq!(Cause::from(WcStatus::RemOpErr), Cause::QueuePair(WcStatus::RemOpErr));
+    }
+}

@@ -1,0 +1,99 @@
+//! What the 32 bits beside a fragment, or beside nothing, say.
+
+/// The immediate of a fragment (a WRITE): bit 31 marks the last of a message, the others are the
+/// low bits of its number.
+pub(crate) fn of_fragment(number: u64, is_last: bool) -> u32 {
+    low(number, FRAGMENT_MASK) | if is_last { LAST } else { 0 }
+}
+
+/// Whether `imm` is that of fragment `number`; if so, whether it is the last of its message.
+pub(crate) fn check_fragment(imm: u32, number: u64) -> Option<bool> {
+    (imm & FRAGMENT_MASK == low(number, FRAGMENT_MASK)).then_some(imm & LAST != 0)
+}
+
+/// What is said without a fragment (a SEND without payload): two bits of kind, thirty of count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Control {
+    /// So many fragments in all were taken.
+    Credit(u32),
+    /// No more comes after so many fragments in all.
+    Finish(u32),
+    /// The application has taken everything up to the other end's `Finish`.
+    Drained,
+}
+
+impl Control {
+    pub(crate) fn credit(taken: u64) -> Self {
+        Self::Credit(low(taken, COUNT_MASK))
+    }
+
+    pub(crate) fn finish(fragments: u64) -> Self {
+        Self::Finish(low(fragments, COUNT_MASK))
+    }
+
+    pub(crate) fn emit(self) -> u32 {
+        match self {
+            Self::Credit(count) => count,
+            Self::Finish(count) => 1 << KIND_SHIFT | count,
+            Self::Drained => 2 << KIND_SHIFT,
+        }
+    }
+
+    pub(crate) fn parse(imm: u32) -> Option<Self> {
+        let count = imm & COUNT_MASK;
+        match imm >> KIND_SHIFT {
+            0 => Some(Self::Credit(count)),
+            1 => Some(Self::Finish(count)),
+            2 if count == 0 => Some(Self::Drained),
+            _ => None,
+        }
+    }
+}
+
+/// How far `count`, the low 30 bits of a number, is ahead of the number `from`; at most 2^30 - 1.
+pub(crate) fn ahead(count: u32, from: u64) -> u64 {
+    (count.wrapping_sub(low(from, COUNT_MASK)) & COUNT_MASK).into()
+}
+
+fn low(number: u64, mask: u32) -> u32 {
+    u32::try_from(number & u64::from(mask)).unwrap_or(mask)
+}
+
+const LAST: u32 = 1 << 31;
+const FRAGMENT_MASK: u32 = LAST - 1;
+const KIND_SHIFT: u32 = 30;
+const COUNT_MASK: u32 = (1 << KIND_SHIFT) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_fragment__knows_its_number_and_no_other() {
+        for number in [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff_ffff] {
+            for last in [false, true] {
+                let imm = of_fragment(number, last);
+                assert_eq!(check_fragment(imm, number), Some(last));
+                assert_eq!(check_fragment(imm, number + 1), None);
+                assert_eq!(check_fragment(imm, number.wrapping_sub(1)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn parse__inverts_emit_and_refuses_the_rest() {
+        for control in [Control::credit(0x1_7fff_ffff), Control::finish(7), Control::Drained] {
+            assert_eq!(Control::parse(control.emit()), Some(control));
+        }
+        for imm in [0x8000_0001, 0xc000_0000, u32::MAX] {
+            assert_eq!(Control::parse(imm), None, "{imm:#x}");
+        }
+    }
+
+    #[test]
+    fn ahead__counts_around_the_30_bits() {
+        assert_eq!(ahead(2, (1 << 30) - 1), 3);
+        assert_eq!(ahead(0, 5 << 30), 0);
+        assert_eq!(ahead(0, 1), (1 << 30) - 1, "what is behind is very far ahead");
+    }
+}

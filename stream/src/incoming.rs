@@ -1,0 +1,212 @@
+//! The receiving side of a channel: what may arrive, and what credit is owed for.
+
+use crate::config::Shape;
+use crate::imm;
+use crate::shared::{Arrived, Kind};
+
+/// What came, what was taken, what the other end was told of it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    shape: Shape,
+    kind: Kind,
+    fragments: u64,
+    bytes: u64,
+    /// The message whose last fragment has not come.
+    message: Arrived,
+    told: Taken,
+    finished: bool,
+}
+
+/// What the application has taken since the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) fragments: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Incoming {
+    pub(crate) fn new(kind: Kind, shape: Shape) -> Self {
+        let message = Arrived { bytes: 0, fragments: 0 };
+        let told = Taken::default();
+        Self { shape, kind, fragments: 0, bytes: 0, message, told, finished: false }
+    }
+
+    /// A fragment of `bytes` is in the ring. What the application may take now, if anything.
+    ///
+    /// # Errors
+    /// The other end had no business sending it.
+    pub(crate) fn on_fragment(
+        &mut self,
+        imm: u32,
+        bytes: u32,
+        taken: Taken,
+    ) -> Result<Option<Arrived>, &'static str> {
+        let is_last = imm::check_fragment(imm, self.fragments)
+            .ok_or("a fragment that is not the next one")?;
+        if self.finished {
+            return Err("a fragment after the end");
+        }
+        if bytes > self.shape.fragment_bytes {
+            return Err("a fragment longer than agreed");
+        }
+        let len = u64::from(bytes);
+        if len > self.shape.to_end(self.bytes) {
+            return Err("a fragment across the ring's end");
+        }
+        if self.fragments - taken.fragments >= self.shape.fragments.into()
+            || self.bytes + len - taken.bytes > self.shape.ring_bytes.into()
+        {
+            return Err("more than there was credit for");
+        }
+        self.fragments += 1;
+        self.bytes += len;
+        match self.kind {
+            Kind::Bytes if is_last || bytes == 0 => Err("a message in a byte stream"),
+            Kind::Bytes => Ok(Some(Arrived { bytes, fragments: 1 })),
+            Kind::Messages => self.grow_message(bytes, is_last),
+        }
+    }
+
+    /// The other end sends no more.
+    ///
+    /// # Errors
+    /// It cannot have ended there.
+    pub(crate) fn on_finish(&mut self, fragments: u32) -> Result<(), &'static str> {
+        if imm::ahead(fragments, self.fragments) != 0 || self.finished {
+            return Err("an end that does not fit");
+        }
+        if self.message.fragments > 0 {
+            return Err("an end inside a message");
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// What the other end is to be told now of what was taken. `at_once` tells of anything: this
+    /// end has finished, and may be gone before a quarter is full.
+    pub(crate) fn credit(&mut self, taken: Taken, at_once: bool) -> Option<u64> {
+        let (bytes, fragments) = self.shape.credit_after();
+        let owes = taken.bytes - self.told.bytes >= bytes
+            || taken.fragments - self.told.fragments >= fragments
+            || at_once && taken.fragments > self.told.fragments;
+        if !owes || self.finished {
+            return None;
+        }
+        self.told = taken;
+        Some(taken.fragments)
+    }
+
+    /// Everything that will ever come has been taken.
+    pub(crate) fn is_drained(&self, taken: Taken) -> bool {
+        self.finished && taken.fragments == self.fragments
+    }
+
+    fn grow_message(&mut self, bytes: u32, is_last: bool) -> Result<Option<Arrived>, &'static str> {
+        self.message.bytes += bytes;
+        self.message.fragments += 1;
+        if self.message.bytes > self.shape.max_message_bytes {
+            return Err("a message longer than agreed");
+        }
+        if bytes == 0 && !is_last {
+            return Err("an empty fragment inside a message");
+        }
+        if !is_last {
+            return Ok(None);
+        }
+        Ok(Some(std::mem::replace(&mut self.message, Arrived { bytes: 0, fragments: 0 })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape =
+        Shape { ring_bytes: 4096, fragment_bytes: 1000, fragments: 16, max_message_bytes: 3000 };
+
+    const NONE: Taken = Taken { fragments: 0, bytes: 0 };
+
+    fn messages() -> Incoming {
+        Incoming::new(Kind::Messages, SHAPE)
+    }
+
+    #[test]
+    fn on_fragment__a_message_may_be_taken_when_its_last_has_come() {
+        let mut inn = messages();
+        assert_eq!(inn.on_fragment(imm::of_fragment(0, false), 1000, NONE), Ok(None));
+        let whole = Arrived { bytes: 1700, fragments: 2 };
+        assert_eq!(inn.on_fragment(imm::of_fragment(1, true), 700, NONE), Ok(Some(whole)));
+        let empty = Arrived { bytes: 0, fragments: 1 };
+        assert_eq!(inn.on_fragment(imm::of_fragment(2, true), 0, NONE), Ok(Some(empty)));
+    }
+
+    #[test]
+    fn on_fragment__what_the_other_end_has_no_business_sending_is_refused() {
+        let refused = |imm, bytes, why: &str| {
+            let e = messages().on_fragment(imm, bytes, NONE).unwrap_err();
+            assert!(e.contains(why), "{e}");
+        };
+        refused(imm::of_fragment(1, true), 1, "next");
+        refused(imm::of_fragment(0, true), 1001, "longer");
+        refused(imm::of_fragment(0, true), u32::MAX, "longer");
+        refused(imm::of_fragment(0, false), 0, "empty");
+        let mut inn = Incoming::new(Kind::Bytes, SHAPE);
+        assert!(inn.on_fragment(imm::of_fragment(0, true), 1, NONE).is_err());
+    }
+
+    #[test]
+    fn on_fragment__is_bound_by_the_ring_its_end_and_its_fragments() {
+        let mut inn = Incoming::new(Kind::Bytes, SHAPE);
+        let mut taken = NONE;
+        for n in 0..4 {
+            inn.on_fragment(imm::of_fragment(n, false), 1000, taken).unwrap();
+        }
+        let e = inn.on_fragment(imm::of_fragment(4, false), 97, taken).unwrap_err();
+        assert!(e.contains("end"), "{e}");
+        inn.on_fragment(imm::of_fragment(4, false), 96, taken).unwrap();
+        assert!(inn.on_fragment(imm::of_fragment(5, false), 1, taken).is_err(), "the ring is full");
+        taken = Taken { fragments: 1, bytes: 1000 };
+        inn.on_fragment(imm::of_fragment(5, false), 1000, taken).unwrap();
+
+        let mut inn = messages();
+        for n in 0..16 {
+            inn.on_fragment(imm::of_fragment(n, true), 0, NONE).unwrap();
+        }
+        assert!(inn.on_fragment(imm::of_fragment(16, true), 0, NONE).is_err());
+    }
+
+    #[test]
+    fn on_fragment__a_message_longer_than_agreed_is_refused_before_its_end() {
+        let mut inn = messages();
+        for n in 0..3 {
+            inn.on_fragment(imm::of_fragment(n, false), 1000, NONE).unwrap();
+        }
+        assert!(inn.on_fragment(imm::of_fragment(3, false), 1, NONE).is_err());
+    }
+
+    #[test]
+    fn on_finish__must_name_what_was_sent_and_come_once() {
+        let mut inn = messages();
+        assert!(inn.on_finish(1).is_err());
+        inn.on_fragment(imm::of_fragment(0, false), 10, NONE).unwrap();
+        assert!(inn.on_finish(1).is_err(), "inside a message");
+        inn.on_fragment(imm::of_fragment(1, true), 10, NONE).unwrap();
+        inn.on_finish(2).unwrap();
+        assert!(inn.on_finish(2).is_err());
+        assert!(inn.on_fragment(imm::of_fragment(2, true), 1, NONE).is_err());
+        assert!(!inn.is_drained(NONE));
+        assert!(inn.is_drained(Taken { fragments: 2, bytes: 20 }));
+    }
+
+    #[test]
+    fn credit__is_owed_for_a_quarter_of_the_bytes_or_of_the_fragments() {
+        let mut inn = messages();
+        assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1023 }, false), None);
+        assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1024 }, false), Some(3));
+        assert_eq!(inn.credit(Taken { fragments: 6, bytes: 1024 }, false), None);
+        assert_eq!(inn.credit(Taken { fragments: 7, bytes: 1024 }, false), Some(7));
+        let last = Taken { fragments: 8, bytes: 1025 };
+        assert_eq!((inn.credit(last, false), inn.credit(last, true)), (None, Some(8)));
+        assert_eq!(inn.credit(last, true), None, "told already");
+    }
+}

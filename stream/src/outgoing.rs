@@ -1,0 +1,235 @@
+//! The sending side of a channel: where the ring's bytes are cut, and when their place is free.
+
+use crate::config::Shape;
+use crate::imm;
+use crate::shared::{Kind, Shared};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// A piece of the ring to be written to the same place of the other end's ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    /// Where it begins in both rings.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) imm: u32,
+}
+
+/// What was sent, what was acknowledged, what the other application has taken.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    shape: Shape,
+    kind: Kind,
+    /// Fragments posted, of those acknowledged, of those taken by the other application.
+    posted: u64,
+    acknowledged: u64,
+    credited: u64,
+    posted_bytes: u64,
+    /// Fragments whose place is free again, and where the next begins.
+    freed: u64,
+    freed_bytes: u64,
+    /// Lengths of the fragments from `freed` to `posted`.
+    lens: VecDeque<u32>,
+    /// What is left of the message that is being cut.
+    message: Option<u32>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(kind: Kind, shape: Shape) -> Self {
+        Self {
+            shape,
+            kind,
+            posted: 0,
+            acknowledged: 0,
+            credited: 0,
+            posted_bytes: 0,
+            freed: 0,
+            freed_bytes: 0,
+            lens: VecDeque::new(),
+            message: None,
+        }
+    }
+
+    /// Fragments posted so far.
+    pub(crate) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// The next fragment, if one may leave: it counts as posted. `is_last` says that the application sends
+    /// no more.
+    pub(crate) fn next(&mut self, shared: &Shared, is_last: bool) -> Option<Fragment> {
+        if self.posted - self.credited.min(self.acknowledged) >= u64::from(self.shape.fragments) {
+            return None;
+        }
+        let (left, ends_message) = match self.kind {
+            Kind::Messages => (self.message.take().or_else(|| shared.sent.pop())?, true),
+            Kind::Bytes => (self.bytes_to_send(shared, is_last)?, false),
+        };
+        let room = self.shape.to_end(self.posted_bytes).min(self.shape.fragment_bytes.into());
+        let bytes = u32::try_from(room).map_or(left, |room| left.min(room));
+        if ends_message && bytes < left {
+            self.message = Some(left - bytes);
+        }
+        let fragment = Fragment {
+            offset: self.shape.offset(self.posted_bytes),
+            bytes,
+            imm: imm::of_fragment(self.posted, ends_message && bytes == left),
+        };
+        self.posted += 1;
+        self.posted_bytes += u64::from(bytes);
+        self.lens.push_back(bytes);
+        Some(fragment)
+    }
+
+    /// True when nothing is left to be posted. Ask after the application has finished.
+    pub(crate) fn is_empty(&self, shared: &Shared) -> bool {
+        match self.kind {
+            Kind::Messages => self.message.is_none() && shared.sent.is_empty(),
+            Kind::Bytes => shared.written.load(Ordering::Acquire) == self.posted_bytes,
+        }
+    }
+
+    /// True when the other application has taken all that was posted.
+    pub(crate) fn is_all_taken(&self) -> bool {
+        self.credited == self.posted
+    }
+
+    /// The oldest fragment not yet acknowledged has arrived. True if places became free.
+    pub(crate) fn on_acknowledged(&mut self, shared: &Shared) -> bool {
+        self.acknowledged += 1;
+        self.free(shared)
+    }
+
+    /// The other application has taken `count` fragments in all (the low 30 bits of it). True if
+    /// places became free.
+    ///
+    /// # Errors
+    /// It cannot have.
+    pub(crate) fn on_credit(&mut self, shared: &Shared, count: u32) -> Result<bool, &'static str> {
+        let more = imm::ahead(count, self.credited);
+        if more > self.posted - self.credited {
+            return Err("credit for what was not sent");
+        }
+        self.credited += more;
+        Ok(self.free(shared))
+    }
+
+    /// The other application has taken everything. True if places became free.
+    pub(crate) fn on_drained(&mut self, shared: &Shared) -> bool {
+        self.credited = self.posted;
+        self.free(shared)
+    }
+
+    /// Bytes that may go now: small pieces wait for company while others are under way, so that
+    /// many small writes become few packets.
+    fn bytes_to_send(&self, shared: &Shared, is_last: bool) -> Option<u32> {
+        let left = shared.written.load(Ordering::Acquire) - self.posted_bytes;
+        let is_worth_it = left >= u64::from(self.shape.fragment_bytes.min(CORK_BYTES));
+        let is_idle = self.posted - self.acknowledged < CORK_FRAGMENTS;
+        let go = left > 0 && (is_worth_it || is_idle || is_last);
+        go.then(|| u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    fn free(&mut self, shared: &Shared) -> bool {
+        let until = self.credited.min(self.acknowledged);
+        let before = self.freed;
+        while self.freed < until
+            && let Some(bytes) = self.lens.pop_front()
+        {
+            self.freed += 1;
+            self.freed_bytes += u64::from(bytes);
+        }
+        shared.freed.store(self.freed_bytes, Ordering::Release);
+        self.freed > before
+    }
+}
+
+/// A byte stream's write of this size never waits for others: several packets.
+const CORK_BYTES: u32 = 16 << 10;
+
+/// As many small writes may be under way at once before further ones wait for each other.
+const CORK_FRAGMENTS: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::shared;
+
+    const SHAPE: Shape =
+        Shape { ring_bytes: 4096, fragment_bytes: 1000, fragments: 16, max_message_bytes: 3000 };
+
+    fn outgoing(kind: Kind) -> (Outgoing, Shared) {
+        (Outgoing::new(kind, SHAPE), shared(kind, SHAPE))
+    }
+
+    fn lens(out: &mut Outgoing, shared: &Shared) -> Vec<(u64, u32, bool)> {
+        let each = std::iter::from_fn(|| out.next(shared, false));
+        each.map(|f| (f.offset, f.bytes, f.imm >> 31 == 1)).collect()
+    }
+
+    #[test]
+    fn next__cuts_messages_at_fragments_and_at_the_end_of_the_ring() {
+        let (mut out, shared) = outgoing(Kind::Messages);
+        for bytes in [2500, 0, 1700] {
+            shared.sent.push(bytes).unwrap();
+        }
+        let cut = lens(&mut out, &shared);
+        let expected = [
+            (0, 1000, false),
+            (1000, 1000, false),
+            (2000, 500, true),
+            (2500, 0, true),
+            (2500, 1000, false),
+            (3500, 596, false),
+            (0, 104, true),
+        ];
+        assert_eq!(cut, expected);
+        assert!(out.is_empty(&shared));
+    }
+
+    #[test]
+    fn next__waits_for_credit_in_the_middle_of_a_message() {
+        let (mut out, shared) = outgoing(Kind::Messages);
+        for _ in 0..15 {
+            shared.sent.push(1).unwrap();
+        }
+        shared.sent.push(2000).unwrap();
+        assert_eq!(lens(&mut out, &shared).len(), 16);
+        assert!(!out.is_empty(&shared));
+        assert!(!out.on_acknowledged(&shared), "its place may still be read");
+        assert_eq!(lens(&mut out, &shared), []);
+        assert_eq!(out.on_credit(&shared, 1), Ok(true));
+        assert_eq!(shared.freed.load(Ordering::Relaxed), 1);
+        assert_eq!(lens(&mut out, &shared), [(1015, 1000, true)]);
+    }
+
+    #[test]
+    fn next__small_writes_of_a_byte_stream_wait_for_company() {
+        let (mut out, shared) = outgoing(Kind::Bytes);
+        let write = |n| shared.written.fetch_add(n, Ordering::Relaxed);
+        for _ in 0..4 {
+            write(10);
+            assert_eq!(lens(&mut out, &shared).len(), 1);
+        }
+        write(10);
+        write(20);
+        assert_eq!(lens(&mut out, &shared), []);
+        out.on_acknowledged(&shared);
+        assert_eq!(lens(&mut out, &shared), [(40, 30, false)]);
+        write(1000);
+        assert_eq!(lens(&mut out, &shared), [(70, 1000, false)], "worth a fragment of its own");
+        write(5);
+        assert!(out.next(&shared, true).is_some(), "nothing follows that it could wait for");
+    }
+
+    #[test]
+    fn on_credit__for_what_was_not_sent_is_refused() {
+        let (mut out, shared) = outgoing(Kind::Messages);
+        shared.sent.push(1).unwrap();
+        assert!(out.on_credit(&shared, 1).is_err());
+        out.next(&shared, false).unwrap();
+        assert!(out.on_credit(&shared, 2).is_err());
+        assert_eq!(out.on_credit(&shared, 1), Ok(false), "not acknowledged yet");
+        assert!(out.on_credit(&shared, 0).is_err(), "it only counts up");
+    }
+}

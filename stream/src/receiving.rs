@@ -1,0 +1,172 @@
+//! The receiving half of a connection at its application: bytes out of the ring. What the other end
+//! may still write is copied first and looked at then.
+
+use crate::error::Error;
+use crate::shared::{Arrived, Kind, Milestone, Shared};
+use spanwire_base::{u32_from, u64_from, usize_from};
+use spanwire_mem::Region;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// What both kinds of connection receive with.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    shared: Arc<Shared>,
+    ring: Region,
+    /// Taken out of the ring since the beginning.
+    bytes: u64,
+    fragments: u64,
+    /// Of that, what the worker was told of.
+    told: (u64, u64),
+    /// The rest of a byte stream's fragment of which some was taken.
+    rest: Option<Arrived>,
+}
+
+impl Receiving {
+    pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
+        Self { shared, ring, bytes: 0, fragments: 0, told: (0, 0), rest: None }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The next message, in place of what is in `into`. False at the orderly end.
+    pub(crate) fn try_message(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
+        debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
+        let Some(message) = self.pop()? else { return Ok(false) };
+        // What is longer is cut, what is shorter filled up: no byte is written twice for nothing.
+        into.resize(usize_from(message.bytes.into()), 0);
+        self.copy_out(into);
+        self.fragments += u64::from(message.fragments);
+        self.publish();
+        Ok(true)
+    }
+
+    /// As many bytes as there are and `into` takes; 0 at the orderly end.
+    pub(crate) fn try_bytes(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+        debug_assert_eq!(self.shared.kind, Kind::Bytes, "messages come as a whole");
+        let mut count = 0;
+        while count < into.len() {
+            let next = match self.rest.take() {
+                Some(rest) => rest,
+                // What came before an error is given first.
+                None if count > 0 => match self.shared.arrived.pop() {
+                    Some(next) => next,
+                    None => break,
+                },
+                None => match self.pop()? {
+                    Some(next) => next,
+                    None => return Ok(0),
+                },
+            };
+            let len = usize_from(next.bytes.into()).min(into.len() - count);
+            self.copy_out(&mut into[count..count + len]);
+            count += len;
+            let left = next.bytes - u32_from(len);
+            if left > 0 {
+                self.rest = Some(Arrived { bytes: left, ..next });
+            } else {
+                self.fragments += u64::from(next.fragments);
+            }
+        }
+        self.publish();
+        Ok(count)
+    }
+
+    /// `attempt` until it does not say [`Error::WouldBlock`], at most for `timeout`.
+    pub(crate) fn block<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let shared = self.shared.clone();
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let done = shared.receivable.wait(deadline, || match attempt(self) {
+            Err(Error::WouldBlock) => None,
+            other => Some(other),
+        });
+        done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
+    }
+
+    /// `attempt` as a task does it: woken when it is worth another one.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Poll<Result<T, Error>> {
+        for is_armed in [false, true] {
+            match attempt(self) {
+                Err(Error::WouldBlock) if is_armed => {}
+                Err(Error::WouldBlock) => self.shared.receivable.arm(Some(cx.waker())),
+                other => return Poll::Ready(other),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// `attempt` for one who waits by the descriptor.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match attempt(self) {
+            Err(Error::WouldBlock) => {
+                self.shared.receivable.arm(None);
+                attempt(self)
+            }
+            other => other,
+        }
+    }
+
+    /// The next thing in the ring; `None` at the orderly end.
+    fn pop(&mut self) -> Result<Option<Arrived>, Error> {
+        if let Some(arrived) = self.shared.arrived.pop() {
+            return Ok(Some(arrived));
+        }
+        let ended = self.shared.has(Milestone::PeerFinished);
+        let cause = self.shared.cause();
+        if !ended && cause.is_none() {
+            return Err(Error::WouldBlock);
+        }
+        // What came before the end was pushed before it was said.
+        match (self.shared.arrived.pop(), cause) {
+            (Some(arrived), _) => Ok(Some(arrived)),
+            (None, _) if ended => Ok(None),
+            (None, Some(cause)) => Err(cause.clone().into()),
+            (None, None) => Err(Error::WouldBlock),
+        }
+    }
+
+    fn copy_out(&mut self, into: &mut [u8]) {
+        let shape = self.shared.shape;
+        let (offset, to_end) = (shape.offset(self.bytes), shape.to_end(self.bytes));
+        self.bytes += u64_from(into.len());
+        let (head, tail) = into.split_at_mut(into.len().min(usize_from(to_end)));
+        let copied = self.ring.copy_out(usize_from(offset), head);
+        copied.and_then(|()| self.ring.copy_out(0, tail)).expect("offsets stay within the ring");
+    }
+
+    /// Gives the places back, and tells the worker if that is worth a word to the other end.
+    fn publish(&mut self) {
+        self.shared.taken_bytes.store(self.bytes, Ordering::SeqCst);
+        self.shared.taken.store(self.fragments, Ordering::SeqCst);
+        let (bytes, fragments) = self.shared.shape.credit_after();
+        let owes = self.bytes - self.told.0 >= bytes || self.fragments - self.told.1 >= fragments;
+        // The worker marks the end first and then looks at what was taken: one of us sees it.
+        let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
+        if owes || ends {
+            self.told = (self.bytes, self.fragments);
+            self.shared.tell_worker();
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.shared.set(Milestone::Deaf);
+        self.shared.tell_worker();
+    }
+}

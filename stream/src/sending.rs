@@ -1,0 +1,162 @@
+//! The sending half of a connection at its application: bytes into the ring, lengths to the worker.
+
+use crate::error::{Cause, Error};
+use crate::shared::{Kind, Milestone, Shared};
+use spanwire_base::{u32_from, u64_from, usize_from};
+use spanwire_mem::Region;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// What both kinds of connection send with.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    shared: Arc<Shared>,
+    ring: Region,
+    /// Bytes put into the ring since the beginning.
+    written: u64,
+}
+
+impl Sending {
+    pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
+        Self { shared, ring, written: 0 }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// A whole message, or nothing of it.
+    pub(crate) fn try_message(&mut self, message: &[u8]) -> Result<(), Error> {
+        debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
+        let max = usize_from(self.shared.shape.max_message_bytes.into());
+        if message.len() > max {
+            return Err(Error::TooLong { bytes: message.len(), max });
+        }
+        self.check_open()?;
+        if message.len() > self.room() || self.shared.sent.is_full() {
+            return Err(Error::WouldBlock);
+        }
+        self.copy_in(message);
+        let pushed = self.shared.sent.push(u32_from(message.len()));
+        assert!(pushed.is_ok(), "nobody else pushes, and there was room");
+        self.shared.tell_worker();
+        Ok(())
+    }
+
+    /// As many of `bytes` as there is room for, at least one.
+    pub(crate) fn try_bytes(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        debug_assert_eq!(self.shared.kind, Kind::Bytes, "messages go as a whole");
+        self.check_open()?;
+        let count = bytes.len().min(self.room());
+        if count == 0 && !bytes.is_empty() {
+            return Err(Error::WouldBlock);
+        }
+        self.copy_in(&bytes[..count]);
+        self.shared.written.store(self.written, Ordering::Release);
+        self.shared.tell_worker();
+        Ok(count)
+    }
+
+    /// `attempt` until it does not say [`Error::WouldBlock`], at most for `timeout`.
+    pub(crate) fn block<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let shared = self.shared.clone();
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let done = shared.sendable.wait(deadline, || match attempt(self) {
+            Err(Error::WouldBlock) => None,
+            other => Some(other),
+        });
+        done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
+    }
+
+    /// `attempt` as a task does it: woken when it is worth another one.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Poll<Result<T, Error>> {
+        for is_armed in [false, true] {
+            match attempt(self) {
+                Err(Error::WouldBlock) if is_armed => {}
+                Err(Error::WouldBlock) => self.shared.sendable.arm(Some(cx.waker())),
+                other => return Poll::Ready(other),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// `attempt` for one who waits by the descriptor.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match attempt(self) {
+            Err(Error::WouldBlock) => {
+                self.shared.sendable.arm(None);
+                attempt(self)
+            }
+            other => other,
+        }
+    }
+
+    /// No more will be sent.
+    pub(crate) fn finish(&mut self) {
+        if !self.shared.has(Milestone::Finished) {
+            self.shared.set(Milestone::Finished);
+            self.shared.tell_worker();
+        }
+    }
+
+    /// Whether the other application has taken everything; an error if it never will.
+    pub(crate) fn check_drained(&self) -> Result<(), Error> {
+        if self.shared.has(Milestone::Drained) {
+            return Ok(());
+        }
+        match self.shared.cause() {
+            Some(cause) => Err(cause.clone().into()),
+            None => Err(Error::WouldBlock),
+        }
+    }
+
+    /// Gives the whole connection up.
+    pub(crate) fn abort(&self, why: &str) {
+        self.shared.fail(Cause::Aborted(why.to_owned()));
+        self.shared.set(Milestone::Aborted);
+        self.shared.tell_worker();
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if let Some(cause) = self.shared.cause() {
+            return Err(cause.clone().into());
+        }
+        match self.shared.has(Milestone::Finished) {
+            true => Err(Error::Finished),
+            false => Ok(()),
+        }
+    }
+
+    fn room(&self) -> usize {
+        let used = self.written - self.shared.freed.load(Ordering::Acquire);
+        usize_from(u64::from(self.shared.shape.ring_bytes) - used)
+    }
+
+    fn copy_in(&mut self, bytes: &[u8]) {
+        let shape = self.shared.shape;
+        let (offset, to_end) = (shape.offset(self.written), shape.to_end(self.written));
+        let (head, tail) = bytes.split_at(bytes.len().min(usize_from(to_end)));
+        let copied = self.ring.copy_in(usize_from(offset), head);
+        copied.and_then(|()| self.ring.copy_in(0, tail)).expect("offsets stay within the ring");
+        self.written += u64_from(bytes.len());
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

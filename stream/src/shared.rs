@@ -1,0 +1,215 @@
+//! What the application's halves of a connection and its channel on the worker know of each other:
+//! lengths, counts and how it ended. The bytes are in the rings.
+
+use crate::config::Shape;
+use crate::error::Cause;
+use crate::signal::Signal;
+use crossbeam_queue::ArrayQueue;
+use spanwire_base::usize_from;
+use spanwire_io::doorbell::Doorbell;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What a connection carries; both ends must say the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Messages with their borders.
+    Messages,
+    /// Bytes, however they were cut.
+    Bytes,
+}
+
+/// The worker's in-tray: channels whose applications did something.
+#[derive(Debug)]
+pub(crate) struct Tray {
+    slots: ArrayQueue<u32>,
+    /// Found no room in `slots`: look at all of them.
+    overflowed: AtomicBool,
+    pub(crate) bell: Arc<Doorbell>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    /// The channel's place at the worker.
+    slot: u32,
+    tray: Arc<Tray>,
+    is_in_tray: AtomicBool,
+    /// Messages in the send ring, by length, in order; not used for a byte stream.
+    pub(crate) sent: ArrayQueue<u32>,
+    /// Bytes put into the send ring since the beginning.
+    pub(crate) written: AtomicU64,
+    /// Of those, bytes whose place may be used again.
+    pub(crate) freed: AtomicU64,
+    /// What is in the receive ring and may be taken, in order.
+    pub(crate) arrived: ArrayQueue<Arrived>,
+    /// Fragments and bytes taken out of the receive ring since the beginning.
+    pub(crate) taken: AtomicU64,
+    pub(crate) taken_bytes: AtomicU64,
+    flags: AtomicU8,
+    cause: OnceLock<Cause>,
+    pub(crate) sendable: Signal,
+    pub(crate) receivable: Signal,
+}
+
+/// A message in the receive ring, or a fragment of a byte stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) bytes: u32,
+    pub(crate) fragments: u32,
+}
+
+/// What has happened in a connection's life. Each happens once and stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Milestone {
+    /// The application sends no more.
+    Finished = 1,
+    /// The application takes no more.
+    Deaf = 2,
+    /// The other end sends no more; what came before is in `arrived`.
+    PeerFinished = 4,
+    /// The other application has taken everything.
+    Drained = 8,
+    /// The application gives up; the cause is set.
+    Aborted = 16,
+    /// The worker has let go of the connection.
+    Gone = 32,
+}
+
+impl Tray {
+    pub(crate) fn new(channels: u32, bell: Arc<Doorbell>) -> Self {
+        // A channel's place may be given to the next one while the last one's handles are left.
+        let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
+        Self { slots, overflowed: AtomicBool::new(false), bell }
+    }
+
+    /// The next channel to look at. What its application did before is visible then.
+    pub(crate) fn pop(&self) -> Option<u32> {
+        self.slots.pop()
+    }
+
+    /// True once when channels were left out for want of room.
+    pub(crate) fn take_overflow(&self) -> bool {
+        self.overflowed.load(Ordering::Relaxed) && self.overflowed.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// There are no descriptors left.
+    pub(crate) fn new(kind: Kind, shape: Shape, slot: u32, tray: Arc<Tray>) -> io::Result<Self> {
+        let fragments = usize_from(shape.fragments.into());
+        Ok(Self {
+            kind,
+            shape,
+            slot,
+            tray,
+            is_in_tray: AtomicBool::new(false),
+            sent: ArrayQueue::new(fragments),
+            written: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            arrived: ArrayQueue::new(fragments),
+            taken: AtomicU64::new(0),
+            taken_bytes: AtomicU64::new(0),
+            flags: AtomicU8::new(0),
+            cause: OnceLock::new(),
+            sendable: Signal::new()?,
+            receivable: Signal::new()?,
+        })
+    }
+
+    /// Tells the worker that the application did something, which it has published before.
+    pub(crate) fn tell_worker(&self) {
+        if self.has(Milestone::Gone) || self.is_in_tray.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.tray.slots.push(self.slot).is_err() {
+            self.tray.overflowed.store(true, Ordering::SeqCst);
+        }
+        self.tray.bell.ring();
+    }
+
+    /// The worker is about to look: what happens from now on is news again.
+    pub(crate) fn out_of_tray(&self) {
+        self.is_in_tray.swap(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set(&self, milestone: Milestone) {
+        self.flags.fetch_or(milestone as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has(&self, milestone: Milestone) -> bool {
+        self.flags.load(Ordering::SeqCst) & milestone as u8 != 0
+    }
+
+    /// Ends the connection, unless it has ended. The first cause counts.
+    pub(crate) fn fail(&self, cause: Cause) {
+        let _ = self.cause.set(cause);
+        self.raise_all();
+    }
+
+    /// Why it is gone, if it is.
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        self.cause.get()
+    }
+
+    pub(crate) fn raise_all(&self) {
+        self.sendable.raise();
+        self.receivable.raise();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn shared(tray: &Arc<Tray>, slot: u32) -> Shared {
+        let shape = Shape::wanted(&Config::default());
+        Shared::new(Kind::Messages, shape, slot, tray.clone()).unwrap()
+    }
+
+    #[test]
+    fn tell_worker__puts_a_channel_into_the_tray_once() {
+        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&tray, 0);
+        channel.tell_worker();
+        channel.tell_worker();
+        assert!(tray.bell.take());
+        assert_eq!((tray.pop(), tray.pop()), (Some(0), None));
+        channel.tell_worker();
+        assert_eq!(tray.pop(), None, "not looked at yet");
+        channel.out_of_tray();
+        channel.tell_worker();
+        assert_eq!(tray.pop(), Some(0));
+        channel.out_of_tray();
+        channel.set(Milestone::Gone);
+        channel.tell_worker();
+        assert_eq!(tray.pop(), None, "nobody is there to look");
+    }
+
+    #[test]
+    fn tell_worker__without_room_has_all_of_them_looked_at() {
+        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channels = [0; 3].map(|slot| shared(&tray, slot));
+        for channel in &channels {
+            channel.tell_worker();
+        }
+        assert!(tray.take_overflow() && !tray.take_overflow());
+        assert!(tray.bell.take());
+    }
+
+    #[test]
+    fn fail__the_first_cause_counts() {
+        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&tray, 0);
+        channel.fail(Cause::PeerGone("first"));
+        channel.fail(Cause::PeerGone("second"));
+        assert_eq!(channel.cause(), Some(&Cause::PeerGone("first")));
+    }
+}

@@ -1,0 +1,213 @@
+//! Two channels on a virtual wire with virtual time, and their applications' halves.
+
+use crate::channel::{Channel, Opening, Rings, Route, Standing};
+use crate::config::{Config, Shape};
+use crate::error::Cause;
+use crate::receiving::Receiving;
+use crate::sending::Sending;
+use crate::shared::{Kind, Shared, Tray};
+use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
+use spanwire_io::doorbell::Doorbell;
+use spanwire_transport::{AddressVector, Endpoint, Mtu, ValidConfig, WireMode};
+use spanwire_wire::MacAddr;
+use std::sync::Arc;
+
+pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {
+    let tray = Tray::new(1, Arc::new(Doorbell::new().unwrap()));
+    Shared::new(kind, shape, 0, Arc::new(tray)).unwrap()
+}
+
+/// What the wire does to a frame, in millionths.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Weather {
+    pub(crate) loss_ppm: u32,
+    pub(crate) late_ppm: u32,
+    pub(crate) twice_ppm: u32,
+}
+
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) channel: Channel,
+    pub(crate) standing: Standing,
+    pub(crate) sending: Option<Sending>,
+    pub(crate) receiving: Option<Receiving>,
+    inbox: Vec<(Time, u64, Vec<u8>)>,
+}
+
+/// Two connected ends, 0 and 1.
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) ends: [End; 2],
+    pub(crate) weather: Weather,
+    rng: Rng,
+    frames: u64,
+}
+
+pub(crate) const SMALL: Shape =
+    Shape { ring_bytes: 4096, fragment_bytes: 1000, fragments: 16, max_message_bytes: 3000 };
+
+pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
+    test(WireMode::Rc);
+    test(WireMode::Src);
+}
+
+impl Pair {
+    pub(crate) fn new(mode: WireMode, kind: Kind, shape: Shape) -> Self {
+        let config = Config {
+            ring_bytes: shape.ring_bytes,
+            fragment_bytes: shape.fragment_bytes,
+            fragments: shape.fragments,
+            max_message_bytes: shape.max_message_bytes,
+            timeout: 8,
+            ..Config::default()
+        };
+        let config = config.validate().unwrap();
+        let mut opened = [1, 2].map(|seed| {
+            let mut endpoint = Endpoint::new(ValidConfig::default(), [seed; 32]);
+            let pd = endpoint.alloc_pd().unwrap();
+            let opening = Opening::new(&mut endpoint, pd, &config, Rings::new(&config)).unwrap();
+            (endpoint, opening)
+        });
+        let locals = [opened[0].1.local(), opened[1].1.local()];
+        let mut connect = |me: usize| {
+            let (endpoint, opening) = &mut opened[me];
+            let shared = Arc::new(shared(kind, shape));
+            let route = route(mode, me);
+            let channel =
+                opening.connect(endpoint, &route, &locals[1 - me], shared.clone()).unwrap();
+            let rings = opening.rings().clone();
+            let sending = Some(Sending::new(shared.clone(), rings.send));
+            (channel, sending, Some(Receiving::new(shared, rings.receive)))
+        };
+        let halves = [connect(0), connect(1)];
+        let mut opened = opened.into_iter();
+        let ends = halves.map(|(channel, sending, receiving)| {
+            let (endpoint, _) = opened.next().unwrap();
+            let standing = Standing::Open;
+            End { endpoint, channel, standing, sending, receiving, inbox: Vec::new() }
+        });
+        let (weather, rng) = (Weather::default(), Rng::new(7));
+        Self { now: Time::ZERO, ends, weather, rng, frames: 0 }
+    }
+
+    pub(crate) fn sender(&mut self, side: usize) -> &mut Sending {
+        self.ends[side].sending.as_mut().expect("not dropped")
+    }
+
+    pub(crate) fn receiver(&mut self, side: usize) -> &mut Receiving {
+        self.ends[side].receiving.as_mut().expect("not dropped")
+    }
+
+    /// Runs until nothing moves, or for `limit`. False when it stopped at the limit.
+    pub(crate) fn run(&mut self, limit: Dur) -> bool {
+        let end = self.now + limit;
+        loop {
+            for side in [0, 1] {
+                self.step(side);
+            }
+            match self.ends.iter().filter_map(End::next_event).min() {
+                None => return true,
+                Some(at) if at > end => {
+                    self.now = end;
+                    return false;
+                }
+                Some(at) => self.now = self.now.max(at),
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, side: usize) {
+        let now = self.now;
+        let end = &mut self.ends[side];
+        while let Some(frame) = end.pop_due(now) {
+            end.endpoint.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+        }
+        if end.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+            end.endpoint.handle_timeout(now);
+        }
+        end.work();
+        if self.ends[1 - side].standing == Standing::Done {
+            self.ends[side].hear_of_end();
+        }
+        let mut frame = vec![0; 8192];
+        while let Some(meta) = self.ends[side].endpoint.poll_transmit(now, PortId::HOST, &mut frame)
+        {
+            self.carry(side, &frame[..meta.len]);
+        }
+        assert_eq!(self.ends[side].endpoint.stuck_qps(), [], "side {side} waits without a timer");
+    }
+
+    fn carry(&mut self, side: usize, frame: &[u8]) {
+        let mut happens = |ppm: u32| self.rng.per_million(ppm);
+        let copies = match (happens(self.weather.loss_ppm), happens(self.weather.twice_ppm)) {
+            (true, _) => 0,
+            (false, true) => 2,
+            (false, false) => 1,
+        };
+        let late = if happens(self.weather.late_ppm) { Dur::from_us(30) } else { Dur::ZERO };
+        for _ in 0..copies {
+            self.frames += 1;
+            let at = self.now + Dur::from_us(5) + late;
+            self.ends[1 - side].inbox.push((at, self.frames, frame.to_vec()));
+        }
+    }
+}
+
+impl End {
+    /// As the worker does it.
+    pub(crate) fn work(&mut self) {
+        if self.standing != Standing::Open {
+            return;
+        }
+        self.channel.shared().out_of_tray();
+        while let Some(event) = self.endpoint.poll_async_event() {
+            self.standing = Channel::handle_event(event);
+        }
+        if self.standing == Standing::Open {
+            self.standing = self.channel.handle_completions(&mut self.endpoint);
+        }
+        self.close_if_over();
+    }
+
+    /// The other end is done and has closed the side connection.
+    fn hear_of_end(&mut self) {
+        if self.standing == Standing::Open {
+            self.standing = self.channel.handle_peer_left(None);
+            self.close_if_over();
+        }
+    }
+
+    fn close_if_over(&mut self) {
+        let cause = match &self.standing {
+            Standing::Open => return,
+            Standing::Done => Cause::PeerGone("done"),
+            Standing::Lost(cause) => cause.clone(),
+        };
+        self.channel.close(&mut self.endpoint, cause);
+    }
+
+    fn pop_due(&mut self, now: Time) -> Option<Vec<u8>> {
+        let (at, i) = self.inbox.iter().enumerate().map(|(i, f)| ((f.0, f.1), i)).min()?;
+        (at.0 <= now).then(|| self.inbox.swap_remove(i).2)
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let frame = self.inbox.iter().map(|f| f.0).min();
+        [frame, self.endpoint.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+fn route(mode: WireMode, me: usize) -> Route {
+    let ip = |i: usize| [10, 0, 0, 1 + u8::try_from(i).unwrap()].into();
+    let mac = |i: usize| MacAddr::new([2, 0, 0, 0, 0, u8::try_from(i).unwrap()]);
+    let av = AddressVector {
+        src_mac: mac(me),
+        dst_mac: mac(1 - me),
+        src_ip: ip(me),
+        dst_ip: ip(1 - me),
+        udp_src_port: None,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    Route { av, path_mtu: Mtu::B256, mode, segment_bytes: Some(300) }
+}
