@@ -7,14 +7,12 @@
 //! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
 //! socket pair inside one process.
 
-mod dial;
 mod error;
-mod modes;
 pub mod perftest;
 
-pub use dial::{dial, listen};
 pub use error::OobError;
-pub use modes::{ModeChoice, Modes, settle};
+pub use spanwire_stream::dial::{dial, listen};
+pub use spanwire_stream::modes::{ModeChoice, Modes, settle};
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};

@@ -4,6 +4,7 @@ use crate::fabric::{Attachment, Error, Wrap};
 use crate::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
+use spanwire_stream::ModeChoice;
 use spanwire_transport::ValidConfig;
 use std::path::PathBuf;
 
@@ -56,6 +57,11 @@ pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
+/// A wire mode, by its name.
+pub(crate) fn mode(text: &str) -> Result<ModeChoice, String> {
+    ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, src)"))
+}
+
 /// A percentage in millionths; `name` is the argument's, for the error.
 pub(crate) fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
     if !(0.0..=100.0).contains(&percent) {
@@ -78,6 +84,12 @@ mod tests {
     fn preference__names_what_there_is() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
+    }
+
+    #[test]
+    fn mode__names_what_there_is() {
+        assert_eq!(mode("src"), Ok(ModeChoice::Src));
+        assert!(mode("uc").unwrap_err().contains("auto, rc, src"));
     }
 
     #[test]

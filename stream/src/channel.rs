@@ -6,7 +6,7 @@
 //! ([`Channel::handle_news`]), and when the side connection ended ([`Channel::handle_peer_left`]);
 //! each says how it stands afterwards.
 
-use crate::config::{Config, Shape};
+use crate::config::Config;
 use crate::error::Cause;
 use crate::imm::Control;
 use crate::incoming::{Incoming, Taken};
@@ -15,9 +15,9 @@ use crate::shared::{Milestone, Shared};
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, AsyncEvent, CqId, CreateError, Endpoint, MemoryRegion, ModifyError, Mtu,
-    PdId, PostError, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, Wc, WcOpcode, WcStatus,
-    WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Agreed, AsyncEvent, CqId, CreateError, Endpoint, MemoryRegion,
+    ModifyError, Mtu, PdId, PostError, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, Wc,
+    WcOpcode, WcStatus, WorkRequest, WrOp,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::sync::Arc;
@@ -57,9 +57,7 @@ pub(crate) struct Local {
 pub(crate) struct Route {
     pub(crate) av: AddressVector,
     pub(crate) path_mtu: Mtu,
-    pub(crate) mode: WireMode,
-    /// Payload bytes of a full packet in SRC.
-    pub(crate) segment_bytes: Option<u32>,
+    pub(crate) agreed: Agreed,
 }
 
 /// A connected channel.
@@ -154,9 +152,8 @@ impl Opening {
         shared: Arc<Shared>,
     ) -> Result<Channel, ModifyError> {
         let psn = Psn::new(theirs.psn);
-        let mut rtr = QpAttr::rtr(Qpn::new(theirs.qpn), psn, route.path_mtu, route.av);
-        rtr.wire_mode = Some(route.mode);
-        rtr.segment_bytes = route.segment_bytes.filter(|_| route.mode == WireMode::Src);
+        let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), psn, route.path_mtu, route.av);
+        let rtr = route.agreed.apply_to(rtr);
         let (timeout, retry_cnt) = self.retry;
         let rts = QpAttr {
             timeout: Some(timeout),
@@ -379,8 +376,12 @@ impl Channel {
         endpoint.post_send(self.qpn, &WorkRequest::new(0, op, &[]))
     }
 
+    /// Everything was delivered, and the other end knows it. One whose application takes no more has
+    /// nothing to wait for: what the other end may still want to send, nobody would take.
     fn is_done(&self) -> bool {
-        self.shared.has(Milestone::Drained) && self.drained_said && self.controls == 0
+        let all_came = self.drained_said
+            || self.shared.has(Milestone::Deaf) && self.inn.is_all_told(self.taken());
+        self.shared.has(Milestone::Drained) && all_came && self.controls == 0
     }
 
     fn taken(&self) -> Taken {

@@ -32,6 +32,8 @@ pub enum Cause {
     /// The other process or machine is gone: the side connection closed without a word, or nothing
     /// answers.
     PeerGone(&'static str),
+    /// The other end has closed the connection, after everything was delivered both ways.
+    PeerClosed,
     /// The other end gave up, and said why.
     PeerAborted(String),
     /// This end gave up.
@@ -65,6 +67,8 @@ pub enum SetupError {
     Address(std::net::IpAddr, std::net::IpAddr),
     /// Both ends of a connection must want the same: messages, or a byte stream.
     Kind,
+    /// Both ends must name the same protocol: what this one names, what the other one does.
+    Protocol(String, String),
     /// No wire mode that both ends allow.
     Mode(String),
     /// The way to the other end is not known: route, neighbour.
@@ -85,7 +89,9 @@ impl Cause {
             Self::Protocol(what) => format!("you broke the protocol: {what}"),
             Self::QueuePair(status) => format!("the queue pair failed: {}", status.name()),
             Self::NetworkGone(_) => "the network was shut down there".to_owned(),
-            Self::PeerGone(_) | Self::PeerAborted(_) => "you were gone".to_owned(),
+            Self::PeerGone(_) | Self::PeerAborted(_) | Self::PeerClosed => {
+                "you were gone".to_owned()
+            }
         }
     }
 }
@@ -115,6 +121,7 @@ impl From<Error> for io::Error {
             Error::TooLong { .. } => ErrorKind::InvalidInput,
             Error::Finished => ErrorKind::BrokenPipe,
             Error::Lost(Cause::PeerAborted(_)) => ErrorKind::ConnectionReset,
+            Error::Lost(Cause::PeerClosed) => ErrorKind::BrokenPipe,
             Error::Lost(Cause::Protocol(_)) => ErrorKind::InvalidData,
             Error::Lost(_) => ErrorKind::ConnectionAborted,
         };
@@ -144,6 +151,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PeerGone(how) => write!(f, "the other end is gone: {how}"),
+            Self::PeerClosed => f.write_str("the other end has closed the connection"),
             Self::PeerAborted(why) => write!(f, "the other end gave up: {why}"),
             Self::Aborted(why) => write!(f, "given up here: {why}"),
             Self::Protocol(what) => {
@@ -185,7 +193,12 @@ impl fmt::Display for SetupError {
             Self::Kind => {
                 f.write_str("one end wants messages and the other a byte stream: open both alike")
             }
-            Self::Mode(what) => write!(f, "no common wire mode: {what}"),
+            Self::Protocol(ours, theirs) => write!(
+                f,
+                "this end speaks {ours:?} over the connection, the other {theirs:?}: are both the same \
+                 program, of the same version?"
+            ),
+            Self::Mode(what) => f.write_str(what),
             Self::NoWay(what) => write!(f, "no way to the other end: {what}"),
             Self::Limit(field) => {
                 write!(f, "no more than {field} may exist: raise it in the configuration")

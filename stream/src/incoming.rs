@@ -96,6 +96,11 @@ impl Incoming {
         Some(taken.fragments)
     }
 
+    /// Everything that came has been taken, and the other end was told of all of it.
+    pub(crate) fn is_all_told(&self, taken: Taken) -> bool {
+        taken.fragments == self.fragments && self.told.fragments == self.fragments
+    }
+
     /// Everything that will ever come has been taken.
     pub(crate) fn is_drained(&self, taken: Taken) -> bool {
         self.finished && taken.fragments == self.fragments

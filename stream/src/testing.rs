@@ -8,7 +8,7 @@ use crate::sending::Sending;
 use crate::shared::{Kind, Shared, Tray};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_io::doorbell::Doorbell;
-use spanwire_transport::{AddressVector, Endpoint, Mtu, ValidConfig, WireMode};
+use spanwire_transport::{AddressVector, Endpoint, Mtu, Offer, ValidConfig, WireMode, agree};
 use spanwire_wire::MacAddr;
 use std::sync::Arc;
 
@@ -209,5 +209,7 @@ fn route(mode: WireMode, me: usize) -> Route {
         traffic_class: 0,
         hop_limit: 64,
     };
-    Route { av, path_mtu: Mtu::B256, mode, segment_bytes: Some(300) }
+    let offer = Offer::of(&ValidConfig::default(), Some(300)).only(mode);
+    let agreed = agree(&offer, &offer).expect("the same with itself");
+    Route { av, path_mtu: Mtu::B256, agreed }
 }

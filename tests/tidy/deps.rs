@@ -43,8 +43,24 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed {
+        krate: "stream",
+        ours: &["base", "wire", "mem", "transport", "io"],
+        theirs: &[
+            // Bounded lock-free rings between applications and the worker.
+            "crossbeam-queue",
+            "getrandom",
+            // poll(2) for the side connections, without unsafe code of ours.
+            "rustix",
+            "serde",
+            "serde_json",
+            // Sockets tied to an interface, and keepalive.
+            "socket2",
+            "tracing",
+        ],
+    },
+    Allowed {
         krate: "bins",
-        ours: &["base", "wire", "mem", "transport", "io", "switch", "sim"],
+        ours: &["base", "wire", "mem", "transport", "io", "stream", "switch", "sim"],
         theirs: &[
             "clap",
             "getrandom",

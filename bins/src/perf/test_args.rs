@@ -5,6 +5,7 @@ use super::args::size;
 use crate::fabric::Error;
 use crate::oob::perftest::{self, Test};
 use crate::oob::{self, ModeChoice, Op};
+use crate::port_args;
 use clap::ValueEnum;
 use std::net::IpAddr;
 
@@ -23,8 +24,8 @@ pub(super) struct TestArgs {
     /// How the two ends find together
     #[arg(long, value_enum, default_value_t = OobKind::Spanwire)]
     pub(super) oob: OobKind,
-    /// Wire mode; rc and src insist on it
-    #[arg(long, value_enum, default_value_t)]
+    /// Wire mode: auto, rc or src; the last two insist on it
+    #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
     /// TCP port of the side connection [default: 18516, perftest's 18515]
     #[arg(short, long)]

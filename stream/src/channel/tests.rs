@@ -4,6 +4,7 @@ use crate::shared::Kind;
 use crate::testing::{Pair, SMALL, Weather, in_both_modes};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rng};
+use spanwire_transport::WireMode;
 
 const SOON: Dur = Dur::from_ms(50);
 const LONG: Dur = Dur::from_secs(60);

@@ -32,14 +32,14 @@ struct Src {
 }
 
 /// Which wire mode the user wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ModeChoice {
-    /// SRC where both ends speak it, else RC
+    /// SRC where both ends speak it, else RC.
     #[default]
     Auto,
-    /// RoCEv2 Reliable Connection, as every adapter speaks it
+    /// RoCEv2 Reliable Connection, as every adapter speaks it.
     Rc,
-    /// Spanwire Reliable Connection, or nothing
+    /// Spanwire Reliable Connection, or nothing.
     Src,
 }
 
@@ -73,6 +73,17 @@ fn spoken(offer: &Offer) -> String {
 }
 
 impl ModeChoice {
+    /// The choice of that name: `auto`, `rc` or `src`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "rc" => Some(Self::Rc),
+            "src" => Some(Self::Src),
+            _ => None,
+        }
+    }
+
     /// What is offered of `all` that an end speaks.
     #[must_use]
     pub fn of(self, all: Offer) -> Offer {

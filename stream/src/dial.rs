@@ -51,7 +51,7 @@ fn tcp_on(ifname: &str, ip: IpAddr) -> io::Result<Socket> {
 }
 
 fn is_without_ipv6(e: &io::Error) -> bool {
-    let no_family = e.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    let no_family = e.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
     no_family || e.kind() == ErrorKind::AddrNotAvailable
 }
 

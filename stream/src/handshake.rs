@@ -1,0 +1,293 @@
+//! How two ends come to terms over the side connection.
+
+use crate::channel::{Local, Rings, Route};
+use crate::config::Shape;
+use crate::error::SetupError;
+use crate::modes::{Modes, settle};
+use crate::network::{ConnectOptions, NetworkShared};
+use crate::receiving::Receiving;
+use crate::sending::Sending;
+use crate::shared::Kind;
+use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
+use crate::worker::{ChannelId, Command, Wish};
+use spanwire_transport::{AddressVector, Agreed, Mtu, Offer, WireMode};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// A connection as both ends know it.
+#[derive(Debug)]
+pub struct Established {
+    pub(crate) sending: Sending,
+    pub(crate) receiving: Receiving,
+    pub(crate) mode: WireMode,
+    /// The peer's RoCE address, and the port of the side connection.
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// Connections that are being set up for others.
+#[derive(Debug, Default)]
+pub(crate) struct HalfOpen {
+    total: u32,
+    per_peer: BTreeMap<IpAddr, u32>,
+}
+
+/// One of them, while it is.
+#[derive(Debug)]
+pub(crate) struct HalfOpenGuard {
+    network: Arc<NetworkShared>,
+    peer: IpAddr,
+}
+
+/// A queue pair at the worker that goes away again unless it is kept.
+struct Reserved<'a> {
+    network: &'a NetworkShared,
+    id: ChannelId,
+    local: Local,
+    kept: bool,
+}
+
+/// What the two hellos come to.
+struct Terms {
+    agreed: Agreed,
+    shape: Shape,
+    route: Route,
+}
+
+/// Sets a connection up from the caller's side.
+pub(crate) fn call(
+    network: &NetworkShared,
+    mut side: Side,
+    options: &ConnectOptions,
+    kind: Kind,
+    deadline: Instant,
+) -> Result<Established, SetupError> {
+    let (local, peer) = addresses(&side)?;
+    let reserved = Reserved::new(network)?;
+    let ours = hello(network, &reserved.local, local.ip(), options, kind)?;
+    let say = |e| SetupError::Io("speak to the other end", e);
+    side.send(&Word::Hello(Box::new(ours.clone()))).map_err(say)?;
+    let theirs = expect_hello(&mut side, deadline)?;
+    let come_to_terms = || {
+        let terms = terms(network, &ours, &theirs, true)?;
+        let halves = reserved.connect(kind, &terms, &theirs)?;
+        Ok((terms, halves))
+    };
+    let (terms, (sending, receiving)) = come_to_terms().inspect_err(|why| turn_away(&side, why))?;
+    greet(network, &theirs);
+    side.send(&Word::Ready).map_err(say)?;
+    reserved.keep(side);
+    let peer = SocketAddr::new(theirs.ip, peer.port());
+    Ok(Established { sending, receiving, mode: terms.agreed.mode(), peer, local })
+}
+
+/// Sets a connection up from the listener's side.
+pub(crate) fn answer(
+    network: &NetworkShared,
+    mut side: Side,
+    options: &ConnectOptions,
+    kind: Kind,
+    deadline: Instant,
+) -> Result<Established, SetupError> {
+    let (local, peer) = addresses(&side)?;
+    let theirs = expect_hello(&mut side, deadline);
+    let theirs = theirs.inspect_err(|why| turn_away(&side, why))?;
+    let come_to_terms = || {
+        if theirs.ip != peer.ip() && !options.any_address {
+            return Err(SetupError::Address(theirs.ip, peer.ip()));
+        }
+        // Nothing of ours is taken before it is known that there may be a connection.
+        check(&theirs, kind, &options.protocol)?;
+        let reserved = Reserved::new(network)?;
+        let ours = hello(network, &reserved.local, local.ip(), options, kind)?;
+        let terms = terms(network, &ours, &theirs, false)?;
+        let halves = reserved.connect(kind, &terms, &theirs)?;
+        Ok((reserved, ours, terms, halves))
+    };
+    let (reserved, ours, terms, (sending, receiving)) =
+        come_to_terms().inspect_err(|why| turn_away(&side, why))?;
+    side.send(&Word::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
+    greet(network, &theirs);
+    match side.recv(deadline)? {
+        Word::Ready => {}
+        other => return Err(SetupError::Garbled(format!("{other:?} where ready was due"))),
+    }
+    reserved.keep(side);
+    let peer = SocketAddr::new(theirs.ip, peer.port());
+    Ok(Established { sending, receiving, mode: terms.agreed.mode(), peer, local })
+}
+
+/// Tells a peer that there will be no connection, if that needs no waiting.
+pub(crate) fn turn_away(side: &Side, why: &SetupError) {
+    let reason = match why {
+        // Our own machine is not its business.
+        SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
+        SetupError::Version(theirs) => {
+            format!("you speak version {theirs} of messages and streams, this end {VERSION}")
+        }
+        why => why.to_string(),
+    };
+    side.send_last(&Word::Reject { reason });
+}
+
+impl HalfOpenGuard {
+    /// A place for a connection that `peer` wants.
+    pub(crate) fn enter(network: &Arc<NetworkShared>, peer: IpAddr) -> Result<Self, SetupError> {
+        let mut half_open = network.half_open.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_peer = half_open.per_peer.get(&peer).copied().unwrap_or_default();
+        if of_peer >= network.config.max_half_open_per_peer {
+            return Err(SetupError::Limit("max_half_open_per_peer"));
+        }
+        if half_open.total >= network.config.max_half_open {
+            return Err(SetupError::Limit("max_half_open"));
+        }
+        half_open.total += 1;
+        half_open.per_peer.insert(peer, of_peer + 1);
+        Ok(Self { network: network.clone(), peer })
+    }
+}
+
+impl Drop for HalfOpenGuard {
+    fn drop(&mut self) {
+        let mut half_open = self.network.half_open.lock().unwrap_or_else(PoisonError::into_inner);
+        half_open.total -= 1;
+        if let Some(of_peer) = half_open.per_peer.get_mut(&self.peer) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                half_open.per_peer.remove(&self.peer);
+            }
+        }
+    }
+}
+
+impl<'a> Reserved<'a> {
+    fn new(network: &'a NetworkShared) -> Result<Self, SetupError> {
+        let rings = Rings::new(&network.config);
+        let opened = network.commands.ask(|reply| Command::Open(rings, reply));
+        let (id, local) = opened.ok_or_else(|| network.gone())??;
+        Ok(Self { network, id, local, kept: false })
+    }
+
+    fn connect(
+        &self,
+        kind: Kind,
+        terms: &Terms,
+        theirs: &Hello,
+    ) -> Result<(Sending, Receiving), SetupError> {
+        let Terms { shape, route, .. } = *terms;
+        let wish = Box::new(Wish { id: self.id, kind, shape, route, theirs: theirs.local() });
+        let connected = self.network.commands.ask(|reply| Command::Connect(wish, reply));
+        connected.ok_or_else(|| self.network.gone())?
+    }
+
+    fn keep(mut self, side: Side) {
+        self.kept = true;
+        self.network.commands.send(Command::Keep(self.id, side));
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.network.commands.send(Command::Discard(self.id));
+        }
+    }
+}
+
+fn hello(
+    network: &NetworkShared,
+    local: &Local,
+    ip: IpAddr,
+    options: &ConnectOptions,
+    carries: Kind,
+) -> Result<Hello, SetupError> {
+    if options.protocol.len() > PROTOCOL_BYTES_MAX {
+        let what = format!("protocol is longer than {PROTOCOL_BYTES_MAX} bytes");
+        return Err(SetupError::Config(what));
+    }
+    Ok(Hello {
+        version: VERSION,
+        carries,
+        protocol: options.protocol.clone(),
+        ip,
+        path_mtu: network.path_mtu.bytes(),
+        side_poll_port: network.side_poll_port(ip),
+        modes: Modes::from(network.offer(ip, options.mode)),
+        qp: Qp::of(local),
+        ring: Ring::of(local, Shape::wanted(&network.config)),
+    })
+}
+
+fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError> {
+    match side.recv(deadline)? {
+        Word::Hello(hello) if hello.version != VERSION => Err(SetupError::Version(hello.version)),
+        Word::Hello(hello) => Ok(*hello),
+        other => Err(SetupError::Garbled(format!("{other:?} where a hello was due"))),
+    }
+}
+
+/// Whether the applications fit each other.
+fn check(theirs: &Hello, kind: Kind, protocol: &str) -> Result<(), SetupError> {
+    if theirs.carries != kind {
+        return Err(SetupError::Kind);
+    }
+    if theirs.protocol != protocol {
+        let said: String = theirs.protocol.chars().take(PROTOCOL_BYTES_MAX).collect();
+        return Err(SetupError::Protocol(protocol.to_owned(), said));
+    }
+    Ok(())
+}
+
+/// What two hellos come to; the same at both ends.
+fn terms(
+    network: &NetworkShared,
+    ours: &Hello,
+    theirs: &Hello,
+    we_called: bool,
+) -> Result<Terms, SetupError> {
+    check(theirs, ours.carries, &ours.protocol)?;
+    if ours.ip.is_ipv4() != theirs.ip.is_ipv4() {
+        let what = format!("{} and {} are not of one IP version", ours.ip, theirs.ip);
+        return Err(SetupError::Garbled(what));
+    }
+    let (our_offer, their_offer) = (Offer::from(&ours.modes), Offer::from(&theirs.modes));
+    let (client, server) =
+        if we_called { (&our_offer, &their_offer) } else { (&their_offer, &our_offer) };
+    let agreed = settle(client, server).map_err(SetupError::Mode)?;
+    let shape = ours.shape().agree(theirs.shape());
+    let shape = shape.map_err(|e| SetupError::Garbled(format!("its ring: {e}")))?;
+    let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
+        .ok_or_else(|| SetupError::Garbled(format!("{} is no path MTU", theirs.path_mtu)))?;
+    let hop = network.way.hop(theirs.ip)?;
+    let av = AddressVector {
+        src_mac: hop.src_mac,
+        dst_mac: hop.dst_mac,
+        src_ip: ours.ip,
+        dst_ip: theirs.ip,
+        udp_src_port: None,
+        traffic_class: 0,
+        hop_limit: hop.hop_limit,
+    };
+    Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
+}
+
+/// Both ends' programs are attached by now, so the datagrams meet them.
+fn greet(network: &NetworkShared, theirs: &Hello) {
+    if let Some(port) = theirs.side_poll_port {
+        network.commands.send(Command::Greet(SocketAddr::new(theirs.ip, port)));
+    }
+}
+
+/// Ours and the peer's; IPv4 as IPv4.
+fn addresses(side: &Side) -> Result<(SocketAddr, SocketAddr), SetupError> {
+    let broken = |e| SetupError::Io("use the side connection", e);
+    let local = side.stream().local_addr().map_err(broken)?;
+    let peer = side.stream().peer_addr().map_err(broken)?;
+    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    Ok((plain(local), plain(peer)))
+}
+
+/// As long as a name may be in TLS's ALPN.
+const PROTOCOL_BYTES_MAX: usize = 255;

@@ -1,0 +1,235 @@
+//! Taking connections that others make.
+
+use crate::byte_stream::ByteStream;
+use crate::connection::Connection;
+use crate::dial::listen;
+use crate::error::SetupError;
+use crate::handshake::{Established, HalfOpenGuard, answer, turn_away};
+use crate::network::{ConnectOptions, NetworkShared, start};
+use crate::shared::Kind;
+use crate::side::Side;
+use crate::signal::Signal;
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{PollFd, PollFlags, poll};
+use spanwire_base::usize_from;
+use spanwire_io::doorbell::EventFd;
+use std::io::{self, ErrorKind};
+use std::marker::PhantomData;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Takes connections: [`Connection`]s or [`ByteStream`]s.
+///
+/// They are set up beside each other, each in its own time and at most the configured number at
+/// once, so that a silent or hostile client delays nobody; what is given out is connected at both
+/// ends. Dropping the listener ends it; connections that nobody took are aborted.
+#[derive(Debug)]
+pub struct Listener<C> {
+    desk: Arc<Desk>,
+    address: SocketAddr,
+    carries: PhantomData<fn() -> C>,
+}
+
+/// What a listener gives out; implemented by [`Connection`] and [`ByteStream`].
+pub trait Accepted: sealed::Sealed {}
+
+impl Accepted for Connection {}
+
+impl Accepted for ByteStream {}
+
+/// Where connections wait to be taken.
+#[derive(Debug)]
+struct Desk {
+    network: Arc<NetworkShared>,
+    options: ConnectOptions,
+    kind: Kind,
+    waiting: ArrayQueue<Established>,
+    acceptable: Signal,
+    closing: AtomicBool,
+    close: EventFd,
+}
+
+impl<C: Accepted> Listener<C> {
+    pub(crate) fn new(
+        network: Arc<NetworkShared>,
+        port: u16,
+        options: ConnectOptions,
+        kind: Kind,
+    ) -> Result<Self, SetupError> {
+        let listener = listen(&network.ifname, port).map_err(|e| SetupError::Io("listen", e))?;
+        let address = listener.local_addr().map_err(|e| SetupError::Io("listen", e))?;
+        let descriptors = |e| SetupError::Io("make descriptors", e);
+        let waiting = ArrayQueue::new(usize_from(network.config.max_half_open.into()));
+        let desk = Arc::new(Desk {
+            network,
+            options,
+            kind,
+            waiting,
+            acceptable: Signal::new().map_err(descriptors)?,
+            closing: AtomicBool::new(false),
+            close: EventFd::new().map_err(descriptors)?,
+        });
+        let at_work = desk.clone();
+        start("spanwire-accept", move || at_work.run(&listener))?;
+        Ok(Self { desk, address, carries: PhantomData })
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn accept(&self) -> Result<C, SetupError> {
+        self.desk
+            .acceptable
+            .wait(None, || self.look())
+            .unwrap_or_else(|| Err(self.desk.network.gone()))
+    }
+
+    /// As [`Listener::accept`], for at most `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<C>, SetupError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.desk.acceptable.wait(deadline, || self.look()).transpose()
+    }
+
+    /// The next connection if there is one.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn try_accept(&self) -> Result<Option<C>, SetupError> {
+        if let Some(found) = self.look() {
+            return found.map(Some);
+        }
+        self.desk.acceptable.arm(None);
+        self.look().transpose()
+    }
+
+    /// The next connection; if there is none, the task is woken when there is.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<C, SetupError>> {
+        if let Some(found) = self.look() {
+            return Poll::Ready(found);
+        }
+        self.desk.acceptable.arm(Some(cx.waker()));
+        self.look().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn look(&self) -> Option<Result<C, SetupError>> {
+        if let Some(established) = self.desk.waiting.pop() {
+            return Some(Ok(C::from_established(established)));
+        }
+        self.desk.closing.load(Ordering::SeqCst).then(|| Err(self.desk.network.gone()))
+    }
+}
+
+impl<C> Listener<C> {
+    /// The TCP address it listens on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Readable when [`Listener::try_accept`] is worth a try.
+impl<C> AsFd for Listener<C> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.desk.acceptable.descriptor()
+    }
+}
+
+impl<C> Drop for Listener<C> {
+    fn drop(&mut self) {
+        self.desk.closing.store(true, Ordering::SeqCst);
+        self.desk.close.signal();
+    }
+}
+
+impl Desk {
+    /// Takes callers until the listener is dropped.
+    fn run(self: Arc<Self>, listener: &TcpListener) {
+        while !self.closing.load(Ordering::SeqCst) {
+            let mut fds =
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.close, PollFlags::IN)];
+            // A signal ends it early: look, and sleep again.
+            let _ = poll(&mut fds, None);
+            loop {
+                match listener.accept() {
+                    Ok((stream, from)) => self.take(stream, from),
+                    Err(e) if is_passing(&e) => break,
+                    Err(e) => {
+                        // No descriptors left, above all: some will be given back.
+                        tracing::warn!("cannot take a connection: {e}");
+                        std::thread::sleep(PAUSE);
+                        break;
+                    }
+                }
+            }
+        }
+        // Whoever was set up and not taken is told.
+        while let Some(Established { sending, .. }) = self.waiting.pop() {
+            sending.abort("the listener was closed");
+        }
+    }
+
+    fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let Ok(side) = Side::new(stream) else { return };
+        let peer = from.ip().to_canonical();
+        let guard = match HalfOpenGuard::enter(&self.network, peer) {
+            Ok(guard) => guard,
+            Err(why) => return turn_away(&side, &why),
+        };
+        if self.waiting.is_full() {
+            return turn_away(&side, &SetupError::Limit("max_half_open"));
+        }
+        let desk = self.clone();
+        let started = start("spanwire-handshake", move || {
+            let _guard = guard;
+            desk.set_up(side, from);
+        });
+        if let Err(e) = started {
+            tracing::warn!("{from} is turned away: {e}");
+        }
+    }
+
+    fn set_up(&self, side: Side, from: SocketAddr) {
+        let deadline = Instant::now() + self.network.config.handshake_timeout;
+        match answer(&self.network, side, &self.options, self.kind, deadline) {
+            Ok(established) => {
+                if let Err(established) = self.waiting.push(established) {
+                    established.sending.abort("too many connections wait to be taken");
+                }
+                self.acceptable.raise();
+            }
+            Err(e) => tracing::info!("no connection with {from}: {e}"),
+        }
+    }
+}
+
+/// Nobody waits, or whoever did has left.
+fn is_passing(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
+}
+
+pub(crate) mod sealed {
+    use crate::handshake::Established;
+
+    /// What can be made of a connection that was set up.
+    pub trait Sealed {
+        #[doc(hidden)]
+        fn from_established(established: Established) -> Self;
+    }
+}
+
+/// How long an accepting thread rests when the system has nothing to give.
+const PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,438 @@
+//! The thread that runs the engine: channels on their endpoint, the port, and what other threads
+//! ask of them.
+
+use crate::channel::{Channel, Local, Opening, Rings, Route, Standing};
+use crate::config::{Shape, ValidConfig};
+use crate::error::{Cause, SetupError};
+use crate::fabric::Link;
+use crate::keeper::KeeperHandle;
+use crate::receiving::Receiving;
+use crate::sending::Sending;
+use crate::shared::{Kind, Milestone, Shared, Tray};
+use crate::side::Side;
+use spanwire_base::{Dur, Time, usize_from};
+use spanwire_io::clock::Clock;
+use spanwire_io::doorbell::{BellPort, Doorbell};
+use spanwire_io::driver::{Driver, Polling};
+use spanwire_transport::{App, CqId, Endpoint, Host, Notify, PdId};
+use spanwire_wire::Qpn;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+
+/// One channel of a worker's life: a place is given again, an id is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChannelId {
+    slot: u32,
+    generation: u64,
+}
+
+/// What other threads ask of the worker.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Make a queue pair.
+    Open(Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
+    /// Connect it.
+    Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
+    /// It is connected on both sides: from now on its side connection is its sign of life.
+    Keep(ChannelId, Side),
+    /// There will be no connection.
+    Discard(ChannelId),
+    /// The side connection of a channel ended.
+    PeerLeft(ChannelId, Option<String>),
+    /// Make a side poll socket for an address, once.
+    SidePoll(IpAddr, SyncSender<Option<u16>>),
+    /// Send a side poll socket of a peer what it needs.
+    Greet(SocketAddr),
+    /// What has been counted.
+    Counters(SyncSender<Vec<(String, u64)>>),
+    /// End when the last channel has ended, or after this long.
+    Stop(Option<Dur>),
+}
+
+/// What a channel needs to be connected.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) id: ChannelId,
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    pub(crate) route: Route,
+    pub(crate) theirs: Local,
+}
+
+/// The way to the worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    queue: Sender<Command>,
+    bell: Arc<Doorbell>,
+}
+
+/// The application on the engine's core: all channels of a network.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pd: PdId,
+    config: ValidConfig,
+    clock: Clock,
+    tray: Arc<Tray>,
+    queue: Receiver<Command>,
+    keeper: KeeperHandle,
+    places: Vec<Option<Place>>,
+    /// The channel of each completion queue.
+    by_cq: BTreeMap<CqId, u32>,
+    made: u64,
+    /// Commands that need the port.
+    for_port: VecDeque<Command>,
+    stop: Option<Time>,
+    stopping: bool,
+    /// When the first orphan is given up, or the worker ends.
+    wakes_at: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u64,
+    state: State,
+    /// When a channel without handles is given up.
+    orphan_until: Option<Time>,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening(Opening),
+    Open(Channel),
+}
+
+impl Commands {
+    pub(crate) fn new(queue: Sender<Command>, bell: Arc<Doorbell>) -> Self {
+        Self { queue, bell }
+    }
+
+    /// Tells the worker something; one that is gone has no use for it.
+    pub(crate) fn send(&self, command: Command) {
+        let _ = self.queue.send(command);
+        self.bell.ring();
+    }
+
+    /// Asks the worker something. `None` when it is gone.
+    pub(crate) fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = sync_channel(1);
+        self.send(command(reply));
+        answer.recv().ok()
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(
+        pd: PdId,
+        config: ValidConfig,
+        clock: Clock,
+        tray: Arc<Tray>,
+        queue: Receiver<Command>,
+        keeper: KeeperHandle,
+    ) -> Self {
+        let places = (0..config.max_connections).map(|_| None).collect();
+        Self {
+            pd,
+            config,
+            clock,
+            tray,
+            queue,
+            keeper,
+            places,
+            by_cq: BTreeMap::new(),
+            made: 0,
+            for_port: VecDeque::new(),
+            stop: None,
+            stopping: false,
+            wakes_at: None,
+        }
+    }
+
+    /// Drives `endpoint` over `port` until it is told to stop and everything has ended. Says what
+    /// went wrong if the port is gone.
+    pub(crate) fn run(
+        self,
+        endpoint: Endpoint,
+        port: Box<dyn Link + Send>,
+        polling: Polling,
+    ) -> Result<(), String> {
+        let mut driver = Driver::new(self.clock, polling);
+        let mut port = BellPort::new(port, self.tray.bell.clone());
+        let mut host = Host::new(endpoint, self);
+        loop {
+            let ran = driver.run_until(&mut host, &mut port, |host| {
+                let (endpoint, worker) = host.parts_mut();
+                worker.look_around(endpoint);
+                !worker.for_port.is_empty() || worker.is_over()
+            });
+            let (endpoint, worker) = host.parts_mut();
+            if let Err(e) = ran {
+                let why = format!("the port is gone: {e}");
+                worker.end_all(endpoint, &Cause::NetworkGone(why.clone()));
+                return Err(why);
+            }
+            worker.serve_port(endpoint, &mut port);
+            if worker.is_over() {
+                let why = Cause::NetworkGone("it was shut down".into());
+                worker.end_all(endpoint, &why);
+                return Ok(());
+            }
+        }
+    }
+
+    /// What other threads have done, if they have rung.
+    fn look_around(&mut self, endpoint: &mut Endpoint) {
+        if !self.tray.bell.take() {
+            return;
+        }
+        while let Ok(command) = self.queue.try_recv() {
+            self.handle_command(command, endpoint);
+        }
+        while let Some(slot) = self.tray.pop() {
+            self.handle_news(slot, endpoint);
+        }
+        if self.tray.take_overflow() {
+            for slot in 0..self.config.max_connections {
+                self.handle_news(slot, endpoint);
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
+        match command {
+            // Nobody waits for an answer any more if it cannot be given.
+            Command::Open(rings, reply) => {
+                let _ = reply.send(self.open(rings, endpoint));
+            }
+            Command::Connect(wish, reply) => {
+                let _ = reply.send(self.connect(&wish, endpoint));
+            }
+            Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
+            // It has ended meanwhile; so does its side connection.
+            Command::Keep(..) => {}
+            Command::Discard(id) => self.discard(id, endpoint),
+            Command::PeerLeft(id, why) => {
+                let standing = self.channel(id).map(|channel| channel.handle_peer_left(why));
+                if let Some(standing) = standing {
+                    self.settle(id.slot, standing, endpoint);
+                }
+            }
+            Command::Stop(within) => {
+                self.stopping = true;
+                let until = within.map(|within| self.clock.now() + within);
+                self.stop = self.stop.into_iter().chain(until).min();
+                self.wakes_at = self.wakes_at.into_iter().chain(until).min();
+            }
+            Command::SidePoll(..) | Command::Greet(_) | Command::Counters(_) => {
+                self.for_port.push_back(command);
+            }
+        }
+    }
+
+    fn serve_port(&mut self, endpoint: &Endpoint, port: &mut BellPort<Box<dyn Link + Send>>) {
+        while let Some(command) = self.for_port.pop_front() {
+            match command {
+                Command::SidePoll(ip, reply) => {
+                    let _ = reply.send(port.open_side_poll(ip));
+                }
+                Command::Greet(peer) => port.greet(peer),
+                Command::Counters(reply) => {
+                    let mut counters = endpoint.counters().list();
+                    counters.extend(port.counters());
+                    let _ = reply.send(counters);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        rings: Rings,
+        endpoint: &mut Endpoint,
+    ) -> Result<(ChannelId, Local), SetupError> {
+        if self.stopping {
+            return Err(SetupError::NetworkGone("it is being shut down".into()));
+        }
+        let free = self.places.iter().position(Option::is_none);
+        let place = free.ok_or(SetupError::Limit("max_connections"))?;
+        let opening = Opening::new(endpoint, self.pd, &self.config, rings)
+            .map_err(|e| SetupError::Config(e.to_string()))?;
+        self.made += 1;
+        let local = opening.local();
+        let state = State::Opening(opening);
+        self.places[place] = Some(Place { generation: self.made, state, orphan_until: None });
+        let slot = spanwire_base::u32_from(place);
+        Ok((ChannelId { slot, generation: self.made }, local))
+    }
+
+    fn connect(
+        &mut self,
+        wish: &Wish,
+        endpoint: &mut Endpoint,
+    ) -> Result<(Sending, Receiving), SetupError> {
+        let slot = wish.id.slot;
+        let place = self.places[usize_from(slot.into())].as_mut();
+        let place = place.filter(|place| place.generation == wish.id.generation);
+        let Some(Place { state, .. }) = place else {
+            return Err(SetupError::NetworkGone("the connection was given up".into()));
+        };
+        let State::Opening(opening) = &*state else {
+            return Err(SetupError::NetworkGone("the connection exists already".into()));
+        };
+        let shared = Shared::new(wish.kind, wish.shape, slot, self.tray.clone())
+            .map_err(|e| SetupError::Io("make descriptors", e))?;
+        let shared = Arc::new(shared);
+        let impossible = |e: &dyn std::fmt::Display| {
+            SetupError::Garbled(format!("what the other end says of itself is not possible: {e}"))
+        };
+        let channel = opening
+            .connect(endpoint, &wish.route, &wish.theirs, shared.clone())
+            .map_err(|e| impossible(&e))?;
+        let rings = opening.rings().clone();
+        endpoint.req_notify_cq(channel.cq(), Notify::Next).map_err(|e| impossible(&e))?;
+        self.by_cq.insert(channel.cq(), slot);
+        *state = State::Open(channel);
+        let sending = Sending::new(shared.clone(), rings.send);
+        Ok((sending, Receiving::new(shared, rings.receive)))
+    }
+
+    fn discard(&mut self, id: ChannelId, endpoint: &mut Endpoint) {
+        let place = &mut self.places[usize_from(id.slot.into())];
+        let Some(Place { state, .. }) = place.as_ref().filter(|p| p.generation == id.generation)
+        else {
+            return;
+        };
+        match state {
+            State::Opening(opening) => opening.discard(endpoint),
+            State::Open(channel) => {
+                self.by_cq.remove(&channel.cq());
+                channel.close(endpoint, Cause::Aborted("it was never set up".into()));
+            }
+        }
+        *place = None;
+    }
+
+    fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        let place = self.places[usize_from(id.slot.into())].as_mut()?;
+        match &mut place.state {
+            State::Open(channel) if place.generation == id.generation => Some(channel),
+            _ => None,
+        }
+    }
+
+    /// Looks at what the application of the channel at `slot` did.
+    fn handle_news(&mut self, slot: u32, endpoint: &mut Endpoint) {
+        let Some(place) = self.places[usize_from(slot.into())].as_mut() else { return };
+        let State::Open(channel) = &mut place.state else { return };
+        let shared = channel.shared();
+        shared.out_of_tray();
+        let is_orphan = shared.has(Milestone::Finished) && shared.has(Milestone::Deaf);
+        if is_orphan && place.orphan_until.is_none() {
+            let linger = u64::try_from(self.config.linger.as_nanos()).unwrap_or(u64::MAX);
+            let until = self.clock.now() + Dur::from_ns(linger);
+            place.orphan_until = Some(until);
+            self.wakes_at = self.wakes_at.into_iter().chain([until]).min();
+        }
+        let standing = channel.handle_news(endpoint);
+        self.settle(slot, standing, endpoint);
+    }
+
+    /// Draws the consequences of how the channel at `slot` stands.
+    fn settle(&mut self, slot: u32, standing: Standing, endpoint: &mut Endpoint) {
+        let (cause, last_word) = match standing {
+            Standing::Open => return,
+            Standing::Done => (Cause::PeerClosed, None),
+            Standing::Lost(cause) => {
+                let last_word = cause.for_peer();
+                (cause, Some(last_word))
+            }
+        };
+        let Some(place) = self.places[usize_from(slot.into())].take() else { return };
+        let Place { generation, state: State::Open(channel), .. } = place else { return };
+        tracing::debug!("connection {generation} has ended: {cause}");
+        self.by_cq.remove(&channel.cq());
+        channel.close(endpoint, cause);
+        self.keeper.close(ChannelId { slot, generation }, last_word);
+    }
+
+    fn end_all(&mut self, endpoint: &mut Endpoint, cause: &Cause) {
+        for slot in 0..self.config.max_connections {
+            self.settle(slot, Standing::Lost(cause.clone()), endpoint);
+        }
+    }
+
+    /// Gives up what nobody holds and has not ended in time.
+    fn give_up_orphans(&mut self, now: Time, endpoint: &mut Endpoint) {
+        if self.wakes_at.is_none_or(|at| now < at) {
+            return;
+        }
+        for slot in 0..self.config.max_connections {
+            let place = self.places[usize_from(slot.into())].as_ref();
+            let until = place.and_then(|place| place.orphan_until);
+            if until.is_some_and(|until| until <= now) {
+                let why = "what was sent was not taken in time after it was closed";
+                self.settle(slot, Standing::Lost(Cause::Aborted(why.into())), endpoint);
+            }
+        }
+        let orphans = self.places.iter().flatten().filter_map(|place| place.orphan_until);
+        self.wakes_at = orphans.chain(self.stop.filter(|at| *at > now)).min();
+    }
+
+    fn is_over(&self) -> bool {
+        let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
+        self.stopping && (!has_time || self.places.iter().all(Option::is_none))
+    }
+
+    fn slot_of(&self, qpn: Qpn) -> Option<u32> {
+        let found = self.places.iter().position(|place| match place {
+            Some(Place { state: State::Open(channel), .. }) => channel.qpn() == qpn,
+            _ => false,
+        });
+        found.map(spanwire_base::u32_from)
+    }
+}
+
+impl App for Worker {
+    fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
+        // Before the completions: they only say that something failed, not why.
+        while let Some(event) = endpoint.poll_async_event() {
+            let standing = Channel::handle_event(event);
+            let slot = event.qpn().and_then(|qpn| self.slot_of(qpn));
+            if let Some(slot) = slot {
+                self.settle(slot, standing, endpoint);
+            }
+        }
+        while let Some(cq) = endpoint.poll_cq_event() {
+            let Some(slot) = self.by_cq.get(&cq).copied() else { continue };
+            let Some(Some(Place { state: State::Open(channel), .. })) =
+                self.places.get_mut(usize_from(slot.into()))
+            else {
+                continue;
+            };
+            // First, so that nothing is missed between the last look and this.
+            let armed = endpoint.req_notify_cq(cq, Notify::Next);
+            debug_assert!(armed.is_ok(), "a channel's queue exists as long as the channel");
+            let standing = channel.handle_completions(endpoint);
+            self.settle(slot, standing, endpoint);
+        }
+        self.give_up_orphans(now, endpoint);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.wakes_at
+    }
+}
+
+impl Drop for Worker {
+    /// Whatever ends the worker, nobody may wait for it for ever.
+    fn drop(&mut self) {
+        for place in self.places.iter().flatten() {
+            if let State::Open(channel) = &place.state {
+                channel.shared().set(Milestone::Gone);
+                channel.shared().fail(Cause::NetworkGone("its worker has ended".into()));
+            }
+        }
+    }
+}

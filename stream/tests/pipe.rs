@@ -1,0 +1,406 @@
+//! Two networks of one process, their workers' ports back to back, their side connections over
+//! loopback: everything but AF_XDP, without privileges.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_stream::{
+    Cause, Config, ConnectOptions, Connection, Error, Listener, ModeChoice, Network,
+    NetworkOptions, SetupError, WireMode,
+};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LATE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_millis(50);
+
+fn networks_with(config: Config) -> (Network, Network) {
+    let wrap = Wrap::default();
+    let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
+    let open = |attachment| {
+        let config = config.clone().validate().expect("within the limits");
+        let options = NetworkOptions { config, ..NetworkOptions::default() };
+        Network::over(attachment, "lo", options).expect("threads and descriptors")
+    };
+    (open(a), open(b))
+}
+
+fn networks() -> (Network, Network) {
+    networks_with(Config {
+        ring_bytes: 64 << 10,
+        fragment_bytes: 16 << 10,
+        max_message_bytes: 40_000,
+        ..Config::default()
+    })
+}
+
+fn loopback<C>(listener: &Listener<C>) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port())
+}
+
+fn options(mode: ModeChoice) -> ConnectOptions {
+    ConnectOptions { mode, ..ConnectOptions::default() }
+}
+
+fn pair(a: &Network, b: &Network) -> (Connection, Connection) {
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+    (listener.accept_timeout(LATE).unwrap().expect("it called"), caller)
+}
+
+#[test]
+fn connect__echoes_messages_in_either_mode_and_closes_in_order() {
+    let (a, b) = networks();
+    for (wanted, got) in [
+        (ModeChoice::Auto, WireMode::Src),
+        (ModeChoice::Rc, WireMode::Rc),
+        (ModeChoice::Src, WireMode::Src),
+    ] {
+        let listener = a.listen(0, options(ModeChoice::Auto)).unwrap();
+        let address = loopback(&listener);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut peer = listener.accept().unwrap();
+                assert_eq!(peer.mode(), got);
+                let mut message = Vec::new();
+                while peer.receiver().recv_into(&mut message).unwrap() {
+                    peer.send(&message).unwrap();
+                }
+                peer.close(LATE).unwrap();
+            });
+            let mut echo = b.connect(address, &options(wanted)).unwrap();
+            assert_eq!((echo.mode(), echo.max_message_bytes()), (got, 40_000));
+            for len in [0, 1, 1000, 40_000, 39_999] {
+                let message: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect();
+                echo.send(&message).unwrap();
+                assert!(echo.recv().unwrap() == Some(message), "{len}");
+            }
+            let too_long = echo.send(&[0; 40_001]);
+            assert_eq!(too_long, Err(Error::TooLong { bytes: 40_001, max: 40_000 }));
+            echo.sender().finish();
+            assert_eq!(echo.recv().unwrap(), None, "the other end finished, too");
+            echo.close(LATE).unwrap();
+        });
+    }
+    for network in [a, b] {
+        network.shutdown(LATE).unwrap();
+    }
+}
+
+#[test]
+fn connect_stream__carries_bytes_both_ways_at_once() {
+    let (a, b) = networks();
+    let listener = a.listen_stream(0, ConnectOptions::default()).unwrap();
+    let caller = b.connect_stream(loopback(&listener), &ConnectOptions::default()).unwrap();
+    let callee = listener.accept_timeout(LATE).unwrap().expect("it called");
+    let mut data = vec![0; 5_000_000];
+    spanwire_base::Rng::new(3).fill(&mut data);
+    let data = &data;
+    thread::scope(|scope| {
+        for stream in [caller, callee] {
+            let (mut writer, mut reader) = stream.split();
+            scope.spawn(move || {
+                for piece in data.chunks(777) {
+                    writer.write_all(piece).unwrap();
+                }
+                writer.finish();
+                writer.drained(LATE).unwrap();
+            });
+            scope.spawn(move || {
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got).unwrap();
+                assert!(got == *data);
+            });
+        }
+    });
+}
+
+#[test]
+fn send__waits_while_nobody_takes_and_goes_on_after() {
+    let (a, b) = networks();
+    let (mut taker, mut giver) = pair(&a, &b);
+    let message = vec![7; 10_000];
+    let mut sent = 0;
+    let e = loop {
+        match giver.sender().send_timeout(&message, SOON) {
+            Ok(()) => sent += 1,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!((sent, e), (6, Error::TimedOut(SOON)), "64 KiB hold six");
+    assert_eq!(giver.sender().try_send(&message), Err(Error::WouldBlock));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(SOON);
+            for _ in 0..7 {
+                assert!(taker.recv().unwrap() == Some(message.clone()));
+            }
+        });
+        giver.send(&message).unwrap();
+    });
+}
+
+#[test]
+fn recv_timeout__ends_with_its_time_and_loses_nothing() {
+    let (a, b) = networks();
+    let (mut taker, mut giver) = pair(&a, &b);
+    assert_eq!(taker.recv_timeout(SOON), Err(Error::TimedOut(SOON)));
+    giver.send(b"late").unwrap();
+    assert_eq!(taker.recv_timeout(LATE).unwrap().as_deref(), Some(&b"late"[..]));
+}
+
+/// What a task is woken by: a thread that sleeps.
+struct Unpark(thread::Thread, AtomicUsize);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.unpark();
+    }
+}
+
+/// Runs a task to its end, as a runtime does. Says how often it was woken.
+fn block_on<T>(mut task: impl FnMut(&mut Context<'_>) -> Poll<T>) -> (T, usize) {
+    let unpark = Arc::new(Unpark(thread::current(), AtomicUsize::new(0)));
+    let waker = unpark.clone().into();
+    let deadline = Instant::now() + LATE;
+    loop {
+        if let Poll::Ready(done) = task(&mut Context::from_waker(&waker)) {
+            return (done, unpark.1.load(Ordering::Relaxed));
+        }
+        assert!(Instant::now() < deadline, "the task was not woken");
+        thread::park_timeout(LATE);
+    }
+}
+
+#[test]
+fn poll_recv__wakes_its_task() {
+    let (a, b) = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(SOON);
+            let mut giver = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+            thread::sleep(SOON);
+            giver.send(b"hello").unwrap();
+            let (sent, _) = block_on(|cx| {
+                let polled = giver.sender().poll_send(cx, b"again");
+                polled
+            });
+            sent.unwrap();
+            giver.sender().finish();
+            block_on(|cx| giver.sender().poll_drained(cx)).0.unwrap();
+        });
+        let (accepted, woken) = block_on(|cx| listener.poll_accept(cx));
+        assert!(woken > 0);
+        let mut taker = accepted.unwrap();
+        let mut got = Vec::new();
+        let (came, woken) = block_on(|cx| taker.receiver().poll_recv(cx, &mut got));
+        assert!(came.unwrap() && woken > 0);
+        assert_eq!(got, b"hello");
+        assert!(block_on(|cx| taker.receiver().poll_recv(cx, &mut got)).0.unwrap());
+        assert_eq!(got, b"again");
+        assert!(!block_on(|cx| taker.receiver().poll_recv(cx, &mut got)).0.unwrap());
+    });
+}
+
+fn is_readable(what: &impl AsFd, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(what, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    poll(&mut fds, Some(&timeout)).unwrap() == 1
+}
+
+#[test]
+fn as_fd__is_readable_when_a_try_is_worth_it() {
+    let (a, b) = networks();
+    let (mut taker, mut giver) = pair(&a, &b);
+    assert!(is_readable(taker.receiver(), Duration::ZERO), "try once");
+    assert_eq!(taker.receiver().try_recv(), Err(Error::WouldBlock));
+    assert!(!is_readable(taker.receiver(), SOON));
+    giver.send(b"x").unwrap();
+    assert!(is_readable(taker.receiver(), LATE));
+    assert_eq!(taker.receiver().try_recv().unwrap().as_deref(), Some(&b"x"[..]));
+    assert!(is_readable(giver.sender(), Duration::ZERO), "try once");
+    while giver.sender().try_send(&[0; 8000]).is_ok() {}
+    assert!(!is_readable(giver.sender(), SOON));
+    while taker.receiver().recv_timeout(SOON).is_ok() {}
+    assert!(is_readable(giver.sender(), LATE));
+    giver.sender().try_send(&[0; 8000]).unwrap();
+}
+
+#[test]
+fn abort__tells_the_other_end_why() {
+    let (a, b) = networks();
+    let (mut taker, giver) = pair(&a, &b);
+    giver.abort("no more \u{1b}[31mred");
+    let aborted = Error::Lost(Cause::PeerAborted("no more  [31mred".into()));
+    assert_eq!(taker.recv(), Err(aborted.clone()));
+    assert_eq!(taker.send(b"x"), Err(aborted));
+}
+
+#[test]
+fn drop__delivers_what_was_sent_and_close_waits_for_it() {
+    let (a, b) = networks();
+    let (mut taker, mut giver) = pair(&a, &b);
+    giver.send(b"one").unwrap();
+    drop(giver);
+    thread::sleep(SOON);
+    assert_eq!(taker.recv().unwrap().as_deref(), Some(&b"one"[..]));
+    assert_eq!(taker.recv().unwrap(), None);
+    let (mut taker, mut giver) = pair(&a, &b);
+    giver.send(b"two").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(SOON);
+            assert_eq!(taker.recv().unwrap().as_deref(), Some(&b"two"[..]));
+            assert_eq!(taker.recv().unwrap(), None);
+        });
+        let begin = Instant::now();
+        giver.close(LATE).unwrap();
+        assert!(begin.elapsed() >= SOON, "it waits for the other application");
+    });
+    drop(taker);
+    let (_taker, mut giver) = pair(&a, &b);
+    giver.send(b"three").unwrap();
+    assert_eq!(giver.close(SOON), Err(Error::TimedOut(SOON)));
+}
+
+#[test]
+fn close__of_one_end_is_the_end_of_the_other_and_no_error() {
+    let (a, b) = networks();
+    let (mut server, mut client) = pair(&a, &b);
+    client.send(b"question").unwrap();
+    assert!(server.recv().unwrap().is_some());
+    server.send(b"answer").unwrap();
+    assert!(client.recv().unwrap().is_some());
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(server.recv().unwrap(), None));
+        client.close(LATE).unwrap();
+    });
+    // As if its process had ended.
+    b.shutdown(Duration::ZERO).unwrap();
+    thread::sleep(SOON);
+    server.close(LATE).unwrap();
+}
+
+#[test]
+fn shutdown__ends_what_is_open_with_a_name() {
+    let (a, b) = networks();
+    let (mut taker, mut giver) = pair(&a, &b);
+    b.shutdown(Duration::ZERO).unwrap();
+    assert!(matches!(giver.send(b"x"), Err(Error::Lost(Cause::NetworkGone(_)))));
+    assert!(matches!(taker.recv(), Err(Error::Lost(Cause::PeerAborted(_)))));
+}
+
+#[test]
+fn connect__what_does_not_fit_is_refused_with_the_reason() {
+    let (a, b) = networks();
+    let tagged = ConnectOptions { protocol: "chess/2".into(), ..ConnectOptions::default() };
+    let listener = a.listen(0, tagged.clone()).unwrap();
+    let address = loopback(&listener);
+    let refused = |options: &ConnectOptions| b.connect(address, options).unwrap_err().to_string();
+    assert!(refused(&ConnectOptions::default()).contains("chess/2"));
+    let e = b.connect_stream(address, &tagged).unwrap_err().to_string();
+    assert!(e.contains("byte stream"), "{e}");
+    b.connect(address, &tagged).unwrap();
+    let picky = a.listen(0, options(ModeChoice::Rc)).unwrap();
+    let e = b.connect(loopback(&picky), &options(ModeChoice::Src)).unwrap_err().to_string();
+    assert!(e.contains("no wire mode in common"), "{e}");
+    drop(picky);
+    let nobody = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
+    let e = b.connect(nobody, &ConnectOptions::default()).unwrap_err();
+    assert!(matches!(e, SetupError::Io(..)), "{e}");
+}
+
+#[test]
+fn listen__a_silent_client_delays_nobody_and_is_limited() {
+    let config = Config {
+        max_half_open_per_peer: 2,
+        handshake_timeout: Duration::from_secs(2),
+        ..Config::default()
+    };
+    let (a, b) = networks_with(config);
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let address = loopback(&listener);
+    let silent = TcpStream::connect(address).unwrap();
+    b.connect(address, &ConnectOptions::default()).unwrap();
+    thread::sleep(SOON);
+    let mut others = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+    // The last one is one too many, and told so at once.
+    let mut told = String::new();
+    others[1].set_read_timeout(Some(LATE)).unwrap();
+    others[1].read_to_string(&mut told).unwrap();
+    assert!(told.contains("max_half_open_per_peer"), "{told}");
+    // The others have their time and no more.
+    thread::sleep(Duration::from_millis(2200));
+    b.connect(address, &ConnectOptions::default()).unwrap();
+    drop(silent);
+}
+
+#[test]
+fn listen__garbage_changes_nothing_for_others() {
+    let (a, b) = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let address = loopback(&listener);
+    let hello = |ip: &str, more: &str| {
+        format!(
+            "{{\"type\":\"hello\",\"version\":1,\"carries\":\"messages\",\"ip\":\"{ip}\",\
+             \"path_mtu\":1024,\"side_poll_port\":null,\"qp\":{{\"qpn\":7,\"psn\":7}},\"ring\":{{\
+             \"va\":0,\"rkey\":0,\"bytes\":65536,\"fragment_bytes\":1024,\"fragments\":16{more}}}}}\n"
+        )
+    };
+    for (line, answer) in [
+        ("\n".to_owned(), ""),
+        ("{\"type\":\"ready\"}\n".to_owned(), ""),
+        (hello("127.0.0.1", ""), ""),
+        (hello("127.0.0.2", ",\"max_message_bytes\":1"), "127.0.0.2"),
+        (hello("127.0.0.1", ",\"max_message_bytes\":0"), "max_message_bytes"),
+        (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("1024", "999"), "path MTU"),
+        (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("65536", "1"), "ring"),
+        (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("version\":1", "version\":2"), ""),
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LATE)).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut told = String::new();
+        // Reset, if something was not read.
+        let _ = stream.read_to_string(&mut told);
+        assert!(told.contains(answer), "{line} was answered {told:?}");
+    }
+    b.connect(address, &ConnectOptions::default()).unwrap();
+}
+
+#[test]
+fn drop__of_a_listener_tells_those_who_were_not_taken() {
+    let (a, b) = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let mut caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+    thread::sleep(SOON);
+    drop(listener);
+    let e = caller.recv_timeout(LATE).unwrap_err();
+    assert!(e.to_string().contains("listener was closed"), "{e}");
+}
+
+#[test]
+fn connect__connections_are_limited_and_their_places_come_back() {
+    let (a, b) = networks_with(Config { max_connections: 2, ..Config::default() });
+    for _ in 0..3 {
+        let (one, two) = (pair(&a, &b), pair(&a, &b));
+        let listener = a.listen(0, ConnectOptions::default()).unwrap();
+        let e = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap_err();
+        assert!(e.to_string().contains("max_connections"), "{e}");
+        for connection in [one.0, one.1, two.0, two.1] {
+            drop(connection);
+        }
+        thread::sleep(SOON);
+    }
+}
