@@ -1,5 +1,6 @@
-//! How another thread wakes a worker: an [`EventFd`], the [`Doorbell`] on it, which costs one atomic
-//! operation while the worker is awake, and [`BellPort`], which sleeps on a port and a bell at once.
+//! How another thread wakes a worker: an [`EventFd`], the [`Doorbell`] on it, which costs one
+//! atomic operation while the worker is awake, and [`BellPort`], which sleeps on a port and a bell
+//! at once.
 
 use crate::poll::poll;
 use crate::port::{Port, SlotToken};

@@ -20,8 +20,9 @@ use std::time::Duration;
 /// [`MessageReceiver::as_fd`] are readable when another `try_*` is worth it; after an
 /// [`Error::WouldBlock`] they are not until then.
 ///
-/// Dropping it delivers in the background what was sent ([`Config::linger`](crate::Config::linger));
-/// [`Connection::close`] waits until the other application has taken it.
+/// Dropping it delivers in the background what was sent, within
+/// [`Config::linger`](crate::Config::linger); [`Connection::close`] waits until the other
+/// application has taken it.
 #[derive(Debug)]
 pub struct Connection {
     sender: MessageSender,
@@ -227,8 +228,8 @@ impl MessageReceiver {
         Ok(came.then_some(message))
     }
 
-    /// The next message in place of what is in `message`, whose memory is used again. False when the
-    /// other end has finished.
+    /// The next message in place of what is in `message`, whose memory is used again. False when
+    /// the other end has finished.
     ///
     /// # Errors
     /// As `recv`.
@@ -258,8 +259,8 @@ impl MessageReceiver {
         Ok(came.then_some(message))
     }
 
-    /// The next message, in place of what is in `message`; false when the other end has finished. If
-    /// there is none, the task is woken when there is.
+    /// The next message, in place of what is in `message`; false when the other end has finished.
+    /// If there is none, the task is woken when there is.
     ///
     /// # Errors
     /// As `recv`.

@@ -195,8 +195,8 @@ impl fmt::Display for SetupError {
             }
             Self::Protocol(ours, theirs) => write!(
                 f,
-                "this end speaks {ours:?} over the connection, the other {theirs:?}: are both the same \
-                 program, of the same version?"
+                "this end speaks {ours:?} over the connection, the other {theirs:?}: are both \
+                 the same program, of the same version?"
             ),
             Self::Mode(what) => f.write_str(what),
             Self::NoWay(what) => write!(f, "no way to the other end: {what}"),

@@ -1,6 +1,7 @@
 //! How two ends come to terms over the side connection.
 
 use crate::channel::{Local, Rings, Route};
+use crate::commands::{ChannelId, Command, Wish};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::modes::{Modes, settle};
@@ -9,7 +10,6 @@ use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
-use crate::worker::{ChannelId, Command, Wish};
 use spanwire_transport::{AddressVector, Agreed, Mtu, Offer, WireMode};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

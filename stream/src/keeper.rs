@@ -1,7 +1,7 @@
 //! The thread that keeps the side connections: it hears when one ends, and says last words.
 
+use crate::commands::{ChannelId, Command, Commands};
 use crate::side::{Heard, Side, Word, printable};
-use crate::worker::{ChannelId, Command, Commands};
 use rustix::event::{PollFd, PollFlags, poll};
 use spanwire_io::doorbell::EventFd;
 use std::io;

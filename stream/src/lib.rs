@@ -4,6 +4,7 @@
 
 mod byte_stream;
 mod channel;
+mod commands;
 mod config;
 mod connection;
 pub mod dial;

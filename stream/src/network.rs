@@ -1,6 +1,7 @@
 //! A network: one interface, one worker, any number of connections.
 
 use crate::byte_stream::ByteStream;
+use crate::commands::{Command, Commands};
 use crate::config::ValidConfig;
 use crate::connection::Connection;
 use crate::dial::dial;
@@ -12,7 +13,7 @@ use crate::listener::Listener;
 use crate::modes::ModeChoice;
 use crate::shared::{Kind, Tray};
 use crate::side::Side;
-use crate::worker::{Command, Commands, Worker};
+use crate::worker::Worker;
 use spanwire_base::Dur;
 use spanwire_io::affinity;
 use spanwire_io::doorbell::Doorbell;
@@ -27,8 +28,8 @@ use std::time::{Duration, Instant};
 
 /// One interface and the worker that moves its packets: where connections come from.
 ///
-/// Dropping it ends the listeners; connections go on until they end. [`Network::shutdown`] waits for
-/// them.
+/// Dropping it leaves connections and listeners at work until they end; [`Network::shutdown`] waits
+/// for connections and ends the rest.
 #[derive(Debug)]
 pub struct Network {
     shared: Arc<NetworkShared>,
@@ -79,8 +80,8 @@ pub(crate) struct NetworkShared {
 }
 
 impl Network {
-    /// A network on queue 0 of interface `ifname`, by AF_XDP, in the network namespace of the calling
-    /// thread.
+    /// A network on queue 0 of interface `ifname`, by AF_XDP, in the network namespace of the
+    /// calling thread.
     ///
     /// # Errors
     /// No such interface, no privilege, or the queue is taken; the message says what to do.

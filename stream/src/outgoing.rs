@@ -55,8 +55,8 @@ impl Outgoing {
         self.posted
     }
 
-    /// The next fragment, if one may leave: it counts as posted. `is_last` says that the application sends
-    /// no more.
+    /// The next fragment, if one may leave: it counts as posted. `is_last` says that the
+    /// application sends no more.
     pub(crate) fn next(&mut self, shared: &Shared, is_last: bool) -> Option<Fragment> {
         if self.posted - self.credited.min(self.acknowledged) >= u64::from(self.shape.fragments) {
             return None;

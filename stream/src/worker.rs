@@ -1,72 +1,24 @@
 //! The thread that runs the engine: channels on their endpoint, the port, and what other threads
 //! ask of them.
 
-use crate::channel::{Channel, Local, Opening, Rings, Route, Standing};
-use crate::config::{Shape, ValidConfig};
+use crate::channel::{Channel, Local, Opening, Rings, Standing};
+use crate::commands::{ChannelId, Command, Wish};
+use crate::config::ValidConfig;
 use crate::error::{Cause, SetupError};
 use crate::fabric::Link;
 use crate::keeper::KeeperHandle;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
-use crate::shared::{Kind, Milestone, Shared, Tray};
-use crate::side::Side;
+use crate::shared::{Milestone, Shared, Tray};
 use spanwire_base::{Dur, Time, usize_from};
 use spanwire_io::clock::Clock;
-use spanwire_io::doorbell::{BellPort, Doorbell};
+use spanwire_io::doorbell::BellPort;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_transport::{App, CqId, Endpoint, Host, Notify, PdId};
 use spanwire_wire::Qpn;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-
-/// One channel of a worker's life: a place is given again, an id is not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ChannelId {
-    slot: u32,
-    generation: u64,
-}
-
-/// What other threads ask of the worker.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// Make a queue pair.
-    Open(Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
-    /// Connect it.
-    Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
-    /// It is connected on both sides: from now on its side connection is its sign of life.
-    Keep(ChannelId, Side),
-    /// There will be no connection.
-    Discard(ChannelId),
-    /// The side connection of a channel ended.
-    PeerLeft(ChannelId, Option<String>),
-    /// Make a side poll socket for an address, once.
-    SidePoll(IpAddr, SyncSender<Option<u16>>),
-    /// Send a side poll socket of a peer what it needs.
-    Greet(SocketAddr),
-    /// What has been counted.
-    Counters(SyncSender<Vec<(String, u64)>>),
-    /// End when the last channel has ended, or after this long.
-    Stop(Option<Dur>),
-}
-
-/// What a channel needs to be connected.
-#[derive(Debug)]
-pub(crate) struct Wish {
-    pub(crate) id: ChannelId,
-    pub(crate) kind: Kind,
-    pub(crate) shape: Shape,
-    pub(crate) route: Route,
-    pub(crate) theirs: Local,
-}
-
-/// The way to the worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Commands {
-    queue: Sender<Command>,
-    bell: Arc<Doorbell>,
-}
+use std::sync::mpsc::Receiver;
 
 /// The application on the engine's core: all channels of a network.
 #[derive(Debug)]
@@ -101,25 +53,6 @@ struct Place {
 enum State {
     Opening(Opening),
     Open(Channel),
-}
-
-impl Commands {
-    pub(crate) fn new(queue: Sender<Command>, bell: Arc<Doorbell>) -> Self {
-        Self { queue, bell }
-    }
-
-    /// Tells the worker something; one that is gone has no use for it.
-    pub(crate) fn send(&self, command: Command) {
-        let _ = self.queue.send(command);
-        self.bell.ring();
-    }
-
-    /// Asks the worker something. `None` when it is gone.
-    pub(crate) fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Option<T> {
-        let (reply, answer) = sync_channel(1);
-        self.send(command(reply));
-        answer.recv().ok()
-    }
 }
 
 impl Worker {

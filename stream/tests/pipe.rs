@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const LATE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_millis(50);
 
-fn networks_with(config: Config) -> (Network, Network) {
+fn networks_with(config: &Config) -> (Network, Network) {
     let wrap = Wrap::default();
     let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
     let open = |attachment| {
@@ -31,7 +31,7 @@ fn networks_with(config: Config) -> (Network, Network) {
 }
 
 fn networks() -> (Network, Network) {
-    networks_with(Config {
+    networks_with(&Config {
         ring_bytes: 64 << 10,
         fragment_bytes: 16 << 10,
         max_message_bytes: 40_000,
@@ -188,10 +188,7 @@ fn poll_recv__wakes_its_task() {
             let mut giver = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
             thread::sleep(SOON);
             giver.send(b"hello").unwrap();
-            let (sent, _) = block_on(|cx| {
-                let polled = giver.sender().poll_send(cx, b"again");
-                polled
-            });
+            let (sent, _) = block_on(|cx| giver.sender().poll_send(cx, b"again"));
             sent.unwrap();
             giver.sender().finish();
             block_on(|cx| giver.sender().poll_drained(cx)).0.unwrap();
@@ -328,7 +325,7 @@ fn listen__a_silent_client_delays_nobody_and_is_limited() {
         handshake_timeout: Duration::from_secs(2),
         ..Config::default()
     };
-    let (a, b) = networks_with(config);
+    let (a, b) = networks_with(&config);
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
     let address = loopback(&listener);
     let silent = TcpStream::connect(address).unwrap();
@@ -355,7 +352,8 @@ fn listen__garbage_changes_nothing_for_others() {
         format!(
             "{{\"type\":\"hello\",\"version\":1,\"carries\":\"messages\",\"ip\":\"{ip}\",\
              \"path_mtu\":1024,\"side_poll_port\":null,\"qp\":{{\"qpn\":7,\"psn\":7}},\"ring\":{{\
-             \"va\":0,\"rkey\":0,\"bytes\":65536,\"fragment_bytes\":1024,\"fragments\":16{more}}}}}\n"
+             \"va\":0,\"rkey\":0,\"bytes\":65536,\"fragment_bytes\":1024,\
+             \"fragments\":16{more}}}}}\n"
         )
     };
     for (line, answer) in [
@@ -392,7 +390,7 @@ fn drop__of_a_listener_tells_those_who_were_not_taken() {
 
 #[test]
 fn connect__connections_are_limited_and_their_places_come_back() {
-    let (a, b) = networks_with(Config { max_connections: 2, ..Config::default() });
+    let (a, b) = networks_with(&Config { max_connections: 2, ..Config::default() });
     for _ in 0..3 {
         let (one, two) = (pair(&a, &b), pair(&a, &b));
         let listener = a.listen(0, ConnectOptions::default()).unwrap();

@@ -6,9 +6,10 @@ use crate::scan::{Source, has_word};
 /// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
-const MACHINE: &[&str] = &["af_xdp", "io", "bins", "bench", "tests", "fuzz"];
+const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
-const LIBRARIES: &[&str] = &["af_xdp", "base", "wire", "mem", "transport", "switch", "sim", "io"];
+const LIBRARIES: &[&str] =
+    &["af_xdp", "base", "wire", "mem", "transport", "switch", "sim", "io", "stream"];
 
 /// A word that must not stand in code.
 struct Ban {

@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::shared::Kind;
 use crate::testing::{Pair, SMALL, Weather, in_both_modes};
 use proptest::prelude::*;
-use spanwire_base::{Dur, Rng};
+use spanwire_base::{Dur, Rng, usize_from};
 use spanwire_transport::WireMode;
 
 const SOON: Dur = Dur::from_ms(50);
@@ -313,12 +313,16 @@ proptest! {
         let mut pair = Pair::new(mode, kind, SMALL);
         if talks {
             let sender = pair.sender(0);
-            let _ = if stream { sender.try_bytes(b"hello").map(drop) } else { sender.try_message(b"hello") };
+            let _ = match kind {
+                Kind::Bytes => sender.try_bytes(b"hello").map(drop),
+                Kind::Messages => sender.try_message(b"hello"),
+            };
             pair.sender(0).finish();
         }
         for attack in attacks {
             let end = &mut pair.ends[1];
-            let sge = |len| Sge { addr: end.channel.send_mr.addr, len, lkey: end.channel.send_mr.lkey };
+            let mr = end.channel.send_mr;
+            let sge = |len| Sge { addr: mr.addr, len, lkey: mr.lkey };
             let theirs = end.channel.theirs;
             let (op, sge) = match attack {
                 Attack::Fragment { at, bytes, imm } => {
@@ -330,7 +334,8 @@ proptest! {
             };
             let qpn = end.channel.qpn;
             let sges = [sge];
-            let _ = end.endpoint.post_send(qpn, &WorkRequest { signaled: false, ..WorkRequest::new(0, op, &sges) });
+            let request = WorkRequest { signaled: false, ..WorkRequest::new(0, op, &sges) };
+            let _ = end.endpoint.post_send(qpn, &request);
             for _ in 0..6 {
                 pair.step(1);
                 pair.step(0);
@@ -339,7 +344,10 @@ proptest! {
             // Whatever came is no more than was agreed.
             let mut got = vec![0; 3000];
             let receiver = pair.receiver(0);
-            let _ = if stream { receiver.try_bytes(&mut got).map(drop) } else { receiver.try_message(&mut got).map(drop) };
+            let _ = match kind {
+                Kind::Bytes => receiver.try_bytes(&mut got).map(drop),
+                Kind::Messages => receiver.try_message(&mut got).map(drop),
+            };
             prop_assert!(got.len() <= 3000);
         }
         pair.run(SOON);

@@ -1,0 +1,80 @@
+//! What other threads ask of the worker, and how.
+
+use crate::channel::{Local, Rings, Route};
+use crate::config::Shape;
+use crate::error::SetupError;
+use crate::receiving::Receiving;
+use crate::sending::Sending;
+use crate::shared::Kind;
+use crate::side::Side;
+use spanwire_base::Dur;
+use spanwire_io::doorbell::Doorbell;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+
+/// One channel of a worker's life: a place is given again, an id is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChannelId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u64,
+}
+
+/// What other threads ask of the worker.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Make a queue pair.
+    Open(Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
+    /// Connect it.
+    Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
+    /// It is connected on both sides: from now on its side connection is its sign of life.
+    Keep(ChannelId, Side),
+    /// There will be no connection.
+    Discard(ChannelId),
+    /// The side connection of a channel ended.
+    PeerLeft(ChannelId, Option<String>),
+    /// Make a side poll socket for an address, once.
+    SidePoll(IpAddr, SyncSender<Option<u16>>),
+    /// Send a side poll socket of a peer what it needs.
+    Greet(SocketAddr),
+    /// What has been counted.
+    Counters(SyncSender<Vec<(String, u64)>>),
+    /// End when the last channel has ended, or after this long.
+    Stop(Option<Dur>),
+}
+
+/// What a channel needs to be connected.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) id: ChannelId,
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    pub(crate) route: Route,
+    pub(crate) theirs: Local,
+}
+
+/// The way to the worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    queue: Sender<Command>,
+    bell: Arc<Doorbell>,
+}
+
+impl Commands {
+    pub(crate) fn new(queue: Sender<Command>, bell: Arc<Doorbell>) -> Self {
+        Self { queue, bell }
+    }
+
+    /// Tells the worker something; one that is gone has no use for it.
+    pub(crate) fn send(&self, command: Command) {
+        let _ = self.queue.send(command);
+        self.bell.ring();
+    }
+
+    /// Asks the worker something. `None` when it is gone.
+    pub(crate) fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = sync_channel(1);
+        self.send(command(reply));
+        answer.recv().ok()
+    }
+}
