@@ -89,6 +89,9 @@ pub(crate) struct Acked {
     pub(crate) bytes: u64,
     /// The newest arrival had been overtaken by something sent after it.
     pub(crate) late: bool,
+    /// It was known to have arrived: either it came once more, or this acknowledgement is an old
+    /// one.
+    pub(crate) again: bool,
 }
 
 /// An acknowledgement of what was not sent.
@@ -350,8 +353,11 @@ impl<T: Copy> Sent<T> {
     fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
         let overtaken = self.delivered_at.is_some_and(|at| echo < at);
         self.delivered_at = self.delivered_at.max(Some(echo));
-        let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else { return };
         acked.late = overtaken;
+        let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
+            acked.again = true;
+            return;
+        };
         if entry.was_lost && echo < entry.sent_at {
             self.counters.spurious += 1;
             self.reorder.widen();

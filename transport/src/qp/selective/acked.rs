@@ -93,16 +93,19 @@ impl Selective {
         let spurious = self.sent.counters().spurious;
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
         counters.spurious_retransmits += self.sent.counters().spurious - spurious;
-        let hold = Dur::from_ns(ack.hold_ns.into());
-        // One that tells nothing new may have been held for any length of time.
-        if acked.pkts > 0 && ack.hold_ns != u32::MAX {
-            let trip = now.since(echo);
-            if acked.late {
+        if ack.hold_ns != u32::MAX {
+            let (trip, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
+            // What comes once more has others as its witness: without a newer count it is this
+            // acknowledgement that is late.
+            if acked.late && (!acked.again || self.credit.is_news(ack.rx_pkts)) {
                 let late_by = Dur::from_ps(trip.as_ps().saturating_sub(hold.as_ps()));
                 let fastest = self.rtt.smallest().as_ps();
                 self.sent.widen_to(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
             }
-            self.rtt.sample(trip, hold);
+            // One that tells nothing new may have been held for any length of time.
+            if acked.pkts > 0 {
+                self.rtt.sample(trip, hold);
+            }
         }
         let gives_up = self.take_limits(ack, echo, counters);
         if self.timers.on_heard(now, echo, true) {

@@ -86,6 +86,12 @@ impl Credit {
         before
     }
 
+    /// Who says that it has received `rx_pkts` packets has received one since it was last heard.
+    pub(super) fn is_news(&self, rx_pkts: u32) -> bool {
+        let ahead = rx_pkts.wrapping_sub(self.said_at);
+        ahead > 0 && ahead < 1 << 31
+    }
+
     /// Nothing has been refused since the last question, or since the limit moved.
     pub(super) fn is_new_round(&self) -> bool {
         !self.round_is_counted
@@ -175,6 +181,16 @@ mod tests {
         assert_eq!(c.judge_until(at(9)), Some(at(9)), "who had room has it still");
         c.on_told(4, 3);
         assert_eq!(c.judge_until(at(9)), None);
+    }
+
+    #[test]
+    fn is_news__counts_further_across_the_wrap() {
+        let mut c = credit(7);
+        c.on_told(1, u32::MAX);
+        assert_eq!(
+            [u32::MAX - 1, u32::MAX, 0, 1].map(|n| c.is_news(n)),
+            [false, false, true, true]
+        );
     }
 
     #[test]

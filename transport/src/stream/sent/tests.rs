@@ -121,6 +121,23 @@ fn note_echo__a_needless_retransmission_widens_the_window() {
 }
 
 #[test]
+fn note_echo__what_arrives_behind_its_own_copy_was_late() {
+    for next in [4, 0] {
+        let (mut s, rtt) = (ten(), rtt(100));
+        s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+        s.detect(at(200), &rtt);
+        let (number, _) = s.next_lost(|_| true).unwrap();
+        s.resent(at(200), number);
+        // The copy arrives, and then the first transmission: 0 is over, or others wait for it.
+        let copy = s.on_ack(&told(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
+        assert_eq!((copy.late, copy.again), (false, false));
+        let first = s.on_ack(&told(next, &[], 0, 0)).unwrap();
+        assert_eq!((first.late, first.again, first.pkts), (true, true, 0));
+        assert_eq!(s.counters().spurious, 0, "as far as its echo tells it may be a duplicate");
+    }
+}
+
+#[test]
 fn note_echo__a_probe_is_not_a_loss() {
     let mut s = ten();
     let (number, _) = s.newest().unwrap();
