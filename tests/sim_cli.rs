@@ -259,6 +259,77 @@ fn capture(file: &Path) -> Value {
     capture
 }
 
+/// Few and short runs of `sim run loss-sweep`.
+const SHORT_SWEEP: [&str; 12] = [
+    "run",
+    "loss-sweep",
+    "--set",
+    "rtt=20us,2ms",
+    "--set",
+    "loss=0,1%,5%",
+    "--set",
+    "late=10us,1ms",
+    "--set",
+    "time=50ms",
+    "--set",
+    "trips=20",
+];
+
+#[test]
+fn loss_sweep__has_a_row_for_each_path_and_mode_and_src_is_above_its_bars() {
+    let (report, code) = json(&SHORT_SWEEP);
+    assert_eq!(code, Some(0), "{report}");
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2 * (3 + 2) * 2);
+    let number = |row: &Value, member: &str| row[member].as_f64().expect("a number");
+    for pair in rows.chunks(2) {
+        assert_eq!((&pair[0]["mode"], &pair[1]["mode"]), (&"rc".into(), &"src".into()));
+        for member in ["loss", "rtt_us", "reorder_us"] {
+            assert_eq!(pair[0][member], pair[1][member], "the same path");
+        }
+        let (loss, late) = (number(&pair[1], "loss"), number(&pair[1], "reorder_us"));
+        let [rc, src] = [0, 1].map(|i| number(&pair[i], "goodput_fraction"));
+        assert!(src >= 0.9 * (1.0 - loss) && src < 1.0 && src >= rc, "{pair:?}");
+        let vain = number(&pair[1], "spurious_retx_fraction");
+        assert!(late == 0.0 || vain <= 0.01, "{pair:?}");
+    }
+    let mut seen: Vec<f64> = rows.iter().map(|r| number(r, "loss")).collect();
+    seen.sort_by(f64::total_cmp);
+    seen.dedup();
+    assert_eq!(seen, [0.0, 0.01, 0.05]);
+    assert_eq!(report["bars"].as_array().map(Vec::len), Some(3));
+    assert_eq!(report["checkers_ok"], true);
+    let (again, _) = json(&SHORT_SWEEP);
+    assert_eq!(report["rows"], again["rows"], "one seed, two results");
+}
+
+#[test]
+fn loss_sweep__the_table_the_figures_and_what_cannot_be() {
+    let dir = scratch("sim-sweep");
+    let output = sim(&[&SHORT_SWEEP[..], &["--plot", text_of(&dir)]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["loss-sweep, seed 1, a link of 25Gbit", "ok: SRC is never worse", "checkers: ok"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let page = fs::read_to_string(dir.join("index.html")).expect("index.html");
+    for name in ["loss_20us.svg", "late_20us.svg", "loss_2ms.svg", "late_2ms.svg"] {
+        let svg = fs::read_to_string(dir.join(name)).expect(name);
+        roxmltree::Document::parse(&svg).expect(name);
+        assert!(!svg.contains("no data") && page.contains(&format!("src=\"{name}\"")), "{name}");
+    }
+    for (args, part) in [
+        (&["run", "loss-sweep", "--set", "losses=1%"][..], "did you mean `loss`"),
+        (&["run", "loss-sweep", "--set", "rtt=soon"], "rtt"),
+        (&["run", "loss-sweep", "--pcap", "x"], "--pcap"),
+        (&["run", "loss-swep"], "did you mean `loss-sweep`"),
+    ] {
+        let output = sim(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn list__has_every_directed_scenario_and_their_parameters() {
     let short = sim(&["list"]);

@@ -6,6 +6,7 @@
 //! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
 //! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
+//! - [`LossSweep`]: RC beside SRC over loss, round trips and reordering.
 //! - [`swarm_run`]: a seed decides the network, what goes wrong and what is sent.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
@@ -19,6 +20,7 @@ mod event;
 mod frames;
 mod hash;
 mod link;
+mod loss_sweep;
 mod network;
 mod params;
 mod record;
@@ -37,6 +39,7 @@ pub use check::{check_end, check_now, name as link_name};
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
 pub use link::{LinkCounters, LinkId};
+pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use network::{FlowProgress, Machine, Network, NetworkError};
 pub use params::{Param, ParamError, Params, Value};
 pub use record::{FlowSeries, QueueSeries, Series};

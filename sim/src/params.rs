@@ -37,6 +37,10 @@ pub enum Value {
     Time(Dur),
     /// A probability: `"1%"`.
     Chance(Prob),
+    /// Several times, separated by commas: `"20us,2ms"`.
+    Times(Vec<Dur>),
+    /// Several probabilities, separated by commas: `"0.1%,5%"`.
+    Chances(Vec<Prob>),
     /// `true` or `false`.
     Flag(bool),
     /// One of several words.
@@ -162,6 +166,24 @@ impl Params {
         }
     }
 
+    /// Times.
+    #[must_use]
+    pub fn times(&self, name: &str) -> &[Dur] {
+        match self.get(name) {
+            Value::Times(times) => times,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// Probabilities.
+    #[must_use]
+    pub fn chances(&self, name: &str) -> &[Prob] {
+        match self.get(name) {
+            Value::Chances(chances) => chances,
+            other => mismatch(name, other),
+        }
+    }
+
     /// A flag.
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
@@ -186,6 +208,17 @@ impl Params {
             .unwrap_or_else(|| panic!("a scenario asks for {name}, which it has not declared"))
             .value
     }
+}
+
+/// What commas separate; nothing is a list, too.
+fn list<T: Human>(text: &str) -> Option<Vec<T>> {
+    let parts = text.split(',').filter(|_| !text.is_empty());
+    let number = |part: &str| part.parse().ok().and_then(T::from_number);
+    parts.map(str::trim).map(|part| T::parse(part).or_else(|| number(part))).collect()
+}
+
+fn shown<T: Human>(list: &[T]) -> String {
+    list.iter().map(Human::show).collect::<Vec<_>>().join(",")
 }
 
 fn mismatch(name: &str, value: &Value) -> ! {
@@ -213,6 +246,8 @@ impl Value {
             Self::Rate(_) => Self::Rate(Rate::parse(text)?),
             Self::Time(_) => Self::Time(Dur::parse(text)?),
             Self::Chance(_) => Self::Chance(Prob::parse(text)?),
+            Self::Times(_) => Self::Times(list(text)?),
+            Self::Chances(_) => Self::Chances(list(text)?),
             Self::Flag(_) => Self::Flag(text.parse().ok()?),
             Self::Word { of, .. } => {
                 let word = of.iter().find(|w| **w == text)?;
@@ -228,6 +263,8 @@ impl Value {
             Self::Rate(_) => Rate::EXPECTED.to_owned(),
             Self::Time(_) => Dur::EXPECTED.to_owned(),
             Self::Chance(_) => Prob::EXPECTED.to_owned(),
+            Self::Times(_) => format!("nothing, or one or several of {}", Dur::EXPECTED),
+            Self::Chances(_) => format!("nothing, or one or several of {}", Prob::EXPECTED),
             Self::Flag(_) => "true or false".to_owned(),
             Self::Word { of, .. } => format!("one of {}", of.join(", ")),
         }
@@ -242,6 +279,8 @@ impl fmt::Display for Value {
             Self::Rate(rate) => f.write_str(&rate.show()),
             Self::Time(time) => f.write_str(&time.show()),
             Self::Chance(chance) => f.write_str(&chance.show()),
+            Self::Times(times) => f.write_str(&shown(times)),
+            Self::Chances(chances) => f.write_str(&shown(chances)),
             Self::Flag(flag) => write!(f, "{flag}"),
             Self::Word { word, .. } => f.write_str(word),
         }
@@ -279,6 +318,8 @@ mod tests {
             .with("rate", Value::Rate(Rate::from_gbps(100)), "a rate")
             .with("time", Value::Time(Dur::from_us(2)), "a time")
             .with("chance", Value::Chance(Prob::from_ppm(10_000)), "a probability")
+            .with("times", Value::Times(vec![Dur::from_us(2)]), "times")
+            .with("chances", Value::Chances(vec![Prob::from_ppm(10_000)]), "probabilities")
             .with("flag", Value::Flag(true), "a flag")
             .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
     }
@@ -292,6 +333,8 @@ mod tests {
             ("rate", "25Gbit"),
             ("time", "3ms"),
             ("chance", "5%"),
+            ("times", "3ms, 20us"),
+            ("chances", "0, 1%"),
             ("flag", "false"),
             ("word", "blue"),
         ] {
@@ -300,6 +343,10 @@ mod tests {
         assert_eq!((p.count("n"), p.bytes("bytes"), p.flag("flag")), (9, 65_536, false));
         assert_eq!((p.rate("rate"), p.time("time")), (Rate::from_gbps(25), Dur::from_ms(3)));
         assert_eq!((p.chance("chance"), p.word("word")), (Prob::from_ppm(50_000), "blue"));
+        assert_eq!(p.times("times"), [Dur::from_ms(3), Dur::from_us(20)]);
+        assert_eq!(p.chances("chances"), [Prob::ZERO, Prob::from_ppm(10_000)]);
+        p.set("chances", "").unwrap();
+        assert_eq!(p.chances("chances"), []);
         let again = p.clone();
         for param in again.iter() {
             p.set(param.name, &param.value.to_string()).unwrap();
@@ -315,6 +362,8 @@ mod tests {
             ("n", "x", "from 1 to 9"),
             ("bytes", "0", "above 0"),
             ("rate", "fast", "25Gbit"),
+            ("times", "1ms,,2ms", "several"),
+            ("chances", "1%;2%", "several"),
             ("flag", "yes", "true or false"),
             ("word", "green", "red, blue"),
         ] {

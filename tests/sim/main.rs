@@ -3,4 +3,5 @@
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod directed;
+mod loss_sweep;
 mod swarm;

@@ -1,5 +1,9 @@
 //! `--plot`: the figures of a run, and a page that shows them.
 
+mod sweep;
+
+pub(super) use sweep::write_sweep;
+
 use super::report::{RunReport, decimals};
 use crate::plot::{
     AxisSpec, CdfFigure, Group, Level, LineFigure, Quantity, Rug, Series, Shape, ViolinFigure,
@@ -254,23 +258,28 @@ impl Run<'_> {
         };
         rows.push(("drops", counts(&r.drops)));
         rows.extend(r.violations.iter().map(|v| ("violation", v.clone())));
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
-             <table>\n"
-        );
-        for (name, value) in rows {
-            let (name, value) = (escaped(name), escaped(&value));
-            // Writing to a String cannot fail.
-            let _ = writeln!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
-        }
-        page.push_str("</table>\n");
-        for name in names {
-            let _ = writeln!(page, "<p><img src=\"{name}\" alt=\"{name}\"></p>");
-        }
-        page.push_str("</body>\n</html>\n");
-        page
+        html(&title, &rows, names)
     }
+}
+
+/// A page with a table of names and values, and figures; `title` is escaped already.
+fn html(title: &str, rows: &[(&str, String)], figures: &[impl AsRef<str>]) -> String {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
+         <table>\n"
+    );
+    for (name, value) in rows {
+        let (name, value) = (escaped(name), escaped(value));
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
+    }
+    page.push_str("</table>\n");
+    for name in figures.iter().map(AsRef::as_ref) {
+        let _ = writeln!(page, "<p><img src=\"{name}\" alt=\"{name}\"></p>");
+    }
+    page.push_str("</body>\n</html>\n");
+    page
 }
 
 /// Completion times in seconds, by size: small, medium and large flows, or all in one group where

@@ -2,13 +2,14 @@
 
 use super::args::{ListArgs, RunArgs};
 use super::capture::Capture;
+use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
 use super::samples;
 use super::suggest::unknown;
 use crate::fabric::Error;
 use crate::report::say;
-use spanwire_sim::{ParamError, Params, Plan, Report, Scenario, Series, Watch};
+use spanwire_sim::{LossSweep, ParamError, Params, Plan, Report, Scenario, Series, Watch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -18,21 +19,19 @@ use std::time::Instant;
 
 /// `spanwire sim list`.
 pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
-    let scenarios = Scenario::all();
+    let scenarios = Scenario::all().iter().map(|s| (s.name, s.about, s.params()));
+    let sweep = (LossSweep::NAME, LossSweep::ABOUT, LossSweep::params());
+    let scenarios = scenarios.chain([sweep]);
     if args.json {
-        let entry = |s: &Scenario| {
-            let (name, about, parameters) = (s.name, s.about, s.params());
-            serde_json::json!({ "name": name, "about": about, "parameters": parameters })
-        };
-        let entries: Vec<_> = scenarios.iter().map(entry).collect();
+        let entries: Vec<_> = scenarios.map(|(name, about, p)| entry(name, about, &p)).collect();
         say(&format!("{}\n", serde_json::to_string(&entries)?));
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = String::new();
-    for s in scenarios {
+    for (name, about, params) in scenarios {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "{:<16} {}", s.name, s.about);
-        for p in s.params().iter().filter(|_| args.verbose) {
+        let _ = writeln!(out, "{name:<16} {about}");
+        for p in params.iter().filter(|_| args.verbose) {
             let setting = format!("{}={}", p.name, p.value);
             let _ = writeln!(out, "    {setting:<22} {}", p.about);
         }
@@ -41,8 +40,15 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn entry(name: &str, about: &str, parameters: &Params) -> serde_json::Value {
+    serde_json::json!({ "name": name, "about": about, "parameters": parameters })
+}
+
 /// `spanwire sim run`.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+    if args.name == LossSweep::NAME {
+        return loss_sweep::run(args);
+    }
     let (plan, parameters) = prepare(args)?;
     let watch = Watch { series: args.plot.is_some() || args.samples.is_some(), ..Watch::default() };
     let started = Instant::now();
@@ -62,7 +68,8 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
 /// What is to run, and all parameters as they are then.
 fn prepare(args: &RunArgs) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
     let Some(scenario) = Scenario::find(&args.name) else {
-        return Err(unknown("scenario", &args.name, Scenario::all().iter().map(|s| s.name)).into());
+        let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
+        return Err(unknown("scenario", &args.name, names).into());
     };
     let mut params = scenario.params();
     for (key, value) in &args.set {
@@ -73,11 +80,13 @@ fn prepare(args: &RunArgs) -> Result<(Plan, BTreeMap<&'static str, String>), Err
     Ok((plan, shown(&params)))
 }
 
-fn shown(params: &Params) -> BTreeMap<&'static str, String> {
+/// Parameters as they are, by name.
+pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
     params.iter().map(|p| (p.name, p.value.to_string())).collect()
 }
 
-fn explained(error: &ParamError) -> String {
+/// A wrong parameter, and what there is.
+pub(super) fn explained(error: &ParamError) -> String {
     match error {
         ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
         ParamError::Value { .. } => error.to_string(),
@@ -117,6 +126,6 @@ fn write_files(
     Ok(())
 }
 
-fn cannot_write(path: &Path, why: &std::io::Error) -> String {
+pub(super) fn cannot_write(path: &Path, why: &std::io::Error) -> String {
     format!("cannot write {}: {why}", path.display())
 }

@@ -1,0 +1,165 @@
+//! `spanwire sim run loss-sweep`: many runs, one table.
+
+use super::args::RunArgs;
+use super::pictures;
+use super::report::rounded;
+use super::run::{cannot_write, explained, shown};
+use super::sweep::sweep;
+use crate::fabric::Error;
+use crate::report::{LiveLine, bar, say};
+use crate::signals::Interrupt;
+use serde::Serialize;
+use spanwire_base::{u64_from, usize_from};
+use spanwire_sim::{Bar, CellOutcome, LossSweep, SweepRow};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+/// The JSON object of `spanwire sim run loss-sweep --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct SweepReport {
+    /// Always `loss-sweep`.
+    scenario: &'static str,
+    /// Everything random is drawn from it.
+    pub(super) seed: u64,
+    /// Every parameter with the value that it had.
+    pub(super) parameters: BTreeMap<&'static str, String>,
+    /// By round trip, then by loss, then by reordering; RC, then SRC.
+    pub(super) rows: Vec<SweepRow>,
+    /// What SRC has to show.
+    pub(super) bars: Vec<Bar>,
+    /// No check failed while the rows were run.
+    pub(super) checkers_ok: bool,
+    /// What was wrong, one sentence each.
+    violations: Vec<String>,
+    /// Events of all rows.
+    events: u64,
+    /// Packet hops of all rows.
+    packet_hops: u64,
+    /// Seconds that it took.
+    wall_s: f64,
+}
+
+/// Runs it.
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+    let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
+    if of_one.contains(&true) {
+        return Err("loss-sweep is many runs: --pcap, --samples and --flows are of one".into());
+    }
+    let set = args.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let of = LossSweep::new(args.seed, set).map_err(|e| explained(&e))?;
+    let report = simulate(args, &of)?;
+    if let Some(dir) = &args.plot {
+        pictures::write_sweep(&report, dir).map_err(|e| cannot_write(dir, &e))?;
+    }
+    match args.json {
+        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => say(&report.to_text()),
+    }
+    let ok = report.checkers_ok && report.bars.iter().all(|bar| bar.ok);
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs every cell, on all cores: each is a world of its own, and the rows are in their order.
+fn simulate(args: &RunArgs, of: &LossSweep) -> Result<SweepReport, Error> {
+    let cells = of.cells();
+    let started = Instant::now();
+    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut line = LiveLine::new(!args.json);
+    let mut outcomes = Vec::new();
+    let run = |i| of.run(&cells[usize_from(i)]);
+    sweep(0..u64_from(cells.len()), threads, &Interrupt::never(), run, |i, outcome| {
+        outcomes.push(outcome);
+        let (done, all) = (i + 1, u64_from(cells.len()));
+        line.show(&format!("{} {done} of {all} runs", bar(done, all)));
+    });
+    line.clear();
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<CellOutcome>, _>>()?;
+    let sum = |f: fn(&CellOutcome) -> u64| outcomes.iter().map(f).sum();
+    let violations = outcomes.iter().flat_map(|o| {
+        let name = o.row.name();
+        o.violations.iter().map(move |v| format!("{name}: {v}"))
+    });
+    let violations: Vec<String> = violations.collect();
+    let (events, packet_hops) = (sum(|o| o.events), sum(|o| o.packet_hops));
+    let rows: Vec<SweepRow> = outcomes.into_iter().map(|o| o.row).collect();
+    Ok(SweepReport {
+        scenario: LossSweep::NAME,
+        seed: args.seed,
+        parameters: shown(of.parameters()),
+        bars: Bar::all(&rows),
+        rows,
+        checkers_ok: violations.is_empty(),
+        violations,
+        events,
+        packet_hops,
+        wall_s: started.elapsed().as_secs_f64(),
+    })
+}
+
+impl SweepReport {
+    fn to_text(&self) -> String {
+        let rate = self.parameters.get("rate").map_or("", String::as_str);
+        // Writing to a String cannot fail, here and below.
+        let mut out = format!("{}, seed {}, a link of {rate}\n", self.scenario, self.seed);
+        let _ = writeln!(
+            out,
+            "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}",
+            "RTT us", "loss %", "held us", "window", "RC", "SRC", "RC vain", "SRC vain"
+        );
+        // RC and SRC of the same path.
+        for pair in self.rows.chunks(2) {
+            let Some((first, last)) = pair.first().zip(pair.last()) else { continue };
+            let vain = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
+            let _ = writeln!(
+                out,
+                "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}{}",
+                first.rtt_us,
+                first.loss * 100.0,
+                first.reorder_us,
+                last.window_pkts,
+                format!("{:.4}", first.goodput_fraction),
+                format!("{:.4}", last.goodput_fraction),
+                vain(first),
+                vain(last),
+                ended(pair),
+            );
+        }
+        out.push_str("  RC, SRC: payload, a share of the link; vain: arrived, of no use\n");
+        for bar in &self.bars {
+            let verdict = if bar.ok { "ok" } else { "MISSED" };
+            let _ = writeln!(out, "  {verdict}: {}, {} rows", bar.name, bar.rows);
+            for row in &bar.missed {
+                let _ = writeln!(out, "    {row}");
+            }
+        }
+        let rate = rounded(per_second(self.packet_hops, self.wall_s));
+        let _ = writeln!(
+            out,
+            "  {} events, {} packet hops in {:.1} s, {rate} a second",
+            self.events, self.packet_hops, self.wall_s
+        );
+        match self.violations.len() {
+            0 => out.push_str("  checkers: ok\n"),
+            n => _ = writeln!(out, "  checkers: FAILED, {n} violations"),
+        }
+        for violation in &self.violations {
+            let _ = writeln!(out, "    {violation}");
+        }
+        out
+    }
+}
+
+/// Which of both connections ended in an error.
+fn ended(pair: &[SweepRow]) -> String {
+    let of = |row: &SweepRow| Some(format!("  {} ended: {}", row.mode, row.failed?));
+    pair.iter().filter_map(of).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+fn per_second(n: u64, seconds: f64) -> f64 {
+    n as f64 / seconds.max(1e-9)
+}

@@ -1,0 +1,51 @@
+//! What SRC promises, in cells of the sweep that are hard for it.
+
+use spanwire_sim::{Bar, Cell, LossSweep, SweepRow};
+
+/// Runs the cells of a sweep with parameters set.
+#[track_caller]
+fn rows(set: &[(&str, &str)]) -> Vec<SweepRow> {
+    let sweep = LossSweep::new(1, set.iter().copied()).expect("parameters that it has");
+    let run = |cell: &Cell| {
+        let outcome = sweep.run(cell).expect("it can be built");
+        assert_eq!(outcome.violations, [] as [&str; 0], "{cell:?}");
+        outcome.row
+    };
+    sweep.cells().iter().map(run).collect()
+}
+
+#[track_caller]
+fn check(rows: &[SweepRow], about: [usize; 3]) {
+    let bars = Bar::all(rows);
+    assert!(bars.iter().all(|bar| bar.ok), "{bars:#?}\n{rows:#?}");
+    assert_eq!(bars.iter().map(|bar| bar.rows).collect::<Vec<_>>(), about);
+}
+
+#[test]
+fn loss_sweep__of_five_percent_a_window_of_15000_packets_loses_little_more() {
+    let rows = rows(&[("rtt", "40ms"), ("loss", "5%"), ("trips", "20"), ("late", "")]);
+    check(&rows, [1, 0, 1]);
+    assert!(rows[1].window_pkts > 15_000);
+}
+
+#[test]
+fn loss_sweep__a_window_of_ten_packets_needs_no_timeout() {
+    let rows = rows(&[("rtt", "20us"), ("loss", "1%,5%"), ("late", ""), ("time", "100ms")]);
+    check(&rows, [2, 0, 2]);
+    let src: Vec<_> = rows.iter().filter(|r| r.mode == "src").collect();
+    assert!(src.iter().all(|r| r.window_pkts < 16));
+    assert!(src.iter().all(|r| r.timeouts * 1_000 < r.sent_pkts), "{src:?}");
+}
+
+#[test]
+fn loss_sweep__what_is_fifty_round_trips_late_is_not_lost() {
+    let rows = rows(&[("rtt", "20us"), ("loss", ""), ("late", "10us,1ms"), ("time", "200ms")]);
+    check(&rows, [0, 2, 2]);
+}
+
+#[test]
+fn loss_sweep__a_metro_path_with_everything() {
+    let set =
+        [("rtt", "2ms"), ("loss", "0,1%,20%"), ("late", "100us"), ("trips", "20"), ("time", "1us")];
+    check(&rows(&set), [2, 1, 4]);
+}
