@@ -14,6 +14,9 @@
 //! else, [`stats`] reduces the rest, [`report`] and [`chart`] show it, with the [`machine`] it was
 //! measured on.
 //!
+//! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
+//! switch, beside kernel TCP and libfabric ([`bad_network`]).
+//!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and what CI holds against a baseline.
 //!
@@ -26,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod bad_network;
 pub mod chart;
 pub mod engine;
 pub mod icount;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use spanwire_bench::bad_network::{self, Weather};
 use spanwire_bench::chart;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
@@ -14,6 +15,7 @@ use spanwire_bins::signals::Interrupt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Measures Spanwire beside raw AF_XDP and kernel TCP
 #[derive(Parser)]
@@ -27,6 +29,8 @@ struct Args {
 enum Command {
     /// Goodput and latency over veth pairs of its own making; needs root
     Veth(VethArgs),
+    /// Goodput over loss and round-trip time through the software switch; needs root
+    BadNetwork(BadNetworkArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// One workload of `icount`, for valgrind to look at
@@ -103,9 +107,38 @@ struct VethArgs {
     min_share: Option<f64>,
 }
 
+#[derive(clap::Args)]
+struct BadNetworkArgs {
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds of a sample
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Rate of the link, 10^6 bits a second: no more than the machine carries
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    mbit: u64,
+    /// Losses each way, in percent
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 0.01, 0.1, 1.0, 5.0, 20.0])]
+    loss: Vec<f64>,
+    /// Round-trip times without load, in milliseconds
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 2.0, 40.0])]
+    rtt: Vec<f64>,
+    /// Measure only what has this in its name, as "SRC"
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// The command [default: beside this one]
+    #[arg(long, value_name = "PATH")]
+    spanwire: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Veth(args) => run(args),
+        Command::BadNetwork(args) => sweep(args),
         Command::Icount(args) => count(args),
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
@@ -150,6 +183,29 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
         }
         None => Err("no quiet samples to tell the share from".into()),
     }
+}
+
+fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let plan = args.plan()?;
+    let mut live = LiveLine::new(!args.json);
+    let rounds = plan.rounds;
+    let report = bad_network::run(&plan, |round, name, weather| {
+        let Weather { loss_percent, rtt_us } = weather;
+        live.show(&format!(
+            "round {} of {rounds}: {name}, {loss_percent} %, {rtt_us} us",
+            round + 1
+        ));
+        interrupt.is_set()
+    });
+    live.clear();
+    let report = report?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Counts, prints and judges.
@@ -197,6 +253,31 @@ fn print_verdict(v: &Verdict) {
     println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
 }
 
+impl BadNetworkArgs {
+    fn plan(&self) -> Result<bad_network::Plan, Error> {
+        let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
+        if let Some(loss) = self.loss.iter().find(|loss| !(0.0..=100.0).contains(*loss)) {
+            return Err(format!("--loss {loss} is no percentage").into());
+        }
+        if !(0.1..=60.0).contains(&self.seconds) {
+            return Err(format!("--seconds {} is not between 0.1 and 60", self.seconds).into());
+        }
+        let micros = |ms: &f64| match Duration::try_from_secs_f64(ms / 1e3) {
+            Ok(rtt) if rtt <= RTT_MAX => Ok(u64::try_from(rtt.as_micros())?),
+            _ => Err(Error::from(format!("--rtt {ms} is not between 0 and {RTT_MAX:?}"))),
+        };
+        Ok(bad_network::Plan {
+            spanwire: self.spanwire.clone().map_or_else(beside, Ok)?,
+            rate_bps: self.mbit * 1_000_000,
+            losses_percent: self.loss.clone(),
+            rtts_us: self.rtt.iter().map(micros).collect::<Result<_, _>>()?,
+            rounds: self.rounds,
+            seconds: self.seconds,
+            only: self.only.clone(),
+        })
+    }
+}
+
 impl VethArgs {
     fn plan(&self) -> Result<Plan, Error> {
         let cores = <[usize; 2]>::try_from(&*self.cores)?;
@@ -215,6 +296,9 @@ impl VethArgs {
         })
     }
 }
+
+/// Longer than any path on Earth.
+const RTT_MAX: Duration = Duration::from_secs(1);
 
 fn link_mtus() -> RangeInclusive<i64> {
     i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX)

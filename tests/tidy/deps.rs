@@ -88,7 +88,8 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         krate: "bench",
         ours: &["base", "wire", "mem", "af-xdp", "transport", "switch", "sim", "io", "bins"],
-        theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json"],
+        // socket2 chooses the congestion control of the TCP that we compare with.
+        theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json", "socket2"],
     },
     Allowed {
         krate: "tests",

@@ -1,0 +1,301 @@
+//! A bad network: goodput over loss and round-trip time, of the engine in both wire modes, kernel
+//! TCP and libfabric's reliable datagrams, through the same `spanwire switch`.
+//!
+//! The link is slow enough for two cores to carry the switch and both hosts: what is measured is
+//! how a protocol takes losses, not what it costs.
+
+mod bed;
+mod libfabric;
+mod ours;
+mod tcp;
+
+use crate::machine::Machine;
+use crate::sample::Error;
+use crate::stats::Spread;
+use bed::Bed;
+use serde::Serialize;
+use spanwire_transport::WireMode;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is measured, and how often.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The `spanwire` command.
+    pub spanwire: PathBuf,
+    /// Rate of both links, in bits a second of the wire.
+    pub rate_bps: u64,
+    /// Shares of frames lost on each link, in percent.
+    pub losses_percent: Vec<f64>,
+    /// Round-trip times without any load, in microseconds.
+    pub rtts_us: Vec<u64>,
+    /// Samples of each.
+    pub rounds: u32,
+    /// Seconds of a sample.
+    pub seconds: f64,
+    /// Only what has this in its name.
+    pub only: Option<String>,
+}
+
+/// What moves the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// `spanwire perf`, WRITE, in this mode.
+    Spanwire(WireMode),
+    /// Kernel TCP with this congestion control.
+    Tcp(&'static str),
+    /// `fi_pingpong` over libfabric's `udp;ofi_rxd`.
+    Libfabric,
+}
+
+/// The network of one sample.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Weather {
+    /// Share of frames lost each way, in percent.
+    pub loss_percent: f64,
+    /// Round-trip time without load, in microseconds.
+    pub rtt_us: u64,
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// What was asked.
+    pub plan: Plan,
+    /// A row for each subject and weather.
+    pub rows: Vec<Row>,
+}
+
+/// The samples of one subject in one weather.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The subject's name.
+    pub name: &'static str,
+    /// The network.
+    #[serde(flatten)]
+    pub weather: Weather,
+    /// Payload over the link's rate, 0..=1; a sample that failed counts as 0.
+    pub goodput_fraction: Option<Spread>,
+    /// What the link leaves for payload when nothing is sent in vain: payload over frame, times
+    /// what is not lost. Nothing for libfabric, whose frames we do not make.
+    pub ideal_fraction: Option<f64>,
+    /// Why samples failed.
+    pub failures: Vec<String>,
+}
+
+impl Subject {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 5] = [
+        Self::Spanwire(WireMode::Src),
+        Self::Spanwire(WireMode::Rc),
+        Self::Tcp("cubic"),
+        Self::Tcp("bbr"),
+        Self::Libfabric,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spanwire(WireMode::Rc) => "spanwire RC",
+            Self::Spanwire(WireMode::Src) => "spanwire SRC",
+            Self::Tcp("bbr") => "TCP BBR",
+            Self::Tcp(_) => "TCP CUBIC",
+            Self::Libfabric => "libfabric rxd",
+        }
+    }
+
+    /// Payload and all bytes on the wire of a full frame: 24 bytes are preamble, FCS and gap.
+    fn frame(self) -> Option<(f64, f64)> {
+        match self {
+            Self::Spanwire(WireMode::Rc) => Some((1024.0, 1106.0)),
+            Self::Spanwire(WireMode::Src) => Some((1408.0, 1530.0)),
+            Self::Tcp(_) => Some((1448.0, 1538.0)),
+            Self::Libfabric => None,
+        }
+    }
+}
+
+/// Measures all of `plan`, round by round, every other one backwards. `watch` is told what comes
+/// next and ends it by returning true.
+///
+/// # Errors
+/// The lab cannot be had, or it was ended. A sample that fails is in the report.
+pub fn run(
+    plan: &Plan,
+    mut watch: impl FnMut(u32, &'static str, Weather) -> bool,
+) -> Result<Report, Error> {
+    let bed = Bed::new(plan)?;
+    let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
+    let subjects: Vec<_> = Subject::ALL.into_iter().filter(wanted).collect();
+    let mut cells = Vec::new();
+    for rtt_us in &plan.rtts_us {
+        for loss_percent in &plan.losses_percent {
+            let weather = Weather { loss_percent: *loss_percent, rtt_us: *rtt_us };
+            cells.extend(subjects.iter().map(|s| Cell::new(*s, weather)));
+        }
+    }
+    for round in 0..plan.rounds {
+        let order: Vec<usize> = match round % 2 {
+            0 => (0..cells.len()).collect(),
+            _ => (0..cells.len()).rev().collect(),
+        };
+        for at in order {
+            let Cell { subject, weather, .. } = cells[at];
+            if watch(round, subject.name(), weather) {
+                return Err("interrupted".into());
+            }
+            bed.set(weather)?;
+            cells[at].take(measure(&bed, plan, subject, weather), plan.rate_bps);
+        }
+    }
+    let rows = cells.iter().map(Cell::row).collect();
+    Ok(Report { machine: Machine::this(), plan: plan.clone(), rows })
+}
+
+/// Payload bits a second of one sample.
+fn measure(bed: &Bed, plan: &Plan, subject: Subject, weather: Weather) -> Result<f64, Error> {
+    let time = Duration::from_secs_f64(plan.seconds);
+    match subject {
+        Subject::Spanwire(mode) => ours::goodput_bps(bed, plan, mode, weather, time),
+        Subject::Tcp(algorithm) => tcp::goodput_bps(bed, algorithm, time),
+        Subject::Libfabric => libfabric::goodput_bps(bed, time),
+    }
+}
+
+/// One subject in one weather, while it is measured.
+struct Cell {
+    subject: Subject,
+    weather: Weather,
+    fractions: Vec<f64>,
+    failures: Vec<String>,
+}
+
+impl Cell {
+    fn new(subject: Subject, weather: Weather) -> Self {
+        Self { subject, weather, fractions: Vec::new(), failures: Vec::new() }
+    }
+
+    fn take(&mut self, sample: Result<f64, Error>, rate_bps: u64) {
+        match sample {
+            #[expect(clippy::cast_precision_loss, reason = "a rate of a few digits")]
+            Ok(bps) => self.fractions.push(bps / rate_bps as f64),
+            Err(why) => {
+                self.fractions.push(0.0);
+                self.failures.push(why.to_string());
+            }
+        }
+    }
+
+    fn row(&self) -> Row {
+        let arrives = 1.0 - self.weather.loss_percent / 100.0;
+        Row {
+            name: self.subject.name(),
+            weather: self.weather,
+            goodput_fraction: Spread::of(&self.fractions),
+            ideal_fraction: self.subject.frame().map(|(payload, all)| payload / all * arrives),
+            failures: self.failures.clone(),
+        }
+    }
+}
+
+impl Report {
+    /// Tables in Markdown, one for each round-trip time: percent of the link, median and range.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_text(&mut out);
+        out
+    }
+
+    fn write_text(&self, out: &mut String) -> std::fmt::Result {
+        let Plan { rate_bps, rounds, seconds, losses_percent, rtts_us, .. } = &self.plan;
+        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
+        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
+        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
+        let rate = rate_bps / 1_000_000;
+        writeln!(out, "{rate} Mbit/s, {rounds} interleaved rounds of {seconds} s; goodput in")?;
+        writeln!(out, "percent of the link: median [least..most]")?;
+        for rtt_us in rtts_us {
+            write!(out, "\n| RTT {} ms, loss |", *rtt_us as f64 / 1e3)?;
+            losses_percent.iter().try_for_each(|loss| write!(out, " {loss} % |"))?;
+            write!(out, "\n|---|")?;
+            losses_percent.iter().try_for_each(|_| write!(out, "---|"))?;
+            writeln!(out)?;
+            for subject in Subject::ALL {
+                let name = subject.name();
+                let here = |row: &&Row| row.name == name && row.weather.rtt_us == *rtt_us;
+                let rows: Vec<_> = self.rows.iter().filter(here).collect();
+                if rows.is_empty() {
+                    continue;
+                }
+                write!(out, "| {name} |")?;
+                rows.iter().try_for_each(|row| write!(out, " {} |", cell(row)))?;
+                writeln!(out)?;
+            }
+        }
+        for row in self.rows.iter().filter(|row| !row.failures.is_empty()) {
+            let Weather { loss_percent, rtt_us } = row.weather;
+            let why = row.failures.join("; ");
+            writeln!(out, "failed: {}, {loss_percent} %, {rtt_us} us: {why}", row.name)?;
+        }
+        Ok(())
+    }
+}
+
+fn cell(row: &Row) -> String {
+    match row.goodput_fraction {
+        None => "-".to_owned(),
+        Some(Spread { median, min, max, .. }) => {
+            let [median, min, max] = [median, min, max].map(|f| f * 100.0);
+            format!("{median:.1} [{min:.1}..{max:.1}]")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weather() -> Weather {
+        Weather { loss_percent: 5.0, rtt_us: 2000 }
+    }
+
+    #[test]
+    fn row__a_failed_sample_is_worth_nothing_and_says_why() {
+        let mut cell = Cell::new(Subject::Spanwire(WireMode::Src), weather());
+        cell.take(Ok(50e6), 100_000_000);
+        cell.take(Err("no way".into()), 100_000_000);
+        cell.take(Ok(80e6), 100_000_000);
+        let row = cell.row();
+        let spread = row.goodput_fraction.expect("three samples");
+        assert_eq!((spread.median, spread.min, spread.max), (0.5, 0.0, 0.8));
+        assert_eq!(row.failures, ["no way"]);
+        assert!((row.ideal_fraction.expect("known") - 1408.0 / 1530.0 * 0.95).abs() < 1e-12);
+    }
+
+    #[test]
+    fn text__has_a_line_for_each_subject_and_a_column_for_each_loss() {
+        let plan = Plan {
+            spanwire: PathBuf::new(),
+            rate_bps: 100_000_000,
+            losses_percent: vec![5.0],
+            rtts_us: vec![2000],
+            rounds: 1,
+            seconds: 1.0,
+            only: None,
+        };
+        let mut cell = Cell::new(Subject::Tcp("bbr"), weather());
+        cell.take(Ok(51.25e6), plan.rate_bps);
+        let report = Report { machine: Machine::this(), plan, rows: vec![cell.row()] };
+        let text = report.text();
+        for line in ["| RTT 2 ms, loss | 5 % |", "|---|---|", "| TCP BBR | 51.2 [51.2..51.2] |"] {
+            assert!(text.contains(line), "no {line:?} in {text}");
+        }
+        assert!(!text.contains("libfabric"), "{text}");
+    }
+}

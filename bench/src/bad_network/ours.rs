@@ -1,0 +1,86 @@
+//! `spanwire perf`: WRITEs from host b to host a.
+
+use super::bed::Bed;
+use super::{Plan, Weather};
+use crate::sample::Error;
+use serde_json::Value;
+use spanwire_transport::WireMode;
+use std::time::Duration;
+
+/// Payload bits a second in `time`.
+///
+/// Both modes have the same window. Finding each other goes over TCP on the same lossy lines, and is
+/// tried a few times.
+pub(super) fn goodput_bps(
+    bed: &Bed,
+    plan: &Plan,
+    mode: WireMode,
+    weather: Weather,
+    time: Duration,
+) -> Result<f64, Error> {
+    let (window, depth) = window(plan.rate_bps, weather.rtt_us);
+    let (window, depth) = (window.to_string(), depth.to_string());
+    let (to, seconds) = (bed.a.to_string(), time.as_secs_f64().to_string());
+    let server = ["perf", "server", "--dev", "sw0", "--window", &window];
+    let client = [
+        &["perf", "client", "--dev", "sw0", &to, "--window", &window, "--depth", &depth][..],
+        &["--mode", mode.name(), "--seconds", &seconds, "--interval", "0", "--json"],
+    ];
+    let mut running = bed.spanwire("a", &server)?;
+    running.first_line()?;
+    let mut last: Error = "never tried".into();
+    for _ in 0..TRIES {
+        match bed.spanwire("b", &client.concat())?.output(time + PATIENCE) {
+            Ok(report) => return goodput(&serde_json::from_str(&report)?),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
+fn goodput(report: &Value) -> Result<f64, Error> {
+    match report["error"].as_str() {
+        None => Ok(report["perf"][0]["gbps"].as_f64().ok_or("no rate in the report")? * 1e9),
+        Some(why) => Err(why.to_owned().into()),
+    }
+}
+
+/// Packets under way, and messages of 64 KiB posted: the product of rate and round trip, a queue of
+/// 2 ms beside it, a quarter more, and what is on its way through two hosts; four times as many
+/// bytes posted, for messages that wait for what is sent again.
+fn window(rate_bps: u64, rtt_us: u64) -> (u64, u64) {
+    let product = rate_bps * (rtt_us + 2_000) / 8 / 1_000_000 / FRAME_BYTES;
+    let window = product * 5 / 4 + 32;
+    (window, (window * FRAME_BYTES * 4 / MESSAGE_BYTES).max(16))
+}
+
+/// The longer of both modes' frames.
+const FRAME_BYTES: u64 = 1530;
+const MESSAGE_BYTES: u64 = 64 << 10;
+
+/// Of three handshakes at 20 % loss each way all fail once in a few hundred times.
+const TRIES: u32 = 3;
+
+/// What finding each other and ending take at most, beside the traffic.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window__holds_the_product_of_rate_and_round_trip() {
+        assert_eq!(window(100_000_000, 0), (52, 16));
+        let (window, depth) = window(100_000_000, 40_000);
+        assert!(window * FRAME_BYTES * 8 > 100_000_000 / 25, "{window}");
+        assert!(depth * MESSAGE_BYTES >= 3 * window * FRAME_BYTES, "{depth}");
+    }
+
+    #[test]
+    fn goodput__is_that_of_a_run_without_error() {
+        let mut report = serde_json::json!({"error": null, "perf": [{"gbps": 0.09}]});
+        assert!((goodput(&report).expect("well") - 9e7).abs() < 1.0);
+        report["error"] = "RETRY_EXC_ERR".into();
+        assert!(goodput(&report).is_err());
+    }
+}
