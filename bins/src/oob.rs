@@ -188,6 +188,10 @@ pub struct Outcome {
     pub sha256: Option<String>,
     /// Messages it received (SEND).
     pub messages: u64,
+    /// After FETCH_ADDs of 1, the sum of its memory's words: how many were carried out. Servers
+    /// older than this do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomics: Option<u64>,
 }
 
 /// A side connection.

@@ -3,7 +3,7 @@
 
 use crate::fabric::{Attachment, Error};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
-use data::{fill, sha256};
+use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_mem::Region;
@@ -280,6 +280,11 @@ impl Setup {
         if is_client == (self.job.op != Op::Read) {
             fill(&self.region, seed);
         }
+    }
+
+    /// How many FETCH_ADDs of 1 the memory has seen, which was zero at first.
+    fn atomics(&self) -> Option<u64> {
+        (self.job.op == Op::FetchAdd).then(|| sum_of_words(&self.region))
     }
 
     /// The hash of a transfer's memory.

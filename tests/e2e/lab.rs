@@ -103,6 +103,15 @@ impl Running {
         Self { child: Some(child), _stdout: Some(stdout) }
     }
 
+    /// The most memory it has had at a time, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let pid = self.child.as_ref().expect("not waited for yet").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|text| text.split_whitespace().next());
+        kib.and_then(|text| text.parse().ok()).expect("procfs says it in kB")
+    }
+
     /// True while it has not ended.
     pub(crate) fn is_running(&mut self) -> bool {
         let child = self.child.as_mut().expect("not waited for yet");

@@ -24,6 +24,8 @@ pub(super) struct ClientReport {
     transfer: Option<TransferRow>,
     perf: Vec<PerfRow>,
     intervals: Vec<Interval>,
+    /// FETCH_ADDs that the server's memory has seen, in which each completed one must be once.
+    atomics_carried_out: Option<u64>,
     /// The tool and what is known of the peer, with `--oob perftest`.
     perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
@@ -63,7 +65,11 @@ impl ClientReport {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
-        let error = report.progress.failure.map(|f| f.to_string());
+        let error = report.progress.failure.map(|f| f.to_string()).or_else(|| {
+            let n = report.peer_atomics.filter(|_| !report.atomics_agree())?;
+            let completed = report.progress.messages;
+            Some(format!("{completed} atomics completed, and {n} were carried out"))
+        });
         let agreed = station.agreed().unwrap_or(Agreed::Rc);
         let segment_bytes = match agreed {
             Agreed::Rc => report.job.path_mtu,
@@ -80,6 +86,7 @@ impl ClientReport {
             transfer,
             perf,
             intervals,
+            atomics_carried_out: report.peer_atomics,
             perftest: None,
             counters: nonzero(&station.counters()),
         }

@@ -24,6 +24,8 @@ pub struct JobReport {
     pub sha256: Option<(String, String)>,
     /// Messages the peer received (SEND).
     pub peer_messages: u64,
+    /// FETCH_ADDs that the peer's memory has seen.
+    pub peer_atomics: Option<u64>,
 }
 
 impl Station {
@@ -87,20 +89,28 @@ impl Station {
         })?;
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
-        let mut report =
-            JobReport { job, progress, latency, half_rtt, sha256: None, peer_messages: 0 };
+        let mut report = JobReport {
+            job,
+            progress,
+            latency,
+            half_rtt,
+            sha256: None,
+            peer_messages: 0,
+            peer_atomics: None,
+        };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.
             return Ok(report);
         }
         oob.send(&Message::Done)?;
         let ours = setup.sha256();
-        let Outcome { sha256: theirs, messages } = match oob.recv(REPLY_TIMEOUT)? {
+        let Outcome { sha256: theirs, messages, atomics } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Result(outcome) => outcome,
             other => return Err(OobError::unexpected("the result", other).into()),
         };
         report.sha256 = ours.zip(theirs);
         report.peer_messages = messages;
+        report.peer_atomics = atomics;
         Ok(report)
     }
 }
@@ -141,12 +151,20 @@ impl JobReport {
         self.half_rtt
     }
 
-    /// Nothing failed, and a transfer's bytes are the same on both ends.
+    /// Nothing failed, a transfer's bytes are the same on both ends, and FETCH_ADDs were carried
+    /// out as often as they completed.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let wants_hash = matches!(self.job.kind, JobKind::Transfer { .. });
         let matches = self.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs);
-        self.progress.failure.is_none() && self.progress.finished.is_some() && matches == wants_hash
+        let Progress { failure, finished, .. } = self.progress;
+        failure.is_none() && finished.is_some() && matches == wants_hash && self.atomics_agree()
+    }
+
+    /// FETCH_ADDs were carried out as often as they completed, as far as the peer has said.
+    #[must_use]
+    pub fn atomics_agree(&self) -> bool {
+        self.peer_atomics.is_none_or(|n| n == self.progress.messages)
     }
 }
 

@@ -25,6 +25,18 @@ pub(super) fn sha256(region: &Region) -> String {
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// The sum, modulo 2^64, of the region's words of 8 bytes in the order of this machine.
+pub(super) fn sum_of_words(region: &Region) -> u64 {
+    let mut sum = 0u64;
+    for_each_chunk(region.len(), |at, len| {
+        let mut chunk = [0; CHUNK_BYTES];
+        region.copy_out(at, &mut chunk[..len]).expect("the chunk lies in the region");
+        let (words, _) = chunk[..len].as_chunks();
+        sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+    });
+    sum
+}
+
 fn for_each_chunk(len: usize, mut each: impl FnMut(usize, usize)) {
     for at in (0..len).step_by(CHUNK_BYTES) {
         each(at, CHUNK_BYTES.min(len - at));
@@ -49,6 +61,16 @@ mod tests {
         long.copy_out(0, &mut flat).unwrap();
         let whole: String = Sha256::digest(&flat).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(sha256(&long), whole);
+    }
+
+    #[test]
+    fn sum_of_words__is_of_all_whole_words() {
+        let region = Region::zeroed(CHUNK_BYTES + 20);
+        for (at, word) in [(0, 5u64), (CHUNK_BYTES - 8, 7), (CHUNK_BYTES + 8, u64::MAX)] {
+            region.copy_in(at, &word.to_ne_bytes()).unwrap();
+        }
+        region.copy_in(CHUNK_BYTES + 16, &[9; 4]).unwrap();
+        assert_eq!(sum_of_words(&region), 11);
     }
 
     #[test]

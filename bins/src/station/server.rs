@@ -146,7 +146,8 @@ impl Station {
         let complete = matches!(end, Some(Ended::Done));
         if complete {
             let (sha256, messages) = (setup.sha256(), target.messages());
-            oob.send(&Message::Result(Outcome { sha256, messages }))?;
+            let atomics = setup.atomics();
+            oob.send(&Message::Result(Outcome { sha256, messages, atomics }))?;
         }
         if let Some(Ended::Broken(e)) = end {
             return Err(e.into());

@@ -65,6 +65,7 @@ impl Traffic {
             half_rtt,
             sha256: None,
             peer_messages: 0,
+            peer_atomics: None,
         };
         match (&self.active, &self.ping_pong) {
             (Some(a), _) => Some(of(a.progress(), a.latency().clone(), is_send_ping_pong(&job))),
