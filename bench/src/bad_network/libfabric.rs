@@ -1,7 +1,7 @@
 //! libfabric's reliable datagrams over UDP, `udp;ofi_rxd`, by the program that comes with it.
 //!
-//! A ping-pong of long messages: one way at a time, so the link's rate can be reached when a message
-//! takes longer than a round trip. It is the only measurement in Debian's `libfabric-bin`.
+//! A ping-pong of long messages: one way at a time, so the link's rate can be reached when a
+//! message takes longer than a round trip. It is the only measurement in Debian's `libfabric-bin`.
 
 use super::bed::Bed;
 use crate::sample::Error;
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn goodput__is_the_column_of_that_name() {
-        let table = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n\
-                     1m      10      =10      20m        11.01s      1.90  550497.88       0.00\n";
+        let table = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer\n\
+                     1m      10      =10      20m        11.01s      1.90    550497.88\n";
         assert!((goodput(table).unwrap() - 15.2e6).abs() < 1.0);
         assert!(goodput("").is_err());
         assert!(goodput("bytes MB/sec\n").is_err());

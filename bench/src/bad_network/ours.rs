@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Payload bits a second in `time`.
 ///
-/// Both modes have the same window. Finding each other goes over TCP on the same lossy lines, and is
-/// tried a few times.
+/// Both modes have the same window. Finding each other goes over TCP on the same lossy lines, and
+/// is tried a few times.
 pub(super) fn goodput_bps(
     bed: &Bed,
     plan: &Plan,
