@@ -2,8 +2,9 @@
 //! frame, and what it took can be sent again.
 
 use spanwire_wire::{
-    DropReason, EthernetRepr, Headers, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, Packet, Template,
-    UdpRepr, seal,
+    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, IpRepr, Ipv4Repr, Ipv6Repr,
+    MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr, SrcDataRepr,
+    SrcKind, Template, UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
@@ -54,6 +55,87 @@ fn check(frame: &[u8]) {
     assert_eq!(reparsed, packet, "as emitted");
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
+    check_src(&packet);
+}
+
+/// What is behind the BTH of a packet of SRC: read, written again and read once more it is the
+/// same. Reserved bits are anybody's.
+fn check_src(packet: &Packet<'_>) {
+    let (psn, bytes) = (packet.bth.psn.get(), packet.payload);
+    match packet.bth.opcode {
+        Opcode::SrcData => {
+            let Ok((header, data)) = SrcDataRepr::parse(psn, bytes) else { return };
+            assert_eq!(header.psn & Psn::MASK, psn);
+            assert_eq!(bytes.len(), header.header_len() + data.len());
+            let mut again = vec![0; header.header_len()];
+            header.emit(&mut again).expect("as long as it says");
+            assert_eq!(SrcDataRepr::parse(psn, &again), Ok((header, &[][..])));
+            assert!(header.emit(&mut again[1..]).is_err(), "one byte short");
+        }
+        Opcode::SrcAck => {
+            let Ok(ack) = SrcAckRepr::parse(psn, bytes) else { return };
+            assert_eq!(ack.next & Psn::MASK, psn);
+            assert_eq!(bytes.len(), ack.header_len());
+            assert!(ack.words.as_slice().iter().all(|w| w.base.is_multiple_of(64)));
+            let mut again = vec![0; ack.header_len()];
+            ack.emit(&mut again).expect("as long as it says");
+            assert_eq!(SrcAckRepr::parse(psn, &again), Ok(ack));
+        }
+        _ => {}
+    }
+}
+
+/// The insides of a packet of SRC of each kind, and of acknowledgements with few and many words, to
+/// start from.
+#[must_use]
+pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
+    let mut seeds = Vec::new();
+    for kind in SrcKind::ALL {
+        let header = sample(kind);
+        let mut inside = bth(Opcode::SrcData);
+        inside.resize(BTH_LEN + header.header_len(), 0);
+        header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        inside.extend([7; 8]);
+        seeds.push((format!("inside-src-{kind:?}"), inside));
+    }
+    for (words, is_refused) in [(0, false), (1, true), (15, false)] {
+        let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
+        let refusal = is_refused.then_some(refusal);
+        let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
+        let mut ack = SrcAckRepr { refusal, reason, ..SrcAckRepr::default() };
+        for i in 0..words {
+            ack.words.push(SackWord { base: 64 * i, bits: 5 });
+        }
+        let mut inside = bth(Opcode::SrcAck);
+        inside.resize(BTH_LEN + ack.header_len(), 0);
+        ack.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        seeds.push((format!("inside-src-ack-{words}"), inside));
+    }
+    seeds
+}
+
+/// A header with all the parts that its kind can have.
+fn sample(kind: SrcKind) -> SrcDataRepr {
+    let (va, rkey) = (0x1000, 9);
+    let reth = matches!(kind, SrcKind::Write | SrcKind::ReadRequest);
+    let atomic = matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap);
+    let receives = matches!(kind, SrcKind::Send | SrcKind::Write);
+    let answers = matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse);
+    SrcDataRepr {
+        reth: reth.then_some(RethRepr { va, rkey, dma_len: 8 }),
+        atomic: atomic.then_some(AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 2 }),
+        imm: receives.then_some(3),
+        receive: receives.then_some(4),
+        answers: answers.then_some(5),
+        original: (kind == SrcKind::AtomicResponse).then_some(6),
+        ..SrcDataRepr::new(kind, 7, 8)
+    }
+}
+
+fn bth(opcode: Opcode) -> Vec<u8> {
+    let mut bytes = vec![0; BTH_LEN];
+    bytes[0] = opcode.to_u8();
+    bytes
 }
 
 /// The template's frame is the headers' own, but for the checksum, which it leaves out.
@@ -157,6 +239,20 @@ mod tests {
     #[test]
     fn run__on_what_once_found_something() {
         testing::regressions("parse", 0, run);
+    }
+
+    #[test]
+    fn src_seeds__are_what_the_parser_takes() {
+        for (name, inside) in src_seeds() {
+            let frame = wrap(v4(), &inside).expect("short");
+            let packet = Packet::parse(&frame).expect("right outside");
+            let taken = match packet.bth.opcode {
+                Opcode::SrcData => SrcDataRepr::parse(0, packet.payload).map(|_| ()),
+                _ => SrcAckRepr::parse(0, packet.payload).map(|_| ()),
+            };
+            assert_eq!(taken, Ok(()), "{name}");
+            run(&inside);
+        }
     }
 
     #[test]

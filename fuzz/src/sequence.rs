@@ -10,6 +10,7 @@ mod forge;
 mod ledger;
 mod memory;
 mod output;
+mod selective;
 mod setup;
 mod world;
 
@@ -62,6 +63,37 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
             data.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             seeds.push((format!("{}-{}", opcode.props().name, setup[0]), data));
         }
+    }
+    seeds.extend(src_seeds());
+    seeds
+}
+
+/// The same for SRC: each kind of data in and out of its place, and each kind of acknowledgement.
+fn src_seeds() -> Vec<(String, Vec<u8>)> {
+    let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for (kind, flags) in (0..8).flat_map(|kind| [(kind, 0x80), (kind, 0x81), (kind, 0xc0)]) {
+        let mut data = vec![flags, 0x22, 1, 0xff, 0, 14];
+        for at in 0..4 {
+            data.extend([post_recv, at * 50, 50, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        for op in 0..8 {
+            data.extend([11, op, 40, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        data.extend(send_out);
+        // The second packet before the first, then the first, then again.
+        for (distance, value) in [(1, 1), (0, 0), (0xff, 0)] {
+            data.extend([0, kind, 0, distance, 0, 0, 8, 0, 0, 0, value]);
+            data.extend(send_out);
+        }
+        // Of all that was sent: some by the bitmap, later all of it.
+        data.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 0, 0, 0]);
+        data.extend([pause, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        data.extend(send_out);
+        data.extend([0, 0xa0, 2, 0, 0, 0, 0, 1, 0, 0, kind]);
+        data.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        seeds.push((format!("src-{kind}-{flags}"), data));
     }
     seeds
 }

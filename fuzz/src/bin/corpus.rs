@@ -1,10 +1,10 @@
 //! Writes what the fuzzing starts from: `corpus parse|sequence FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
-//! whole and without its outer headers; the queue pair gets scenarios that the tests of its target
-//! know to reach something.
+//! whole and without its outer headers, and SRC of our own; the queue pair gets scenarios that the
+//! tests of its target know to reach something.
 
-use spanwire_fuzz::sequence;
+use spanwire_fuzz::{parse, sequence};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: corpus parse|sequence FOLDER".into());
     };
     let inputs = match &**target {
-        "parse" => parse_inputs()?,
+        "parse" => [parse_inputs()?, parse::src_seeds()].concat(),
         "sequence" => sequence::seeds(),
         other => return Err(format!("no target {other}: parse or sequence").into()),
     };

@@ -4,6 +4,7 @@ use super::STEP_LEN;
 use super::ledger::Posted;
 use super::memory::{PLOT_LEN, Plot, Reach};
 use super::output::Output;
+use super::setup::MAX_WR;
 use super::world::World;
 use spanwire_base::{Dur, Node, PortId};
 use spanwire_transport::{
@@ -109,7 +110,13 @@ impl World {
             };
             let sends = matches!(state, QpState::Rts | QpState::Sqd);
             let was = self.output.snd_nxt;
-            self.output.check(&frame[..meta.len], self.epsn);
+            let packet = super::output::parse(&frame[..meta.len]);
+            if self.setup.is_src {
+                self.streams.left(meta.len);
+                self.check_src_output(&packet, state);
+                continue;
+            }
+            self.output.check(&packet, self.epsn);
             assert!(sends || self.output.snd_nxt == was, "a request while {state:?}");
         }
         assert!(count != 0, "it never stops sending");
@@ -173,6 +180,11 @@ impl World {
                     _ = self.ep.set_srq_limit(srq, value.into());
                 }
             }
+            10 if self.setup.only_receives && value & 1 != 0 => {
+                if self.ep.modify_qp(self.qpn, &self.setup.rts()).is_ok() {
+                    self.streams.prove();
+                }
+            }
             _ => self.check_counters(),
         }
     }
@@ -186,11 +198,14 @@ impl World {
         if self.srq.is_none() {
             self.recvs.forget();
         } else {
-            self.recvs.forget_one();
+            // SRC holds all that its peer has named; RC one.
+            let held = if self.setup.is_src { MAX_WR as usize } else { 1 };
+            self.recvs.forget_some(held);
         }
         self.output = Output { snd_nxt: self.setup.sq_psn, replies_left: 0 };
         self.epsn = self.setup.rq_psn;
         self.inbound = None;
+        self.streams = self.setup.streams();
     }
 }
 

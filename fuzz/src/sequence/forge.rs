@@ -1,12 +1,16 @@
 //! The forger: makes any packet out of a step's operands, near where it would be believed.
 
+mod selective;
+
 use super::STEP_LEN;
 use super::memory::{Memory, PLOT_LEN, Plot};
+use super::selective::Inside;
 use super::setup::{MTU, OUR_IP, PEER_IP};
 use spanwire_base::u64_from;
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
-    Headers, IpRepr, MacAddr, Opcode, OpcodeProps, Psn, Qpn, RethRepr, Syndrome, UdpRepr, seal,
+    Headers, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr, Syndrome, UdpRepr,
+    seal,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -19,6 +23,12 @@ pub(super) struct View<'a> {
     pub(super) snd_una: Psn,
     pub(super) snd_nxt: Psn,
     pub(super) memory: &'a Memory,
+    /// The queue pair speaks SRC, and the same numbers of that.
+    pub(super) is_src: bool,
+    pub(super) src_next: u32,
+    pub(super) src_snd_una: u32,
+    pub(super) src_snd_nxt: u32,
+    pub(super) now_ps: u64,
 }
 
 /// A forged packet.
@@ -27,6 +37,8 @@ pub(super) struct Forged {
     pub(super) bth: BthRepr,
     pub(super) ext: ExtHeaders,
     pub(super) payload_len: usize,
+    /// What it says, if it is of SRC.
+    pub(super) inside: Option<Inside>,
     /// False when no queue pair may take it, whatever it says.
     pub(super) is_sound: bool,
 }
@@ -36,33 +48,50 @@ impl Forged {
     /// address, DMA length, syndrome.
     pub(super) fn new(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, base, distance, flags, len_kind, len, plot, at, dma, syndrome] = *step;
+        if view.is_src && matches!(selective::opcode(op), Opcode::SrcData | Opcode::SrcAck) {
+            return Self::of_src(step, view);
+        }
+        let op = if view.is_src { op - 0xe0 } else { op };
         let opcode = Opcode::ALL[usize::from(op) % Opcode::ALL.len()];
         let props = opcode.props();
         let payload_len = payload_len(props, len_kind, len);
         let special = Special::of(flags >> 2);
-        let qpn = match special {
-            Special::WrongQpn => Qpn::new(view.qpn.get() ^ 0x10_0000),
-            _ => view.qpn,
-        };
-        let bth = BthRepr {
-            solicited: flags & 2 != 0,
-            ack_req: flags & 1 == 0,
-            pkey: match special {
-                Special::BadPkey => 0x1234,
-                Special::LimitedPkey => 0x7fff,
-                _ => BthRepr::DEFAULT_PKEY,
-            },
-            becn: special == Special::Marked,
-            fecn: special == Special::Marked,
-            mig_req: special == Special::Marked,
-            ..BthRepr::new(opcode, qpn, psn(view, base, distance))
-        };
+        let bth = special.bth(flags, opcode, view.qpn, psn(view, base, distance));
         let (va, rkey) = target(view.memory, plot, at);
         let dma_len = dma_len(props, dma, payload_len, len);
         let ext = extensions(props, RethRepr { va, rkey, dma_len }, len, syndrome);
         let mut frame = emit(special, bth, ext, payload_len, FILL | (len & FILL_MASK));
         special.spoil(&mut frame, at);
-        Self { frame, bth, ext, payload_len, is_sound: special.is_sound() }
+        let is_sound = special.is_sound();
+        Self { frame, bth, ext, payload_len, inside: None, is_sound }
+    }
+
+    /// A packet of SRC. The operands: kind, operation, PSN's base and distance, flags, then what
+    /// its header takes.
+    fn of_src(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
+        let [_, op, _, _, flags, _, len, _, at, ..] = *step;
+        let opcode = selective::opcode(op);
+        let body = match opcode {
+            Opcode::SrcData => selective::data(step, view),
+            _ => selective::ack(step, view),
+        };
+        let special = Special::of(flags >> 2);
+        let bth = special.bth(flags, opcode, view.qpn, Psn::new(body.psn & Psn::MASK));
+        let (header_len, ext) = (body.header.len(), ExtHeaders::default());
+        let whole = header_len + body.payload_len;
+        let mut frame = emit(special, bth, ext, whole, FILL | (len & FILL_MASK));
+        // Where the BTH ends, over either version of IP.
+        let start = frame.len() - whole.next_multiple_of(4) - ICRC_LEN;
+        frame[start..start + header_len].copy_from_slice(&body.header);
+        if special == Special::BentHeader {
+            frame[start + usize::from(at) % header_len] ^= len;
+        }
+        let sealed = frame.len();
+        seal(&mut frame, sealed);
+        let inside = Packet::parse_unverified(&frame).ok().and_then(|p| Inside::of(&p));
+        special.spoil(&mut frame, at);
+        let is_sound = special.is_sound();
+        Self { frame, bth, ext, payload_len: body.payload_len, inside, is_sound }
     }
 }
 
@@ -80,6 +109,8 @@ enum Special {
     Corrupt,
     Truncated,
     LinkPadding,
+    /// One byte of SRC's header is another; the ICRC is right.
+    BentHeader,
 }
 
 impl Special {
@@ -96,12 +127,37 @@ impl Special {
             55 => Self::Corrupt,
             56 => Self::Truncated,
             57 => Self::LinkPadding,
+            58 => Self::BentHeader,
             _ => Self::Nothing,
         }
     }
 
     fn is_sound(self) -> bool {
-        matches!(self, Self::Nothing | Self::LimitedPkey | Self::Marked | Self::LinkPadding)
+        matches!(
+            self,
+            Self::Nothing | Self::LimitedPkey | Self::Marked | Self::LinkPadding | Self::BentHeader
+        )
+    }
+
+    fn bth(self, flags: u8, opcode: Opcode, qpn: Qpn, psn: Psn) -> BthRepr {
+        let qpn = match self {
+            Self::WrongQpn => Qpn::new(qpn.get() ^ 0x10_0000),
+            _ => qpn,
+        };
+        let is_marked = self == Self::Marked;
+        BthRepr {
+            solicited: flags & 2 != 0,
+            ack_req: flags & 1 == 0,
+            pkey: match self {
+                Self::BadPkey => 0x1234,
+                Self::LimitedPkey => 0x7fff,
+                _ => BthRepr::DEFAULT_PKEY,
+            },
+            becn: is_marked,
+            fecn: is_marked,
+            mig_req: is_marked,
+            ..BthRepr::new(opcode, qpn, psn)
+        }
     }
 
     fn ip(self) -> IpRepr {
@@ -232,5 +288,6 @@ fn emit(special: Special, bth: BthRepr, ext: ExtHeaders, payload_len: usize, fil
 /// The payload is of bytes 0x40..=0x7f: never what memory was filled with.
 const FILL: u8 = 0x40;
 const FILL_MASK: u8 = 0x3f;
+const ICRC_LEN: usize = 4;
 /// Ethernet, IPv4, UDP and the first five bytes of the BTH.
 const PAST_ICRC_MASKS: usize = 14 + 20 + 8 + 5;

@@ -55,7 +55,12 @@ impl Ledger {
 
     /// True when an outstanding request explains that `changed` did.
     pub(super) fn explains(&self, changed: &Reach) -> bool {
-        self.posted.iter().filter_map(|p| p.lands.as_ref()).any(|lands| lands.contains(changed))
+        self.lands().any(|lands| lands.contains(changed))
+    }
+
+    /// Where outstanding requests let bytes land.
+    pub(super) fn lands(&self) -> impl Iterator<Item = Reach> {
+        self.posted.iter().filter_map(|p| p.lands.clone())
     }
 
     /// The queue pair forgot what was posted: it may end with a completion or without.
@@ -63,9 +68,9 @@ impl Ledger {
         self.posted.iter_mut().for_each(|p| p.is_forgotten = true);
     }
 
-    /// The queue pair forgot the one request it may have held of a shared queue.
-    pub(super) fn forget_one(&mut self) {
-        self.missing += 1;
+    /// The queue pair forgot what it may have held of a shared queue: at most so many requests.
+    pub(super) fn forget_some(&mut self, at_most: usize) {
+        self.missing += at_most;
     }
 
     /// The oldest request that must still end.

@@ -153,6 +153,24 @@ impl Memory {
         found
     }
 
+    /// As [`Memory::changed`], however much, if any of it lies outside what is `explained`.
+    pub(super) fn changed_outside(&mut self, explained: &[Reach]) -> Option<Reach> {
+        let mut found = None;
+        for (plot, bed) in Plot::ALL.into_iter().zip(&mut self.beds) {
+            bed.region.copy_out(0, &mut self.seen).expect("as long as the region");
+            if self.seen == bed.should {
+                continue;
+            }
+            let is_known =
+                |i: &usize| explained.iter().any(|r| r.plot == plot && r.bytes.contains(i));
+            let differs = |i: &usize| self.seen[*i] != bed.should[*i];
+            let unknown = (0..self.seen.len()).find(|i| differs(i) && !is_known(i));
+            found = found.or(unknown.map(|i| Reach { plot, bytes: i..i + 1 }));
+            bed.should.copy_from_slice(&self.seen);
+        }
+        found
+    }
+
     fn bed(&self, plot: Plot) -> &Bed {
         &self.beds[plot.index()]
     }

@@ -14,11 +14,8 @@ pub(super) struct Output {
 
 impl Output {
     /// Checks one frame against `epsn`, the PSN our responder expects.
-    pub(super) fn check(&mut self, frame: &[u8], epsn: Psn) {
-        let packet = Packet::parse(frame).expect("what we send is what we take");
-        let Packet { ip, bth, ext, payload, .. } = packet;
-        assert_eq!((ip.src(), ip.dst()), (OUR_IP, PEER_IP));
-        assert_eq!((bth.dest_qp, bth.pkey), (PEER_QPN, BthRepr::DEFAULT_PKEY));
+    pub(super) fn check(&mut self, packet: &Packet<'_>, epsn: Psn) {
+        let Packet { bth, ext, payload, .. } = packet;
         assert!(payload.len() <= spanwire_base::usize_from(MTU.bytes().into()));
         let props = bth.opcode.props();
         match props.class {
@@ -44,12 +41,26 @@ impl Output {
                     props.name,
                     bth.psn.get()
                 );
-                let leaks = payload.windows(8).any(|w| w == [SECRET; 8]);
-                assert!(!leaks, "memory that was not granted");
+                check_secret(payload);
             }
             OpClass::Notification => panic!("nothing sends notifications yet"),
         }
     }
+}
+
+/// What left, addressed to the peer.
+pub(super) fn parse(frame: &[u8]) -> Packet<'_> {
+    let packet = Packet::parse(frame).expect("what we send is what we take");
+    let Packet { ip, bth, .. } = &packet;
+    assert_eq!((ip.src(), ip.dst()), (OUR_IP, PEER_IP));
+    assert_eq!((bth.dest_qp, bth.pkey), (PEER_QPN, BthRepr::DEFAULT_PKEY));
+    packet
+}
+
+/// A response carries nothing that its peer may not read.
+pub(super) fn check_secret(payload: &[u8]) {
+    let leaks = payload.windows(8).any(|w| w == [SECRET; 8]);
+    assert!(!leaks, "memory that was not granted");
 }
 
 /// PSNs that a READ takes.

@@ -2,9 +2,10 @@
 
 use super::SETUP_LEN;
 use super::memory::{Memory, Plot};
+use super::selective::Streams;
 use spanwire_transport::{
     Access, AddressVector, Config, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId,
-    SrqInit, ValidConfig,
+    SrqInit, ValidConfig, WireMode,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::net::IpAddr;
@@ -12,6 +13,10 @@ use std::net::IpAddr;
 /// What the setup's bytes decide.
 pub(super) struct Setup {
     pub(super) srq: bool,
+    /// It speaks SRC.
+    pub(super) is_src: bool,
+    /// It is not told to send at first; in SRC only.
+    pub(super) only_receives: bool,
     /// Completion queues that overrun soon.
     pub(super) small_cqs: bool,
     pub(super) access: Access,
@@ -40,6 +45,8 @@ impl Setup {
         let psn = |i: u8| Psn::new(PSNS[usize::from(i) % PSNS.len()]);
         Self {
             srq: flags & 1 != 0,
+            is_src: flags & 0x80 != 0,
+            only_receives: flags & 0xc0 == 0xc0,
             small_cqs: flags & 0x0e == 0x0e,
             access: if access < 0xc0 { Access::ALL } else { restricted(access) },
             max_dest_rd_atomic: (reads & 0xf) % 5,
@@ -82,7 +89,7 @@ impl Setup {
         qpn
     }
 
-    /// Takes a queue pair from RESET to RTS.
+    /// Takes a queue pair from RESET to RTS, or to RTR.
     pub(super) fn bring_up(&self, ep: &mut Endpoint, qpn: Qpn) {
         let av = AddressVector {
             src_mac: MacAddr::new([2, 0, 0, 0, 0, 1]),
@@ -95,17 +102,31 @@ impl Setup {
         };
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
+            wire_mode: self.is_src.then_some(WireMode::Src),
+            segment_bytes: self.is_src.then_some(SEGMENT_BYTES),
             ..QpAttr::rtr(PEER_QPN, self.rq_psn, MTU, av)
         };
-        let rts = QpAttr {
+        for attr in [QpAttr::init(self.access), rtr] {
+            ep.modify_qp(qpn, &attr).expect("the customary transitions");
+        }
+        if !self.only_receives {
+            ep.modify_qp(qpn, &self.rts()).expect("the customary transition");
+        }
+    }
+
+    /// The streams of SRC as they begin.
+    pub(super) fn streams(&self) -> Streams {
+        Streams::new(self.rq_psn.get() << 8, self.sq_psn.get() << 8).unproven(self.only_receives)
+    }
+
+    /// What takes it from RTR to RTS.
+    pub(super) fn rts(&self) -> QpAttr {
+        QpAttr {
             max_rd_atomic: Some(self.max_rd_atomic),
             timeout: Some(self.timeout),
             retry_cnt: Some(self.retry_cnt),
             rnr_retry: Some(self.rnr_retry),
             ..QpAttr::rts(self.sq_psn)
-        };
-        for attr in [QpAttr::init(self.access), rtr, rts] {
-            ep.modify_qp(qpn, &attr).expect("the customary transitions");
         }
     }
 }
@@ -131,7 +152,7 @@ fn config() -> ValidConfig {
         endpoint_window_pkts: WINDOW_PKTS + 4,
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
-        reorder_pkts: 256,
+        reorder_pkts: REORDER_PKTS,
         qp_burst_pkts: 2,
         elide_payload: false,
     };
@@ -144,6 +165,10 @@ const PSNS: [u32; 4] = [1000, 0xff_fffd, 0x7f_fffe, 0];
 pub(super) const MTU: Mtu = Mtu::B256;
 /// Requests a queue holds.
 pub(super) const MAX_WR: u32 = 16;
+/// Payload of a full packet of SRC.
+pub(super) const SEGMENT_BYTES: u32 = 200;
+/// The least that may be configured.
+pub(super) const REORDER_PKTS: u32 = 256;
 pub(super) const WINDOW_PKTS: u32 = 12;
 pub(super) const PEER_QPN: Qpn = Qpn::new(0x77);
 pub(super) const OUR_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));

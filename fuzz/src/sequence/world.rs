@@ -5,6 +5,7 @@ use super::forge::{Forged, View};
 use super::ledger::Ledger;
 use super::memory::{Memory, Plot, Reach};
 use super::output::{Output, packets};
+use super::selective::Streams;
 use super::setup::{Made, Setup, WINDOW_PKTS};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_transport::{Access, Counters, CqId, DropReason, Endpoint, QpAttr, QpState, SrqId};
@@ -30,6 +31,8 @@ pub(super) struct World {
     pub(super) epsn: Psn,
     /// The WRITE under way and how much of it has come.
     pub(super) inbound: Option<(RethRepr, u32)>,
+    /// The same of SRC.
+    pub(super) streams: Streams,
     /// The counters, last time all were looked at.
     pub(super) counted: Vec<u64>,
 }
@@ -46,6 +49,7 @@ impl World {
             recvs: Ledger::default(),
             wr_id: 0,
             inbound: None,
+            streams: setup.streams(),
             setup,
             ep,
             qpn,
@@ -114,6 +118,11 @@ impl World {
             snd_una: self.output.snd_nxt.minus(in_flight),
             snd_nxt: self.output.snd_nxt,
             memory: &self.memory,
+            is_src: self.setup.is_src,
+            src_next: self.streams.next(),
+            src_snd_una: self.streams.snd_nxt().wrapping_sub(in_flight),
+            src_snd_nxt: self.streams.snd_nxt(),
+            now_ps: self.now.as_ps(),
         }
     }
 
@@ -125,10 +134,14 @@ impl World {
         let atomic = forged.ext.atomic.map(|a| RethRepr { va: a.va, rkey: a.rkey, dma_len: 8 });
         let word = atomic.and_then(|r| self.memory.reach(r.rkey, r.va, 8, Access::REMOTE_ATOMIC));
         let word = word.map(|reach| self.memory.word(&reach));
+        self.streams.came(forged.frame.len());
         self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
         let after = Tally::of(self.ep.counters());
         let taken = after.taken - before.taken;
         assert_eq!(taken + after.dropped - before.dropped, 1, "each packet is counted once");
+        if self.setup.is_src {
+            return self.judge_src(&forged, info.state, [&before, &after]);
+        }
         let changed = self.memory.changed();
         if taken == 0 {
             assert_eq!(changed, None, "a dropped packet changed memory");
@@ -260,7 +273,7 @@ impl World {
         reach
     }
 
-    fn check_invalidated(&mut self, rkey: u32) {
+    pub(super) fn check_invalidated(&mut self, rkey: u32) {
         let own = self.memory.mr(Plot::Granted).rkey == Some(rkey);
         assert!(own, "only one region may lose its key to the peer");
         self.memory.set_rkey(Plot::Granted, None);
@@ -268,10 +281,13 @@ impl World {
 }
 
 /// The counters that say what became of a packet.
-struct Tally {
-    taken: u64,
+pub(super) struct Tally {
+    pub(super) taken: u64,
     dropped: u64,
-    /// Requests taken, but not carried out: duplicates, out of sequence, without a receive, fatal.
+    pub(super) duplicates: u64,
+    pub(super) not_ready: u64,
+    pub(super) fatal: u64,
+    /// Requests taken, but not carried out: these three, and what came out of sequence.
     refused: u64,
     messages: u64,
 }
@@ -281,8 +297,11 @@ impl Tally {
         let own = DropReason::OWN.into_iter();
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
         let dropped = own.chain(wire).map(|r| c.dropped(r)).sum();
-        let refused = c.duplicate_request + c.out_of_sequence + c.out_of_buffer + c.tx_fatal_naks;
-        Self { taken: c.rx_packets, dropped, refused, messages: c.rx_messages }
+        let (duplicates, not_ready) = (c.duplicate_request, c.out_of_buffer);
+        let fatal = c.tx_fatal_naks;
+        let refused = duplicates + c.out_of_sequence + not_ready + fatal;
+        let (taken, messages) = (c.rx_packets, c.rx_messages);
+        Self { taken, dropped, duplicates, not_ready, fatal, refused, messages }
     }
 }
 

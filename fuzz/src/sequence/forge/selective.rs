@@ -1,0 +1,150 @@
+//! Packets of SRC, near where they would be believed.
+
+use super::{STEP_LEN, View, dma_len, target};
+use spanwire_wire::{
+    AckReason, AtomicEthRepr, NakCode, Opcode, Refusal, RethRepr, SackWord, SrcAckRepr,
+    SrcDataRepr, SrcKind,
+};
+
+/// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
+pub(super) struct Body {
+    pub(super) psn: u32,
+    pub(super) header: Vec<u8>,
+    pub(super) payload_len: usize,
+}
+
+/// The opcode that a step means for a queue pair of SRC: mostly its own two.
+pub(super) fn opcode(op: u8) -> Opcode {
+    match op {
+        0xe0.. => Opcode::ALL[usize::from(op - 0xe0) % Opcode::ALL.len()],
+        0xa0.. => Opcode::SrcAck,
+        _ => Opcode::SrcData,
+    }
+}
+
+/// The body of a data packet.
+pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
+    let [_, op, base, distance, _, shape, len, plot, at, dma, value] = *step;
+    let kind = SrcKind::ALL[usize::from(op) % SrcKind::ALL.len()];
+    let carries = matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+    let payload_len = match shape & 3 {
+        0 if !carries => 0,
+        3 => 4 * usize::from(len),
+        _ => usize::from(len),
+    };
+    let single = SrcDataRepr::new(kind, psn(view, base, distance), value.into());
+    let last = shape & 8 == 0;
+    let (va, rkey) = target(view.memory, plot, at);
+    let exact = spanwire_base::u32_from(payload_len);
+    let asked = match (kind, dma) {
+        (SrcKind::Write, 0..0xf0) => exact,
+        _ => dma_len(Opcode::RcReadRequest.props(), dma, 0, len),
+    };
+    let reth = RethRepr { va, rkey, dma_len: asked };
+    let compare = if len & 1 == 0 { u64::from_ne_bytes([0x11; 8]) } else { 0 };
+    let atomic = AtomicEthRepr { va, rkey, swap_or_add: len.into(), compare };
+    let has_imm = shape & 0x10 != 0 && last;
+    let takes_receive = kind == SrcKind::Send || kind == SrcKind::Write && has_imm;
+    let header = SrcDataRepr {
+        first: shape & 4 == 0,
+        last,
+        path: at.into(),
+        sent_ps: view.now_ps.saturating_sub(u64::from(value) << 20),
+        offset: offset(kind, dma),
+        reth: matches!(kind, SrcKind::Write | SrcKind::ReadRequest).then_some(reth),
+        atomic: matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap).then_some(atomic),
+        imm: (has_imm && takes_receive).then_some(7),
+        ieth: (shape & 0x20 != 0 && last && !has_imm && kind == SrcKind::Send).then_some(rkey),
+        receive: takes_receive.then_some(u32::from(value & 0xf)),
+        answers: kind_answers(kind).then_some(value.into()),
+        original: (kind == SrcKind::AtomicResponse).then_some(len.into()),
+        ..single
+    };
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes).expect("as long as it says");
+    Body { psn: header.psn, header: bytes, payload_len }
+}
+
+/// The body of an acknowledgement.
+pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
+    let [_, op, base, distance, _, words, len, newest, at, limits, refused] = *step;
+    let next = psn(view, base, distance);
+    let signed = |v: u8| u32::from_ne_bytes(i32::from(v.cast_signed()).to_ne_bytes());
+    let mut ack = SrcAckRepr {
+        next,
+        newest: match newest & 3 {
+            0 => next.wrapping_sub(1),
+            1 => view.src_snd_nxt.wrapping_sub(1),
+            _ => view.src_snd_una.wrapping_add(signed(newest) >> 2),
+        },
+        path: at.into(),
+        reason: AckReason::Count,
+        echo_ps: match at & 7 {
+            7 => view.now_ps.wrapping_add(1 << (at >> 3)),
+            6 => 0,
+            _ => view.now_ps.saturating_sub(u64::from(at) << 24),
+        },
+        hold_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
+        rx_pkts: u32::from(limits >> 3),
+        psn_limit: match limits & 7 {
+            0..4 => next.wrapping_add(256),
+            4 => next,
+            5 => next.wrapping_sub(1000),
+            6 => view.src_snd_nxt,
+            _ => next.wrapping_add(1 << 31),
+        },
+        receive_limit: match limits >> 5 {
+            0..4 => 16,
+            4 => 0,
+            5 => u32::MAX,
+            _ => u32::from(limits & 7),
+        },
+        ..SrcAckRepr::default()
+    };
+    for i in 0..u32::from(words & 0xf) {
+        let base = view.src_snd_una.wrapping_add(i * 64) / 64 * 64;
+        let base =
+            if words & 0x10 == 0 { base } else { base.wrapping_add(signed(len).wrapping_mul(64)) };
+        let bits = u64::from_ne_bytes([len; 8]).rotate_left(words.into()) >> (words >> 4 & 0xf);
+        // Most of what lies beyond is left out, or hardly any acknowledgement were taken.
+        let room = view.src_snd_nxt.wrapping_sub(base).cast_signed();
+        let inside = u32::try_from(room).ok().and_then(|n| u64::MAX.checked_shr(64 - n.min(64)));
+        let bits = if words & 0x20 == 0 { bits & inside.unwrap_or(0) } else { bits };
+        ack.words.push(SackWord { base, bits });
+    }
+    let code = [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::SequenceError];
+    if refused & 3 == 3 {
+        let psn = view.src_snd_una.wrapping_add(u32::from(refused >> 4));
+        ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
+    }
+    let mut bytes = vec![0; ack.header_len()];
+    ack.emit(&mut bytes).expect("as long as it says");
+    Body { psn: ack.next, header: bytes, payload_len: 0 }
+}
+
+fn kind_answers(kind: SrcKind) -> bool {
+    matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse)
+}
+
+fn offset(kind: SrcKind, dma: u8) -> u32 {
+    match dma {
+        _ if !matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse) => 0,
+        0x81 => 1 << 31,
+        0x82 => u32::MAX,
+        0x85.. => 0,
+        _ => 8 * u32::from(dma),
+    }
+}
+
+fn psn(view: &View<'_>, base: u8, distance: u8) -> u32 {
+    let from = match base & 3 {
+        0 => view.src_next,
+        1 => view.src_snd_una,
+        2 => view.src_snd_nxt,
+        _ => return u32::from(distance) << 24,
+    };
+    // One near, or as many as a window, or a turn away.
+    let scale = [1, 1, 16, 0x100_0000][usize::from(base >> 2 & 3)];
+    let distance = u32::from_ne_bytes(i32::from(distance.cast_signed()).to_ne_bytes());
+    from.wrapping_add(distance.wrapping_mul(scale))
+}
