@@ -106,6 +106,11 @@ pub struct SrcAckRepr {
     pub refusal: Option<Refusal>,
 }
 
+impl SackWord {
+    /// Its bytes on the wire.
+    pub const LEN: usize = WORD_LEN;
+}
+
 impl SackWords {
     /// Adds a word; false when the list is full.
     pub fn push(&mut self, word: SackWord) -> bool {
@@ -113,6 +118,12 @@ impl SackWords {
         let added = place.map(|place| *place = word).is_some();
         self.len += usize::from(added);
         added
+    }
+
+    /// Takes all but the first `len` words out.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.words[self.len..].fill(SackWord::default());
     }
 
     /// The words, in the order of the wire.
@@ -123,6 +134,9 @@ impl SackWords {
 }
 
 impl SrcAckRepr {
+    /// The most bytes of a header without bitmap words.
+    pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
+
     /// Bytes of the header, 60..=248.
     #[must_use]
     pub fn header_len(&self) -> usize {
@@ -282,6 +296,15 @@ mod tests {
         let mut full = sample(15, None).words;
         assert!(!full.push(SackWord::default()));
         assert_eq!(full.as_slice().len(), SACK_WORDS_MAX);
+    }
+
+    #[test]
+    fn truncate__keeps_the_first() {
+        let mut repr = sample(15, None);
+        repr.words.truncate(20);
+        assert_eq!(repr, sample(15, None));
+        repr.words.truncate(3);
+        assert_eq!(repr, sample(3, None));
     }
 
     #[test]

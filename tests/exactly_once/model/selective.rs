@@ -20,7 +20,8 @@ impl Model {
     pub(super) fn deliver_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         let (header, payload) =
             SrcDataRepr::parse(p.bth.psn.get(), p.payload).expect("an engine wrote it");
-        let first = self.sides[1 - side].qps[qp].first_psn;
+        // The 24 bits that were told, and eight below.
+        let first = self.sides[1 - side].qps[qp].first_psn << 8;
         let here = &self.sides[side].qps[qp];
         // No world sends half of all numbers.
         let number = u64::from(header.psn.wrapping_sub(first));

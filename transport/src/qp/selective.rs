@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::qp::loss::ack_timeout;
 use crate::qp::state::QpState;
-use crate::stream::received::Received;
+use crate::stream::received::{Received, first_number};
 use crate::stream::rtt::Rtt;
 use crate::stream::sent::Sent;
 use crate::stream::timers::{Silence, Timers};
@@ -30,8 +30,8 @@ use credit::Credit;
 use feedback::{Feedback, Lag};
 use inbound::Inbound;
 use sender::{Segment, Sender};
-use spanwire_base::{Dur, Time};
-use spanwire_wire::Psn;
+use spanwire_base::{Dur, Time, u64_from, usize_from};
+use spanwire_wire::{Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
 
 /// The state of one connection.
 #[derive(Debug)]
@@ -62,6 +62,9 @@ pub(super) struct Selective {
     max_rd_atomic: u32,
     segment_bytes: u32,
     has_failed: bool,
+    /// Bytes of the peer's that were not answered, until we are told to send: who told us its
+    /// address may not be who has it, and would get no more than was sent in its name.
+    unproven: Option<u64>,
 }
 
 /// What a packet of our stream carries: enough to write it again.
@@ -96,7 +99,10 @@ impl Selective {
             credit: Credit::new(attr),
             psn_limit: None,
             told_receive_limit: 0,
-            received: Received::new(attr.rq_psn.unwrap_or_default().get(), config.reorder_pkts),
+            received: Received::new(
+                first_number(attr.rq_psn.unwrap_or_default()),
+                config.reorder_pkts,
+            ),
             feedback: Feedback::new(),
             inbound: Inbound::new(attr.max_dest_rd_atomic.unwrap_or(0)),
             answers: Answers::default(),
@@ -104,13 +110,15 @@ impl Selective {
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             has_failed: false,
+            unproven: Some(0),
         }
     }
 
     /// Begins to send.
     pub(super) fn start(&mut self, attr: &QpAttr) {
-        let first = attr.sq_psn.unwrap_or_default().get();
+        let first = first_number(attr.sq_psn.unwrap_or_default());
         self.sent = Sent::new(first);
+        self.unproven = None;
         self.credit = Credit::new(attr);
         self.timers = timers(attr);
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
@@ -181,6 +189,34 @@ impl Selective {
         earlier(earlier(told, self.look_at), earlier(self.credit.next(), timers))
     }
 
+    /// A packet of the peer's with so many bytes of IP came.
+    pub(super) fn on_bytes(&mut self, bytes: u64) {
+        if let Some(unanswered) = &mut self.unproven {
+            *unanswered = unanswered.saturating_add(bytes);
+        }
+    }
+
+    /// It has been told to send: data may leave, and what it says may be of any length.
+    fn is_proven(&self) -> bool {
+        self.unproven.is_none()
+    }
+
+    /// Bitmap words that an acknowledgement may have with `outside` bytes of other headers; `None`
+    /// when not even one without may leave yet.
+    fn words_allowed(&self, outside: usize) -> Option<usize> {
+        let Some(bytes) = self.unproven else { return Some(SACK_WORDS_MAX) };
+        let fixed = u64_from(outside + SrcAckRepr::WORDLESS_LEN);
+        let words = bytes.checked_sub(fixed)? / u64_from(SackWord::LEN);
+        Some(usize_from(words.min(u64_from(SACK_WORDS_MAX))))
+    }
+
+    /// An acknowledgement of so many bytes of IP leaves.
+    fn on_told(&mut self, bytes: usize) {
+        if let Some(unanswered) = &mut self.unproven {
+            *unanswered = unanswered.saturating_sub(u64_from(bytes));
+        }
+    }
+
     /// It waits for the peer, so a timer must run.
     pub(super) fn waits_for_peer(&self) -> bool {
         !self.sent.is_empty() || self.sender.awaits_response()
@@ -200,7 +236,8 @@ impl Selective {
         self.rtt.smoothed()
     }
 
-    /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them.
+    /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them:
+    /// their lower 24 bits.
     pub(super) fn psns(&self) -> (Psn, Psn) {
         let low = |number: u64| Psn::new(crate::stream::received::wrap(number) & Psn::MASK);
         (low(self.received.next()), low(self.sent.next()))

@@ -1,6 +1,6 @@
 //! What has arrived of a peer's packet stream: each packet once, in any order.
 
-use spanwire_wire::{SackWord, SackWords};
+use spanwire_wire::{Psn, SackWord, SackWords};
 use std::collections::VecDeque;
 
 /// Which packets of a stream have arrived.
@@ -180,6 +180,12 @@ pub(crate) fn unwrap(near: u64, psn: u32) -> u64 {
     } else {
         near.saturating_sub(u64::from(ahead.wrapping_neg()))
     }
+}
+
+/// The number on the wire of a stream's first packet, from the PSN that the ends told each other:
+/// its 24 random bits on top, where guessing them is of use only if all are right.
+pub(crate) fn first_number(psn: Psn) -> u32 {
+    psn.get() << 8
 }
 
 /// The 32 bits that a number has on the wire.

@@ -41,7 +41,7 @@ impl Rtt {
             }
         }
         let smoothed = self.smoothed.unwrap_or_default();
-        self.probe_timeout = Some(smoothed * 2 + self.hold_max);
+        self.probe_timeout = Some((smoothed * 2 + self.hold_max).max(PROBE_TIMEOUT_MIN));
         self.retransmission_timeout = smoothed + self.variation * 4 + self.hold_max;
     }
 
@@ -77,6 +77,9 @@ impl Rtt {
         }
     }
 }
+
+/// Whatever a peer makes of the echo, a probe is not due at once: less than any path and host take.
+const PROBE_TIMEOUT_MIN: Dur = Dur::from_us(1);
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +120,9 @@ mod tests {
         let mut rtt = Rtt::default();
         rtt.sample(us(10), us(1_000_000));
         assert_eq!(rtt.smoothed(), Some(Dur::ZERO));
+        let mut at_once = Rtt::default();
+        at_once.sample(us(0), us(0));
+        assert_eq!(at_once.probe_timeout(), Some(us(1)));
         assert_eq!(rtt.probe_timeout(), Some(us(10)));
     }
 }

@@ -94,7 +94,7 @@ pub(crate) struct Acked {
     pub(crate) again: bool,
 }
 
-/// An acknowledgement of what was not sent.
+/// An acknowledgement of what was not sent, or of what lies too far in the past.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BeyondSent;
 
@@ -118,8 +118,7 @@ impl<T: Copy> Sent<T> {
 
     /// Nothing that was sent matters any more.
     pub(crate) fn forget(&mut self) {
-        let counters = self.counters;
-        let una = self.next();
+        let (una, counters) = (self.next(), self.counters);
         *self = Self { una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
 
@@ -241,16 +240,17 @@ impl<T: Copy> Sent<T> {
     /// Applies an acknowledgement.
     ///
     /// # Errors
-    /// It names what was not sent; nothing has changed then.
+    /// It names what was not sent, or so long ago that it tells nothing new; nothing has changed
+    /// then. Nearly every guess of who has not seen our packets is such.
     pub(crate) fn on_ack(&mut self, told: &Told<'_>) -> Result<Acked, BeyondSent> {
         let next = unwrap(self.una, told.next);
         let end = self.next();
-        let word_end = |w: &SackWord| {
-            let base = unwrap(self.una, w.base);
-            base + 64 - u64::from(w.bits.leading_zeros())
-        };
+        let word_end =
+            |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
         let newest = unwrap(self.una, told.newest);
-        if next > end || newest >= end || told.words.iter().any(|w| word_end(w) > end) {
+        let is_old = next.min(newest) + PAST_PKTS < self.una;
+        let is_beyond = next > end || newest >= end || told.words.iter().any(|w| word_end(w) > end);
+        if is_beyond || is_old {
             return Err(BeyondSent);
         }
         let mut acked = Acked::default();
@@ -392,6 +392,9 @@ impl<T: Copy> Sent<T> {
         }
     }
 }
+
+/// How far behind an acknowledgement may be: a window of the default size that is late.
+const PAST_PKTS: u64 = 1 << 16;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What a packet of data changes: its bytes are placed, and what it completes is carried out.
 
 use super::Selective;
+use super::feedback::ip_bytes;
 use super::inbound::{Arrived, Due, Ground, Objection};
 use crate::drop::DropReason;
 use crate::event::AsyncEvent;
@@ -25,7 +26,13 @@ impl QueuePair {
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) {
-        let taken = match (self.check_packet(p, Service::Src), p.bth.opcode.props().kind) {
+        let checked = self.check_packet(p, Service::Src);
+        if let (Ok(()) | Err(DropReason::QpNotReceiving), Some(src)) =
+            (checked, &mut self.selective)
+        {
+            src.on_bytes(ip_bytes(p));
+        }
+        let taken = match (checked, p.bth.opcode.props().kind) {
             (Err(reason), _) => Err(reason),
             (Ok(()), OpKind::SrcData) => self.on_src_data(now, p, sh),
             (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),

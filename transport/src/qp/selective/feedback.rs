@@ -1,7 +1,7 @@
 //! When to acknowledge, and what the acknowledgement says beside what has arrived.
 
 use spanwire_base::{Dur, Time, u64_from};
-use spanwire_wire::{AckReason, Ecn, Packet, Refusal, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{AckReason, Ecn, IpRepr, Packet, Refusal, SrcAckRepr, SrcDataRepr};
 
 /// The receiver's account of a stream: totals since it began, and what of them the sender has not
 /// been told.
@@ -72,8 +72,7 @@ impl Feedback {
         at_once: bool,
         lag: Lag,
     ) {
-        let bytes = u64_from(p.ip.header_len() + UDP_BTH_ICRC_BYTES + p.payload_len())
-            + u64::from(p.bth.pad);
+        let bytes = ip_bytes(p);
         let is_ce = p.ip.ecn() == Ecn::Ce;
         self.rx_pkts = self.rx_pkts.wrapping_add(1);
         self.rx_bytes = self.rx_bytes.wrapping_add(bytes);
@@ -173,4 +172,12 @@ impl Feedback {
     }
 }
 
-const UDP_BTH_ICRC_BYTES: usize = 8 + 12 + 4;
+/// Bytes of the IP packet.
+pub(super) fn ip_bytes(p: &Packet<'_>) -> u64 {
+    u64_from(outside_bytes(&p.ip) + p.payload_len()) + u64::from(p.bth.pad)
+}
+
+/// Bytes of an IP packet outside SRC's header and payload: IP, UDP, BTH and ICRC.
+pub(super) fn outside_bytes(ip: &IpRepr) -> usize {
+    ip.header_len() + 8 + 12 + 4
+}

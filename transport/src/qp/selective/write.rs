@@ -4,6 +4,7 @@ use super::choose::{Choice, Limits, Sending, SendingKind};
 use super::{Part, Selective};
 use crate::mr::Access;
 use crate::payload::PayloadMut;
+use crate::qp::selective::feedback::outside_bytes;
 use crate::qp::send::{ICRC_BYTES, NotWritten, copy_part};
 use crate::qp::state::QpState;
 use crate::qp::{QueuePair, Shared, Transmit};
@@ -33,8 +34,8 @@ impl QueuePair {
                 window_pkts: sh.config.qp_window_pkts,
                 room_pkts: room.pkts,
             };
-            let failed = self.state == QpState::Err;
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
+            let failed = self.state == QpState::Err && src.is_proven();
             // A refusal leaves behind the answers to what came before it.
             let tells = src.feedback.is_due();
             let answers_first = failed && src.answers.len() > 0;
@@ -132,8 +133,12 @@ impl QueuePair {
 
     fn send_src_ack(&mut self, now: Time, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
         let reachable = self.responder.receive.reachable(sh.srqs);
+        let outside = self.path.as_ref().map_or(0, |path| outside_bytes(path.template().ip()));
         let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
-        let ack = src.acknowledgement(now, reachable);
+        let Some(words) = src.words_allowed(outside) else { return Transmit::Idle };
+        let mut ack = src.acknowledgement(now, reachable);
+        ack.words.truncate(words);
+        src.on_told(outside + ack.header_len());
         if let Some(srq) = self.responder.receive.srq()
             && src.peer_may_wait()
         {

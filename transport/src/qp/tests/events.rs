@@ -163,7 +163,7 @@ fn destroy__takes_the_events_with_it() {
 
 #[test]
 fn query_qp__tells_what_was_given_and_where_the_psns_are() {
-    in_both_modes(|_| {
+    in_both_modes(|mode| {
         let caps = QpCaps { max_send_sge: 4, ..QpCaps::default() };
         let mut p =
             Pair::with(&PairConfig { caps, psns: [100, 0xff_ffff], ..PairConfig::default() });
@@ -181,7 +181,11 @@ fn query_qp__tells_what_was_given_and_where_the_psns_are() {
             (Some(14), Some(7), Some(16))
         );
         let psns = [attr.sq_psn, attr.rq_psn].map(|psn| psn.unwrap().get());
-        assert_eq!(psns, [101, 0], "one past what was sent, and past what came");
+        let want = match mode {
+            crate::WireMode::Rc => [101, 0],
+            crate::WireMode::Src => [100 << 8 | 1, 0xff_ff01],
+        };
+        assert_eq!(psns, want, "one past what was sent, and past what came");
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         p.ends[0].ep.modify_qp(qpn, &reset).unwrap();
         let attr = p.ends[0].ep.query_qp(qpn).unwrap().attr;

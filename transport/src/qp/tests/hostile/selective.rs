@@ -3,14 +3,16 @@
 
 use super::classes::{Class, EPSN, NONE, Scene, counted, dropped};
 use super::seal;
-use crate::testing::{Pair, PairConfig};
+use crate::testing::{Fate, Op, Pair, PairConfig};
+use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
     AckReason, AtomicEthRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SackWord, SrcAckRepr,
     SrcDataRepr, SrcKind,
 };
 
-/// As for RC: PSN 1000 of what side 0 sent is acknowledged, 1001..=1003 (a WRITE), 1004 (a READ,
-/// message 2) and 1005 (an atomic, message 3) are not. From its peer it expects [`EPSN`].
+/// As for RC: of what side 0 sent, the packet [`FIRST`] is acknowledged, the three behind it (a
+/// WRITE), the fourth (a READ, message 2) and the fifth (an atomic, message 3) are not. From its
+/// peer it expects [`NEXT`].
 pub(super) fn scene() -> Scene {
     Scene::of(Pair::with(&PairConfig::src()))
 }
@@ -40,16 +42,16 @@ pub(super) fn data(s: &Scene, psn: u32) -> Vec<u8> {
 }
 
 fn bent(s: &Scene, at: usize, value: u8) -> Vec<u8> {
-    let mut frame = data(s, EPSN + 2);
+    let mut frame = data(s, NEXT + 2);
     frame[AT + at] = value;
     resealed(frame)
 }
 
 fn right_ack(s: &Scene) -> SrcAckRepr {
     SrcAckRepr {
-        next: 1001,
-        newest: 1000,
-        psn_limit: 1001 + 65_536,
+        next: FIRST + 1,
+        newest: FIRST,
+        psn_limit: FIRST + 1 + 65_536,
         receive_limit: 0,
         echo_ps: s.pair.now.as_ps(),
         ..SrcAckRepr::default()
@@ -105,11 +107,13 @@ fn acks(s: &Scene) -> Vec<Class> {
         ack
     };
     let beyond = [
-        ("an ACK beyond what was sent", SrcAckRepr { next: 1007, ..right }),
-        ("an ACK far beyond", SrcAckRepr { next: 1001 + (1 << 30), ..right }),
-        ("a newest beyond", SrcAckRepr { newest: 1006, ..right }),
-        ("a bit beyond", word(960, 1 << 46)),
-        ("a word beyond", word(1088, 1)),
+        ("an ACK beyond what was sent", SrcAckRepr { next: FIRST + 7, ..right }),
+        ("an ACK of long ago", SrcAckRepr { next: FIRST - (1 << 17), ..right }),
+        ("a newest of long ago", SrcAckRepr { newest: FIRST - (1 << 17), ..right }),
+        ("an ACK far beyond", SrcAckRepr { next: FIRST + 1 + (1 << 30), ..right }),
+        ("a newest beyond", SrcAckRepr { newest: FIRST + 6, ..right }),
+        ("a bit beyond", word(FIRST, 1 << 6)),
+        ("a word beyond", word(FIRST + 64, 1)),
         ("an echo of the future", SrcAckRepr { echo_ps: u64::MAX, ..right }),
     ];
     let mut rows: Vec<Class> =
@@ -119,11 +123,12 @@ fn acks(s: &Scene) -> Vec<Class> {
         ack(s, &SrcAckRepr { refusal, reason, ..right })
     };
     let code = NakCode::SequenceError;
-    rows.push(dropped("a refusal of no meaning", refusal(1001, code), "drop_bad_syndrome"));
+    rows.push(dropped("a refusal of no meaning", refusal(FIRST + 1, code), "drop_bad_syndrome"));
     const TAKEN: &[&str] = &["rx_packets"];
-    let stale = SrcAckRepr { next: 900, newest: 899, psn_limit: 0, echo_ps: 0, ..right };
+    let stale =
+        SrcAckRepr { next: FIRST - 100, newest: FIRST - 101, psn_limit: 0, echo_ps: 0, ..right };
     rows.push(counted("an old ACK", ack(s, &stale), TAKEN));
-    for psn in [1000, 1006, 1 << 30] {
+    for psn in [FIRST, FIRST + 6, 1 << 30] {
         // Its sender may have missed the acknowledgement: it gets one.
         let frame = refusal(psn, NakCode::RemoteAccess);
         let class = counted("a refusal of what is over or was never sent", frame, TAKEN);
@@ -135,11 +140,11 @@ fn acks(s: &Scene) -> Vec<Class> {
 fn requests(s: &Scene) -> Vec<Class> {
     const DUPLICATE: &[&str] = &["rx_packets", "rx_payload_bytes", "duplicate_request"];
     const NO_RECEIVE: &[&str] = &["rx_packets", "rx_payload_bytes", "out_of_buffer"];
-    let (past, ahead) = (EPSN - 1, EPSN + 5);
+    let (past, ahead) = (NEXT - 1, NEXT + 5);
     let mut rows = vec![
-        dropped("far ahead", data(s, EPSN + 65_536), "drop_beyond_psn_limit"),
-        dropped("long ago", data(s, EPSN.wrapping_sub(65_537)), "drop_old_packet"),
-        dropped("half the numbers away", data(s, EPSN ^ 1 << 31), "drop_old_packet"),
+        dropped("far ahead", data(s, NEXT.wrapping_add(65_536)), "drop_beyond_psn_limit"),
+        dropped("long ago", data(s, NEXT.wrapping_sub(65_537)), "drop_old_packet"),
+        dropped("half the numbers away", data(s, NEXT ^ 1 << 31), "drop_old_packet"),
         counted("again", data(s, past), DUPLICATE).answered(),
     ];
     for (name, va, rkey) in [
@@ -185,7 +190,7 @@ fn responses(s: &Scene) -> Vec<Class> {
         SrcDataRepr { answers, original, ..plain }
     };
     let mut rows = Vec::new();
-    for psn in [EPSN, EPSN + 1] {
+    for psn in [NEXT, NEXT + 1] {
         let nothing = [
             ("to a WRITE", read(psn, 1), 256),
             ("to what is over", read(psn, 0), 256),
@@ -213,5 +218,77 @@ fn responses(s: &Scene) -> Vec<Class> {
     rows
 }
 
+/// Who knows both addresses, the QPN and an rkey, and has not seen a packet, sprays every kind of
+/// packet over all numbers but for the window (`docs/PROTOCOL.md` says how likely it is to hit
+/// that). Nothing is refused, nothing lost, nothing waits for longer.
+#[test]
+fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
+    let run = |sprays: u32| {
+        let mut s = scene();
+        s.pair.filter = Box::new(|_, _| Fate::Pass);
+        let mut rng = Rng::new(5);
+        let want = s.pair.ends[0].fill(0, 60_000, 8);
+        for i in 0..20 {
+            s.pair.post(0, 100 + i, Op::Write, 0, 60_000);
+            s.pair.post_recv(0, 200 + i, 0, 64);
+            s.pair.post(1, 300 + i, Op::Send, 0, 64);
+        }
+        let mut taken = 0;
+        for step in 0.. {
+            for _ in 0..sprays {
+                let mut any = || u32::try_from(rng.below(1 << 32)).unwrap();
+                let (psn, other) = (any(), any());
+                // Both streams are near 0.
+                if psn.wrapping_add(1 << 20) < 1 << 21 {
+                    continue;
+                }
+                let received = s.pair.ends[0].ep.counters().rx_packets;
+                let forged = spray(&s, psn, other);
+                s.pair.inject(0, &forged);
+                taken += s.pair.ends[0].ep.counters().rx_packets - received;
+            }
+            if s.pair.run(Dur::from_us(50)) || step > 10_000 {
+                break;
+            }
+        }
+        assert_eq!(taken, 0);
+        assert!(s.pair.ends[1].bytes(0, 60_000) == want, "every byte");
+        let wcs = &s.pair.ends[0].wcs;
+        assert!(wcs.iter().all(|wc| wc.status == crate::WcStatus::Success), "{wcs:?}");
+        let c = s.pair.ends[0].ep.counters();
+        let repairs = [c.retransmitted_packets, c.local_ack_timeout_err, c.tail_loss_probes];
+        (wcs.len(), s.pair.now, repairs)
+    };
+    assert_eq!(run(40), run(0), "as if nobody had tried");
+}
+
+/// One of every kind, as right as it can be made.
+fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
+    let reth = Some(RethRepr { va: s.va, rkey: s.rkey, dma_len: 64 });
+    let atomic = AtomicEthRepr { va: s.va, rkey: s.rkey, swap_or_add: 1, compare: 0 };
+    let header = |kind| SrcDataRepr::new(kind, psn, other % 8);
+    let send = SrcDataRepr { receive: Some(other % 8), ..header(SrcKind::Send) };
+    match other % 7 {
+        0 => frame(s, &SrcDataRepr { reth, ..header(SrcKind::Write) }, 64),
+        1 => frame(s, &SrcDataRepr { reth, ..header(SrcKind::ReadRequest) }, 0),
+        2 => frame(s, &send, 64),
+        3 => frame(s, &SrcDataRepr { atomic: Some(atomic), ..header(SrcKind::FetchAdd) }, 0),
+        4 => frame(s, &SrcDataRepr { answers: Some(2), ..header(SrcKind::ReadResponse) }, 256),
+        _ => {
+            let refusal = Refusal { psn: other, code: NakCode::RemoteAccess };
+            let refusal = (other % 7 == 5).then_some(refusal);
+            // All that it says would stop the sender, were it believed.
+            let (psn_limit, receive_limit, rx_pkts) = (psn, 0, other);
+            let right = right_ack(s);
+            let newest = other;
+            let stops = SrcAckRepr { psn_limit, receive_limit, rx_pkts, refusal, ..right };
+            ack(s, &SrcAckRepr { next: psn, newest, ..stops })
+        }
+    }
+}
+
+/// The numbers of the first packet that side 0 sent, and of the next that it expects.
+const FIRST: u32 = 1000 << 8;
+const NEXT: u32 = ((EPSN - 1) << 8) + 1;
 /// Where SRC's header stands in a frame over IPv4.
 const AT: usize = 14 + 20 + 8 + 12;
