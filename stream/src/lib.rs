@@ -1,4 +1,48 @@
-//! Messages and byte streams over RoCEv2.
+//! Messages and byte streams over RoCEv2, for applications that do not think in verbs.
+//!
+//! A [`Network`] is an interface and a worker thread that moves its packets by AF_XDP. From it come
+//! [`Connection`]s, which carry messages, and [`ByteStream`]s, which are [`Read`](std::io::Read)
+//! and [`Write`](std::io::Write); both are reliable, in order, and say by what wire mode they go.
+//!
+//! ```no_run
+//! use spanwire_stream::{ConnectOptions, Network, NetworkOptions};
+//! use std::time::Duration;
+//!
+//! # fn server() -> Result<(), Box<dyn std::error::Error>> {
+//! // On 10.0.0.1: answers every message with itself.
+//! let network = Network::open("eth0", NetworkOptions::default())?;
+//! let listener = network.listen(7000, ConnectOptions::default())?;
+//! let mut connection = listener.accept()?;
+//! while let Some(message) = connection.recv()? {
+//!     connection.send(&message)?;
+//! }
+//! # Ok(())
+//! # }
+//! # fn client() -> Result<(), Box<dyn std::error::Error>> {
+//! // Elsewhere.
+//! let network = Network::open("eth0", NetworkOptions::default())?;
+//! let mut connection = network.connect("10.0.0.1:7000".parse()?, &ConnectOptions::default())?;
+//! connection.send(b"hello")?;
+//! assert_eq!(connection.recv()?.as_deref(), Some(&b"hello"[..]));
+//! connection.close(Duration::from_secs(5))?; // the other application has taken everything
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Waiting
+//! Every operation comes three times: one that waits (some with a time limit), `try_*` that
+//! returns [`Error::WouldBlock`], and `poll_*` that takes a [`Context`](std::task::Context) and
+//! wakes its task. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor is
+//! readable when a try is worth it, also for the sending half.
+//!
+//! # Limits
+//! All of them are in [`Config`], checked once. At a limit sending waits, a message is refused, or a
+//! caller is turned away with the reason; nothing grows. A hostile peer ends its own connection.
+//!
+//! # Inside
+//! The channel behind a connection is a state machine without I/O over one queue pair; the worker,
+//! the keeper of the side connections and the signals to applications are around it
+//! (docs/ARCHITECTURE.md, docs/PROTOCOL.md "Messages and streams", docs/decisions/0016).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
