@@ -1,25 +1,22 @@
 //! `spanwire copy receive` and `send`: files and directories from one host to another.
 //!
-//! The bytes go by RDMA WRITE with immediate into a ring at the receiver; everything else is said
-//! over a TCP connection beside it, [`message`] by message. Both ends hash what they read and
+//! Everything goes over one connection of [`spanwire_stream`]: chunks of files, and what is said of
+//! them, [`message`] by message. Both ends hash what they read and
 //! write; a file has its final name only when it is whole, right and on disk, and what arrived of
 //! one is not sent again. Why it is built this way stands in docs/decisions/0013-copy.md.
 //!
-//! Each end has three threads, so that the engine never waits for a disk:
+//! Beside the connection's worker each end has threads of its own, so that nobody waits for a
+//! disk:
 //!
-//! | | engine | files | conversation |
-//! |---|---|---|---|
-//! | sender | [`outbound`] | [`source`] | [`send`], fed by [`walk`] |
-//! | receiver | [`inbound`] | [`sink`], into [`partial`] | [`receive`], with [`dest`] |
+//! | | files | conversation |
+//! |---|---|---|
+//! | sender | [`source`] | [`send`], fed by [`walk`] |
+//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`talk`] sorts |
 
 mod args;
 pub mod chunk;
-pub mod control;
 pub mod dest;
-pub mod inbound;
-pub mod lane;
 pub mod message;
-pub mod outbound;
 pub mod partial;
 pub mod receive;
 pub mod report;
@@ -27,6 +24,7 @@ pub mod send;
 pub mod session;
 pub mod sink;
 pub mod source;
+pub mod talk;
 #[cfg(test)]
 mod testing;
 pub mod walk;
@@ -35,18 +33,16 @@ pub use args::{CopyArgs, DEFAULT_PORT};
 
 use crate::fabric::Error;
 use crate::interface;
-use crate::oob::listen;
 use crate::report::{LiveLine, say};
 use crate::signals::Interrupt;
-use args::{CommonArgs, CopyCommand, ReceiveArgs, SendArgs};
+use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use dest::DestDir;
-use lane::Worker;
-use message::Message;
 use report::{CopyReport, Speedometer};
 use session::{End, Session};
-use std::io::{ErrorKind, IsTerminal, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use spanwire_stream::{Connection, Listener};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs the subcommand.
@@ -68,28 +64,29 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     if interrupt.is_set() {
         return Ok(ExitCode::from(130));
     }
-    let (stream, dev) = args.reach_receiver()?;
-    let mut worker = common.worker(&dev)?;
+    let (CopyNetwork { network, xdp_mode }, connection) = args.reach_receiver()?;
+    let mode = connection.mode().name();
     let session = Session::new(common.json);
     let mut view = View::new(common);
     let started = Instant::now();
-    let sent = send::send(&mut worker, stream, roots, totals, &session, |session| {
+    let sent = send::send(connection, roots, totals, &session, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
         view.look(session);
     });
+    let took = started.elapsed();
     view.clear();
-    let counters = match sent {
-        Ok(counters) => counters,
-        Err(_) if interrupt.is_set() => {
-            session.end(End::Interrupted);
-            Vec::new()
-        }
+    let counters = network.counters();
+    // The last word leaves before the process does.
+    let _ = network.shutdown(LAST_WORD_WITHIN);
+    match sent {
+        Ok(()) => {}
+        Err(_) if interrupt.is_set() => session.end(End::Interrupted),
         Err(why) => return Err(why),
-    };
-    let mut report = CopyReport::of(&session, started.elapsed(), args.to.clone(), &counters);
-    report.xdp_mode = worker.attachment.xdp_mode;
+    }
+    let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
+    (report.xdp_mode, report.mode) = (xdp_mode, Some(mode));
     tell(common, &report);
     Ok(exit_code(&report, &session))
 }
@@ -98,26 +95,39 @@ fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<ExitCode, Er
     let common = &args.common;
     let root = DestDir::open(&args.into)?;
     let dev = interface::sole(args.dev.as_deref())?;
-    let mut worker = common.worker(&dev)?;
-    let port = args.port;
-    let listener = listen(&dev, port)
-        .map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}"))?;
+    let at_work = common.network(&dev)?;
+    let code = take_senders(args, interrupt, &dev, &at_work, &root);
+    // The last word leaves before the process does.
+    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
+    code
+}
+
+/// Takes one sender after the other.
+fn take_senders(
+    args: &ReceiveArgs,
+    interrupt: &Interrupt,
+    dev: &str,
+    at_work: &CopyNetwork,
+    root: &Arc<DestDir>,
+) -> Result<ExitCode, Error> {
+    let common = &args.common;
+    let listener = at_work.network.listen(args.port, talk::options(common.mode));
+    let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
-        let mode = worker.attachment.xdp_mode.unwrap_or("-");
-        let into = args.into.display();
+        let mode = at_work.xdp_mode.unwrap_or("-");
+        let (port, into) = (args.port, args.into.display());
         say(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
     }
     while !interrupt.is_set() {
-        let Some((stream, from)) = accept(&listener)? else {
-            std::thread::sleep(ACCEPT_EVERY);
+        let Some(connection) = listener.accept_timeout(ACCEPT_EVERY)? else {
             continue;
         };
-        let peer = from.ip().to_canonical();
+        let peer = connection.about().peer.ip();
         if args.from.is_some_and(|only| only != peer) {
-            turn_away(stream, "this receiver takes from another address only");
+            connection.abort("this receiver takes from another address only");
             continue;
         }
-        let code = receive_one(args, interrupt, &listener, &mut worker, stream, peer, &root);
+        let code = receive_one(args, interrupt, &listener, at_work, connection, root);
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
@@ -133,53 +143,44 @@ fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<ExitCode, Er
 fn receive_one(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
-    listener: &TcpListener,
-    worker: &mut Worker,
-    stream: TcpStream,
-    peer: IpAddr,
-    root: &std::sync::Arc<DestDir>,
+    listener: &Listener<Connection>,
+    at_work: &CopyNetwork,
+    connection: Connection,
+    root: &Arc<DestDir>,
 ) -> Result<ExitCode, Error> {
     let common = &args.common;
     let session = Session::new(common.json);
     let mut view = View::new(common);
+    let (peer, mode) = (connection.about().peer.ip(), connection.mode().name());
+    let before = at_work.network.counters();
     let started = Instant::now();
-    let received = receive::receive(worker, stream, root, args.overwrite, &session, |session| {
+    let received = receive::receive(connection, root, args.overwrite, &session, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
-        if let Ok(Some((other, _))) = accept(listener) {
-            turn_away(other, "busy with another sender; try again later");
+        if let Ok(Some(other)) = listener.try_accept() {
+            other.abort("busy with another sender; try again later");
         }
         view.look(session);
     });
+    let took = started.elapsed();
     view.clear();
-    let counters = received?;
-    let mut report = CopyReport::of(&session, started.elapsed(), peer.to_string(), &counters);
-    report.xdp_mode = worker.attachment.xdp_mode;
+    received?;
+    let counters = since(&before, at_work.network.counters());
+    let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
+    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(mode));
     tell(common, &report);
     Ok(exit_code(&report, &session))
 }
 
-/// The next sender, if one waits.
-fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Error> {
-    match listener.accept() {
-        Ok(accepted) => Ok(Some(accepted)),
-        Err(e)
-            if matches!(
-                e.kind(),
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn turn_away(stream: TcpStream, reason: &str) {
-    if let Ok((_, speaking)) = control::split(stream) {
-        speaking.send_last(&Message::Reject { reason: reason.to_owned() });
-    }
+/// What was counted since `before`.
+fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let then = |name: &str| before.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count);
+    let more = |(name, count): (String, u64)| {
+        let more = count.saturating_sub(then(&name));
+        (name, more)
+    };
+    now.into_iter().map(more).collect()
 }
 
 /// Progress while it runs: a line that is written over on a terminal, else a line now and then.
@@ -251,8 +252,11 @@ fn exit_code(report: &CopyReport, session: &Session) -> ExitCode {
     }
 }
 
-/// How soon a waiting receiver sees a sender, or that it should stop.
-const ACCEPT_EVERY: Duration = Duration::from_millis(20);
+/// How soon a waiting receiver sees that it should stop.
+const ACCEPT_EVERY: Duration = Duration::from_millis(50);
+
+/// How long the end of a connection may take to reach the other end.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 
 const LINE_EVERY: Duration = Duration::from_millis(200);
 

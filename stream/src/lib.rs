@@ -36,8 +36,8 @@
 //! readable when a try is worth it, also for the sending half.
 //!
 //! # Limits
-//! All of them are in [`Config`], checked once. At a limit sending waits, a message is refused, or a
-//! caller is turned away with the reason; nothing grows. A hostile peer ends its own connection.
+//! All of them are in [`Config`], checked once. At a limit sending waits, a message is refused, or
+//! a caller is turned away with the reason; nothing grows. A hostile peer ends its own connection.
 //!
 //! # Inside
 //! The channel behind a connection is a state machine without I/O over one queue pair; the worker,

@@ -1,13 +1,13 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
-use super::lane::Worker;
+use super::talk;
 use crate::fabric::Error;
 use crate::interface;
-use crate::oob::dial;
-use crate::port_args::{PortArgs, ppm};
+use crate::port_args::{self, PortArgs, ppm};
 use spanwire_io::fault::FaultConfig;
+use spanwire_stream::{Connection, ModeChoice, Network, NetworkOptions, SetupError};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ pub(super) enum CopyCommand {
 pub(super) struct CommonArgs {
     #[command(flatten)]
     pub(super) port: PortArgs,
+    /// Wire mode: auto, rc or src; the last two insist on it
+    #[arg(long, default_value = "auto", value_parser = port_args::mode)]
+    pub(super) mode: ModeChoice,
     /// Drop this share of the frames received, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) loss: f64,
@@ -84,15 +87,25 @@ pub(super) struct SendArgs {
     pub(super) common: CommonArgs,
 }
 
+/// A network, and what reports say of it.
+pub(super) struct CopyNetwork {
+    pub(super) network: Network,
+    /// AF_XDP's mode.
+    pub(super) xdp_mode: Option<&'static str>,
+}
+
 /// The TCP port that `spanwire copy receive` listens on: the next after perf's.
 pub const DEFAULT_PORT: u16 = 18_517;
 
 impl CommonArgs {
-    /// The worker these arguments describe, on interface `dev`.
-    pub(super) fn worker(&self, dev: &str) -> Result<Worker, Error> {
-        let config = self.port.config()?;
+    /// The network these arguments describe, on interface `dev`.
+    pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
+        let engine = self.port.config()?;
         let attachment = self.port.attach(dev, self.faults()?)?;
-        Ok(Worker { attachment, config, core: self.port.core })
+        let xdp_mode = attachment.xdp_mode;
+        let config = talk::limits().validate()?;
+        let options = NetworkOptions { config, engine, core: self.port.core, polling: None };
+        Ok(CopyNetwork { network: Network::over(attachment, dev, options)?, xdp_mode })
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
@@ -103,8 +116,8 @@ impl CommonArgs {
 }
 
 impl SendArgs {
-    /// Connects to the receiver; also the interface that leads there.
-    pub(super) fn reach_receiver(&self) -> Result<(TcpStream, String), Error> {
+    /// Connects to the receiver, through the interface that leads there.
+    pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection), Error> {
         let (host, port) = host_and_port(&self.to)?;
         let candidates: Vec<IpAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![ip],
@@ -124,7 +137,7 @@ impl SendArgs {
         Err(why)
     }
 
-    fn dial(&self, ip: IpAddr, port: u16) -> Result<(TcpStream, String), Error> {
+    fn dial(&self, ip: IpAddr, port: u16) -> Result<(CopyNetwork, Connection), Error> {
         let dev = interface::towards(self.dev.as_deref(), ip)?;
         let address = match ip {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -135,15 +148,27 @@ impl SendArgs {
         };
         // The interface is checked first: its name is the likelier mistake.
         crate::fabric::interface(&dev)?;
-        let stream = dial(&dev, address, DIAL_WITHIN).map_err(|e| {
-            let advice = match e.kind() {
-                ErrorKind::ConnectionRefused => "is `spanwire copy receive` running there?",
-                _ => "is the address right, and reachable through this interface?",
-            };
-            format!("cannot reach {ip} on TCP port {port}: {e}; {advice}")
-        })?;
-        Ok((stream, dev))
+        let network = self.common.network(&dev)?;
+        match network.network.connect(address, &talk::options(self.common.mode)) {
+            Ok(connection) => Ok((network, connection)),
+            Err(why) => {
+                // The next address may want the same interface.
+                let _ = network.network.shutdown(Duration::ZERO);
+                Err(cannot_reach(ip, port, &why))
+            }
+        }
     }
+}
+
+fn cannot_reach(ip: IpAddr, port: u16, why: &SetupError) -> Error {
+    let advice = match why {
+        SetupError::Io(_, e) if e.kind() == ErrorKind::ConnectionRefused => {
+            "; is `spanwire copy receive` running there?"
+        }
+        SetupError::Io(..) => "; is the address right, and reachable through this interface?",
+        _ => "",
+    };
+    format!("cannot copy to {ip} on TCP port {port}: {why}{advice}").into()
 }
 
 /// `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
@@ -167,8 +192,6 @@ fn host_and_port(text: &str) -> Result<(String, u16), Error> {
         _ => Err(wrong().into()),
     }
 }
-
-const DIAL_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

@@ -1,32 +1,22 @@
-//! What the two ends of a copy say to each other over the side connection: one JSON object a line.
+//! What the two ends of a copy say to each other: messages of one JSON object each.
 //!
 //! No message holds a path. A directory is entered and left, and everything in between is named by
 //! one component: a sender cannot even say `../x`.
 
-use crate::oob::{Hello, MemoryParams, QpParams};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Version of this exchange. Both ends must speak the same one.
-pub const VERSION: u32 = 1;
+/// What both ends name when they connect, with the version of this exchange.
+pub const PROTOCOL: &str = "spanwire-copy/2";
 
 /// Everything that is said.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
-    /// Both ends say who they are, the sender first.
-    Hello(Hello),
     /// The sender asks to be taken.
     Request(Request),
     /// The receiver takes it.
     Accept(Accept),
-    /// The receiver does not; the connection ends.
-    Reject {
-        /// Why, for people.
-        reason: String,
-    },
-    /// The sender's queue pair is ready.
-    Ready,
     /// The sender names the next thing. Every entry is answered by `done` or `refused`.
     Entry(Entry),
     /// The receiver wants this file's bytes from `offset` on.
@@ -65,18 +55,11 @@ pub enum Message {
     Finish,
     /// All of it is on the receiver's disk.
     Finished,
-    /// An end gives up.
-    Abort {
-        /// Why, for people.
-        reason: String,
-    },
 }
 
 /// What the sender brings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Its queue pair.
-    pub qp: QpParams,
     /// Bytes of all files, as counted before the start.
     pub bytes: u64,
     /// Files, as counted before the start.
@@ -85,17 +68,9 @@ pub struct Request {
     pub roots: Vec<Name>,
 }
 
-/// What the receiver lends.
+/// What the receiver grants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Accept {
-    /// Its queue pair.
-    pub qp: QpParams,
-    /// Its staging ring.
-    pub memory: MemoryParams,
-    /// Places in the ring.
-    pub slots: u32,
-    /// Bytes of a place.
-    pub slot_bytes: u32,
     /// Entries that may be unanswered.
     pub window: u32,
 }

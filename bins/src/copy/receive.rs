@@ -1,68 +1,52 @@
 //! The receiver: takes what a sender names, one sender at a time.
 
-use super::control::{self, Listening, Speaking};
 use super::dest::{DEPTH_MAX, DestDir};
-use super::inbound::Inbound;
-use super::lane::{
-    self, Handshake, Lane, Peer, Ring, SENDER_ANSWERS_WITHIN, Worker, meet, unexpected,
-};
 use super::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
 use super::partial::{Partial, hash_of};
 use super::report::FileRow;
-use super::send::{last_word, run_part};
+use super::send::run_part;
 use super::session::{End, LOOK_EVERY, Session};
 use super::sink::{FileWork, Plan, Sink, Work};
+use super::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
 use crate::fabric::Error;
 use crate::report::bytes;
 use rustix::fs::FileType;
 use sha2::Digest;
-use spanwire_transport::Access;
-use std::net::{IpAddr, TcpStream};
+use spanwire_stream::Connection;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread;
 
-/// Takes what the sender at the other end of `stream` brings, into `root`. `watch` is called a few
-/// times a second from the calling thread and may end the session. How it ended is in `session`.
+/// Takes what the sender at the other end of `connection` brings, into `root`. `watch` is called a
+/// few times a second from the calling thread and may end the session. How it ended is in
+/// `session`.
 ///
 /// # Errors
 /// The two ends did not come to terms; the sender was told why.
 pub fn receive(
-    worker: &mut Worker,
-    stream: TcpStream,
+    connection: Connection,
     root: &Arc<DestDir>,
     overwrite: bool,
     session: &Session,
     mut watch: impl FnMut(&Session),
-) -> Result<Vec<(String, u64)>, Error> {
-    let ip = stream.local_addr()?.ip().to_canonical();
-    let (mut listening, speaking) = control::split(stream)?;
-    let handshake = Handshake {
-        listening: &mut listening,
-        speaking: &speaking,
-        session,
-        watch: &mut watch,
-        patience: SENDER_ANSWERS_WITHIN,
-    };
-    let mut lane = shake_hands(worker, ip, handshake, root).inspect_err(|why| {
+) -> Result<(), Error> {
+    let (sender, receiver) = connection.split();
+    let speaking = Speaking::new(sender, session);
+    let mut hearing = Hearing::new(receiver);
+    come_to_terms(&speaking, &mut hearing, session, &mut watch, root).inspect_err(|why| {
         // Whoever is there should know why; if nobody is, nobody does.
-        speaking.send_last(&Message::Reject { reason: why.to_string() });
+        speaking.reject(&why.to_string());
     })?;
-    let (arrived_in, arrived) = channel();
-    let (freed_in, freed) = channel();
+    let (words, words_out) = sync_channel(WORDS_WAITING);
+    let (chunks, arrived) = sync_channel(CHUNKS_WAITING);
+    let (spare_in, spare) = channel();
     let (work_in, work) = channel();
     let unanswered = AtomicU64::new(0);
-    if !Inbound::post_receives(&mut lane.endpoint, lane.qpn, lane.ring) {
-        return Err("a receive queue took no more requests".into());
-    }
-    let app = Inbound::new(&lane, arrived_in, freed);
     let sink = Sink {
         work,
         arrived,
-        freed: freed_in,
-        region: lane.region.clone(),
-        ring: lane.ring,
+        spare: spare_in,
         speaking: &speaking,
         session,
         unanswered: &unanswered,
@@ -70,64 +54,47 @@ pub fn receive(
         root: Arc::clone(root),
     };
     let taker = Taker {
-        listening,
+        words: words_out,
         answers: Answers { speaking: &speaking, session, unanswered: &unanswered },
         work: work_in,
         stack: vec![Some(Arc::clone(root))],
         next: 0,
         overwrite,
     };
-    let endpoint = thread::scope(|scope| {
-        let engine = scope.spawn(|| lane::drive(worker, lane.endpoint, app, session));
-        let sink = scope.spawn(|| run_part(session, || sink.run()));
-        let taker = scope.spawn(|| run_part(session, || taker.run()));
+    let sorting = Sorting { words, chunks, spare };
+    thread::scope(|scope| {
+        // Borrowed: the connection is let go of when the last word is said.
+        let hearing = &mut hearing;
+        scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
+        scope.spawn(|| run_part(session, || sink.run()));
+        scope.spawn(|| run_part(session, || taker.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);
         }
-        last_word(session, &speaking);
-        for worker in [sink, taker] {
-            worker.join().map_err(|_| Error::from("a file thread panicked"))?;
-        }
-        engine.join().map_err(|_| Error::from("the engine's thread panicked"))?
-    })?;
-    let mut counters = endpoint.counters().list();
-    counters.extend(worker.attachment.port.counters());
-    Ok(counters)
+        speaking.end();
+    });
+    Ok(())
 }
 
-/// Comes to terms with the sender; the queue pair is connected then and the sender ready.
-fn shake_hands(
-    worker: &mut Worker,
-    ip: IpAddr,
-    mut handshake: Handshake<'_>,
+/// Comes to terms with the sender.
+fn come_to_terms(
+    speaking: &Speaking<'_>,
+    hearing: &mut Hearing,
+    session: &Session,
+    watch: &mut dyn FnMut(&Session),
     root: &DestDir,
-) -> Result<Lane, Error> {
-    let peer: Peer = meet(worker, ip, &mut handshake, false)?;
-    let request = match handshake.expect()? {
+) -> Result<(), Error> {
+    let request = match hearing.expect(session, watch, SENDER_ANSWERS_WITHIN)? {
         Message::Request(request) => request,
-        other => return Err(unexpected("a request", &other).into()),
+        other => return Err(unexpected("a request", &other).to_string().into()),
     };
     check_room(root, &request)?;
-    let progress = &handshake.session.progress;
+    let progress = &session.progress;
     progress.bytes_total.store(request.bytes, Ordering::Relaxed);
     progress.files_total.store(request.files, Ordering::Relaxed);
-    // The sender writes to the ring, and to nothing else of ours.
-    let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
-    let ring = Ring::DEFAULT;
-    let mut lane = Lane::new(worker.config.clone(), ring, access, Inbound::receives(ring))?;
-    lane.connect(&peer, request.qp)?;
-    handshake.speaking.send(&Message::Accept(Accept {
-        qp: lane.params(),
-        memory: lane.memory(),
-        slots: ring.slots,
-        slot_bytes: ring.slot_bytes,
-        window: WINDOW,
-    }))?;
-    match handshake.expect()? {
-        Message::Ready => Ok(lane),
-        other => Err(unexpected("ready", &other).into()),
-    }
+    let accept = Message::Accept(Accept { window: WINDOW });
+    speaking.send(&accept).map_err(|end| end.to_string().into())
 }
 
 /// Refuses before the first byte what cannot fit, what is there of it already counted in.
@@ -145,14 +112,14 @@ fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
 
 /// To answer entries with.
 struct Answers<'a> {
-    speaking: &'a Speaking,
+    speaking: &'a Speaking<'a>,
     session: &'a Session,
     unanswered: &'a AtomicU64,
 }
 
 /// Takes entries, and decides what there is to do.
 struct Taker<'a> {
-    listening: Listening,
+    words: Receiver<Message>,
     answers: Answers<'a>,
     work: Sender<Work>,
     /// The directories entered; `None` for one that was refused.
@@ -166,12 +133,13 @@ impl Taker<'_> {
     /// Works until the sender has named everything, or the copy is over.
     fn run(mut self) -> Result<(), End> {
         while !self.answers.session.is_over() {
-            match self.listening.recv(LOOK_EVERY)? {
-                None => {}
-                Some(Message::Entry(entry)) => self.on_entry(entry)?,
-                Some(Message::Finish) => return self.on_finish(),
-                Some(Message::Abort { reason }) => return Err(End::PeerAborted(reason)),
-                Some(other) => return Err(unexpected("an entry", &other).into()),
+            match self.words.recv_timeout(LOOK_EVERY) {
+                Ok(Message::Entry(entry)) => self.on_entry(entry)?,
+                Ok(Message::Finish) => return self.on_finish(),
+                Ok(other) => return Err(unexpected("an entry", &other)),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Who heard them knows how the copy ends.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
         Ok(())
@@ -218,7 +186,7 @@ impl Taker<'_> {
                         // Before the sender hears of it: its chunks find the writer ready.
                         let file = FileWork { index, dir, name, size, mode, mtime, plan };
                         self.give(Work::File(file));
-                        Ok(self.answers.speaking.send(&wish)?)
+                        self.answers.speaking.send(&wish)
                     }
                 }
             }
@@ -319,7 +287,7 @@ impl Answers<'_> {
                 Message::Refused { index, reason }
             }
         };
-        Ok(self.speaking.send(&message)?)
+        self.speaking.send(&message)
     }
 }
 
@@ -329,6 +297,12 @@ fn not_entered<T>() -> Result<T, (String, String)> {
 
 /// Entries that may be unanswered: each may hold two open files.
 const WINDOW: u32 = 64;
+
+/// Words that may wait for the taker: what was granted, and the last.
+const WORDS_WAITING: usize = 65;
+
+/// Chunks that may wait for the writer; the others wait in the connection's ring.
+const CHUNKS_WAITING: usize = 2;
 
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,8 @@ pub struct CopyReport {
     pub peer: String,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
+    /// The wire mode agreed on: `rc` or `src`.
+    pub mode: Option<&'static str>,
     /// Files in place.
     pub files_done: u64,
     /// Files that failed.
@@ -113,6 +115,7 @@ impl CopyReport {
                 && progress.bytes_done.load(Ordering::Relaxed) > 0,
             peer,
             xdp_mode: None,
+            mode: None,
             files_done: progress.files_done.load(Ordering::Relaxed),
             files_failed: failed,
             bytes: progress.bytes_done.load(Ordering::Relaxed),

@@ -1,71 +1,53 @@
 //! The sender: names what it has, and answers what the receiver wants of it.
 
-use super::control::{self, Listening, Speaking};
-use super::lane::{self, Handshake, Lane, RECEIVER_ANSWERS_WITHIN, Ring, Worker, meet, unexpected};
 use super::message::{Accept, Entry, EntryKind, Message, Name, Request};
-use super::outbound::{CREDIT_RECEIVES, Outbound};
 use super::report::FileRow;
 use super::session::{End, LOOK_EVERY, Session};
 use super::source::{Feeder, Job, Notes, Wish};
+use super::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};
 use super::walk::{Found, Root, Source, Totals, Walk};
 use crate::fabric::Error;
-use spanwire_transport::Access;
+use spanwire_base::u32_from;
+use spanwire_stream::Connection;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Sends `roots`, which hold `totals`, over `stream` and `worker`. `watch` is called a few times a
-/// second from the calling thread and may end the session. How it ended is in `session`.
+/// Sends `roots`, which hold `totals`, by `connection`. `watch` is called a few times a second from
+/// the calling thread and may end the session. How it ended is in `session`.
 ///
 /// # Errors
 /// The two ends did not come to terms.
 pub fn send(
-    worker: &mut Worker,
-    stream: TcpStream,
+    connection: Connection,
     roots: Vec<Root>,
     totals: Totals,
     session: &Session,
     mut watch: impl FnMut(&Session),
-) -> Result<Vec<(String, u64)>, Error> {
-    let ip = stream.local_addr()?.ip().to_canonical();
-    let (mut listening, speaking) = control::split(stream)?;
+) -> Result<(), Error> {
     session.progress.bytes_total.store(totals.bytes, Ordering::Relaxed);
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
-    let handshake = Handshake {
-        listening: &mut listening,
-        speaking: &speaking,
-        session,
-        watch: &mut watch,
-        patience: RECEIVER_ANSWERS_WITHIN,
+    let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
+    let (sender, receiver) = connection.split();
+    let speaking = Speaking::new(sender, session);
+    let mut hearing = Hearing::new(receiver);
+    speaking.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
+    let accept = match hearing.expect(session, &mut watch, RECEIVER_ANSWERS_WITHIN) {
+        Ok(Message::Accept(accept)) => accept,
+        Ok(other) => return Err(unexpected("an accept", &other).to_string().into()),
+        Err(why) => {
+            speaking.end();
+            return Err(why);
+        }
     };
-    let (mut lane, accept) = shake_hands(worker, ip, handshake, &roots, totals)?;
-    let their_ring = Ring { slots: accept.slots, slot_bytes: accept.slot_bytes };
-    let (filled_in, filled) = channel();
-    let (freed_in, freed) = channel();
+    check(&accept)?;
     let (jobs_in, jobs) = channel();
     let notes = Notes::default();
-    let feeder = Feeder {
-        jobs,
-        freed,
-        filled: filled_in,
-        region: lane.region.clone(),
-        ring: lane.ring,
-        chunk_bytes: lane.ring.slot_bytes.min(their_ring.slot_bytes),
-        session,
-        notes: &notes,
-        free: lane.ring.slots,
-        count: 0,
-    };
-    if !Outbound::post_receives(&mut lane.endpoint, lane.qpn) {
-        return Err("a receive queue took no more requests".into());
-    }
-    speaking.send(&Message::Ready)?;
-    let app = Outbound::new(&lane, accept.memory, their_ring, filled, freed_in);
+    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session, notes: &notes };
     let teller = Teller {
         walk: Walk::new(roots),
-        listening,
+        hearing: &mut hearing,
         speaking: &speaking,
         session,
         notes: &notes,
@@ -75,68 +57,42 @@ pub fn send(
         open: BTreeMap::new(),
         finish_said: false,
     };
-    let endpoint = thread::scope(|scope| {
-        let engine = scope.spawn(|| lane::drive(worker, lane.endpoint, app, session));
+    thread::scope(|scope| {
         scope.spawn(|| run_part(session, || feeder.run()));
         scope.spawn(|| run_part(session, || teller.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);
         }
-        last_word(session, &speaking);
-        engine.join().map_err(|_| Error::from("the engine's thread panicked"))?
-    })?;
-    let mut counters = endpoint.counters().list();
-    counters.extend(worker.attachment.port.counters());
-    Ok(counters)
+        // Before the other threads let go of the connection.
+        speaking.end();
+    });
+    Ok(())
 }
 
-/// Comes to terms with the receiver; the queue pair is connected then.
-fn shake_hands(
-    worker: &mut Worker,
-    ip: IpAddr,
-    mut handshake: Handshake<'_>,
-    roots: &[Root],
-    totals: Totals,
-) -> Result<(Lane, Accept), Error> {
-    let peer = meet(worker, ip, &mut handshake, true)?;
-    // The receiver touches none of our memory: it only answers.
-    let mut lane =
-        Lane::new(worker.config.clone(), Ring::DEFAULT, Access::LOCAL_WRITE, CREDIT_RECEIVES)?;
+/// What the receiver is asked.
+fn request(roots: &[Root], Totals { bytes, files }: Totals) -> Message {
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
-    if names.len() > ROOTS_NAMED_MAX {
+    let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
+    if names.len() > ROOTS_NAMED_MAX || name_bytes > ROOTS_NAMED_BYTES_MAX {
         names.clear();
     }
-    let Totals { bytes, files } = totals;
-    let request = Request { qp: lane.params(), bytes, files, roots: names };
-    handshake.speaking.send(&Message::Request(request))?;
-    let accept = match handshake.expect()? {
-        Message::Accept(accept) => accept,
-        other => return Err(unexpected("an accept", &other).into()),
-    };
-    check(&accept)?;
-    lane.connect(&peer, accept.qp)?;
-    Ok((lane, accept))
+    Message::Request(Request { bytes, files, roots: names })
 }
 
-/// What the receiver lends must make sense: its numbers decide what we send and remember.
+/// What the receiver grants must make sense: it decides what we remember.
 fn check(accept: &Accept) -> Result<(), String> {
-    let Accept { slots, slot_bytes, window, memory, .. } = *accept;
-    let fits = Ring { slots, slot_bytes }.bytes() <= memory.len;
-    let sensible = (1..=1024).contains(&slots)
-        && (4096..=1 << 24).contains(&slot_bytes)
-        && (1..=4096).contains(&window);
-    match fits && sensible {
+    match (1..=4096).contains(&accept.window) {
         true => Ok(()),
-        false => Err(format!("the receiver lends what makes no sense: {accept:?}")),
+        false => Err(format!("the receiver grants what makes no sense: {accept:?}")),
     }
 }
 
 /// Talks to the receiver while files are read and sent.
 struct Teller<'a> {
     walk: Walk,
-    listening: Listening,
-    speaking: &'a Speaking,
+    hearing: &'a mut Hearing,
+    speaking: &'a Speaking<'a>,
     session: &'a Session,
     notes: &'a Notes,
     jobs: Sender<Job>,
@@ -162,7 +118,7 @@ impl Teller<'_> {
     fn run(mut self) -> Result<(), End> {
         while !self.session.is_over() {
             self.name_some()?;
-            if let Some(message) = self.listening.recv(LOOK_EVERY)? {
+            if let Some(message) = self.hearing.recv(LOOK_EVERY)? {
                 self.on_message(message)?;
             }
         }
@@ -207,8 +163,7 @@ impl Teller<'_> {
             Message::Done { index, sha256 } => self.on_done(index, sha256),
             Message::Refused { index, reason } => self.on_refused(index, &reason),
             Message::Finished if self.finish_said => Err(End::Complete),
-            Message::Abort { reason } => Err(End::PeerAborted(reason)),
-            other => Err(unexpected("an answer", &other).into()),
+            other => Err(unexpected("an answer", &other)),
         }
     }
 
@@ -272,21 +227,12 @@ pub(super) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>
     }
 }
 
-/// Tells the other end why, if it is this one that gives up.
-pub(super) fn last_word(session: &Session, speaking: &Speaking) {
-    let reason = match session.outcome() {
-        Some(End::Interrupted) => "interrupted by its user".to_owned(),
-        Some(End::Protocol(what)) => what,
-        // Paths and disks of ours are not its business.
-        Some(End::Failed(_)) => "something failed there".to_owned(),
-        _ => return,
-    };
-    speaking.send_last(&Message::Abort { reason });
-}
-
 fn stray(index: u64) -> End {
     End::Protocol(format!("an answer to entry {index}, which waits for none"))
 }
 
 /// Outermost names that are told in the request: enough for a command line, little for a line.
 const ROOTS_NAMED_MAX: usize = 1000;
+
+/// Bytes of their names: in JSON they may be four times as long, and must fit a message.
+const ROOTS_NAMED_BYTES_MAX: usize = 200_000;

@@ -1,8 +1,7 @@
 //! What the threads of one copy share: how far it is, and how it ended.
 
 use super::report::FileRow;
-use crate::oob::OobError;
-use spanwire_transport::WcStatus;
+use spanwire_stream::{Cause, Error};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -169,38 +168,14 @@ impl Progress {
     }
 }
 
-impl From<OobError> for End {
-    fn from(e: OobError) -> Self {
+impl From<Error> for End {
+    fn from(e: Error) -> Self {
         match e {
-            OobError::Closed => Self::PeerGone("its side connection closed"),
-            OobError::Silent(_) => Self::PeerGone("its side connection fell silent"),
-            OobError::Rejected(reason) => Self::PeerAborted(reason),
-            e @ (OobError::Garbled(_)
-            | OobError::Unexpected { .. }
-            | OobError::Version(_)
-            | OobError::ForeignAddress { .. }) => Self::Protocol(e.to_string()),
-            OobError::Io(e) if is_unreachable(&e) => Self::PeerGone("the network to it is gone"),
-            e @ OobError::Io(_) => Self::Failed(e.to_string()),
-        }
-    }
-}
-
-/// What the kernel says of a connection whose other end it cannot reach any more.
-fn is_unreachable(e: &std::io::Error) -> bool {
-    use std::io::ErrorKind as K;
-    matches!(
-        e.kind(),
-        K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown | K::TimedOut | K::WouldBlock
-    )
-}
-
-impl From<WcStatus> for End {
-    fn from(status: WcStatus) -> Self {
-        match status {
-            WcStatus::RetryExcErr => {
-                Self::PeerGone("RETRY_EXC_ERR: it stopped acknowledging packets")
-            }
-            other => Self::Protocol(format!("a request ended with {}", other.name())),
+            Error::Lost(Cause::PeerGone(how)) => Self::PeerGone(how),
+            Error::Lost(Cause::PeerClosed) => Self::PeerGone("it closed the connection"),
+            Error::Lost(Cause::PeerAborted(reason)) => Self::PeerAborted(reason),
+            Error::Lost(Cause::Protocol(what)) => Self::Protocol(what.to_owned()),
+            e => Self::Failed(e.to_string()),
         }
     }
 }
@@ -269,14 +244,14 @@ mod tests {
 
     #[test]
     fn end__a_peer_that_stops_answering_is_gone_whoever_notices() {
-        assert!(matches!(End::from(OobError::Closed), End::PeerGone(_)));
-        let unreachable = std::io::Error::from(std::io::ErrorKind::HostUnreachable);
-        assert!(matches!(End::from(OobError::Io(unreachable)), End::PeerGone(_)));
-        let ours = std::io::Error::other("no file descriptors");
-        assert!(matches!(End::from(OobError::Io(ours)), End::Failed(_)));
-        assert!(matches!(End::from(WcStatus::RetryExcErr), End::PeerGone(_)));
-        assert!(matches!(End::from(WcStatus::RemAccessErr), End::Protocol(_)));
-        let refused = End::from(OobError::Rejected("busy".into()));
+        for cause in [Cause::PeerGone("its side connection closed"), Cause::PeerClosed] {
+            assert!(matches!(End::from(Error::Lost(cause)), End::PeerGone(_)));
+        }
+        let ours = Cause::NetworkGone("no interface".into());
+        assert!(matches!(End::from(Error::Lost(ours)), End::Failed(_)));
+        let broken = Cause::Protocol("a fragment across the ring's end");
+        assert!(matches!(End::from(Error::Lost(broken)), End::Protocol(_)));
+        let refused = End::from(Error::Lost(Cause::PeerAborted("busy".into())));
         assert_eq!(refused.to_string(), "the other end gave up: busy");
     }
 }

@@ -1,16 +1,12 @@
-//! The writer of the receiver: takes chunks out of the staging ring and puts them into files.
+//! The writer of the receiver: puts chunks into files.
 
 use super::chunk::{ABORT, ChunkHeader, FIRST, LAST, SAME};
-use super::control::Speaking;
 use super::dest::DestDir;
-use super::inbound::Arrived;
-use super::lane::Ring;
 use super::message::{Message, Mtime, Name, Sha256Hex, printable};
 use super::partial::Partial;
 use super::report::FileRow;
 use super::session::{End, LOOK_EVERY, Session};
-use spanwire_base::usize_from;
-use spanwire_mem::Region;
+use super::talk::Speaking;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -67,16 +63,12 @@ pub enum Plan {
 pub struct Sink<'a> {
     /// What is to be done.
     pub work: Receiver<Work>,
-    /// Chunks in the ring.
-    pub arrived: Receiver<Arrived>,
-    /// Told of each place that is free again.
-    pub freed: Sender<()>,
-    /// The ring's memory.
-    pub region: Region,
-    /// The ring's shape.
-    pub ring: Ring,
+    /// Chunks, copied out of what their sender may still write.
+    pub arrived: Receiver<Vec<u8>>,
+    /// Takes the memory of chunks that were dealt with.
+    pub spare: Sender<Vec<u8>>,
     /// To answer entries.
-    pub speaking: &'a Speaking,
+    pub speaking: &'a Speaking<'a>,
     /// The copy.
     pub session: &'a Session,
     /// Entries that were not answered yet.
@@ -117,10 +109,9 @@ impl Sink<'_> {
     /// # Errors
     /// How the copy ends, if not well.
     pub fn run(mut self) -> Result<(), End> {
-        let mut chunk = vec![0; usize_from(self.ring.slot_bytes.into())];
         loop {
             match self.next_work()? {
-                Work::File(file) => self.take_file(file, &mut chunk)?,
+                Work::File(file) => self.take_file(file)?,
                 Work::DirEnd { index, dir, mode, mtime } => match dir.finish(mode, mtime) {
                     Ok(()) => self.answer(&Message::Done { index, sha256: None })?,
                     Err(reason) => self.answer(&Message::Refused { index, reason })?,
@@ -138,28 +129,22 @@ impl Sink<'_> {
         wait(&self.work, self.session)
     }
 
-    /// Waits for the next chunk and copies it out: what its sender may still change is not looked
-    /// at twice.
-    fn next_chunk<'c>(&mut self, buffer: &'c mut [u8]) -> Result<(ChunkHeader, &'c [u8]), End> {
-        let Arrived { slot, bytes } = wait(&self.arrived, self.session)?;
-        let chunk = &mut buffer[..usize_from(bytes.into())];
-        self.region
-            .copy_out(self.ring.offset(slot), chunk)
-            .map_err(|e| End::Protocol(e.to_string()))?;
-        // The engine is gone only when the copy is over.
-        let _ = self.freed.send(());
-        ChunkHeader::parse(chunk).map_err(|e| End::Protocol(e.to_string()))
-    }
-
-    fn take_file(&mut self, mut file: FileWork, buffer: &mut [u8]) -> Result<(), End> {
+    fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
         let plan = std::mem::replace(&mut file.plan, Plan::Fresh);
         let mut state = State::Expected(plan);
         loop {
-            let (header, data) = match self.next_chunk(buffer) {
+            let chunk = match wait(&self.arrived, self.session) {
                 Ok(chunk) => chunk,
                 Err(end) => {
                     drop_if_empty(state);
                     return Err(end);
+                }
+            };
+            let (header, data) = match ChunkHeader::parse(&chunk) {
+                Ok(parsed) => parsed,
+                Err(e) => {
+                    drop_if_empty(state);
+                    return Err(End::Protocol(e.to_string()));
                 }
             };
             if header.index != file.index {
@@ -181,6 +166,8 @@ impl Sink<'_> {
                 }
                 Err(Wrong::Sender(what)) => return Err(broken(&file, &what)),
             };
+            // Who hears is gone only when the copy is over.
+            let _ = self.spare.send(chunk);
             if ends {
                 drop_if_empty(state);
                 return Ok(());
@@ -301,7 +288,7 @@ impl Sink<'_> {
 
     fn answer(&self, message: &Message) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        Ok(self.speaking.send(message)?)
+        self.speaking.send(message)
     }
 }
 

@@ -1,20 +1,18 @@
-//! The reader of the sender: reads files, hashes them and fills the staging ring.
+//! The reader of the sender: reads files, hashes them and sends them in chunks.
 
 use super::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST, SAME};
-use super::lane::Ring;
 use super::message::{Mtime, Sha256Hex};
-use super::outbound::Filled;
 use super::partial::{hash_of, hash_up_to};
 use super::session::{End, Session};
 use super::sink::wait;
+use super::talk::Speaking;
 use super::walk::{Source, mtime};
 use sha2::{Digest, Sha256};
 use spanwire_base::{u32_from, usize_from};
-use spanwire_mem::Region;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
 /// A file to send.
@@ -76,24 +74,14 @@ pub struct WasRead {
 pub struct Feeder<'a> {
     /// Files to send, in order.
     pub jobs: Receiver<Job>,
-    /// Hears once for each place that is free again.
-    pub freed: Receiver<()>,
-    /// Told of each place that is filled.
-    pub filled: Sender<Filled>,
-    /// The ring's memory.
-    pub region: Region,
-    /// The ring's shape.
-    pub ring: Ring,
-    /// Bytes of a chunk at most: what fits a place on both sides.
+    /// To send by.
+    pub speaking: &'a Speaking<'a>,
+    /// Bytes of a chunk at most, header included.
     pub chunk_bytes: u32,
     /// The copy.
     pub session: &'a Session,
     /// Shared with the thread that talks to the receiver.
     pub notes: &'a Notes,
-    /// Places that are free.
-    pub free: u32,
-    /// Chunks filled.
-    pub count: u64,
 }
 
 /// Why a file is given up, for people.
@@ -137,7 +125,7 @@ impl Feeder<'_> {
     ///
     /// # Errors
     /// How the copy ends.
-    pub fn run(mut self) -> Result<(), End> {
+    pub fn run(self) -> Result<(), End> {
         loop {
             let job = wait(&self.jobs, self.session)?;
             match self.send_file(&job) {
@@ -149,20 +137,21 @@ impl Feeder<'_> {
         }
     }
 
-    fn send_file(&mut self, job: &Job) -> Result<(), Stop> {
+    fn send_file(&self, job: &Job) -> Result<(), Stop> {
         let mut started = false;
         match self.send_chunks(job, &mut started) {
             Err(Stop::File(why)) => {
                 let first = if started { 0 } else { FIRST };
                 let cut = why.len().min(usize_from(self.chunk_bytes.into()) - HEADER_BYTES);
-                self.put(job.index, ABORT | first, 0, None, &why.as_bytes()[..cut])?;
+                let mut chunk = [&[0; HEADER_BYTES], &why.as_bytes()[..cut]].concat();
+                self.put(job.index, ABORT | first, 0, None, &mut chunk)?;
                 Err(Stop::File(why))
             }
             other => other,
         }
     }
 
-    fn send_chunks(&mut self, job: &Job, started: &mut bool) -> Result<(), Stop> {
+    fn send_chunks(&self, job: &Job, started: &mut bool) -> Result<(), Stop> {
         let cannot =
             |e: &dyn std::fmt::Display| Stop::File(format!("cannot read {}: {e}", job.shown));
         let mut file = job.source.open().map_err(|e| cannot(&e))?;
@@ -199,25 +188,27 @@ impl Feeder<'_> {
         self.send_rest(job, begun, started)
     }
 
-    fn say_same(&mut self, job: &Job, sha256: Sha256Hex, started: &mut bool) -> Result<(), Stop> {
+    fn say_same(&self, job: &Job, sha256: Sha256Hex, started: &mut bool) -> Result<(), Stop> {
         self.session.progress.begin(&job.shown, job.size, job.size);
         self.notes.was_read(job.index, WasRead { sha256, resumed: job.size, same: true });
         *started = true;
-        self.put(job.index, FIRST | SAME, 0, Some(sha256), &[])
+        self.put(job.index, FIRST | SAME, 0, Some(sha256), &mut [0; HEADER_BYTES])
     }
 
-    fn send_rest(&mut self, job: &Job, begun: Begun, started: &mut bool) -> Result<(), Stop> {
+    fn send_rest(&self, job: &Job, begun: Begun, started: &mut bool) -> Result<(), Stop> {
         let Begun { mut file, mut hash, mut offset } = begun;
         let resumed = offset;
         self.session.progress.begin(&job.shown, job.size, offset);
-        let mut buffer = vec![0; usize_from(self.chunk_bytes.into()) - HEADER_BYTES];
+        let mut buffer = vec![0; usize_from(self.chunk_bytes.into())];
+        let room = buffer.len() - HEADER_BYTES;
         loop {
             if self.notes.forget_refusal(job.index) {
                 return Err(Stop::File("the receiver refused it".into()));
             }
             let left = job.size - offset;
-            let want = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-            let data = &mut buffer[..want];
+            let want = usize::try_from(left).map_or(room, |left| left.min(room));
+            let chunk = &mut buffer[..HEADER_BYTES + want];
+            let data = &mut chunk[HEADER_BYTES..];
             file.read_exact(data).map_err(|e| match e.kind() {
                 ErrorKind::UnexpectedEof => changed(job),
                 _ => Stop::File(format!("cannot read {}: {e}", job.shown)),
@@ -234,7 +225,7 @@ impl Feeder<'_> {
                 (flags, sha256) = (flags | LAST, Some(ours));
             }
             *started = true;
-            self.put(job.index, flags, offset, sha256, data)?;
+            self.put(job.index, flags, offset, sha256, chunk)?;
             self.session.progress.advance(spanwire_base::u64_from(want));
             if last {
                 return Ok(());
@@ -243,38 +234,19 @@ impl Feeder<'_> {
         }
     }
 
-    /// Fills the next place with a chunk, once there is one.
+    /// Sends `chunk`, whose data are behind room for the header.
     fn put(
-        &mut self,
+        &self,
         index: u64,
         flags: u32,
         offset: u64,
         sha256: Option<Sha256Hex>,
-        data: &[u8],
+        chunk: &mut [u8],
     ) -> Result<(), Stop> {
-        self.free += u32_from(self.freed.try_iter().count());
-        if self.free == 0 {
-            wait(&self.freed, self.session).map_err(Stop::Copy)?;
-            self.free = 1;
-        }
-        let at = self.ring.offset(self.ring.slot_of(self.count));
-        let header = ChunkHeader {
-            flags,
-            len: u32_from(data.len()),
-            index,
-            offset,
-            sha256: sha256.unwrap_or(Sha256Hex([0; 32])),
-        };
-        let copied = self
-            .region
-            .copy_in(at, &header.emit())
-            .and_then(|()| self.region.copy_in(at + HEADER_BYTES, data));
-        copied.map_err(|e| Stop::Copy(End::Failed(e.to_string())))?;
-        self.free -= 1;
-        self.count += 1;
-        // The engine is gone only when the copy is over.
-        let _ = self.filled.send(Filled { bytes: u32_from(HEADER_BYTES + data.len()) });
-        Ok(())
+        let len = u32_from(chunk.len() - HEADER_BYTES);
+        let sha256 = sha256.unwrap_or(Sha256Hex([0; 32]));
+        let header = ChunkHeader { flags, len, index, offset, sha256 };
+        self.speaking.send_chunk(&header, chunk).map_err(Stop::Copy)
     }
 }
 

@@ -1,5 +1,9 @@
 //! What the tests of copy share.
 
+use super::talk;
+use crate::fabric::{Attachment, Wrap};
+use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,5 +27,31 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two networks in this process, and connections between them.
+pub(super) struct Wire {
+    networks: [Network; 2],
+    listener: Listener<Connection>,
+}
+
+impl Wire {
+    pub(super) fn new() -> Self {
+        let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+        let networks = [a, b].map(|attachment| {
+            let config = talk::limits().validate().unwrap();
+            let options = NetworkOptions { config, ..NetworkOptions::default() };
+            Network::over(attachment, "lo", options).unwrap()
+        });
+        let listener = networks[0].listen(0, talk::options(ModeChoice::Auto)).unwrap();
+        Self { networks, listener }
+    }
+
+    /// A receiver's and a sender's end.
+    pub(super) fn pair(&mut self) -> (Connection, Connection) {
+        let address = SocketAddr::new([127, 0, 0, 1].into(), self.listener.local_addr().port());
+        let theirs = self.networks[1].connect(address, &talk::options(ModeChoice::Auto)).unwrap();
+        (self.listener.accept().unwrap(), theirs)
     }
 }

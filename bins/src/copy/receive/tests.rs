@@ -1,57 +1,35 @@
-use super::super::testing::TempDir;
+use super::super::testing::{TempDir, Wire};
 use super::super::walk::{Root, Totals};
 use super::super::{message, send};
 use super::*;
-use crate::fabric::{Attachment, Wrap};
-use crate::oob::{Hello, Modes, QpParams};
-use spanwire_transport::ValidConfig;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-fn tcp_pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (a, listener.accept().unwrap().0)
-}
-
-fn workers() -> (Worker, Worker) {
-    let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
-    let worker = |attachment| Worker { attachment, config: ValidConfig::default(), core: None };
-    (worker(a), worker(b))
-}
-
 /// A sender that says what it likes.
-struct Hostile {
-    listening: Listening,
-    speaking: Speaking,
+struct Hostile<'a> {
+    hearing: Hearing,
+    speaking: Speaking<'a>,
     next: u64,
-}
-
-fn expect(listening: &mut Listening) -> Result<Message, crate::oob::OobError> {
-    Ok(listening.recv(LATE)?.expect("something is said in time"))
 }
 
 const LATE: Duration = Duration::from_secs(10);
 
-impl Hostile {
+impl<'a> Hostile<'a> {
     /// Comes to terms with the receiver.
-    fn meet(stream: TcpStream) -> Self {
-        let ip = stream.local_addr().unwrap().ip();
-        let (mut listening, speaking) = control::split(stream).unwrap();
-        let version = message::VERSION;
-        let modes = Modes::default();
-        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None, modes };
-        speaking.send(&Message::Hello(hello)).unwrap();
-        assert!(matches!(expect(&mut listening).unwrap(), Message::Hello(_)));
-        let qp = QpParams { qpn: 17, psn: 0 };
-        let request = Request { qp, bytes: 0, files: 0, roots: Vec::new() };
-        speaking.send(&Message::Request(request)).unwrap();
-        assert!(matches!(expect(&mut listening).unwrap(), Message::Accept(_)));
-        speaking.send(&Message::Ready).unwrap();
-        Self { listening, speaking, next: 0 }
+    fn meet(connection: Connection, session: &'a Session) -> Self {
+        let (sender, receiver) = connection.split();
+        let (speaking, hearing) = (Speaking::new(sender, session), Hearing::new(receiver));
+        let mut hostile = Self { hearing, speaking, next: 0 };
+        let request = Request { bytes: 0, files: 0, roots: Vec::new() };
+        hostile.speaking.send(&Message::Request(request)).unwrap();
+        assert!(matches!(hostile.hear(), Message::Accept(_)));
+        hostile
+    }
+
+    fn hear(&mut self) -> Message {
+        self.hearing.recv(LATE).unwrap().expect("something is said in time")
     }
 
     fn say(&mut self, kind: EntryKind) {
@@ -61,7 +39,7 @@ impl Hostile {
 
     fn ask(&mut self, kind: EntryKind) -> Message {
         self.say(kind);
-        expect(&mut self.listening).unwrap()
+        self.hear()
     }
 
     fn is_refused(&mut self, kind: EntryKind, words: &str) {
@@ -89,17 +67,15 @@ fn dir_end() -> EntryKind {
 }
 
 /// What becomes of a receiver into `into` while `talk` speaks to it.
-fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile)) -> End {
-    let (ours, theirs) = tcp_pair();
-    let (mut worker, _silent) = workers();
+fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
+    let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
-    let session = Session::new(false);
+    let (session, its_own) = (Session::new(false), Session::new(false));
     thread::scope(|scope| {
-        let receiving =
-            scope.spawn(|| receive(&mut worker, ours, &root, overwrite, &session, |_| {}));
-        let mut hostile = Hostile::meet(theirs);
+        let receiving = scope.spawn(|| receive(ours, &root, overwrite, &session, |_| {}));
+        let mut hostile = Hostile::meet(theirs, &its_own);
         talk(&mut hostile);
-        drop(hostile);
+        hostile.speaking.reject("gone for lunch");
         receiving.join().unwrap().unwrap();
     });
     session.outcome().unwrap()
@@ -121,7 +97,7 @@ fn receive__no_name_leads_through_a_symbolic_link() {
                 sender.is_refused(file("link", 1), "a symbolic link");
             }
         });
-        assert_eq!(end, End::PeerGone("its side connection closed"));
+        assert_eq!(end, End::PeerAborted("gone for lunch".into()));
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "something was written outside");
     assert!(!outside.path().join("file").exists());
@@ -143,7 +119,7 @@ fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
 
 #[test]
 fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
-    type Talk = fn(&mut Hostile);
+    type Talk = fn(&mut Hostile<'_>);
     let cases: [(&str, Talk); 6] = [
         ("leaves the directory", |s| s.say(dir_end())),
         ("entry 7 where 0", |s| {
@@ -174,7 +150,7 @@ fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
             let start = Instant::now();
             loop {
                 assert!(start.elapsed() < LATE, "{words}: nothing is said");
-                if let Ok(Some(Message::Abort { reason })) = sender.listening.recv(LATE) {
+                if let Err(End::PeerAborted(reason)) = sender.hearing.recv(LATE) {
                     assert!(reason.contains(words), "{words:?} not in {reason}");
                     break;
                 }
@@ -185,29 +161,19 @@ fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
 }
 
 #[test]
-fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
+fn receive__a_sender_with_too_much_is_turned_away() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
-    let turned_away = |version: u32, bytes: u64, words: &str| {
-        let (ours, theirs) = tcp_pair();
-        let (mut worker, _silent) = workers();
-        let session = Session::new(false);
-        let ip = theirs.local_addr().unwrap().ip();
-        let (mut listening, speaking) = control::split(theirs).unwrap();
-        let modes = Modes::default();
-        let hello = Hello { version, ip, path_mtu: 1024, side_poll_port: None, modes };
-        speaking.send(&Message::Hello(hello)).unwrap();
-        let qp = QpParams { qpn: 17, psn: 0 };
-        let roots = vec![name("huge")];
-        speaking.send(&Message::Request(Request { qp, bytes, files: 1, roots })).unwrap();
-        let why = receive(&mut worker, ours, &root, false, &session, |_| {}).unwrap_err();
-        assert!(why.to_string().contains(words), "{why}");
-        let said = [expect(&mut listening), expect(&mut listening)];
-        let told = said.iter().any(|s| s.as_ref().is_err_and(|e| e.to_string().contains(words)));
-        assert!(told, "{said:?}");
-    };
-    turned_away(message::VERSION + 1, 0, "version 2");
-    turned_away(message::VERSION, u64::MAX, "no space");
+    let (ours, theirs) = Wire::new().pair();
+    let (session, its_own) = (Session::new(false), Session::new(false));
+    let (sender, receiver) = theirs.split();
+    let (speaking, mut hearing) = (Speaking::new(sender, &its_own), Hearing::new(receiver));
+    let roots = vec![name("huge")];
+    speaking.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
+    let why = receive(ours, &root, false, &session, |_| {}).unwrap_err();
+    assert!(why.to_string().contains("no space"), "{why}");
+    let told = hearing.recv(LATE).unwrap_err();
+    assert!(told.to_string().contains("no space"), "{told}");
     assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
@@ -215,13 +181,12 @@ fn receive__a_sender_of_another_version_or_with_too_much_is_turned_away() {
 fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let roots = Root::all(&from.iter().map(|p| p.to_path_buf()).collect::<Vec<_>>()).unwrap();
     let totals = Totals::of(&roots, || false);
-    let (ours, theirs) = tcp_pair();
-    let (mut a, mut b) = workers();
+    let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
     let (sender, receiver) = (Session::new(true), Session::new(true));
     thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(&mut a, ours, &root, overwrite, &receiver, |_| {}));
-        send::send(&mut b, theirs, roots, totals, &sender, |_| {}).unwrap();
+        let receiving = scope.spawn(|| receive(ours, &root, overwrite, &receiver, |_| {}));
+        send::send(theirs, roots, totals, &sender, |_| {}).unwrap();
         receiving.join().unwrap().unwrap();
     });
     (sender, receiver)
@@ -231,12 +196,11 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
 fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
-    let (ours, _theirs) = tcp_pair();
-    let (mut worker, _silent) = workers();
+    let (ours, _theirs) = Wire::new().pair();
     let session = Session::new(false);
     let start = Instant::now();
     let ends = |session: &Session| session.end(End::Interrupted);
-    let why = receive(&mut worker, ours, &root, false, &session, ends).unwrap_err();
+    let why = receive(ours, &root, false, &session, ends).unwrap_err();
     assert_eq!(why.to_string(), "interrupted");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }

@@ -1,13 +1,11 @@
-use super::super::control::{Listening, split};
 use super::super::partial::Partial;
-use super::super::testing::TempDir;
+use super::super::talk::Hearing;
+use super::super::testing::{TempDir, Wire};
 use super::*;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 
-const RING: Ring = Ring { slots: 4, slot_bytes: 4096 };
 const PARTIAL: &str = ".f.spanwire-partial";
 
 /// A chunk: flags, offset, data, hash.
@@ -18,8 +16,7 @@ struct Bench {
     tmp: TempDir,
     root: Arc<DestDir>,
     session: Session,
-    listening: Listening,
-    speaking: Speaking,
+    wire: Wire,
     overwrite: bool,
 }
 
@@ -31,11 +28,7 @@ impl Bench {
     fn new() -> Self {
         let tmp = TempDir::new();
         let root = DestDir::open(tmp.path()).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (listening, _) = split(listener.accept().unwrap().0).unwrap();
-        let (_, speaking) = split(ours).unwrap();
-        Self { tmp, root, session: Session::new(true), listening, speaking, overwrite: false }
+        Self { tmp, root, session: Session::new(true), wire: Wire::new(), overwrite: false }
     }
 
     /// Takes in file `f` of `size` bytes by these chunks; what it said, and how it ended.
@@ -47,24 +40,23 @@ impl Bench {
     ) -> (Result<(), End>, Option<Message>) {
         let (_work, work) = channel();
         let (arrived_in, arrived) = channel();
-        let (freed, freed_out) = channel();
-        let region = Region::zeroed(usize_from(RING.bytes()));
-        for (slot, (flags, offset, data, sha256)) in (0..).zip(chunks) {
+        let (spare, spare_out) = channel();
+        for (flags, offset, data, sha256) in chunks {
             let len = u32::try_from(data.len()).unwrap();
             let header =
                 ChunkHeader { flags: *flags, len, index: 0, offset: *offset, sha256: *sha256 };
-            let chunk = [&header.emit()[..], data].concat();
-            region.copy_in(RING.offset(slot), &chunk).unwrap();
-            arrived_in.send(Arrived { slot, bytes: u32::try_from(chunk.len()).unwrap() }).unwrap();
+            arrived_in.send([&header.emit()[..], data].concat()).unwrap();
         }
+        let (ours, theirs) = self.wire.pair();
+        let ((sender, _receiver), (_sender, receiver)) = (ours.split(), theirs.split());
+        let (speaking, mut hearing) =
+            (Speaking::new(sender, &self.session), Hearing::new(receiver));
         let unanswered = AtomicU64::new(1);
         let mut sink = Sink {
             work,
             arrived,
-            freed,
-            region,
-            ring: RING,
-            speaking: &self.speaking,
+            spare,
+            speaking: &speaking,
             session: &self.session,
             unanswered: &unanswered,
             overwrite: self.overwrite,
@@ -73,11 +65,15 @@ impl Bench {
         let (dir, name) = (Arc::clone(&self.root), Name::new(b"f".to_vec()).unwrap());
         let mtime = Mtime { s: 1, ns: 0 };
         let file = FileWork { index: 0, dir, name, size, mode: 0o644, mtime, plan };
-        let result = sink.take_file(file, &mut vec![0; 4096]);
+        let result = sink.take_file(file);
         if result.is_ok() {
-            assert_eq!(freed_out.try_iter().count(), chunks.len(), "every place is given back");
+            assert_eq!(spare_out.try_iter().count(), chunks.len(), "all memory is given back");
         }
-        (result, self.listening.recv(LOOK_EVERY).unwrap())
+        let said = hearing.recv(LOOK_EVERY).unwrap();
+        if said.is_some() {
+            assert_eq!(hearing.recv(LOOK_EVERY).unwrap(), None, "answered once");
+        }
+        (result, said)
     }
 
     fn names(&self) -> Vec<String> {
@@ -180,7 +176,6 @@ fn take_file__after_a_refusal_the_rest_is_dropped() {
         bench.take(Plan::Fresh, 6, &[(FIRST, 0, b"abc", NONE), (LAST, 3, b"def", all)]);
     assert_eq!(result, Ok(()));
     assert!(matches!(said, Some(Message::Refused { .. })), "{said:?}");
-    assert_eq!(bench.listening.recv(LOOK_EVERY).unwrap(), None, "answered once");
 }
 
 #[test]

@@ -1,10 +1,9 @@
-use super::super::testing::TempDir;
+use super::super::testing::{TempDir, Wire};
 use super::*;
+use spanwire_stream::Error;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-
-const RING: Ring = Ring { slots: 64, slot_bytes: 4096 };
 
 fn job(path: PathBuf, wish: Wish) -> Job {
     let stat = rustix::fs::stat(&path).unwrap();
@@ -16,33 +15,26 @@ fn job(path: PathBuf, wish: Wish) -> Job {
 fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8>)> {
     let session = Session::default();
     let (_jobs, jobs) = channel();
-    let (_freed, freed) = channel();
-    let (filled, filled_out) = channel();
-    let region = Region::zeroed(usize_from(RING.bytes()));
+    let (theirs, ours) = Wire::new().pair();
+    let (sender, _receiver) = ours.split();
+    let speaking = Speaking::new(sender, &session);
     let chunk_bytes = data_bytes + u32_from(HEADER_BYTES);
-    let mut feeder = Feeder {
-        jobs,
-        freed,
-        filled,
-        region: region.clone(),
-        ring: RING,
-        chunk_bytes,
-        session: &session,
-        notes,
-        free: RING.slots,
-        count: 0,
-    };
+    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session: &session, notes };
     if let Err(Stop::Copy(end)) = feeder.send_file(job) {
         panic!("{end}");
     }
-    let parse = |(slot, Filled { bytes }): (u32, Filled)| {
-        let mut chunk = vec![0; usize_from(bytes.into())];
-        region.copy_out(RING.offset(slot), &mut chunk).unwrap();
-        let (header, data) = ChunkHeader::parse(&chunk).unwrap();
-        assert_eq!(header.index, 5);
-        (header, data.to_vec())
-    };
-    (0..).zip(filled_out.try_iter()).map(parse).collect()
+    session.end(End::Complete);
+    let mut got = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| speaking.end());
+        let (_sender, mut receiver) = theirs.split();
+        while let Some(chunk) = receiver.recv().unwrap_or_else(|e: Error| panic!("{e}")) {
+            let (header, data) = ChunkHeader::parse(&chunk).unwrap();
+            assert_eq!(header.index, 5);
+            got.push((header, data.to_vec()));
+        }
+    });
+    got
 }
 
 fn hash(data: &[u8]) -> Sha256Hex {
