@@ -15,7 +15,7 @@ pub(crate) use message::Plan;
 pub(crate) use outgoing::{Outgoing, Peer, Progress};
 
 use spanwire_base::{Dur, Time, usize_from};
-use spanwire_transport::{App, AsyncEvent, CqId, Endpoint, Wc, WcStatus};
+use spanwire_transport::{App, AsyncEvent, CqId, Endpoint, Wc, WcStatus, WireMode};
 use spanwire_wire::Qpn;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -52,7 +52,7 @@ pub struct FlowState {
     /// At the requester: when all its messages were complete. At the responder: when the last one
     /// had arrived.
     pub finished: Option<Time>,
-    /// The error that ended it.
+    /// The error that ended it; at the responder, that it gave its peer up.
     pub failed: Option<WcStatus>,
     /// When that was.
     pub failed_at: Option<Time>,
@@ -132,8 +132,8 @@ impl Traffic {
             qpn: i.qpn,
             started: None,
             finished: i.finished,
-            failed: None,
-            failed_at: None,
+            failed: i.given_up.map(|_| WcStatus::RetryExcErr),
+            failed_at: i.given_up,
             done_bytes: i.received_bytes,
         })
     }
@@ -217,6 +217,9 @@ impl Traffic {
             return;
         };
         let incoming = &mut self.incoming[*at];
+        if incoming.given_up.is_some() && wc.status == WcStatus::WrFlushErr {
+            return;
+        }
         let bytes_at = self.recvs[index].slots.of(slot);
         if let Err(e) = incoming.receive(now, wc, bytes_at, &self.memory) {
             self.violations.push(format!("flow {}: {e}", incoming.flow));
@@ -232,9 +235,18 @@ impl Traffic {
         }
     }
 
-    fn hear(&mut self, event: AsyncEvent) {
+    fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &Endpoint) {
         match event {
             AsyncEvent::CommEst(_) | AsyncEvent::SqDrained(_) | AsyncEvent::LastWqeReached(_) => {}
+            // Whether it may do so is for `check_end` to say.
+            AsyncEvent::QpFatal(qpn) if speaks_src(qpn, endpoint) => {
+                match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
+                    Some(incoming) if incoming.given_up.is_none() => {
+                        incoming.given_up = Some(now);
+                    }
+                    _ => self.violations.push(format!("{event:?}")),
+                }
+            }
             other => self.violations.push(format!("{other:?}")),
         }
     }
@@ -252,6 +264,10 @@ impl App for Traffic {
             self.reposts.pop_front();
             self.post_recv(index, slot, endpoint);
         }
+        // Before the completions: these may say why those are flushed.
+        while let Some(event) = endpoint.poll_async_event() {
+            self.hear(now, event, endpoint);
+        }
         loop {
             match endpoint.poll_cq(self.cq) {
                 Ok(Some(wc)) => self.complete(now, &wc, endpoint),
@@ -262,9 +278,6 @@ impl App for Traffic {
                 }
             }
         }
-        while let Some(event) = endpoint.poll_async_event() {
-            self.hear(event);
-        }
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -272,6 +285,10 @@ impl App for Traffic {
         let repost = self.reposts.front().map(|(at, ..)| *at);
         [start, repost].into_iter().flatten().min()
     }
+}
+
+fn speaks_src(qpn: Qpn, endpoint: &Endpoint) -> bool {
+    endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Src))
 }
 
 /// A work request's number: side, place at the host, and the message's low bits or the slot.

@@ -37,8 +37,8 @@ pub fn check_now(network: &Network) -> Vec<String> {
     found
 }
 
-/// What is wrong at the end, beside [`check_now`]. Flows that a broken queue pair has ended are
-/// wrong unless that was before `may_fail_until`.
+/// What is wrong at the end, beside [`check_now`]. Flows that a broken queue pair has ended, at
+/// either end, are wrong unless that was before `may_fail_until`.
 #[must_use]
 pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
     let progress = network.progress();
@@ -46,7 +46,8 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
     let mut is_over = vec![false; progress.len()];
     for (i, flow) in network.flows().iter().enumerate() {
         let waits_in_vain = flow.after.is_some_and(|before| is_over[before as usize]);
-        is_over[i] = progress[i].failed.is_some() || waits_in_vain;
+        let ended = progress[i].failed.is_some() || progress[i].given_up_at.is_some();
+        is_over[i] = ended || waits_in_vain;
     }
     let mut found = Vec::new();
     for (i, p) in progress.iter().enumerate() {
@@ -55,6 +56,9 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
                 if failed_at.is_none_or(|at| at >= may_fail_until) =>
             {
                 found.push(format!("flow {i} failed at {failed_at:?}: {}", status.name()));
+            }
+            FlowProgress { given_up_at: Some(at), .. } if *at >= may_fail_until => {
+                found.push(format!("flow {i} was given up by its responder at {at:?}"));
             }
             FlowProgress { is_complete, finished, .. }
                 if !is_over[i] && (!is_complete || finished.is_none()) =>

@@ -46,7 +46,7 @@ pub use record::{FlowSeries, QueueSeries, Series};
 pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
-pub use setup::{Agreed, Setup, Speaks};
+pub use setup::Setup;
 pub use station::{Station, Storm};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{

@@ -8,13 +8,13 @@ pub use row::{Bar, SweepRow};
 use crate::check::check_now;
 use crate::network::{Network, NetworkError};
 use crate::params::{ParamError, Params, Value};
-use crate::setup::{Setup, Speaks};
+use crate::setup::Setup;
 use crate::topology::Topology;
 use crate::workload::Flow;
 use row::Seen;
 use spanwire_base::{Dur, Rate, Time, u32_from, usize_from};
 use spanwire_switch::{Impairments, Prob, Reorder};
-use spanwire_transport::{Mtu, WireMode};
+use spanwire_transport::{Config, Mtu, Offer, WireMode};
 
 /// A sweep over modes, round trips, losses and reordering.
 ///
@@ -187,14 +187,13 @@ impl LossSweep {
         let outstanding =
             behind * u64::from(self.payload_bytes(cell.mode)) / u64::from(MESSAGE_BYTES);
         let reorder_pkts = u32_from(usize_from(behind.next_power_of_two().clamp(1 << 12, 1 << 20)));
+        let limits = Config { reorder_pkts, ..Config::default() };
+        let is_src = cell.mode == WireMode::Src;
+        let segment = is_src.then_some(self.payload_bytes(WireMode::Src));
         Setup {
             seed: self.seed,
             mtu: self.mtu(),
-            speaks: Speaks {
-                mode: cell.mode,
-                segment_bytes: Some(self.payload_bytes(WireMode::Src)),
-                reorder_pkts,
-            },
+            offer: Offer::of(&limits, segment),
             elided: true,
             message_bytes: MESSAGE_BYTES,
             outstanding: u32_from(usize_from(outstanding.clamp(16, 8_192))),

@@ -50,6 +50,8 @@ pub struct FlowProgress {
     pub failed: Option<WcStatus>,
     /// When that was.
     pub failed_at: Option<Time>,
+    /// When the responder gave the requester up, if it did: in SRC it sends as well, and waits.
+    pub given_up_at: Option<Time>,
     /// Bytes of messages that the requester knows to be over.
     pub done_bytes: u64,
 }
@@ -75,6 +77,10 @@ impl Network {
     pub fn new(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Result<Self, NetworkError> {
         topology.validate().map_err(NetworkError::Topology)?;
         check_flows(&flows, topology.host_count())?;
+        let stranger = flows.iter().position(|f| setup.agreed([f.src, f.dst]).is_none());
+        if let Some(i) = stranger {
+            return Err(NetworkError::Flow(i, "its ends have no wire mode in common"));
+        }
         let routes = topology.routes();
         let hosts = hosts::build(&topology, &flows, &setup)?;
         let switches = switches::build(&topology, &routes, &setup)?;
@@ -184,8 +190,10 @@ impl Network {
                     flow.finished = state.finished;
                 }
             }
-            for state in host.app().responding().filter(|s| s.finished.is_some()) {
-                all[state.flow as usize].finished = state.finished;
+            for state in host.app().responding() {
+                let flow = &mut all[state.flow as usize];
+                flow.given_up_at = state.failed_at;
+                flow.finished = state.finished.or(flow.finished);
             }
         }
         all

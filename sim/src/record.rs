@@ -127,8 +127,9 @@ impl Recorder {
         let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
         let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
         for ((flow, watched), series) in flows {
-            let agreed = network.setup().agreed([flow.src, flow.dst]);
-            let pkt_bits = f64::from(agreed.payload_bytes) * 8.0;
+            let setup = network.setup();
+            let segment = setup.src_segment([flow.src, flow.dst]);
+            let pkt_bits = f64::from(segment.unwrap_or(setup.mtu.bytes())) * 8.0;
             let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
             let ahead = psn.wrapping_sub(watched.psn) & 0xff_ffff;
             // Who reads and has gone back seems to be further than it is: nothing counts until it
@@ -176,8 +177,7 @@ fn watched(network: &Network) -> Vec<Watched> {
     let of_nobody = Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0 };
     let mut all = vec![of_nobody; network.flows().len()];
     let sends_answers = |flow: &Flow| {
-        let agreed = network.setup().agreed([flow.src, flow.dst]);
-        flow.op == FlowOp::Read && agreed.mode == WireMode::Src
+        flow.op == FlowOp::Read && network.setup().src_segment([flow.src, flow.dst]).is_some()
     };
     for (i, host) in network.hosts().enumerate() {
         for state in host.app().requesting() {
@@ -237,15 +237,15 @@ pub(crate) fn to_f64(n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use crate::workload::{Flow, FlowOp};
-    use crate::{Plan, Report, Setup, Speaks, Topology, Watch};
+    use crate::{Plan, Report, Setup, Topology, Watch};
     use spanwire_base::{Dur, Rate, Time};
-    use spanwire_transport::WireMode;
+    use spanwire_transport::{Config, Offer, WireMode};
 
     fn run(op: FlowOp, mode: WireMode) -> Report {
         let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
         let of = |src| Flow { op, ..Flow::new(src, 2, Time::ZERO, 2 << 20) };
-        let speaks = Speaks { mode, ..Speaks::default() };
-        let setup = Setup { speaks, ..Setup::default() };
+        let offer = Offer::of(&Config::default(), (mode == WireMode::Src).then_some(4096));
+        let setup = Setup { offer, ..Setup::default() };
         let plan = Plan::new("test", topology, vec![of(0), of(1)], setup);
         let plan = Plan { sample_every: Dur::from_us(100), ..plan };
         plan.run(Watch { series: true, ..Watch::default() }, &mut ()).unwrap()

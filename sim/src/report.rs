@@ -2,14 +2,12 @@
 
 use crate::network::{FlowProgress, Network};
 use crate::record::{Series, queue_names, to_f64, us};
-use crate::setup::Agreed;
 use crate::topology::PathInfo;
-use crate::workload::FlowOp;
+use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
 use serde_json::Value;
 use spanwire_base::Dur;
 use spanwire_switch::QueueCounters;
-use spanwire_transport::WireMode;
 use std::collections::BTreeMap;
 
 /// What came of a run.
@@ -128,8 +126,7 @@ fn flows(network: &Network) -> Vec<FlowReport> {
         // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
         let is_mix = flow.op == FlowOp::Mix;
         let bytes = if is_mix { p.done_bytes } else { flow.bytes };
-        let agreed = network.setup().agreed([flow.src, flow.dst]);
-        let alone = path.filter(|_| !is_mix).map(|path| alone(network, agreed, &path, flow.bytes));
+        let alone = path.filter(|_| !is_mix).map(|path| alone(network, flow, &path));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
@@ -145,12 +142,14 @@ fn flows(network: &Network) -> Vec<FlowReport> {
     network.flows().iter().zip(&progress).map(report).collect()
 }
 
-/// The completion time of so many bytes alone on a way: propagation, the first packet at each link,
-/// then all at the slowest.
-fn alone(network: &Network, agreed: Agreed, path: &PathInfo, bytes: u64) -> Dur {
-    let mtu = u64::from(agreed.payload_bytes);
-    let src = if agreed.mode == WireMode::Src { SRC_BYTES } else { 0 };
-    let overhead = HEADER_BYTES + src + u64::from(network.setup().overhead_bytes);
+/// The completion time of a flow alone on its way: propagation, the first packet at each link, then
+/// all at the slowest.
+fn alone(network: &Network, flow: &Flow, path: &PathInfo) -> Dur {
+    let (setup, bytes) = (network.setup(), flow.bytes);
+    let segment = setup.src_segment([flow.src, flow.dst]);
+    let mtu = u64::from(segment.unwrap_or(setup.mtu.bytes()));
+    let src = if segment.is_some() { SRC_BYTES } else { 0 };
+    let overhead = HEADER_BYTES + src + u64::from(setup.overhead_bytes);
     path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
 }
 

@@ -4,10 +4,10 @@ mod catalogue;
 
 use crate::params::{ParamError, Params, Value};
 use crate::run::Plan;
-use crate::setup::{Setup, Speaks};
+use crate::setup::Setup;
 use crate::workload::FlowFile;
 use spanwire_base::{Dur, Rate};
-use spanwire_transport::{Mtu, WireMode};
+use spanwire_transport::{Config, Mtu, Offer};
 
 /// A simulation with a name and parameters.
 #[derive(Clone, Copy, Debug)]
@@ -115,16 +115,15 @@ fn common() -> Params {
 
 fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
+    let mtu = mtu.expect("only these are offered");
     let message = params.bytes("message").clamp(8, 1 << 30);
     let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
+    let segment = Some(segment.map_or(mtu.bytes(), |bytes| bytes.max(64)));
+    let limits = Config { reorder_pkts: params.count("reorder"), ..Config::default() };
     let mut setup = Setup {
         seed,
-        mtu: mtu.expect("only these are offered"),
-        speaks: Speaks {
-            mode: if params.word("mode") == "src" { WireMode::Src } else { WireMode::Rc },
-            segment_bytes: segment.map(|bytes| bytes.max(64)),
-            reorder_pkts: params.count("reorder"),
-        },
+        mtu,
+        offer: Offer::of(&limits, segment.filter(|_| params.word("mode") == "src")),
         elided: params.word("payload") == "elided",
         message_bytes: u32::try_from(message).expect("at most 2^30"),
         outstanding: params.count("outstanding"),

@@ -2,7 +2,7 @@
 
 use spanwire_base::{Dur, u32_from};
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
-use spanwire_transport::{Config, Mtu, WireMode};
+use spanwire_transport::{Agreed, Config, Mtu, Offer, agree};
 use spanwire_wire::SACK_WORDS_MAX;
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub struct Setup {
     pub seed: u64,
     /// Path MTU of every queue pair.
     pub mtu: Mtu,
-    /// What hosts speak. Default RC.
-    pub speaks: Speaks,
-    /// Hosts that speak something else, by their numbers.
-    pub others_speak: BTreeMap<u32, Speaks>,
+    /// What hosts offer to speak when they connect. Default [`Offer::SILENT`], which is RC.
+    pub offer: Offer,
+    /// Hosts that offer something else, by their numbers.
+    pub other_offers: BTreeMap<u32, Offer>,
     /// Payload is left out of frames, and memory has no bytes.
     pub elided: bool,
     /// Longest message, 8..=2^30. Default 1 MiB.
@@ -65,40 +65,13 @@ pub struct Setup {
     pub overhead_bytes: u32,
 }
 
-/// What a host speaks: it offers this to whomever it connects to, and RC, which everybody speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Speaks {
-    /// The best that it speaks.
-    pub mode: WireMode,
-    /// Payload of a full packet in SRC in bytes, 64..=65280. The path MTU when it is not given.
-    pub segment_bytes: Option<u32>,
-    /// Packets ahead of a gap that it takes in SRC, 256..=1048576. Default 65536.
-    pub reorder_pkts: u32,
-}
-
-/// What two hosts speak with each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Agreed {
-    /// How their packets look.
-    pub mode: WireMode,
-    /// Payload of a full packet in bytes.
-    pub payload_bytes: u32,
-}
-
-impl Default for Speaks {
-    fn default() -> Self {
-        let reorder_pkts = Config::default().reorder_pkts;
-        Self { mode: WireMode::Rc, segment_bytes: None, reorder_pkts }
-    }
-}
-
 impl Default for Setup {
     fn default() -> Self {
         Self {
             seed: 0,
             mtu: Mtu::B4096,
-            speaks: Speaks::default(),
-            others_speak: BTreeMap::new(),
+            offer: Offer::SILENT,
+            other_offers: BTreeMap::new(),
             elided: false,
             message_bytes: 1 << 20,
             outstanding: 4,
@@ -136,35 +109,37 @@ impl Setup {
         self
     }
 
-    /// What a host speaks.
+    /// What a host offers to speak.
     #[must_use]
-    pub fn spoken_by(&self, host: u32) -> Speaks {
-        self.others_speak.get(&host).copied().unwrap_or(self.speaks)
+    pub fn offer_of(&self, host: u32) -> Offer {
+        self.other_offers.get(&host).copied().unwrap_or(self.offer)
     }
 
-    /// What two hosts speak with each other: SRC when both can, in the smaller of their segments.
+    /// What two hosts speak with each other; `None` when one insists on what the other does not.
     #[must_use]
-    pub fn agreed(&self, hosts: [u32; 2]) -> Agreed {
-        let [a, b] = hosts.map(|host| self.spoken_by(host));
-        let segment = |s: Speaks| s.segment_bytes.unwrap_or(self.mtu.bytes());
-        match (a.mode, b.mode) {
-            (WireMode::Src, WireMode::Src) => {
-                Agreed { mode: WireMode::Src, payload_bytes: segment(a).min(segment(b)) }
-            }
-            _ => Agreed { mode: WireMode::Rc, payload_bytes: self.mtu.bytes() },
+    pub fn agreed(&self, [a, b]: [u32; 2]) -> Option<Agreed> {
+        agree(&self.offer_of(a), &self.offer_of(b))
+    }
+
+    /// The segments of two hosts that speak SRC with each other, in bytes.
+    pub(crate) fn src_segment(&self, hosts: [u32; 2]) -> Option<u32> {
+        match self.agreed(hosts) {
+            Some(Agreed::Src(terms)) => Some(terms.segment_bytes),
+            Some(Agreed::Rc) | None => None,
         }
     }
 
     /// The longest payload of a packet between any two hosts, in bytes.
     pub(crate) fn payload_bytes(&self) -> u32 {
-        let all = self.others_speak.values().chain([&self.speaks]);
-        let src = all.filter(|s| s.mode == WireMode::Src).filter_map(|s| s.segment_bytes);
+        let all = self.other_offers.values().chain([&self.offer]);
+        let src = all.filter_map(|offer| offer.src).map(|src| src.segment_bytes.min(SEGMENT_MAX));
         src.max().unwrap_or(0).max(self.mtu.bytes())
     }
 
-    /// The engine's limits for a host that speaks `speaks`, with `qps` queue pairs and `cqe`
-    /// completions to come.
-    pub(crate) fn engine(&self, speaks: Speaks, qps: usize, cqe: u32) -> Config {
+    /// The engine's limits for a host with this offer, `qps` queue pairs and `cqe` completions to
+    /// come.
+    pub(crate) fn engine(&self, offer: Offer, qps: usize, cqe: u32) -> Config {
+        let plain = Config::default();
         let qps = u32_from(qps.max(1));
         let ack_req_interval_pkts = self.ack_interval_pkts.min(self.window_pkts);
         let read_chunk_max = self.window_pkts - (ack_req_interval_pkts - 1);
@@ -184,9 +159,9 @@ impl Setup {
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),
             ack_req_interval_pkts,
             read_chunk_pkts,
-            reorder_pkts: speaks.reorder_pkts,
+            reorder_pkts: offer.src.map_or(plain.reorder_pkts, |src| src.reorder_pkts.max(256)),
             elide_payload: self.elided,
-            ..Config::default()
+            ..plain
         }
     }
 
@@ -215,8 +190,8 @@ impl Setup {
     /// An acknowledgement of SRC with all that it can tell is longer than headers are; zero when
     /// nobody sends one.
     fn acknowledgement_bytes(&self) -> usize {
-        let mut all = self.others_speak.values().chain([&self.speaks]);
-        if all.any(|s| s.mode == WireMode::Src) { SRC_ACK_BYTES } else { 0 }
+        let mut all = self.other_offers.values().chain([&self.offer]);
+        if all.any(|offer| offer.src.is_some()) { SRC_ACK_BYTES } else { 0 }
     }
 }
 
@@ -227,6 +202,8 @@ const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
 const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SRC_DATA_BYTES + 3 + 4;
 /// The longest header of SRC data: that of an atomic.
 const SRC_DATA_BYTES: usize = 24 + 28;
+/// The most that an SRC packet carries.
+const SEGMENT_MAX: u32 = 65_280;
 /// An SRC acknowledgement with all that it can tell.
 const SRC_ACK_BYTES: usize = 14 + 40 + 8 + 12 + 60 + 12 * SACK_WORDS_MAX + 8 + 4;
 /// Room for telemetry records of every switch on the longest way.
@@ -246,28 +223,26 @@ mod tests {
     #[test]
     fn engine__is_valid_for_any_number_of_queue_pairs() {
         for qps in [0, 1, 300, 60_000] {
-            Setup::default().engine(Speaks::default(), qps, 5).validate().unwrap();
+            Setup::default().engine(Offer::SILENT, qps, 5).validate().unwrap();
         }
     }
 
     #[test]
     fn agreed__is_src_in_the_smaller_segments_if_both_speak_it() {
-        let src =
-            |segment_bytes| Speaks { mode: WireMode::Src, segment_bytes, ..Speaks::default() };
-        let others_speak = [(1, Speaks::default()), (2, src(Some(1400))), (3, src(Some(9000)))];
-        let others_speak = others_speak.into_iter().collect();
-        let setup = Setup { speaks: src(None), others_speak, ..Setup::default() };
-        let rc = Agreed { mode: WireMode::Rc, payload_bytes: 4096 };
-        let src = |payload_bytes| Agreed { mode: WireMode::Src, payload_bytes };
+        let src = |segment_bytes| Offer::of(&Config::default(), Some(segment_bytes));
+        let other_offers = [(1, Offer::SILENT), (2, src(1400)), (3, src(9000))];
+        let other_offers = other_offers.into_iter().collect();
+        let setup = Setup { offer: src(4096), other_offers, ..Setup::default() };
         for (hosts, want) in [
-            ([0, 1], rc),
-            ([1, 2], rc),
-            ([0, 4], src(4096)),
-            ([0, 2], src(1400)),
-            ([3, 2], src(1400)),
-            ([3, 0], src(4096)),
+            ([0, 1], None),
+            ([1, 2], None),
+            ([0, 4], Some(4096)),
+            ([0, 2], Some(1400)),
+            ([3, 2], Some(1400)),
+            ([3, 0], Some(4096)),
         ] {
-            assert_eq!(setup.agreed(hosts), want);
+            assert_eq!(setup.src_segment(hosts), want);
+            assert_eq!(setup.agreed(hosts) == Some(Agreed::Rc), want.is_none());
         }
         assert_eq!(setup.payload_bytes(), 9000);
         assert!(setup.max_frame_bytes() > 9000 && setup.frame_buffer_bytes() > 9000);

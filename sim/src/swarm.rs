@@ -13,7 +13,8 @@ use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
     Reorder, Spread, TrimConfig,
 };
-use spanwire_transport::Mtu;
+use spanwire_transport::{Config, Mtu, Offer, SrcFeatures, SrcVersions};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What came of one seed.
@@ -57,10 +58,11 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
     let topology = draw.topology();
     let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
-    let setup = draw.setup(seed, &topology, calm_at);
+    let spoken = Draw(Rng::new(seed ^ OFFERS)).offers(topology.host_count());
+    let setup = draw.setup(seed, &topology, calm_at, spoken);
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
-    let patience = timeout(&setup) * RETRY_TIMEOUTS;
+    let patience = timeout(&setup) * PATIENCE_TIMEOUTS;
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.calm_at = Some(Time::ZERO + calm_at);
     plan.until = Time::ZERO + Dur::from_secs(60);
@@ -68,7 +70,8 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan.sample_every = Dur::from_ms(1);
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
-        plan.may_fail_until = Time::ZERO + calm_at + patience;
+        // In SRC who answers gives up first, and then nobody answers who asked.
+        plan.may_fail_until = Time::ZERO + calm_at + patience * 2;
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {
@@ -137,9 +140,48 @@ impl Draw {
         topology
     }
 
-    fn setup(&mut self, seed: u64, topology: &Topology, calm_at: Dur) -> Setup {
+    /// What hosts offer to speak: all RC, all the same SRC, or each something of its own.
+    fn offers(&mut self, hosts: u32) -> (Offer, BTreeMap<u32, Offer>) {
+        match self.below(4) {
+            0 => (Offer::SILENT, BTreeMap::new()),
+            1 => (self.src_offer(), BTreeMap::new()),
+            _ => {
+                let others = (1..hosts).map(|host| (host, self.offer()));
+                let mut others: BTreeMap<u32, Offer> = others.collect();
+                let first = self.src_offer();
+                // One of a future that no longer knows today's version, and one that does.
+                let versions = self.pick(&[&[1][..], &[2], &[1, 2]]);
+                if let Some(src) = others.get_mut(&1).and_then(|offer| offer.src.as_mut()) {
+                    src.versions = SrcVersions::of(versions.iter().copied());
+                    src.features = SrcFeatures::of(["block", "int"]);
+                }
+                (first, others)
+            }
+        }
+    }
+
+    /// What one host offers.
+    fn offer(&mut self) -> Offer {
+        if self.one_in(3) { Offer::SILENT } else { self.src_offer() }
+    }
+
+    fn src_offer(&mut self) -> Offer {
+        let segment = self.count(&[64, 256, 1_000, 1_408, 4_096, 4_096, 9_000]);
+        let reorder_pkts = self.count(&[256, 300, 4_096, 65_536]);
+        Offer::of(&Config { reorder_pkts, ..Config::default() }, Some(segment))
+    }
+
+    fn setup(
+        &mut self,
+        seed: u64,
+        topology: &Topology,
+        calm_at: Dur,
+        (offer, other_offers): (Offer, BTreeMap<u32, Offer>),
+    ) -> Setup {
         let mut setup = Setup {
             seed,
+            offer,
+            other_offers,
             mtu: self.pick(&Mtu::ALL),
             elided: self.one_in(4),
             message_bytes: self.count(&[8, 300, 2_000, 10_000, 60_000]),
@@ -306,19 +348,25 @@ fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let hops = if topology.switches.is_empty() { 1 } else { 6 };
     let queue: u64 = setup.port.queues.iter().map(|q| q.limit_bytes).sum();
     // What a way of any length holds back is at most what all flows may have under way.
-    let under_way = u64::from(setup.window_pkts) * u64::from(setup.mtu.bytes() + 100) * 10;
+    let under_way = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
     let waiting = slowest.time_for(under_way.min(queue * hops));
     (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
 }
 
-/// How many timeouts pass until eight transmissions were in vain: 1 + 2 + 4 x 6, and the last.
-const RETRY_TIMEOUTS: u64 = 27;
+/// How many timeouts pass at least until eight transmissions were in vain: in RC 27, which is 1 + 2
+/// and 4 for each of six; in SRC three for each.
+const RETRY_TIMEOUTS: u64 = 24;
+/// And at most: SRC says so when its timer runs out next, which is four timeouts later.
+const PATIENCE_TIMEOUTS: u64 = 28;
+/// Sets the draws of what hosts speak apart from all others: a seed keeps its network.
+const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// Sets the swarm's draws apart from those of its parts, which have the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_transport::WireMode;
 
     #[test]
     fn swarm_plan__reaches_every_kind_of_everything() {
@@ -336,6 +384,26 @@ mod tests {
         some(|p| p.flows.iter().any(|f| f.reverse_of.is_some()));
         some(|p| p.may_fail_until > Time::ZERO);
         some(|p| p.may_fail_until == Time::ZERO);
+        let spoken = |p: &Plan| -> Vec<Option<u32>> {
+            p.flows.iter().map(|f| p.setup.src_segment([f.src, f.dst])).collect()
+        };
+        let [mut rc, mut src, mut both, mut segments] = [0; 4];
+        for plan in &plans {
+            let mut spoken = spoken(plan);
+            let is_src = spoken.iter().filter(|s| s.is_some()).count();
+            rc += u32::from(is_src == 0);
+            src += u32::from(is_src == spoken.len());
+            both += u32::from((1..spoken.len()).contains(&is_src));
+            spoken.sort_unstable();
+            spoken.dedup();
+            segments += u32::from(spoken.len() > 2);
+        }
+        assert!([rc, src, both, segments].iter().all(|n| *n > 15), "{rc} {src} {both} {segments}");
+        some(|p| {
+            p.setup.agreed([0, 1]).is_some_and(|a| a.mode() == WireMode::Rc)
+                && p.setup.offer_of(0).src.is_some()
+                && p.setup.offer_of(1).src.is_some()
+        });
     }
 
     #[test]

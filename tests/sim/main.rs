@@ -4,4 +4,5 @@
 
 mod directed;
 mod loss_sweep;
+mod soak;
 mod swarm;

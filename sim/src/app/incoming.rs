@@ -19,6 +19,8 @@ pub(crate) struct Incoming {
     pub(crate) areas: [Slots; 3],
     /// Flows of this host, by their place there, that wait for this one.
     pub(crate) triggers: Vec<usize>,
+    /// The queue pair gave its peer up: in SRC who answers sends, too.
+    pub(crate) given_up: Option<Time>,
     /// Its last message has arrived.
     pub(crate) finished: Option<Time>,
     /// The next message that has not arrived, of those that use up a receive.

@@ -82,7 +82,7 @@ impl Seen {
         let mut hosts = network.hosts().map(|host| host.endpoint().counters());
         let (sender, receiver) = hosts.next().zip(hosts.next()).expect("a pair has two hosts");
         // SRC takes what comes out of sequence.
-        let is_src = network.setup().agreed([0, 1]).mode == WireMode::Src;
+        let is_src = network.setup().src_segment([0, 1]).is_some();
         let gap = if is_src { 0 } else { receiver.out_of_sequence };
         let dropped = receiver.list().into_iter().filter(|(name, _)| name.starts_with("drop_"));
         let dropped: u64 = dropped.map(|(_, n)| n).sum();

@@ -14,7 +14,6 @@ use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
     Access, AddressVector, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit,
-    WireMode,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -133,7 +132,7 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
 
 /// Makes a host with its memory, without queue pairs.
 fn make(host: u32, need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
-    let config = setup.engine(setup.spoken_by(host), need.qps, need.cqe);
+    let config = setup.engine(setup.offer_of(host), need.qps, need.cqe);
     let config = config.validate().map_err(|e| e.to_string())?;
     let mut key_seed = [0; 32];
     rng.fill(&mut key_seed);
@@ -168,8 +167,7 @@ fn connect(
     let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
-    let agreed = setup.agreed(ends);
-    let is_src = agreed.mode == WireMode::Src;
+    let agreed = setup.agreed(ends).expect("flows were checked");
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {
             src_mac: Topology::host_mac(ends[me]),
@@ -183,8 +181,6 @@ fn connect(
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(setup.rd_atomic),
             min_rnr_timer: Some(RNR_TIMER),
-            wire_mode: Some(agreed.mode),
-            segment_bytes: is_src.then_some(agreed.payload_bytes),
             ..QpAttr::rtr(qpns[peer], psns[peer], setup.mtu, av)
         };
         let rts = QpAttr {
@@ -194,7 +190,7 @@ fn connect(
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;
-        for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+        for attr in [QpAttr::init(Access::ALL), agreed.apply_to(rtr), rts] {
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
     }
@@ -206,11 +202,21 @@ fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setu
     let Laid { flow, plan, local, targets, sources, word, recvs, received } = *laid;
     let [requester, qpn] = qpns;
     let there = &mut made[flow.responder() as usize];
-    let (triggers, finished, next, received_bytes) = (Vec::new(), None, 0, 0);
+    let (triggers, given_up, finished) = (Vec::new(), None, None);
+    let (next, received_bytes) = (0, 0);
     let areas = [targets, sources, word];
     let traffic = &mut there.traffic;
-    let flow_end =
-        Incoming { flow: index, qpn, plan, areas, triggers, finished, next, received_bytes };
+    let flow_end = Incoming {
+        flow: index,
+        qpn,
+        plan,
+        areas,
+        triggers,
+        given_up,
+        finished,
+        next,
+        received_bytes,
+    };
     traffic.add_incoming(flow_end);
     if !setup.shared_recvs {
         traffic.add_recvs(Recvs { slots: recvs, left: received, queue: Queue::Own(qpn) });

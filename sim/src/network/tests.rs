@@ -1,7 +1,7 @@
 use super::*;
 use crate::workload::all_reduce;
 use spanwire_base::{Dur, Rate};
-use spanwire_transport::Mtu;
+use spanwire_transport::{Config, Mtu, Offer, WireMode};
 
 const END: Time = Time::from_ns(100_000_000_000);
 
@@ -36,6 +36,62 @@ fn run__each_operation_completes_and_leaves_the_right_bytes() {
         }
         assert!(network.is_done());
     }
+}
+
+#[test]
+fn new__hosts_that_have_no_wire_mode_in_common_are_named() {
+    let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
+    let flows = [0, 1].map(|src| Flow::new(src, 2, Time::ZERO, 1_000)).to_vec();
+    let src = Offer::of(&Config::default(), Some(4096));
+    let insists = [(1, src.only(WireMode::Src)), (2, Offer::SILENT)].into();
+    let setup = Setup { offer: src, other_offers: insists, ..Setup::default() };
+    let error = Network::new(topology, flows, setup).unwrap_err();
+    assert_eq!(error.to_string(), "flow 1 is wrong: its ends have no wire mode in common");
+}
+
+#[test]
+fn run__hosts_of_both_modes_share_a_network() {
+    for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
+        let topology = Topology::star(3, Rate::from_gbps(10), Dur::from_us(1));
+        // 0 speaks SRC to 1 in 1000 bytes and RC to 2; 3 speaks SRC to 0 in 9000.
+        let src = |segment| Offer::of(&Config::default(), Some(segment));
+        let other_offers = [(1, src(1000)), (2, Offer::SILENT)].into();
+        let setup = Setup { offer: src(9000), other_offers, ..Setup::default() };
+        let ends = [(0, 1), (0, 2), (3, 0), (2, 1)];
+        let flow = |(src, dst)| Flow { op, ..Flow::new(src, dst, Time::ZERO, 2 << 20) };
+        let network = run(Network::new(topology, ends.map(flow).to_vec(), setup).unwrap());
+        let of = |ends: (u32, u32)| network.setup().src_segment([ends.0, ends.1]);
+        assert_eq!(ends.map(of), [Some(1000), None, Some(9000), None]);
+        assert!(network.progress().iter().all(|p| p.is_complete && p.failed.is_none()), "{op:?}");
+        let again = network.hosts().map(|h| h.endpoint().counters().lost_packets);
+        assert_eq!(again.sum::<u64>(), 0, "nothing is lost");
+    }
+}
+
+#[test]
+fn check_end__a_responder_may_give_up_before_a_time_and_not_after() {
+    // A READ whose answers vanish: the requester hears acknowledgements, the responder nothing.
+    let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
+    let flow = Flow { op: FlowOp::Read, ..Flow::new(0, 1, Time::ZERO, 50_000) };
+    let offer = Offer::of(&Config::default(), Some(4096));
+    let setup = Setup { offer, retry_cnt: 1, timeout: Dur::from_us(100), ..Setup::default() };
+    let mut network = Network::new(topology, vec![flow], setup).unwrap();
+    network.world.run(Time::from_ns(3_000), u64::MAX, &mut ());
+    let bad = Impairments { loss: spanwire_switch::Prob::ONE, ..Impairments::default() };
+    for direction in network.directions(0) {
+        network.impair(direction, bad.clone()).unwrap();
+    }
+    while network.progress()[0].given_up_at.is_none() {
+        network.world.run(END, 1, &mut ());
+    }
+    let at = network.progress()[0].given_up_at.unwrap();
+    assert!(crate::check_now(&network).is_empty(), "it is not wrong by itself");
+    let wrong = |network: &Network, before| crate::check_end(network, before).join(";");
+    assert!(wrong(&network, at).contains("given up by its responder"));
+    network.world.run(END, u64::MAX, &mut ());
+    assert!(network.progress()[0].failed_at.is_some(), "nobody answers it any more");
+    assert!(wrong(&network, at).contains("failed at"));
+    assert_eq!(wrong(&network, END), "");
 }
 
 #[test]
