@@ -149,7 +149,8 @@ fn alone(network: &Network, flow: &Flow, path: &PathInfo) -> Dur {
     let segment = setup.src_segment([flow.src, flow.dst]);
     let mtu = u64::from(segment.unwrap_or(setup.mtu.bytes()));
     let src = if segment.is_some() { SRC_BYTES } else { 0 };
-    let overhead = HEADER_BYTES + src + u64::from(setup.overhead_bytes);
+    let ipv6 = if setup.ipv6 { IPV6_BYTES } else { 0 };
+    let overhead = HEADER_BYTES + ipv6 + src + u64::from(setup.overhead_bytes);
     path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
 }
 
@@ -229,6 +230,8 @@ fn engine(network: &Network) -> BTreeMap<String, u64> {
 const DROP: &str = "drop_";
 /// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
+/// By how much an IPv6 header is longer.
+const IPV6_BYTES: u64 = 20;
 /// What every packet of data has beside that in SRC.
 const SRC_BYTES: u64 = 24;
 

@@ -1,10 +1,12 @@
 //! What hosts, queue pairs and switches of a network are like.
 
+use crate::topology::Topology;
 use spanwire_base::{Dur, u32_from};
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
 use spanwire_transport::{Agreed, Config, Mtu, Offer, agree};
 use spanwire_wire::SACK_WORDS_MAX;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// What hosts, queue pairs and switches of a network are like. All are alike, but for what hosts
 /// speak.
@@ -18,6 +20,10 @@ pub struct Setup {
     pub offer: Offer,
     /// Hosts that offer something else, by their numbers.
     pub other_offers: BTreeMap<u32, Offer>,
+    /// Packets are IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// Elements of each scatter-gather list, 1..=16; an atomic has one.
+    pub sges: u32,
     /// Payload is left out of frames, and memory has no bytes.
     pub elided: bool,
     /// Longest message, 8..=2^30. Default 1 MiB.
@@ -72,6 +78,8 @@ impl Default for Setup {
             mtu: Mtu::B4096,
             offer: Offer::SILENT,
             other_offers: BTreeMap::new(),
+            ipv6: false,
+            sges: 1,
             elided: false,
             message_bytes: 1 << 20,
             outstanding: 4,
@@ -107,6 +115,15 @@ impl Setup {
             vec![QueueConfig { limit_bytes: self.buffer_bytes, ..QueueConfig::default() }];
         self.host_pfc = true;
         self
+    }
+
+    /// A host's address.
+    #[must_use]
+    pub fn host_ip(&self, host: u32) -> IpAddr {
+        match self.ipv6 {
+            true => Topology::host_ip6(host).into(),
+            false => Topology::host_ip(host).into(),
+        }
     }
 
     /// What a host offers to speak.

@@ -58,16 +58,20 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
     let topology = draw.topology();
     let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
-    let spoken = Draw(Rng::new(seed ^ OFFERS)).offers(topology.host_count());
-    let setup = draw.setup(seed, &topology, calm_at, spoken);
+    let mut other = Draw(Rng::new(seed ^ OFFERS));
+    let spoken = other.offers(topology.host_count());
+    let mut setup = draw.setup(seed, &topology, calm_at, spoken);
+    (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5]));
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
-    let patience = timeout(&setup) * PATIENCE_TIMEOUTS;
+    let (timeout, patience) = (timeout(&setup), timeout(&setup) * PATIENCE_TIMEOUTS);
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.calm_at = Some(Time::ZERO + calm_at);
-    plan.until = Time::ZERO + Dur::from_secs(60);
+    // Over ways of unequal length RC may need a timeout for each message.
+    let lasts = Dur::from_secs(60).max(timeout * 1_000);
+    plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
-    plan.sample_every = Dur::from_ms(1);
+    plan.sample_every = lasts / 60_000;
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
         // In SRC who answers gives up first, and then nobody answers who asked.
@@ -358,7 +362,7 @@ fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
 const RETRY_TIMEOUTS: u64 = 24;
 /// And at most: SRC says so when its timer runs out next, which is four timeouts later.
 const PATIENCE_TIMEOUTS: u64 = 28;
-/// Sets the draws of what hosts speak apart from all others: a seed keeps its network.
+/// Sets the draws of what hosts speak, and how, apart from all others: a seed keeps its network.
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// Sets the swarm's draws apart from those of its parts, which have the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
@@ -374,6 +378,7 @@ mod tests {
         let some = |f: fn(&Plan) -> bool| assert!(plans.iter().any(f));
         some(|p| p.setup.shared_recvs);
         some(|p| p.setup.elided);
+        some(|p| p.setup.ipv6 && p.setup.sges > 1);
         some(|p| p.setup.host_pfc);
         some(|p| p.setup.port.queues.len() > 1);
         some(|p| p.setup.spread == Spread::Random);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use spanwire_base::{Dur, PortId, PortMask, Rate, u32_from};
 use spanwire_wire::MacAddr;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Hosts, switches and the links between them.
 ///
@@ -82,6 +82,12 @@ impl Topology {
     #[must_use]
     pub fn host_ip(host: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_IP.to_bits() + host)
+    }
+
+    /// Its IPv6 address: [`Topology::host_ip`] behind fd00::.
+    #[must_use]
+    pub fn host_ip6(host: u32) -> Ipv6Addr {
+        Ipv6Addr::from_bits(FIRST_IP6.to_bits() | u128::from(Self::host_ip(host).to_bits()))
     }
 
     /// Host `host`'s MAC address: locally administered, with its IP address in the last four bytes.
@@ -261,6 +267,8 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 0);
+/// What is before it in an IPv6 address: of networks that nobody else has (RFC 4193).
+const FIRST_IP6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0);
 /// What is left of 10.0.0.0/8 from the first address on.
 const MAX_HOSTS: usize = 255 << 16;
 
@@ -281,6 +289,7 @@ mod tests {
     fn host_ip__counts_through_the_bytes() {
         assert_eq!(Topology::host_ip(0), Ipv4Addr::new(10, 1, 0, 0));
         assert_eq!(Topology::host_ip(256), Ipv4Addr::new(10, 1, 1, 0));
+        assert_eq!(Topology::host_ip6(256).to_string(), "fd00::a01:100");
         assert_eq!(Topology::host_mac(256), MacAddr([2, 0, 10, 1, 1, 0]));
         assert_ne!(Topology::switch_mac(0, 1), Topology::switch_mac(1, 0));
     }

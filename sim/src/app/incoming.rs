@@ -36,6 +36,8 @@ pub(crate) struct Recvs {
     /// Receives that may still be posted: there are as many messages to come.
     pub(crate) left: u64,
     pub(crate) queue: Queue,
+    /// Elements of each one's scatter list.
+    pub(crate) sges: u32,
 }
 
 /// Where receive requests go.
@@ -57,8 +59,8 @@ impl Recvs {
         if self.left == 0 {
             return Ok(());
         }
-        let sge = [memory.sge(self.slots.of(slot), self.slots.bytes())];
-        let sges = if self.slots.bytes() == 0 { &[][..] } else { &sge[..] };
+        let sges = memory.sges(self.slots.of(slot), self.slots.bytes(), self.sges);
+        let sges = if self.slots.bytes() == 0 { &[][..] } else { &sges[..] };
         let wr_id = RECV_BIT | (u64_from(index) << super::WR_ID_SHIFT) | slot;
         let wr = RecvRequest { wr_id, sges };
         match self.queue {

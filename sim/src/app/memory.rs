@@ -81,9 +81,15 @@ impl Memory {
         self.is_blank || (0..slots.count).all(intact)
     }
 
-    /// An element of `len` bytes at an offset.
-    pub(crate) fn sge(&self, at: u64, len: u32) -> Sge {
-        Sge { addr: self.mr.addr + at, len, lkey: self.mr.lkey }
+    /// `len` bytes at an offset, in `pieces` elements.
+    pub(crate) fn sges(&self, at: u64, len: u32, pieces: u32) -> Vec<Sge> {
+        let cut = |i: u32| u64::from(len) * u64::from(i) / u64::from(pieces);
+        let piece = |i: u32| {
+            let (from, to) = (cut(i), cut(i + 1));
+            let len = u32_from(usize_from(to - from));
+            Sge { addr: self.mr.addr + at + from, len, lkey: self.mr.lkey }
+        };
+        (0..pieces).map(piece).collect()
     }
 
     /// The same for the peer.

@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) inline_bytes: u32,
     /// Messages under way at once: of a mix at least every second of them is signaled.
     pub(crate) outstanding: u32,
+    /// Elements of the scatter-gather list of a message, but of an atomic.
+    pub(crate) sges: u32,
     /// Decides what a mix is made of, and the bytes.
     pub(crate) seed: u64,
 }
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     fn plan(op: FlowOp, bytes: u64) -> Plan {
-        Plan { op, bytes, message_bytes: 1000, inline_bytes: 100, outstanding: 4, seed: 7 }
+        Plan { op, bytes, message_bytes: 1000, inline_bytes: 100, outstanding: 4, sges: 1, seed: 7 }
     }
 
     #[test]

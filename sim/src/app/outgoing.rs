@@ -123,7 +123,8 @@ impl Outgoing {
             }
             _ => memory.fill(local, seed, message.len),
         }
-        let sges = [memory.sge(local, message.len)];
+        let pieces = if message.kind.is_atomic() { 1 } else { self.plan.sges };
+        let sges = memory.sges(local, message.len, pieces);
         let data = message.inline.then(|| Memory::stream(seed, message.len));
         let wr = match &data {
             Some(bytes) => WorkRequest::inline(wr_id, op, bytes),

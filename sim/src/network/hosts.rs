@@ -105,6 +105,7 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
         message_bytes: bytes,
         inline_bytes: setup.inline_bytes,
         outstanding: n,
+        sges: setup.sges,
         seed: rng.next_u64(),
     };
     let received = plan.received_count();
@@ -147,10 +148,10 @@ fn make(host: u32, need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, S
     let mut traffic = Traffic::new(memory.clone(), cq, setup.recv_delay);
     let mut srq = None;
     if need.shared_slots.count() > 0 {
-        let init = SrqInit { pd, max_wr: setup.recvs, max_sge: 1 };
+        let init = SrqInit { pd, max_wr: setup.recvs, max_sge: setup.sges };
         let id = endpoint.create_srq(&init).map_err(|e| e.to_string())?;
         let (slots, left, queue) = (need.shared_slots, need.shared, Queue::Shared(id));
-        traffic.add_recvs(Recvs { slots, left, queue });
+        traffic.add_recvs(Recvs { slots, left, queue, sges: setup.sges });
         srq = Some(id);
     }
     Ok(Made { endpoint, traffic, memory, pd, cq, srq })
@@ -172,8 +173,8 @@ fn connect(
         let av = AddressVector {
             src_mac: Topology::host_mac(ends[me]),
             dst_mac: Topology::host_mac(ends[peer]),
-            src_ip: Topology::host_ip(ends[me]).into(),
-            dst_ip: Topology::host_ip(ends[peer]).into(),
+            src_ip: setup.host_ip(ends[me]),
+            dst_ip: setup.host_ip(ends[peer]),
             udp_src_port: None,
             traffic_class: setup.dscp << 2,
             hop_limit: 64,
@@ -219,7 +220,12 @@ fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setu
     };
     traffic.add_incoming(flow_end);
     if !setup.shared_recvs {
-        traffic.add_recvs(Recvs { slots: recvs, left: received, queue: Queue::Own(qpn) });
+        traffic.add_recvs(Recvs {
+            slots: recvs,
+            left: received,
+            queue: Queue::Own(qpn),
+            sges: setup.sges,
+        });
     }
     let peer = Peer { memory: there.memory.clone(), targets, sources, word };
     let (qpn, progress) = (requester, Progress::default());
@@ -232,8 +238,8 @@ fn make_qp(made: &mut Made, setup: &Setup) -> Result<Qpn, String> {
     let caps = QpCaps {
         max_send_wr: setup.outstanding,
         max_recv_wr: setup.recvs,
-        max_send_sge: 1,
-        max_recv_sge: 1,
+        max_send_sge: setup.sges,
+        max_recv_sge: setup.sges,
         max_inline_data: setup.inline_bytes,
     };
     let (pd, cq) = (made.pd, made.cq);

@@ -4,7 +4,7 @@ use super::NetworkError;
 use crate::setup::Setup;
 use crate::topology::{Routes, Topology};
 use spanwire_switch::{
-    ForwardingConfig, Hop, PfcConfig, PortConfig, Prefix, Route, Spread, Switch, SwitchConfig,
+    ForwardingConfig, Hop, PfcConfig, PortConfig, Prefix, Route, Switch, SwitchConfig,
 };
 
 /// The switches, in the order of the topology.
@@ -40,7 +40,7 @@ pub(super) fn build(
         config.buffer_bytes = setup.buffer_bytes;
         config.max_frame_bytes = setup.max_frame_bytes() + TELEMETRY_BYTES;
         config.seed = setup.seed.wrapping_mul(SWITCH_SEEDS) ^ u64::from(switch);
-        let mut table = Table { topology, routes, node, spread: setup.spread, list: Vec::new() };
+        let mut table = Table { topology, routes, node, setup, list: Vec::new() };
         let bits = first.next_power_of_two().trailing_zeros().min(ALIGNED_BITS);
         (0..first).step_by(1 << bits).for_each(|host| table.add(host, bits));
         config.forwarding = ForwardingConfig::routed(table.list);
@@ -56,7 +56,7 @@ struct Table<'a> {
     topology: &'a Topology,
     routes: &'a Routes,
     node: u32,
-    spread: Spread,
+    setup: &'a Setup,
     list: Vec<Route>,
 }
 
@@ -70,10 +70,12 @@ impl Table<'_> {
         let ports = self.routes.ports(self.node, host);
         if (host + 1..end).all(|other| self.routes.ports(self.node, other) == ports) {
             let via = ports.iter().map(|port| Hop::port(*port)).collect();
-            let length = u8::try_from(32 - bits).expect("at most 32");
-            let to = Prefix::new(Topology::host_ip(host).into(), length);
+            let address = self.setup.host_ip(host);
+            let whole = if address.is_ipv6() { 128 } else { 32 };
+            let length = u8::try_from(whole - bits).expect("at most 128");
+            let to = Prefix::new(address, length);
             let to = to.expect("groups of hosts are aligned, and so is the first address");
-            self.list.push(Route { to, via, spread: self.spread });
+            self.list.push(Route { to, via, spread: self.setup.spread });
             return;
         }
         self.add(host, bits - 1);

@@ -39,6 +39,19 @@ fn run__each_operation_completes_and_leaves_the_right_bytes() {
 }
 
 #[test]
+fn run__over_ipv6_and_from_several_places() {
+    let src = Offer::of(&Config::default(), Some(1408));
+    for (offer, sges) in [(Offer::SILENT, 3), (src, 3), (src, 16)] {
+        let topology = Topology::dumbbell(2, Rate::from_gbps(10), Dur::from_us(1), Dur::ZERO);
+        let flow = |op| Flow { op, ..Flow::new(0, 2, Time::ZERO, 100_000) };
+        let flows = [FlowOp::Mix, FlowOp::Send, FlowOp::Read, FlowOp::Write].map(flow).to_vec();
+        let setup = Setup { ipv6: true, sges, offer, message_bytes: 10_000, ..Setup::default() };
+        let network = run(Network::new(topology, flows, setup).unwrap());
+        assert!(network.progress().iter().all(|p| p.is_complete && p.failed.is_none()));
+    }
+}
+
+#[test]
 fn new__hosts_that_have_no_wire_mode_in_common_are_named() {
     let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
     let flows = [0, 1].map(|src| Flow::new(src, 2, Time::ZERO, 1_000)).to_vec();
