@@ -11,6 +11,7 @@ use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
 use spanwire_transport::{AddressVector, Agreed, Mtu, Offer, WireMode};
+use spanwire_wire::Ecn;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
@@ -267,7 +268,8 @@ fn terms(
         src_ip: ours.ip,
         dst_ip: theirs.ip,
         udp_src_port: None,
-        traffic_class: 0,
+        // Both wire modes answer marks: SRC by counts, RC by CNPs.
+        traffic_class: Ecn::Ect0.bits(),
         hop_limit: hop.hop_limit,
     };
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })

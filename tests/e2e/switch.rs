@@ -354,6 +354,19 @@ fn switch__loses_what_the_file_says_and_the_transfer_survives() {
 }
 
 #[test]
+fn switch__a_mark_is_answered_by_a_notification_in_rc() {
+    let marks = "[port.a.queue.ecn]\nkmin_bytes = '20kB'\nkmax_bytes = '20kB'\npmax = '100%'\n";
+    let Some(lab) = SwitchLab::new(&two("50Mbit", "1ms", marks)) else { return };
+    for (mode, told) in [("rc", true), ("src", false)] {
+        let report = lab.perf("100", &["--transfer", "4M", "--depth", "32", "--mode", mode]);
+        assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+        // Counters that are zero are not shown. In SRC acknowledgements carry counts instead.
+        let notifications = report["counters"]["rp_cnp_handled"].as_u64().unwrap_or(0);
+        assert_eq!(notifications > 0, told, "{mode}: {notifications}");
+    }
+}
+
+#[test]
 fn switch__copies_files() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
     let directory = std::env::temp_dir().join(&lab.name);

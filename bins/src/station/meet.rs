@@ -4,6 +4,7 @@ use super::{Peer, Station};
 use crate::fabric::Error;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, settle};
 use spanwire_transport::{AddressVector, Offer};
+use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
 impl Station {
@@ -53,7 +54,8 @@ impl Station {
         }
         let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
         let agreed = if we_are_client { settle(&ours, &offered) } else { settle(&offered, &ours) }?;
-        let av = self.way_to(theirs.ip, 0)?;
+        // Both wire modes answer marks: SRC by counts, RC by CNPs.
+        let av = self.way_to(theirs.ip, Ecn::Ect0.bits())?;
         Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
     }
 
