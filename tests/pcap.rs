@@ -272,3 +272,35 @@ fn pcap__a_reader_that_goes_away_ends_it_quietly() {
     assert_eq!(line, "==> 82_probe_req.pcap <==\n");
     assert!(code <= 1 && err.is_empty(), "{code} {err}");
 }
+
+#[test]
+fn run__src_is_read_to_the_end_of_its_headers() {
+    let file = "../spanwire/src.pcap";
+    let (code, lines, errors) = run(&[file]);
+    assert_eq!((code, &*errors), (1, ""), "what is wrong on purpose is nine packets");
+    for told in [
+        "SRC Data  psn 0xffff00 AckReq  SEND First psn 0xffffff00 message 0 offset 0 sent",
+        "WRITE Last psn",
+        "READ Response First psn",
+        "Atomic Response Only psn",
+        "FetchAdd Only psn",
+        "(gap) 0x",
+        "REFUSES 0x",
+        "PARSE ERROR src_version",
+        "PARSE ERROR src_feature",
+        "PARSE ERROR src_kind",
+    ] {
+        assert!(lines.contains(told), "no line has {told:?}");
+    }
+    let (_, json, _) = run(&["--json", "--summary", file]);
+    let report: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(report["parse_errors"], 9, "{report}");
+    assert_eq!(report["icrc_bad"], 0);
+    let flows = report["flows"].as_array().expect("they were asked for");
+    assert_eq!(flows.len(), 2);
+    for flow in flows {
+        assert!(flow["acks"].as_u64() > Some(0), "{flow}");
+        assert!(flow["retransmissions"].as_u64() > Some(0), "{flow}");
+    }
+    assert!(flows.iter().any(|flow| flow["naks"].as_u64() > Some(0)));
+}

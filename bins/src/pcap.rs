@@ -5,12 +5,14 @@ mod decode;
 mod flows;
 mod line;
 mod link;
+mod selective;
 
 pub use capture::{Capture, CaptureError, Record};
 pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket};
 pub use flows::{Flow, FlowRow, Flows};
 pub use line::{Line, opcode_name};
 pub use link::{Linked, VLAN_MAX, is_known, unlink};
+pub use selective::Src;
 
 use clap::Args;
 use serde::Serialize;

@@ -5,6 +5,7 @@
 
 use super::capture::Record;
 use super::link::{Linked, VLAN_MAX, unlink};
+use super::selective::Src;
 use spanwire_wire::{Bth, DropReason, Ecn, EthernetRepr, ExtHeaders, Opcode, Packet, ROCE_PORT};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -75,6 +76,8 @@ pub struct RocePacket<'a> {
     pub opcode: Option<Opcode>,
     /// The extension headers that the opcode calls for, if they are all there.
     pub ext: Option<ExtHeaders>,
+    /// The header of SRC, if it is a packet of that and the header is all there.
+    pub src_header: Option<Src>,
     /// Bytes of payload without pad, as the IP header counts them; `None` if what is in front of it
     /// is not known.
     pub payload_len: Option<usize>,
@@ -119,8 +122,15 @@ impl Decoder {
             .zip(behind_bth)
             .and_then(|(opcode, bytes)| ExtHeaders::parse(opcode, bytes).ok().map(|(ext, _)| ext));
         let truncated = cut && whole.is_none();
+        let src = opcode
+            .zip(bth)
+            .zip(behind_bth)
+            .and_then(|((opcode, bth), bytes)| Src::read(opcode, bth.psn().get(), bytes));
+        let src_fault = src.and_then(Result::err).filter(|_| !truncated);
+        let src_header = src.and_then(Result::ok);
         let payload_len = opcode.zip(bth).and_then(|(opcode, bth)| {
-            let overhead = ip.header_len + UDP_LEN + BTH_LEN + opcode.ext_len() + ICRC_LEN;
+            let ext_len = opcode.ext_len() + src_header.map_or(0, |src| src.header_len());
+            let overhead = ip.header_len + UDP_LEN + BTH_LEN + ext_len + ICRC_LEN;
             ip.total_len.checked_sub(overhead + usize::from(bth.pad()))
         });
         RocePacket {
@@ -132,9 +142,10 @@ impl Decoder {
             bth,
             opcode,
             ext,
+            src_header,
             payload_len,
             icrc,
-            fault: self.fault(linked, ip, truncated, bth.is_some()),
+            fault: self.fault(linked, ip, truncated, bth.is_some()).or(src_fault),
             truncated,
         }
     }

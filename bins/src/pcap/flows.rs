@@ -1,6 +1,7 @@
 //! Packets by flow: what went from one address to one queue pair of another.
 
 use super::decode::{Icrc, RocePacket};
+use super::selective::Src;
 use serde::Serialize;
 use spanwire_wire::{Ecn, OpClass, OpKind, Opcode, Psn, Qpn, Service, Syndrome};
 use std::collections::BTreeMap;
@@ -36,10 +37,10 @@ pub struct Flow {
     pub packets: u64,
     /// Bytes of payload.
     pub payload_bytes: u64,
-    /// Request packets of Reliable Connections whose PSN is not beyond the newest seen before:
-    /// sent again, or out of order.
+    /// Request packets of Reliable Connections, and data of SRC, whose PSN is not beyond the newest
+    /// seen before: sent again, or out of order.
     pub retransmissions: u64,
-    /// Acknowledge packets that are positive.
+    /// Acknowledge packets that are positive; of SRC those that refuse nothing.
     pub acks: u64,
     /// Acknowledge packets that refuse.
     pub naks: u64,
@@ -53,6 +54,9 @@ pub struct Flow {
     pub icrc_bad: u64,
     #[serde(skip)]
     newest: Option<Psn>,
+    /// The same of SRC's 32 bits.
+    #[serde(skip)]
+    src_newest: Option<u32>,
 }
 
 impl Flows {
@@ -154,6 +158,17 @@ impl Flow {
                 Some(Syndrome::Nak(_)) => self.naks += 1,
                 Some(Syndrome::Reserved(_)) | None => {}
             }
+        }
+        match &packet.src_header {
+            Some(Src::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
+            Some(Src::Ack(_)) => self.acks += 1,
+            Some(Src::Data(header)) => match self.src_newest {
+                Some(newest) if header.psn.wrapping_sub(newest).cast_signed() <= 0 => {
+                    self.retransmissions += 1;
+                }
+                _ => self.src_newest = Some(header.psn),
+            },
+            None => {}
         }
         // Responses carry the PSNs of the other side's requests; only Reliable Connections repeat.
         if props.class == OpClass::Request && props.service == Service::Rc {

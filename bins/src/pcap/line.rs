@@ -60,7 +60,10 @@ impl Display for RocePacket<'_> {
         if let Some(ext) = &self.ext {
             write_ext(f, ext, self.opcode)?;
         }
-        if self.opcode.is_some_and(|opcode| opcode.props().payload)
+        if let Some(src) = &self.src_header {
+            write!(f, "  {src}")?;
+        }
+        if self.opcode.is_some_and(|opcode| opcode.props().payload && opcode != Opcode::SrcAck)
             && let Some(len) = self.payload_len
         {
             write!(f, "  payload {len}")?;
@@ -215,7 +218,8 @@ fn write_aeth(f: &mut Formatter<'_>, aeth: &AethRepr) -> fmt::Result {
     write!(f, " msn {}", aeth.msn)
 }
 
-fn nak_name(code: NakCode) -> &'static str {
+/// The name of a NAK code.
+pub(super) fn nak_name(code: NakCode) -> &'static str {
     match code {
         NakCode::SequenceError => "PSN sequence error",
         NakCode::InvalidRequest => "invalid request",

@@ -1,0 +1,167 @@
+//! What is behind the BTH of a packet of SRC.
+
+use super::line::nak_name;
+use spanwire_wire::{AckReason, DropReason, Opcode, SrcAckRepr, SrcDataRepr, SrcKind};
+use std::fmt::{self, Display, Formatter};
+
+/// The header of a packet of SRC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Src {
+    /// Data.
+    Data(SrcDataRepr),
+    /// An acknowledgement.
+    Ack(SrcAckRepr),
+}
+
+impl Src {
+    /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
+    /// SRC.
+    #[must_use]
+    pub fn read(opcode: Opcode, psn: u32, bytes: &[u8]) -> Option<Result<Self, DropReason>> {
+        match opcode {
+            Opcode::SrcData => {
+                Some(SrcDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
+            }
+            Opcode::SrcAck => Some(SrcAckRepr::parse(psn, bytes).map(Self::Ack)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the header.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        match self {
+            Self::Data(header) => header.header_len(),
+            Self::Ack(ack) => ack.header_len(),
+        }
+    }
+}
+
+impl Display for Src {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(header) => write_data(f, header),
+            Self::Ack(ack) => write_ack(f, ack),
+        }
+    }
+}
+
+fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
+    let place = match (h.first, h.last) {
+        (true, true) => "Only",
+        (true, false) => "First",
+        (false, true) => "Last",
+        (false, false) => "Middle",
+    };
+    write!(f, "{} {place} psn {:#010x} message {}", kind_name(h.kind), h.psn, h.message)?;
+    write!(f, " offset {} sent {} ps", h.offset, h.sent_ps)?;
+    if let Some(reth) = &h.reth {
+        write!(f, "  va {:#018x} rkey {:#010x} len {}", reth.va, reth.rkey, reth.dma_len)?;
+    }
+    if let Some(atomic) = &h.atomic {
+        write!(f, "  va {:#018x} rkey {:#010x}", atomic.va, atomic.rkey)?;
+        match h.kind {
+            SrcKind::CmpSwap => {
+                write!(f, " compare {:#x} swap {:#x}", atomic.compare, atomic.swap_or_add)?;
+            }
+            _ => write!(f, " add {:#x}", atomic.swap_or_add)?,
+        }
+    }
+    if let Some(imm) = h.imm {
+        write!(f, "  imm {imm:#010x}")?;
+    }
+    if let Some(rkey) = h.ieth {
+        write!(f, "  invalidate rkey {rkey:#010x}")?;
+    }
+    if let Some(receive) = h.receive {
+        write!(f, "  receive {receive}")?;
+    }
+    if let Some(message) = h.answers {
+        write!(f, "  answers {message}")?;
+    }
+    match h.original {
+        Some(original) => write!(f, " original {original:#x}"),
+        None => Ok(()),
+    }
+}
+
+fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr) -> fmt::Result {
+    write!(f, "next {:#010x} newest {:#010x} ({})", ack.next, ack.newest, reason_name(ack.reason))?;
+    for word in ack.words.as_slice() {
+        write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
+    }
+    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.hold_ns)?;
+    write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
+    write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
+    match &ack.refusal {
+        Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
+        None => Ok(()),
+    }
+}
+
+fn kind_name(kind: SrcKind) -> &'static str {
+    match kind {
+        SrcKind::Send => "SEND",
+        SrcKind::Write => "WRITE",
+        SrcKind::ReadRequest => "READ Request",
+        SrcKind::ReadResponse => "READ Response",
+        SrcKind::FetchAdd => "FetchAdd",
+        SrcKind::CmpSwap => "CmpSwap",
+        SrcKind::AtomicResponse => "Atomic Response",
+    }
+}
+
+fn reason_name(reason: AckReason) -> &'static str {
+    match reason {
+        AckReason::Count => "count",
+        AckReason::Time => "time",
+        AckReason::Gap => "gap",
+        AckReason::Asked => "asked",
+        AckReason::Limit => "limit moved",
+        AckReason::Refused => "refused",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_wire::{NakCode, Refusal, RethRepr, SackWord};
+
+    #[test]
+    fn display__of_data_and_acknowledgements() {
+        let write = SrcDataRepr {
+            last: false,
+            offset: 64,
+            sent_ps: 5,
+            reth: Some(RethRepr { va: 0x1000, rkey: 9, dma_len: 64 }),
+            ..SrcDataRepr::new(SrcKind::Write, 0xff00_0001, 7)
+        };
+        assert_eq!(
+            Src::Data(write).to_string(),
+            "WRITE First psn 0xff000001 message 7 offset 64 sent 5 ps  \
+             va 0x0000000000001000 rkey 0x00000009 len 64"
+        );
+        let mut ack = SrcAckRepr {
+            next: 0x100,
+            newest: 0x102,
+            reason: AckReason::Refused,
+            refusal: Some(Refusal { psn: 0x100, code: NakCode::RemoteAccess }),
+            ..SrcAckRepr::default()
+        };
+        ack.words.push(SackWord { base: 0x100, bits: 4 });
+        assert_eq!(
+            Src::Ack(ack).to_string(),
+            "next 0x00000100 newest 0x00000102 (refused) 0x00000100:0000000000000004  \
+             echo 0 ps hold 0 ns  received 0 CE 0  limits psn 0x00000000 receive 0  \
+             REFUSES 0x00000100: remote access error"
+        );
+    }
+
+    #[test]
+    fn read__is_of_src_alone() {
+        assert_eq!(Src::read(Opcode::RcAck, 0, &[0; 100]), None);
+        let short = Some(Err(DropReason::ExtTooShort));
+        assert_eq!(Src::read(Opcode::SrcData, 0, &[0x10]), short);
+        assert_eq!(Src::read(Opcode::SrcAck, 0, &[0x10]), short);
+    }
+}

@@ -1,0 +1,378 @@
+-- Wireshark and TShark: SRC, Spanwire's second wire mode (docs/PROTOCOL.md, "SRC").
+--
+-- Wireshark's own RoCE dissector reads Ethernet, IP, UDP and the BTH and stops there, since the
+-- opcodes 0xC0 and 0xC1 are a manufacturer's. This goes on behind the BTH, as a post-dissector:
+-- every field is found again under its name (spanwire.src.psn, spanwire.src.ack.next, ...).
+
+local src = Proto("spanwire_src", "Spanwire Reliable Connection")
+
+local KINDS = {
+  [0] = "SEND", "WRITE", "READ request", "READ response", "FETCH_ADD", "CMP_SWAP", "atomic response",
+}
+local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused" }
+-- The NAK codes of the InfiniBand specification.
+local CODES = {
+  [0] = "PSN sequence error", "invalid request", "remote access error", "remote operational error",
+  "invalid RD request",
+}
+
+local f = {
+  version = ProtoField.uint8("spanwire.src.version", "Version", base.DEC, nil, 0xf0),
+  kind = ProtoField.uint8("spanwire.src.kind", "Kind", base.DEC, KINDS, 0x0f),
+  psn = ProtoField.uint32("spanwire.src.psn", "PSN, all 32 bits", base.DEC),
+  presence = ProtoField.uint16("spanwire.src.presence", "Presence", base.HEX),
+  first = ProtoField.bool("spanwire.src.first", "First segment", 8, nil, 0x80),
+  last = ProtoField.bool("spanwire.src.last", "Last segment", 8, nil, 0x40),
+  path = ProtoField.uint16("spanwire.src.path", "Path", base.DEC),
+  sent = ProtoField.uint64("spanwire.src.sent", "Time sent, ps", base.DEC),
+  message = ProtoField.uint32("spanwire.src.message", "Message", base.DEC),
+  offset = ProtoField.uint32("spanwire.src.offset", "Offset in the message", base.DEC),
+  reth_va = ProtoField.uint64("spanwire.src.reth.va", "Virtual address", base.HEX),
+  reth_rkey = ProtoField.uint32("spanwire.src.reth.rkey", "rkey", base.HEX),
+  reth_len = ProtoField.uint32("spanwire.src.reth.len", "DMA length", base.DEC),
+  atomic_va = ProtoField.uint64("spanwire.src.atomic.va", "Virtual address", base.HEX),
+  atomic_rkey = ProtoField.uint32("spanwire.src.atomic.rkey", "rkey", base.HEX),
+  atomic_operand = ProtoField.uint64("spanwire.src.atomic.swap_or_add", "Swap or add", base.DEC),
+  atomic_compare = ProtoField.uint64("spanwire.src.atomic.compare", "Compare", base.DEC),
+  imm = ProtoField.uint32("spanwire.src.imm", "Immediate", base.HEX),
+  ieth = ProtoField.uint32("spanwire.src.ieth", "rkey to invalidate", base.HEX),
+  receive = ProtoField.uint32("spanwire.src.receive", "Receive request", base.DEC),
+  answers = ProtoField.uint32("spanwire.src.answers", "Answers message", base.DEC),
+  original = ProtoField.uint64("spanwire.src.original", "Original value", base.DEC),
+  data_len = ProtoField.uint32("spanwire.src.data_len", "Bytes of data", base.DEC),
+  again = ProtoField.framenum("spanwire.src.again", "PSN sent before in", base.NONE, frametype.RETRANS_PREV),
+
+  ack_words = ProtoField.uint8("spanwire.src.ack.words", "Bitmap words", base.DEC, nil, 0x0f),
+  ack_next = ProtoField.uint32("spanwire.src.ack.next", "Next: lowest PSN missing", base.DEC),
+  ack_presence = ProtoField.uint16("spanwire.src.ack.presence", "Presence", base.HEX),
+  ack_newest = ProtoField.uint32("spanwire.src.ack.newest", "Newest: PSN of the last arrival", base.DEC),
+  ack_path = ProtoField.uint16("spanwire.src.ack.path", "Path of the newest", base.DEC),
+  ack_reason = ProtoField.uint8("spanwire.src.ack.reason", "Reason", base.DEC, REASONS),
+  ack_echo = ProtoField.uint64("spanwire.src.ack.echo", "Echo: time the newest was sent, ps", base.DEC),
+  ack_hold = ProtoField.uint32("spanwire.src.ack.hold", "Hold, ns", base.DEC),
+  ack_delay = ProtoField.uint32("spanwire.src.ack.delay", "Receive delay, ns", base.DEC),
+  ack_rx_pkts = ProtoField.uint32("spanwire.src.ack.rx_pkts", "Packets received", base.DEC),
+  ack_ce_pkts = ProtoField.uint32("spanwire.src.ack.ce_pkts", "Packets marked CE", base.DEC),
+  ack_rx_bytes = ProtoField.uint64("spanwire.src.ack.rx_bytes", "Bytes received", base.DEC),
+  ack_ce_bytes = ProtoField.uint64("spanwire.src.ack.ce_bytes", "Bytes marked CE", base.DEC),
+  ack_psn_limit = ProtoField.uint32("spanwire.src.ack.psn_limit", "PSN limit", base.DEC),
+  ack_receive_limit = ProtoField.uint32("spanwire.src.ack.receive_limit", "Receive limit", base.DEC),
+  word = ProtoField.bytes("spanwire.src.ack.word", "Bitmap word"),
+  word_base = ProtoField.uint32("spanwire.src.ack.word.base", "Base PSN", base.DEC),
+  word_bits = ProtoField.uint64("spanwire.src.ack.word.bits", "Arrived", base.HEX),
+  arrived = ProtoField.uint32("spanwire.src.ack.arrived", "Arrived beyond next, as told", base.DEC),
+  missing = ProtoField.uint32("spanwire.src.ack.missing", "Missing below those, in the words told", base.DEC),
+  refused_psn = ProtoField.uint32("spanwire.src.ack.refused.psn", "Refused PSN", base.DEC),
+  refused_code = ProtoField.uint8("spanwire.src.ack.refused.code", "NAK code", base.DEC, CODES),
+  echo_frame = ProtoField.framenum("spanwire.src.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
+  rtt = ProtoField.relative_time("spanwire.src.ack.rtt", "Since that frame, in this capture"),
+}
+local fields = {}
+for _, field in pairs(f) do
+  fields[#fields + 1] = field
+end
+src.fields = fields
+
+local e = {
+  version = ProtoExpert.new("spanwire.src.expert.version", "A version that is not known", expert.group.UNDECODED, expert.severity.WARN),
+  feature = ProtoExpert.new("spanwire.src.expert.feature", "A part that is not known", expert.group.UNDECODED, expert.severity.WARN),
+  kind = ProtoExpert.new("spanwire.src.expert.kind", "A kind or reason that there is not", expert.group.PROTOCOL, expert.severity.ERROR),
+  short = ProtoExpert.new("spanwire.src.expert.short", "The header does not end in this packet", expert.group.MALFORMED, expert.severity.ERROR),
+  cut = ProtoExpert.new("spanwire.src.expert.cut", "The capture ends before the header does", expert.group.UNDECODED, expert.severity.NOTE),
+  base = ProtoExpert.new("spanwire.src.expert.base", "A bitmap word that begins within a word", expert.group.PROTOCOL, expert.severity.ERROR),
+  rest = ProtoExpert.new("spanwire.src.expert.rest", "Bytes behind an acknowledgement", expert.group.PROTOCOL, expert.severity.ERROR),
+  reserved = ProtoExpert.new("spanwire.src.expert.reserved", "A reserved field is not zero", expert.group.PROTOCOL, expert.severity.NOTE),
+  again = ProtoExpert.new("spanwire.src.expert.again", "Sent again", expert.group.SEQUENCE, expert.severity.NOTE),
+  refused = ProtoExpert.new("spanwire.src.expert.refused", "A request is refused", expert.group.RESPONSE_CODE, expert.severity.WARN),
+}
+local experts = {}
+for _, expert_info in pairs(e) do
+  experts[#experts + 1] = expert_info
+end
+src.experts = experts
+
+local VERSION = 1
+local DATA, ACK = 0xc0, 0xc1
+local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
+local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
+
+-- The optional parts of data, in the order of the presence bits: bytes, and where each field lies.
+local PARTS = {
+  { 16, { f.reth_va, 0, 8 }, { f.reth_rkey, 8, 4 }, { f.reth_len, 12, 4 } },
+  { 28, { f.atomic_va, 0, 8 }, { f.atomic_rkey, 8, 4 }, { f.atomic_operand, 12, 8 }, { f.atomic_compare, 20, 8 } },
+  { 4, { f.imm, 0, 4 } },
+  { 4, { f.ieth, 0, 4 } },
+  { 4, { f.receive, 0, 4 } },
+  { 4, { f.answers, 0, 4 } },
+  { 8, { f.original, 0, 8 } },
+}
+local KNOWN = 0x007f
+
+local opcode_of = Field.new("infiniband.bth.opcode")
+
+-- What was seen of each stream: the frame of each PSN, and the frame and time of each time sent.
+local psns, times, again_in, echo_of = {}, {}, {}, {}
+function src.init()
+  psns, times, again_in, echo_of = {}, {}, {}, {}
+end
+
+-- The tree of one packet and the bytes of its header; what is read beyond them is an error that
+-- ends the reading.
+local Reader = {}
+Reader.__index = Reader
+
+function Reader:take(len)
+  if self.at + len > self.stop then
+    self.tree:add_proto_expert_info(self.stop < self.said and e.cut or e.short)
+    return nil
+  end
+  local range = self.buffer(self.at, len)
+  self.at = self.at + len
+  return range
+end
+
+function Reader:reserved(range)
+  for i = 0, range:len() - 1 do
+    if range(i, 1):uint() ~= 0 then
+      self.tree:add_tvb_expert_info(e.reserved, range)
+      return
+    end
+  end
+end
+
+local function version_is_known(reader, range)
+  local item = reader.tree:add(f.version, range)
+  if range:bitfield(0, 4) == VERSION then
+    return true
+  end
+  item:add_proto_expert_info(e.version)
+  return false
+end
+
+local function psn_of(reader, range)
+  return range:uint() * 0x1000000 + reader.psn_low
+end
+
+-- Streams are told apart by where their packets go. What an acknowledgement tells of goes where it
+-- came from, so those of both directions are found by addresses alone; the times are exact.
+local function stream(from, to)
+  return tostring(from) .. ">" .. tostring(to)
+end
+
+local function note_data(reader, pinfo, psn, sent)
+  local key = stream(pinfo.src, pinfo.dst)
+  if not pinfo.visited then
+    local numbered = key .. ":" .. reader.qp .. ":" .. psn
+    again_in[pinfo.number] = psns[numbered]
+    psns[numbered] = pinfo.number
+    times[key .. "@" .. tostring(sent)] = { pinfo.number, pinfo.abs_ts }
+  end
+  if again_in[pinfo.number] then
+    local item = reader.tree:add(f.again, again_in[pinfo.number])
+    item:set_generated()
+    item:add_proto_expert_info(e.again)
+  end
+end
+
+local function note_echo(reader, pinfo, echo)
+  if not pinfo.visited then
+    echo_of[pinfo.number] = times[stream(pinfo.dst, pinfo.src) .. "@" .. tostring(echo)]
+  end
+  local seen = echo_of[pinfo.number]
+  if seen then
+    reader.tree:add(f.echo_frame, seen[1]):set_generated()
+    local since = pinfo.abs_ts - seen[2]
+    local seconds = math.floor(since)
+    local time = NSTime.new(seconds, math.floor((since - seconds) * 1e9 + 0.5))
+    reader.tree:add(f.rtt, time):set_generated()
+  end
+end
+
+local function dissect_data(reader, pinfo)
+  local tree, fixed = reader.tree, reader:take(DATA_LEN)
+  if not fixed or not version_is_known(reader, fixed(0, 1)) then
+    return "SRC data?"
+  end
+  local kind = fixed:bitfield(4, 4)
+  local item = tree:add(f.kind, fixed(0, 1))
+  if not KINDS[kind] then
+    item:add_proto_expert_info(e.kind)
+    return "SRC data?"
+  end
+  local psn = psn_of(reader, fixed(1, 1))
+  tree:add(f.psn, fixed(1, 1), psn)
+  local presence = fixed(2, 2):uint()
+  item = tree:add(f.presence, fixed(2, 2))
+  if bit.band(presence, bit.bnot(KNOWN)) ~= 0 then
+    item:add_proto_expert_info(e.feature)
+    return "SRC " .. KINDS[kind]
+  end
+  tree:add(f.first, fixed(4, 1))
+  tree:add(f.last, fixed(4, 1))
+  if bit.band(fixed(4, 1):uint(), 0x3f) ~= 0 then
+    tree:add_tvb_expert_info(e.reserved, fixed(4, 1))
+  end
+  reader:reserved(fixed(5, 1))
+  tree:add(f.path, fixed(6, 2))
+  tree:add(f.sent, fixed(8, 8))
+  tree:add(f.message, fixed(16, 4))
+  tree:add(f.offset, fixed(20, 4))
+  for i, part in ipairs(PARTS) do
+    if bit.band(presence, bit.lshift(1, i - 1)) ~= 0 then
+      local range = reader:take(part[1])
+      if not range then
+        return "SRC " .. KINDS[kind]
+      end
+      for j = 2, #part do
+        local field, at, len = part[j][1], part[j][2], part[j][3]
+        tree:add(field, range(at, len))
+      end
+    end
+  end
+  local bytes = reader.said - reader.at
+  if bytes >= 0 then
+    tree:add(f.data_len, bytes):set_generated()
+  end
+  note_data(reader, pinfo, psn, fixed(8, 8):uint64())
+  local info = string.format("SRC %s PSN %d message %d", KINDS[kind], psn, fixed(16, 4):uint())
+  return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
+end
+
+-- Bits of a word, base first, that are set at or above `next`; and the clear ones between `next` and
+-- the highest of them, `highest` being that of all words.
+local function add_word(reader, range, next)
+  local tree = reader.tree:add(f.word, range)
+  local base_psn = range(0, 4):uint()
+  local base_item = tree:add(f.word_base, range(0, 4))
+  tree:add(f.word_bits, range(4, 8))
+  if base_psn % 64 ~= 0 then
+    base_item:add_proto_expert_info(e.base)
+  end
+  local told = {}
+  for i = 0, 63 do
+    -- The bits stand most significant first on the wire; bit i is base + i.
+    local is_set = range(4, 8):bitfield(63 - i, 1) == 1
+    local ahead = (base_psn + i - next) % 0x100000000
+    if ahead < 0x80000000 then
+      told[#told + 1] = { ahead, is_set }
+    end
+  end
+  return told
+end
+
+local function add_counts(reader, told)
+  local arrived, missing, highest = 0, 0, -1
+  for _, packet in ipairs(told) do
+    if packet[2] then
+      arrived = arrived + 1
+      highest = math.max(highest, packet[1])
+    end
+  end
+  for _, packet in ipairs(told) do
+    if not packet[2] and packet[1] < highest then
+      missing = missing + 1
+    end
+  end
+  reader.tree:add(f.arrived, arrived):set_generated()
+  reader.tree:add(f.missing, missing):set_generated()
+  return missing
+end
+
+local function dissect_ack(reader, pinfo)
+  local tree, fixed = reader.tree, reader:take(ACK_LEN)
+  if not fixed or not version_is_known(reader, fixed(0, 1)) then
+    return "SRC ACK?"
+  end
+  tree:add(f.ack_words, fixed(0, 1))
+  local next = psn_of(reader, fixed(1, 1))
+  tree:add(f.ack_next, fixed(1, 1), next)
+  local item = tree:add(f.ack_presence, fixed(2, 2))
+  if fixed(2, 2):uint() ~= 0 then
+    item:add_proto_expert_info(e.feature)
+    return "SRC ACK"
+  end
+  tree:add(f.ack_newest, fixed(4, 4))
+  tree:add(f.ack_path, fixed(8, 2))
+  local reason = fixed(10, 1):uint()
+  item = tree:add(f.ack_reason, fixed(10, 1))
+  if not REASONS[reason] then
+    item:add_proto_expert_info(e.kind)
+    return "SRC ACK"
+  end
+  reader:reserved(fixed(11, 1))
+  tree:add(f.ack_echo, fixed(12, 8))
+  tree:add(f.ack_hold, fixed(20, 4))
+  tree:add(f.ack_delay, fixed(24, 4))
+  tree:add(f.ack_rx_pkts, fixed(28, 4))
+  tree:add(f.ack_ce_pkts, fixed(32, 4))
+  tree:add(f.ack_rx_bytes, fixed(36, 8))
+  tree:add(f.ack_ce_bytes, fixed(44, 8))
+  tree:add(f.ack_psn_limit, fixed(52, 4))
+  tree:add(f.ack_receive_limit, fixed(56, 4))
+  local told = {}
+  for _ = 1, fixed:bitfield(4, 4) do
+    local range = reader:take(WORD_LEN)
+    if not range then
+      return "SRC ACK"
+    end
+    for _, packet in ipairs(add_word(reader, range, next)) do
+      told[#told + 1] = packet
+    end
+  end
+  local missing = add_counts(reader, told)
+  local info = string.format("SRC ACK %s, next %d", REASONS[reason], next)
+  if missing > 0 then
+    info = string.format("%s, %d missing", info, missing)
+  end
+  if REASONS[reason] == "refused" then
+    local range = reader:take(REFUSAL_LEN)
+    if not range then
+      return info
+    end
+    tree:add(f.refused_psn, range(0, 4))
+    item = tree:add(f.refused_code, range(4, 1))
+    item:add_proto_expert_info(CODES[range(4, 1):uint()] and e.refused or e.kind)
+    reader:reserved(range(5, 3))
+    info = string.format("%s, PSN %d refused", info, range(0, 4):uint())
+  end
+  if reader.at < reader.stop then
+    tree:add_tvb_expert_info(e.rest, reader.buffer(reader.at, reader.stop - reader.at))
+  end
+  note_echo(reader, pinfo, fixed(12, 8):uint64())
+  return info
+end
+
+function src.dissector(buffer, pinfo, tree)
+  local opcode = opcode_of()
+  if not opcode or opcode.value ~= DATA and opcode.value ~= ACK then
+    return
+  end
+  local bth = opcode.offset
+  if bth < UDP_LEN or bth + BTH_LEN > buffer:len() then
+    return
+  end
+  -- The UDP length says where the packet ends, in the frame or beyond what was captured of it.
+  local pad = buffer(bth + 1, 1):bitfield(2, 2)
+  local said = bth - UDP_LEN + buffer(bth - 4, 2):uint() - ICRC_LEN - pad
+  local stop = math.min(said, buffer:len())
+  local at = bth + BTH_LEN
+  if stop < at then
+    return
+  end
+  local reader = setmetatable({
+    buffer = buffer,
+    at = at,
+    stop = stop,
+    said = said,
+    psn_low = buffer(bth + 9, 3):uint(),
+    qp = buffer(bth + 5, 3):uint(),
+    tree = tree:add(src, buffer(at, stop - at)),
+  }, Reader)
+  local dissect = opcode.value == DATA and dissect_data or dissect_ack
+  local info = dissect(reader, pinfo)
+  reader.tree:append_text(", " .. info)
+  pinfo.cols.protocol = "SRC"
+  pinfo.cols.info = info .. string.format(" QP=0x%06x", reader.qp)
+end
+
+register_postdissector(src)

@@ -1,0 +1,91 @@
+//! The Wireshark dissector of SRC (`docs/wireshark/spanwire_src.lua`), run by tshark over a capture
+//! of ours: every field as our own parser has it, an expert info where ours drops, no Lua error.
+//!
+//! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` writes the capture anew.
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
+mod fields;
+mod scene;
+
+use fields::{Columns, expected};
+use spanwire_tests::pcap::Pcap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn path(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
+}
+
+/// Runs the script over a capture and compares every packet of it. False when there is no tshark.
+fn check(capture: &Path) -> bool {
+    let columns = Columns::all();
+    let mut command = Command::new("tshark");
+    let script = format!("lua_script:{}", path("docs/wireshark/spanwire_src.lua").display());
+    command.args(["-n", "-X", &script, "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    for name in columns.names() {
+        command.args(["-e", name]);
+    }
+    let Ok(run) = command.arg("-r").arg(capture).output() else {
+        eprintln!("SKIPPED: no tshark to run the dissector in");
+        return false;
+    };
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{said}");
+    assert!(!said.to_lowercase().contains("lua"), "{said}");
+    let file = std::fs::read(capture).expect("it was just written, or is part of the tree");
+    let frames = Pcap::new(&file).expect("a capture").frames().map(|f| f.expect("whole").bytes);
+    let frames: Vec<&[u8]> = frames.collect();
+    let lines = String::from_utf8(run.stdout).expect("numbers and our own text");
+    assert_eq!(lines.lines().count(), frames.len());
+    for derived in fields::DERIVED {
+        let told = lines.lines().filter(|line| !columns.read(line)[derived].is_empty()).count();
+        assert!(told > 5, "{derived} is told {told} times");
+    }
+    for (i, (line, frame)) in lines.lines().zip(frames).enumerate() {
+        let got = columns.read(line);
+        for (name, want) in expected(frame) {
+            let got = got.get(name).map(String::as_str).unwrap_or_default();
+            assert_eq!(got, want, "{name} of frame {} in {}", i + 1, capture.display());
+        }
+    }
+    true
+}
+
+#[test]
+fn script__says_of_the_golden_capture_what_the_parser_says() {
+    let golden = path("tests/golden/spanwire/src.pcap");
+    if std::env::var_os("SPANWIRE_BLESS").is_some() {
+        std::fs::write(&golden, scene::capture()).expect("the tree can be written");
+    }
+    check(&golden);
+}
+
+/// The engine moves on; what it sends today must be understood today.
+#[test]
+fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
+    let file = std::env::temp_dir().join(format!("spanwire-dissector-{}.pcap", std::process::id()));
+    std::fs::write(&file, scene::capture()).expect("a temporary file");
+    check(&file);
+    std::fs::remove_file(&file).expect("it was just written");
+}
+
+#[test]
+fn capture__holds_everything_that_there_is_to_dissect() {
+    for bytes in [
+        std::fs::read(path("tests/golden/spanwire/src.pcap")).expect("part of the tree"),
+        scene::capture(),
+    ] {
+        let pcap = Pcap::new(&bytes).expect("a capture");
+        let frames: Vec<Vec<u8>> =
+            pcap.frames().map(|f| f.expect("whole").bytes.to_vec()).collect();
+        let mut seen = std::collections::BTreeMap::<&str, u32>::new();
+        for frame in &frames {
+            for (name, value) in expected(frame) {
+                *seen.entry(name).or_default() += u32::from(!value.is_empty() && value != "0");
+            }
+        }
+        for name in fields::TOLD {
+            assert!(seen.get(name).is_some_and(|n| *n > 0), "no packet has {name}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A capture with everything that SRC has: two engines, a wire that loses and marks, and packets
+//! that are wrong.
+
+use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit, RecvRequest,
+    RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest, WrOp,
+};
+use spanwire_wire::{MacAddr, Opcode, Packet, Psn, Qpn, mark_ce, seal};
+
+/// The capture, as a pcap file with nanoseconds.
+pub(crate) fn capture() -> Vec<u8> {
+    let mut scene = Scene::new();
+    scene.play();
+    let wrong = wrong_packets(&scene.frames);
+    let mut file = Vec::new();
+    // Version 2.4, no offset, 65535 bytes of each frame, Ethernet.
+    for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1u32] {
+        file.extend(word.to_le_bytes());
+    }
+    let last = scene.frames.last().map_or(Time::ZERO, |(at, _)| *at);
+    let wrong = (1..).zip(wrong).map(|(i, frame)| (last + Dur::from_us(i), frame));
+    for (at, frame) in scene.frames.iter().cloned().chain(wrong) {
+        let ns = at.since(Time::ZERO).as_ns();
+        let len = u64::try_from(frame.len()).expect("short");
+        for word in [ns / 1_000_000_000, ns % 1_000_000_000, len, len] {
+            file.extend(u32::try_from(word).expect("a short run").to_le_bytes());
+        }
+        file.extend(frame);
+    }
+    file
+}
+
+struct Scene {
+    ends: [End; 2],
+    now: Time,
+    frames: Vec<(Time, Vec<u8>)>,
+    sent: u64,
+}
+
+struct End {
+    ep: Endpoint,
+    cq: CqId,
+    qpn: Qpn,
+    mr: MemoryRegion,
+    /// A region whose key its peer may take away.
+    given: MemoryRegion,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut ends = [1, 2].map(End::new);
+        let qpns = [ends[0].qpn, ends[1].qpn];
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let av = AddressVector {
+                src_mac: mac(me),
+                dst_mac: mac(peer),
+                src_ip: ip(me),
+                dst_ip: ip(peer),
+                udp_src_port: None,
+                traffic_class: 0,
+                hop_limit: 64,
+            };
+            let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
+            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Src), Some(64));
+            for attr in [QpAttr::init(Access::ALL), rtr, QpAttr::rts(PSNS[me])] {
+                let end = &mut ends[me];
+                end.ep.modify_qp(end.qpn, &attr).expect("the customary transitions");
+            }
+        }
+        Self { ends, now: Time::from_ns(1_000), frames: Vec::new(), sent: 0 }
+    }
+
+    fn play(&mut self) {
+        for i in 0..4 {
+            let end = &mut self.ends[1];
+            let sge = Sge { addr: end.mr.addr + 0x8000 + i * 256, len: 256, lkey: end.mr.lkey };
+            let wr = RecvRequest { wr_id: i, sges: &[sge] };
+            end.ep.post_recv(end.qpn, &wr).expect("there is room");
+        }
+        let (mr, given) = (self.ends[1].mr, self.ends[1].given);
+        let remote = RemoteAddr { va: mr.addr, rkey: mr.rkey.expect("it has one") };
+        let at = |ahead| RemoteAddr { va: remote.va + ahead, ..remote };
+        let rkey = given.rkey.expect("it has one");
+        self.post(WrOp::Send, 200);
+        self.post(WrOp::SendImm { imm: 0x1122_3344 }, 10);
+        self.post(WrOp::SendInv { rkey }, 0);
+        self.post(WrOp::WriteImm { remote: at(64), imm: 7 }, 100);
+        self.post(WrOp::FetchAdd { remote: at(8), add: 5 }, 8);
+        self.post(WrOp::CmpSwap { remote: at(8), compare: 5, swap: 9 }, 8);
+        self.post(WrOp::Read { remote: at(0x100) }, 1000);
+        self.run();
+        // Over the end of the 32 bits.
+        self.post(WrOp::Write { remote: at(0x400) }, 64 * 280);
+        self.run();
+        self.post(WrOp::Write { remote: RemoteAddr { rkey: rkey ^ 1, ..at(0) } }, 8);
+        self.run();
+    }
+
+    fn post(&mut self, op: WrOp, len: u32) {
+        let end = &mut self.ends[0];
+        let sge = Sge { addr: end.mr.addr, len, lkey: end.mr.lkey };
+        end.ep.post_send(end.qpn, &WorkRequest::new(1, op, &[sge])).expect("there is room");
+    }
+
+    /// Until 50 ms have passed: all is over by then.
+    fn run(&mut self) {
+        let until = self.now + Dur::from_ms(50);
+        let mut wire: Vec<(Time, usize, Vec<u8>)> = Vec::new();
+        while self.now < until {
+            for side in [0, 1] {
+                self.transmit(side, &mut wire);
+            }
+            let arrival = wire.iter().map(|(at, ..)| *at).min();
+            let timers = self.ends.iter().filter_map(|end| end.ep.poll_timeout());
+            let Some(next) = timers.chain(arrival).min() else { break };
+            self.now = self.now.max(next);
+            let now = self.now;
+            let (due, later) = wire.into_iter().partition(|(at, ..)| *at <= now);
+            wire = later;
+            for (_, to, frame) in due {
+                let end = &mut self.ends[to];
+                end.ep.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+            }
+            for end in &mut self.ends {
+                end.ep.handle_timeout(now);
+                while end.ep.poll_cq(end.cq).is_ok_and(|wc| wc.is_some()) {}
+            }
+        }
+        self.now = until;
+    }
+
+    /// Sends what an end may. One packet in nine is lost on the way, one in five marked, and each
+    /// takes 7 us.
+    fn transmit(&mut self, side: usize, wire: &mut Vec<(Time, usize, Vec<u8>)>) {
+        let mut frame = vec![0; 2048];
+        while let Some(meta) = self.ends[side].ep.poll_transmit(self.now, PortId::HOST, &mut frame)
+        {
+            let mut frame = frame[..meta.len].to_vec();
+            self.sent += 1;
+            if self.sent.is_multiple_of(5) {
+                mark_ce(&mut frame);
+            }
+            self.frames.push((self.now, frame.clone()));
+            if !self.sent.is_multiple_of(9) {
+                wire.push((self.now + Dur::from_us(7), 1 - side, frame));
+            }
+            self.now += Dur::from_ns(100);
+        }
+    }
+}
+
+impl End {
+    fn new(seed: u8) -> Self {
+        let mut ep = Endpoint::new(ValidConfig::default(), [seed; 32]);
+        let pd = ep.alloc_pd().expect("within the limits");
+        let cq = ep.create_cq(64).expect("within the limits");
+        let mut region = |bytes, access, iova| {
+            ep.reg_mr(pd, Region::zeroed(bytes), access, Some(iova)).expect("within the limits")
+        };
+        let mr = region(0x1_0000, Access::ALL, 0x1000_0000_0000);
+        let given = region(64, Access::ALL.and(Access::REMOTE_INVALIDATE), 0x2000_0000_0000);
+        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default()));
+        let qpn = qpn.expect("within the limits");
+        Self { ep, cq, qpn, mr, given }
+    }
+}
+
+/// Packets of the capture, each with one thing wrong.
+fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let of = |opcode, enough: usize| {
+        let is_it = |f: &&(Time, Vec<u8>)| {
+            let packet = Packet::parse(&f.1);
+            packet.is_ok_and(|p| p.bth.opcode == opcode && p.payload.len() >= enough)
+        };
+        frames.iter().find(is_it).map(|(_, frame)| frame.clone()).expect("there is one")
+    };
+    let (data, ack) = (of(Opcode::SrcData, 24), of(Opcode::SrcAck, 72));
+    let bend = |frame: &[u8], at: usize, value: u8| {
+        let mut frame = frame.to_vec();
+        frame[HEADER_AT + at] = value;
+        resealed(frame)
+    };
+    vec![
+        bend(&data, 0, 2 << 4),
+        bend(&data, 0, 1 << 4 | 12),
+        bend(&data, 2, 0x80),
+        bend(&ack, 0, 3 << 4),
+        bend(&ack, 3, 1),
+        bend(&ack, 10, 9),
+        bend(&ack, 0, 1 << 4 | 15),
+        bend(&ack, 0, 1 << 4),
+        bend(&ack, 63, 1),
+    ]
+}
+
+fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
+    let len = frame.len();
+    seal(&mut frame, len);
+    frame
+}
+
+fn mac(i: usize) -> MacAddr {
+    MacAddr::new([2, 0, 0, 0, 0, u8::try_from(i).expect("0 or 1")])
+}
+
+fn ip(i: usize) -> std::net::IpAddr {
+    [10, 0, 0, u8::try_from(i + 1).expect("0 or 1")].into()
+}
+
+/// The first begins 256 packets before the end of the numbers.
+const PSNS: [Psn; 2] = [Psn::new(0xff_ffff), Psn::new(0x12_3456)];
+/// Behind Ethernet, IPv4, UDP and the BTH.
+const HEADER_AT: usize = 14 + 20 + 8 + 12;
