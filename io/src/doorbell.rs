@@ -3,7 +3,7 @@
 //! at once.
 
 use crate::poll::poll;
-use crate::port::{Port, SlotToken};
+use crate::port::{Port, SlotToken, slots_of_inner};
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -140,32 +140,10 @@ impl<P: Port> Port for BellPort<P> {
         self.inner.rx_burst(now, max, each)
     }
 
-    fn slot_take(&mut self) -> Option<SlotToken> {
-        self.inner.slot_take()
-    }
-
-    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        self.inner.slot_bytes(slot)
-    }
+    slots_of_inner!();
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
         self.inner.slot_commit(slot, meta);
-    }
-
-    fn slot_release(&mut self, slot: SlotToken) {
-        self.inner.slot_release(slot);
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.inner.flush(now)
-    }
-
-    fn frame_room(&self) -> usize {
-        self.inner.frame_room()
-    }
-
-    fn tx_pending(&self) -> usize {
-        self.inner.tx_pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {

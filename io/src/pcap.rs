@@ -1,7 +1,7 @@
 //! Captures: every frame a port receives and sends, in a file that Wireshark and tcpdump read.
 
 use crate::clock::unix_ns;
-use crate::port::{Port, SlotToken};
+use crate::port::{Port, SlotToken, slots_of_inner};
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -207,13 +207,7 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
         })
     }
 
-    fn slot_take(&mut self) -> Option<SlotToken> {
-        self.inner.slot_take()
-    }
-
-    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        self.inner.slot_bytes(slot)
-    }
+    slots_of_inner!();
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
         // A frame longer than its buffer is the inner port's to refuse.
@@ -221,22 +215,6 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
             self.capture.record(self.now, frame);
         }
         self.inner.slot_commit(slot, meta);
-    }
-
-    fn slot_release(&mut self, slot: SlotToken) {
-        self.inner.slot_release(slot);
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.inner.flush(now)
-    }
-
-    fn frame_room(&self) -> usize {
-        self.inner.frame_room()
-    }
-
-    fn tx_pending(&self) -> usize {
-        self.inner.tx_pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {

@@ -83,6 +83,37 @@ pub trait Port {
     }
 }
 
+/// The transmit side of a port around another one, `inner`, that changes nothing about it but
+/// what happens to a frame when it is committed.
+macro_rules! slots_of_inner {
+    () => {
+        fn slot_take(&mut self) -> Option<$crate::port::SlotToken> {
+            self.inner.slot_take()
+        }
+
+        fn slot_bytes(&mut self, slot: &$crate::port::SlotToken) -> &mut [u8] {
+            self.inner.slot_bytes(slot)
+        }
+
+        fn slot_release(&mut self, slot: $crate::port::SlotToken) {
+            self.inner.slot_release(slot);
+        }
+
+        fn flush(&mut self, now: spanwire_base::Time) -> std::io::Result<()> {
+            self.inner.flush(now)
+        }
+
+        fn frame_room(&self) -> usize {
+            self.inner.frame_room()
+        }
+
+        fn tx_pending(&self) -> usize {
+            self.inner.tx_pending()
+        }
+    };
+}
+pub(crate) use slots_of_inner;
+
 /// A port chosen at run time (a capture or not, faults or not) is still a port.
 impl<P: Port + ?Sized> Port for Box<P> {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {

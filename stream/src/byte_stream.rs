@@ -2,6 +2,7 @@
 
 use crate::connection::About;
 use crate::error::Error;
+use crate::half::Half;
 use crate::handshake::Established;
 use crate::listener::sealed::Sealed;
 use crate::receiving::Receiving;

@@ -1,6 +1,7 @@
 //! A connection that carries messages.
 
 use crate::error::Error;
+use crate::half::Half;
 use crate::handshake::Established;
 use crate::listener::sealed::Sealed;
 use crate::receiving::Receiving;

@@ -54,6 +54,7 @@ mod connection;
 pub mod dial;
 mod error;
 pub mod fabric;
+mod half;
 mod handshake;
 mod imm;
 mod incoming;

@@ -2,13 +2,13 @@
 //! may still write is copied first and looked at then.
 
 use crate::error::Error;
+use crate::half::Half;
 use crate::shared::{Arrived, Kind, Milestone, Shared};
+use crate::signal::Signal;
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 /// What both kinds of connection receive with.
 #[derive(Debug)]
@@ -24,13 +24,19 @@ pub(crate) struct Receiving {
     rest: Option<Arrived>,
 }
 
+impl Half for Receiving {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn signal(shared: &Shared) -> &Signal {
+        &shared.receivable
+    }
+}
+
 impl Receiving {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
         Self { shared, ring, bytes: 0, fragments: 0, told: (0, 0), rest: None }
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
     }
 
     /// The next message, in place of what is in `into`. False at the orderly end.
@@ -74,51 +80,6 @@ impl Receiving {
         }
         self.publish();
         Ok(count)
-    }
-
-    /// `attempt` until it does not say [`Error::WouldBlock`], at most for `timeout`.
-    pub(crate) fn block<T>(
-        &mut self,
-        timeout: Option<Duration>,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let shared = self.shared.clone();
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let done = shared.receivable.wait(deadline, || match attempt(self) {
-            Err(Error::WouldBlock) => None,
-            other => Some(other),
-        });
-        done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
-    }
-
-    /// `attempt` as a task does it: woken when it is worth another one.
-    pub(crate) fn poll<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Poll<Result<T, Error>> {
-        for is_armed in [false, true] {
-            match attempt(self) {
-                Err(Error::WouldBlock) if is_armed => {}
-                Err(Error::WouldBlock) => self.shared.receivable.arm(Some(cx.waker())),
-                other => return Poll::Ready(other),
-            }
-        }
-        Poll::Pending
-    }
-
-    /// `attempt` for one who waits by the descriptor.
-    pub(crate) fn attempt<T>(
-        &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        match attempt(self) {
-            Err(Error::WouldBlock) => {
-                self.shared.receivable.arm(None);
-                attempt(self)
-            }
-            other => other,
-        }
     }
 
     /// The next thing in the ring; `None` at the orderly end.

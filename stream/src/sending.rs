@@ -1,13 +1,13 @@
 //! The sending half of a connection at its application: bytes into the ring, lengths to the worker.
 
 use crate::error::{Cause, Error};
+use crate::half::Half;
 use crate::shared::{Kind, Milestone, Shared};
+use crate::signal::Signal;
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 /// What both kinds of connection send with.
 #[derive(Debug)]
@@ -18,13 +18,19 @@ pub(crate) struct Sending {
     written: u64,
 }
 
+impl Half for Sending {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn signal(shared: &Shared) -> &Signal {
+        &shared.sendable
+    }
+}
+
 impl Sending {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
         Self { shared, ring, written: 0 }
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
     }
 
     /// A whole message, or nothing of it.
@@ -57,51 +63,6 @@ impl Sending {
         self.shared.written.store(self.written, Ordering::Release);
         self.shared.tell_worker();
         Ok(count)
-    }
-
-    /// `attempt` until it does not say [`Error::WouldBlock`], at most for `timeout`.
-    pub(crate) fn block<T>(
-        &mut self,
-        timeout: Option<Duration>,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let shared = self.shared.clone();
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let done = shared.sendable.wait(deadline, || match attempt(self) {
-            Err(Error::WouldBlock) => None,
-            other => Some(other),
-        });
-        done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
-    }
-
-    /// `attempt` as a task does it: woken when it is worth another one.
-    pub(crate) fn poll<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Poll<Result<T, Error>> {
-        for is_armed in [false, true] {
-            match attempt(self) {
-                Err(Error::WouldBlock) if is_armed => {}
-                Err(Error::WouldBlock) => self.shared.sendable.arm(Some(cx.waker())),
-                other => return Poll::Ready(other),
-            }
-        }
-        Poll::Pending
-    }
-
-    /// `attempt` for one who waits by the descriptor.
-    pub(crate) fn attempt<T>(
-        &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        match attempt(self) {
-            Err(Error::WouldBlock) => {
-                self.shared.sendable.arm(None);
-                attempt(self)
-            }
-            other => other,
-        }
     }
 
     /// No more will be sent.
