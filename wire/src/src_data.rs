@@ -99,10 +99,11 @@ impl SrcDataRepr {
 
     /// Bytes of the header, 24..=76.
     #[must_use]
+    #[inline]
     pub fn header_len(&self) -> usize {
-        let bits = self.presence();
-        let parts = PARTS.iter().filter(|(bit, _)| bits & bit != 0);
-        FIXED_LEN + parts.map(|(_, len)| len).sum::<usize>()
+        let [reth, atomic, imm, ieth, receive, answers, original] = self.parts().map(usize::from);
+        let words = imm + ieth + receive + answers;
+        FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
     }
 
     /// The header at the start of `bytes`, which follow the BTH, and what is behind it.
@@ -190,16 +191,22 @@ impl SrcDataRepr {
     }
 
     fn presence(&self) -> u16 {
-        let parts = [
-            (RETH, self.reth.is_some()),
-            (ATOMIC, self.atomic.is_some()),
-            (IMM, self.imm.is_some()),
-            (IETH, self.ieth.is_some()),
-            (RECEIVE, self.receive.is_some()),
-            (ANSWERS, self.answers.is_some()),
-            (ORIGINAL, self.original.is_some()),
-        ];
-        parts.into_iter().filter(|(_, there)| *there).fold(0, |bits, (bit, _)| bits | bit)
+        // Each part's bit is its place here.
+        (0..).zip(self.parts()).fold(0, |bits, (i, there)| bits | u16::from(there) << i)
+    }
+
+    /// Which parts are there, in the order of the bits.
+    #[inline]
+    fn parts(&self) -> [bool; 7] {
+        [
+            self.reth.is_some(),
+            self.atomic.is_some(),
+            self.imm.is_some(),
+            self.ieth.is_some(),
+            self.receive.is_some(),
+            self.answers.is_some(),
+            self.original.is_some(),
+        ]
     }
 
     /// The parts named by `bits` are those of the kind, where it says that a segment stands.
@@ -272,17 +279,6 @@ const RECEIVE: u16 = 1 << 4;
 const ANSWERS: u16 = 1 << 5;
 const ORIGINAL: u16 = 1 << 6;
 const KNOWN: u16 = (1 << 7) - 1;
-
-/// The parts and their lengths.
-const PARTS: [(u16, usize); 7] = [
-    (RETH, reth::LEN),
-    (ATOMIC, atomic::LEN),
-    (IMM, 4),
-    (IETH, 4),
-    (RECEIVE, 4),
-    (ANSWERS, 4),
-    (ORIGINAL, 8),
-];
 
 #[cfg(test)]
 mod tests {

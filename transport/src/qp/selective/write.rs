@@ -203,6 +203,7 @@ impl QueuePair {
 
 impl Selective {
     /// The header of a packet and the bytes of its payload.
+    #[inline]
     fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32)> {
         let psn = wrap(sending.number);
         let (mut header, len) = match &sending.part {
