@@ -62,7 +62,7 @@ pub(super) struct Selective {
     max_rd_atomic: u32,
     segment_bytes: u32,
     has_failed: bool,
-    /// Bytes of the peer's that were not answered, until we are told to send: who told us its
+    /// Bytes of the peer's frames that were not answered, until we are told to send: who told us its
     /// address may not be who has it, and would get no more than was sent in its name.
     unproven: Option<u64>,
 }
@@ -192,7 +192,7 @@ impl Selective {
     /// A packet of the peer's with so many bytes of IP came.
     pub(super) fn on_bytes(&mut self, bytes: u64) {
         if let Some(unanswered) = &mut self.unproven {
-            *unanswered = unanswered.saturating_add(bytes);
+            *unanswered = unanswered.saturating_add(bytes + u64_from(LINK_BYTES));
         }
     }
 
@@ -205,7 +205,7 @@ impl Selective {
     /// when not even one without may leave yet.
     fn words_allowed(&self, outside: usize) -> Option<usize> {
         let Some(bytes) = self.unproven else { return Some(SACK_WORDS_MAX) };
-        let fixed = u64_from(outside + SrcAckRepr::WORDLESS_LEN);
+        let fixed = u64_from(LINK_BYTES + outside + SrcAckRepr::WORDLESS_LEN);
         let words = bytes.checked_sub(fixed)? / u64_from(SackWord::LEN);
         Some(usize_from(words.min(u64_from(SACK_WORDS_MAX))))
     }
@@ -213,7 +213,7 @@ impl Selective {
     /// An acknowledgement of so many bytes of IP leaves.
     fn on_told(&mut self, bytes: usize) {
         if let Some(unanswered) = &mut self.unproven {
-            *unanswered = unanswered.saturating_sub(u64_from(bytes));
+            *unanswered = unanswered.saturating_sub(u64_from(LINK_BYTES + bytes));
         }
     }
 
@@ -292,6 +292,8 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
+/// The header of the link, which each of many small answers to one large packet has as well.
+const LINK_BYTES: usize = 14;
 /// The least retransmission timeout: on hosts that share a core, a peer is away for as long as this
 /// all the time, and a tail is probed for long before.
 const RTO_MIN: Dur = Dur::from_ms(1);

@@ -6,8 +6,8 @@ use spanwire_wire::Packet;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A pair of which side 1 was only told where its peer is, and the bytes of IP that each side has
-/// sent.
+/// A pair of which side 1 was only told where its peer is, and the bytes of frames that each side
+/// has sent.
 fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
     let mut p = Pair::with(&PairConfig { ips, ..PairConfig::src() });
     let q = p.ends[1].qpns[0];
@@ -30,7 +30,7 @@ fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
     let sent = Rc::new(RefCell::new([0, 0]));
     let counted = Rc::clone(&sent);
     p.filter = Box::new(move |side, packet: &Packet<'_>| {
-        let inside = 8 + 12 + packet.payload_len() + usize::from(packet.bth.pad) + 4;
+        let inside = 14 + 8 + 12 + packet.payload_len() + usize::from(packet.bth.pad) + 4;
         counted.borrow_mut()[side] += (packet.ip.header_len() + inside) as u64;
         Fate::Pass
     });
@@ -68,7 +68,7 @@ fn words_allowed__gaps_make_it_say_less_not_more() {
         let (mut p, sent) = half_open(ips);
         let (counted, mut n) = (Rc::clone(&sent), 0);
         p.filter = Box::new(move |side, packet: &Packet<'_>| {
-            let inside = 8 + 12 + packet.payload_len() + usize::from(packet.bth.pad) + 4;
+            let inside = 14 + 8 + 12 + packet.payload_len() + usize::from(packet.bth.pad) + 4;
             let bytes = (packet.ip.header_len() + inside) as u64;
             n += u32::from(side == 0);
             let lost = side == 0 && n.is_multiple_of(2);
