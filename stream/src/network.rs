@@ -190,7 +190,7 @@ impl Network {
         Listener::new(self.shared.clone(), port, options, Kind::Bytes)
     }
 
-    /// What engine and port have counted, by name; empty when the worker is gone.
+    /// What engine, port and worker have counted, by name; empty when the worker is gone.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.shared.commands.ask(Command::Counters).unwrap_or_default()

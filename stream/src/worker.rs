@@ -13,7 +13,7 @@ use crate::shared::{Milestone, Shared, Tray};
 use spanwire_base::{Dur, Time, usize_from};
 use spanwire_io::clock::Clock;
 use spanwire_io::doorbell::BellPort;
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::driver::{Driver, DriverCounters, Polling};
 use spanwire_transport::{App, CqId, Endpoint, Host, Notify, PdId};
 use spanwire_wire::Qpn;
 use std::collections::{BTreeMap, VecDeque};
@@ -105,7 +105,7 @@ impl Worker {
                 worker.end_all(endpoint, &Cause::NetworkGone(why.clone()));
                 return Err(why);
             }
-            worker.serve_port(endpoint, &mut port);
+            worker.serve_port(endpoint, &mut port, &driver.counters());
             if worker.is_over() {
                 let why = Cause::NetworkGone("it was shut down".into());
                 worker.end_all(endpoint, &why);
@@ -163,7 +163,12 @@ impl Worker {
         }
     }
 
-    fn serve_port(&mut self, endpoint: &Endpoint, port: &mut BellPort<Box<dyn Link + Send>>) {
+    fn serve_port(
+        &mut self,
+        endpoint: &Endpoint,
+        port: &mut BellPort<Box<dyn Link + Send>>,
+        driven: &DriverCounters,
+    ) {
         while let Some(command) = self.for_port.pop_front() {
             match command {
                 Command::SidePoll(ip, reply) => {
@@ -173,6 +178,8 @@ impl Worker {
                 Command::Counters(reply) => {
                     let mut counters = endpoint.counters().list();
                     counters.extend(port.counters());
+                    let worker = [("worker_steps", driven.steps), ("worker_sleeps", driven.waits)];
+                    counters.extend(worker.map(|(name, n)| (name.to_owned(), n)));
                     let _ = reply.send(counters);
                 }
                 _ => {}
