@@ -207,7 +207,7 @@ fn recv__waiting_costs_next_to_nothing() {
     let Some(lab) = Lab::new() else { return };
     let networks = lab.networks(0);
     let (mut taker, mut giver) = lab.connect(&networks, ModeChoice::Auto);
-    // Counted, not timed: who spins takes a step each microsecond, who sleeps takes some when woken.
+    // Counted, not timed: who spins takes millions of steps a second, who sleeps some when woken.
     let steps = || {
         let counted = |n: &Network| {
             let counters = n.counters();
@@ -219,7 +219,7 @@ fn recv__waiting_costs_next_to_nothing() {
     let before = steps();
     assert!(matches!(taker.recv_timeout(Duration::from_secs(2)), Err(Error::TimedOut(_))));
     let taken = steps() - before;
-    assert!(taken < 20_000, "{taken} steps in two seconds");
+    assert!(taken < 500_000, "{taken} steps in two seconds");
     giver.send(b"awake").unwrap();
     assert!(taker.recv_timeout(LATE).unwrap().is_some());
 }
