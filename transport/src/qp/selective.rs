@@ -62,7 +62,7 @@ pub(super) struct Selective {
     max_rd_atomic: u32,
     segment_bytes: u32,
     has_failed: bool,
-    /// Bytes of the peer's frames that were not answered, until we are told to send: who told us its
+    /// Bytes of the peer's that were not answered, until we are told to send: who told us its
     /// address may not be who has it, and would get no more than was sent in its name.
     unproven: Option<u64>,
 }
@@ -192,7 +192,7 @@ impl Selective {
     /// A packet of the peer's with so many bytes of IP came.
     pub(super) fn on_bytes(&mut self, bytes: u64) {
         if let Some(unanswered) = &mut self.unproven {
-            *unanswered = unanswered.saturating_add(bytes + u64_from(LINK_BYTES));
+            *unanswered = unanswered.saturating_add(bytes);
         }
     }
 
@@ -292,7 +292,8 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
-/// The header of the link, which each of many small answers to one large packet has as well.
+/// The header of the link, counted for what leaves and not for what came: neither many small answers
+/// to few large packets nor a large one to many small packets is more than came, on any link.
 const LINK_BYTES: usize = 14;
 /// The least retransmission timeout: on hosts that share a core, a peer is away for as long as this
 /// all the time, and a tail is probed for long before.
