@@ -292,8 +292,8 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
-/// The header of the link, counted for what leaves and not for what came: neither many small answers
-/// to few large packets nor a large one to many small packets is more than came, on any link.
+/// The header of the link, counted for what leaves and not for what came: neither many small
+/// answers to few large packets nor a large one to many small packets is more than came.
 const LINK_BYTES: usize = 14;
 /// The least retransmission timeout: on hosts that share a core, a peer is away for as long as this
 /// all the time, and a tail is probed for long before.
