@@ -177,7 +177,9 @@ impl World {
             }
             SrcKind::FetchAdd | SrcKind::CmpSwap => self.streams.answers_left += 1,
         }
-        if after.fatal != before.fatal {
+        // An answer whose own memory is gone fails the queue pair: it came, and has not arrived.
+        let failed = self.ep.query_qp(self.qpn).is_some_and(|qp| qp.state == QpState::Err);
+        if after.fatal != before.fatal || failed && h.answers.is_some() {
             self.streams.has_refused = true;
         }
         self.streams.atomics.extend(h.atomic.map(|a| (number, a)));
