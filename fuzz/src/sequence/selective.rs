@@ -24,7 +24,7 @@ pub(super) struct Streams {
     /// What is done when everything before it has arrived.
     atomics: BTreeMap<u64, AtomicEthRepr>,
     invalidations: BTreeMap<u64, u32>,
-    /// Something was refused: what has arrived since counts no more.
+    /// The queue pair has failed, by a refusal or by itself: what came last may not count.
     has_refused: bool,
     /// Our next new packet.
     snd_nxt: u32,
@@ -138,6 +138,9 @@ impl World {
                 }
             }
         };
+        // A response whose own memory is gone ends the queue pair as well, and has not come.
+        let left = self.ep.query_qp(self.qpn).expect("it was not destroyed").state;
+        self.streams.has_refused |= left == QpState::Err;
         if let Some(reach) = self.memory.changed_outside(&explained) {
             panic!("{:?} changed {reach:?}", forged.bth);
         }
