@@ -14,6 +14,7 @@ struct Allowed {
 /// The direction of the whole workspace. `io` knows no protocol; `transport` no I/O.
 const ALLOWED: &[Allowed] = &[
     Allowed { krate: "base", ours: &[], theirs: &[] },
+    Allowed { krate: "cc", ours: &["base"], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &[] },
     Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },

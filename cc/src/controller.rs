@@ -1,0 +1,234 @@
+//! The seam, and every algorithm by name.
+
+use crate::params::{Field, ParamError, parse};
+use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
+use spanwire_base::{Dur, Rate, Time};
+
+/// How much may be in flight, and how fast it may leave: one flow's congestion control.
+///
+/// A packet may leave only when the window *and* the pacer allow it. Nothing here knows packets,
+/// has a clock or allocates: samples and `now` in, window, rate and gap out. Every method that an
+/// algorithm does not need has a body that does nothing.
+pub trait Controller {
+    /// Payload bytes that may be in flight; `u64::MAX` without a window. What is in flight when
+    /// the window shrinks is not taken back.
+    fn cwnd_bytes(&self) -> u64;
+
+    /// How fast packets may leave, headers and all; none if the window alone decides.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// The least time between two packets: what a window below one packet is. Zero for none.
+    fn min_gap(&self) -> Dur {
+        Dur::ZERO
+    }
+
+    /// A packet left.
+    fn on_sent(&mut self, _now: Time, _sent: &Sent) {}
+
+    /// An acknowledgement came.
+    fn on_ack(&mut self, now: Time, ack: &Ack<'_>);
+
+    /// Something was lost, or refused.
+    fn on_loss(&mut self, now: Time, loss: &Loss);
+
+    /// A congestion notification packet came, from the peer or from a switch.
+    fn on_cnp(&mut self, _now: Time) {}
+
+    /// A sign of the network nearby: the only round trips to learn from, once there are any.
+    fn on_pseudo_ack(&mut self, _now: Time, _ack: &PseudoAck) {}
+
+    /// Telemetry of the network nearby (MLCC's near-source loop).
+    fn on_near_int(&mut self, _now: Time, _int: &[Hop]) {}
+
+    /// Packets take another path from now on: what was learnt of the old one's queues is void.
+    fn on_path_change(&mut self, _now: Time) {}
+
+    /// When [`Controller::handle_timeout`] has something to do.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due at `now`. May be called early.
+    fn handle_timeout(&mut self, _now: Time) {}
+}
+
+/// Lists the algorithms: a module each, with a `Params` and a type of the variant's name that has
+/// `new(&Params, &Path)`.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*) => {
+        /// Which algorithm, with its parameters.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum Algorithm {
+            $($(#[$doc])* $Name(crate::$module::Params),)*
+        }
+
+        /// One flow's congestion control.
+        #[derive(Clone, Debug)]
+        pub enum Cc {
+            $($(#[$doc])* $Name(crate::$module::$Name),)*
+        }
+
+        impl Algorithm {
+            /// Their names.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// The one of this name, with its defaults.
+            ///
+            /// # Errors
+            /// There is none.
+            pub fn named(name: &str) -> Result<Self, ParamError> {
+                match name {
+                    $($name => Ok(Self::$Name(crate::$module::Params::default())),)*
+                    _ => Err(ParamError::NoAlgorithm {
+                        name: name.to_owned(),
+                        known: Self::NAMES.to_vec(),
+                    }),
+                }
+            }
+
+            /// Its name.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$Name(_) => $name,)*
+                }
+            }
+
+            /// Its parameters, as people see them.
+            #[must_use]
+            pub fn fields(&self) -> &'static [Field] {
+                match self {
+                    $(Self::$Name(_) => crate::$module::Params::FIELDS,)*
+                }
+            }
+
+            /// Their values, in the order of [`Algorithm::fields`].
+            #[must_use]
+            pub fn values(&self) -> Vec<f64> {
+                match self {
+                    $(Self::$Name(params) => params.values(),)*
+                }
+            }
+
+            /// Checks all of them.
+            ///
+            /// # Errors
+            /// The first that is outside its range.
+            pub fn validate(&self) -> Result<(), ParamError> {
+                match self {
+                    $(Self::$Name(params) => params.validate(),)*
+                }
+            }
+
+            /// A controller for one flow.
+            #[must_use]
+            pub fn start(&self, path: &Path) -> Cc {
+                match self {
+                    $(Self::$Name(params) => Cc::$Name(crate::$module::$Name::new(params, path)),)*
+                }
+            }
+
+            fn put(&mut self, name: &str, value: f64) {
+                match self {
+                    $(Self::$Name(params) => params.put(name, value),)*
+                }
+            }
+        }
+
+        impl Controller for Cc {
+            algorithms!(@forward [$($Name)*] cwnd_bytes(&self) -> u64);
+            algorithms!(@forward [$($Name)*] rate(&self) -> Option<Rate>);
+            algorithms!(@forward [$($Name)*] min_gap(&self) -> Dur);
+            algorithms!(@forward [$($Name)*] on_sent(&mut self, now: Time, sent: &Sent) (now, sent));
+            algorithms!(@forward [$($Name)*] on_ack(&mut self, now: Time, ack: &Ack<'_>) (now, ack));
+            algorithms!(@forward [$($Name)*] on_loss(&mut self, now: Time, loss: &Loss) (now, loss));
+            algorithms!(@forward [$($Name)*] on_cnp(&mut self, now: Time) (now));
+            algorithms!(@forward [$($Name)*] on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) (now, ack));
+            algorithms!(@forward [$($Name)*] on_near_int(&mut self, now: Time, int: &[Hop]) (now, int));
+            algorithms!(@forward [$($Name)*] on_path_change(&mut self, now: Time) (now));
+            algorithms!(@forward [$($Name)*] poll_timeout(&self) -> Option<Time>);
+            algorithms!(@forward [$($Name)*] handle_timeout(&mut self, now: Time) (now));
+        }
+    };
+    (@forward [$($Name:ident)*] $method:ident(&self) -> $Out:ty) => {
+        fn $method(&self) -> $Out {
+            match self {
+                $(Self::$Name(cc) => cc.$method(),)*
+            }
+        }
+    };
+    (@forward [$($Name:ident)*] $method:ident(&mut self $(, $arg:ident: $Arg:ty)*) $args:tt) => {
+        fn $method(&mut self $(, $arg: $Arg)*) {
+            match self {
+                $(Self::$Name(cc) => cc.$method $args,)*
+            }
+        }
+    };
+}
+
+algorithms! {
+    /// A window and a rate that never change.
+    Fixed = "fixed" in fixed;
+    /// Uno's.
+    UnoCc = "unocc" in unocc;
+    /// DCTCP.
+    Dctcp = "dctcp" in dctcp;
+}
+
+impl Algorithm {
+    /// Sets a parameter from text: a number, or `on` and `off`.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it cannot have this value; then nothing has changed.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        let (field, value) = parse(self.fields(), name, text)?;
+        self.put(field.name, value);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named__every_one_has_valid_defaults_and_a_documented_range() {
+        for name in Algorithm::NAMES {
+            let algorithm = Algorithm::named(name).unwrap();
+            assert_eq!(algorithm.name(), *name);
+            algorithm.validate().unwrap();
+            for (field, value) in algorithm.fields().iter().zip(algorithm.values()) {
+                assert!(field.about.len() > 10, "{name}.{} says what it is", field.name);
+                assert!(field.min <= value && value <= field.max, "{name}.{}", field.name);
+                assert!((field.default - value).abs() < f64::EPSILON);
+            }
+        }
+        let known = Algorithm::NAMES.to_vec();
+        let name = "cubic".to_owned();
+        assert_eq!(Algorithm::named("cubic"), Err(ParamError::NoAlgorithm { name, known }));
+    }
+
+    #[test]
+    fn set__takes_numbers_in_range_and_nothing_else() {
+        for name in Algorithm::NAMES {
+            let mut algorithm = Algorithm::named(name).unwrap();
+            for field in algorithm.fields() {
+                for value in [field.min, field.max] {
+                    algorithm.set(field.name, &value.to_string()).unwrap();
+                    assert!(algorithm.values().contains(&value), "{name}.{}", field.name);
+                }
+                for bad in ["NaN", "inf", "1e400", "x", ""] {
+                    let before = algorithm;
+                    assert!(algorithm.set(field.name, bad).is_err(), "{name}.{}", field.name);
+                    assert_eq!(algorithm, before);
+                }
+                algorithm.set(field.name, &field.default.to_string()).unwrap();
+            }
+            assert_eq!(algorithm, Algorithm::named(name).unwrap());
+        }
+        let mut algorithm = Algorithm::named("unocc").unwrap();
+        assert!(algorithm.set("nothing", "1").unwrap_err().to_string().contains("quick_adapt"));
+    }
+}

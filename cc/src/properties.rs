@@ -1,0 +1,166 @@
+//! What holds for every algorithm, whatever happens to its flow.
+
+use crate::testing::path;
+use crate::{Ack, Algorithm, Cc, Controller, Delivery, Hop, Loss, LossKind, PseudoAck, Sent};
+use proptest::prelude::*;
+use spanwire_base::{Dur, Rate, Time};
+
+/// Something that happens, the time since the last in nanoseconds first.
+#[derive(Clone, Debug)]
+enum Event {
+    Ack { pkts: u64, marked: u64, rtt_ns: u64, age_ns: u64, held_back: bool, queue: u64 },
+    Cnp,
+    Loss(LossKind, u64),
+    Pseudo(u64),
+    PathChange,
+    Timer,
+}
+
+fn event() -> impl Strategy<Value = (u64, Event)> {
+    let ack =
+        (0..40u64, 0..40u64, 0..5_000_000u64, 0..5_000_000u64, any::<bool>(), 0..1_000_000u64)
+            .prop_map(|(pkts, marked, rtt_ns, age_ns, held_back, queue)| Event::Ack {
+                pkts,
+                marked: marked.min(pkts),
+                rtt_ns,
+                age_ns,
+                held_back,
+                queue,
+            });
+    let kind = prop_oneof![
+        Just(LossKind::Recovery),
+        (1..9u32).prop_map(LossKind::Timeout),
+        Just(LossKind::Trimmed),
+        Just(LossKind::Block),
+    ];
+    let what = prop_oneof![
+        20 => ack,
+        2 => Just(Event::Cnp),
+        2 => (kind, 0..10_000_000u64).prop_map(|(kind, bytes)| Event::Loss(kind, bytes)),
+        1 => (0..100_000u64).prop_map(Event::Pseudo),
+        1 => Just(Event::PathChange),
+        4 => Just(Event::Timer),
+    ];
+    (0..200_000u64, what)
+}
+
+/// A flow to which events happen.
+struct Flow {
+    cc: Cc,
+    now: Time,
+    tx_bytes: u64,
+    number: u64,
+}
+
+impl Flow {
+    fn new(name: &str, base_rtt: Option<Dur>) -> Self {
+        let cc = Algorithm::named(name).unwrap().start(&path(MTU, 100, base_rtt));
+        // A clock that has run for a while, so that there is a past to echo.
+        Self { cc, now: Time::ZERO + Dur::from_secs(1), tx_bytes: 0, number: 0 }
+    }
+
+    fn apply(&mut self, wait_ns: u64, event: &Event) {
+        self.now += Dur::from_ns(wait_ns);
+        let now = self.now;
+        match *event {
+            Event::Ack { pkts, marked, rtt_ns, age_ns, held_back, queue } => {
+                self.ack(pkts, marked, rtt_ns, (age_ns, held_back), queue);
+            }
+            Event::Cnp => self.cc.on_cnp(now),
+            Event::Loss(kind, bytes) => {
+                self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes: bytes });
+            }
+            Event::Pseudo(rtt_ns) => {
+                let sent_at = back(now, rtt_ns);
+                let rtt = Dur::from_ns(rtt_ns);
+                self.cc.on_pseudo_ack(now, &PseudoAck { rtt, sent_at, sent_bytes: 4096 });
+            }
+            Event::PathChange => self.cc.on_path_change(now),
+            Event::Timer => self.cc.handle_timeout(now),
+        }
+        let sent = Sent { bytes: MTU, inflight_bytes: 10_000, again: false };
+        self.cc.on_sent(now, &sent);
+    }
+
+    fn ack(&mut self, pkts: u64, marked: u64, rtt_ns: u64, age: (u64, bool), queue_bytes: u64) {
+        let (age_ns, held_back) = age;
+        let bytes = pkts * u64::from(MTU);
+        self.tx_bytes += bytes;
+        self.number += pkts;
+        let hop = Hop {
+            at: back(self.now, 500),
+            tx_bytes: self.tx_bytes,
+            queue_bytes,
+            rate: Rate::from_gbps(100),
+        };
+        let delivery = Delivery {
+            total_bytes: self.tx_bytes,
+            total_at_send_bytes: self.tx_bytes.saturating_sub(bytes),
+            interval: Dur::from_ns(rtt_ns),
+            app_limited: !held_back,
+        };
+        let ack = Ack {
+            acked_bytes: bytes,
+            acked_pkts: pkts,
+            marked_bytes: marked * u64::from(MTU),
+            rtt: Some(Dur::from_ns(rtt_ns)),
+            sent_at: back(self.now, age_ns),
+            number: self.number,
+            una: self.number,
+            next: self.number + 10,
+            inflight_bytes: bytes,
+            held_back,
+            hops: Some(5),
+            int: &[hop],
+            delivery: Some(delivery),
+            ..Ack::default()
+        };
+        self.cc.on_ack(self.now, &ack);
+    }
+}
+
+fn back(now: Time, ns: u64) -> Time {
+    Time::from_ps(now.as_ps() - ns * 1000)
+}
+
+proptest! {
+    /// Windows, rates, gaps and timers stay sane after any events, with and without a known path.
+    #[test]
+    fn any_events__leave_something_that_can_be_sent(
+        events in proptest::collection::vec(event(), 1..200),
+        known in any::<bool>(),
+    ) {
+        for name in Algorithm::NAMES {
+            let mut flow = Flow::new(name, known.then(|| Dur::from_us(14)));
+            for (wait, event) in &events {
+                flow.apply(*wait, event);
+                let (cwnd, rate) = (flow.cc.cwnd_bytes(), flow.cc.rate());
+                prop_assert!(cwnd >= u64::from(MTU), "{name}: window {cwnd} after {event:?}");
+                prop_assert!(
+                    cwnd == u64::MAX || cwnd < 1 << 40,
+                    "{name}: window {cwnd} after {event:?}"
+                );
+                prop_assert!(rate.is_none_or(|r| r >= Rate::from_bps(10_000)), "{name}: {rate:?}");
+                prop_assert!(flow.cc.min_gap() <= Dur::from_secs(1), "{name}");
+            }
+        }
+    }
+
+    /// What one flow goes through is nothing to another.
+    #[test]
+    fn any_events__of_one_flow_change_no_other(
+        events in proptest::collection::vec(event(), 1..100),
+    ) {
+        for name in Algorithm::NAMES {
+            let other = Flow::new(name, Some(Dur::from_us(14)));
+            let (cwnd, rate) = (other.cc.cwnd_bytes(), other.cc.rate());
+            let mut flow = Flow::new(name, Some(Dur::from_us(14)));
+            for (wait, event) in &events {
+                flow.apply(*wait, event);
+            }
+            prop_assert_eq!((other.cc.cwnd_bytes(), other.cc.rate()), (cwnd, rate));
+        }
+    }
+}
+
+const MTU: u32 = 4096;

@@ -1,0 +1,136 @@
+//! Round trips, told by when packets were sent.
+
+use crate::units::{bytes_per_ns, ns};
+use crate::{Ack, Path};
+use spanwire_base::{Dur, Time};
+
+/// One round trip after another: a round ends with the first acknowledgement of a packet that was
+/// sent after it began.
+///
+/// # Source
+/// Uno's epochs; on an ordered path the same as the rule by sequence numbers, which a late packet
+/// of a sprayed path would end early or stall.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Round {
+    began: Time,
+}
+
+impl Round {
+    /// True when `sent_at` is of a packet sent since the round began; then the next one begins.
+    pub(crate) fn ends(&mut self, now: Time, sent_at: Time) -> bool {
+        let ends = sent_at >= self.began;
+        if ends {
+            self.began = now;
+        }
+        ends
+    }
+}
+
+/// The round trip without any queue, and what follows from it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Base {
+    configured: Option<Dur>,
+    smallest: Option<Dur>,
+    line: f64,
+}
+
+impl Base {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { configured: path.base_rtt, smallest: None, line: bytes_per_ns(path.line_rate) }
+    }
+
+    /// Takes the sample of an acknowledgement. True when it is the first ever.
+    pub(crate) fn on_ack(&mut self, a: &Ack<'_>) -> bool {
+        let Some(rtt) = a.fabric_rtt() else { return false };
+        let is_first = self.smallest.is_none();
+        self.smallest = Some(self.smallest.map_or(rtt, |s| s.min(rtt)));
+        is_first
+    }
+
+    /// None before anything is known.
+    pub(crate) fn rtt(&self) -> Option<Dur> {
+        self.configured.or(self.smallest)
+    }
+
+    /// In nanoseconds, at least one.
+    pub(crate) fn rtt_ns(&self) -> Option<f64> {
+        self.rtt().map(|d| ns(d).max(1.0))
+    }
+
+    /// The bandwidth-delay product in bytes.
+    pub(crate) fn bdp(&self) -> Option<f64> {
+        self.rtt_ns().map(|t| t * self.line)
+    }
+
+    /// Bytes per nanosecond of our own link.
+    pub(crate) fn line(&self) -> f64 {
+        self.line
+    }
+}
+
+/// A guard that opens once after each `span`: one decrease for each round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Guard {
+    closed_at: Option<Time>,
+}
+
+impl Guard {
+    /// Nothing has passed for `span`.
+    pub(crate) fn is_open(self, now: Time, span: Dur) -> bool {
+        self.closed_at.is_none_or(|at| now.since(at) >= span)
+    }
+
+    /// Something passed.
+    pub(crate) fn close(&mut self, now: Time) {
+        self.closed_at = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::Rate;
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    #[test]
+    fn ends__once_for_each_round_trip_whatever_the_order() {
+        let mut round = Round::default();
+        assert!(round.ends(at(10), at(0)), "the first acknowledgement begins it");
+        assert!(!round.ends(at(11), at(9)));
+        assert!(!round.ends(at(12), at(5)), "late");
+        assert!(round.ends(at(21), at(10)));
+        assert!(!round.ends(at(22), at(11)), "sent before the new round began");
+    }
+
+    #[test]
+    fn base__is_what_was_configured_or_the_smallest() {
+        let line_rate = Rate::from_gbps(100);
+        let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
+        assert_eq!((base.rtt(), base.bdp()), (None, None));
+        let ack = |us, hold| Ack {
+            rtt: Some(Dur::from_us(us)),
+            remote_hold: Dur::from_us(hold),
+            ..Ack::default()
+        };
+        assert!(base.on_ack(&ack(20, 2)));
+        assert!(!base.on_ack(&ack(16, 2)));
+        base.on_ack(&ack(30, 0));
+        assert_eq!(base.rtt(), Some(Dur::from_us(14)));
+        assert!((base.bdp().unwrap() - 175_000.0).abs() < 1e-6);
+        let base_rtt = Some(Dur::from_us(10));
+        let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt });
+        base.on_ack(&ack(3, 0));
+        assert_eq!(base.rtt(), base_rtt);
+    }
+
+    #[test]
+    fn guard__opens_after_its_span() {
+        let mut g = Guard::default();
+        assert!(g.is_open(at(0), Dur::from_us(5)));
+        g.close(at(1));
+        assert!(!g.is_open(at(5), Dur::from_us(5)) && g.is_open(at(6), Dur::from_us(5)));
+    }
+}
