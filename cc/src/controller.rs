@@ -173,6 +173,10 @@ algorithms! {
     Fixed = "fixed" in fixed;
     /// Uno's.
     UnoCc = "unocc" in unocc;
+    /// Swift.
+    Swift = "swift" in swift;
+    /// TIMELY.
+    Timely = "timely" in timely;
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
 }

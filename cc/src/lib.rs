@@ -15,13 +15,16 @@
 mod controller;
 pub mod dctcp;
 pub mod fixed;
+mod near;
 pub mod params;
 #[cfg(test)]
 mod properties;
 mod round;
 mod sample;
+pub mod swift;
 #[cfg(test)]
 mod testing;
+pub mod timely;
 mod units;
 pub mod unocc;
 

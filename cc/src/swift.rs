@@ -1,0 +1,371 @@
+//! Swift: delay against a target, for the fabric and for the ends, down to a part of a packet.
+//!
+//! # Source
+//! Swift (SIGCOMM'20) as Google wrote it down for Falcon (OCP, revision 0.9, section 10), with the
+//! errata that docs/cc.md lists. The paper's production constants are not public.
+
+use crate::near::Near;
+use crate::params::params;
+use crate::round::{Base, Guard};
+use crate::units::{dur, float, ns, rate, whole};
+use crate::{Ack, Controller, Loss, LossKind, Path, PseudoAck};
+use spanwire_base::{Dur, Rate, Time};
+
+params! {
+    /// What Swift leaves to choose.
+    struct;
+    /// The target of the fabric's delay in microseconds, without hops and flows; 0 is the base
+    /// round trip and 10.
+    base_target_us = 0.0 in 0.0..=1e6;
+    /// What each hop adds to the target, in microseconds.
+    ///
+    /// Reflex's simulations.
+    hop_us = 1.0 in 0.0..=1e4;
+    /// The most that a small window adds to the target, in microseconds.
+    flow_range_us = 50.0 in 0.0..=1e5;
+    /// The window in packets at which that is reached.
+    ///
+    /// htsim.
+    flow_min_pkts = 0.1 in 0.001..=10.0;
+    /// The window in packets from which on nothing is added.
+    ///
+    /// htsim.
+    flow_max_pkts = 100.0 in 11.0..=1e5;
+    /// Additive increase in packets a round trip.
+    ///
+    /// htsim, UCCL.
+    increase_pkts = 1.0 in 0.001..=1000.0;
+    /// The decrease for a delay far above the target.
+    ///
+    /// htsim, UCCL.
+    beta = 0.8 in 0.001..=1.0;
+    /// The most that one decrease takes.
+    ///
+    /// htsim, UCCL.
+    max_decrease = 0.5 in 0.001..=0.99;
+    /// The target of the delay at the ends in microseconds. Ours holds acknowledgements back for up
+    /// to a quarter of the round trip, and shares cores.
+    endpoint_target_us = 500.0 in 1.0..=1e6;
+    /// Timeouts in a row after which the window is at its least.
+    ///
+    /// htsim.
+    reset_after = 5.0 in 1.0..=100.0;
+    /// The window at least, in packets.
+    min_pkts = 0.01 in 0.0001..=1.0;
+    /// The window at first, in packets, if the bandwidth-delay product is not less.
+    initial_pkts = 16.0 in 0.1..=1e5;
+    /// The window at most, in bandwidth-delay products with the target in place of the round trip.
+    max_bdps = 1.0 in 0.1..=100.0;
+}
+
+/// One flow. Windows in packets, delays in microseconds.
+#[derive(Clone, Debug)]
+pub struct Swift {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    fabric: Aimd,
+    endpoint: Aimd,
+    endpoint_delay: Option<f64>,
+    srtt: Option<f64>,
+    timeouts: f64,
+    hops: f64,
+    near: Near,
+}
+
+/// A window with the guard of its decreases.
+#[derive(Clone, Copy, Debug)]
+struct Aimd {
+    pkts: f64,
+    guard: Guard,
+}
+
+impl Swift {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let (mtu, base) = (f64::from(path.mtu_bytes), Base::new(path));
+        let bdp_pkts = base.bdp().map_or(f64::MAX, |bdp| bdp / mtu);
+        let pkts = params.initial_pkts.min(bdp_pkts.max(1.0));
+        let aimd = Aimd { pkts, guard: Guard::default() };
+        Self {
+            p: *params,
+            mtu,
+            base,
+            fabric: aimd,
+            endpoint: aimd,
+            endpoint_delay: None,
+            srtt: None,
+            timeouts: 0.0,
+            hops: 0.0,
+            near: Near::default(),
+        }
+    }
+
+    /// The target for a window of `pkts`: the smaller it is, the more flows there must be.
+    fn target(&self, pkts: f64) -> Option<f64> {
+        let base = match self.p.base_target_us {
+            us if us > 0.0 => us,
+            _ => self.near.base_ns().or(self.base.rtt_ns())? / 1e3 + 10.0,
+        };
+        let (min, max) = (self.p.flow_min_pkts, self.p.flow_max_pkts);
+        let (low, high) = (1.0 / max.sqrt(), 1.0 / min.sqrt());
+        let range = self.p.flow_range_us;
+        let flows = range * (1.0 / pkts.sqrt() - low) / (high - low);
+        Some(base + self.hops * self.p.hop_us + flows.clamp(0.0, range))
+    }
+
+    fn max_pkts(&self) -> f64 {
+        let (Some(base), Some(bdp)) = (self.base.rtt_ns(), self.base.bdp()) else {
+            return MAX_PKTS;
+        };
+        let target = self.target(MAX_PKTS).map_or(base, |us| us * 1e3);
+        (self.p.max_bdps * bdp * (1.0 + target / base) / self.mtu).max(1.0)
+    }
+
+    fn smooth(&mut self, a: &Ack<'_>) {
+        let Some(rtt) = a.rtt.map(|d| ns(d) / 1e3) else { return };
+        self.srtt = Some(self.srtt.map_or(rtt, |s| s + (rtt - s) / 8.0));
+        let ends = ns(a.remote_hold + a.local_delay) / 1e3;
+        self.endpoint_delay = Some(self.endpoint_delay.map_or(ends, |s| s + (ends - s) / 8.0));
+    }
+
+    /// The guard's span: the round trip of the loop that runs.
+    fn span(&self) -> Dur {
+        let us = self.near.srtt_ns().map(|t| t / 1e3).or(self.srtt);
+        us.map_or(Dur::ZERO, |us| dur(us * 1e3))
+    }
+
+    /// One sample of the fabric's delay, which `pkts` packets have seen.
+    fn on_delay(&mut self, now: Time, delay: f64, pkts: f64, limited: bool) {
+        let Some(target) = self.target(self.fabric.pkts) else { return };
+        let (span, p) = (self.span(), self.p);
+        self.fabric.update(now, span, &p, (delay, target), pkts * f64::from(u8::from(limited)));
+        self.fabric.pkts = self.fabric.pkts.clamp(p.min_pkts, self.max_pkts());
+    }
+
+    fn effective(&self) -> f64 {
+        self.fabric.pkts.min(self.endpoint.pkts)
+    }
+
+    /// Bytes that a window of the near loop has in flight on the whole way.
+    fn stretch(&self) -> f64 {
+        match (self.near.srtt_ns(), self.base.rtt_ns()) {
+            (Some(near), Some(far)) => (far / near).max(1.0),
+            _ => 1.0,
+        }
+    }
+
+    fn cut(&mut self, now: Time) {
+        let span = self.span();
+        if self.fabric.guard.is_open(now, span) {
+            self.fabric.guard.close(now);
+            let least = self.p.min_pkts;
+            self.fabric.pkts = (self.fabric.pkts * (1.0 - self.p.max_decrease)).max(least);
+        }
+    }
+}
+
+impl Aimd {
+    /// `sample` is delay and target; the window grows as for `grown` packets.
+    fn update(&mut self, now: Time, span: Dur, p: &Params, sample: (f64, f64), grown: f64) {
+        let (delay, target) = sample;
+        if delay < target {
+            let each = if self.pkts >= 1.0 { 1.0 / self.pkts } else { 1.0 };
+            self.pkts += p.increase_pkts * grown * each;
+        } else if self.guard.is_open(now, span) {
+            // The guard closes only where something was decreased, or it would never open again.
+            self.guard.close(now);
+            let by = p.beta * (delay - target) / delay.max(f64::MIN_POSITIVE);
+            self.pkts *= (1.0 - by).max(1.0 - p.max_decrease);
+        }
+    }
+}
+
+impl Controller for Swift {
+    fn cwnd_bytes(&self) -> u64 {
+        whole((self.effective() * self.stretch()).max(1.0) * self.mtu)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        // By the near loop the rate is what is controlled; the window only follows.
+        let near = self.near.srtt_ns()?;
+        Some(rate((self.effective() * self.mtu / near.max(1.0)).min(self.base.line())))
+    }
+
+    fn min_gap(&self) -> Dur {
+        match (self.effective(), self.srtt) {
+            (pkts, Some(srtt)) if pkts < 1.0 && !self.near.is_used() => {
+                dur(srtt * 1e3 / pkts).min(GAP_MAX)
+            }
+            _ => Dur::ZERO,
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
+        self.base.on_ack(a);
+        self.smooth(a);
+        self.timeouts = 0.0;
+        self.hops = a.hops.map_or(self.hops, f64::from);
+        let pkts = float(a.acked_bytes) / self.mtu;
+        let limited = a.is_limited(self.effective() * self.stretch() * self.mtu, self.mtu);
+        if self.near.is_used() {
+            let far = self.base.rtt_ns().unwrap_or(0.0);
+            if let Some(rtt) = self.near.on_far_ack(now, a, far) {
+                self.on_delay(now, rtt / 1e3, pkts / self.stretch(), limited);
+            }
+        } else if let Some(delay) = a.fabric_rtt() {
+            self.on_delay(now, ns(delay) / 1e3, pkts, limited);
+        }
+        if let Some(delay) = self.endpoint_delay {
+            let (span, p) = (self.span(), self.p);
+            let grown = pkts * f64::from(u8::from(limited));
+            self.endpoint.update(now, span, &p, (delay, p.endpoint_target_us), grown);
+            self.endpoint.pkts = self.endpoint.pkts.clamp(p.min_pkts, self.max_pkts());
+        }
+    }
+
+    fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
+        let rtt = self.near.on_pseudo_ack(now, a);
+        self.on_delay(now, rtt / 1e3, float(a.sent_bytes) / self.mtu, true);
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        match loss.kind {
+            LossKind::Block => {}
+            LossKind::Recovery | LossKind::Trimmed => {
+                self.timeouts = 0.0;
+                self.cut(now);
+            }
+            LossKind::Timeout(_) => {
+                self.timeouts += 1.0;
+                if self.timeouts >= self.p.reset_after {
+                    self.fabric.pkts = self.p.min_pkts;
+                } else {
+                    self.cut(now);
+                }
+            }
+        }
+    }
+}
+
+/// Packets that no window reaches before the path is known.
+const MAX_PKTS: f64 = 1e6;
+/// The longest gap between two packets, whatever the window says.
+const GAP_MAX: Dur = Dur::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, path};
+
+    fn flow(pkts: f64) -> Swift {
+        let p = Params {
+            base_target_us: 20.0,
+            flow_range_us: 100.0,
+            max_bdps: 100.0,
+            initial_pkts: pkts,
+            ..Params::default()
+        };
+        let mut cc = Swift::new(&p, &path(1000, 100, Some(Dur::from_us(20))));
+        cc.hops = 3.0;
+        // The ends are no matter here.
+        cc.endpoint.pkts = MAX_PKTS;
+        cc
+    }
+
+    fn ack(delay_us: u64, pkts: u64) -> Ack<'static> {
+        let rtt = Some(Dur::from_us(delay_us));
+        Ack { acked_bytes: pkts * 1000, rtt, held_back: true, ..Ack::default() }
+    }
+
+    fn about(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-5 * b.max(1.0)
+    }
+
+    #[test]
+    fn target__more_for_smaller_windows() {
+        let cc = flow(16.0);
+        let rows = [
+            (0.05, 100.0),
+            (0.1, 100.0),
+            (0.25, 62.045_32),
+            (1.0, 29.389_89),
+            (4.0, 13.062_17),
+            (16.0, 4.898_315),
+            (64.0, 0.816_386),
+            (100.0, 0.0),
+            (500.0, 0.0),
+        ];
+        for (pkts, flows) in rows {
+            let got = cc.target(pkts).unwrap() - 23.0;
+            assert!(about(got, flows), "{pkts}: {got}");
+        }
+    }
+
+    #[test]
+    fn on_ack__adds_below_the_target_and_decreases_once_above() {
+        let mut cc = flow(16.0);
+        cc.on_ack(at(100), &ack(25, 1));
+        assert!(about(cc.fabric.pkts, 16.0625));
+        let mut cc = flow(16.0);
+        cc.on_ack(at(100), &ack(40, 1));
+        assert!(about(cc.fabric.pkts, 12.127_461), "{}", cc.fabric.pkts);
+        cc.on_ack(at(105), &ack(40, 1));
+        assert!(about(cc.fabric.pkts, 12.127_461));
+        let mut cc = flow(16.0);
+        cc.on_ack(at(100), &ack(200, 1));
+        assert!(about(cc.fabric.pkts, 8.0));
+    }
+
+    #[test]
+    fn min_gap__is_a_window_below_one_packet() {
+        let mut cc = flow(16.0);
+        cc.srtt = Some(50.0);
+        cc.fabric.pkts = 0.4;
+        assert_eq!((cc.cwnd_bytes(), cc.min_gap()), (1000, Dur::from_us(125)));
+        cc.on_ack(at(100), &ack(50, 1));
+        assert!(about(cc.fabric.pkts, 1.4));
+        assert_eq!(cc.min_gap(), Dur::ZERO);
+    }
+
+    #[test]
+    fn on_loss__five_timeouts_and_it_is_at_its_least() {
+        let mut cc = flow(16.0);
+        let mut windows = Vec::new();
+        for n in 1..=5 {
+            let kind = LossKind::Timeout(n);
+            cc.on_loss(at(u64::from(n) * 1000), &Loss { kind, bytes: 1, inflight_bytes: 0 });
+            windows.push(cc.fabric.pkts);
+        }
+        assert_eq!(windows, [8.0, 4.0, 2.0, 1.0, 0.01]);
+    }
+
+    #[test]
+    fn on_ack__a_slow_peer_shrinks_the_window_of_the_ends() {
+        let mut cc = flow(16.0);
+        cc.endpoint.pkts = 16.0;
+        let slow = Ack { remote_hold: Dur::from_ms(2), ..ack(2020, 1) };
+        cc.on_ack(at(100), &slow);
+        assert!(about(cc.fabric.pkts, 16.0625), "the fabric is not to blame");
+        assert!(about(cc.endpoint.pkts, 8.0), "{}", cc.endpoint.pkts);
+        assert_eq!(cc.cwnd_bytes(), 8000);
+    }
+
+    #[test]
+    fn on_pseudo_ack__controls_the_rate_of_a_long_path_by_the_near_loop() {
+        let p = Params { initial_pkts: 100.0, ..Params::default() };
+        let mut cc = Swift::new(&p, &path(1000, 100, Some(Dur::from_ms(1))));
+        let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 1000 };
+        cc.on_pseudo_ack(at(10), &sign(10));
+        let before = cc.fabric.pkts;
+        cc.on_pseudo_ack(at(100), &sign(100));
+        assert!(cc.fabric.pkts < before);
+        let far = Ack { sent_at: at(1), ..ack(5000, 1) };
+        let cut = cc.fabric.pkts;
+        cc.on_ack(at(120), &far);
+        assert!(about(cc.fabric.pkts, cut), "the long round trip says nothing");
+        assert!(cc.cwnd_bytes() > 1_000_000 / 4, "the window is of the whole way");
+        assert!(cc.rate().is_some());
+    }
+}

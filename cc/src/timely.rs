@@ -1,0 +1,277 @@
+//! TIMELY: the rate follows the gradient of the round trip. Classic and patched.
+//!
+//! # Source
+//! TIMELY (SIGCOMM'15); the patch of Zhu et al. (CoNEXT'16), without which no rate is a fixed
+//! point. Updated once a round trip, so that no step has to be scaled by the time between
+//! acknowledgements.
+
+use crate::near::Near;
+use crate::params::params;
+use crate::round::{Base, Guard, Round};
+use crate::units::{ns, rate, whole};
+use crate::{Ack, Controller, Loss, LossKind, Path, PseudoAck};
+use spanwire_base::{Dur, Rate, Time};
+
+params! {
+    /// What TIMELY leaves to choose.
+    struct;
+    /// 1: patched, with a fixed point. 0: classic.
+    patched = 1.0 in 0.0..=1.0;
+    /// Gain of the average of the round trip's differences.
+    ///
+    /// TIMELY, as ns-3's users run it.
+    alpha = 0.875 in 0.001..=1.0;
+    /// The decrease for a gradient of one, classic.
+    ///
+    /// TIMELY.
+    beta = 0.8 in 0.001..=1.0;
+    /// The decrease for a relative error of one, patched.
+    ///
+    /// Zhu et al.
+    beta_patched = 0.008 in 0.0001..=1.0;
+    /// Additive increase as a part of the line rate.
+    ///
+    /// 10 Mbit/s at 10 Gbit/s, as ns-3's users run it.
+    increase = 0.001 in 1e-6..=1.0;
+    /// So many events without a positive gradient, and the increase is fivefold (classic).
+    ///
+    /// TIMELY.
+    fast_after = 5.0 in 1.0..=1000.0;
+    /// Below this round trip in microseconds the rate grows; 0 is the base round trip and 10.
+    low_us = 0.0 in 0.0..=1e6;
+    /// Above this it shrinks whatever the gradient; 0 is the base round trip and 200.
+    high_us = 0.0 in 0.0..=1e6;
+    /// What differences are measured by, in microseconds; 0 is the base round trip. A constant
+    /// far below it makes gradients as much too large.
+    min_rtt_us = 0.0 in 0.0..=1e6;
+    /// The rate at least, as a part of the line rate.
+    min_rate = 0.01 in 1e-6..=1.0;
+    /// The rate at first, as a part of the line rate.
+    initial = 1.0 in 1e-6..=1.0;
+    /// The window is what so many of the larger of round trip and base round trip bring; 0 for
+    /// none. Without one, a silent path is filled for as long as nobody says so.
+    window_rtts = 1.25 in 0.0..=100.0;
+}
+
+/// One flow. Rate in bytes a nanosecond, round trips in microseconds.
+#[derive(Clone, Debug)]
+pub struct Timely {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    rate: f64,
+    prev: Option<f64>,
+    /// The average of the differences.
+    diff: f64,
+    /// Events in a row without a positive gradient.
+    falling: u32,
+    round: Round,
+    near: Near,
+    timeout_cut: Guard,
+}
+
+impl Timely {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let base = Base::new(path);
+        Self {
+            p: *params,
+            mtu: f64::from(path.mtu_bytes),
+            base,
+            rate: base.line() * params.initial,
+            prev: None,
+            diff: 0.0,
+            falling: 0,
+            round: Round::default(),
+            near: Near::default(),
+            timeout_cut: Guard::default(),
+        }
+    }
+
+    /// The base round trip of the loop that runs, us.
+    fn base_us(&self) -> Option<f64> {
+        Some(self.near.base_ns().or(self.base.rtt_ns())? / 1e3)
+    }
+
+    fn update(&mut self, rtt: f64) {
+        let Some(base) = self.base_us() else { return };
+        let or = |value: f64, other: f64| if value > 0.0 { value } else { other };
+        let (low, high) = (or(self.p.low_us, base + 10.0), or(self.p.high_us, base + 200.0));
+        let Some(prev) = self.prev.replace(rtt) else { return };
+        self.diff += self.p.alpha * (rtt - prev - self.diff);
+        let gradient = self.diff / or(self.p.min_rtt_us, base);
+        self.falling = if gradient <= 0.0 { self.falling.saturating_add(1) } else { 0 };
+        let add = self.p.increase * self.base.line();
+        let old = self.rate;
+        self.rate = if rtt < low {
+            old + add
+        } else if rtt > high {
+            old * (1.0 - self.p.beta * (1.0 - high / rtt))
+        } else if self.p.patched >= 0.5 {
+            let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
+            let error = (rtt - low) / low;
+            add * (1.0 - weight) + old * (1.0 - self.p.beta_patched * weight * error)
+        } else if gradient <= 0.0 {
+            let is_fast = f64::from(self.falling) >= self.p.fast_after;
+            old + add * if is_fast { FAST } else { 1.0 }
+        } else {
+            old * (1.0 - self.p.beta * gradient)
+        };
+        self.clamp(old / 2.0);
+    }
+
+    fn clamp(&mut self, floor: f64) {
+        let line = self.base.line();
+        self.rate = self.rate.max(floor).max(line * self.p.min_rate).min(line);
+    }
+}
+
+impl Controller for Timely {
+    fn cwnd_bytes(&self) -> u64 {
+        let Some(base) = self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) else {
+            return u64::MAX;
+        };
+        // The latest of the far loop: what is in flight is in flight all the way.
+        let rtt =
+            self.prev.filter(|_| !self.near.is_used()).map_or(base, |us| (us * 1e3).max(base));
+        whole((self.p.window_rtts * self.rate * rtt).max(self.mtu))
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(rate(self.rate))
+    }
+
+    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
+        self.base.on_ack(a);
+        if self.near.is_used() {
+            let far = self.base.rtt_ns().unwrap_or(0.0);
+            if let Some(rtt) = self.near.on_far_ack(now, a, far) {
+                self.update(rtt / 1e3);
+            }
+            return;
+        }
+        if let Some(rtt) = a.fabric_rtt().filter(|_| self.round.ends(now, a.sent_at)) {
+            self.update(ns(rtt) / 1e3);
+        }
+    }
+
+    fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
+        if !self.near.is_used() {
+            // Another loop with other round trips.
+            (self.prev, self.diff) = (None, 0.0);
+        }
+        let rtt = self.near.on_pseudo_ack(now, a);
+        self.update(rtt / 1e3);
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        let span = self.base.rtt().unwrap_or(Dur::ZERO);
+        let is_timeout = matches!(loss.kind, LossKind::Timeout(_));
+        if is_timeout && self.timeout_cut.is_open(now, span) {
+            self.timeout_cut.close(now);
+            self.rate /= 2.0;
+            self.clamp(0.0);
+        }
+    }
+
+    fn on_path_change(&mut self, _now: Time) {
+        (self.prev, self.diff, self.falling) = (None, 0.0, 0);
+    }
+}
+
+/// The increase after a while of falling round trips.
+const FAST: f64 = 5.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, path};
+
+    /// Rates in Mbit/s on a link of 10 Gbit/s, where the increase is 10 Mbit/s.
+    fn flow(patched: f64, start: f64, prev: f64) -> Timely {
+        let p = Params {
+            patched,
+            low_us: 50.0,
+            high_us: 500.0,
+            min_rtt_us: 20.0,
+            initial: start / 1e4,
+            ..Params::default()
+        };
+        let mut cc = Timely::new(&p, &path(1000, 10, Some(Dur::from_us(20))));
+        cc.prev = Some(prev);
+        cc
+    }
+
+    fn feed(cc: &mut Timely, rtts: &[u64]) -> Vec<f64> {
+        let mut now = at(1000);
+        let mut rates = Vec::new();
+        for rtt in rtts {
+            let sent_at = now;
+            now += Dur::from_us(*rtt);
+            cc.on_ack(now, &Ack { rtt: Some(Dur::from_us(*rtt)), sent_at, ..Ack::default() });
+            rates.push(cc.rate * 8e3);
+        }
+        rates
+    }
+
+    fn near(got: &[f64], want: &[f64]) -> bool {
+        got.len() == want.len() && got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-4)
+    }
+
+    #[test]
+    fn on_ack__classic_follows_the_gradient() {
+        let got = feed(&mut flow(0.0, 1000.0, 100.0), &[110, 100, 600, 40]);
+        assert!(near(&got, &[650.0, 660.0, 572.0, 582.0]), "{got:?}");
+    }
+
+    #[test]
+    fn on_ack__patched_weighs_gradient_and_error() {
+        let got = feed(&mut flow(1.0, 10_000.0, 60.0), &[62, 58]);
+        // At the line rate, which the second may not exceed.
+        assert!(near(&got, &[9_990.29, 9_996.373_4]), "{got:?}");
+    }
+
+    #[test]
+    fn on_ack__after_five_falling_round_trips_the_increase_is_fivefold() {
+        let got = feed(&mut flow(0.0, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
+        assert!(near(&got, &[1010.0, 1020.0, 1030.0, 1040.0, 1090.0]), "{got:?}");
+    }
+
+    #[test]
+    fn on_ack__once_a_round_trip() {
+        let mut cc = flow(0.0, 1000.0, 100.0);
+        feed(&mut cc, &[110]);
+        let before = cc.rate;
+        // Sent before the last update.
+        let late = Ack { rtt: Some(Dur::from_us(400)), sent_at: at(1001), ..Ack::default() };
+        cc.on_ack(at(1200), &late);
+        assert!((cc.rate - before).abs() < 1e-12);
+    }
+
+    #[test]
+    fn on_pseudo_ack__takes_the_place_of_acknowledgements() {
+        let mut cc = flow(0.0, 1000.0, 100.0);
+        let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096 };
+        cc.on_pseudo_ack(at(1000), &sign(100));
+        let mut rates = Vec::new();
+        for us in [110, 100] {
+            cc.on_pseudo_ack(at(1010), &sign(us));
+            let far = Ack { rtt: Some(Dur::from_us(1012)), sent_at: at(1009), ..Ack::default() };
+            cc.on_ack(at(1011), &far);
+            rates.push(cc.rate * 8e3);
+        }
+        assert!(near(&rates, &[650.0, 660.0]), "{rates:?}");
+    }
+
+    #[test]
+    fn on_loss__halves_after_silence_and_for_nothing_else() {
+        let mut cc = flow(1.0, 1000.0, 100.0);
+        let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
+        cc.on_loss(at(0), &loss(LossKind::Recovery));
+        assert!((cc.rate * 8e3 - 1000.0).abs() < 1e-9);
+        cc.on_loss(at(1), &loss(LossKind::Timeout(1)));
+        cc.on_loss(at(2), &loss(LossKind::Timeout(2)));
+        assert!((cc.rate * 8e3 - 500.0).abs() < 1e-9, "once for each round trip");
+    }
+}
