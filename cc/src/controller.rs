@@ -81,9 +81,9 @@ macro_rules! algorithms {
             pub fn named(name: &str) -> Result<Self, ParamError> {
                 match name {
                     $($name => Ok(Self::$Name(crate::$module::Params::default())),)*
-                    _ => Err(ParamError::NoAlgorithm {
+                    _ => Self::preset(name).ok_or_else(|| ParamError::NoAlgorithm {
                         name: name.to_owned(),
-                        known: Self::NAMES.to_vec(),
+                        known: Self::known(),
                     }),
                 }
             }
@@ -138,28 +138,30 @@ macro_rules! algorithms {
         }
 
         impl Controller for Cc {
-            algorithms!(@forward [$($Name)*] cwnd_bytes(&self) -> u64);
-            algorithms!(@forward [$($Name)*] rate(&self) -> Option<Rate>);
-            algorithms!(@forward [$($Name)*] min_gap(&self) -> Dur);
-            algorithms!(@forward [$($Name)*] on_sent(&mut self, now: Time, sent: &Sent) (now, sent));
-            algorithms!(@forward [$($Name)*] on_ack(&mut self, now: Time, ack: &Ack<'_>) (now, ack));
-            algorithms!(@forward [$($Name)*] on_loss(&mut self, now: Time, loss: &Loss) (now, loss));
-            algorithms!(@forward [$($Name)*] on_cnp(&mut self, now: Time) (now));
-            algorithms!(@forward [$($Name)*] on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) (now, ack));
-            algorithms!(@forward [$($Name)*] on_near_int(&mut self, now: Time, int: &[Hop]) (now, int));
-            algorithms!(@forward [$($Name)*] on_path_change(&mut self, now: Time) (now));
-            algorithms!(@forward [$($Name)*] poll_timeout(&self) -> Option<Time>);
-            algorithms!(@forward [$($Name)*] handle_timeout(&mut self, now: Time) (now));
+            algorithms!(@to [$($Name)*] cwnd_bytes(&self) -> u64);
+            algorithms!(@to [$($Name)*] rate(&self) -> Option<Rate>);
+            algorithms!(@to [$($Name)*] min_gap(&self) -> Dur);
+            algorithms!(@to [$($Name)*] on_sent(&mut self, now: Time, sent: &Sent) (now, sent));
+            algorithms!(@to [$($Name)*] on_ack(&mut self, now: Time, ack: &Ack<'_>) (now, ack));
+            algorithms!(@to [$($Name)*] on_loss(&mut self, now: Time, loss: &Loss) (now, loss));
+            algorithms!(@to [$($Name)*] on_cnp(&mut self, now: Time) (now));
+            algorithms!(
+                @to [$($Name)*] on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) (now, ack)
+            );
+            algorithms!(@to [$($Name)*] on_near_int(&mut self, now: Time, int: &[Hop]) (now, int));
+            algorithms!(@to [$($Name)*] on_path_change(&mut self, now: Time) (now));
+            algorithms!(@to [$($Name)*] poll_timeout(&self) -> Option<Time>);
+            algorithms!(@to [$($Name)*] handle_timeout(&mut self, now: Time) (now));
         }
     };
-    (@forward [$($Name:ident)*] $method:ident(&self) -> $Out:ty) => {
+    (@to [$($Name:ident)*] $method:ident(&self) -> $Out:ty) => {
         fn $method(&self) -> $Out {
             match self {
                 $(Self::$Name(cc) => cc.$method(),)*
             }
         }
     };
-    (@forward [$($Name:ident)*] $method:ident(&mut self $(, $arg:ident: $Arg:ty)*) $args:tt) => {
+    (@to [$($Name:ident)*] $method:ident(&mut self $(, $arg:ident: $Arg:ty)*) $args:tt) => {
         fn $method(&mut self $(, $arg: $Arg)*) {
             match self {
                 $(Self::$Name(cc) => cc.$method $args,)*
@@ -177,11 +179,49 @@ algorithms! {
     Swift = "swift" in swift;
     /// TIMELY.
     Timely = "timely" in timely;
+    /// DCQCN, as the paper has it.
+    Dcqcn = "dcqcn" in dcqcn;
+    /// DCQCN, as adapters have it.
+    DcqcnRnic = "dcqcn-rnic" in dcqcn_rnic;
+    /// HPCC.
+    Hpcc = "hpcc" in hpcc;
+    /// PowerTCP, and theta-PowerTCP.
+    PowerTcp = "powertcp" in powertcp;
+    /// Gemini.
+    Gemini = "gemini" in gemini;
+    /// BBR, version 1.
+    Bbr = "bbr" in bbr;
+    /// MP-RDMA's window.
+    MpRdma = "mprdma" in mprdma;
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
 }
 
 impl Algorithm {
+    /// Names for an algorithm with other parameters than its defaults.
+    pub const PRESETS: &'static [&'static str] =
+        &["theta-powertcp", "timely-classic", "gemini-paper"];
+
+    fn preset(name: &str) -> Option<Self> {
+        use crate::{gemini, powertcp, timely};
+        match name {
+            "theta-powertcp" => {
+                Some(Self::PowerTcp(powertcp::Params { theta: 1.0, ..Default::default() }))
+            }
+            "timely-classic" => {
+                Some(Self::Timely(timely::Params { patched: 0.0, ..Default::default() }))
+            }
+            "gemini-paper" => Some(Self::Gemini(gemini::Params::paper())),
+            _ => None,
+        }
+    }
+
+    /// Every name that [`Algorithm::named`] takes.
+    #[must_use]
+    pub fn known() -> Vec<&'static str> {
+        [Self::NAMES, Self::PRESETS].concat()
+    }
+
     /// Sets a parameter from text: a number, or `on` and `off`.
     ///
     /// # Errors
@@ -209,7 +249,12 @@ mod tests {
                 assert!((field.default - value).abs() < f64::EPSILON);
             }
         }
-        let known = Algorithm::NAMES.to_vec();
+        for name in Algorithm::PRESETS {
+            let algorithm = Algorithm::named(name).unwrap();
+            algorithm.validate().unwrap();
+            assert_ne!(algorithm, Algorithm::named(algorithm.name()).unwrap());
+        }
+        let known = Algorithm::known();
         let name = "cubic".to_owned();
         assert_eq!(Algorithm::named("cubic"), Err(ParamError::NoAlgorithm { name, known }));
     }

@@ -12,16 +12,24 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod bbr;
 mod controller;
+pub mod dcqcn;
+pub mod dcqcn_rnic;
 pub mod dctcp;
 pub mod fixed;
+pub mod gemini;
+pub mod hpcc;
+pub mod mprdma;
 mod near;
 pub mod params;
+pub mod powertcp;
 #[cfg(test)]
 mod properties;
 mod round;
 mod sample;
 pub mod swift;
+mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod timely;

@@ -78,8 +78,8 @@ impl fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
-/// Makes the struct `Params`, all `f64`, from one line for each parameter: its doc, name, default and
-/// range. The struct has `Default`, `FIELDS`, `get`, `set` and `validate`.
+/// Makes the struct `Params`, all `f64`, from one line for each parameter: its doc, name, default
+/// and range. The struct has `Default`, `FIELDS`, `get`, `set` and `validate`.
 macro_rules! params {
     (
         $(#[$struct_doc:meta])*

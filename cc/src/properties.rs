@@ -130,7 +130,7 @@ proptest! {
         events in proptest::collection::vec(event(), 1..200),
         known in any::<bool>(),
     ) {
-        for name in Algorithm::NAMES {
+        for name in Algorithm::known() {
             let mut flow = Flow::new(name, known.then(|| Dur::from_us(14)));
             for (wait, event) in &events {
                 flow.apply(*wait, event);
@@ -151,7 +151,7 @@ proptest! {
     fn any_events__of_one_flow_change_no_other(
         events in proptest::collection::vec(event(), 1..100),
     ) {
-        for name in Algorithm::NAMES {
+        for name in Algorithm::known() {
             let other = Flow::new(name, Some(Dur::from_us(14)));
             let (cwnd, rate) = (other.cc.cwnd_bytes(), other.cc.rate());
             let mut flow = Flow::new(name, Some(Dur::from_us(14)));

@@ -212,6 +212,6 @@ mod tests {
 
     #[test]
     fn check__an_unknown_crate_fires() {
-        assert!(of("cc/Cargo.toml", "")[0].contains("no entry"));
+        assert!(of("nobody/Cargo.toml", "")[0].contains("no entry"));
     }
 }

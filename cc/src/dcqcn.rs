@@ -1,0 +1,255 @@
+//! DCQCN's reaction point, as the paper has it.
+//!
+//! # Source
+//! DCQCN (SIGCOMM'15), sections 5.1 and 5.2. The notification point is the receiver's; what
+//! adapters do differently is [`crate::dcqcn_rnic`].
+
+use crate::params::params;
+use crate::round::Base;
+use crate::units::{dur, rate, whole};
+use crate::{Ack, Controller, Loss, Path, Sent};
+use spanwire_base::{Rate, Time};
+
+params! {
+    /// What DCQCN leaves to choose.
+    struct;
+    /// Gain of the average of congestion.
+    ///
+    /// DCQCN, table 14.
+    g = 0.003_906_25 in 1e-6..=1.0;
+    /// The average decays when no notification came for so many microseconds.
+    ///
+    /// DCQCN, table 14.
+    alpha_us = 55.0 in 0.1..=1e6;
+    /// The rate increases each so many microseconds.
+    ///
+    /// DCQCN, table 14.
+    increase_us = 55.0 in 1.0..=1e6;
+    /// And each so many bytes.
+    ///
+    /// DCQCN, table 14.
+    increase_bytes = 10e6 in 1e3..=1e12;
+    /// So many increases halve the way back to the rate before the decrease.
+    ///
+    /// DCQCN, table 14.
+    fast_recovery = 5.0 in 1.0..=100.0;
+    /// Additive increase in Mbit/s.
+    ///
+    /// DCQCN, table 14.
+    additive_mbps = 40.0 in 0.001..=1e6;
+    /// Hyper increase in Mbit/s, times its stage.
+    ///
+    /// DCQCN names none; ten times the additive one, as adapters have it.
+    hyper_mbps = 400.0 in 0.001..=1e6;
+    /// The rate at least, in Mbit/s.
+    min_mbps = 1.0 in 0.001..=1e6;
+    /// The window is what so many base round trips bring at the present rate; 0 for none.
+    ///
+    /// Adapters have none; without one a silent path is filled for as long as nobody says so.
+    window_rtts = 2.0 in 0.0..=1000.0;
+}
+
+/// One flow. Rates in bytes a nanosecond.
+#[derive(Clone, Debug)]
+pub struct Dcqcn {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    /// R_C, what is sent at.
+    current: f64,
+    /// R_T, what is returned to.
+    target: f64,
+    alpha: f64,
+    /// Alpha was brought up to this time; none before the first notification.
+    alpha_at: Option<Time>,
+    /// Increases by time and by bytes since the last decrease.
+    time_stage: f64,
+    byte_stage: f64,
+    bytes: f64,
+    /// The next increase by time; none at the line rate.
+    increase_at: Option<Time>,
+}
+
+impl Dcqcn {
+    /// A flow's, at the line rate.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let base = Base::new(path);
+        Self {
+            p: *params,
+            mtu: f64::from(path.mtu_bytes),
+            base,
+            current: base.line(),
+            target: base.line(),
+            alpha: 1.0,
+            alpha_at: None,
+            time_stage: 0.0,
+            byte_stage: 0.0,
+            bytes: 0.0,
+            increase_at: None,
+        }
+    }
+
+    /// Lets alpha decay for the time that has passed: no timer is needed for what only the next
+    /// notification looks at.
+    fn decay(&mut self, now: Time) {
+        let period = dur(self.p.alpha_us * 1e3);
+        let Some(since) = self.alpha_at else { return };
+        let mut periods = now.since(since).as_ps() / period.as_ps().max(1);
+        self.alpha_at = Some(since + period * periods);
+        while periods > 0 && self.alpha > ALPHA_NONE {
+            self.alpha *= 1.0 - self.p.g;
+            periods -= 1;
+        }
+    }
+
+    fn increase(&mut self) {
+        let (low, high) =
+            (self.time_stage.min(self.byte_stage), self.time_stage.max(self.byte_stage));
+        let recovery = self.p.fast_recovery;
+        if low > recovery {
+            self.target += (low - recovery) * self.p.hyper_mbps / MBPS;
+        } else if high > recovery {
+            self.target += self.p.additive_mbps / MBPS;
+        }
+        self.target = self.target.min(self.base.line());
+        self.current = f64::midpoint(self.target, self.current);
+        if self.base.line() - self.current < self.base.line() * AT_LINE {
+            self.current = self.base.line();
+            self.increase_at = None;
+        }
+    }
+}
+
+impl Controller for Dcqcn {
+    fn cwnd_bytes(&self) -> u64 {
+        match self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) {
+            Some(base) => whole((self.p.window_rtts * self.current * base).max(self.mtu)),
+            None => u64::MAX,
+        }
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(rate(self.current))
+    }
+
+    fn on_sent(&mut self, _now: Time, sent: &Sent) {
+        if self.increase_at.is_none() {
+            return;
+        }
+        self.bytes += f64::from(sent.bytes);
+        if self.bytes >= self.p.increase_bytes {
+            self.bytes = 0.0;
+            self.byte_stage += 1.0;
+            self.increase();
+        }
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack<'_>) {
+        self.base.on_ack(ack);
+    }
+
+    fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
+
+    fn on_cnp(&mut self, now: Time) {
+        self.decay(now);
+        self.target = self.current;
+        let least = self.p.min_mbps / MBPS;
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(least);
+        self.alpha = (1.0 - self.p.g) * self.alpha + self.p.g;
+        self.alpha_at = Some(now);
+        (self.time_stage, self.byte_stage, self.bytes) = (0.0, 0.0, 0.0);
+        self.increase_at = Some(now + dur(self.p.increase_us * 1e3));
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.increase_at
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let Some(due) = self.increase_at.filter(|at| *at <= now) else { return };
+        // From when it was due: a late look costs no increase.
+        self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
+        self.time_stage += 1.0;
+        self.increase();
+    }
+}
+
+/// Mbit/s in a byte a nanosecond.
+pub(crate) const MBPS: f64 = 8e3;
+/// Alpha below this decays no further: it makes no difference to any rate.
+pub(crate) const ALPHA_NONE: f64 = 1e-9;
+/// So near to the line rate is at it.
+pub(crate) const AT_LINE: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, close, path};
+    use spanwire_base::Dur;
+
+    fn gbps(r: f64) -> f64 {
+        r * 8.0
+    }
+
+    fn flow() -> Dcqcn {
+        Dcqcn::new(&Params::default(), &path(1000, 25, Some(Dur::from_us(20))))
+    }
+
+    #[test]
+    fn on_cnp__halves_at_first() {
+        let mut cc = flow();
+        cc.on_cnp(at(100));
+        assert!(close(gbps(cc.target), 25.0) && close(gbps(cc.current), 12.5));
+        assert!(close(cc.alpha, 1.0));
+        cc.on_cnp(at(150));
+        assert!(close(gbps(cc.target), 12.5) && close(gbps(cc.current), 6.25));
+        cc.decay(at(205));
+        assert!(close(cc.alpha, 0.996_093_75));
+    }
+
+    #[test]
+    fn handle_timeout__recovers_by_halves_and_then_adds() {
+        let mut cc = flow();
+        cc.on_cnp(at(100));
+        cc.on_cnp(at(150));
+        let want =
+            [9.375, 10.9375, 11.718_75, 12.109_375, 12.304_687_5, 12.422_343_75, 12.501_171_875];
+        for (n, want) in (1..).zip(want) {
+            let due = at(150 + 55 * n);
+            assert_eq!(cc.poll_timeout(), Some(due));
+            cc.handle_timeout(due);
+            assert!(close(gbps(cc.current), want), "{} {want}", gbps(cc.current));
+        }
+        assert!(close(gbps(cc.target), 12.58));
+    }
+
+    #[test]
+    fn handle_timeout__ends_at_the_line_rate() {
+        let mut cc = flow();
+        cc.on_cnp(at(0));
+        let mut n = 0;
+        while let Some(due) = cc.poll_timeout() {
+            cc.handle_timeout(due);
+            n += 1;
+            assert!(n < 100);
+        }
+        assert_eq!(cc.rate(), Some(Rate::from_gbps(25)));
+    }
+
+    #[test]
+    fn on_sent__bytes_raise_the_rate_too_and_both_together_faster() {
+        let mut cc = flow();
+        cc.on_cnp(at(0));
+        cc.on_cnp(at(50));
+        let sent = Sent { bytes: 1000, inflight_bytes: 0, again: false };
+        for _ in 0..10_000 {
+            cc.on_sent(at(60), &sent);
+        }
+        assert!(close(gbps(cc.current), 9.375), "{}", gbps(cc.current));
+        (cc.time_stage, cc.byte_stage) = (7.0, 7.0);
+        let before = cc.target;
+        cc.increase();
+        assert!(close(gbps(cc.target - before), 0.8), "hyper, second stage");
+    }
+}

@@ -1,0 +1,269 @@
+//! DCQCN's reaction point as adapters have it: decreases are gated by a timer of their own.
+//!
+//! # Source
+//! NVIDIA's page of DCQCN parameters, with the names in brackets, and ns-3's model of it.
+
+use crate::dcqcn::{ALPHA_NONE, AT_LINE, MBPS};
+use crate::params::params;
+use crate::round::Base;
+use crate::units::{dur, rate, whole};
+use crate::{Ack, Controller, Loss, Path};
+use spanwire_base::{Rate, Time};
+
+params! {
+    /// What adapters let one choose.
+    struct;
+    /// Gain of the average of congestion (1 - dce_tcp_g / 1024).
+    ///
+    /// NVIDIA: 1019.
+    g = 0.004_882_812_5 in 1e-6..=1.0;
+    /// The average at first (initial_alpha_value / 1024).
+    ///
+    /// NVIDIA: 1023.
+    alpha0 = 0.999_023_437_5 in 0.0..=1.0;
+    /// The average is brought up to date each so many microseconds (dce_tcp_rtt).
+    ///
+    /// NVIDIA.
+    alpha_us = 1.0 in 0.1..=1e6;
+    /// The rate decreases at most once in so many microseconds (rate_reduce_monitor_period).
+    ///
+    /// NVIDIA.
+    decrease_us = 4.0 in 0.1..=1e6;
+    /// The rate increases each so many microseconds (rpg_time_reset).
+    ///
+    /// NVIDIA.
+    increase_us = 300.0 in 1.0..=1e6;
+    /// So many increases halve the way back (rpg_threshold).
+    ///
+    /// NVIDIA.
+    fast_recovery = 1.0 in 1.0..=31.0;
+    /// Additive increase in Mbit/s (rpg_ai_rate).
+    ///
+    /// NVIDIA.
+    additive_mbps = 5.0 in 0.001..=1e6;
+    /// Hyper increase in Mbit/s (rpg_hai_rate).
+    ///
+    /// NVIDIA.
+    hyper_mbps = 50.0 in 0.001..=1e6;
+    /// The rate at least, in Mbit/s (rpg_min_rate).
+    ///
+    /// NVIDIA.
+    min_mbps = 1.0 in 0.001..=1e6;
+    /// A decrease leaves at least this part (rpg_min_dec_fac).
+    ///
+    /// NVIDIA: 50 %.
+    min_factor = 0.5 in 0.0..=1.0;
+    /// The first notification sets the rate to this part of the line rate; 0 is off
+    /// (rate_to_set_on_first_cnp).
+    first_cnp = 0.0 in 0.0..=1.0;
+    /// Each decrease sets the rate that is returned to (clamp_tgt_rate): 1; only the first one
+    /// after an increase: 0.
+    clamp_target = 0.0 in 0.0..=1.0;
+    /// The window is what so many base round trips bring at the present rate; 0 for none.
+    ///
+    /// Adapters have none; without one a silent path is filled for as long as nobody says so.
+    window_rtts = 2.0 in 0.0..=1000.0;
+}
+
+/// One flow. Rates in bytes a nanosecond.
+#[derive(Clone, Debug)]
+pub struct DcqcnRnic {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    current: f64,
+    target: f64,
+    alpha: f64,
+    /// The slot of alpha that runs began; none before the first notification.
+    slot_at: Option<Time>,
+    cnp_in_slot: bool,
+    cnp_for_decrease: bool,
+    stage: f64,
+    decrease_at: Option<Time>,
+    increase_at: Option<Time>,
+}
+
+impl DcqcnRnic {
+    /// A flow's, at the line rate.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let base = Base::new(path);
+        Self {
+            p: *params,
+            mtu: f64::from(path.mtu_bytes),
+            base,
+            current: base.line(),
+            target: base.line(),
+            alpha: params.alpha0,
+            slot_at: None,
+            cnp_in_slot: false,
+            cnp_for_decrease: false,
+            stage: 0.0,
+            decrease_at: None,
+            increase_at: None,
+        }
+    }
+
+    /// Brings alpha up to `now`, slot by slot.
+    fn settle(&mut self, now: Time) {
+        let Some(began) = self.slot_at else { return };
+        let period = dur(self.p.alpha_us * 1e3);
+        let mut slots = now.since(began).as_ps() / period.as_ps().max(1);
+        self.slot_at = Some(began + period * slots);
+        while slots > 0 {
+            let seen = std::mem::take(&mut self.cnp_in_slot);
+            self.alpha *= 1.0 - self.p.g;
+            self.alpha += if seen { self.p.g } else { 0.0 };
+            slots -= 1;
+            if self.alpha < ALPHA_NONE {
+                break;
+            }
+        }
+    }
+
+    fn decrease(&mut self, now: Time) {
+        if self.p.clamp_target >= 0.5 || self.stage > 0.0 {
+            self.target = self.current;
+        }
+        let factor = (1.0 - self.alpha / 2.0).max(self.p.min_factor);
+        self.current = (self.current * factor).max(self.p.min_mbps / MBPS);
+        self.stage = 0.0;
+        self.increase_at = Some(now + dur(self.p.increase_us * 1e3));
+    }
+
+    fn increase(&mut self) {
+        if self.stage > self.p.fast_recovery {
+            self.target += self.p.hyper_mbps / MBPS;
+        } else if self.stage >= self.p.fast_recovery {
+            self.target += self.p.additive_mbps / MBPS;
+        }
+        self.stage += 1.0;
+        self.target = self.target.min(self.base.line());
+        self.current = f64::midpoint(self.target, self.current);
+        if self.base.line() - self.current < self.base.line() * AT_LINE {
+            self.current = self.base.line();
+            self.increase_at = None;
+        }
+    }
+}
+
+impl Controller for DcqcnRnic {
+    fn cwnd_bytes(&self) -> u64 {
+        match self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) {
+            Some(base) => whole((self.p.window_rtts * self.current * base).max(self.mtu)),
+            None => u64::MAX,
+        }
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(rate(self.current))
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack<'_>) {
+        self.base.on_ack(ack);
+    }
+
+    fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
+
+    fn on_cnp(&mut self, now: Time) {
+        self.settle(now);
+        if self.slot_at.is_none() {
+            self.slot_at = Some(now);
+            if self.p.first_cnp > 0.0 {
+                self.current = self.base.line() * self.p.first_cnp;
+                self.target = self.current;
+            }
+        } else {
+            self.cnp_in_slot = true;
+        }
+        self.cnp_for_decrease = true;
+        // The gate is open when nothing decreased for its period; the first one waits for it.
+        self.decrease_at.get_or_insert(now + dur(self.p.decrease_us * 1e3));
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.decrease_at, self.increase_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(due) = self.decrease_at.filter(|at| *at <= now) {
+            self.settle(now);
+            self.decrease_at = None;
+            if std::mem::take(&mut self.cnp_for_decrease) {
+                self.decrease(due);
+                // The next decrease is a period away at least.
+                self.decrease_at = Some(due + dur(self.p.decrease_us * 1e3));
+            }
+        }
+        if let Some(due) = self.increase_at.filter(|at| *at <= now) {
+            self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
+            self.increase();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, path};
+    use spanwire_base::Dur;
+
+    fn flow(p: &Params) -> DcqcnRnic {
+        DcqcnRnic::new(p, &path(1000, 25, Some(Dur::from_us(20))))
+    }
+
+    fn about(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-6
+    }
+
+    #[test]
+    fn handle_timeout__one_notification_is_one_decrease_a_period_later() {
+        let rows = [
+            (Params { g: 1.0 / 256.0, alpha0: 1.0, ..Params::default() }, 0.984_466_31, 12.694_171),
+            (Params::default(), 0.979_653_71, 12.754_329),
+        ];
+        for (p, alpha, current) in rows {
+            let mut cc = flow(&p);
+            cc.on_cnp(at(0));
+            assert_eq!(cc.rate(), Some(Rate::from_gbps(25)));
+            assert_eq!(cc.poll_timeout(), Some(at(4)));
+            cc.handle_timeout(at(4));
+            assert!((cc.alpha - alpha).abs() < 1e-8, "{}", cc.alpha);
+            assert!(about(cc.current * 8.0, current), "{}", cc.current * 8.0);
+            assert!(about(cc.target * 8.0, 25.0));
+            cc.handle_timeout(at(8));
+            assert!(about(cc.current * 8.0, current), "no other came");
+        }
+    }
+
+    #[test]
+    fn handle_timeout__increases_by_half_then_adds_then_faster() {
+        let mut cc = flow(&Params { clamp_target: 1.0, ..Params::default() });
+        cc.on_cnp(at(0));
+        cc.handle_timeout(at(4));
+        cc.on_cnp(at(5));
+        cc.handle_timeout(at(8));
+        let (low, target) = (cc.current, cc.target);
+        cc.handle_timeout(at(308));
+        assert!(about(cc.current, f64::midpoint(low, target)) && about(cc.target, target));
+        cc.handle_timeout(at(608));
+        assert!(about((cc.target - target) * MBPS, 5.0));
+        cc.handle_timeout(at(908));
+        assert!(about((cc.target - target) * MBPS, 55.0));
+    }
+
+    #[test]
+    fn on_cnp__many_in_a_period_are_one_decrease() {
+        let mut cc = flow(&Params::default());
+        for us in 0..4 {
+            cc.on_cnp(at(us));
+        }
+        cc.handle_timeout(at(4));
+        let once = cc.current;
+        assert!(once > cc.base.line() * 0.5);
+        cc.on_cnp(at(5));
+        assert_eq!(cc.poll_timeout(), Some(at(8)));
+        cc.handle_timeout(at(8));
+        assert!(cc.current < once);
+    }
+}

@@ -1,0 +1,235 @@
+//! HPCC: the window follows the utilisation that switches report.
+//!
+//! # Source
+//! HPCC (SIGCOMM'19), algorithm 1, with the authors' ns-3 for what it leaves open.
+
+use crate::params::params;
+use crate::round::{Base, Round};
+use crate::telemetry::Telemetry;
+use crate::units::{rate, whole};
+use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
+use spanwire_base::{Dur, Rate, Time};
+
+params! {
+    /// What HPCC leaves to choose.
+    struct;
+    /// The utilisation aimed at.
+    ///
+    /// HPCC, section 4.
+    eta = 0.95 in 0.5..=1.0;
+    /// So many round trips of additive increase, then multiplicative again.
+    ///
+    /// HPCC, section 4.
+    max_stage = 5.0 in 0.0..=1000.0;
+    /// Flows that share a link without a queue: the additive increase is the room that eta leaves,
+    /// by this.
+    flows = 100.0 in 1.0..=1e6;
+    /// The utilisation at first.
+    ///
+    /// The authors' ns-3.
+    initial_u = 1.0 in 0.0..=10.0;
+}
+
+/// One flow. Windows in bytes.
+#[derive(Clone, Debug)]
+pub struct Hpcc {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    /// W.
+    cwnd: f64,
+    /// W_c, from which W is computed until the round trip is over.
+    reference: f64,
+    u: f64,
+    stage: f64,
+    round: Round,
+    telemetry: Telemetry,
+    is_scaled: bool,
+}
+
+impl Hpcc {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let mtu = f64::from(path.mtu_bytes);
+        let mut this = Self {
+            p: *params,
+            mtu,
+            base: Base::new(path),
+            cwnd: UNKNOWN_PKTS * mtu,
+            reference: UNKNOWN_PKTS * mtu,
+            u: params.initial_u,
+            stage: 0.0,
+            round: Round::default(),
+            telemetry: Telemetry::default(),
+            is_scaled: false,
+        };
+        this.scale();
+        this
+    }
+
+    fn scale(&mut self) {
+        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
+            self.is_scaled = true;
+            (self.cwnd, self.reference) = (bdp.max(self.mtu), bdp.max(self.mtu));
+        }
+    }
+
+    fn clamp(&self, w: f64) -> f64 {
+        w.min(self.base.bdp().unwrap_or(f64::MAX)).max(self.mtu)
+    }
+
+    /// The utilisation of the busiest hop and the time it is of; none when nothing is new.
+    fn utilisation(&mut self, a: &Ack<'_>, t: f64) -> Option<(f64, f64)> {
+        let mut busiest: Option<(f64, f64)> = None;
+        let compared = self.telemetry.on_ack(a, |c| {
+            let u = c.queue.min(c.queue_before) / (c.rate * t) + c.tx / c.rate;
+            if busiest.is_none_or(|(most, _)| u > most) {
+                busiest = Some((u, c.span));
+            }
+        });
+        busiest.filter(|_| compared)
+    }
+}
+
+impl Controller for Hpcc {
+    fn cwnd_bytes(&self) -> u64 {
+        whole(self.cwnd)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        self.base.rtt_ns().map(|t| rate((self.cwnd / t).min(self.base.line())))
+    }
+
+    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
+        self.base.on_ack(a);
+        self.scale();
+        let Some(t) = self.base.rtt_ns() else { return };
+        let Some((u, span)) = self.utilisation(a, t) else { return };
+        let tau = span.min(t);
+        self.u += tau / t * (u - self.u);
+        let bdp = self.base.bdp().unwrap_or(self.cwnd);
+        let add = bdp * (1.0 - self.p.eta) / self.p.flows;
+        let is_over = self.round.ends(now, a.sent_at);
+        let multiplies = self.u >= self.p.eta || self.stage >= self.p.max_stage;
+        // From the reference each time: many acknowledgements of a round trip do not compound.
+        let w = match multiplies {
+            true => self.reference / (self.u / self.p.eta).max(U_LEAST) + add,
+            false => self.reference + add,
+        };
+        self.cwnd = self.clamp(w);
+        if is_over {
+            self.stage = if multiplies { 0.0 } else { self.stage + 1.0 };
+            self.reference = self.cwnd;
+        }
+    }
+
+    fn on_near_int(&mut self, now: Time, int: &[Hop]) {
+        // As an acknowledgement of the loop that ends at that switch.
+        let rtt = self.base.rtt();
+        self.on_ack(now, &Ack { int, rtt, sent_at: back(now, rtt), ..Ack::default() });
+    }
+
+    fn on_loss(&mut self, _now: Time, loss: &Loss) {
+        if let LossKind::Timeout(_) = loss.kind {
+            self.reference = (self.reference / 2.0).max(self.mtu);
+            self.cwnd = self.reference;
+            self.telemetry.forget();
+        }
+    }
+
+    fn on_path_change(&mut self, _now: Time) {
+        self.telemetry.forget();
+    }
+}
+
+/// A round trip ago.
+fn back(now: Time, rtt: Option<Dur>) -> Time {
+    Time::from_ps(now.as_ps().saturating_sub(rtt.map_or(0, Dur::as_ps)))
+}
+
+/// Packets while the bandwidth-delay product is not known.
+const UNKNOWN_PKTS: f64 = 16.0;
+/// An idle link does not ask for an endless window.
+const U_LEAST: f64 = 1e-3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::hop;
+    use crate::testing::{at, close, path};
+
+    /// 100 Gbit/s, 13 us: a window of 162,500 bytes, and 81.25 added.
+    fn flow() -> Hpcc {
+        let mut cc = Hpcc::new(&Params::default(), &path(1000, 100, Some(Dur::from_us(13))));
+        cc.on_ack(at(0), &ack(&[hop(at(0), 0, 0)], at(0)));
+        cc
+    }
+
+    fn ack(int: &[Hop], sent_at: Time) -> Ack<'_> {
+        Ack { int, sent_at, ..Ack::default() }
+    }
+
+    fn about(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-3
+    }
+
+    #[test]
+    fn on_ack__follows_the_busiest_hop() {
+        let mut cc = flow();
+        cc.on_ack(at(20), &ack(&[hop(at(13), 162_500, 50_000)], at(1)));
+        assert!(close(cc.u, 1.0), "{}", cc.u);
+        assert!(about(cc.cwnd, 154_456.25), "{}", cc.cwnd);
+        cc.on_ack(at(40), &ack(&[hop(at(26), 325_000, 30_000)], at(20)));
+        assert!(about(cc.cwnd, 123_947.138_8), "{}", cc.cwnd);
+    }
+
+    #[test]
+    fn on_ack__adds_five_times_below_the_aim_and_then_multiplies() {
+        let mut cc = flow();
+        cc.reference = 100_000.0;
+        let mut windows = Vec::new();
+        for n in 1..=6 {
+            let int = [hop(at(13 * n), 81_250 * n, 0)];
+            cc.on_ack(at(20 * n), &ack(&int, at(20 * (n - 1))));
+            windows.push(cc.cwnd);
+        }
+        let want = [100_081.25, 100_162.5, 100_243.75, 100_325.0, 100_406.25, 162_500.0];
+        assert!(windows.iter().zip(want).all(|(w, x)| about(*w, x)), "{windows:?}");
+        assert!(close(cc.stage, 0.0));
+    }
+
+    #[test]
+    fn on_ack__a_part_of_a_round_trip_counts_as_a_part() {
+        let mut cc = flow();
+        cc.u = 0.95;
+        let quarter = Dur::from_ns(3250);
+        // 3.25 us at 12 bytes a nanosecond, and a queue that makes the rest of 1.2.
+        let queue = 39_000;
+        cc.telemetry.forget();
+        cc.on_ack(at(1), &ack(&[hop(at(0), 0, queue)], at(0)));
+        cc.on_ack(at(30), &ack(&[hop(at(0) + quarter, 39_000, queue)], at(0)));
+        assert!(close(cc.u, 1.0125), "{}", cc.u);
+    }
+
+    #[test]
+    fn on_ack__does_not_compound_within_a_round_trip() {
+        let mut cc = flow();
+        cc.round.ends(at(1000), at(900));
+        let reference = cc.reference;
+        for n in 1..=2 {
+            cc.on_ack(at(1000), &ack(&[hop(at(13 * n), 162_500 * n, 0)], at(10)));
+            assert!(about(cc.cwnd, reference / (1.0 / 0.95) + 81.25), "{}", cc.cwnd);
+        }
+    }
+
+    #[test]
+    fn on_loss__halves_the_reference() {
+        let mut cc = flow();
+        let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
+        cc.on_loss(at(1), &loss(LossKind::Recovery));
+        assert!(close(cc.cwnd, 162_500.0));
+        cc.on_loss(at(1), &loss(LossKind::Timeout(1)));
+        assert!(close(cc.cwnd, 81_250.0));
+    }
+}

@@ -1,0 +1,182 @@
+//! MP-RDMA's window. Each packet's mark is answered for itself, and a path that is too slow is
+//! left: an acknowledgement from far behind shrinks the window.
+//!
+//! # Source
+//! MP-RDMA (NSDI'18), section 3, by its public models. Window and paths are one mechanism there:
+//! a packet leaves on the path that an acknowledgement came from. Here the window says how much;
+//! which path is the load balancer's. What the paper calls inflation is what selective
+//! acknowledgements take out of flight.
+
+use crate::params::params;
+use crate::round::Base;
+use crate::units::{float, whole};
+use crate::{Ack, Controller, Loss, LossKind, Path};
+use spanwire_base::Time;
+
+params! {
+    /// What MP-RDMA leaves to choose.
+    struct;
+    /// How far behind the newest a packet may arrive, in packets: at most half of what a receiver
+    /// keeps track of.
+    ///
+    /// MP-RDMA, section 3.3.
+    delta_pkts = 32.0 in 1.0..=1e6;
+    /// What a mark takes from the window, in packets.
+    ///
+    /// MP-RDMA, section 3.1; Uno's figures 3, 8 and 9 use 0.15.
+    decrease_pkts = 0.5 in 0.001..=1.0;
+    /// The window at first, in bandwidth-delay products, if they are known.
+    ///
+    /// MP-RDMA, section 3.4.
+    initial_bdps = 1.0 in 0.0001..=100.0;
+    /// The window at most, in bandwidth-delay products.
+    ///
+    /// Uno's runs.
+    max_bdps = 1.0 in 0.01..=100.0;
+}
+
+/// One flow. Window in packets.
+#[derive(Clone, Debug)]
+pub struct MpRdma {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    pkts: f64,
+    /// The highest number acknowledged.
+    newest: u64,
+    is_scaled: bool,
+}
+
+impl MpRdma {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let mut this = Self {
+            p: *params,
+            mtu: f64::from(path.mtu_bytes),
+            base: Base::new(path),
+            pkts: UNKNOWN_PKTS,
+            newest: 0,
+            is_scaled: false,
+        };
+        this.scale();
+        this
+    }
+
+    fn scale(&mut self) {
+        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
+            self.is_scaled = true;
+            self.pkts = bdp / self.mtu * self.p.initial_bdps.min(self.p.max_bdps);
+            self.clamp();
+        }
+    }
+
+    fn clamp(&mut self) {
+        let max = self.base.bdp().map_or(f64::MAX, |bdp| bdp / self.mtu * self.p.max_bdps);
+        self.pkts = self.pkts.min(max).max(1.0);
+    }
+}
+
+impl Controller for MpRdma {
+    fn cwnd_bytes(&self) -> u64 {
+        whole(self.pkts * self.mtu)
+    }
+
+    fn on_ack(&mut self, _now: Time, a: &Ack<'_>) {
+        self.base.on_ack(a);
+        self.scale();
+        if a.acked_bytes == 0 {
+            return;
+        }
+        let pkts = float(a.acked_pkts);
+        let marked = pkts * float(a.marked_bytes.min(a.acked_bytes)) / float(a.acked_bytes);
+        if a.is_limited(self.pkts * self.mtu, self.mtu) {
+            self.pkts += (pkts - marked) / self.pkts;
+        }
+        self.pkts -= marked * self.p.decrease_pkts;
+        // A retransmission is late by nature, not by its path.
+        let behind = self.newest.saturating_sub(a.number);
+        if !a.again && float(behind) > self.p.delta_pkts {
+            self.pkts -= 1.0;
+        }
+        self.newest = self.newest.max(a.number);
+        self.clamp();
+    }
+
+    fn on_loss(&mut self, _now: Time, loss: &Loss) {
+        if let LossKind::Timeout(_) = loss.kind {
+            self.pkts = (self.pkts / 2.0).max(1.0);
+        }
+    }
+}
+
+/// Packets while the bandwidth-delay product is not known.
+const UNKNOWN_PKTS: f64 = 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, close, path};
+    use spanwire_base::Dur;
+
+    fn flow(pkts: f64) -> MpRdma {
+        let mut cc = MpRdma::new(&Params::default(), &path(1000, 100, Some(Dur::from_us(100))));
+        cc.pkts = pkts;
+        cc
+    }
+
+    fn ack(number: u64, marked: bool) -> Ack<'static> {
+        let marked_bytes = if marked { 1000 } else { 0 };
+        Ack {
+            acked_bytes: 1000,
+            acked_pkts: 1,
+            marked_bytes,
+            number,
+            held_back: true,
+            ..Ack::default()
+        }
+    }
+
+    #[test]
+    fn on_ack__each_mark_takes_half_a_packet() {
+        let mut cc = flow(10.0);
+        cc.on_ack(at(1), &ack(1, false));
+        assert!(close(cc.pkts, 10.1));
+        cc.on_ack(at(2), &ack(2, true));
+        assert!(close(cc.pkts, 9.6));
+    }
+
+    #[test]
+    fn on_ack__a_path_too_far_behind_is_left() {
+        for (number, want) in [(60, 9.1), (68, 10.1)] {
+            let mut cc = flow(10.0);
+            cc.newest = 100;
+            cc.on_ack(at(1), &ack(number, false));
+            assert!(close(cc.pkts, want), "{number}: {}", cc.pkts);
+        }
+        let mut cc = flow(10.0);
+        cc.newest = 100;
+        cc.on_ack(at(1), &Ack { again: true, ..ack(60, false) });
+        assert!(close(cc.pkts, 10.1), "a retransmission");
+    }
+
+    #[test]
+    fn on_ack__what_arrived_out_of_order_is_not_in_flight() {
+        // Four in flight, one of them acknowledged behind a gap: of 4.25, three are still out.
+        let mut cc = flow(4.0);
+        cc.on_ack(at(1), &ack(12, false));
+        assert!(close(cc.pkts, 4.25));
+        let room = cc.cwnd_bytes() - 3 * 1000;
+        assert_eq!(room, 1250, "one packet and a quarter");
+    }
+
+    #[test]
+    fn on_loss__halves_after_silence_alone() {
+        let mut cc = flow(10.0);
+        let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
+        cc.on_loss(at(1), &loss(LossKind::Recovery));
+        assert!(close(cc.pkts, 10.0));
+        cc.on_loss(at(1), &loss(LossKind::Timeout(1)));
+        assert!(close(cc.pkts, 5.0));
+    }
+}

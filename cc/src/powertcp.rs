@@ -1,0 +1,249 @@
+//! PowerTCP: the window follows power, which is current times voltage. By telemetry, or by the
+//! round trip alone (theta).
+//!
+//! # Source
+//! PowerTCP (NSDI'22), algorithms 1 and 2, and the authors' kernel module: the form with windows,
+//! without the utilisation target and the floors of their ns-3.
+
+use crate::params::params;
+use crate::round::{Base, Round};
+use crate::telemetry::Telemetry;
+use crate::units::{ns, rate, whole};
+use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
+use spanwire_base::{Rate, Time};
+
+params! {
+    /// What PowerTCP leaves to choose.
+    struct;
+    /// 0: by telemetry. 1: by the round trip (theta-PowerTCP).
+    theta = 0.0 in 0.0..=1.0;
+    /// Gain of the window's update.
+    ///
+    /// PowerTCP, section 3.3.
+    gamma = 0.9 in 0.01..=1.0;
+    /// Flows expected on a link: the additive increase is a bandwidth-delay product by this.
+    ///
+    /// The authors' kernel module.
+    flows = 10.0 in 1.0..=1e6;
+    /// Normalised power is at least this.
+    ///
+    /// The authors' kernel module.
+    power_floor = 0.01 in 1e-6..=1.0;
+}
+
+/// One flow. Windows in bytes.
+#[derive(Clone, Debug)]
+pub struct PowerTcp {
+    p: Params,
+    mtu: f64,
+    base: Base,
+    cwnd: f64,
+    /// The window when the packets were sent that are acknowledged now.
+    old: f64,
+    /// The window at the beginning of this round trip: old in the next.
+    noted: f64,
+    /// Smoothed normalised power; none before the first sample.
+    power: Option<f64>,
+    telemetry: Telemetry,
+    /// The last acknowledgement and its round trip in nanoseconds (theta).
+    last: Option<(Time, f64)>,
+    round: Round,
+    is_scaled: bool,
+}
+
+impl PowerTcp {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let mtu = f64::from(path.mtu_bytes);
+        let mut this = Self {
+            p: *params,
+            mtu,
+            base: Base::new(path),
+            cwnd: UNKNOWN_PKTS * mtu,
+            old: UNKNOWN_PKTS * mtu,
+            noted: UNKNOWN_PKTS * mtu,
+            power: None,
+            telemetry: Telemetry::default(),
+            last: None,
+            round: Round::default(),
+            is_scaled: false,
+        };
+        this.scale();
+        this
+    }
+
+    fn scale(&mut self) {
+        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
+            self.is_scaled = true;
+            let w = bdp.max(self.mtu);
+            (self.cwnd, self.old, self.noted) = (w, w, w);
+        }
+    }
+
+    /// Normalised power by telemetry and the time it is of, ns.
+    fn by_telemetry(&mut self, a: &Ack<'_>, tau: f64) -> Option<(f64, f64)> {
+        let mut most: Option<(f64, f64)> = None;
+        let compared = self.telemetry.on_ack(a, |c| {
+            // What arrived is what left and what the queue grew by.
+            let current = (c.tx + (c.queue - c.queue_before) / c.span).max(0.0);
+            let voltage = c.queue + c.rate * tau;
+            let power = current * voltage / (c.rate * c.rate * tau);
+            if most.is_none_or(|(p, _)| power > p) {
+                most = Some((power, c.span));
+            }
+        });
+        most.filter(|_| compared)
+    }
+
+    /// The same by the round trip.
+    fn by_round_trip(&mut self, now: Time, a: &Ack<'_>, tau: f64) -> Option<(f64, f64)> {
+        let rtt = ns(a.fabric_rtt()?);
+        let Some((at, before)) = self.last else {
+            self.last = Some((now, rtt));
+            return None;
+        };
+        let span = ns(now.since(at));
+        // Acknowledgements that came together say nothing of how fast a queue grows.
+        if span < self.mtu / self.base.line() {
+            return None;
+        }
+        self.last = Some((now, rtt));
+        let gradient = 1.0 + (rtt - before) / span;
+        Some((gradient.max(0.0) * rtt / tau, span))
+    }
+
+    fn smooth(&mut self, power: f64, span: f64, tau: f64) -> f64 {
+        let part = span.min(tau) / tau;
+        let smoothed = self.power.map_or(power, |old| old + part * (power - old));
+        let smoothed = smoothed.max(self.p.power_floor);
+        self.power = Some(smoothed);
+        smoothed
+    }
+}
+
+impl Controller for PowerTcp {
+    fn cwnd_bytes(&self) -> u64 {
+        whole(self.cwnd)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        self.base.rtt_ns().map(|tau| rate((self.cwnd / tau).min(self.base.line())))
+    }
+
+    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
+        self.base.on_ack(a);
+        self.scale();
+        let (Some(tau), Some(bdp)) = (self.base.rtt_ns(), self.base.bdp()) else { return };
+        let theta = self.p.theta >= 0.5;
+        let sample =
+            if theta { self.by_round_trip(now, a, tau) } else { self.by_telemetry(a, tau) };
+        let is_over = self.round.ends(now, a.sent_at);
+        if let Some((power, span)) = sample {
+            let power = self.smooth(power, span, tau);
+            // By the round trip alone once each; by telemetry with every acknowledgement.
+            if is_over || !theta {
+                let gamma = self.p.gamma;
+                let to = self.old / power + bdp / self.p.flows;
+                self.cwnd = gamma * to + (1.0 - gamma) * self.cwnd;
+                self.cwnd = self.cwnd.min(bdp).max(self.mtu);
+            }
+        }
+        if is_over {
+            self.old = self.noted;
+            self.noted = self.cwnd;
+        }
+    }
+
+    fn on_near_int(&mut self, now: Time, int: &[Hop]) {
+        let rtt = self.base.rtt();
+        let ago = rtt.map_or(0, spanwire_base::Dur::as_ps);
+        let sent_at = Time::from_ps(now.as_ps().saturating_sub(ago));
+        self.on_ack(now, &Ack { int, rtt, sent_at, ..Ack::default() });
+    }
+
+    fn on_loss(&mut self, _now: Time, loss: &Loss) {
+        if let LossKind::Timeout(_) = loss.kind {
+            self.cwnd = (self.cwnd / 2.0).max(self.mtu);
+            (self.old, self.noted, self.power) = (self.cwnd, self.cwnd, None);
+            self.telemetry.forget();
+            self.last = None;
+        }
+    }
+
+    fn on_path_change(&mut self, _now: Time) {
+        self.telemetry.forget();
+        self.last = None;
+    }
+}
+
+/// Packets while the bandwidth-delay product is not known.
+const UNKNOWN_PKTS: f64 = 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::hop;
+    use crate::testing::{at, close, path};
+    use spanwire_base::Dur;
+
+    /// 100 Gbit/s, 20 us: 250,000 bytes; the increase is 2500.
+    fn flow(theta: f64) -> PowerTcp {
+        let p = Params { theta, flows: 100.0, ..Params::default() };
+        PowerTcp::new(&p, &path(1000, 100, Some(Dur::from_us(20))))
+    }
+
+    fn int(hops: &[Hop], sent_at: Time) -> Ack<'_> {
+        Ack { int: hops, sent_at, ..Ack::default() }
+    }
+
+    fn about(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-2
+    }
+
+    #[test]
+    fn on_ack__by_telemetry() {
+        let mut cc = flow(0.0);
+        cc.on_ack(at(0), &int(&[hop(at(0), 0, 0)], at(0)));
+        cc.on_ack(at(20), &int(&[hop(at(20), 250_000, 50_000)], at(1)));
+        assert!(close(cc.power.unwrap(), 1.44));
+        assert!(about(cc.cwnd, 183_500.0), "{}", cc.cwnd);
+        cc.old = 183_500.0;
+        cc.power = None;
+        cc.on_ack(at(40), &int(&[hop(at(40), 500_000, 20_000)], at(21)));
+        assert!(close(cc.power.unwrap(), 0.9504), "{:?}", cc.power);
+        assert!(about(cc.cwnd, 194_368.939), "{}", cc.cwnd);
+    }
+
+    #[test]
+    fn on_ack__by_the_round_trip() {
+        let mut cc = flow(1.0);
+        let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
+        cc.on_ack(at(100), &ack(20, at(80)));
+        cc.on_ack(at(120), &ack(24, at(100)));
+        assert!(close(cc.power.unwrap(), 1.44), "{:?}", cc.power);
+        assert!(about(cc.cwnd, 183_500.0), "{}", cc.cwnd);
+        (cc.old, cc.power) = (183_500.0, None);
+        cc.on_ack(at(140), &ack(20, at(120)));
+        assert!(close(cc.power.unwrap(), 0.8));
+        assert!(about(cc.cwnd, 227_037.5), "{}", cc.cwnd);
+        let before = cc.cwnd;
+        cc.on_ack(at(150), &ack(40, at(121)));
+        assert!(close(cc.cwnd, before), "once a round trip");
+    }
+
+    #[test]
+    fn smooth__a_part_of_a_round_trip_counts_as_a_part() {
+        let mut cc = flow(0.0);
+        cc.power = Some(1.0);
+        assert!(close(cc.smooth(1.44, 5e3, 20e3), 1.11));
+        assert!(close(cc.smooth(-1e9, 20e3, 20e3), 0.01), "the floor");
+    }
+
+    #[test]
+    fn on_loss__halves_after_silence_and_forgets() {
+        let mut cc = flow(0.0);
+        cc.on_loss(at(1), &Loss { kind: LossKind::Timeout(1), bytes: 1, inflight_bytes: 0 });
+        assert!(close(cc.cwnd, 125_000.0) && cc.power.is_none());
+    }
+}

@@ -1,0 +1,113 @@
+//! Telemetry of the switches on the way, acknowledgement against acknowledgement.
+
+use crate::units::{bytes_per_ns, float, ns};
+use crate::{Ack, Hop};
+#[cfg(test)]
+use spanwire_base::{Rate, Time};
+
+/// What each hop said last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Telemetry {
+    hops: [Option<Hop>; MAX_HOPS],
+    count: usize,
+    path: u16,
+}
+
+/// A hop between two acknowledgements. Bytes and nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Change {
+    /// The port's rate.
+    pub(crate) rate: f64,
+    /// Bytes a nanosecond that left.
+    pub(crate) tx: f64,
+    /// Its queue then and now.
+    pub(crate) queue_before: f64,
+    pub(crate) queue: f64,
+    /// The time between.
+    pub(crate) span: f64,
+}
+
+impl Telemetry {
+    /// What has changed at each hop, told to `each`, and true; false when there is nothing to
+    /// compare with: the first telemetry, or that of another path. What is older than what is
+    /// known, or says nothing new, is left out.
+    pub(crate) fn on_ack(&mut self, a: &Ack<'_>, mut each: impl FnMut(&Change)) -> bool {
+        if a.int.is_empty() {
+            return false;
+        }
+        let int = &a.int[..a.int.len().min(MAX_HOPS)];
+        if int.len() != self.count || a.path != self.path {
+            *self = Self { count: int.len(), path: a.path, ..Self::default() };
+            for (known, hop) in self.hops.iter_mut().zip(int) {
+                *known = Some(*hop);
+            }
+            return false;
+        }
+        let mut compared = false;
+        for (known, hop) in self.hops.iter_mut().zip(int) {
+            let Some(last) = known.filter(|last| hop.at > last.at) else { continue };
+            *known = Some(*hop);
+            let span = ns(hop.at.since(last.at));
+            compared = true;
+            each(&Change {
+                rate: bytes_per_ns(hop.rate),
+                tx: float(hop.tx_bytes.saturating_sub(last.tx_bytes)) / span,
+                queue_before: float(last.queue_bytes),
+                queue: float(hop.queue_bytes),
+                span,
+            });
+        }
+        compared
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Hops looked at; a path between datacenters has about ten.
+const MAX_HOPS: usize = 16;
+
+/// A hop that sent `tx_bytes` by `at` with `queue_bytes` left, for tests.
+#[cfg(test)]
+pub(crate) fn hop(at: Time, tx_bytes: u64, queue_bytes: u64) -> Hop {
+    Hop { at, tx_bytes, queue_bytes, rate: Rate::from_gbps(100) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::at;
+
+    fn told(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
+        let mut changes = Vec::new();
+        let ack = Ack { int, path, ..Ack::default() };
+        let compared = t.on_ack(&ack, |c| changes.push(*c));
+        (compared, changes)
+    }
+
+    #[test]
+    fn on_ack__compares_hop_by_hop_and_begins_anew_on_another_path() {
+        let mut t = Telemetry::default();
+        assert_eq!(told(&mut t, &[], 0), (false, vec![]));
+        assert!(!told(&mut t, &[hop(at(0), 0, 10)], 1).0);
+        let (compared, changes) = told(&mut t, &[hop(at(10), 50_000, 20)], 1);
+        assert!(compared);
+        assert_eq!(
+            changes,
+            [Change { rate: 12.5, tx: 5.0, queue_before: 10.0, queue: 20.0, span: 10_000.0 }]
+        );
+        assert!(!told(&mut t, &[hop(at(20), 60_000, 0)], 2).0, "another path");
+        assert!(!told(&mut t, &[hop(at(30), 0, 0), hop(at(30), 0, 0)], 2).0, "a longer one");
+    }
+
+    #[test]
+    fn on_ack__the_same_or_older_says_nothing() {
+        let mut t = Telemetry::default();
+        told(&mut t, &[hop(at(10), 0, 0)], 0);
+        assert!(!told(&mut t, &[hop(at(10), 9, 9)], 0).0);
+        assert!(!told(&mut t, &[hop(at(5), 9, 9)], 0).0);
+        assert!(told(&mut t, &[hop(at(15), 9, 9)], 0).0);
+    }
+}
