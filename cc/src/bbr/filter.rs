@@ -60,7 +60,9 @@ mod tests {
     proptest! {
         /// Between the true maximum of the last rounds and that of a window a little longer.
         #[test]
-        fn max__is_near_the_largest_of_the_window(values in proptest::collection::vec(1..1000u32, 1..200)) {
+        fn max__is_near_the_largest_of_the_window(
+            values in proptest::collection::vec(1..1000u32, 1..200),
+        ) {
             let mut filter = MaxFilter::default();
             for (round, value) in (0u64..).zip(&values) {
                 filter.update(round, f64::from(*value));

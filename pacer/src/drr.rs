@@ -1,0 +1,209 @@
+//! Whose turn it is among those that may send.
+
+use crate::links::{Ends, Links};
+
+/// Deficit round robin with weights, by bytes.
+///
+/// Who has its turn gets its quantum times its weight and sends while any of it is left; what the
+/// last packet took too much is missing from the next turn, because how long a packet is shows when
+/// it is written. Who has nothing more to send leaves and keeps nothing.
+///
+/// # Source
+/// Shreedhar and Varghese (SIGCOMM'95), with the surplus carried over instead of the deficit.
+#[derive(Debug)]
+pub struct Drr {
+    links: Links,
+    active: Ends,
+    entries: Vec<Entry>,
+    quantum: u32,
+    /// The head has had its quantum for this turn.
+    begun: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    left: i64,
+    weight: u16,
+    stands: bool,
+}
+
+impl Drr {
+    /// A turn is of `quantum` bytes (at least 1) times the weight: no less than a packet has, or
+    /// finding whose turn it is takes as many rounds as a packet has quanta.
+    #[must_use]
+    pub fn new(quantum: u32) -> Self {
+        Self {
+            links: Links::default(),
+            active: Ends::default(),
+            entries: Vec::new(),
+            quantum: quantum.max(1),
+            begun: false,
+        }
+    }
+
+    /// Sets the weight of `slot`, 1..=65535; 1 until it is set.
+    pub fn set_weight(&mut self, slot: u32, weight: u16) {
+        self.entry(slot).weight = weight.max(1);
+    }
+
+    /// `slot` may send: it stands at the end, unless it stands already.
+    pub fn enter(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.entry(slot).stands, true) {
+            self.links.push_back(&mut self.active, slot);
+        }
+    }
+
+    /// Whose turn it is.
+    pub fn head(&mut self) -> Option<u32> {
+        loop {
+            let head = self.active.head()?;
+            let quantum = i64::from(self.quantum);
+            if !std::mem::replace(&mut self.begun, true) {
+                let entry = self.entry(head);
+                entry.left += quantum * i64::from(entry.weight);
+            }
+            // A packet longer than the quantum is paid for by turns that pass.
+            if self.entry(head).left > 0 {
+                return Some(head);
+            }
+            self.rotate(head);
+        }
+    }
+
+    /// The head sent a packet of `bytes`: the next one's turn when its own is used up.
+    pub fn charge(&mut self, bytes: u32) {
+        let Some(head) = self.active.head() else { return };
+        let entry = self.entry(head);
+        entry.left -= i64::from(bytes);
+        if entry.left <= 0 {
+            self.rotate(head);
+        }
+    }
+
+    /// `slot` does not send any more for now.
+    pub fn leave(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.entry(slot).stands, false) {
+            return;
+        }
+        if self.active.head() == Some(slot) {
+            self.begun = false;
+        }
+        self.links.remove(&mut self.active, slot);
+        // Nothing is hoarded; what was taken too much is still owed.
+        let entry = self.entry(slot);
+        entry.left = entry.left.min(0);
+    }
+
+    /// `slot` is another one's from now on.
+    pub fn forget(&mut self, slot: u32) {
+        self.leave(slot);
+        *self.entry(slot) = NEW;
+    }
+
+    /// `slot` stands among those that may send.
+    #[must_use]
+    pub fn stands(&self, slot: u32) -> bool {
+        self.entries.get(slot as usize).is_some_and(|e| e.stands)
+    }
+
+    /// Nobody may send.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    fn rotate(&mut self, head: u32) {
+        self.links.remove(&mut self.active, head);
+        self.links.push_back(&mut self.active, head);
+        self.begun = false;
+    }
+
+    fn entry(&mut self, slot: u32) -> &mut Entry {
+        let i = slot as usize;
+        if i >= self.entries.len() {
+            self.entries.resize(i + 1, NEW);
+        }
+        &mut self.entries[i]
+    }
+}
+
+const NEW: Entry = Entry { left: 0, weight: 1, stands: false };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves in order while all always have packets of their length.
+    fn run(drr: &mut Drr, lens: &[u32], packets: usize) -> Vec<(u32, u32)> {
+        (0..packets)
+            .map(|_| {
+                let slot = drr.head().unwrap();
+                let len = lens[slot as usize];
+                drr.charge(len);
+                (slot, len)
+            })
+            .collect()
+    }
+
+    fn bytes(sent: &[(u32, u32)], slot: u32) -> u32 {
+        sent.iter().filter(|(s, _)| *s == slot).map(|(_, len)| len).sum()
+    }
+
+    fn three() -> Drr {
+        let mut drr = Drr::new(4096);
+        for slot in 0..3 {
+            drr.enter(slot);
+        }
+        drr
+    }
+
+    #[test]
+    fn charge__a_turn_is_of_bytes_not_of_packets() {
+        let lens = [4096, 1024, 2048];
+        let mut drr = three();
+        let round = run(&mut drr, &lens, 7);
+        let order: Vec<u32> = round.iter().map(|(slot, _)| *slot).collect();
+        assert_eq!(order, [0, 1, 1, 1, 1, 2, 2]);
+        let rest = run(&mut drr, &lens, 14);
+        for slot in 0..3 {
+            assert_eq!(bytes(&round, slot) + bytes(&rest, slot), 12_288);
+        }
+    }
+
+    #[test]
+    fn charge__shares_follow_weights_whatever_the_lengths() {
+        let mut drr = three();
+        drr.set_weight(1, 3);
+        let sent = run(&mut drr, &[1500, 777, 9000], 20_000);
+        let [a, b, c] = [0, 1, 2].map(|slot| f64::from(bytes(&sent, slot)));
+        assert!((b / a - 3.0).abs() < 0.01 && (c / a - 1.0).abs() < 0.01, "{a} {b} {c}");
+    }
+
+    #[test]
+    fn leave__keeps_nothing_and_forgives_nothing() {
+        let mut drr = three();
+        assert_eq!(drr.head(), Some(0));
+        drr.leave(0);
+        assert!(!drr.stands(0));
+        assert_eq!(drr.head(), Some(1));
+        drr.charge(10_000);
+        drr.leave(1);
+        drr.enter(1);
+        assert_eq!(drr.head(), Some(2));
+        drr.charge(4096);
+        // 5904 too much: its next turn passes.
+        assert_eq!(drr.head(), Some(2));
+        drr.charge(4096);
+        assert_eq!(drr.head(), Some(1));
+    }
+
+    #[test]
+    fn enter__twice_is_once() {
+        let mut drr = Drr::new(1);
+        drr.enter(5);
+        drr.enter(5);
+        drr.leave(5);
+        drr.leave(5);
+        assert!(drr.is_empty() && drr.head().is_none());
+    }
+}

@@ -1,0 +1,347 @@
+//! Which queue pairs may send now: a timing wheel of two levels.
+
+use crate::links::{Ends, Links};
+use spanwire_base::{Dur, Time, usize_from};
+
+/// The shape of a [`Wheel`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WheelConfig {
+    /// The width of a slot of the fine level: how late a packet may be. 1 ps to 1 ms, default
+    /// 250 ns: below what a pass of a worker's loop takes.
+    pub slot: Dur,
+}
+
+impl Default for WheelConfig {
+    fn default() -> Self {
+        Self { slot: Dur::from_ns(250) }
+    }
+}
+
+/// When each queue pair may send next, by slots of time: 4096 fine ones, 1 ms in all by default,
+/// and 1024 of that width each, 1 s. What is further away waits in the last slot and is put in
+/// again then.
+///
+/// A queue pair has at most one entry. It comes out at the end of its slot: late by up to one,
+/// never early; unless it is due already, then at once. Entering, leaving, the next time and
+/// taking one out cost the same however many there are: which slots are taken is kept in bits,
+/// with a bit for each 64 of them.
+#[derive(Debug)]
+pub struct Wheel {
+    slot_ps: u64,
+    links: Links,
+    places: Vec<Place>,
+    fine: Level<FINE_WORDS>,
+    coarse: Level<COARSE_WORDS>,
+    /// The number of the first fine slot that was not emptied.
+    now_slot: u64,
+    len: u32,
+}
+
+/// Where a queue pair stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    level: In,
+    /// The number of the fine slot at whose end it may send.
+    due: u64,
+    /// The slot it stands in: of the level's own width.
+    slot: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum In {
+    Fine,
+    Coarse,
+    Neither,
+}
+
+/// The slots of one level, as lists and as bits.
+#[derive(Debug)]
+struct Level<const WORDS: usize> {
+    lists: Vec<Ends>,
+    taken: [u64; WORDS],
+    words: u64,
+}
+
+impl Wheel {
+    /// An empty wheel that begins at time zero.
+    #[must_use]
+    pub fn new(config: WheelConfig) -> Self {
+        Self {
+            slot_ps: config.slot.as_ps().clamp(1, 1_000_000_000),
+            links: Links::default(),
+            places: Vec::new(),
+            fine: Level::new(),
+            coarse: Level::new(),
+            now_slot: 0,
+            len: 0,
+        }
+    }
+
+    /// `slot` may send from `at` on. Replaces what was said of it before.
+    pub fn insert(&mut self, slot: u32, at: Time) {
+        self.remove(slot);
+        if slot as usize >= self.places.len() {
+            self.places.resize(slot as usize + 1, AWAY);
+        }
+        // Rounded up: the end of a slot is the first moment at which all in it may leave.
+        let due = at.as_ps().div_ceil(self.slot_ps);
+        self.put(slot, due);
+        self.len += 1;
+    }
+
+    /// Forgets `slot`.
+    pub fn remove(&mut self, slot: u32) {
+        let Some(place) = self.places.get_mut(slot as usize) else { return };
+        let Place { level, slot: of, .. } = std::mem::replace(place, AWAY);
+        match level {
+            In::Fine => self.fine.remove(&mut self.links, of, slot),
+            In::Coarse => self.coarse.remove(&mut self.links, of, slot),
+            In::Neither => return,
+        }
+        self.len -= 1;
+    }
+
+    /// Takes the next one that may send at `now`: by slots, within a slot in the order of entering.
+    pub fn pop_due(&mut self, now: Time) -> Option<u32> {
+        let until = now.as_ps() / self.slot_ps;
+        while self.len > 0 {
+            match self.fine.first_from(self.now_slot % FINE) {
+                Some(i) if self.turn() * FINE + i <= until => {
+                    self.now_slot = self.turn() * FINE + i;
+                    let slot = self.fine.pop(&mut self.links, i)?;
+                    self.places[slot as usize] = AWAY;
+                    self.len -= 1;
+                    return Some(slot);
+                }
+                Some(_) => break,
+                None => match self.next_turn() {
+                    Some(turn) if turn * FINE <= until => self.begin_turn(turn),
+                    _ => break,
+                },
+            }
+        }
+        // Nothing stands between here and there.
+        self.now_slot = self.now_slot.max(until);
+        None
+    }
+
+    /// When [`Wheel::pop_due`] may have one: never too late, and early only by the width of a
+    /// coarse slot for what stands in one.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        let slot = match self.fine.first_from(self.now_slot % FINE) {
+            Some(i) => self.turn() * FINE + i,
+            None => self.next_turn()? * FINE,
+        };
+        Some(Time::from_ps(slot.saturating_mul(self.slot_ps)))
+    }
+
+    /// Queue pairs in it.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// There is none in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The turn of the fine level that runs.
+    fn turn(&self) -> u64 {
+        self.now_slot / FINE
+    }
+
+    fn put(&mut self, slot: u32, due: u64) {
+        let at = due.max(self.now_slot);
+        let place = if at / FINE == self.turn() {
+            self.fine.push(&mut self.links, at % FINE, slot);
+            Place { level: In::Fine, due, slot: at % FINE }
+        } else {
+            // Beyond the horizon it waits in the last slot.
+            let turn = (at / FINE).min(self.turn() + COARSE - 1) % COARSE;
+            self.coarse.push(&mut self.links, turn, slot);
+            Place { level: In::Coarse, due, slot: turn }
+        };
+        self.places[slot as usize] = place;
+    }
+
+    /// The next turn in which something is due, or waits for what is further away.
+    fn next_turn(&self) -> Option<u64> {
+        let here = self.turn() % COARSE;
+        // The turn that runs has been spread: its own slot is empty.
+        let later = self.coarse.first_from(here).map(|i| i - here);
+        let ahead = later.or_else(|| self.coarse.first_from(0).map(|i| i + COARSE - here))?;
+        Some(self.turn() + ahead)
+    }
+
+    /// Goes on to `turn` and spreads what waited for it.
+    fn begin_turn(&mut self, turn: u64) {
+        self.now_slot = turn * FINE;
+        // What is still beyond the horizon goes back into another slot than this.
+        while let Some(slot) = self.coarse.pop(&mut self.links, turn % COARSE) {
+            let due = self.places[slot as usize].due;
+            self.put(slot, due);
+        }
+    }
+}
+
+impl<const WORDS: usize> Level<WORDS> {
+    fn new() -> Self {
+        Self { lists: vec![Ends::default(); WORDS * 64], taken: [0; WORDS], words: 0 }
+    }
+
+    fn push(&mut self, links: &mut Links, i: u64, slot: u32) {
+        links.push_back(&mut self.lists[usize_from(i)], slot);
+        self.taken[usize_from(i / 64)] |= 1 << (i % 64);
+        self.words |= 1 << (i / 64);
+    }
+
+    fn remove(&mut self, links: &mut Links, i: u64, slot: u32) {
+        links.remove(&mut self.lists[usize_from(i)], slot);
+        self.note_left(i);
+    }
+
+    fn pop(&mut self, links: &mut Links, i: u64) -> Option<u32> {
+        let slot = links.pop_front(&mut self.lists[usize_from(i)]);
+        self.note_left(i);
+        slot
+    }
+
+    /// Something has left the slot `i`, which may be empty now.
+    fn note_left(&mut self, i: u64) {
+        if self.lists[usize_from(i)].is_empty() {
+            let word = usize_from(i / 64);
+            self.taken[word] &= !(1 << (i % 64));
+            if self.taken[word] == 0 {
+                self.words &= !(1 << (i / 64));
+            }
+        }
+    }
+
+    /// The first slot from `i` on that is taken.
+    fn first_from(&self, i: u64) -> Option<u64> {
+        let (word, bit) = (i / 64, i % 64);
+        let rest = self.taken[usize_from(word)] >> bit;
+        if rest != 0 {
+            return Some(i + u64::from(rest.trailing_zeros()));
+        }
+        let later = self.words.checked_shr(u32::try_from(word).ok()? + 1).filter(|w| *w != 0)?;
+        let word = word + 1 + u64::from(later.trailing_zeros());
+        Some(word * 64 + u64::from(self.taken[usize_from(word)].trailing_zeros()))
+    }
+}
+
+const FINE_WORDS: usize = 64;
+const COARSE_WORDS: usize = 16;
+/// Slots of the fine level.
+const FINE: u64 = 4096;
+/// Slots of the coarse level.
+const COARSE: u64 = 1024;
+const _: () = assert!(FINE_WORDS * 64 == 4096 && COARSE_WORDS * 64 == 1024, "a bit for each slot");
+const AWAY: Place = Place { level: In::Neither, due: 0, slot: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn at_us(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn popped(wheel: &mut Wheel, now: Time) -> Vec<u32> {
+        std::iter::from_fn(|| wheel.pop_due(now)).collect()
+    }
+
+    #[test]
+    fn pop_due__late_by_less_than_a_slot_and_never_early() {
+        let mut wheel = Wheel::new(WheelConfig::default());
+        wheel.insert(3, Time::from_ps(1_000_001));
+        assert_eq!(wheel.next(), Some(Time::from_ps(1_250_000)));
+        assert_eq!(wheel.pop_due(Time::from_ps(1_249_999)), None);
+        assert_eq!(wheel.pop_due(Time::from_ps(1_250_000)), Some(3));
+        wheel.insert(4, Time::from_ps(1_000_000));
+        assert_eq!(wheel.pop_due(Time::from_ps(1_250_000)), Some(4), "due already");
+        assert!(wheel.is_empty() && wheel.next().is_none());
+    }
+
+    #[test]
+    fn pop_due__in_the_order_of_slots_and_of_entering() {
+        let mut wheel = Wheel::new(WheelConfig::default());
+        for (slot, us) in [(0, 9000), (1, 5), (2, 9000), (3, 700), (4, 5)] {
+            wheel.insert(slot, at_us(us));
+        }
+        assert_eq!(popped(&mut wheel, at_us(10_000)), [1, 4, 3, 0, 2]);
+    }
+
+    #[test]
+    fn pop_due__what_is_beyond_the_horizon_waits_and_is_put_in_again() {
+        let mut wheel = Wheel::new(WheelConfig::default());
+        let due = Time::ZERO + Dur::from_secs(10);
+        wheel.insert(7, due);
+        let mut looks = 0;
+        while let Some(next) = wheel.next().filter(|next| *next < due) {
+            assert_eq!(wheel.pop_due(next), None);
+            looks += 1;
+            assert!(looks < 20);
+        }
+        assert_eq!(wheel.pop_due(due), Some(7));
+    }
+
+    #[test]
+    fn insert__replaces_what_was_said_before() {
+        let mut wheel = Wheel::new(WheelConfig::default());
+        wheel.insert(7, at_us(5));
+        wheel.insert(7, at_us(50_000));
+        assert_eq!((wheel.len(), popped(&mut wheel, at_us(49_999))), (1, vec![]));
+        wheel.insert(7, at_us(60_000));
+        wheel.remove(7);
+        wheel.remove(7);
+        assert!(wheel.is_empty() && popped(&mut wheel, at_us(99_999)).is_empty());
+    }
+
+    proptest! {
+        /// Against a sorted map of slot ends, over times from nanoseconds to many horizons.
+        #[test]
+        fn wheel__agrees_with_a_sorted_map(
+            steps in proptest::collection::vec((0..4_u8, 0..20_u32, 0..64_u32, any::<u64>()), 1..300),
+        ) {
+            let mut wheel = Wheel::new(WheelConfig::default());
+            let mut oracle: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut now = 0_u64;
+            for (what, slot, shift, random) in steps {
+                // Of every order of magnitude.
+                let ps = random.checked_shr(24 + shift % 40).unwrap_or(0);
+                match what {
+                    0 | 1 => {
+                        let at = (now / 2).saturating_add(ps);
+                        wheel.insert(slot, Time::from_ps(at));
+                        oracle.insert(slot, at.div_ceil(250_000));
+                    }
+                    2 => {
+                        wheel.remove(slot);
+                        oracle.remove(&slot);
+                    }
+                    _ => now = now.saturating_add(ps),
+                }
+                let until = now / 250_000;
+                let mut got = popped(&mut wheel, Time::from_ps(now));
+                got.sort_unstable();
+                let due: Vec<u32> =
+                    oracle.iter().filter(|(_, at)| **at <= until).map(|(s, _)| *s).collect();
+                prop_assert_eq!(&got, &due);
+                oracle.retain(|_, at| *at > until);
+                prop_assert_eq!(wheel.len() as usize, oracle.len());
+                let next = wheel.next().map(|t| t.as_ps() / 250_000);
+                let first = oracle.values().min().copied();
+                prop_assert_eq!(next.is_some(), first.is_some());
+                if let (Some(next), Some(first)) = (next, first) {
+                    prop_assert!(next <= first && next > until, "{next} {first} {until}");
+                }
+            }
+        }
+    }
+}
