@@ -201,7 +201,10 @@ mod tests {
         /// however often the rate changes to another below a bound.
         #[test]
         fn bursts__are_bounded(
-            steps in proptest::collection::vec((0..5_000_000_u64, 1..400_u64, 64..9000_u32), 1..300),
+            steps in proptest::collection::vec(
+                (0..5_000_000_u64, 1..400_u64, 64..9000_u32),
+                1..300,
+            ),
             burst in 1..100_000_u32,
         ) {
             let mut c = TokenClock::new(burst);

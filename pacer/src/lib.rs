@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`TokenClock`] | when one queue pair's next packet may leave: a rate with a bound on bursts |
-//! | [`Wheel`] | which queue pairs may leave now: two levels of slots of queue pairs, not of packets |
+//! | [`Wheel`] | which queue pairs may send now: slots of queue pairs, not of packets |
 //! | [`Drr`] | whose turn it is among those: deficit round robin with weights |
 //!
 //! Everything is O(1) for each decision and bounded by the number of queue pairs, which are slots

@@ -85,7 +85,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn links__agree_with_deques(steps in proptest::collection::vec((0..3_u8, 0..2_usize, 0..8_u32), 1..200)) {
+        fn links__agree_with_deques(
+            steps in proptest::collection::vec((0..3_u8, 0..2_usize, 0..8_u32), 1..200),
+        ) {
             let mut links = Links::default();
             let mut ends = [Ends::default(); 2];
             let mut oracle = [VecDeque::new(), VecDeque::new()];

@@ -307,7 +307,10 @@ mod tests {
         /// Against a sorted map of slot ends, over times from nanoseconds to many horizons.
         #[test]
         fn wheel__agrees_with_a_sorted_map(
-            steps in proptest::collection::vec((0..4_u8, 0..20_u32, 0..64_u32, any::<u64>()), 1..300),
+            steps in proptest::collection::vec(
+                (0..4_u8, 0..20_u32, 0..64_u32, any::<u64>()),
+                1..300,
+            ),
         ) {
             let mut wheel = Wheel::new(WheelConfig::default());
             let mut oracle: BTreeMap<u32, u64> = BTreeMap::new();
