@@ -171,16 +171,17 @@ impl Controller for Gemini {
         }
         let (is_marked, is_late) = (a.marked_bytes > 0, self.is_late());
         let span = self.base.rtt().unwrap_or(Dur::ZERO);
-        if is_marked || is_late {
-            if self.cut.is_open(now, span) {
-                self.cut.close(now);
-                self.cwnd *= 1.0 - self.decrease(is_marked, is_late);
-                self.ssthresh = self.ssthresh.min(self.cwnd);
-            }
-        } else if a.is_limited(self.cwnd, self.mtu) {
-            let acked = float(a.acked_bytes);
+        // Packet by packet, however many an acknowledgement is of: those without a mark increase.
+        let unmarked = if is_late { 0 } else { a.acked_bytes.saturating_sub(a.marked_bytes) };
+        if unmarked > 0 && a.is_limited(self.cwnd, self.mtu) {
+            let acked = float(unmarked);
             let slow_start = self.cwnd < self.ssthresh;
             self.cwnd += if slow_start { acked } else { self.increase() * acked / self.cwnd };
+        }
+        if (is_marked || is_late) && self.cut.is_open(now, span) {
+            self.cut.close(now);
+            self.cwnd *= 1.0 - self.decrease(is_marked, is_late);
+            self.ssthresh = self.ssthresh.min(self.cwnd);
         }
         self.clamp();
     }

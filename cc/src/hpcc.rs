@@ -104,13 +104,13 @@ impl Controller for Hpcc {
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();
+        let is_over = self.round.ends(now, a.sent_at);
         let Some(t) = self.base.rtt_ns() else { return };
         let Some((u, span)) = self.utilisation(a, t) else { return };
         let tau = span.min(t);
         self.u += tau / t * (u - self.u);
         let bdp = self.base.bdp().unwrap_or(self.cwnd);
         let add = bdp * (1.0 - self.p.eta) / self.p.flows;
-        let is_over = self.round.ends(now, a.sent_at);
         let multiplies = self.u >= self.p.eta || self.stage >= self.p.max_stage;
         // From the reference each time: many acknowledgements of a round trip do not compound.
         let w = match multiplies {

@@ -1,5 +1,7 @@
 //! What holds for every algorithm, whatever happens to its flow.
 
+mod steady;
+
 use crate::testing::path;
 use crate::{Ack, Algorithm, Cc, Controller, Delivery, Hop, Loss, LossKind, PseudoAck, Sent};
 use proptest::prelude::*;

@@ -4,23 +4,23 @@ use crate::units::{bytes_per_ns, ns};
 use crate::{Ack, Path};
 use spanwire_base::{Dur, Time};
 
-/// One round trip after another: a round ends with the first acknowledgement of a packet that was
-/// sent after it began.
+/// One round trip after another: the first begins with the first acknowledgement, and each ends
+/// with the first one of a packet that was sent after it began.
 ///
 /// # Source
 /// Uno's epochs; on an ordered path the same as the rule by sequence numbers, which a late packet
 /// of a sprayed path would end early or stall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Round {
-    began: Time,
+    began: Option<Time>,
 }
 
 impl Round {
     /// True when `sent_at` is of a packet sent since the round began; then the next one begins.
     pub(crate) fn ends(&mut self, now: Time, sent_at: Time) -> bool {
-        let ends = sent_at >= self.began;
-        if ends {
-            self.began = now;
+        let ends = self.began.is_some_and(|began| sent_at >= began);
+        if ends || self.began.is_none() {
+            self.began = Some(now);
         }
         ends
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn ends__once_for_each_round_trip_whatever_the_order() {
         let mut round = Round::default();
-        assert!(round.ends(at(10), at(0)), "the first acknowledgement begins it");
+        assert!(!round.ends(at(10), at(0)), "the first acknowledgement begins it");
         assert!(!round.ends(at(11), at(9)));
         assert!(!round.ends(at(12), at(5)), "late");
         assert!(round.ends(at(21), at(10)));

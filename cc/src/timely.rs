@@ -200,6 +200,8 @@ mod tests {
         };
         let mut cc = Timely::new(&p, &path(1000, 10, Some(Dur::from_us(20))));
         cc.prev = Some(prev);
+        // The first round begins.
+        cc.round.ends(at(900), at(0));
         cc
     }
 
