@@ -18,8 +18,8 @@ use spanwire_base::{Dur, Rate, Time};
 pub struct TokenClock {
     /// The next packet's time, ps times 2^32.
     next: u128,
-    /// What a byte takes, ps times 2^32; none without a rate.
-    per_byte: Option<u128>,
+    /// What a byte takes, ps times 2^32; 0 without a rate.
+    per_byte: u128,
     burst_bytes: u32,
 }
 
@@ -28,57 +28,48 @@ impl TokenClock {
     /// what may leave at once after a pause, beside the packet that is due.
     #[must_use]
     pub fn new(burst_bytes: u32) -> Self {
-        Self { next: 0, per_byte: None, burst_bytes: burst_bytes.max(1) }
+        Self { next: 0, per_byte: 0, burst_bytes: burst_bytes.max(1) }
     }
 
     /// Changes the rate; `None` is none. It counts at once: what was to be waited for at the old
     /// rate is waited for in proportion.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
-        let per_byte = rate.map(per_byte);
-        if per_byte == self.per_byte {
+        let new = rate.map_or(0, per_byte);
+        let old = std::mem::replace(&mut self.per_byte, new);
+        if new == old {
             return;
         }
-        let ahead = self.next.saturating_sub(fixed(now));
-        if let (Some(old), Some(new)) = (self.per_byte, per_byte) {
-            if ahead > 0 {
-                // Both fit 64 bits and `ahead` 96: a wait of hours would still be in range.
-                let scaled = mul_div(ahead, new, old);
-                self.next = fixed(now).saturating_add(scaled);
-            }
-        } else if per_byte.is_some() {
-            self.next = fixed(now);
-        }
-        self.per_byte = per_byte;
+        let now = fixed(now);
+        self.next = match self.next.checked_sub(now) {
+            // Nothing is saved up without a rate, nor waited for.
+            _ if old == 0 || new == 0 => now,
+            Some(ahead) => now.saturating_add(mul_div(ahead, new, old)),
+            None => self.next,
+        };
     }
 
     /// The earliest time at which a packet may leave, rounded up: late, never early.
     #[must_use]
     pub fn next(&self) -> Time {
-        match self.per_byte {
-            Some(_) => time_up(self.next),
-            None => Time::ZERO,
-        }
+        time_up(self.next)
     }
 
     /// A packet may leave now.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
-        self.per_byte.is_none() || self.next <= fixed(now)
+        self.next <= fixed(now)
     }
 
     /// A packet of `wire_bytes` left.
     pub fn on_sent(&mut self, now: Time, wire_bytes: u32) {
-        let Some(per_byte) = self.per_byte else { return };
-        let burst = u128::from(self.burst_bytes) * per_byte;
+        let burst = u128::from(self.burst_bytes) * self.per_byte;
         let earliest = fixed(now).saturating_sub(burst);
-        self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * per_byte);
+        self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * self.per_byte);
     }
 
     /// Holds the next packet back for at least `gap` after `now`: a window below one packet.
     pub fn hold(&mut self, now: Time, gap: Dur) {
-        if self.per_byte.is_some() {
-            self.next = self.next.max(fixed(now) + (u128::from(gap.as_ps()) << FRACTION_BITS));
-        }
+        self.next = self.next.max(fixed(now) + (u128::from(gap.as_ps()) << FRACTION_BITS));
     }
 }
 
@@ -165,7 +156,7 @@ mod tests {
         c.set_rate(at_ps(1_335_200), Some(Rate::from_gbps(100)));
         assert_eq!(c.next(), at_ps(1_502_800), "half of what was left");
         c.set_rate(at_ps(1_335_200), None);
-        assert!(c.is_due(at_ps(0)));
+        assert!(c.is_due(at_ps(1_335_200)));
         c.set_rate(at_ps(5_000_000), Some(Rate::from_gbps(1)));
         assert_eq!(c.next(), at_ps(5_000_000));
     }

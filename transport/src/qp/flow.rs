@@ -1,0 +1,345 @@
+//! How much may be in flight, and when the next packet may leave: a queue pair's congestion control
+//! with its pacer, and what it is held back by.
+
+use crate::attr::CongestionControl;
+use spanwire_base::{Dur, Rate, Time};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
+use spanwire_pacer::TokenClock;
+
+/// One queue pair's flow of data to its peer.
+#[derive(Debug)]
+pub(super) struct Flow {
+    cc: Cc,
+    clock: TokenClock,
+    /// Something waited for window or pacer since the last acknowledgement.
+    held_back: bool,
+    limit: FlowLimit,
+    /// Bytes delivered since it began, and when the last of them were acknowledged.
+    delivered_bytes: u64,
+    delivered_at: Time,
+    /// When the packets of the present sample of the delivery rate began to leave.
+    first_sent_at: Time,
+    /// What must be delivered for samples to be of the network again, and not of an application
+    /// that had nothing to send.
+    app_limited_until_bytes: u64,
+    marked_bytes: u64,
+}
+
+/// What a flow was held back by when it last had its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FlowLimit {
+    /// The application: nothing is posted that was not sent.
+    #[default]
+    Application,
+    /// The window of congestion control, or the queue pair's own.
+    Window,
+    /// The pacer.
+    Pacer,
+    /// The peer: its receive requests, or how far ahead it takes packets.
+    Receiver,
+    /// The endpoint's window, which all queue pairs share.
+    Endpoint,
+    /// Nothing but the port: whenever it takes a packet, there is one.
+    Port,
+}
+
+/// What there is to know of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowInfo {
+    /// Payload bytes that may be in flight.
+    pub cwnd_bytes: u64,
+    /// How fast packets may leave, if a rate binds.
+    pub rate: Option<Rate>,
+    /// Payload bytes acknowledged.
+    pub delivered_bytes: u64,
+    /// Of them, bytes that came marked.
+    pub marked_bytes: u64,
+    /// What it was held back by last.
+    pub limit: FlowLimit,
+}
+
+/// What a packet takes along to tell the rate of delivery by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AtSend {
+    delivered_bytes: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    is_app_limited: bool,
+}
+
+/// Whether a packet may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Allowed {
+    Now,
+    /// When something was acknowledged.
+    ByWindow,
+    /// At this time.
+    At(Time),
+}
+
+/// An acknowledgement as a queue pair sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) acked_bytes: u64,
+    pub(super) acked_pkts: u64,
+    pub(super) marked_bytes: u64,
+    pub(super) rtt: Option<Dur>,
+    pub(super) remote_hold: Dur,
+    pub(super) sent_at: Time,
+    pub(super) number: u64,
+    pub(super) una: u64,
+    pub(super) next: u64,
+    pub(super) again: bool,
+    pub(super) inflight_bytes: u64,
+    pub(super) path: u16,
+    pub(super) at_send: Option<AtSend>,
+}
+
+impl Flow {
+    /// A flow that begins, in packets of `mtu_bytes` of payload.
+    pub(super) fn new(choice: &CongestionControl, mtu_bytes: u32, line_rate: Rate) -> Self {
+        let path = Path { mtu_bytes, line_rate, base_rtt: choice.base_rtt };
+        let cc = choice.algorithm.start(&path);
+        let mut clock = TokenClock::new(BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES));
+        clock.set_rate(Time::ZERO, cc.rate());
+        Self {
+            cc,
+            clock,
+            held_back: false,
+            limit: FlowLimit::Application,
+            delivered_bytes: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+            app_limited_until_bytes: 0,
+            marked_bytes: 0,
+        }
+    }
+
+    /// Whether a packet of `bytes` may leave beside the `inflight_bytes`. The first one of a flow
+    /// that has nothing in flight always fits the window.
+    pub(super) fn allows(&mut self, now: Time, inflight_bytes: u64, bytes: u32) -> Allowed {
+        let fits = inflight_bytes + u64::from(bytes) <= self.cc.cwnd_bytes();
+        if !fits && inflight_bytes > 0 {
+            (self.held_back, self.limit) = (true, FlowLimit::Window);
+            return Allowed::ByWindow;
+        }
+        if !self.clock.is_due(now) {
+            (self.held_back, self.limit) = (true, FlowLimit::Pacer);
+            return Allowed::At(self.clock.next());
+        }
+        Allowed::Now
+    }
+
+    /// Something else than window and pacer holds it back.
+    pub(super) fn on_limit(&mut self, limit: FlowLimit, inflight_bytes: u64) {
+        if limit == FlowLimit::Application {
+            self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
+        }
+        self.limit = limit;
+    }
+
+    /// A packet left; `inflight_bytes` with it.
+    pub(super) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
+        if sent.inflight_bytes <= u64::from(sent.bytes) {
+            // After a pause: nothing was in flight that a sample could begin with.
+            (self.first_sent_at, self.delivered_at) = (now, now);
+        }
+        self.limit = FlowLimit::Port;
+        self.cc.on_sent(now, &sent);
+        let wire_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX) + FRAME_OVERHEAD_BYTES;
+        self.clock.on_sent(now, wire_bytes);
+        let gap = self.cc.min_gap();
+        if gap > Dur::ZERO {
+            self.clock.hold(now, gap);
+        }
+        AtSend {
+            delivered_bytes: self.delivered_bytes,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            is_app_limited: self.app_limited_until_bytes > self.delivered_bytes,
+        }
+    }
+
+    /// An acknowledgement came.
+    pub(super) fn on_ack(&mut self, now: Time, p: &Progress) {
+        self.delivered_bytes += p.acked_bytes;
+        self.marked_bytes += p.marked_bytes;
+        let delivery = p.at_send.filter(|_| p.acked_bytes > 0).map(|at| {
+            let sending = p.sent_at.since(at.first_sent_at);
+            let acking = now.since(at.delivered_at);
+            self.first_sent_at = p.sent_at;
+            Delivery {
+                total_bytes: self.delivered_bytes,
+                total_at_send_bytes: at.delivered_bytes,
+                interval: sending.max(acking),
+                app_limited: at.is_app_limited,
+            }
+        });
+        if p.acked_bytes > 0 {
+            self.delivered_at = now;
+        }
+        let ack = Ack {
+            acked_bytes: p.acked_bytes,
+            acked_pkts: p.acked_pkts,
+            marked_bytes: p.marked_bytes,
+            rtt: p.rtt,
+            remote_hold: p.remote_hold,
+            sent_at: p.sent_at,
+            number: p.number,
+            una: p.una,
+            next: p.next,
+            again: p.again,
+            inflight_bytes: p.inflight_bytes,
+            held_back: std::mem::take(&mut self.held_back),
+            path: p.path,
+            delivery,
+            ..Ack::default()
+        };
+        self.cc.on_ack(now, &ack);
+        self.refresh(now);
+    }
+
+    /// Packets of `bytes` were lost.
+    pub(super) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
+        self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
+        self.refresh(now);
+    }
+
+    /// A congestion notification came.
+    pub(super) fn on_cnp(&mut self, now: Time) {
+        self.cc.on_cnp(now);
+        self.refresh(now);
+    }
+
+    /// When [`Flow::handle_timeout`] has something to do.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.cc.poll_timeout()
+    }
+
+    /// Does what is due at `now`.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        while self.cc.poll_timeout().is_some_and(|due| due <= now) {
+            self.cc.handle_timeout(now);
+        }
+        self.refresh(now);
+    }
+
+    pub(super) fn info(&self) -> FlowInfo {
+        FlowInfo {
+            cwnd_bytes: self.cc.cwnd_bytes(),
+            rate: self.cc.rate(),
+            delivered_bytes: self.delivered_bytes,
+            marked_bytes: self.marked_bytes,
+            limit: self.limit,
+        }
+    }
+
+    fn refresh(&mut self, now: Time) {
+        self.clock.set_rate(now, self.cc.rate());
+    }
+}
+
+/// Packets that may leave at once after a pause, beside the one that is due.
+const BURST_PKTS: u32 = 2;
+/// Preamble, frame check and gap of an Ethernet frame.
+const FRAME_OVERHEAD_BYTES: u32 = 24;
+/// The same with the headers of a packet.
+const WIRE_OVERHEAD_BYTES: u32 = 130;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_cc::Algorithm;
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn flow(algorithm: &str, set: &[(&str, &str)]) -> Flow {
+        let mut algorithm = Algorithm::named(algorithm).unwrap();
+        for (name, value) in set {
+            algorithm.set(name, value).unwrap();
+        }
+        let base_rtt = Some(Dur::from_us(100));
+        Flow::new(&CongestionControl { algorithm, base_rtt }, 1000, Rate::from_gbps(10))
+    }
+
+    fn sent(bytes: u32, inflight_bytes: u64) -> Sent {
+        Sent { bytes, inflight_bytes, again: false }
+    }
+
+    #[test]
+    fn allows__window_and_pacer_both_bind() {
+        let mut f = flow("fixed", &[("window_pkts", "3"), ("rate_mbps", "100")]);
+        let mut now = at(1);
+        let mut inflight = 0;
+        let mut waits = 0;
+        while inflight < 3000 {
+            match f.allows(now, inflight, 1000) {
+                Allowed::Now => {
+                    inflight += 1000;
+                    f.on_sent(now, sent(1000, inflight), 1076);
+                }
+                // 1100 bytes at 100 Mbit/s.
+                Allowed::At(next) => {
+                    assert_eq!(f.info().limit, FlowLimit::Pacer);
+                    assert_eq!(next.since(now).as_us(), 88);
+                    (now, waits) = (next, waits + 1);
+                }
+                Allowed::ByWindow => panic!("three fit"),
+            }
+        }
+        assert_eq!(waits, 0, "a burst of two beside the first");
+        assert!(matches!(f.allows(now, inflight, 1000), Allowed::ByWindow));
+        assert_eq!(f.info().limit, FlowLimit::Window);
+        assert!(matches!(f.allows(now, 2000, 1000), Allowed::At(_)));
+    }
+
+    #[test]
+    fn allows__one_packet_whatever_the_window() {
+        let mut f = flow("fixed", &[("window_pkts", "1")]);
+        assert_eq!(f.allows(at(1), 0, 60_000), Allowed::Now);
+        assert_eq!(f.allows(at(1), 1, 60_000), Allowed::ByWindow);
+    }
+
+    #[test]
+    fn on_ack__tells_the_rate_of_delivery() {
+        let mut f = flow("bbr", &[]);
+        let mut now = at(1000);
+        // A packet each 10 us, acknowledged after 100: 0.1 bytes a nanosecond.
+        let mut out = std::collections::VecDeque::new();
+        for n in 0..200_u64 {
+            out.push_back((now, f.on_sent(now, sent(1000, 10_000), 1076)));
+            if n >= 10 {
+                let (sent_at, at_send) = out.pop_front().unwrap();
+                let p = Progress {
+                    acked_bytes: 1000,
+                    acked_pkts: 1,
+                    rtt: Some(now.since(sent_at)),
+                    sent_at,
+                    at_send: Some(at_send),
+                    inflight_bytes: 10_000,
+                    ..Progress::default()
+                };
+                f.on_ack(now, &p);
+            }
+            now += Dur::from_us(10);
+        }
+        let rate = f.info().rate.unwrap().as_bps();
+        // Of 800 Mbit/s BBR makes 0.75 to 2.9 times as much, as its cycle says.
+        assert!((590_000_000..2_400_000_000).contains(&rate), "{rate}");
+        assert_eq!(f.info().delivered_bytes, 190_000);
+    }
+
+    #[test]
+    fn on_cnp__and_timers_reach_the_algorithm_and_the_clock() {
+        let mut f = flow("dcqcn", &[]);
+        f.on_cnp(at(10));
+        assert_eq!(f.info().rate, Some(Rate::from_gbps(5)));
+        let due = f.next_deadline().unwrap();
+        assert_eq!(due, at(65));
+        f.handle_timeout(at(200));
+        assert_eq!(f.next_deadline(), Some(at(230)), "three increases were due");
+        assert!(f.info().rate > Some(Rate::from_gbps(9)));
+    }
+}
