@@ -22,7 +22,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
     Allowed {
         krate: "transport",
-        ours: &["base", "wire", "mem"],
+        ours: &["base", "wire", "mem", "cc", "pacer"],
         theirs: &["arrayvec", "rand_chacha"],
     },
     Allowed {

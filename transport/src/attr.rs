@@ -4,6 +4,8 @@ use crate::cq::CqId;
 use crate::mr::{Access, PdId};
 use crate::qp::state::QpState;
 use crate::srq::SrqId;
+use spanwire_base::Dur;
+use spanwire_cc::Algorithm;
 use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
@@ -40,7 +42,7 @@ pub struct QpCaps {
 
 /// The attributes `modify_qp` sets; `None` leaves one as it is. Which ones a transition needs is
 /// the table in `qp/state.rs`, as in `ibv_modify_qp(3)`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct QpAttr {
     /// Next state.
     pub state: Option<QpState>,
@@ -77,6 +79,18 @@ pub struct QpAttr {
     /// carries ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). The path MTU when it is not
     /// given. Each end chooses its own. Not for [`WireMode::Rc`].
     pub segment_bytes: Option<u32>,
+    /// What bounds how much is in flight and how fast it leaves, beside the windows of
+    /// [`Config`](crate::Config), which alone do when it is not given.
+    pub congestion: Option<CongestionControl>,
+}
+
+/// Congestion control of one queue pair.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CongestionControl {
+    /// Which, with its parameters.
+    pub algorithm: Algorithm,
+    /// The round trip without any queue; the smallest that is measured when it is not given.
+    pub base_rtt: Option<Dur>,
 }
 
 /// How the packets of a connection look and how losses are repaired. Both ends must agree before;
@@ -276,6 +290,7 @@ impl QpAttr {
             av: newer.av.or(old.av),
             wire_mode: newer.wire_mode.or(old.wire_mode),
             segment_bytes: newer.segment_bytes.or(old.segment_bytes),
+            congestion: newer.congestion.or(old.congestion),
         };
     }
 }

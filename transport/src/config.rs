@@ -1,5 +1,6 @@
 //! Every limit of an endpoint, with its reason.
 
+use spanwire_base::Rate;
 use std::fmt;
 
 /// Limits and defaults of one endpoint. Turn it into a [`ValidConfig`] to use it.
@@ -46,6 +47,8 @@ pub struct Config {
     /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are
     /// missing.
     pub reorder_pkts: u32,
+    /// The rate of our own port: nothing is paced faster. Default 100 Gbit/s.
+    pub line_rate: Rate,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
     /// Leave payload out of the frames sent (`spanwire_base::TxMeta`), for simulations in which
@@ -86,6 +89,7 @@ impl Default for Config {
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,
+            line_rate: Rate::from_gbps(100),
             qp_burst_pkts: 16,
             elide_payload: false,
         }

@@ -10,6 +10,7 @@ use crate::cq::{CqError, CqId, CqTable, Notify};
 use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
 use crate::mr::{Access, MrTable};
+use crate::qp::flow::FlowInfo;
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
 use crate::qp::{QueuePair, Shared, Transmit};
@@ -22,6 +23,7 @@ use crate::wc::Wc;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_pacer::{Wheel, WheelConfig};
 use spanwire_wire::{Packet, Qpn};
 
 /// Queue pairs and everything they use, on one core, without I/O.
@@ -40,6 +42,8 @@ pub struct Endpoint {
     timers: Timers,
     counters: Counters,
     schedule: Schedule,
+    /// Queue pairs whose next packet may leave at a time.
+    pacer: Wheel,
 }
 
 #[derive(Debug)]
@@ -54,7 +58,7 @@ struct Entry {
 }
 
 /// What can be asked of a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QpInfo {
     /// Its state.
     pub state: QpState,
@@ -68,6 +72,8 @@ pub struct QpInfo {
     pub in_flight_pkts: u64,
     /// Smoothed round trip, once measured.
     pub srtt: Option<Dur>,
+    /// Congestion control, if it has one.
+    pub flow: Option<FlowInfo>,
 }
 
 impl Endpoint {
@@ -88,6 +94,7 @@ impl Endpoint {
             timers: Timers::default(),
             counters: Counters::default(),
             schedule: Schedule::default(),
+            pacer: Wheel::new(WheelConfig::default()),
             config,
         }
     }
@@ -106,7 +113,8 @@ impl Endpoint {
         let qp = &self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?.qp;
         let (state, attr) = (qp.state(), qp.attr());
         let (in_flight_pkts, srtt) = (qp.in_flight_pkts(), qp.srtt());
-        Some(QpInfo { state, init: *qp.init(), attr, in_flight_pkts, srtt })
+        let flow = qp.flow_info();
+        Some(QpInfo { state, init: *qp.init(), attr, in_flight_pkts, srtt, flow })
     }
 
     /// Sizes and limit of a shared receive queue, and what is posted to it.
@@ -322,6 +330,9 @@ impl Endpoint {
                     Turn::Ready => entry.is_ready = false,
                     Turn::Blocked => entry.is_blocked = false,
                 }
+                if let Transmit::Paced(at) = left {
+                    self.pacer.insert(slot, at);
+                }
                 let waits = left == Transmit::Blocked;
                 if waits && !std::mem::replace(&mut entry.is_blocked, true) {
                     self.schedule.enter(Turn::Blocked, slot);
@@ -360,6 +371,14 @@ impl Node for Endpoint {
                 self.with_qp(qpn, |qp, sh| qp.handle_timeout(now, sh));
             }
         }
+        while let Some(slot) = self.pacer.pop_due(now) {
+            if let Some(entry) = self.qps.at_mut(slot)
+                && !std::mem::replace(&mut entry.is_ready, true)
+            {
+                self.schedule.enter(Turn::Ready, slot);
+                self.schedule.tell();
+            }
+        }
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
@@ -374,7 +393,8 @@ impl Node for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        let (timer, paced) = (self.timers.next(), self.pacer.next());
+        timer.into_iter().chain(paced).min()
     }
 
     fn take_ready(&mut self) -> PortMask {

@@ -43,7 +43,7 @@ mod timer;
 mod verbs;
 mod wc;
 
-pub use attr::{AddressVector, Mtu, QpAttr, QpCaps, QpInit, WireMode};
+pub use attr::{AddressVector, CongestionControl, Mtu, QpAttr, QpCaps, QpInit, WireMode};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};
@@ -53,6 +53,7 @@ pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
 pub use offer::{Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree};
+pub use qp::flow::{FlowInfo, FlowLimit};
 pub use qp::state::{ModifyError, QpState};
 pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};
 pub use verbs::{CreateError, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};

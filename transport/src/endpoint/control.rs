@@ -140,6 +140,7 @@ impl Endpoint {
         };
         self.schedule.forget(slot, entry.held);
         self.timers.cancel(slot);
+        self.pacer.remove(slot);
         self.events.forget(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot).is_some()
     }

@@ -2,6 +2,7 @@
 //! ones fail. What it means was found in `completer.rs`; here it is applied.
 
 use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack, check_response};
+use super::flow::Progress;
 use super::loss::Fired;
 use super::outcome::Over;
 use super::{QueuePair, Shared};
@@ -9,6 +10,7 @@ use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
+use spanwire_cc::LossKind;
 use spanwire_wire::Packet;
 
 impl QueuePair {
@@ -26,7 +28,7 @@ impl QueuePair {
             AckOutcome::Acked { upto, lost_response } => {
                 self.acknowledge(now, upto, sh);
                 if let Some(from) = lost_response {
-                    return self.recover_response(from, sh);
+                    return self.recover_response(now, from, sh);
                 }
             }
             AckOutcome::SequenceError { upto } => {
@@ -35,6 +37,7 @@ impl QueuePair {
                     return Err(DropReason::RepeatedNak);
                 }
                 sh.counters.packet_seq_err += 1;
+                self.lost_from(now, upto, LossKind::Recovery);
                 self.rewind(upto);
             }
             AckOutcome::ReceiverNotReady { upto, timer } => {
@@ -99,7 +102,7 @@ impl QueuePair {
             ResponseOutcome::Gap { from } => {
                 // Everything before the gap is a plain acknowledgement's worth.
                 self.acknowledge(now, from, sh);
-                self.recover_response(from, sh)
+                self.recover_response(now, from, sh)
             }
             ResponseOutcome::Place { wqe, offset, upto } => {
                 let sges = self.requester.sges(wqe);
@@ -115,11 +118,17 @@ impl QueuePair {
     }
 
     /// Responses from `from` on are lost: asks again, once.
-    fn recover_response(&mut self, from: u64, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+    fn recover_response(
+        &mut self,
+        now: Time,
+        from: u64,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
         if !self.loss.begin_recovery(from) {
             return Err(DropReason::AfterResponseGap);
         }
         sh.counters.implied_nak_seq_err += 1;
+        self.lost_from(now, from, LossKind::Recovery);
         self.rewind(from);
         Ok(())
     }
@@ -129,10 +138,12 @@ impl QueuePair {
         if upto <= self.requester.snd_una() {
             return;
         }
+        let (before, una) = (self.requester.in_flight_pkts(), self.requester.snd_una());
         self.requester.acknowledge(upto);
         self.loss.on_progress(now, self.requester.has_outstanding());
-        if let Some(path) = &mut self.path {
-            path.on_acked(now, upto);
+        let timed = self.path.as_mut().and_then(|path| path.on_acked(now, upto));
+        if self.flow.is_some() {
+            self.tell_flow(now, (una, upto), before, timed);
         }
         while let Some(wqe) = self.requester.pop_done() {
             if wqe.signaled {
@@ -141,6 +152,43 @@ impl QueuePair {
             }
         }
         self.tell_if_drained(sh);
+    }
+
+    /// Tells congestion control of an acknowledgement: of whole packets, for RC says no more, with
+    /// the round trip of one packet at a time and without marks, of which CNPs tell.
+    #[inline(never)]
+    fn tell_flow(
+        &mut self,
+        now: Time,
+        (una, upto): (u64, u64),
+        inflight_pkts: u64,
+        timed: Option<Time>,
+    ) {
+        let Some(flow) = self.flow.as_deref_mut() else { return };
+        let mtu = u64::from(self.mtu.bytes());
+        let acked_pkts = upto - una;
+        let progress = Progress {
+            acked_bytes: acked_pkts * mtu,
+            acked_pkts,
+            rtt: timed.map(|sent_at| now.since(sent_at)),
+            // A round ends with a packet that was timed: of no other is it known when it left.
+            sent_at: timed.unwrap_or(Time::ZERO),
+            at_send: timed.and_then(|_| flow.take_timed()),
+            number: upto - 1,
+            una: upto,
+            next: self.requester.snd_nxt(),
+            inflight_bytes: inflight_pkts * mtu,
+            ..Progress::default()
+        };
+        flow.on_ack(now, &progress);
+    }
+
+    /// Tells congestion control that everything from `from` on was lost.
+    pub(super) fn lost_from(&mut self, now: Time, from: u64, kind: LossKind) {
+        let Some(flow) = self.flow.as_deref_mut() else { return };
+        let mtu = u64::from(self.mtu.bytes());
+        let lost = self.requester.snd_nxt().saturating_sub(from);
+        flow.on_loss(now, kind, lost * mtu, 0);
     }
 
     pub(super) fn rewind(&mut self, to: u64) {

@@ -11,6 +11,7 @@ use spanwire_pacer::TokenClock;
 pub(super) struct Flow {
     cc: Cc,
     clock: TokenClock,
+    mtu_bytes: u32,
     /// Something waited for window or pacer since the last acknowledgement.
     held_back: bool,
     limit: FlowLimit,
@@ -23,6 +24,8 @@ pub(super) struct Flow {
     /// that had nothing to send.
     app_limited_until_bytes: u64,
     marked_bytes: u64,
+    /// Of the packet that is timed, where acknowledgements echo nothing.
+    timed: Option<AtSend>,
 }
 
 /// What a flow was held back by when it last had its turn.
@@ -67,16 +70,6 @@ pub(crate) struct AtSend {
     is_app_limited: bool,
 }
 
-/// Whether a packet may leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Allowed {
-    Now,
-    /// When something was acknowledged.
-    ByWindow,
-    /// At this time.
-    At(Time),
-}
-
 /// An acknowledgement as a queue pair sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
@@ -105,6 +98,7 @@ impl Flow {
         Self {
             cc,
             clock,
+            mtu_bytes: mtu_bytes.max(1),
             held_back: false,
             limit: FlowLimit::Application,
             delivered_bytes: 0,
@@ -112,28 +106,35 @@ impl Flow {
             first_sent_at: Time::ZERO,
             app_limited_until_bytes: 0,
             marked_bytes: 0,
+            timed: None,
         }
     }
 
-    /// Whether a packet of `bytes` may leave beside the `inflight_bytes`. The first one of a flow
-    /// that has nothing in flight always fits the window.
-    pub(super) fn allows(&mut self, now: Time, inflight_bytes: u64, bytes: u32) -> Allowed {
-        let fits = inflight_bytes + u64::from(bytes) <= self.cc.cwnd_bytes();
-        if !fits && inflight_bytes > 0 {
-            (self.held_back, self.limit) = (true, FlowLimit::Window);
-            return Allowed::ByWindow;
-        }
-        if !self.clock.is_due(now) {
-            (self.held_back, self.limit) = (true, FlowLimit::Pacer);
-            return Allowed::At(self.clock.next());
-        }
-        Allowed::Now
+    /// Packets that may be in flight, at least one.
+    #[inline]
+    pub(super) fn window_pkts(&self) -> u32 {
+        let pkts = self.cc.cwnd_bytes() / u64::from(self.mtu_bytes);
+        u32::try_from(pkts).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Something else than window and pacer holds it back.
+    /// When the next packet, which is there, may leave; none if now.
+    #[inline]
+    pub(super) fn paced_until(&mut self, now: Time) -> Option<Time> {
+        if self.clock.is_due(now) {
+            return None;
+        }
+        (self.held_back, self.limit) = (true, FlowLimit::Pacer);
+        Some(self.clock.next())
+    }
+
+    /// It had its turn and nothing could leave.
     pub(super) fn on_limit(&mut self, limit: FlowLimit, inflight_bytes: u64) {
-        if limit == FlowLimit::Application {
-            self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
+        match limit {
+            FlowLimit::Application => {
+                self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
+            }
+            FlowLimit::Window => self.held_back = true,
+            _ => {}
         }
         self.limit = limit;
     }
@@ -158,6 +159,16 @@ impl Flow {
             first_sent_at: self.first_sent_at,
             is_app_limited: self.app_limited_until_bytes > self.delivered_bytes,
         }
+    }
+
+    /// The packet that just left is the one that is timed.
+    pub(super) fn time(&mut self, at_send: AtSend) {
+        self.timed = Some(at_send);
+    }
+
+    /// What was known when the packet left that was timed.
+    pub(super) fn take_timed(&mut self) -> Option<AtSend> {
+        self.timed.take()
     }
 
     /// An acknowledgement came.
@@ -269,37 +280,26 @@ mod tests {
     }
 
     #[test]
-    fn allows__window_and_pacer_both_bind() {
-        let mut f = flow("fixed", &[("window_pkts", "3"), ("rate_mbps", "100")]);
-        let mut now = at(1);
-        let mut inflight = 0;
-        let mut waits = 0;
-        while inflight < 3000 {
-            match f.allows(now, inflight, 1000) {
-                Allowed::Now => {
-                    inflight += 1000;
-                    f.on_sent(now, sent(1000, inflight), 1076);
-                }
-                // 1100 bytes at 100 Mbit/s.
-                Allowed::At(next) => {
-                    assert_eq!(f.info().limit, FlowLimit::Pacer);
-                    assert_eq!(next.since(now).as_us(), 88);
-                    (now, waits) = (next, waits + 1);
-                }
-                Allowed::ByWindow => panic!("three fit"),
-            }
+    fn paced_until__after_a_burst_of_two_beside_the_first() {
+        let mut f = flow("fixed", &[("window_pkts", "3.9"), ("rate_mbps", "100")]);
+        assert_eq!(f.window_pkts(), 3);
+        let now = at(1000);
+        for n in 1..=3 {
+            assert_eq!(f.paced_until(now), None, "{n}");
+            f.on_sent(now, sent(1000, n * 1000), 1076);
         }
-        assert_eq!(waits, 0, "a burst of two beside the first");
-        assert!(matches!(f.allows(now, inflight, 1000), Allowed::ByWindow));
-        assert_eq!(f.info().limit, FlowLimit::Window);
-        assert!(matches!(f.allows(now, 2000, 1000), Allowed::At(_)));
+        // 1100 bytes at 100 Mbit/s are 88 us; the burst is of 2 x 1130 bytes.
+        let until = f.paced_until(now).unwrap();
+        assert!((80..88).contains(&until.since(now).as_us()), "{until:?}");
+        assert_eq!(f.info().limit, FlowLimit::Pacer);
+        assert_eq!(f.paced_until(until), None);
     }
 
     #[test]
-    fn allows__one_packet_whatever_the_window() {
+    fn window_pkts__is_never_none() {
         let mut f = flow("fixed", &[("window_pkts", "1")]);
-        assert_eq!(f.allows(at(1), 0, 60_000), Allowed::Now);
-        assert_eq!(f.allows(at(1), 1, 60_000), Allowed::ByWindow);
+        f.mtu_bytes = 60_000;
+        assert_eq!(f.window_pkts(), 1);
     }
 
     #[test]

@@ -163,6 +163,11 @@ impl Loss {
         self.rnr_until.is_some()
     }
 
+    /// How many times in a row the timer has fired.
+    pub(crate) fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
     /// The peer has been silent: only one packet may ask until it answers.
     pub(crate) fn is_probing(&self) -> bool {
         self.timeouts > 0

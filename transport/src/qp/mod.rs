@@ -9,6 +9,7 @@ mod answered;
 mod cnp;
 mod complete;
 mod completer;
+pub(crate) mod flow;
 mod loss;
 mod modify;
 mod outcome;
@@ -40,6 +41,7 @@ use crate::srq::{SrqId, SrqTable};
 use crate::wc::WcStatus;
 use ack::Acks;
 use cnp::Cnps;
+use flow::{Flow, FlowInfo, FlowLimit};
 use loss::{Fired, Loss};
 use path::Path;
 use receive::Receive;
@@ -47,6 +49,7 @@ use requester::{Allowance, Next, Requester};
 use responder::Responder;
 use selective::Selective;
 use spanwire_base::{Dur, Time, TxMeta};
+use spanwire_cc::LossKind;
 use spanwire_wire::{Ecn, OpClass, OpKind, Packet, Qpn, Service};
 use state::QpState;
 
@@ -76,6 +79,8 @@ pub(crate) struct QueuePair {
     /// A request of the peer has come.
     established: bool,
     cnps: Cnps,
+    /// Congestion control and pacer, if it was given one.
+    flow: Option<Box<Flow>>,
     /// The half that takes over in [`WireMode::Src`](crate::WireMode::Src).
     selective: Option<Box<Selective>>,
 }
@@ -99,6 +104,8 @@ pub(crate) enum Transmit {
     Idle,
     /// A request may leave as soon as the endpoint's window has room.
     Blocked,
+    /// A packet may leave at this time.
+    Paced(Time),
 }
 
 impl QueuePair {
@@ -128,6 +135,7 @@ impl QueuePair {
             tells_drained: false,
             established: false,
             cnps: Cnps::default(),
+            flow: None,
             selective: None,
         }
     }
@@ -148,7 +156,7 @@ impl QueuePair {
                 OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
                 OpClass::Response => self.on_atomic_ack(now, p, sh),
                 OpClass::Notification => {
-                    sh.counters.rp_cnp_handled += 1;
+                    self.on_cnp(now, sh);
                     Ok(())
                 }
             },
@@ -169,8 +177,11 @@ impl QueuePair {
     /// Does what is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         let sends = self.state.sends();
+        if let Some(flow) = self.flow.as_deref_mut().filter(|_| sends) {
+            flow.handle_timeout(now);
+        }
         if let Some(src) = &mut self.selective {
-            if src.handle_timeout(now, sends, sh.counters) {
+            if src.handle_timeout(now, sends, sh.counters, self.flow.as_deref_mut()) {
                 if src.sender.is_empty() {
                     // Answers are waited for as well, and no completion tells of them.
                     sh.events.push(AsyncEvent::QpFatal(self.qpn));
@@ -193,6 +204,7 @@ impl QueuePair {
             Fired::Retransmit => {
                 sh.counters.local_ack_timeout_err += 1;
                 let una = self.requester.snd_una();
+                self.lost_from(now, una, LossKind::Timeout(self.loss.timeouts()));
                 self.loss.begin_recovery(una);
                 self.rewind(una);
             }
@@ -248,18 +260,29 @@ impl QueuePair {
             return Transmit::Idle;
         }
         match self.requester.next(&self.allowance(room, sh.config)) {
-            Next::Segment(segment) => self.send_segment(now, &segment, frame, sh),
-            Next::Idle | Next::WaitsForPeer => Transmit::Idle,
-            Next::WaitsForEndpoint => Transmit::Blocked,
+            Next::Segment(segment) => match self.paced_until(now) {
+                Some(at) => Transmit::Paced(at),
+                None => self.send_segment(now, &segment, frame, sh),
+            },
+            Next::Idle => self.limited(FlowLimit::Application, Transmit::Idle),
+            Next::WaitsForPeer => self.limited(FlowLimit::Window, Transmit::Idle),
+            Next::WaitsForEndpoint => self.limited(FlowLimit::Endpoint, Transmit::Blocked),
         }
     }
 
     /// When [`QueuePair::handle_timeout`] has something to do: nothing unless it sends, or the
     /// driver would be woken for a timer that nobody takes down.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        match &self.selective {
+        let own = match &self.selective {
             None => self.loss.next_deadline().filter(|_| self.state.sends()),
             Some(src) => src.next_deadline(self.state),
+        };
+        match &self.flow {
+            None => own,
+            Some(flow) => {
+                let flows = flow.next_deadline().filter(|_| self.state.sends());
+                [own, flows].into_iter().flatten().min()
+            }
         }
     }
 
@@ -344,6 +367,11 @@ impl QueuePair {
         }
     }
 
+    /// Its congestion control, if it has one.
+    pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
+        self.flow.as_ref().map(|flow| flow.info())
+    }
+
     /// What every packet must satisfy, whatever it is.
     #[inline]
     fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
@@ -364,8 +392,35 @@ impl QueuePair {
         }
     }
 
+    /// When the next packet may leave, if a pacer holds it back.
+    #[inline]
+    fn paced_until(&mut self, now: Time) -> Option<Time> {
+        self.flow.as_deref_mut()?.paced_until(now)
+    }
+
+    /// Its turn ended without a packet, for this reason.
+    #[inline]
+    fn limited(&mut self, limit: FlowLimit, answer: Transmit) -> Transmit {
+        if let Some(flow) = self.flow.as_deref_mut() {
+            let inflight = self.requester.in_flight_pkts() * u64::from(self.mtu.bytes());
+            flow.on_limit(limit, inflight);
+        }
+        answer
+    }
+
+    fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) {
+        sh.counters.rp_cnp_handled += 1;
+        if let Some(flow) = self.flow.as_deref_mut().filter(|_| self.state.sends()) {
+            flow.on_cnp(now);
+        }
+    }
+
     fn allowance(&self, room: Room, config: &Config) -> Allowance {
-        let window = if self.loss.is_probing() { 1 } else { config.qp_window_pkts };
+        let flow = self.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
+        let full = config.qp_window_pkts.min(flow);
+        let window = if self.loss.is_probing() { 1 } else { full };
+        // A small window is told of before it is used up.
+        let ack_req_interval_pkts = config.ack_req_interval_pkts.min((full / 4).max(1));
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
@@ -374,7 +429,7 @@ impl QueuePair {
             mtu: self.mtu,
             max_rd_atomic: self.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,
-            ack_req_interval_pkts: config.ack_req_interval_pkts,
+            ack_req_interval_pkts,
             begins: self.state == QpState::Rts,
         }
     }

@@ -1,6 +1,7 @@
 //! What a change of state sets up and takes down.
 
 use super::ack::Acks;
+use super::flow::Flow;
 use super::path::Path;
 use super::selective::Selective;
 use super::state::{ModifyError, QpState, check_modify};
@@ -23,6 +24,13 @@ impl QueuePair {
         }
         if let Some(access) = attr.access {
             self.responder.set_access(access);
+        }
+        if let Some(choice) = attr.congestion {
+            let mtu_bytes = match self.attr.wire_mode {
+                Some(WireMode::Src) => self.attr.segment_bytes.unwrap_or(self.mtu.bytes()),
+                _ => self.mtu.bytes(),
+            };
+            self.flow = Some(Box::new(Flow::new(&choice, mtu_bytes, sh.config.line_rate)));
         }
         if let Some(code) = attr.min_rnr_timer {
             self.responder.set_min_rnr_timer(code);
@@ -144,6 +152,7 @@ impl QueuePair {
         self.responder.reset();
         self.acks = Acks::default();
         self.selective = None;
+        self.flow = None;
         self.path = None;
     }
 }

@@ -38,23 +38,24 @@ impl Path {
         p.ip.src() == self.av.dst_ip && p.ip.dst() == self.av.src_ip
     }
 
-    /// A packet left for the first time.
-    pub(crate) fn on_sent(&mut self, now: Time, number: u64) {
-        if self.rtt.timed.is_none() {
+    /// A packet left for the first time. True when it is the one that is timed.
+    pub(crate) fn on_sent(&mut self, now: Time, number: u64) -> bool {
+        let is_timed = self.rtt.timed.is_none();
+        if is_timed {
             self.rtt.timed = Some((number, now));
         }
+        is_timed
     }
 
-    /// Everything before `upto` was acknowledged.
-    pub(crate) fn on_acked(&mut self, now: Time, upto: u64) {
-        let Some((number, at)) = self.rtt.timed.filter(|(number, _)| *number < upto) else {
-            return;
-        };
-        debug_assert!(number < upto, "filtered above");
+    /// Everything before `upto` was acknowledged. Returns when the packet left that was timed, if
+    /// it is among it.
+    pub(crate) fn on_acked(&mut self, now: Time, upto: u64) -> Option<Time> {
+        let (_, at) = self.rtt.timed.filter(|(number, _)| *number < upto)?;
         self.rtt.timed = None;
         let sample = now.since(at);
         // RFC 6298: srtt moves an eighth of the way to each sample.
         self.rtt.srtt = Some(self.rtt.srtt.map_or(sample, |s| (s * 7 + sample) / 8));
+        Some(at)
     }
 
     /// Packets are sent again: an acknowledgement would not say which sending it is of (Karn).

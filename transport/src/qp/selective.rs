@@ -18,6 +18,7 @@ mod write;
 use crate::attr::{Mtu, QpAttr, QpCaps};
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::qp::flow::Flow;
 use crate::qp::loss::ack_timeout;
 use crate::qp::state::QpState;
 use crate::stream::received::{Received, first_number};
@@ -31,6 +32,7 @@ use feedback::{Feedback, Lag};
 use inbound::Inbound;
 use sender::{Segment, Sender};
 use spanwire_base::{Dur, Time, u64_from, usize_from};
+use spanwire_cc::LossKind;
 use spanwire_wire::{Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
 
 /// The state of one connection.
@@ -61,6 +63,8 @@ pub(super) struct Selective {
     answers_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
+    /// Bytes that the peer had received, and received marked, when it last said.
+    counted: (u64, u64),
     has_failed: bool,
     /// Bytes of the peer's that were not answered, until we are told to send: who told us its
     /// address may not be who has it, and would get no more than was sent in its name.
@@ -109,6 +113,7 @@ impl Selective {
             answers_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+            counted: (0, 0),
             has_failed: false,
             unproven: Some(0),
         }
@@ -142,13 +147,14 @@ impl Selective {
         now: Time,
         sends: bool,
         counters: &mut Counters,
+        mut flow: Option<&mut Flow>,
     ) -> bool {
         self.feedback.handle_timeout(now);
         if !sends {
             return false;
         }
         if self.look_at.is_some_and(|at| at <= now) {
-            self.find_lost(now, counters);
+            self.find_lost(now, counters, flow.as_deref_mut());
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
@@ -168,6 +174,11 @@ impl Selective {
             }
             Silence::Timeout => {
                 counters.local_ack_timeout_err += 1;
+                if let Some(flow) = flow {
+                    let (kind, lost) =
+                        (LossKind::Timeout(self.timers.expired()), self.sent.in_flight_bytes());
+                    flow.on_loss(now, kind, lost, 0);
+                }
                 self.sent.lose_all();
                 if self.sent.is_empty() {
                     self.probe = Some(Probe::Tail);
@@ -269,12 +280,17 @@ impl Selective {
         Lag { pkts: ACK_PKTS, time }
     }
 
-    fn find_lost(&mut self, now: Time, counters: &mut Counters) {
+    fn find_lost(&mut self, now: Time, counters: &mut Counters, flow: Option<&mut Flow>) {
+        let before = self.sent.in_flight_bytes();
         let (found, look_at) = self.sent.detect(now, &self.rtt);
         self.look_at = look_at;
         counters.lost_packets += found;
-        if found > 0 {
-            self.recovery.get_or_insert(self.sent.next());
+        if found > 0 && self.recovery.is_none() {
+            self.recovery = Some(self.sent.next());
+            if let Some(flow) = flow {
+                let after = self.sent.in_flight_bytes();
+                flow.on_loss(now, LossKind::Recovery, before - after, after);
+            }
         }
     }
 }

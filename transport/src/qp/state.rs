@@ -66,9 +66,9 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
-            &[Field::Access, Field::RnrTimer],
+            &[Field::Access, Field::RnrTimer, Field::Congestion],
         ),
-        (Rts | Sqd, Rts) => (&[], &[Field::Access, Field::RnrTimer]),
+        (Rts | Sqd, Rts) => (&[], &[Field::Access, Field::RnrTimer, Field::Congestion]),
         (Rts, Sqd) => (&[], &[]),
         (Sqd, Sqd) => (
             &[],
@@ -113,6 +113,9 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     if attr.segment_bytes.is_some_and(|n| !SEGMENT_BYTES.contains(&n)) {
         return Err(ModifyError::OutOfRange("segment_bytes"));
     }
+    if attr.congestion.is_some_and(|c| c.algorithm.validate().is_err()) {
+        return Err(ModifyError::OutOfRange("congestion"));
+    }
     match attr.av {
         Some(av) if av.src_ip.is_ipv4() != av.dst_ip.is_ipv4() => {
             Err(ModifyError::OutOfRange("av (addresses of two IP versions)"))
@@ -141,10 +144,11 @@ enum Field {
     RnrRetry,
     WireMode,
     SegmentBytes,
+    Congestion,
 }
 
 impl Field {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -159,6 +163,7 @@ impl Field {
         Self::RnrRetry,
         Self::WireMode,
         Self::SegmentBytes,
+        Self::Congestion,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -177,6 +182,7 @@ impl Field {
             Self::RnrRetry => a.rnr_retry.is_some(),
             Self::WireMode => a.wire_mode.is_some(),
             Self::SegmentBytes => a.segment_bytes.is_some(),
+            Self::Congestion => a.congestion.is_some(),
         }
     }
 
@@ -196,6 +202,7 @@ impl Field {
             Self::RnrRetry => "rnr_retry",
             Self::WireMode => "wire_mode",
             Self::SegmentBytes => "segment_bytes",
+            Self::Congestion => "congestion",
         }
     }
 }

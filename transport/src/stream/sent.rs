@@ -7,6 +7,7 @@ use super::lost::Lost;
 use super::received::unwrap;
 use super::reorder::ReorderWindow;
 use super::rtt::Rtt;
+use crate::qp::flow::AtSend;
 use spanwire_base::{Dur, Time, u64_from, usize_from};
 use spanwire_wire::SackWord;
 use std::collections::VecDeque;
@@ -52,6 +53,8 @@ struct Entry<T> {
     sent_at: Time,
     /// The last transmission before this one was found lost.
     was_lost: bool,
+    /// What its flow had delivered then.
+    at_send: AtSend,
     /// It stands in `lost`.
     is_queued: bool,
     state: State,
@@ -92,6 +95,13 @@ pub(crate) struct Acked {
     /// It was known to have arrived: either it came once more, or this acknowledgement is an old
     /// one.
     pub(crate) again: bool,
+    /// The newest arrival's number.
+    pub(crate) newest: u64,
+    /// It was a retransmission of what was lost.
+    pub(crate) was_lost: bool,
+    /// What was delivered when it left; none if it is known from before, or of another transmission
+    /// than the last.
+    pub(crate) at_send: Option<AtSend>,
 }
 
 /// An acknowledgement of what was not sent, or of what lies too far in the past.
@@ -136,7 +146,6 @@ impl<T: Copy> Sent<T> {
         self.in_flight_pkts
     }
 
-    #[cfg(test)]
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
@@ -155,7 +164,8 @@ impl<T: Copy> Sent<T> {
     pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32) {
         let number = self.next();
         let (was_lost, is_queued, state) = (false, false, State::InFlight);
-        self.ring.push_back(Entry { what, bytes, sent_at: now, was_lost, is_queued, state });
+        let (sent_at, at_send) = (now, AtSend::default());
+        self.ring.push_back(Entry { what, bytes, sent_at, was_lost, at_send, is_queued, state });
         self.arrived.reach(number);
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
@@ -235,6 +245,13 @@ impl<T: Copy> Sent<T> {
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
+    }
+
+    /// What the flow had delivered when the packet `number` was sent, which was just now.
+    pub(crate) fn note_flow(&mut self, number: u64, at_send: AtSend) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.at_send = at_send;
+        }
     }
 
     /// Applies an acknowledgement.
@@ -353,11 +370,13 @@ impl<T: Copy> Sent<T> {
     fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
         let overtaken = self.delivered_at.is_some_and(|at| echo < at);
         self.delivered_at = self.delivered_at.max(Some(echo));
-        acked.late = overtaken;
+        (acked.late, acked.newest) = (overtaken, newest);
         let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
             acked.again = true;
             return;
         };
+        acked.was_lost = entry.was_lost;
+        acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
         if entry.was_lost && echo < entry.sent_at {
             self.counters.spurious += 1;
             self.reorder.widen();

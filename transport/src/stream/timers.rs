@@ -121,6 +121,11 @@ impl Timers {
         self.expired > 0
     }
 
+    /// How many timeouts there were in a row.
+    pub(crate) fn expired(&self) -> u32 {
+        self.expired
+    }
+
     /// Nothing left since then, by no fault of the peer: the silence begins now.
     pub(crate) fn restart(&mut self, now: Time) {
         self.quiet_since = self.quiet_since.map(|_| now);

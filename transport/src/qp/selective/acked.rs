@@ -5,9 +5,10 @@ use super::sender::Sender;
 use super::{Part, Selective};
 use crate::counters::Counters;
 use crate::drop::DropReason;
+use crate::qp::flow::{Flow, Progress};
 use crate::qp::{QueuePair, Shared};
 use crate::stream::received::unwrap;
-use crate::stream::sent::Told;
+use crate::stream::sent::{Acked, Told};
 use crate::wc::WcStatus;
 use spanwire_base::{Dur, Time};
 use spanwire_wire::{NakCode, Packet, SrcAckRepr};
@@ -26,7 +27,7 @@ impl QueuePair {
             // Looked up first: what is acknowledged is forgotten.
             Some(r) => Some((src.message_of(r.psn), status_of(r.code)?)),
         };
-        let gives_up = src.on_ack(now, &ack, sh.counters)?;
+        let gives_up = src.on_ack(now, &ack, sh.counters, self.flow.as_deref_mut())?;
         let lag = src.lag();
         match refused {
             Some((Some(message), status)) => {
@@ -84,6 +85,7 @@ impl Selective {
         now: Time,
         ack: &SrcAckRepr,
         counters: &mut Counters,
+        mut flow: Option<&mut Flow>,
     ) -> Result<bool, DropReason> {
         let echo = Time::from_ps(ack.echo_ps);
         if echo > now {
@@ -91,6 +93,7 @@ impl Selective {
         }
         let told = Told { next: ack.next, words: ack.words.as_slice(), newest: ack.newest, echo };
         let spurious = self.sent.counters().spurious;
+        let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
         counters.spurious_retransmits += self.sent.counters().spurious - spurious;
         if ack.hold_ns != u32::MAX {
@@ -107,6 +110,9 @@ impl Selective {
                 self.rtt.sample(trip, hold);
             }
         }
+        if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
+            self.tell_flow(now, ack, &acked, inflight_bytes, flow);
+        }
         let gives_up = self.take_limits(ack, echo, counters);
         if self.timers.on_heard(now, echo, true) {
             self.sent.find_all();
@@ -115,12 +121,50 @@ impl Selective {
         if !self.waits_for_peer() || self.has_nothing_out() && self.timers_may_rest() {
             self.timers.stop();
         }
-        self.find_lost(now, counters);
+        self.find_lost(now, counters, flow);
         if self.recovery.is_some_and(|end| self.sent.una() >= end) {
             self.recovery = None;
             self.sent.recovered();
         }
         Ok(gives_up)
+    }
+
+    /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of what
+    /// is new the same part is marked as of what it has counted since.
+    #[inline(never)]
+    fn tell_flow(
+        &mut self,
+        now: Time,
+        ack: &SrcAckRepr,
+        acked: &Acked,
+        inflight_bytes: u64,
+        flow: &mut Flow,
+    ) {
+        let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_bytes, ack.ce_bytes));
+        let (rx, ce) = (ack.rx_bytes.wrapping_sub(rx), ack.ce_bytes.wrapping_sub(ce));
+        // An older one than the last counts backwards, and a liar as it likes.
+        let marked = if ce <= rx && rx > 0 && rx < 1 << 63 {
+            u128::from(acked.bytes) * u128::from(ce) / u128::from(rx)
+        } else {
+            0
+        };
+        let echo = Time::from_ps(ack.echo_ps);
+        let progress = Progress {
+            acked_bytes: acked.bytes,
+            acked_pkts: acked.pkts,
+            marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
+            rtt: (ack.hold_ns != u32::MAX).then(|| now.since(echo)),
+            remote_hold: Dur::from_ns(ack.hold_ns.into()),
+            sent_at: echo,
+            number: acked.newest,
+            una: self.sent.una(),
+            next: self.sent.next(),
+            again: acked.was_lost,
+            inflight_bytes,
+            path: ack.path,
+            at_send: acked.at_send,
+        };
+        flow.on_ack(now, &progress);
     }
 
     /// What is lost waits for a receive request: the silence that follows is nobody's fault.

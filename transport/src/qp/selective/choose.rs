@@ -5,7 +5,9 @@ use super::acked::may_leave;
 use super::sender::{May, Next};
 use super::{ACK_PKTS, Part, Probe, Selective};
 use crate::config::MIN_REORDER_PKTS;
+use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
+use spanwire_cc::Sent;
 
 /// What is decided outside.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,8 @@ pub(super) enum Choice {
     Idle,
     /// Something would leave, had the endpoint's window room.
     Blocked,
+    /// Something will leave at this time.
+    Paced(Time),
 }
 
 /// A packet to write.
@@ -51,7 +55,7 @@ pub(super) enum SendingKind {
 
 impl Selective {
     /// Chooses the next packet. [`Selective::on_sent`] once it is written.
-    pub(super) fn choose(&mut self, now: Time, limits: &Limits) -> Choice {
+    pub(super) fn choose(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
         if let Some(sending) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
             return Choice::Send(sending);
         }
@@ -59,6 +63,9 @@ impl Selective {
         let window = if self.timers.is_silent() { 1 } else { limits.window_pkts };
         let in_flight = self.sent.in_flight_pkts();
         if in_flight >= u64::from(window) {
+            if let Some(flow) = flow.filter(|_| self.has_more()) {
+                flow.on_limit(FlowLimit::Window, self.sent.in_flight_bytes());
+            }
             return Choice::Idle;
         }
         let limit = self.credit.receive_limit();
@@ -74,16 +81,36 @@ impl Selective {
         };
         is_stuck |= found.is_none() && self.sent.has_lost();
         self.credit.set_stuck(now, is_stuck && in_flight == 0 && limits.sends, &self.rtt);
-        match found {
-            None => Choice::Idle,
-            Some(_) if limits.room_pkts == 0 => Choice::Blocked,
-            Some(sending) => Choice::Send(sending),
+        let limit = match found {
+            None if is_stuck || self.sent.next() >= self.psn_limit() => FlowLimit::Receiver,
+            None => FlowLimit::Application,
+            Some(_) if limits.room_pkts == 0 => FlowLimit::Endpoint,
+            Some(sending) => match flow.and_then(|flow| flow.paced_until(now)) {
+                Some(at) => return Choice::Paced(at),
+                None => return Choice::Send(sending),
+            },
+        };
+        if let Some(flow) = flow {
+            flow.on_limit(limit, self.sent.in_flight_bytes());
         }
+        if limit == FlowLimit::Endpoint { Choice::Blocked } else { Choice::Idle }
+    }
+
+    /// Something is there to be sent, whether it may or not.
+    fn has_more(&self) -> bool {
+        self.sender.has_unsent() || self.answers.len() > 0 || self.sent.has_lost()
     }
 
     /// A packet that was chosen left at `now`, with `bytes` of payload.
     #[inline]
-    pub(super) fn on_sent(&mut self, now: Time, sending: &Sending, bytes: u32) {
+    pub(super) fn on_sent(
+        &mut self,
+        now: Time,
+        sending: &Sending,
+        bytes: u32,
+        frame_bytes: usize,
+        flow: Option<&mut Flow>,
+    ) {
         self.probe = None;
         match sending.kind {
             SendingKind::Sign => {}
@@ -100,6 +127,13 @@ impl Selective {
             }
         }
         self.timers.on_sent(now);
+        if let Some(flow) = flow {
+            let again = sending.kind != SendingKind::New;
+            let inflight_bytes = self.sent.in_flight_bytes();
+            let sent = Sent { bytes, inflight_bytes, again };
+            let at_send = flow.on_sent(now, sent, frame_bytes);
+            self.sent.note_flow(sending.number, at_send);
+        }
     }
 
     /// The next packet that was never sent; whether the next request waits for a receive request.

@@ -37,7 +37,7 @@ impl QueuePair {
             (Ok(()), OpKind::SrcData) => self.on_src_data(now, p, sh),
             (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
             (Ok(()), _) => {
-                sh.counters.rp_cnp_handled += 1;
+                self.on_cnp(now, sh);
                 Ok(0)
             }
         };

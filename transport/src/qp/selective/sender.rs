@@ -151,6 +151,11 @@ impl Sender {
         }
     }
 
+    /// Something is posted that was not sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sq.at(self.current).is_some()
+    }
+
     /// Nothing is posted behind this segment.
     #[inline]
     pub(super) fn is_last(&self, segment: &Segment) -> bool {

@@ -31,7 +31,11 @@ impl QueuePair {
             let limits = Limits {
                 sends: self.state.sends(),
                 begins: self.state == QpState::Rts,
-                window_pkts: sh.config.qp_window_pkts,
+                window_pkts: self
+                    .flow
+                    .as_ref()
+                    .map_or(u32::MAX, |flow| flow.window_pkts())
+                    .min(sh.config.qp_window_pkts),
                 room_pkts: room.pkts,
             };
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
@@ -43,7 +47,7 @@ impl QueuePair {
                 return self.send_src_ack(now, frame, sh);
             }
             let choice = match limits.sends || failed {
-                true => src.choose(now, &limits),
+                true => src.choose(now, &limits, self.flow.as_deref_mut()),
                 false => Choice::Idle,
             };
             match choice {
@@ -55,6 +59,7 @@ impl QueuePair {
                 Choice::Idle if tells => return self.send_src_ack(now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
+                Choice::Paced(at) => return Transmit::Paced(at),
             }
         }
     }
@@ -82,7 +87,8 @@ impl QueuePair {
                 let again = sending.kind != SendingKind::New;
                 sh.counters.retransmitted_packets += u64::from(again);
                 let src = self.selective.as_deref_mut()?;
-                src.on_sent(now, sending, len);
+                let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
+                src.on_sent(now, sending, len, frame_bytes, self.flow.as_deref_mut());
                 Some(self.sent(meta, len, sh))
             }
             Err(why) => {
@@ -112,7 +118,7 @@ impl QueuePair {
                 let refusal = Refusal { psn: part.asked_by, code };
                 if let Some(src) = self.selective.as_deref_mut() {
                     src.feedback.refuse_again(refusal);
-                    src.on_sent(now, sending, part.len);
+                    src.on_sent(now, sending, part.len, 0, None);
                 }
             }
             (part, _) => {
