@@ -14,6 +14,7 @@ use spanwire_wire::{
 mod atomics;
 mod drain;
 mod events;
+mod flow;
 mod hostile;
 mod selective;
 mod soak;

@@ -1,0 +1,167 @@
+//! Congestion control and pacer on a queue pair: windows and rates bind, in both wire modes, and
+//! whatever an algorithm says the data arrive.
+
+use super::*;
+use crate::{CongestionControl, FlowLimit, QpAttr};
+use spanwire_base::{Node, Time};
+use spanwire_cc::Algorithm;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A pair whose first side sends by this congestion control.
+fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
+    // RC is told of marks only where its packets may be marked.
+    let ect: fn(&mut QpAttr) = |attr| attr.av.as_mut().unwrap().traffic_class = 2;
+    let mut p = Pair::with(&PairConfig { mode, rtr: ect, ..PairConfig::default() });
+    let mut algorithm = Algorithm::named(algorithm).unwrap();
+    for (name, value) in set {
+        algorithm.set(name, value).unwrap();
+    }
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let attr = QpAttr { congestion, ..QpAttr::default() };
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+    p
+}
+
+/// Times at which side 0 sends a packet with data.
+fn log_of(p: &mut Pair) -> Rc<RefCell<Vec<usize>>> {
+    let sizes = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&sizes);
+    p.filter = Box::new(move |side, packet| {
+        if side == 0 && packet.payload_len() > 100 {
+            log.borrow_mut().push(packet.payload_len());
+        }
+        Fate::Pass
+    });
+    sizes
+}
+
+fn limit(p: &Pair) -> FlowLimit {
+    p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().limit
+}
+
+#[test]
+fn window__is_never_exceeded_and_nothing_stalls() {
+    for mode in MODES {
+        for pkts in [1_u64, 2, 3, 7, 40] {
+            let mut p = pair(mode, "fixed", &[("window_pkts", &pkts.to_string())]);
+            let want = p.ends[0].fill(0, 25_600, 3);
+            p.post(0, 1, Op::Write, 0, 25_600);
+            let begin = p.now;
+            let mut most = 0;
+            while p.ends[0].wcs.is_empty() {
+                p.run(Dur::from_us(1));
+                let info = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap();
+                most = most.max(info.in_flight_pkts);
+                assert!(p.now.since(begin) < SECOND, "{mode:?} {pkts}");
+            }
+            assert_eq!(p.ends[1].bytes(0, 25_600), want);
+            assert!(most <= pkts, "{mode:?}: {most} of {pkts}");
+            assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "{mode:?} {pkts}");
+            // A round trip is 10 us, and acknowledgements of SRC may lag a little.
+            let round_trips = 100_u64.div_ceil(pkts);
+            let took = p.now.since(begin).as_us();
+            assert!(took <= round_trips * 25 + 60, "{mode:?} {pkts}: {took} us");
+        }
+    }
+}
+
+#[test]
+fn pacer__keeps_the_rate_and_says_that_it_limits() {
+    for mode in MODES {
+        // 256 bytes and headers, some 350 bytes on the wire, at 28 Mbit/s: one each 100 us or so.
+        let mut p = pair(mode, "fixed", &[("rate_mbps", "28")]);
+        let sizes = log_of(&mut p);
+        let want = p.ends[0].fill(0, 25_600, 3);
+        p.post(0, 1, Op::Write, 0, 25_600);
+        assert!(!p.run(Dur::from_ms(5)));
+        assert_eq!(limit(&p), FlowLimit::Pacer);
+        let sent = sizes.borrow().len();
+        assert!((46..=58).contains(&sent), "{mode:?}: {sent} in 5 ms");
+        assert!(p.run(SECOND));
+        assert_eq!(p.ends[1].bytes(0, 25_600), want);
+        assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+        assert_eq!(limit(&p), FlowLimit::Application);
+    }
+}
+
+#[test]
+fn pacer__a_queue_pair_without_one_is_not_held_up_by_one_with() {
+    let c = PairConfig { qps: 2, ..PairConfig::src() };
+    let mut p = Pair::with(&c);
+    let mut algorithm = Algorithm::named("fixed").unwrap();
+    algorithm.set("rate_mbps", "1").unwrap();
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
+    p.post(0, 1, Op::Write, 0, 20_000);
+    p.ends[0].qpns.swap(0, 1);
+    p.post(0, 2, Op::Write, 20_000, 20_000);
+    p.run(Dur::from_ms(1));
+    assert_eq!(statuses(&p.ends[0].wcs), [(2, WcStatus::Success)]);
+}
+
+#[test]
+fn every_algorithm__delivers_everything_over_a_bad_wire() {
+    for mode in MODES {
+        for name in Algorithm::known() {
+            for seed in 0..3 {
+                let mut p = pair(mode, name, &[]);
+                let mut rng = Rng::new(seed);
+                p.filter = Box::new(move |_, _| match rng.below(100) {
+                    0..5 => Fate::Drop,
+                    5..8 => Fate::Twice,
+                    8..12 => Fate::Late(Dur::from_us(rng.below(30))),
+                    12..30 => Fate::Marked,
+                    _ => Fate::Pass,
+                });
+                let writes: Vec<(usize, Vec<u8>)> =
+                    [0, 3000, 6000].map(|at| (at, p.ends[0].fill(at, 900, at as u64))).into();
+                p.ends[0].fill(1000, 900, 77);
+                let reads = [2000, 4000].map(|at| p.ends[1].fill(at, 900, 50 + at as u64));
+                post_mixture(&mut p);
+                let what = format!("{name}, {mode:?}, seed {seed}");
+                assert!(p.run(SECOND * 60), "{what}: does not end");
+                check_mixture(&p, &reads, &writes, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn marks__reach_the_algorithm_by_counts_in_src_and_by_cnps_in_rc() {
+    for (mode, name) in [(WireMode::Src, "dctcp"), (WireMode::Rc, "dcqcn")] {
+        let allowed = |marks: bool| {
+            let mut p = pair(mode, name, &[]);
+            p.filter = Box::new(move |side, _| match side == 0 && marks {
+                true => Fate::Marked,
+                false => Fate::Pass,
+            });
+            for i in 0..40 {
+                p.post(0, i, Op::Write, 0, 60_000);
+                p.run(Dur::from_us(60));
+            }
+            let info = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap();
+            (info.cwnd_bytes, info.rate, info.marked_bytes)
+        };
+        let (free, held) = (allowed(false), allowed(true));
+        assert!(held.0 < free.0 / 2 || held.1 < free.1, "{name}: {free:?} {held:?}");
+        assert_eq!(free.2, 0);
+        assert_eq!(held.2 > 0, mode == WireMode::Src);
+    }
+}
+
+#[test]
+fn modify__takes_it_from_rts_on_and_checks_it() {
+    let mut p = pair_in(WireMode::Src);
+    let qpn = p.ends[0].qpns[0];
+    let params = spanwire_cc::dctcp::Params { g: 7.0, ..Default::default() };
+    let algorithm = Algorithm::Dctcp(params);
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let attr = QpAttr { congestion, ..QpAttr::default() };
+    let refused = p.ends[0].ep.modify_qp(qpn, &attr);
+    assert_eq!(refused, Err(crate::ModifyError::OutOfRange("congestion")));
+    assert!(p.ends[0].ep.query_qp(qpn).unwrap().flow.is_none());
+    assert!(p.ends[0].ep.poll_timeout().is_none_or(|t| t > Time::ZERO));
+}
