@@ -29,6 +29,7 @@ mod properties;
 mod round;
 mod sample;
 pub mod swift;
+mod table;
 mod telemetry;
 #[cfg(test)]
 mod testing;
@@ -38,3 +39,4 @@ pub mod unocc;
 
 pub use controller::{Algorithm, Cc, Controller};
 pub use sample::{Ack, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
+pub use table::table;

@@ -1,0 +1,13 @@
+//! Prints the tables of docs/cc.md: `cargo run -p spanwire-cc --example params [NAME]`.
+#![forbid(unsafe_code)]
+
+use spanwire_cc::{Algorithm, table};
+
+fn main() -> Result<(), spanwire_cc::params::ParamError> {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let all = Algorithm::NAMES.iter().map(|name| (*name).to_owned()).collect();
+    for name in if asked.is_empty() { all } else { asked } {
+        println!("{name}\n\n{}", table(&Algorithm::named(&name)?));
+    }
+    Ok(())
+}
