@@ -1,7 +1,9 @@
 //! The endpoint: all queue pairs, memory regions and completion queues of one worker, behind
-//! [`Node`]. Making and removing them is in `endpoint/control.rs`.
+//! [`Node`]. Making and removing them is in `endpoint/control.rs`, whose turn
+//! it is to send in `endpoint/turn.rs`.
 
 mod control;
+mod turn;
 
 use crate::attr::{QpAttr, QpInit};
 use crate::config::ValidConfig;
@@ -13,7 +15,7 @@ use crate::mr::{Access, MrTable};
 use crate::qp::flow::FlowInfo;
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
-use crate::qp::{QueuePair, Shared, Transmit};
+use crate::qp::{QueuePair, Shared};
 use crate::schedule::{Held, Schedule, Turn};
 use crate::srq::{SrqId, SrqInfo, SrqTable};
 use crate::tables::Slab;
@@ -292,55 +294,6 @@ impl Endpoint {
         }
         Some(out)
     }
-
-    /// Lets the queue pair at the head of a list write a packet, and moves it where it belongs.
-    fn transmit_head(&mut self, now: Time, from: Turn, frame: &mut [u8]) -> Option<Turned> {
-        let slot = self.schedule.head(from)?;
-        let room = self.schedule.room(from, &self.config);
-        let Some(entry) = self.qps.at_mut(slot) else {
-            self.schedule.leave(from, self.config.qp_burst_pkts);
-            return Some(Turned::Next);
-        };
-        let mut shared = Shared {
-            mrs: &mut self.mrs,
-            cqs: &mut self.cqs,
-            srqs: &mut self.srqs,
-            events: &mut self.events,
-            counters: &mut self.counters,
-            config: &self.config,
-        };
-        let sent = entry.qp.poll_transmit(now, room, frame, &mut shared);
-        entry.tell_held(&mut self.schedule);
-        match sent {
-            Transmit::Sent(meta) => {
-                if let Some(at) = entry.qp.next_deadline() {
-                    self.timers.arm(slot, at);
-                }
-                self.schedule.rotate(from, self.config.qp_burst_pkts);
-                Some(Turned::Sent(meta))
-            }
-            Transmit::Blocked if from == Turn::Blocked => None,
-            left => {
-                // It may have found that it has to ask its peer for a sign later.
-                if let Some(at) = entry.qp.idle_deadline() {
-                    self.timers.arm(slot, at);
-                }
-                self.schedule.leave(from, self.config.qp_burst_pkts);
-                match from {
-                    Turn::Ready => entry.is_ready = false,
-                    Turn::Blocked => entry.is_blocked = false,
-                }
-                if let Transmit::Paced(at) = left {
-                    self.pacer.insert(slot, at);
-                }
-                let waits = left == Transmit::Blocked;
-                if waits && !std::mem::replace(&mut entry.is_blocked, true) {
-                    self.schedule.enter(Turn::Blocked, slot);
-                }
-                Some(Turned::Next)
-            }
-        }
-    }
 }
 
 impl Entry {
@@ -371,14 +324,7 @@ impl Node for Endpoint {
                 self.with_qp(qpn, |qp, sh| qp.handle_timeout(now, sh));
             }
         }
-        while let Some(slot) = self.pacer.pop_due(now) {
-            if let Some(entry) = self.qps.at_mut(slot)
-                && !std::mem::replace(&mut entry.is_ready, true)
-            {
-                self.schedule.enter(Turn::Ready, slot);
-                self.schedule.tell();
-            }
-        }
+        self.wake_paced(now);
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {

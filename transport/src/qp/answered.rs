@@ -2,7 +2,6 @@
 //! ones fail. What it means was found in `completer.rs`; here it is applied.
 
 use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack, check_response};
-use super::flow::Progress;
 use super::loss::Fired;
 use super::outcome::Over;
 use super::{QueuePair, Shared};
@@ -152,43 +151,6 @@ impl QueuePair {
             }
         }
         self.tell_if_drained(sh);
-    }
-
-    /// Tells congestion control of an acknowledgement: of whole packets, for RC says no more, with
-    /// the round trip of one packet at a time and without marks, of which CNPs tell.
-    #[inline(never)]
-    fn tell_flow(
-        &mut self,
-        now: Time,
-        (una, upto): (u64, u64),
-        inflight_pkts: u64,
-        timed: Option<Time>,
-    ) {
-        let Some(flow) = self.flow.as_deref_mut() else { return };
-        let mtu = u64::from(self.mtu.bytes());
-        let acked_pkts = upto - una;
-        let progress = Progress {
-            acked_bytes: acked_pkts * mtu,
-            acked_pkts,
-            rtt: timed.map(|sent_at| now.since(sent_at)),
-            // A round ends with a packet that was timed: of no other is it known when it left.
-            sent_at: timed.unwrap_or(Time::ZERO),
-            at_send: timed.and_then(|_| flow.take_timed()),
-            number: upto - 1,
-            una: upto,
-            next: self.requester.snd_nxt(),
-            inflight_bytes: inflight_pkts * mtu,
-            ..Progress::default()
-        };
-        flow.on_ack(now, &progress);
-    }
-
-    /// Tells congestion control that everything from `from` on was lost.
-    pub(super) fn lost_from(&mut self, now: Time, from: u64, kind: LossKind) {
-        let Some(flow) = self.flow.as_deref_mut() else { return };
-        let mtu = u64::from(self.mtu.bytes());
-        let lost = self.requester.snd_nxt().saturating_sub(from);
-        flow.on_loss(now, kind, lost * mtu, 0);
     }
 
     pub(super) fn rewind(&mut self, to: u64) {

@@ -9,6 +9,7 @@ mod answered;
 mod cnp;
 mod complete;
 mod completer;
+mod congestion;
 pub(crate) mod flow;
 mod loss;
 mod modify;
@@ -41,11 +42,11 @@ use crate::srq::{SrqId, SrqTable};
 use crate::wc::WcStatus;
 use ack::Acks;
 use cnp::Cnps;
-use flow::{Flow, FlowInfo, FlowLimit};
+use flow::{Flow, FlowLimit};
 use loss::{Fired, Loss};
 use path::Path;
 use receive::Receive;
-use requester::{Allowance, Next, Requester};
+use requester::{Next, Requester};
 use responder::Responder;
 use selective::Selective;
 use spanwire_base::{Dur, Time, TxMeta};
@@ -367,11 +368,6 @@ impl QueuePair {
         }
     }
 
-    /// Its congestion control, if it has one.
-    pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
-        self.flow.as_ref().map(|flow| flow.info())
-    }
-
     /// What every packet must satisfy, whatever it is.
     #[inline]
     fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
@@ -389,48 +385,6 @@ impl QueuePair {
             (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
             _ => ours,
-        }
-    }
-
-    /// When the next packet may leave, if a pacer holds it back.
-    #[inline]
-    fn paced_until(&mut self, now: Time) -> Option<Time> {
-        self.flow.as_deref_mut()?.paced_until(now)
-    }
-
-    /// Its turn ended without a packet, for this reason.
-    #[inline]
-    fn limited(&mut self, limit: FlowLimit, answer: Transmit) -> Transmit {
-        if let Some(flow) = self.flow.as_deref_mut() {
-            let inflight = self.requester.in_flight_pkts() * u64::from(self.mtu.bytes());
-            flow.on_limit(limit, inflight);
-        }
-        answer
-    }
-
-    fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) {
-        sh.counters.rp_cnp_handled += 1;
-        if let Some(flow) = self.flow.as_deref_mut().filter(|_| self.state.sends()) {
-            flow.on_cnp(now);
-        }
-    }
-
-    fn allowance(&self, room: Room, config: &Config) -> Allowance {
-        let flow = self.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
-        let full = config.qp_window_pkts.min(flow);
-        let window = if self.loss.is_probing() { 1 } else { full };
-        // A small window is told of before it is used up.
-        let ack_req_interval_pkts = config.ack_req_interval_pkts.min((full / 4).max(1));
-        let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
-        Allowance {
-            qp_pkts: window.saturating_sub(in_flight),
-            endpoint_pkts: room.pkts,
-            unasked_pkts: room.unasked_pkts,
-            mtu: self.mtu,
-            max_rd_atomic: self.max_rd_atomic,
-            read_chunk_pkts: config.read_chunk_pkts,
-            ack_req_interval_pkts,
-            begins: self.state == QpState::Rts,
         }
     }
 }

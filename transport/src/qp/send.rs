@@ -9,7 +9,6 @@ use crate::mr::Access;
 use crate::payload::PayloadMut;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta};
-use spanwire_cc::Sent;
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, Psn, RethRepr, Syndrome,
 };
@@ -66,28 +65,6 @@ impl QueuePair {
                 sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
                 self.sent(meta, segment.len, sh)
             }
-        }
-    }
-
-    /// Tells congestion control and pacer of a packet; of a READ's responses as of what is sent, for
-    /// who asks for them paces them.
-    #[inline]
-    fn account_sent(&mut self, now: Time, segment: &Segment, meta: &TxMeta, is_timed: bool) {
-        let Some(flow) = self.flow.as_deref_mut() else { return };
-        let mtu = self.mtu.bytes();
-        let asks_for_data = segment.len == 0 && segment.atomic.is_none();
-        let asked = segment.reth.map_or(0, |(_, len)| if asks_for_data { len } else { 0 });
-        let bytes = segment.len.max(asked);
-        let sent = Sent {
-            bytes,
-            inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
-            again: segment.is_retransmission,
-        };
-        let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
-        let responses = spanwire_base::usize_from(asked.into());
-        let at_send = flow.on_sent(now, sent, frame_bytes + responses);
-        if is_timed {
-            flow.time(at_send);
         }
     }
 

@@ -129,8 +129,8 @@ impl Selective {
         Ok(gives_up)
     }
 
-    /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of what
-    /// is new the same part is marked as of what it has counted since.
+    /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of
+    /// what is new the same part is marked as of what it has counted since.
     #[inline(never)]
     fn tell_flow(
         &mut self,

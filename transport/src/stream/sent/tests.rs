@@ -1,7 +1,8 @@
 use super::*;
 use crate::stream::received::{Arrival, Received, wrap};
+use crate::stream::rtt::Rtt;
 use proptest::prelude::*;
-use spanwire_base::Rng;
+use spanwire_base::{Dur, Rng};
 use std::collections::BTreeSet;
 
 fn at(us: u64) -> Time {

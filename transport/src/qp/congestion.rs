@@ -1,0 +1,125 @@
+//! Where a queue pair asks its congestion control and its pacer, and tells them what happened. What
+//! SRC tells them is in `selective/`.
+
+use super::flow::{FlowInfo, FlowLimit, Progress};
+use super::requester::Allowance;
+use super::segment::Segment;
+use super::state::QpState;
+use super::{QueuePair, Shared, Transmit};
+use crate::config::Config;
+use crate::schedule::Room;
+use spanwire_base::{Time, TxMeta};
+use spanwire_cc::{LossKind, Sent};
+
+impl QueuePair {
+    /// Its congestion control, if it has one.
+    pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
+        self.flow.as_ref().map(|flow| flow.info())
+    }
+
+    /// When the next packet may leave, if a pacer holds it back.
+    #[inline]
+    pub(super) fn paced_until(&mut self, now: Time) -> Option<Time> {
+        self.flow.as_deref_mut()?.paced_until(now)
+    }
+
+    /// Its turn ended without a packet, for this reason.
+    #[inline]
+    pub(super) fn limited(&mut self, limit: FlowLimit, answer: Transmit) -> Transmit {
+        if let Some(flow) = self.flow.as_deref_mut() {
+            let inflight = self.requester.in_flight_pkts() * u64::from(self.mtu.bytes());
+            flow.on_limit(limit, inflight);
+        }
+        answer
+    }
+
+    pub(super) fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) {
+        sh.counters.rp_cnp_handled += 1;
+        if let Some(flow) = self.flow.as_deref_mut().filter(|_| self.state.sends()) {
+            flow.on_cnp(now);
+        }
+    }
+
+    pub(super) fn allowance(&self, room: Room, config: &Config) -> Allowance {
+        let flow = self.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
+        let full = config.qp_window_pkts.min(flow);
+        let window = if self.loss.is_probing() { 1 } else { full };
+        // A small window is told of before it is used up.
+        let ack_req_interval_pkts = config.ack_req_interval_pkts.min((full / 4).max(1));
+        let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
+        Allowance {
+            qp_pkts: window.saturating_sub(in_flight),
+            endpoint_pkts: room.pkts,
+            unasked_pkts: room.unasked_pkts,
+            mtu: self.mtu,
+            max_rd_atomic: self.max_rd_atomic,
+            read_chunk_pkts: config.read_chunk_pkts,
+            ack_req_interval_pkts,
+            begins: self.state == QpState::Rts,
+        }
+    }
+    /// Tells congestion control and pacer of a packet; of a READ's responses as of what is sent,
+    /// because who asks for them paces them.
+    #[inline]
+    pub(super) fn account_sent(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        meta: &TxMeta,
+        is_timed: bool,
+    ) {
+        let Some(flow) = self.flow.as_deref_mut() else { return };
+        let mtu = self.mtu.bytes();
+        let asks_for_data = segment.len == 0 && segment.atomic.is_none();
+        let asked = segment.reth.map_or(0, |(_, len)| if asks_for_data { len } else { 0 });
+        let bytes = segment.len.max(asked);
+        let sent = Sent {
+            bytes,
+            inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
+            again: segment.is_retransmission,
+        };
+        let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
+        let responses = spanwire_base::usize_from(asked.into());
+        let at_send = flow.on_sent(now, sent, frame_bytes + responses);
+        if is_timed {
+            flow.time(at_send);
+        }
+    }
+
+    /// Tells congestion control of an acknowledgement: of whole packets, for RC says no more, with
+    /// the round trip of one packet at a time and without marks, of which CNPs tell.
+    #[inline(never)]
+    pub(super) fn tell_flow(
+        &mut self,
+        now: Time,
+        (una, upto): (u64, u64),
+        inflight_pkts: u64,
+        timed: Option<Time>,
+    ) {
+        let Some(flow) = self.flow.as_deref_mut() else { return };
+        let mtu = u64::from(self.mtu.bytes());
+        let acked_pkts = upto - una;
+        let progress = Progress {
+            acked_bytes: acked_pkts * mtu,
+            acked_pkts,
+            rtt: timed.map(|sent_at| now.since(sent_at)),
+            // A round ends with a packet that was timed: of no other is it known when it left.
+            sent_at: timed.unwrap_or(Time::ZERO),
+            at_send: timed.and_then(|_| flow.take_timed()),
+            number: upto - 1,
+            una: upto,
+            next: self.requester.snd_nxt(),
+            inflight_bytes: inflight_pkts * mtu,
+            ..Progress::default()
+        };
+        flow.on_ack(now, &progress);
+    }
+
+    /// Tells congestion control that everything from `from` on was lost.
+    pub(super) fn lost_from(&mut self, now: Time, from: u64, kind: LossKind) {
+        let Some(flow) = self.flow.as_deref_mut() else { return };
+        let mtu = u64::from(self.mtu.bytes());
+        let lost = self.requester.snd_nxt().saturating_sub(from);
+        flow.on_loss(now, kind, lost * mtu, 0);
+    }
+}
