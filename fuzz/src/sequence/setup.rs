@@ -3,6 +3,7 @@
 use super::SETUP_LEN;
 use super::memory::{Memory, Plot};
 use super::selective::Streams;
+use spanwire_base::Rate;
 use spanwire_transport::{
     Access, AddressVector, Config, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId,
     SrqInit, ValidConfig, WireMode,
@@ -153,6 +154,7 @@ fn config() -> ValidConfig {
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,
+        line_rate: Rate::from_gbps(10),
         qp_burst_pkts: 2,
         elide_payload: false,
     };
