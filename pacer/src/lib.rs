@@ -20,6 +20,8 @@
 mod clock;
 mod drr;
 mod links;
+#[cfg(test)]
+mod together;
 mod wheel;
 
 pub use clock::TokenClock;

@@ -6,7 +6,7 @@ use spanwire_base::{Dur, Time, usize_from};
 /// The shape of a [`Wheel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WheelConfig {
-    /// The width of a slot of the fine level: how late a packet may be. 1 ps to 1 ms, default
+    /// The width of a slot of the fine level: how late a packet may be. 1 ns to 1 ms, default
     /// 250 ns: below what a pass of a worker's loop takes.
     pub slot: Dur,
 }
@@ -24,7 +24,8 @@ impl Default for WheelConfig {
 /// A queue pair has at most one entry. It comes out at the end of its slot: late by up to one,
 /// never early; unless it is due already, then at once. Entering, leaving, the next time and
 /// taking one out cost the same however many there are: which slots are taken is kept in bits,
-/// with a bit for each 64 of them.
+/// with a bit for each 64 of them. An entry is moved once before it comes out, and once more for
+/// each time the wheel's whole width passes before that, or whenever time jumps further than that.
 #[derive(Debug)]
 pub struct Wheel {
     slot_ps: u64,
@@ -67,7 +68,7 @@ impl Wheel {
     #[must_use]
     pub fn new(config: WheelConfig) -> Self {
         Self {
-            slot_ps: config.slot.as_ps().clamp(1, 1_000_000_000),
+            slot_ps: config.slot.as_ps().clamp(1_000, 1_000_000_000),
             links: Links::default(),
             places: Vec::new(),
             fine: Level::new(),
@@ -104,6 +105,9 @@ impl Wheel {
     /// Takes the next one that may send at `now`: by slots, within a slot in the order of entering.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
         let until = now.as_ps() / self.slot_ps;
+        if self.len > 0 && until / FINE >= self.turn() + COARSE {
+            self.jump(until);
+        }
         while self.len > 0 {
             match self.fine.first_from(self.now_slot % FINE) {
                 Some(i) if self.turn() * FINE + i <= until => {
@@ -176,6 +180,24 @@ impl Wheel {
         Some(self.turn() + ahead)
     }
 
+    /// Goes on to the fine slot `until`, further away than the wheel is wide: all that is in it has
+    /// been passed. What is due stands in one slot then, in the order in which it was; the rest is
+    /// put in again once, not once for each width that was passed.
+    fn jump(&mut self, until: u64) {
+        let (turn, mut all) = (self.turn(), Ends::default());
+        while let Some(i) = self.fine.first_from(0) {
+            self.fine.move_to(&mut self.links, i, &mut all);
+        }
+        for i in 1..=COARSE {
+            self.coarse.move_to(&mut self.links, (turn + i) % COARSE, &mut all);
+        }
+        self.now_slot = until;
+        while let Some(slot) = self.links.pop_front(&mut all) {
+            let due = self.places[slot as usize].due;
+            self.put(slot, due);
+        }
+    }
+
     /// Goes on to `turn` and spreads what waited for it.
     fn begin_turn(&mut self, turn: u64) {
         self.now_slot = turn * FINE;
@@ -207,6 +229,13 @@ impl<const WORDS: usize> Level<WORDS> {
         let slot = links.pop_front(&mut self.lists[usize_from(i)]);
         self.note_left(i);
         slot
+    }
+
+    /// Moves all in the slot `i` to the end of `all`.
+    fn move_to(&mut self, links: &mut Links, i: u64, all: &mut Ends) {
+        while let Some(slot) = self.pop(links, i) {
+            links.push_back(all, slot);
+        }
     }
 
     /// Something has left the slot `i`, which may be empty now.
@@ -289,6 +318,24 @@ mod tests {
             assert!(looks < 20);
         }
         assert_eq!(wheel.pop_due(due), Some(7));
+    }
+
+    #[test]
+    fn pop_due__a_jump_beyond_the_horizon_moves_each_once() {
+        let mut wheel = Wheel::new(WheelConfig { slot: Dur::from_ns(1) });
+        // 4096 x 1024 slots of 1 ns are 4.2 ms: one by one, the end of time would be years away.
+        let hour = Dur::from_secs(3600);
+        wheel.insert(1, Time::MAX);
+        wheel.insert(2, Time::ZERO + hour + Dur::from_us(3));
+        wheel.insert(3, Time::ZERO + Dur::from_us(2));
+        wheel.insert(4, Time::ZERO + Dur::from_ms(3));
+        wheel.insert(5, Time::ZERO + Dur::from_us(1));
+        assert_eq!(popped(&mut wheel, Time::ZERO + hour), [5, 3, 4]);
+        assert_eq!(wheel.next(), Some(Time::ZERO + hour + Dur::from_us(3)));
+        assert_eq!(popped(&mut wheel, Time::ZERO + hour + Dur::from_us(3)), [2]);
+        wheel.insert(6, Time::MAX - Dur::from_ns(1));
+        assert_eq!(popped(&mut wheel, Time::MAX), [6], "never comes what is at the end of time");
+        assert_eq!(wheel.next(), Some(Time::MAX));
     }
 
     #[test]
