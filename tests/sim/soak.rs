@@ -46,6 +46,31 @@ fn soak__a_minute_of_thirty_percent_loss_loses_nothing() {
     assert!(most.is_some_and(|pkts| (16..=64).contains(pkts)), "{most:?} in flight");
 }
 
+#[test]
+fn begin__at_thirty_percent_loss_nobody_is_given_up() {
+    let mut slowest_us = 0.0_f64;
+    for seed in 0..BEGINNINGS {
+        let setup = Setup {
+            seed,
+            offer: Offer::of(&Config::default(), Some(1_408)),
+            mtu: Mtu::B1024,
+            timeout: Dur::from_ms(67),
+            ..Setup::default()
+        };
+        // Two packets: with many, some answer comes soon.
+        let flows = vec![Flow::new(0, 1, Time::ZERO, 2_000)];
+        let topology = Topology::pair(Rate::from_gbps(1), Dur::from_us(50));
+        let loss = Impairments { loss: Prob::from_ppm(300_000), ..Impairments::default() };
+        let plan = Plan::new("begin", topology, flows, setup).with_fault(0, &loss);
+        let report = plan.run(Watch::default(), &mut ()).unwrap();
+        assert_eq!(report.violations, [] as [&str; 0], "seed {seed}");
+        slowest_us = slowest_us.max(report.flows[0].fct_us.unwrap());
+    }
+    // One timeout and half of the next one's probes: 51 % of what asks comes to nothing.
+    assert!(slowest_us < 800_000.0, "{slowest_us}");
+}
+
+const BEGINNINGS: u64 = 800;
 /// So that each flow is under way for a minute. Of a mix, a quarter is payload.
 const MIX_BYTES: u64 = 42_000_000;
 const PLAIN_BYTES: u64 = 44_000_000;

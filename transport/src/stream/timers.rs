@@ -18,6 +18,9 @@ pub(crate) struct Timers {
     sent_at: Time,
     /// A probe may go out: none has since something was heard.
     may_probe: bool,
+    /// Probes without knowing a round trip since the last timeout, whatever was heard: what tells
+    /// nothing new gives no round trip either, and must not put the timeout off for ever.
+    blind_probes: u32,
     /// Timeouts in a row.
     expired: u32,
     /// The silence began: what the verdict counts from.
@@ -53,6 +56,7 @@ impl Timers {
             quiet_since: None,
             sent_at: Time::ZERO,
             may_probe: true,
+            blind_probes: 0,
             expired: 0,
             silent_since: Time::ZERO,
             expired_at: None,
@@ -91,6 +95,7 @@ impl Timers {
     pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt) -> Silence {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
             self.may_probe = false;
+            self.blind_probes += 1;
             return Silence::Probe;
         }
         let Some(since) =
@@ -111,7 +116,7 @@ impl Timers {
         }
         self.expired += 1;
         // What is sent now gets a second chance before the next, longer, timeout.
-        self.may_probe = true;
+        (self.may_probe, self.blind_probes) = (true, 0);
         self.quiet_since = Some(now);
         Silence::Timeout
     }
@@ -137,8 +142,19 @@ impl Timers {
     }
 
     fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
-        let since = self.quiet_since.filter(|_| self.may_probe)?;
-        rtt.probe_timeout().map(|after| self.sent_at.max(since) + after)
+        let since = self.quiet_since?;
+        let after = match rtt.probe_timeout() {
+            Some(after) if self.may_probe => after,
+            // Nobody knows how long to wait, and the timeout is long: a first packet that is lost,
+            // or its answer, must not cost all of it each time. A short one is soon over, and what
+            // queues up behind others would be sent again and again.
+            None if self.blind_probes < UNKNOWN_PROBES => {
+                let first = Dur::from_ps(self.unknown.as_ps() / UNKNOWN_PROBE_PART);
+                Some(first).filter(|first| *first >= self.floor)? * (1 << self.blind_probes)
+            }
+            _ => return None,
+        };
+        Some(self.sent_at.max(since) + after)
     }
 
     fn timeout_at(&self, rtt: &Rtt) -> Option<Time> {
@@ -152,6 +168,11 @@ impl Timers {
     }
 }
 
+/// Probes for each timeout before a round trip is known, the first after this part of the timeout
+/// and each after twice as long as the last: 1/8, 3/8 and 7/8 of it, unless the eighth is below the
+/// timeout's floor.
+const UNKNOWN_PROBES: u32 = 3;
+const UNKNOWN_PROBE_PART: u64 = 8;
 /// Doublings of the timeout: 64 times.
 const BACKOFF_MAX: u32 = 6;
 /// But no more than so many times the timeout before a round trip is known: as RC waits.
@@ -231,9 +252,35 @@ mod tests {
     }
 
     #[test]
-    fn next__without_a_round_trip_waits_for_the_timeout() {
+    fn fire__without_a_round_trip_probes_three_times_for_each_timeout() {
         let (mut t, _) = timers();
+        let rtt = Rtt::default();
         t.on_sent(at(0));
-        assert_eq!(t.next(&Rtt::default()), Some(at(50_000)));
+        for (begin, timeout) in [(0, 50_000), (50_000, 150_000)] {
+            for after in [6_250, 18_750, 43_750] {
+                assert_eq!(t.next(&rtt), Some(at(begin + after)));
+                assert_eq!(t.fire(at(begin + after), &rtt), Silence::Probe);
+                t.on_sent(at(begin + after));
+            }
+            assert_eq!(t.next(&rtt), Some(at(timeout)));
+            assert_eq!(t.fire(at(timeout), &rtt), Silence::Timeout);
+            t.on_sent(at(timeout));
+        }
+    }
+
+    #[test]
+    fn on_heard__without_a_round_trip_does_not_put_the_timeout_off_for_ever() {
+        let (mut t, _) = timers();
+        let rtt = Rtt::default();
+        t.on_sent(at(0));
+        let mut fired = Vec::new();
+        while fired.last() != Some(&Silence::Timeout) {
+            let due = t.next(&rtt).unwrap();
+            fired.push(t.fire(due, &rtt));
+            t.on_sent(due);
+            // Each probe is answered, with nothing new.
+            t.on_heard(due, at(0), true);
+        }
+        assert_eq!(fired, [Silence::Probe, Silence::Probe, Silence::Probe, Silence::Timeout]);
     }
 }
