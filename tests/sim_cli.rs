@@ -156,6 +156,39 @@ fn run__what_is_not_there_is_named_with_what_is() {
 }
 
 #[test]
+fn run__a_file_says_what_the_command_line_would() {
+    let dir = scratch("file");
+    let path = dir.join("scenario.toml");
+    let text = "scenario = \"dumbbell-2\"\nseed = 7\n\n[set]\nbytes = \"64KiB\"\nmtu = 1024\n\
+                pfc = true\ncc = \"swift\"\n\"cc.beta\" = 0.5\n";
+    fs::write(&path, text).expect("it can be written");
+    let file = ["run", "--file", text_of(&path)];
+    let (of_file, code) = json(&file);
+    assert_eq!(code, Some(0));
+    assert_eq!(of_file["parameters"]["cc"], "swift,beta=0.5");
+    let set = ["bytes=64KiB", "mtu=1024", "pfc=true", "cc.beta=0.5", "cc=swift"];
+    let args = [&["run", "dumbbell-2", "--seed", "7"][..], &set.map(|s| ["--set", s]).concat()];
+    let (of_line, _) = json(&args.concat());
+    assert_eq!(of_file["event_hash"], of_line["event_hash"]);
+    // The command line counts more.
+    let (other, _) = json(&[&file[..], &["--seed", "8", "--set", "cc=none"]].concat());
+    assert_eq!((&other["seed"], &other["parameters"]["cc"]), (&8.into(), &"none".into()));
+    for (text, says) in [
+        ("scenario = \"dumbbell\"", "did you mean `dumbbell-2`"),
+        ("scenario = \"pair\"\nsets = 1", "unknown field `sets`"),
+        ("scenario = \"pair\"\n[set]\ncc = \"cubic\"", "unocc"),
+        ("seed = 1", "missing field `scenario`"),
+    ] {
+        fs::write(&path, text).expect("it can be written");
+        let output = sim(&file);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(stderr(&output).contains(says), "{text}: {}", stderr(&output));
+    }
+    assert_eq!(sim(&[&file[..], &["pair"]].concat()).status.code(), Some(2), "both");
+    assert_eq!(sim(&["run"]).status.code(), Some(2), "neither");
+}
+
+#[test]
 fn run__the_table_has_what_counts() {
     let output = sim(&["run", "incast-32"]);
     let text = stdout(&output);

@@ -3,6 +3,7 @@
 
 mod args;
 mod capture;
+mod file;
 mod loss_sweep;
 mod pictures;
 mod report;

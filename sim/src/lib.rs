@@ -16,6 +16,7 @@
 
 mod app;
 mod check;
+mod congestion;
 mod event;
 mod frames;
 mod hash;
@@ -36,12 +37,13 @@ mod world;
 
 pub use app::{FlowState, Traffic};
 pub use check::{check_end, check_now, name as link_name};
+pub use congestion::Congestion;
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
 pub use link::{LinkCounters, LinkId};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use network::{FlowProgress, Machine, Network, NetworkError};
-pub use params::{Param, ParamError, Params, Value};
+pub use params::{CcChoice, Param, ParamError, Params, Value};
 pub use record::{FlowSeries, QueueSeries, Series};
 pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};

@@ -82,7 +82,7 @@ impl Network {
             return Err(NetworkError::Flow(i, "its ends have no wire mode in common"));
         }
         let routes = topology.routes();
-        let hosts = hosts::build(&topology, &flows, &setup)?;
+        let hosts = hosts::build(&topology, &routes, &flows, &setup)?;
         let switches = switches::build(&topology, &routes, &setup)?;
         let mut world = World::new(setup.frame_buffer_bytes());
         for host in hosts {

@@ -1,5 +1,9 @@
 //! Parameters of scenarios: typed, documented, and overridden by text.
 
+mod cc;
+
+pub use cc::CcChoice;
+
 use serde::Serialize;
 use spanwire_base::{Dur, Rate};
 use spanwire_switch::{Human, Prob};
@@ -43,6 +47,8 @@ pub enum Value {
     Chances(Vec<Prob>),
     /// `true` or `false`.
     Flag(bool),
+    /// A congestion control: `"unocc"`.
+    Cc(CcChoice),
     /// One of several words.
     Word {
         /// The word.
@@ -68,6 +74,13 @@ pub enum ParamError {
         name: String,
         /// What there is.
         known: Vec<&'static str>,
+    },
+    /// A parameter of a congestion control, as in `cc.alpha`, cannot be set.
+    Cc {
+        /// The parameter.
+        name: String,
+        /// Why not, and what can.
+        why: String,
     },
     /// The text is no value of this parameter.
     Value {
@@ -97,11 +110,40 @@ impl Params {
         self.list.iter()
     }
 
-    /// Sets one from text.
+    /// Without the parameter of this name: for a scenario to which it means nothing.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.list.retain(|p| p.name != name);
+        self
+    }
+
+    /// Sets several, pairs of name and text. A congestion control is set before its parameters, in
+    /// whatever order they come.
+    ///
+    /// # Errors
+    /// The first that cannot be set.
+    pub fn set_all<'a>(
+        &mut self,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), ParamError> {
+        let (of_others, own): (Vec<_>, Vec<_>) =
+            set.into_iter().partition(|(name, _)| name.contains('.'));
+        own.into_iter().chain(of_others).try_for_each(|(name, text)| self.set(name, text))
+    }
+
+    /// Sets one from text. `cc.alpha` is the parameter `alpha` of the congestion control that `cc`
+    /// is set to.
     ///
     /// # Errors
     /// See [`ParamError`]; then nothing has changed.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
+        if let Some((of, field)) = name.split_once('.')
+            && let Some(Value::Cc(choice)) =
+                self.list.iter_mut().find(|p| p.name == of).map(|p| &mut p.value)
+        {
+            let error = |why| ParamError::Cc { name: name.to_owned(), why };
+            return choice.set(field, text).map_err(error);
+        }
         let known = || self.list.iter().map(|p| p.name).collect();
         let Some(i) = self.list.iter().position(|p| p.name == name) else {
             return Err(ParamError::Unknown { name: name.to_owned(), known: known() });
@@ -193,6 +235,15 @@ impl Params {
         }
     }
 
+    /// A congestion control.
+    #[must_use]
+    pub fn cc(&self, name: &str) -> CcChoice {
+        match self.get(name) {
+            Value::Cc(choice) => *choice,
+            other => mismatch(name, other),
+        }
+    }
+
     /// A word.
     #[must_use]
     pub fn word(&self, name: &str) -> &str {
@@ -249,6 +300,7 @@ impl Value {
             Self::Times(_) => Self::Times(list(text)?),
             Self::Chances(_) => Self::Chances(list(text)?),
             Self::Flag(_) => Self::Flag(text.parse().ok()?),
+            Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
             Self::Word { of, .. } => {
                 let word = of.iter().find(|w| **w == text)?;
                 Self::Word { word: (*word).to_owned(), of: of.clone() }
@@ -266,6 +318,7 @@ impl Value {
             Self::Times(_) => format!("nothing, or one or several of {}", Dur::EXPECTED),
             Self::Chances(_) => format!("nothing, or one or several of {}", Prob::EXPECTED),
             Self::Flag(_) => "true or false".to_owned(),
+            Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
             Self::Word { of, .. } => format!("one of {}", of.join(", ")),
         }
     }
@@ -282,6 +335,7 @@ impl fmt::Display for Value {
             Self::Times(times) => f.write_str(&shown(times)),
             Self::Chances(chances) => f.write_str(&shown(chances)),
             Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Cc(choice) => write!(f, "{choice}"),
             Self::Word { word, .. } => f.write_str(word),
         }
     }
@@ -297,6 +351,7 @@ impl fmt::Display for ParamError {
             Self::Unknown { name, known } => {
                 write!(f, "there is no parameter {name}; there are {}", known.join(", "))
             }
+            Self::Cc { name, why } => write!(f, "{name} cannot be set: {why}"),
             Self::Value { name, text, expected } => {
                 write!(f, "{name} is {text:?}, but must be {expected}")
             }
@@ -321,6 +376,7 @@ mod tests {
             .with("times", Value::Times(vec![Dur::from_us(2)]), "times")
             .with("chances", Value::Chances(vec![Prob::from_ppm(10_000)]), "probabilities")
             .with("flag", Value::Flag(true), "a flag")
+            .with("cc", Value::Cc(CcChoice::default()), "a congestion control")
             .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
     }
 
@@ -336,6 +392,8 @@ mod tests {
             ("times", "3ms, 20us"),
             ("chances", "0, 1%"),
             ("flag", "false"),
+            ("cc", "swift"),
+            ("cc.beta", "0.5"),
             ("word", "blue"),
         ] {
             p.set(name, text).unwrap();
@@ -344,6 +402,7 @@ mod tests {
         assert_eq!((p.rate("rate"), p.time("time")), (Rate::from_gbps(25), Dur::from_ms(3)));
         assert_eq!((p.chance("chance"), p.word("word")), (Prob::from_ppm(50_000), "blue"));
         assert_eq!(p.times("times"), [Dur::from_ms(3), Dur::from_us(20)]);
+        assert_eq!(p.cc("cc").to_string(), "swift,beta=0.5");
         assert_eq!(p.chances("chances"), [Prob::ZERO, Prob::from_ppm(10_000)]);
         p.set("chances", "").unwrap();
         assert_eq!(p.chances("chances"), []);
@@ -365,6 +424,8 @@ mod tests {
             ("times", "1ms,,2ms", "several"),
             ("chances", "1%;2%", "several"),
             ("flag", "yes", "true or false"),
+            ("cc", "cubic", "unocc, swift"),
+            ("cc.beta", "1", "no congestion control"),
             ("word", "green", "red, blue"),
         ] {
             let error = p.set(name, text).unwrap_err().to_string();
@@ -376,8 +437,20 @@ mod tests {
     }
 
     #[test]
+    fn set_all__sets_a_congestion_control_before_what_is_its_own() {
+        let mut p = all();
+        p.set_all([("cc.beta", "0.5"), ("n", "4"), ("cc", "swift")]).unwrap();
+        assert_eq!((p.count("n"), p.cc("cc").to_string()), (4, "swift,beta=0.5".to_owned()));
+        let error = p.set_all([("n.beta", "1")]).unwrap_err().to_string();
+        assert!(error.contains("no parameter n.beta"), "{error}");
+        let error = p.set("cc.alpha", "1").unwrap_err().to_string();
+        assert!(error.contains("cc.alpha") && error.contains("max_decrease"), "{error}");
+        assert_eq!(p.without("rate").iter().filter(|p| p.name == "rate").count(), 0);
+    }
+
+    #[test]
     fn with__a_later_default_replaces_an_earlier_one() {
         let p = all().with("n", Value::count(5, 9), "again");
-        assert_eq!((p.count("n"), p.iter().count()), (5, 9));
+        assert_eq!((p.count("n"), p.iter().count()), (5, all().iter().count()));
     }
 }

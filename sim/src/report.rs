@@ -146,11 +146,8 @@ fn flows(network: &Network) -> Vec<FlowReport> {
 /// all at the slowest.
 fn alone(network: &Network, flow: &Flow, path: &PathInfo) -> Dur {
     let (setup, bytes) = (network.setup(), flow.bytes);
-    let segment = setup.src_segment([flow.src, flow.dst]);
-    let mtu = u64::from(segment.unwrap_or(setup.mtu.bytes()));
-    let src = if segment.is_some() { SRC_BYTES } else { 0 };
-    let ipv6 = if setup.ipv6 { IPV6_BYTES } else { 0 };
-    let overhead = HEADER_BYTES + ipv6 + src + u64::from(setup.overhead_bytes);
+    let ends = [flow.src, flow.dst];
+    let (mtu, overhead) = (setup.full_payload(ends), setup.data_overhead(ends));
     path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
 }
 
@@ -228,12 +225,6 @@ fn engine(network: &Network) -> BTreeMap<String, u64> {
 
 /// What the causes of drops are called everywhere.
 const DROP: &str = "drop_";
-/// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
-const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
-/// By how much an IPv6 header is longer.
-const IPV6_BYTES: u64 = 20;
-/// What every packet of data has beside that in SRC.
-const SRC_BYTES: u64 = 24;
 
 #[cfg(test)]
 mod tests {

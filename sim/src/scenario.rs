@@ -2,7 +2,8 @@
 
 mod catalogue;
 
-use crate::params::{ParamError, Params, Value};
+use crate::congestion::Congestion;
+use crate::params::{CcChoice, ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
 use crate::workload::FlowFile;
@@ -50,9 +51,7 @@ impl Scenario {
         set: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Plan, ParamError> {
         let mut params = self.params();
-        for (name, value) in set {
-            params.set(name, value)?;
-        }
+        params.set_all(set)?;
         let plan = (self.plan)(&params, setup(&params, seed));
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
@@ -69,9 +68,7 @@ impl Scenario {
         set: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Plan, ParamError> {
         let mut params = Self::flow_file_params();
-        for (name, value) in set {
-            params.set(name, value)?;
-        }
+        params.set_all(set)?;
         let plan = catalogue::flow_file(&params, file, setup(&params, seed));
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: "flows".to_owned(), sample_every, ..plan })
@@ -101,6 +98,12 @@ fn common() -> Params {
         .with("message", Value::Bytes(256 << 10), "longest message, at least 8 bytes")
         .with("outstanding", Value::count(4, 8192), "messages of a flow under way at once")
         .with("window", Value::count(192, 65_536), "packets of a queue pair under way at once")
+        .with(
+            "cc",
+            Value::Cc(CcChoice::default()),
+            "congestion control; `cc.NAME` sets its own parameters",
+        )
+        .with("measure_rtt", Value::Flag(false), "it measures the round trip, and is not told it")
         .with("timeout", Value::Time(Dur::from_ms(1)), "local ACK timeout")
         .with(
             "payload",
@@ -128,6 +131,11 @@ fn setup(params: &Params, seed: u64) -> Setup {
         message_bytes: u32::try_from(message).expect("at most 2^30"),
         outstanding: params.count("outstanding"),
         window_pkts: params.count("window"),
+        congestion: Congestion {
+            algorithm: params.cc("cc").algorithm(),
+            far: None,
+            measures_rtt: params.flag("measure_rtt"),
+        },
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
         ..Setup::default()

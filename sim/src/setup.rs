@@ -1,7 +1,8 @@
 //! What hosts, queue pairs and switches of a network are like.
 
-use crate::topology::Topology;
-use spanwire_base::{Dur, u32_from};
+use crate::congestion::Congestion;
+use crate::topology::{PathInfo, Topology};
+use spanwire_base::{Dur, Rate, u32_from};
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
 use spanwire_transport::{Agreed, Config, Mtu, Offer, agree};
 use spanwire_wire::SACK_WORDS_MAX;
@@ -55,6 +56,8 @@ pub struct Setup {
     /// DSCP of every packet, 0..=63; its class is an eighth of it. Default 26, class 3: the custom
     /// for RoCE.
     pub dscp: u8,
+    /// Congestion control of queue pairs. Default none.
+    pub congestion: Congestion,
     /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
     /// each link.
     pub port: PortConfig,
@@ -94,6 +97,7 @@ impl Default for Setup {
             recv_delay: Dur::ZERO,
             shared_recvs: false,
             dscp: 26,
+            congestion: Congestion::default(),
             port: PortConfig::default(),
             pfc_delay_max: Dur::from_us(100),
             buffer_bytes: 32_000_000,
@@ -153,9 +157,43 @@ impl Setup {
         src.max().unwrap_or(0).max(self.mtu.bytes())
     }
 
-    /// The engine's limits for a host with this offer, `qps` queue pairs and `cqe` completions to
-    /// come.
-    pub(crate) fn engine(&self, offer: Offer, qps: usize, cqe: u32) -> Config {
+    /// The traffic class of every packet. Who marks or listens to marks gets packets that may be
+    /// marked; elsewhere they say that nobody would react.
+    pub(crate) fn traffic_class(&self) -> u8 {
+        let marks = self.port.queues.iter().any(|q| q.ecn.is_some() || q.phantom.is_some());
+        let ecn = if marks || self.congestion.is_on() { ECT_0 } else { 0 };
+        self.dscp << 2 | ecn
+    }
+
+    /// The round trip of a full packet between two hosts on a path without queues, answered at
+    /// once.
+    pub(crate) fn base_rtt(&self, hosts: [u32; 2], path: &PathInfo) -> Dur {
+        let payload = self.full_payload(hosts);
+        let ack = if self.src_segment(hosts).is_some() { SRC_ACK_MIN_BYTES } else { AETH_BYTES };
+        path.base_rtt(payload + self.data_overhead(hosts), ack + self.headers())
+    }
+
+    /// Payload of a full packet between two hosts, in bytes.
+    pub(crate) fn full_payload(&self, hosts: [u32; 2]) -> u64 {
+        self.src_segment(hosts).unwrap_or(self.mtu.bytes()).into()
+    }
+
+    /// What every packet of data between two hosts takes of a link beside its payload, in bytes.
+    /// RETH and immediate data, which only some have, are not counted.
+    pub(crate) fn data_overhead(&self, hosts: [u32; 2]) -> u64 {
+        let src = if self.src_segment(hosts).is_some() { SRC_BYTES } else { 0 };
+        self.headers() + src
+    }
+
+    /// What every packet takes of a link: Ethernet, IP, UDP, BTH, ICRC and what a link adds.
+    fn headers(&self) -> u64 {
+        let ipv6 = if self.ipv6 { IPV6_BYTES } else { 0 };
+        HEADER_BYTES + ipv6 + u64::from(self.overhead_bytes)
+    }
+
+    /// The engine's limits for a host with this offer, a port of `line_rate`, `qps` queue pairs and
+    /// `cqe` completions to come.
+    pub(crate) fn engine(&self, offer: Offer, line_rate: Rate, qps: usize, cqe: u32) -> Config {
         let plain = Config::default();
         let qps = u32_from(qps.max(1));
         let ack_req_interval_pkts = self.ack_interval_pkts.min(self.window_pkts);
@@ -178,6 +216,7 @@ impl Setup {
             read_chunk_pkts,
             reorder_pkts: offer.src.map_or(plain.reorder_pkts, |src| src.reorder_pkts.max(256)),
             elide_payload: self.elided,
+            line_rate,
             ..plain
         }
     }
@@ -221,6 +260,21 @@ const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SRC_DATA_BYTES + 3 + 4;
 const SRC_DATA_BYTES: usize = 24 + 28;
 /// The most that an SRC packet carries.
 const SEGMENT_MAX: u32 = 65_280;
+/// ECT(0): the sender reacts to marks.
+///
+/// # Source
+/// RFC 3168, section 5.
+const ECT_0: u8 = 0b10;
+/// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
+const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
+/// By how much an IPv6 header is longer.
+const IPV6_BYTES: u64 = 20;
+/// What every packet of data has beside that in SRC.
+const SRC_BYTES: u64 = 24;
+/// What an acknowledgement of RC has beside that.
+const AETH_BYTES: u64 = 4;
+/// And one of SRC that misses nothing.
+const SRC_ACK_MIN_BYTES: u64 = 60;
 /// An SRC acknowledgement with all that it can tell.
 const SRC_ACK_BYTES: usize = 14 + 40 + 8 + 12 + 60 + 12 * SACK_WORDS_MAX + 8 + 4;
 /// Room for telemetry records of every switch on the longest way.
@@ -240,7 +294,7 @@ mod tests {
     #[test]
     fn engine__is_valid_for_any_number_of_queue_pairs() {
         for qps in [0, 1, 300, 60_000] {
-            Setup::default().engine(Offer::SILENT, qps, 5).validate().unwrap();
+            Setup::default().engine(Offer::SILENT, Rate::from_gbps(10), qps, 5).validate().unwrap();
         }
     }
 

@@ -34,11 +34,17 @@ pub(super) struct ListArgs {
 #[command(after_help = RUN_AFTER_HELP)]
 pub(super) struct RunArgs {
     /// The scenario: see `spanwire sim list`
-    pub(super) name: String,
-    /// Everything random is drawn from it
-    #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
-    /// Give a parameter another value than its default; repeat for more
+    #[arg(required_unless_present = "file")]
+    pub(super) name: Option<String>,
+    /// A file that says what to run: `scenario`, `seed` and a table `[set]`; what is given here
+    /// counts more
+    #[arg(long, value_name = "TOML", conflicts_with = "name")]
+    pub(super) file: Option<PathBuf>,
+    /// Everything random is drawn from it [default: 1]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Give a parameter another value than its default; repeat for more. cc.PARAM=VALUE is a
+    /// parameter of the congestion control that cc=NAME chooses (docs/cc.md)
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub(super) set: Vec<(String, String)>,
     /// Print JSON
@@ -94,6 +100,7 @@ The same scenario, seed and parameters give the same events on any machine: comp
 Examples:
   spanwire sim run incast-32 --plot incast
   spanwire sim run loss-1 --seed 7 --json | jq '[.checkers_ok, .event_hash]'
+  spanwire sim run dumbbell-2 --set cc=swift --set cc.base_target_us=25
   spanwire sim run dumbbell-2 --pcap h0.pcap && spanwire pcap --summary h0.pcap";
 
 #[cfg(test)]

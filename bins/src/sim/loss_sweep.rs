@@ -1,6 +1,7 @@
 //! `spanwire sim run loss-sweep`: many runs, one table.
 
 use super::args::RunArgs;
+use super::file::Chosen;
 use super::pictures;
 use super::report::rounded;
 use super::run::{cannot_write, explained, shown};
@@ -44,14 +45,13 @@ pub(super) struct SweepReport {
 }
 
 /// Runs it.
-pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<ExitCode, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
         return Err("loss-sweep is many runs: --pcap, --samples and --flows are of one".into());
     }
-    let set = args.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let of = LossSweep::new(args.seed, set).map_err(|e| explained(&e))?;
-    let report = simulate(args, &of)?;
+    let of = LossSweep::new(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
+    let report = simulate(args, chosen.seed, &of)?;
     if let Some(dir) = &args.plot {
         pictures::write_sweep(&report, dir).map_err(|e| cannot_write(dir, &e))?;
     }
@@ -64,7 +64,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
 }
 
 /// Runs every cell, on all cores: each is a world of its own, and the rows are in their order.
-fn simulate(args: &RunArgs, of: &LossSweep) -> Result<SweepReport, Error> {
+fn simulate(args: &RunArgs, seed: u64, of: &LossSweep) -> Result<SweepReport, Error> {
     let cells = of.cells();
     let started = Instant::now();
     let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
@@ -88,7 +88,7 @@ fn simulate(args: &RunArgs, of: &LossSweep) -> Result<SweepReport, Error> {
     let rows: Vec<SweepRow> = outcomes.into_iter().map(|o| o.row).collect();
     Ok(SweepReport {
         scenario: LossSweep::NAME,
-        seed: args.seed,
+        seed,
         parameters: shown(of.parameters()),
         bars: Bar::all(&rows),
         rows,

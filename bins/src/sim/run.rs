@@ -2,6 +2,7 @@
 
 use super::args::{ListArgs, RunArgs};
 use super::capture::Capture;
+use super::file::Chosen;
 use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
@@ -46,10 +47,11 @@ fn entry(name: &str, about: &str, parameters: &Params) -> serde_json::Value {
 
 /// `spanwire sim run`.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
-    if args.name == LossSweep::NAME {
-        return loss_sweep::run(args);
+    let chosen = Chosen::of(args)?;
+    if chosen.name == LossSweep::NAME {
+        return loss_sweep::run(args, &chosen);
     }
-    let (plan, parameters) = prepare(args)?;
+    let (plan, parameters) = prepare(&chosen)?;
     let watch = Watch { series: args.plot.is_some() || args.samples.is_some(), ..Watch::default() };
     let started = Instant::now();
     let mut report = simulate(args, &plan, watch)?;
@@ -66,17 +68,14 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
 }
 
 /// What is to run, and all parameters as they are then.
-fn prepare(args: &RunArgs) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
-    let Some(scenario) = Scenario::find(&args.name) else {
+fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
+    let Some(scenario) = Scenario::find(&chosen.name) else {
         let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
-        return Err(unknown("scenario", &args.name, names).into());
+        return Err(unknown("scenario", &chosen.name, names).into());
     };
     let mut params = scenario.params();
-    for (key, value) in &args.set {
-        params.set(key, value).map_err(|e| explained(&e))?;
-    }
-    let set = args.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let plan = scenario.plan(args.seed, set).map_err(|e| explained(&e))?;
+    params.set_all(chosen.set()).map_err(|e| explained(&e))?;
+    let plan = scenario.plan(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
     Ok((plan, shown(&params)))
 }
 
@@ -89,7 +88,7 @@ pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
 pub(super) fn explained(error: &ParamError) -> String {
     match error {
         ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
-        ParamError::Value { .. } => error.to_string(),
+        ParamError::Cc { .. } | ParamError::Value { .. } => error.to_string(),
     }
 }
 

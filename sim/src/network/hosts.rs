@@ -7,13 +7,14 @@ use crate::app::{
 };
 use crate::setup::Setup;
 use crate::station::Station;
-use crate::topology::{Port, Topology};
+use crate::topology::{Port, Routes, Topology};
 use crate::workload::{Flow, FlowOp};
 use spanwire_base::{Rate, Rng, usize_from};
 use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
-    Access, AddressVector, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit,
+    Access, AddressVector, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit,
+    SrqId, SrqInit,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -55,19 +56,25 @@ struct Made {
 /// The hosts, in the order of the topology.
 pub(super) fn build(
     topology: &Topology,
+    routes: &Routes,
     flows: &[Flow],
     setup: &Setup,
 ) -> Result<Vec<Station>, NetworkError> {
     let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
     let mut needs = vec![Needs::default(); topology.hosts.len()];
     let laid: Vec<Laid> = flows.iter().map(|f| lay(f, setup, &mut needs, &mut rng)).collect();
+    let ports = topology.ports();
+    // A host without a link never sends.
+    let rate_of = |ports: &Vec<Port>| {
+        ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate())
+    };
     let mut made = Vec::new();
-    for (host, need) in (0..).zip(&mut needs) {
+    for ((host, need), ports) in (0..).zip(&mut needs).zip(&ports) {
         if setup.shared_recvs && need.shared > 0 {
             need.shared_slots = need.memory.slots(setup.recvs, setup.message_bytes);
             need.cqe += setup.recvs;
         }
-        made.push(make(host, need, setup, &mut rng).map_err(engine)?);
+        made.push(make(host, need, rate_of(ports), setup, &mut rng).map_err(engine)?);
     }
     // Where the requester's end of each flow is at its host.
     let mut places = Vec::new();
@@ -76,7 +83,10 @@ pub(super) fn build(
     for (index, laid) in (0..).zip(&laid) {
         let qpns = match laid.flow.reverse_of.map(|other| pairs[other as usize]) {
             Some([requester, responder]) => [responder, requester],
-            None => connect(&laid.flow, &mut made, setup, &mut rng).map_err(engine)?,
+            None => {
+                let choice = congestion(topology, routes, &laid.flow, setup);
+                connect(&laid.flow, choice, &mut made, setup, &mut rng).map_err(engine)?
+            }
         };
         places.push(tell(index, laid, qpns, &mut made, setup));
         pairs.push(qpns);
@@ -86,12 +96,9 @@ pub(super) fn build(
             made[laid.flow.src as usize].traffic.add_trigger(before, place);
         }
     }
-    let ports = topology.ports();
     let obeyed = if setup.host_pfc { 1 << (setup.dscp / 8) } else { 0 };
     let station = |(m, ports): (Made, &Vec<Port>)| {
-        // A host without a link never sends.
-        let rate = ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate());
-        Station::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate, obeyed))
+        Station::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate_of(ports), obeyed))
     };
     Ok(made.into_iter().zip(&ports).map(station).collect())
 }
@@ -132,8 +139,14 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
 }
 
 /// Makes a host with its memory, without queue pairs.
-fn make(host: u32, need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, String> {
-    let config = setup.engine(setup.offer_of(host), need.qps, need.cqe);
+fn make(
+    host: u32,
+    need: &Needs,
+    line_rate: Rate,
+    setup: &Setup,
+    rng: &mut Rng,
+) -> Result<Made, String> {
+    let config = setup.engine(setup.offer_of(host), line_rate, need.qps, need.cqe);
     let config = config.validate().map_err(|e| e.to_string())?;
     let mut key_seed = [0; 32];
     rng.fill(&mut key_seed);
@@ -157,9 +170,24 @@ fn make(host: u32, need: &Needs, setup: &Setup, rng: &mut Rng) -> Result<Made, S
     Ok(Made { endpoint, traffic, memory, pd, cq, srq })
 }
 
+/// The congestion control of a flow's queue pairs.
+fn congestion(
+    topology: &Topology,
+    routes: &Routes,
+    flow: &Flow,
+    setup: &Setup,
+) -> Option<CongestionControl> {
+    if !setup.congestion.is_on() {
+        return None;
+    }
+    let path = topology.path(routes, flow.src, flow.dst)?;
+    setup.congestion.of(setup.base_rtt([flow.src, flow.dst], &path))
+}
+
 /// Makes and connects the queue pairs of a flow, the requester's first.
 fn connect(
     flow: &Flow,
+    congestion: Option<CongestionControl>,
     made: &mut [Made],
     setup: &Setup,
     rng: &mut Rng,
@@ -176,7 +204,7 @@ fn connect(
             src_ip: setup.host_ip(ends[me]),
             dst_ip: setup.host_ip(ends[peer]),
             udp_src_port: None,
-            traffic_class: setup.dscp << 2,
+            traffic_class: setup.traffic_class(),
             hop_limit: 64,
         };
         let rtr = QpAttr {
@@ -188,6 +216,7 @@ fn connect(
             max_rd_atomic: Some(setup.rd_atomic),
             timeout: Some(setup.timeout_code()),
             retry_cnt: Some(setup.retry_cnt),
+            congestion,
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;

@@ -1,0 +1,116 @@
+//! `--file`: what to run, from a file.
+
+use super::args::RunArgs;
+use crate::fabric::Error;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A file that says what to run.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScenarioFile {
+    /// The scenario's name.
+    scenario: String,
+    /// Everything random is drawn from it. Default 1.
+    seed: Option<u64>,
+    /// Parameters that have another value than their default.
+    #[serde(default)]
+    set: BTreeMap<String, Setting>,
+}
+
+/// A value as TOML has it: text with a unit, or plain.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged, expecting = "text, a number or a flag; quote a name with a dot: \"cc.alpha\"")]
+enum Setting {
+    Text(String),
+    Integer(i64),
+    Real(f64),
+    Flag(bool),
+}
+
+/// What to run: the command line's word counts where the file has another.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Chosen {
+    /// The scenario's name.
+    pub(super) name: String,
+    /// Everything random is drawn from it.
+    pub(super) seed: u64,
+    /// Parameters in the order in which they are set: those of the file first.
+    pub(super) set: Vec<(String, String)>,
+}
+
+impl Chosen {
+    /// What the arguments say, and their file if they name one.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not such a file; there is neither a name nor a file, or
+    /// both.
+    pub(super) fn of(args: &RunArgs) -> Result<Self, Error> {
+        let file = match (&args.name, &args.file) {
+            (Some(name), None) => {
+                ScenarioFile { scenario: name.clone(), ..ScenarioFile::default() }
+            }
+            (None, Some(path)) => read(path)?,
+            // The command line does not let this through.
+            _ => return Err("either the name of a scenario or --file".into()),
+        };
+        let seed = args.seed.or(file.seed).unwrap_or(DEFAULT_SEED);
+        let of_file = file.set.into_iter().map(|(name, value)| (name, value.into_text()));
+        let set = of_file.chain(args.set.iter().cloned()).collect();
+        Ok(Self { name: file.scenario, seed, set })
+    }
+
+    /// The parameters as pairs of name and text.
+    pub(super) fn set(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+impl Setting {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Integer(n) => n.to_string(),
+            Self::Real(x) => x.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<ScenarioFile, Error> {
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    // The parser's message has the line and a mark below the place.
+    Ok(toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
+}
+
+/// Of runs that say nothing of their seed.
+pub(super) const DEFAULT_SEED: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenario_file__is_strict_and_takes_plain_values() {
+        let text = "scenario = 'pair'\nseed = 7\n[set]\nrate = '25Gbit'\nmtu = 1024\npfc = true\n\
+                    'cc.beta' = 0.5\n";
+        let file: ScenarioFile = toml::from_str(text).unwrap();
+        assert_eq!((file.scenario.as_str(), file.seed), ("pair", Some(7)));
+        let set: Vec<_> =
+            file.set.into_iter().map(|(k, v)| format!("{k}={}", v.into_text())).collect();
+        assert_eq!(set, ["cc.beta=0.5", "mtu=1024", "pfc=true", "rate=25Gbit"]);
+        for (bad, says) in [
+            ("seed = 1", "scenario"),
+            ("scenario = 'pair'\nsets = 1", "sets"),
+            ("scenario = 'pair'\nseed = -1", "u64"),
+            ("scenario = 'pair'\n[set]\ncc.beta = 1", "quote"),
+            ("scenario = 'pair'\n[set]\nrate = [1]", "a number"),
+        ] {
+            let error = toml::from_str::<ScenarioFile>(bad).unwrap_err().to_string();
+            assert!(error.contains(says), "{bad}: {error}");
+        }
+    }
+}
