@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod cc_args;
 pub mod copy;
 pub mod demo;
 pub mod doctor;
@@ -37,6 +38,7 @@ pub mod report;
 pub mod signals;
 pub mod sim;
 pub mod station;
+mod suggest;
 pub mod switch;
 pub mod target;
 mod window;

@@ -7,9 +7,11 @@
 //! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
 //! socket pair inside one process.
 
+mod congestion;
 mod error;
 pub mod perftest;
 
+pub use congestion::Congestion;
 pub use error::OobError;
 pub use spanwire_stream::dial::{dial, listen};
 pub use spanwire_stream::modes::{ModeChoice, Modes, settle};
@@ -170,6 +172,10 @@ pub struct Request {
     pub job: Job,
     /// The client's queue pairs.
     pub qps: Vec<QpParams>,
+    /// Congestion control of what the server sends, where the server has none of its own. Servers
+    /// older than this do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<Congestion>,
 }
 
 /// The server's side of a job.
@@ -387,7 +393,11 @@ mod tests {
             timeout: 14,
             retry_cnt: 7,
         };
-        Message::Request(Request { job, qps: vec![QpParams { qpn: 17, psn: 99 }] })
+        Message::Request(Request {
+            job,
+            qps: vec![QpParams { qpn: 17, psn: 99 }],
+            congestion: None,
+        })
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     args.test.check_own_server()?;
     let common = &args.common;
+    common.check()?;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut station = common.station(unknown)?;
     station.set_transfer_bytes_max(args.max_transfer);
@@ -103,6 +104,7 @@ fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
 fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     args.test.check_own_client()?;
     let common = &args.common;
+    common.check()?;
     let stream = args.reach_server("is `spanwire perf server` running there?")?;
     let us = stream.local_addr()?.ip().to_canonical();
     let mut station = common.station(args.test.address.unwrap_or(us))?;
@@ -138,10 +140,11 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
-    let Served { job, agreed, messages, complete, counters } = served;
+    let Served { job, agreed, congestion, messages, complete, counters } = served;
     if common.json {
         let line = serde_json::json!({
-            "client": peer, "job": job, "mode": agreed.mode().name(), "messages": messages,
+            "client": peer, "job": job, "mode": agreed.mode().name(),
+            "congestion": congestion, "messages": messages,
             "complete": complete, "counters": nonzero(counters),
         });
         say(&format!("{line}\n"));

@@ -1,11 +1,12 @@
 //! The arguments of every command that opens an AF_XDP port for queue pairs, and what they mean.
 
+use crate::cc_args::CcArgs;
 use crate::fabric::{Attachment, Error, Wrap};
 use crate::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;
-use spanwire_transport::ValidConfig;
+use spanwire_transport::{CongestionControl, ValidConfig};
 use std::path::PathBuf;
 
 /// A port, and how much may be under way through it.
@@ -17,9 +18,12 @@ pub(crate) struct PortArgs {
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
-    /// Packets that may be under way; a long path wants rate x RTT, at both ends [default: 192]
+    /// Packets that may be under way; without --cc a long path wants rate x RTT, at both ends
+    /// [default: 192, with --cc 16384]
     #[arg(long, value_name = "PKTS")]
     window: Option<u32>,
+    #[command(flatten)]
+    cc: CcArgs,
     /// Pin the worker to this core
     #[arg(long)]
     pub(crate) core: Option<usize>,
@@ -29,12 +33,20 @@ pub(crate) struct PortArgs {
 }
 
 impl PortArgs {
-    /// The engine's parameters for the window.
+    /// The engine's parameters for the window, on interface `dev`.
     ///
     /// # Errors
     /// The window is out of its range.
-    pub(crate) fn config(&self) -> Result<ValidConfig, Error> {
-        window::config(self.window)
+    pub(crate) fn config(&self, dev: &str) -> Result<ValidConfig, Error> {
+        window::config(self.window(), self.cc.line_rate(dev))
+    }
+
+    /// The congestion control that is named, if one is.
+    ///
+    /// # Errors
+    /// There is none of that name, or a parameter is wrong.
+    pub(crate) fn congestion(&self) -> Result<Option<CongestionControl>, Error> {
+        self.cc.choice()
     }
 
     /// The port on interface `dev`, with these faults.
@@ -46,8 +58,12 @@ impl PortArgs {
         dev: &str,
         faults: Option<FaultConfig>,
     ) -> Result<Attachment, Error> {
-        let port = window::port(dev, self.queue, self.xdp, self.window);
+        let port = window::port(dev, self.queue, self.xdp, self.window());
         Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
+    }
+
+    fn window(&self) -> Option<u32> {
+        self.window.or_else(|| self.cc.window())
     }
 }
 

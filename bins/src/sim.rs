@@ -9,7 +9,6 @@ mod pictures;
 mod report;
 mod run;
 mod samples;
-mod suggest;
 mod swarm;
 mod sweep;
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //! peer over a side connection.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
+use crate::oob::{Congestion, Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr,
-    QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, CongestionControl, CqId, Endpoint, Host, MemoryRegion, Mtu,
+    PdId, QpAttr, QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::net::IpAddr;
@@ -36,6 +36,8 @@ pub struct Station {
     pd: PdId,
     ip: IpAddr,
     mode: ModeChoice,
+    /// Of all its queue pairs; one that a client asks for counts where there is none.
+    congestion: Option<CongestionControl>,
     /// SRC packets carry no more than this.
     segment_bytes_max: u32,
     peer: Option<Peer>,
@@ -114,6 +116,7 @@ impl Station {
             pd,
             ip,
             mode: ModeChoice::Auto,
+            congestion: None,
             segment_bytes_max: u32::MAX,
             peer: None,
             side_poll: None,
@@ -150,6 +153,18 @@ impl Station {
     pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
         self.mode = mode;
         self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
+    }
+
+    /// Sets the congestion control of all queue pairs from now on. Without one, a client's wish is
+    /// followed.
+    pub fn set_congestion(&mut self, congestion: Option<CongestionControl>) {
+        self.congestion = congestion;
+    }
+
+    /// The congestion control of its queue pairs.
+    #[must_use]
+    pub fn congestion(&self) -> Option<&CongestionControl> {
+        self.congestion.as_ref()
     }
 
     /// Takes peers whose RoCE address is not that of their TCP connection.
@@ -204,8 +219,17 @@ impl Station {
     }
 
     /// Brings a job's queue pairs to RTS with the peer's as their other ends. `rd_atomic` READs
-    /// and atomics may be outstanding there.
-    fn connect(&mut self, setup: &Setup, theirs: &[QpParams], rd_atomic: u8) -> Result<(), Error> {
+    /// and atomics may be outstanding there. What we send is under our congestion control, or
+    /// where there is none under the one `wanted`.
+    fn connect(
+        &mut self,
+        setup: &Setup,
+        theirs: &[QpParams],
+        rd_atomic: u8,
+        wanted: Option<&Congestion>,
+    ) -> Result<(), Error> {
+        let wanted = wanted.map(Congestion::read).transpose()?;
+        let congestion = self.congestion.or(wanted);
         let peer = self.peer.ok_or("the peer has not said hello")?;
         if theirs.len() != setup.qpns.len() {
             let (got, want) = (theirs.len(), setup.qpns.len());
@@ -221,6 +245,7 @@ impl Station {
                 timeout: Some(setup.job.timeout),
                 retry_cnt: Some(setup.job.retry_cnt),
                 max_rd_atomic: Some(rd_atomic),
+                congestion,
                 ..QpAttr::rts(Psn::new(ours.psn))
             };
             ep.modify_qp(*qpn, &rts)?;

@@ -1,5 +1,6 @@
 //! Every limit of a network and its connections, with its reason.
 
+use spanwire_transport::CongestionControl;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 ///
 /// A connection takes two rings of memory, touched only as far as they are used, and three
 /// descriptors. Of what both ends say about rings and messages the smaller counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Bytes of the ring for each direction of a connection, 4096..=2^30. Default 4 MiB. What was
     /// sent and not yet taken by the other application is never more; sending waits then. Rate
@@ -41,10 +42,14 @@ pub struct Config {
     /// Retransmissions without an answer before the peer counts as dead, 1..=7. Default 7: 1.8 s
     /// with the timeout above.
     pub retry_cnt: u8,
+    /// Congestion control of what each connection sends. Default none: the engine's window alone
+    /// decides (`NetworkOptions::engine`), and that is 192 packets. With one, give the engine a
+    /// window in which it finds room, and the port's line rate.
+    pub congestion: Option<CongestionControl>,
 }
 
 /// A [`Config`] whose relations hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ValidConfig(Config);
 
 /// Which limit is wrong, and what it may be.
@@ -74,6 +79,7 @@ impl Default for Config {
             linger: Duration::from_secs(30),
             timeout: 14,
             retry_cnt: 7,
+            congestion: None,
         }
     }
 }

@@ -62,7 +62,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bins",
-        ours: &["base", "wire", "mem", "transport", "io", "stream", "switch", "sim"],
+        ours: &["base", "cc", "wire", "mem", "transport", "io", "stream", "switch", "sim"],
         theirs: &[
             "clap",
             "getrandom",

@@ -5,7 +5,7 @@ use crate::fabric::Error;
 use crate::interface;
 use crate::port_args::{self, PortArgs, ppm};
 use spanwire_io::fault::FaultConfig;
-use spanwire_stream::{Connection, ModeChoice, Network, NetworkOptions, SetupError};
+use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
@@ -100,10 +100,11 @@ pub const DEFAULT_PORT: u16 = 18_517;
 impl CommonArgs {
     /// The network these arguments describe, on interface `dev`.
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
-        let engine = self.port.config()?;
+        let engine = self.port.config(dev)?;
+        let congestion = self.port.congestion()?;
         let attachment = self.port.attach(dev, self.faults()?)?;
         let xdp_mode = attachment.xdp_mode;
-        let config = talk::limits().validate()?;
+        let config = Config { congestion, ..talk::limits() }.validate()?;
         let options = NetworkOptions { config, engine, core: self.port.core, polling: None };
         Ok(CopyNetwork { network: Network::over(attachment, dev, options)?, xdp_mode })
     }

@@ -122,6 +122,11 @@ impl CommonArgs {
         Ok(())
     }
 
+    /// Refuses what is wrong whoever is at the other end, before anybody is asked.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.port.congestion().map(|_| ())
+    }
+
     /// The worker these arguments describe, at address `ip`.
     pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
         if let Some(core) = self.port.core {
@@ -131,9 +136,12 @@ impl CommonArgs {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => Polling::Adaptive { spin: SPIN },
         };
-        let config = self.port.config()?;
+        let config = self.port.config(self.dev())?;
+        let congestion = self.port.congestion()?;
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
-        Station::with_config(attachment, ip, polling, config)
+        let mut station = Station::with_config(attachment, ip, polling, config)?;
+        station.set_congestion(congestion);
+        Ok(station)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

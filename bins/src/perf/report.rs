@@ -3,6 +3,7 @@
 use super::args::{ClientArgs, milliseconds};
 use super::nonzero;
 use crate::initiator::Initiator;
+use crate::oob::Congestion;
 use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, say, seconds};
 use crate::station::{JobReport, PerftestPeer, Station};
 use serde::Serialize;
@@ -18,6 +19,8 @@ pub(super) struct ClientReport {
     mode: &'static str,
     /// Payload bytes of a full packet: the path MTU, or SRC's segment.
     segment_bytes: u32,
+    /// Congestion control of what we sent, if any.
+    congestion: Option<Congestion>,
     pub(super) ok: bool,
     error: Option<String>,
     thresholds: Vec<Threshold>,
@@ -80,6 +83,7 @@ impl ClientReport {
             xdp_mode: station.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
+            congestion: station.congestion().map(Congestion::from),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             error,
             thresholds,

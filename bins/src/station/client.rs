@@ -4,7 +4,7 @@ use super::{Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, Progress};
 use crate::oob::{
-    Accept, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
+    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
 };
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
@@ -67,12 +67,16 @@ impl Station {
         let job = setup.job;
         // Before the peer is asked: it does not wait for ever.
         setup.fill_source(true);
-        oob.send(&Message::Request(Request { job, qps: setup.params.clone() }))?;
+        oob.send(&Message::Request(Request {
+            job,
+            qps: setup.params.clone(),
+            congestion: self.congestion.as_ref().map(Congestion::from),
+        }))?;
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,
             other => return Err(OobError::unexpected("an accept", other).into()),
         };
-        self.connect(setup, &qps, RD_ATOMIC)?;
+        self.connect(setup, &qps, RD_ATOMIC, None)?;
         oob.send(&Message::Ready)?;
         match oob.recv(REPLY_TIMEOUT)? {
             Message::Ready => {}

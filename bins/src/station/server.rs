@@ -3,7 +3,9 @@
 use super::guest::is_gone;
 use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
 use crate::fabric::Error;
-use crate::oob::{Accept, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request};
+use crate::oob::{
+    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request,
+};
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Agreed, QpCaps};
@@ -15,6 +17,8 @@ pub struct Served {
     pub job: Job,
     /// How its queue pairs spoke.
     pub agreed: Agreed,
+    /// Congestion control of what we sent, if any.
+    pub congestion: Option<Congestion>,
     /// Messages received (SEND).
     pub messages: u64,
     /// The client said that it was done; otherwise it went away in the middle.
@@ -119,7 +123,7 @@ impl Station {
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
         setup.fill_source(false);
-        self.connect(setup, &request.qps, RD_ATOMIC)?;
+        self.connect(setup, &request.qps, RD_ATOMIC, request.congestion.as_ref())?;
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
@@ -155,7 +159,9 @@ impl Station {
         let counters = self.counters();
         let (job, messages) = (setup.job, target.messages());
         let agreed = self.agreed().unwrap_or(Agreed::Rc);
-        Ok(Served { job, agreed, messages, complete, counters })
+        let ours = self.congestion().map(Congestion::from);
+        let congestion = ours.or_else(|| request.congestion.clone());
+        Ok(Served { job, agreed, congestion, messages, complete, counters })
     }
 }
 

@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, CqId, CreateError, Endpoint, MemoryRegion, ModifyError, Mtu,
-    PdId, QpAttr, QpCaps, QpInit, RemoteAddr,
+    Access, AddressVector, Agreed, CongestionControl, CqId, CreateError, Endpoint, MemoryRegion,
+    ModifyError, Mtu, PdId, QpAttr, QpCaps, QpInit, RemoteAddr,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(crate) struct Opening {
     psn: u32,
     fragments: u32,
     retry: (u8, u8),
+    congestion: Option<CongestionControl>,
     rings: Rings,
     send_mr: MemoryRegion,
     receive_mr: MemoryRegion,
@@ -89,7 +90,8 @@ impl Opening {
         endpoint.modify_qp(qpn, &QpAttr::init(access)).expect("a new queue pair goes to INIT");
         let psn = u32::try_from(endpoint.random() & u64::from(Psn::MASK)).unwrap_or_default();
         let (fragments, retry) = (config.fragments, (config.timeout, config.retry_cnt));
-        Ok(Self { cq, qpn, psn, fragments, retry, rings, send_mr, receive_mr })
+        let congestion = config.congestion;
+        Ok(Self { cq, qpn, psn, fragments, retry, congestion, rings, send_mr, receive_mr })
     }
 
     /// What the peer must know.
@@ -121,6 +123,7 @@ impl Opening {
         let rts = QpAttr {
             timeout: Some(timeout),
             retry_cnt: Some(retry_cnt),
+            congestion: self.congestion,
             ..QpAttr::rts(Psn::new(self.psn))
         };
         for _ in 0..self.fragments + CONTROLS_MAX {

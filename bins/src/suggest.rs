@@ -1,7 +1,7 @@
 //! Errors that help: what there is, and what was probably meant.
 
 /// "no WHAT `given`: did you mean `...`? There are ..."
-pub(super) fn unknown<'a>(
+pub(crate) fn unknown<'a>(
     what: &str,
     given: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -21,7 +21,7 @@ pub(super) fn unknown<'a>(
 
 /// The first name that begins like that, or else the one that needs the fewest edits, if they are
 /// few for its length.
-fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_lowercase();
     let begins = |name: &&&str| !given.is_empty() && name.to_lowercase().starts_with(&given);
     let distance = |name: &str| edits(&given, &name.to_lowercase());

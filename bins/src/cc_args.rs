@@ -1,0 +1,152 @@
+//! `--cc` and what belongs to it: how much is under way, and how fast it leaves.
+
+use crate::fabric::Error;
+use crate::suggest::unknown;
+use spanwire_base::{Dur, Rate};
+use spanwire_cc::Algorithm;
+use spanwire_cc::params::ParamError;
+use spanwire_io::net::Ethtool;
+use spanwire_switch::Human;
+use spanwire_transport::{Config, CongestionControl};
+
+/// Congestion control of every queue pair.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct CcArgs {
+    /// Congestion control by name (docs/cc.md); without one the window alone decides
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Set a parameter of it; repeatable
+    #[arg(long, value_name = "KEY=VALUE", requires = "cc")]
+    cc_set: Vec<String>,
+    /// Its base round trip, such as 4ms [default: the smallest measured]
+    #[arg(long, value_name = "TIME", requires = "cc", value_parser = human::<Dur>)]
+    cc_rtt: Option<Dur>,
+    /// Rate of our port, such as 1Gbit: nothing is paced faster [default: the link's, if it says]
+    #[arg(long, value_name = "RATE", value_parser = human::<Rate>)]
+    line_rate: Option<Rate>,
+}
+
+impl CcArgs {
+    /// The congestion control that is named, if one is.
+    ///
+    /// # Errors
+    /// There is none of that name, or a parameter is wrong.
+    pub(crate) fn choice(&self) -> Result<Option<CongestionControl>, Error> {
+        let Some(name) = &self.cc else { return Ok(None) };
+        let settings: Result<Vec<(&str, &str)>, Error> = self
+            .cc_set
+            .iter()
+            .map(|setting| {
+                let pair = setting.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+                pair.ok_or_else(|| format!("--cc-set {setting} is no KEY=VALUE").into())
+            })
+            .collect();
+        let algorithm = algorithm(name, settings?)?;
+        Ok(Some(CongestionControl { algorithm, base_rtt: self.cc_rtt }))
+    }
+
+    /// The rate of our port: what is given, else what the link of interface `dev` says, else the
+    /// engine's default.
+    pub(crate) fn line_rate(&self, dev: &str) -> Rate {
+        let told = || {
+            let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(dev)).ok()??;
+            Some(Rate::from_bps(u64::from(mbps) * 1_000_000))
+        };
+        self.line_rate.or_else(told).unwrap_or(Config::default().line_rate)
+    }
+
+    /// The window without `--window`: with congestion control one that does not bind.
+    pub(crate) fn window(&self) -> Option<u32> {
+        self.cc.as_ref().map(|_| WINDOW_PKTS)
+    }
+}
+
+/// The algorithm `name` with these parameters.
+///
+/// # Errors
+/// There is none of that name, or a parameter is wrong; what there is, and what was probably meant.
+pub(crate) fn algorithm<'a>(
+    name: &str,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Algorithm, Error> {
+    let mut algorithm = Algorithm::named(name)
+        .map_err(|_| unknown("congestion control", name, Algorithm::known()))?;
+    for (key, value) in settings {
+        algorithm.set(key, value).map_err(|e| match e {
+            ParamError::NoField { name, known } => {
+                unknown(&format!("parameter of {}", algorithm.name()), &name, known)
+            }
+            other => format!("{}: {other}", algorithm.name()),
+        })?;
+    }
+    Ok(algorithm)
+}
+
+fn human<T: Human>(text: &str) -> Result<T, String> {
+    T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))
+}
+
+/// Packets of a window that no algorithm should find in its way, and that memory bounds: 23 MB in
+/// packets of 1400 bytes, which is 10 Gbit/s over 18 ms.
+const WINDOW_PKTS: u32 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cc: CcArgs,
+    }
+
+    fn args(words: &[&str]) -> CcArgs {
+        Line::try_parse_from([&["x"], words].concat()).expect("a command line").cc
+    }
+
+    fn refused(words: &[&str]) -> String {
+        args(words).choice().expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn choice__is_none_without_a_name() {
+        let args = args(&[]);
+        assert_eq!(args.choice().unwrap(), None);
+        assert_eq!(args.window(), None);
+        assert!(Line::try_parse_from(["x", "--cc-set", "alpha=1"]).is_err());
+        assert!(Line::try_parse_from(["x", "--cc-rtt", "1ms"]).is_err());
+    }
+
+    #[test]
+    fn choice__has_the_parameters_that_were_set() {
+        let words = ["--cc", "unocc", "--cc-set", "alpha=0.01", "--cc-set", "quick_adapt = off"];
+        let args = args(&[&words[..], &["--cc-rtt", "4ms"]].concat());
+        let choice = args.choice().unwrap().expect("named");
+        let mut algorithm = Algorithm::named("unocc").unwrap();
+        algorithm.set("alpha", "0.01").unwrap();
+        algorithm.set("quick_adapt", "0").unwrap();
+        assert_eq!(choice, CongestionControl { algorithm, base_rtt: Some(Dur::from_ms(4)) });
+        assert_eq!(args.window(), Some(WINDOW_PKTS));
+    }
+
+    #[test]
+    fn choice__says_what_there_is_and_what_was_meant() {
+        let text = refused(&["--cc", "unoc"]);
+        assert!(text.contains("did you mean `unocc`?") && text.contains("swift"), "{text}");
+        let text = refused(&["--cc", "swift", "--cc-set", "bta=0.5"]);
+        assert!(text.contains("no parameter of swift `bta`: did you mean `beta`?"), "{text}");
+        let text = refused(&["--cc", "swift", "--cc-set", "beta=7"]);
+        assert!(text.starts_with("swift: beta is 7, but must be"), "{text}");
+        let text = refused(&["--cc", "swift", "--cc-set", "beta"]);
+        assert!(text.contains("KEY=VALUE"), "{text}");
+    }
+
+    #[test]
+    fn line_rate__is_what_was_given_or_the_default_where_nobody_knows() {
+        let given = args(&["--line-rate", "200Mbit"]);
+        assert_eq!(given.line_rate("lo"), Rate::from_bps(200_000_000));
+        assert_eq!(args(&[]).line_rate("lo"), Config::default().line_rate);
+        assert!(Line::try_parse_from(["x", "--line-rate", "fast"]).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Congestion control in words, for the other end.
+
+use crate::cc_args::algorithm;
+use crate::fabric::Error;
+use serde::{Deserialize, Serialize};
+use spanwire_base::Dur;
+use spanwire_transport::CongestionControl;
+use std::collections::BTreeMap;
+
+/// A congestion control by name, with the parameters that are not as usual.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Congestion {
+    /// Its name.
+    pub name: String,
+    /// Parameters and their values, as text that reads back to the bit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// The base round trip in nanoseconds, if it is not to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_rtt_ns: Option<u64>,
+}
+
+impl From<&CongestionControl> for Congestion {
+    fn from(choice: &CongestionControl) -> Self {
+        let CongestionControl { algorithm, base_rtt } = choice;
+        let values = algorithm.fields().iter().zip(algorithm.values());
+        let set = values
+            .filter(|(field, value)| field.default.to_bits() != value.to_bits())
+            .map(|(field, value)| (field.name.to_owned(), value.to_string()));
+        Self {
+            name: algorithm.name().to_owned(),
+            set: set.collect(),
+            base_rtt_ns: base_rtt.map(Dur::as_ns),
+        }
+    }
+}
+
+impl Congestion {
+    /// The congestion control that is meant.
+    ///
+    /// # Errors
+    /// It is not known here, or a parameter is wrong.
+    pub fn read(&self) -> Result<CongestionControl, Error> {
+        let settings = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let algorithm = algorithm(&self.name, settings)?;
+        Ok(CongestionControl { algorithm, base_rtt: self.base_rtt_ns.map(Dur::from_ns) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_cc::Algorithm;
+
+    #[test]
+    fn read__gives_back_what_was_said_of_every_algorithm() {
+        for name in Algorithm::known() {
+            let mut algorithm = Algorithm::named(name).unwrap();
+            let fields = algorithm.fields();
+            let field = &fields[fields.len() - 1];
+            algorithm.set(field.name, &(field.max / 3.0).max(field.min).to_string()).unwrap();
+            for base_rtt in [None, Some(Dur::from_us(4_321))] {
+                let choice = CongestionControl { algorithm, base_rtt };
+                let said = serde_json::to_string(&Congestion::from(&choice)).unwrap();
+                let heard: Congestion = serde_json::from_str(&said).unwrap();
+                assert_eq!(heard.read().unwrap(), choice, "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn read__refuses_what_it_does_not_know() {
+        let cubic: Congestion = serde_json::from_str(r#"{"name":"cubic"}"#).unwrap();
+        assert!(cubic.read().unwrap_err().to_string().contains("no congestion control `cubic`"));
+        let text = r#"{"name":"swift","set":{"beta":"9e9"}}"#;
+        let wrong: Congestion = serde_json::from_str(text).unwrap();
+        assert!(wrong.read().unwrap_err().to_string().contains("beta"));
+    }
+}
