@@ -24,6 +24,11 @@ pub trait Controller {
         Dur::ZERO
     }
 
+    /// It listens to telemetry of switches ([`Ack::int`]): packets are to ask for it.
+    fn wants_int(&self) -> bool {
+        false
+    }
+
     /// A packet left.
     fn on_sent(&mut self, _now: Time, _sent: &Sent) {}
 
@@ -141,6 +146,7 @@ macro_rules! algorithms {
             algorithms!(@to [$($Name)*] cwnd_bytes(&self) -> u64);
             algorithms!(@to [$($Name)*] rate(&self) -> Option<Rate>);
             algorithms!(@to [$($Name)*] min_gap(&self) -> Dur);
+            algorithms!(@to [$($Name)*] wants_int(&self) -> bool);
             algorithms!(@to [$($Name)*] on_sent(&mut self, now: Time, sent: &Sent) (now, sent));
             algorithms!(@to [$($Name)*] on_ack(&mut self, now: Time, ack: &Ack<'_>) (now, ack));
             algorithms!(@to [$($Name)*] on_loss(&mut self, now: Time, loss: &Loss) (now, loss));
@@ -257,6 +263,15 @@ mod tests {
         let known = Algorithm::known();
         let name = "cubic".to_owned();
         assert_eq!(Algorithm::named("cubic"), Err(ParamError::NoAlgorithm { name, known }));
+    }
+
+    #[test]
+    fn wants_int__of_those_whose_laws_are_written_in_it() {
+        let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
+        let wants = |name: &&str| Algorithm::named(name).unwrap().start(&path).wants_int();
+        let known = Algorithm::known();
+        let all: Vec<&&str> = known.iter().filter(|name| wants(name)).collect();
+        assert_eq!(all, [&"hpcc", &"powertcp"]);
     }
 
     #[test]

@@ -101,6 +101,10 @@ impl Controller for Hpcc {
         self.base.rtt_ns().map(|t| rate((self.cwnd / t).min(self.base.line())))
     }
 
+    fn wants_int(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();

@@ -131,6 +131,10 @@ impl Controller for PowerTcp {
         self.base.rtt_ns().map(|tau| rate((self.cwnd / tau).min(self.base.line())))
     }
 
+    fn wants_int(&self) -> bool {
+        self.p.theta < 0.5
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();

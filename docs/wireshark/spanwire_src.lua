@@ -48,6 +48,7 @@ local f = {
   ack_newest = ProtoField.uint32("spanwire.src.ack.newest", "Newest: PSN of the last arrival", base.DEC),
   ack_path = ProtoField.uint16("spanwire.src.ack.path", "Path of the newest", base.DEC),
   ack_reason = ProtoField.uint8("spanwire.src.ack.reason", "Reason", base.DEC, REASONS),
+  ack_hop_limit = ProtoField.uint8("spanwire.src.ack.hop_limit", "Hop limit of the newest", base.DEC),
   ack_echo = ProtoField.uint64("spanwire.src.ack.echo", "Echo: time the newest was sent, ps", base.DEC),
   ack_hold = ProtoField.uint32("spanwire.src.ack.hold", "Hold, ns", base.DEC),
   ack_delay = ProtoField.uint32("spanwire.src.ack.delay", "Receive delay, ns", base.DEC),
@@ -64,6 +65,12 @@ local f = {
   missing = ProtoField.uint32("spanwire.src.ack.missing", "Missing below those, in the words told", base.DEC),
   refused_psn = ProtoField.uint32("spanwire.src.ack.refused.psn", "Refused PSN", base.DEC),
   refused_code = ProtoField.uint8("spanwire.src.ack.refused.code", "NAK code", base.DEC, CODES),
+  int_hops = ProtoField.uint8("spanwire.src.ack.int.hops", "Hops of the newest", base.DEC),
+  int_hop = ProtoField.bytes("spanwire.src.ack.int.hop", "Hop"),
+  int_time = ProtoField.uint64("spanwire.src.ack.int.time", "Time, ps", base.DEC),
+  int_tx_bytes = ProtoField.uint64("spanwire.src.ack.int.tx_bytes", "Bytes sent", base.DEC),
+  int_queue_bytes = ProtoField.uint32("spanwire.src.ack.int.queue_bytes", "Bytes in the queue", base.DEC),
+  int_rate = ProtoField.uint32("spanwire.src.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
   echo_frame = ProtoField.framenum("spanwire.src.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
   rtt = ProtoField.relative_time("spanwire.src.ack.rtt", "Since that frame, in this capture"),
 }
@@ -95,6 +102,7 @@ local VERSION = 1
 local DATA, ACK = 0xc0, 0xc1
 local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
+local INT, INT_LEN, HOP_LEN, HOPS_MAX = 1, 4, 24, 16
 
 -- The optional parts of data, in the order of the presence bits: bytes, and where each field lies.
 local PARTS = {
@@ -278,6 +286,33 @@ local function add_counts(reader, told)
   return missing
 end
 
+-- The telemetry that an acknowledgement echoes.
+local function add_int(reader)
+  local range = reader:take(INT_LEN)
+  if not range then
+    return
+  end
+  local hops = range(0, 1):uint()
+  local item = reader.tree:add(f.int_hops, range(0, 1))
+  if hops < 1 or hops > HOPS_MAX then
+    item:add_proto_expert_info(e.kind)
+    reader.at = reader.stop
+    return
+  end
+  reader:reserved(range(1, 3))
+  for _ = 1, hops do
+    range = reader:take(HOP_LEN)
+    if not range then
+      return
+    end
+    local hop = reader.tree:add(f.int_hop, range)
+    hop:add(f.int_time, range(0, 8))
+    hop:add(f.int_tx_bytes, range(8, 8))
+    hop:add(f.int_queue_bytes, range(16, 4))
+    hop:add(f.int_rate, range(20, 4))
+  end
+end
+
 local function dissect_ack(reader, pinfo)
   local tree, fixed = reader.tree, reader:take(ACK_LEN)
   if not fixed or not version_is_known(reader, fixed(0, 1)) then
@@ -287,7 +322,8 @@ local function dissect_ack(reader, pinfo)
   local next = psn_of(reader, fixed(1, 1))
   tree:add(f.ack_next, fixed(1, 1), next)
   local item = tree:add(f.ack_presence, fixed(2, 2))
-  if fixed(2, 2):uint() ~= 0 then
+  local presence = fixed(2, 2):uint()
+  if presence > INT then
     item:add_proto_expert_info(e.feature)
     return "SRC ACK"
   end
@@ -299,7 +335,7 @@ local function dissect_ack(reader, pinfo)
     item:add_proto_expert_info(e.kind)
     return "SRC ACK"
   end
-  reader:reserved(fixed(11, 1))
+  tree:add(f.ack_hop_limit, fixed(11, 1))
   tree:add(f.ack_echo, fixed(12, 8))
   tree:add(f.ack_hold, fixed(20, 4))
   tree:add(f.ack_delay, fixed(24, 4))
@@ -334,6 +370,9 @@ local function dissect_ack(reader, pinfo)
     item:add_proto_expert_info(CODES[range(4, 1):uint()] and e.refused or e.kind)
     reader:reserved(range(5, 3))
     info = string.format("%s, PSN %d refused", info, range(0, 4):uint())
+  end
+  if presence == INT then
+    add_int(reader)
   end
   if reader.at < reader.stop then
     tree:add_tvb_expert_info(e.rest, reader.buffer(reader.at, reader.stop - reader.at))

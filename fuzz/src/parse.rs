@@ -2,9 +2,9 @@
 //! frame, and what it took can be sent again.
 
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, IpRepr, Ipv4Repr, Ipv6Repr,
-    MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr, SrcDataRepr,
-    SrcKind, Template, UdpRepr, seal,
+    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, INT_HOP_LEN, IpRepr, Ipv4Repr,
+    Ipv6Repr, MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr,
+    SrcDataRepr, SrcKind, Template, UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
@@ -98,11 +98,12 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
         inside.extend([7; 8]);
         seeds.push((format!("inside-src-{kind:?}"), inside));
     }
-    for (words, is_refused) in [(0, false), (1, true), (15, false)] {
+    for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
+        let none = SrcAckRepr::default();
         let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
         let refusal = is_refused.then_some(refusal);
         let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
-        let mut ack = SrcAckRepr { refusal, reason, ..SrcAckRepr::default() };
+        let mut ack = SrcAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
         for i in 0..words {
             ack.words.push(SackWord { base: 64 * i, bits: 5 });
         }
@@ -113,6 +114,8 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
     }
     seeds
 }
+
+const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[7; INT_HOP_LEN]; 16];
 
 /// A header with all the parts that its kind can have.
 fn sample(kind: SrcKind) -> SrcDataRepr {

@@ -1,6 +1,6 @@
 //! What tshark is asked for, and what it must say.
 
-use spanwire_wire::{DropReason, NakCode, Opcode, Packet, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrcAckRepr, SrcDataRepr};
 use std::collections::BTreeMap;
 
 /// Names of fields, in the order of the columns.
@@ -122,7 +122,7 @@ fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrcDataRepr, data_le
     }
 }
 
-fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr) {
+fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
     let words = ack.words.as_slice();
     let (arrived, missing) = counts(ack);
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
@@ -132,6 +132,7 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr) {
     put("spanwire.src.ack.newest", ack.newest.into());
     put("spanwire.src.ack.path", ack.path.into());
     put("spanwire.src.ack.reason", ack.reason as u64);
+    put("spanwire.src.ack.hop_limit", ack.hop_limit.into());
     put("spanwire.src.ack.echo", ack.echo_ps);
     put("spanwire.src.ack.hold", ack.hold_ns.into());
     put("spanwire.src.ack.delay", ack.delay_ns.into());
@@ -154,18 +155,27 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr) {
         };
         put("spanwire.src.ack.refused.code", code);
     }
-    let list = |of: &dyn Fn(usize) -> u64| {
-        (0..words.len()).map(|i| of(i).to_string()).collect::<Vec<_>>().join(",")
+    let hops: Vec<IntHop> = ack.int.iter().map(IntHop::parse).collect();
+    if !hops.is_empty() {
+        put("spanwire.src.ack.int.hops", spanwire_base::u64_from(hops.len()));
+    }
+    let mut list = |name, each: &mut dyn Iterator<Item = u64>| {
+        let all: Vec<String> = each.map(|value| value.to_string()).collect();
+        want.insert(name, all.join(","));
     };
-    want.insert("spanwire.src.ack.word.base", list(&|i| words[i].base.into()));
-    want.insert("spanwire.src.ack.word.bits", list(&|i| words[i].bits));
+    list("spanwire.src.ack.word.base", &mut words.iter().map(|word| word.base.into()));
+    list("spanwire.src.ack.word.bits", &mut words.iter().map(|word| word.bits));
+    list("spanwire.src.ack.int.time", &mut hops.iter().map(|hop| hop.time_ps));
+    list("spanwire.src.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
+    list("spanwire.src.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
+    list("spanwire.src.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
     if ack.refusal.is_some() {
         want.insert("spanwire.src.expert.refused", "1".to_owned());
     }
 }
 
 /// Packets from `next` on that the words say have arrived, and those missing below the highest.
-fn counts(ack: &SrcAckRepr) -> (u64, u64) {
+fn counts(ack: &SrcAckRepr<'_>) -> (u64, u64) {
     let mut told = BTreeMap::new();
     for word in ack.words.as_slice() {
         for i in 0..64u32 {
@@ -208,6 +218,7 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.src.ack.next",
     "spanwire.src.ack.newest",
     "spanwire.src.ack.reason",
+    "spanwire.src.ack.hop_limit",
     "spanwire.src.ack.echo",
     "spanwire.src.ack.hold",
     "spanwire.src.ack.rx_pkts",
@@ -220,6 +231,11 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.src.ack.word.bits",
     "spanwire.src.ack.arrived",
     "spanwire.src.ack.missing",
+    "spanwire.src.ack.int.hops",
+    "spanwire.src.ack.int.time",
+    "spanwire.src.ack.int.tx_bytes",
+    "spanwire.src.ack.int.queue_bytes",
+    "spanwire.src.ack.int.rate",
     "spanwire.src.ack.refused.psn",
     "spanwire.src.ack.refused.code",
     "spanwire.src.expert.version",

@@ -2,12 +2,15 @@
 //! that are wrong.
 
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_cc::Algorithm;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit, RecvRequest,
-    RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps,
+    QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest, WrOp,
 };
-use spanwire_wire::{MacAddr, Opcode, Packet, Psn, Qpn, mark_ce, seal};
+use spanwire_wire::{
+    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, int_push, ip_end, mark_ce, seal,
+};
 
 /// The capture, as a pcap file with nanoseconds.
 pub(crate) fn capture() -> Vec<u8> {
@@ -64,7 +67,12 @@ impl Scene {
             };
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
             (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Src), Some(64));
-            for attr in [QpAttr::init(Access::ALL), rtr, QpAttr::rts(PSNS[me])] {
+            // It asks for telemetry, and its window is more than is sent here.
+            let algorithm = Algorithm::named("hpcc").expect("there is one");
+            let base_rtt = Some(Dur::from_us(20));
+            let mut rts = QpAttr::rts(PSNS[me]);
+            rts.congestion = Some(CongestionControl { algorithm, base_rtt });
+            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 let end = &mut ends[me];
                 end.ep.modify_qp(end.qpn, &attr).expect("the customary transitions");
             }
@@ -142,11 +150,30 @@ impl Scene {
             if self.sent.is_multiple_of(5) {
                 mark_ce(&mut frame);
             }
+            self.stamp(&mut frame);
             self.frames.push((self.now, frame.clone()));
             if !self.sent.is_multiple_of(9) {
                 wire.push((self.now + Dur::from_us(7), 1 - side, frame));
             }
             self.now += Dur::from_ns(100);
+        }
+    }
+}
+
+impl Scene {
+    /// What none, one or two switches on the way add.
+    fn stamp(&self, frame: &mut Vec<u8>) {
+        for switch in 0..self.sent % 3 {
+            let hop = IntHop {
+                time_ps: self.now.as_ps() + switch,
+                tx_bytes: self.sent * 1_000,
+                queue_bytes: 17,
+                link_rate_mbps: 100_000,
+            };
+            let len = frame.len();
+            frame.resize(len + INT_HOP_LEN, 0);
+            let stamped = int_push(frame, len, 0, &hop);
+            frame.truncate(stamped.unwrap_or(len));
         }
     }
 }
@@ -169,16 +196,19 @@ impl End {
 
 /// Packets of the capture, each with one thing wrong.
 fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
-    let of = |opcode, enough: usize| {
-        let is_it = |f: &&(Time, Vec<u8>)| {
-            let packet = Packet::parse(&f.1);
-            packet.is_ok_and(|p| p.bth.opcode == opcode && p.payload.len() >= enough)
-        };
-        frames.iter().find(is_it).map(|(_, frame)| frame.clone()).expect("there is one")
+    let of = |opcode, is_it: &dyn Fn(&[u8]) -> bool| {
+        let found = frames.iter().map(|(_, frame)| frame).find(|frame| {
+            let packet = Packet::parse(frame).expect("ours");
+            packet.bth.opcode == opcode && is_it(packet.payload)
+        });
+        found.expect("there is one").clone()
     };
-    let (data, ack) = (of(Opcode::SrcData, 24), of(Opcode::SrcAck, 72));
+    let data = of(Opcode::SrcData, &|header| header.len() >= 24);
+    let ack = of(Opcode::SrcAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
+    // Nothing but telemetry behind the fixed part.
+    let told = of(Opcode::SrcAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
     let bend = |frame: &[u8], at: usize, value: u8| {
-        let mut frame = frame.to_vec();
+        let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
         resealed(frame)
     };
@@ -187,7 +217,9 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&data, 0, 1 << 4 | 12),
         bend(&data, 2, 0x80),
         bend(&ack, 0, 3 << 4),
-        bend(&ack, 3, 1),
+        bend(&ack, 3, 2),
+        bend(&told, INT_AT, 0),
+        bend(&told, INT_AT, 17),
         bend(&ack, 10, 9),
         bend(&ack, 0, 1 << 4 | 15),
         bend(&ack, 0, 1 << 4),
@@ -213,3 +245,5 @@ fn ip(i: usize) -> std::net::IpAddr {
 const PSNS: [Psn; 2] = [Psn::new(0xff_ffff), Psn::new(0x12_3456)];
 /// Behind Ethernet, IPv4, UDP and the BTH.
 const HEADER_AT: usize = 14 + 20 + 8 + 12;
+/// Where telemetry begins in the header of an acknowledgement without words.
+const INT_AT: usize = 60;

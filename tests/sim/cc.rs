@@ -36,3 +36,24 @@ fn cc__who_measures_the_round_trip_comes_to_the_same_end() {
     let measured = run("dumbbell-2", &[&set[..], &[("measure_rtt", "true")]].concat());
     assert_ne!(told.event_hash, measured.event_hash);
 }
+
+/// Two HPCC flows over one link: the mean length of its queue in bytes, and when the last ended in
+/// microseconds.
+fn hpcc(stamps: bool) -> (f64, f64) {
+    let scenario = Scenario::find("dumbbell-2").expect("a scenario of the catalogue");
+    let set = [("cc", "hpcc"), ("mode", "src"), ("payload", "elided"), ("bytes", "8MiB")];
+    let mut plan = scenario.plan(1, set).expect("parameters that it has");
+    plan.setup.port.int = stamps;
+    let report = plan.run(Watch::default(), &mut ()).expect("it can be built");
+    assert_eq!(report.violations, [] as [&str; 0]);
+    let mean_bytes = report.queues.iter().map(|q| q.mean_bytes).fold(0.0, f64::max);
+    let ended_us = report.flows.iter().filter_map(|f| f.fct_us).fold(0.0, f64::max);
+    (mean_bytes, ended_us)
+}
+
+#[test]
+fn int__hpcc_has_almost_no_queue_where_switches_stamp_and_a_window_where_they_do_not() {
+    let (blind, seeing) = (hpcc(false), hpcc(true));
+    assert!(blind.0 > 100_000.0 && seeing.0 < 12_000.0, "{blind:?} {seeing:?}");
+    assert!(seeing.1 < blind.1 * 1.2, "the link is used: {blind:?} {seeing:?}");
+}

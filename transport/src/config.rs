@@ -1,6 +1,7 @@
 //! Every limit of an endpoint, with its reason.
 
 use spanwire_base::Rate;
+use spanwire_wire::INT_MAX_HOPS;
 use std::fmt;
 
 /// Limits and defaults of one endpoint. Turn it into a [`ValidConfig`] to use it.
@@ -51,6 +52,10 @@ pub struct Config {
     pub line_rate: Rate,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
+    /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
+    /// Full SRC packets of such a queue pair are shorter by the room that it takes: 24 bytes for
+    /// each, and 8. Default 8: a datacenter has five on its longest way.
+    pub int_hops: u8,
     /// Leave payload out of the frames sent (`spanwire_base::TxMeta`), for simulations in which
     /// nobody looks at it. Default false. On a real port such frames are not sendable.
     pub elide_payload: bool,
@@ -91,6 +96,7 @@ impl Default for Config {
             reorder_pkts: 65_536,
             line_rate: Rate::from_gbps(100),
             qp_burst_pkts: 16,
+            int_hops: 8,
             elide_payload: false,
         }
     }
@@ -128,6 +134,7 @@ impl Config {
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
         range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
+        range("int_hops", self.int_hops.into(), 1, INT_MAX_HOPS.into())?;
         Ok(ValidConfig(self))
     }
 }
@@ -195,11 +202,12 @@ mod tests {
 
     #[test]
     fn validate__refuses_zero_everywhere() {
-        let zeroed: [fn(&mut Config); 4] = [
+        let zeroed: [fn(&mut Config); 5] = [
             |c| c.max_qps = 0,
             |c| c.qp_window_pkts = 0,
             |c| c.read_chunk_pkts = 0,
             |c| c.endpoint_window_pkts = 0,
+            |c| c.int_hops = 0,
         ];
         for zero in zeroed {
             let mut c = Config::default();

@@ -6,7 +6,7 @@ use crate::{
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
-use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
+use spanwire_wire::{INT_HOP_LEN, IntHop, MacAddr, Packet, Psn, Qpn, int_push};
 use std::cell::Cell;
 use std::net::IpAddr;
 
@@ -18,6 +18,8 @@ pub(crate) enum Fate {
     Late(Dur),
     /// Congestion experienced.
     Marked,
+    /// By these switches, if it asks for it.
+    Stamped(Vec<IntHop>),
 }
 
 /// One side.
@@ -222,8 +224,11 @@ impl Pair {
         if matches!(fate, Fate::Marked) {
             spanwire_wire::mark_ce(&mut frame);
         }
+        if let Fate::Stamped(hops) = &fate {
+            stamp(&mut frame, elided_bytes, hops);
+        }
         let (copies, late) = match fate {
-            Fate::Pass | Fate::Marked => (1, Dur::ZERO),
+            Fate::Pass | Fate::Marked | Fate::Stamped(_) => (1, Dur::ZERO),
             Fate::Drop => (0, Dur::ZERO),
             Fate::Twice => (2, Dur::ZERO),
             Fate::Late(by) => (1, by),
@@ -338,6 +343,16 @@ impl End {
     fn next_event(&self) -> Option<Time> {
         let frame = self.inbox.iter().map(|f| f.0).min();
         [frame, self.ep.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+/// What switches do to a frame that asks for telemetry.
+fn stamp(frame: &mut Vec<u8>, elided_bytes: u32, hops: &[IntHop]) {
+    for hop in hops {
+        let len = frame.len();
+        frame.resize(len + INT_HOP_LEN, 0);
+        let stamped = int_push(frame, len, elided_bytes, hop);
+        frame.truncate(stamped.unwrap_or(len));
     }
 }
 

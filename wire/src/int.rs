@@ -71,11 +71,14 @@ impl<'a> IntStack<'a> {
     /// The stack behind the IP packet of `frame`, or `None` when there is none.
     #[must_use]
     pub fn find(frame: &'a [u8], elided_bytes: u32) -> Option<Self> {
-        Self::at(frame.get(ip_end(frame, elided_bytes)?..)?)
+        Self::parse(frame.get(ip_end(frame, elided_bytes)?..)?)
     }
 
-    fn at(bytes: &'a [u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_first_chunk::<INT_HEADER_LEN>()?;
+    /// The stack that `trailer` begins with ([`Packet::trailer`](crate::Packet::trailer)), or
+    /// `None` when that is something else.
+    #[must_use]
+    pub fn parse(trailer: &'a [u8]) -> Option<Self> {
+        let (header, rest) = trailer.split_first_chunk::<INT_HEADER_LEN>()?;
         let [m0, m1, m2, m3, VERSION, hops, max_hops, _] = *header else { return None };
         if [m0, m1, m2, m3] != MAGIC || hops > max_hops || max_hops > INT_MAX_HOPS {
             return None;
@@ -100,6 +103,12 @@ impl<'a> IntStack<'a> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty()
+    }
+
+    /// The records as they lie there, nearest the sender first; at most [`INT_MAX_HOPS`].
+    #[must_use]
+    pub const fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
+        self.records
     }
 
     /// The records, nearest the sender first.
@@ -150,7 +159,7 @@ pub fn int_request(buffer: &mut [u8], len: usize, max_hops: u8) -> Option<usize>
 pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) -> Option<usize> {
     let frame = buffer.get(..len)?;
     let start = ip_end(frame, elided_bytes)?;
-    let stack = IntStack::at(&frame[start..])?;
+    let stack = IntStack::parse(&frame[start..])?;
     if stack.len() >= usize::from(stack.max_hops) {
         return None;
     }

@@ -94,6 +94,15 @@ impl IpRepr {
         }
     }
 
+    /// TTL, or hop limit: what is left of it.
+    #[must_use]
+    pub const fn hop_limit(&self) -> u8 {
+        match self {
+            Self::V4(v4) => v4.ttl,
+            Self::V6(v6) => v6.hop_limit,
+        }
+    }
+
     /// The ECN codepoint.
     #[must_use]
     pub const fn ecn(&self) -> Ecn {
@@ -121,7 +130,8 @@ mod tests {
         assert_eq!(IpRepr::new(v4, v6), None);
         let ip = IpRepr::new(v6, v6).unwrap();
         assert_eq!((ip.src(), ip.dst(), ip.header_len()), (v6, v6, 40));
-        assert_eq!(IpRepr::new(v4, v4).unwrap().header_len(), 20);
+        let v4 = IpRepr::new(v4, v4).unwrap();
+        assert_eq!((v4.header_len(), v4.hop_limit(), ip.hop_limit()), (20, 64, 64));
     }
 
     #[test]

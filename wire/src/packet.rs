@@ -32,6 +32,9 @@ pub struct Packet<'a> {
     /// Payload bytes that were elided (`spanwire_base::TxMeta`); 0 for every frame but a simulated
     /// one.
     pub elided_bytes: usize,
+    /// What the frame has behind the IP packet: link padding, or telemetry
+    /// ([`IntStack`](crate::IntStack)). The ICRC does not cover it.
+    pub trailer: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
@@ -102,8 +105,9 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Dissected<'_>, DropReaso
     let len = unpadded_len(&bth, padded.len() + elided_bytes)?;
     let payload = &padded[..len.min(padded.len())];
     let elided_bytes = len - payload.len();
-    let covered = &ip_bytes[..ip.header_len() + udp::LEN + ib.len()];
-    let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes };
+    let (covered, behind) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
+    let trailer = &behind[icrc::LEN..];
+    let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes, trailer };
     Ok((packet, covered, sent_icrc))
 }
 

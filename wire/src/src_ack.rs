@@ -7,7 +7,7 @@
 //!  4..8   newest: PSN of the last arrival
 //!  8..10  path of the newest
 //! 10      reason
-//! 11      reserved
+//! 11      hop limit that the newest came with
 //! 12..20  echo: time sent of the newest
 //! 20..24  hold: its arrival to this acknowledgement, ns
 //! 24..28  receive delay: port to engine, ns
@@ -17,11 +17,13 @@
 //! 44..52  bytes marked CE
 //! 52..56  PSN limit
 //! 56..60  receive limit
-//! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24
+//! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
+//!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop
 //! ```
 //! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
 
 use crate::headers::BufferTooShort;
+use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};
 use crate::src_data::{VERSION, take, take_mut};
 use crate::{DropReason, NakCode, be};
 
@@ -73,7 +75,7 @@ pub struct Refusal {
 
 /// The header of an SRC acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SrcAckRepr {
+pub struct SrcAckRepr<'a> {
     /// The lowest PSN that has not arrived: 24 bits are the BTH's.
     pub next: u32,
     /// The PSN of the last arrival.
@@ -82,6 +84,8 @@ pub struct SrcAckRepr {
     pub path: u16,
     /// Why this was sent.
     pub reason: AckReason,
+    /// Hop limit, or TTL, that the newest came with; 0 if that is not told.
+    pub hop_limit: u8,
     /// When the newest was sent, as it said.
     pub echo_ps: u64,
     /// From its arrival to this acknowledgement, ns; saturates.
@@ -104,6 +108,9 @@ pub struct SrcAckRepr {
     pub words: SackWords,
     /// A refusal; the reason is [`AckReason::Refused`] then, and only then.
     pub refusal: Option<Refusal>,
+    /// The records of switches that lay behind the newest ([`IntHop`](crate::IntHop)), nearest the
+    /// sender first. Those beyond [`INT_MAX_HOPS`] are not written.
+    pub int: &'a [[u8; INT_HOP_LEN]],
 }
 
 impl SackWord {
@@ -133,30 +140,39 @@ impl SackWords {
     }
 }
 
-impl SrcAckRepr {
-    /// The most bytes of a header without bitmap words.
+impl<'a> SrcAckRepr<'a> {
+    /// The most bytes of a header without bitmap words and telemetry.
     pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
 
-    /// Bytes of the header, 60..=248.
+    /// Bytes of the header, 60..=636.
     #[must_use]
     pub fn header_len(&self) -> usize {
         let refusal = if self.refusal.is_some() { REFUSAL_LEN } else { 0 };
-        FIXED_LEN + self.words.len * WORD_LEN + refusal
+        let int = match self.records() {
+            [] => 0,
+            records => INT_LEN + records.len() * INT_HOP_LEN,
+        };
+        FIXED_LEN + self.words.len * WORD_LEN + refusal + int
+    }
+
+    fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
+        &self.int[..self.int.len().min(INT_MAX_HOPS.into())]
     }
 
     /// The header in `bytes`, which follow the BTH; all of them. `next_low` is the BTH's PSN.
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`],
-    /// [`DropReason::SrcKind`] for a reason or refusal that there is not or a word that begins
-    /// within a word, or [`DropReason::UnexpectedPayload`].
-    pub fn parse(next_low: u32, bytes: &[u8]) -> Result<Self, DropReason> {
+    /// [`DropReason::SrcKind`] for a reason or refusal that there is not, a word that begins within
+    /// a word, or hops that are none or too many, or [`DropReason::UnexpectedPayload`].
+    pub fn parse(next_low: u32, bytes: &'a [u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
         if fixed[0] >> 4 != VERSION {
             return Err(DropReason::SrcVersion);
         }
-        if be::u16_at(fixed, 2) != 0 {
+        let presence = be::u16_at(fixed, 2);
+        if presence & !INT != 0 {
             return Err(DropReason::SrcFeature);
         }
         let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrcKind)?;
@@ -165,6 +181,7 @@ impl SrcAckRepr {
             newest: be::u32_at(fixed, 4),
             path: be::u16_at(fixed, 8),
             reason,
+            hop_limit: fixed[11],
             echo_ps: be::u64_at(fixed, 12),
             hold_ns: be::u32_at(fixed, 20),
             delay_ns: be::u32_at(fixed, 24),
@@ -189,6 +206,9 @@ impl SrcAckRepr {
             let code = NakCode::from_u8(refusal[4]).ok_or(DropReason::SrcKind)?;
             this.refusal = Some(Refusal { psn: be::u32_at(refusal, 0), code });
         }
+        if presence & INT != 0 {
+            this.int = take_records(&mut rest)?;
+        }
         if rest.is_empty() { Ok(this) } else { Err(DropReason::UnexpectedPayload) }
     }
 
@@ -202,15 +222,17 @@ impl SrcAckRepr {
         let (fixed, mut rest) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
         let fixed: &mut [u8; FIXED_LEN] = fixed;
         let words = u8::try_from(self.words.len).map_err(|_| BufferTooShort)?;
+        let records = self.records();
         let [next_hi, ..] = self.next.to_be_bytes();
         let reason = match self.refusal {
             Some(_) => AckReason::Refused,
             None => self.reason,
         };
-        be::put(fixed, 0, [VERSION << 4 | words, next_hi, 0, 0]);
+        be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
+        be::put(fixed, 2, if records.is_empty() { 0 } else { INT }.to_be_bytes());
         be::put(fixed, 4, self.newest.to_be_bytes());
         be::put(fixed, 8, self.path.to_be_bytes());
-        be::put(fixed, 10, [reason.to_u8(), 0]);
+        be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
         be::put(fixed, 12, self.echo_ps.to_be_bytes());
         be::put(fixed, 20, self.hold_ns.to_be_bytes());
         be::put(fixed, 24, self.delay_ns.to_be_bytes());
@@ -230,8 +252,25 @@ impl SrcAckRepr {
             be::put(out, 0, refusal.psn.to_be_bytes());
             be::put(out, 4, [refusal.code.to_u8(), 0, 0, 0]);
         }
+        if !records.is_empty() {
+            let out: &mut [u8; INT_LEN] = take_mut(&mut rest)?;
+            *out = [u8::try_from(records.len()).map_err(|_| BufferTooShort)?, 0, 0, 0];
+            rest.copy_from_slice(records.as_flattened());
+        }
         Ok(())
     }
+}
+
+/// Takes the echoed records off the front of `rest`.
+fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], DropReason> {
+    let &[hops, ..]: &[u8; INT_LEN] = take(rest)?;
+    if !(1..=INT_MAX_HOPS).contains(&hops) {
+        return Err(DropReason::SrcKind);
+    }
+    let len = usize::from(hops) * INT_HOP_LEN;
+    let (records, behind) = rest.split_at_checked(len).ok_or(DropReason::ExtTooShort)?;
+    *rest = behind;
+    Ok(records.as_chunks().0)
 }
 
 impl AckReason {
@@ -250,18 +289,23 @@ impl AckReason {
 const FIXED_LEN: usize = 60;
 const WORD_LEN: usize = 12;
 const REFUSAL_LEN: usize = 8;
+/// How many records follow.
+const INT_LEN: usize = 4;
+/// Presence bit: records of switches are here.
+const INT: u16 = 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample(words: u32, refusal: Option<Refusal>) -> SrcAckRepr {
+    fn sample(words: u32, refusal: Option<Refusal>) -> SrcAckRepr<'static> {
         let mut repr = SrcAckRepr {
             next: 0xab12_3456,
             newest: 0xab12_4000,
             path: 7,
             reason: if refusal.is_some() { AckReason::Refused } else { AckReason::Gap },
+            hop_limit: 61,
             echo_ps: 1 << 60,
             hold_ns: 3,
             delay_ns: 4,
@@ -280,12 +324,22 @@ mod tests {
         repr
     }
 
-    fn samples() -> Vec<SrcAckRepr> {
+    const RECORDS: [[u8; INT_HOP_LEN]; 17] = [[0x5a; INT_HOP_LEN]; 17];
+
+    fn samples() -> Vec<SrcAckRepr<'static>> {
         let refusal = Refusal { psn: 0xab12_3456, code: NakCode::RemoteAccess };
-        [0, 1, 15].into_iter().flat_map(|n| [sample(n, None), sample(n, Some(refusal))]).collect()
+        let mut all = Vec::new();
+        for words in [0, 1, 15] {
+            for hops in [0, 1, 16] {
+                for refusal in [None, Some(refusal)] {
+                    all.push(SrcAckRepr { int: &RECORDS[..hops], ..sample(words, refusal) });
+                }
+            }
+        }
+        all
     }
 
-    fn bytes_of(repr: &SrcAckRepr) -> Vec<u8> {
+    fn bytes_of(repr: &SrcAckRepr<'_>) -> Vec<u8> {
         let mut out = vec![0xee; repr.header_len()];
         repr.emit(&mut out).unwrap();
         out
@@ -334,7 +388,7 @@ mod tests {
         for (at, value, want) in [
             (0, 2 << 4 | 1, DropReason::SrcVersion),
             (2, 1, DropReason::SrcFeature),
-            (3, 1, DropReason::SrcFeature),
+            (3, 2, DropReason::SrcFeature),
             (10, 6, DropReason::SrcKind),
             (63, 1, DropReason::SrcKind),
         ] {
@@ -344,19 +398,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn parse__takes_one_to_sixteen_hops() {
+        let mut bytes = bytes_of(&SrcAckRepr { int: &RECORDS[..16], ..sample(0, None) });
+        for (hops, want) in [
+            (0, DropReason::SrcKind),
+            (15, DropReason::UnexpectedPayload),
+            (17, DropReason::SrcKind),
+            (255, DropReason::SrcKind),
+        ] {
+            bytes[60] = hops;
+            bytes.resize(64 + 17 * INT_HOP_LEN, 0);
+            assert_eq!(SrcAckRepr::parse(0, &bytes), Err(want), "{hops}");
+        }
+    }
+
+    #[test]
+    fn emit__leaves_out_hops_beyond_the_limit() {
+        let most = SrcAckRepr { int: &RECORDS[..16], ..sample(1, None) };
+        let more = SrcAckRepr { int: &RECORDS, ..most };
+        assert_eq!(bytes_of(&more), bytes_of(&most));
+    }
+
     proptest! {
         #[test]
         fn parse__never_panics(
             next in 0u32..1 << 24,
-            mut bytes in prop::collection::vec(any::<u8>(), 0..300),
+            mut bytes in prop::collection::vec(any::<u8>(), 0..700),
             plausible in any::<bool>(),
         ) {
             if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
-                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, 0);
+                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 1);
             }
             if let Ok(repr) = SrcAckRepr::parse(next, &bytes) {
                 prop_assert_eq!(repr.header_len(), bytes.len());
-                prop_assert_eq!(SrcAckRepr::parse(next, &bytes_of(&repr)), Ok(repr));
+                let again = bytes_of(&repr);
+                prop_assert_eq!(SrcAckRepr::parse(next, &again), Ok(repr));
             }
         }
     }

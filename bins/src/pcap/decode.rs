@@ -77,7 +77,7 @@ pub struct RocePacket<'a> {
     /// The extension headers that the opcode calls for, if they are all there.
     pub ext: Option<ExtHeaders>,
     /// The header of SRC, if it is a packet of that and the header is all there.
-    pub src_header: Option<Src>,
+    pub src_header: Option<Src<'a>>,
     /// Bytes of payload without pad, as the IP header counts them; `None` if what is in front of it
     /// is not known.
     pub payload_len: Option<usize>,

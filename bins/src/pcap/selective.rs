@@ -1,23 +1,23 @@
 //! What is behind the BTH of a packet of SRC.
 
 use super::line::nak_name;
-use spanwire_wire::{AckReason, DropReason, Opcode, SrcAckRepr, SrcDataRepr, SrcKind};
+use spanwire_wire::{AckReason, DropReason, IntHop, Opcode, SrcAckRepr, SrcDataRepr, SrcKind};
 use std::fmt::{self, Display, Formatter};
 
 /// The header of a packet of SRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Src {
+pub enum Src<'a> {
     /// Data.
     Data(SrcDataRepr),
     /// An acknowledgement.
-    Ack(SrcAckRepr),
+    Ack(SrcAckRepr<'a>),
 }
 
-impl Src {
+impl<'a> Src<'a> {
     /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
     /// SRC.
     #[must_use]
-    pub fn read(opcode: Opcode, psn: u32, bytes: &[u8]) -> Option<Result<Self, DropReason>> {
+    pub fn read(opcode: Opcode, psn: u32, bytes: &'a [u8]) -> Option<Result<Self, DropReason>> {
         match opcode {
             Opcode::SrcData => {
                 Some(SrcDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
@@ -37,7 +37,7 @@ impl Src {
     }
 }
 
-impl Display for Src {
+impl Display for Src<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Data(header) => write_data(f, header),
@@ -85,7 +85,7 @@ fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
     }
 }
 
-fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr) -> fmt::Result {
+fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr<'_>) -> fmt::Result {
     write!(f, "next {:#010x} newest {:#010x} ({})", ack.next, ack.newest, reason_name(ack.reason))?;
     for word in ack.words.as_slice() {
         write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
@@ -93,6 +93,10 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr) -> fmt::Result {
     write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.hold_ns)?;
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
+    for hop in ack.int.iter().map(IntHop::parse) {
+        write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
+        write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
+    }
     match &ack.refusal {
         Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
         None => Ok(()),

@@ -9,8 +9,8 @@ use super::setup::{MTU, OUR_IP, PEER_IP};
 use spanwire_base::u64_from;
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
-    Headers, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr, Syndrome, UdpRepr,
-    seal,
+    Headers, INT_HOP_LEN, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr,
+    Syndrome, UdpRepr, seal,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -109,6 +109,8 @@ enum Special {
     Corrupt,
     Truncated,
     LinkPadding,
+    /// Telemetry behind it, of any number of hops.
+    Stamped,
     /// One byte of SRC's header is another; the ICRC is right.
     BentHeader,
 }
@@ -128,6 +130,7 @@ impl Special {
             56 => Self::Truncated,
             57 => Self::LinkPadding,
             58 => Self::BentHeader,
+            59 | 60 => Self::Stamped,
             _ => Self::Nothing,
         }
     }
@@ -135,7 +138,12 @@ impl Special {
     fn is_sound(self) -> bool {
         matches!(
             self,
-            Self::Nothing | Self::LimitedPkey | Self::Marked | Self::LinkPadding | Self::BentHeader
+            Self::Nothing
+                | Self::LimitedPkey
+                | Self::Marked
+                | Self::LinkPadding
+                | Self::Stamped
+                | Self::BentHeader
         )
     }
 
@@ -179,6 +187,13 @@ impl Special {
             Self::Corrupt => frame[PAST_ICRC_MASKS + usize::from(at) % inside] ^= 1 << (at & 7),
             Self::Truncated => frame.truncate(frame.len() - 1 - usize::from(at) % frame.len()),
             Self::LinkPadding => frame.resize(frame.len() + usize::from(at), 0),
+            Self::Stamped => {
+                let hops = at & 0x1f;
+                frame.extend(b"INTs");
+                frame.extend([1, hops, 16 | at >> 5, 0]);
+                let bytes = usize::from(hops) * INT_HOP_LEN;
+                frame.resize(frame.len() + bytes.saturating_sub(usize::from(at >> 7)), at);
+            }
             _ => {}
         }
     }

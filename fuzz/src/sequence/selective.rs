@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is behind the BTH of a packet of SRC, read once more from the frame.
 pub(super) enum Inside {
     Data(Box<SrcDataRepr>, u32),
-    Ack(Box<SrcAckRepr>),
+    /// Without its telemetry, which changes nothing that is known here.
+    Ack(Box<SrcAckRepr<'static>>),
 }
 
 /// Both streams of a connection, as they must be.
@@ -43,7 +44,8 @@ impl Inside {
                 Some(Self::Data(Box::new(header), u32_from(data.len())))
             }
             spanwire_wire::Opcode::SrcAck => {
-                Some(Self::Ack(Box::new(SrcAckRepr::parse(psn, packet.payload).ok()?)))
+                let ack = SrcAckRepr::parse(psn, packet.payload).ok()?;
+                Some(Self::Ack(Box::new(SrcAckRepr { int: &[], ..ack })))
             }
             _ => None,
         }
@@ -213,7 +215,7 @@ impl World {
     }
 
     /// An acknowledgement that was taken names only what was sent, and no time to come.
-    fn judge_ack(&self, ack: &SrcAckRepr) {
+    fn judge_ack(&self, ack: &SrcAckRepr<'_>) {
         let nxt = self.streams.snd_nxt;
         let before_nxt = |psn: u32| nxt.wrapping_sub(psn).cast_signed();
         // Nor what was sent long ago.
@@ -256,7 +258,7 @@ impl World {
         }
     }
 
-    fn check_ack_sent(&self, ack: &SrcAckRepr) {
+    fn check_ack_sent(&self, ack: &SrcAckRepr<'_>) {
         let streams = &self.streams;
         let next = streams.number(ack.next);
         if !streams.has_refused {

@@ -156,6 +156,7 @@ fn config() -> ValidConfig {
         reorder_pkts: REORDER_PKTS,
         line_rate: Rate::from_gbps(10),
         qp_burst_pkts: 2,
+        int_hops: 2,
         elide_payload: false,
     };
     config.validate().expect("inside the ranges")

@@ -1,17 +1,36 @@
 //! Where a queue pair asks its congestion control and its pacer, and tells them what happened. What
 //! SRC tells them is in `selective/`.
 
-use super::flow::{FlowInfo, FlowLimit, Progress};
+use super::flow::{Flow, FlowInfo, FlowLimit, Progress};
 use super::requester::Allowance;
 use super::segment::Segment;
 use super::state::QpState;
 use super::{QueuePair, Shared, Transmit};
+use crate::attr::CongestionControl;
 use crate::config::Config;
 use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{LossKind, Sent};
 
 impl QueuePair {
+    /// Begins anew with this congestion control.
+    pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
+        let line_rate = config.line_rate;
+        let flow = match &mut self.selective {
+            None => Flow::new(choice, self.mtu.bytes(), line_rate),
+            Some(src) => {
+                let full_bytes = self.attr.segment_bytes.unwrap_or(self.mtu.bytes());
+                let flow = Flow::new(choice, full_bytes, line_rate);
+                let hops = if flow.wants_int() { config.int_hops } else { 0 };
+                match src.ask_for_int(hops, full_bytes) {
+                    same if same == full_bytes => flow,
+                    shorter => Flow::new(choice, shorter, line_rate),
+                }
+            }
+        };
+        self.flow = Some(Box::new(flow));
+    }
+
     /// Its congestion control, if it has one.
     pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
         self.flow.as_ref().map(|flow| flow.info())

@@ -3,8 +3,9 @@
 
 use crate::attr::CongestionControl;
 use spanwire_base::{Dur, Rate, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenClock;
+use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
 /// One queue pair's flow of data to its peer.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ pub(crate) struct AtSend {
 
 /// An acknowledgement as a queue pair sees it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct Progress<'a> {
     pub(super) acked_bytes: u64,
     pub(super) acked_pkts: u64,
     pub(super) marked_bytes: u64,
@@ -86,6 +87,10 @@ pub(super) struct Progress {
     pub(super) inflight_bytes: u64,
     pub(super) path: u16,
     pub(super) at_send: Option<AtSend>,
+    /// Routers on the way, if they were counted.
+    pub(super) hops: Option<u8>,
+    /// Telemetry of the newest packet, as switches wrote it.
+    pub(super) int: &'a [[u8; INT_HOP_LEN]],
 }
 
 impl Flow {
@@ -108,6 +113,11 @@ impl Flow {
             marked_bytes: 0,
             timed: None,
         }
+    }
+
+    /// Its packets are to ask switches for telemetry.
+    pub(super) fn wants_int(&self) -> bool {
+        self.cc.wants_int()
     }
 
     /// Packets that may be in flight, at least one.
@@ -172,7 +182,7 @@ impl Flow {
     }
 
     /// An acknowledgement came.
-    pub(super) fn on_ack(&mut self, now: Time, p: &Progress) {
+    pub(super) fn on_ack(&mut self, now: Time, p: &Progress<'_>) {
         self.delivered_bytes += p.acked_bytes;
         self.marked_bytes += p.marked_bytes;
         let delivery = p.at_send.filter(|_| p.acked_bytes > 0).map(|at| {
@@ -203,11 +213,37 @@ impl Flow {
             inflight_bytes: p.inflight_bytes,
             held_back: std::mem::take(&mut self.held_back),
             path: p.path,
+            hops: p.hops,
             delivery,
             ..Ack::default()
         };
-        self.cc.on_ack(now, &ack);
+        match p.int {
+            [] => self.cc.on_ack(now, &ack),
+            records => self.on_ack_with_int(now, &ack, records),
+        }
         self.refresh(now);
+    }
+
+    /// As switches are believed to have written the records: who lies here slows down, or spoils,
+    /// its own data. A port without a rate has no utilisation and is passed over.
+    #[inline(never)]
+    fn on_ack_with_int(&mut self, now: Time, ack: &Ack<'_>, records: &[[u8; INT_HOP_LEN]]) {
+        let none = Hop { at: Time::ZERO, tx_bytes: 0, queue_bytes: 0, rate: Rate::from_bps(1) };
+        let mut hops = [none; INT_MAX_HOPS as usize];
+        let rated = records.iter().map(IntHop::parse).filter(|hop| hop.link_rate_mbps > 0);
+        let mut count = 0;
+        for (place, hop) in hops.iter_mut().zip(rated) {
+            *place = Hop {
+                at: Time::from_ps(hop.time_ps),
+                tx_bytes: hop.tx_bytes,
+                queue_bytes: hop.queue_bytes.into(),
+                rate: Rate::from_bps(u64::from(hop.link_rate_mbps) * 1_000_000),
+            };
+            count += 1;
+        }
+        let stamped = u8::try_from(records.len()).unwrap_or(u8::MAX);
+        let ack = Ack { hops: ack.hops.max(Some(stamped)), int: &hops[..count], ..*ack };
+        self.cc.on_ack(now, &ack);
     }
 
     /// Packets of `bytes` were lost.

@@ -1,7 +1,6 @@
 //! What a change of state sets up and takes down.
 
 use super::ack::Acks;
-use super::flow::Flow;
 use super::path::Path;
 use super::selective::Selective;
 use super::state::{ModifyError, QpState, check_modify};
@@ -26,11 +25,7 @@ impl QueuePair {
             self.responder.set_access(access);
         }
         if let Some(choice) = attr.congestion {
-            let mtu_bytes = match self.attr.wire_mode {
-                Some(WireMode::Src) => self.attr.segment_bytes.unwrap_or(self.mtu.bytes()),
-                _ => self.mtu.bytes(),
-            };
-            self.flow = Some(Box::new(Flow::new(&choice, mtu_bytes, sh.config.line_rate)));
+            self.set_congestion(&choice, sh.config);
         }
         if let Some(code) = attr.min_rnr_timer {
             self.responder.set_min_rnr_timer(code);

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::qp::flow::Flow;
 use crate::qp::loss::ack_timeout;
-use crate::qp::state::QpState;
+use crate::qp::state::{QpState, SEGMENT_BYTES};
 use crate::stream::received::{Received, first_number};
 use crate::stream::rtt::Rtt;
 use crate::stream::sent::Sent;
@@ -31,9 +31,9 @@ use credit::Credit;
 use feedback::{Feedback, Lag};
 use inbound::Inbound;
 use sender::{Segment, Sender};
-use spanwire_base::{Dur, Time, u64_from, usize_from};
+use spanwire_base::{Dur, Time, u32_from, u64_from, usize_from};
 use spanwire_cc::LossKind;
-use spanwire_wire::{Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
+use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
 
 /// The state of one connection.
 #[derive(Debug)]
@@ -63,6 +63,10 @@ pub(super) struct Selective {
     answers_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
+    /// Switches whose telemetry packets ask for; 0 if they do not.
+    int_hops: u8,
+    /// What our packets leave with.
+    hop_limit: u8,
     /// Bytes that the peer had received, and received marked, when it last said.
     counted: (u64, u64),
     has_failed: bool,
@@ -113,6 +117,8 @@ impl Selective {
             answers_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+            int_hops: 0,
+            hop_limit: hop_limit(attr),
             counted: (0, 0),
             has_failed: false,
             unproven: Some(0),
@@ -135,8 +141,22 @@ impl Selective {
             self.timers = timers(attr);
         }
         self.credit.change(attr);
+        self.hop_limit = hop_limit(attr);
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
         self.inbound.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
+    }
+
+    /// Packets ask for the telemetry of so many switches from now on. Returns the payload of a full
+    /// packet, which is shorter than `full_bytes` by the room that it takes.
+    pub(super) fn ask_for_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
+        let room = match hops {
+            0 => 0,
+            n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
+        };
+        self.int_hops = hops;
+        let least = full_bytes.min(*SEGMENT_BYTES.start());
+        self.segment_bytes = full_bytes.saturating_sub(room).max(least);
+        self.segment_bytes
     }
 
     /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the
@@ -293,6 +313,10 @@ impl Selective {
             }
         }
     }
+}
+
+fn hop_limit(attr: &QpAttr) -> u8 {
+    attr.av.map_or(0, |av| av.hop_limit)
 }
 
 fn timers(attr: &QpAttr) -> Timers {

@@ -16,6 +16,7 @@ mod drain;
 mod events;
 mod flow;
 mod hostile;
+mod int;
 mod selective;
 mod soak;
 mod stall;

@@ -2,8 +2,8 @@
 
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, NakCode, Opcode, Refusal, RethRepr, SackWord, SrcAckRepr,
-    SrcDataRepr, SrcKind,
+    AckReason, AtomicEthRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
+    SrcAckRepr, SrcDataRepr, SrcKind,
 };
 
 /// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -99,6 +99,8 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
             5 => u32::MAX,
             _ => u32::from(limits & 7),
         },
+        hop_limit: at,
+        int: if len >> 6 == 3 { &RECORDS[..usize::from(len & 0x1f).min(16)] } else { &[] },
         ..SrcAckRepr::default()
     };
     for i in 0..u32::from(words & 0xf) {
@@ -121,6 +123,9 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     ack.emit(&mut bytes).expect("as long as it says");
     Body { psn: ack.next, header: bytes, payload_len: 0 }
 }
+
+/// Telemetry of a port with every bit set.
+const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[0xff; INT_HOP_LEN]; 16];
 
 fn kind_answers(kind: SrcKind) -> bool {
     matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse)

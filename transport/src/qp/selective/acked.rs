@@ -83,7 +83,7 @@ impl Selective {
     fn on_ack(
         &mut self,
         now: Time,
-        ack: &SrcAckRepr,
+        ack: &SrcAckRepr<'_>,
         counters: &mut Counters,
         mut flow: Option<&mut Flow>,
     ) -> Result<bool, DropReason> {
@@ -135,7 +135,7 @@ impl Selective {
     fn tell_flow(
         &mut self,
         now: Time,
-        ack: &SrcAckRepr,
+        ack: &SrcAckRepr<'_>,
         acked: &Acked,
         inflight_bytes: u64,
         flow: &mut Flow,
@@ -163,6 +163,12 @@ impl Selective {
             inflight_bytes,
             path: ack.path,
             at_send: acked.at_send,
+            hops: match ack.hop_limit {
+                0 => None,
+                left => self.hop_limit.checked_sub(left),
+            },
+            // What nobody asked for has not been agreed to.
+            int: if self.int_hops > 0 { ack.int } else { &[] },
         };
         flow.on_ack(now, &progress);
     }
@@ -174,7 +180,7 @@ impl Selective {
     }
 
     /// Takes note of what the peer takes, and of what it did not take.
-    fn take_limits(&mut self, ack: &SrcAckRepr, echo: Time, counters: &mut Counters) -> bool {
+    fn take_limits(&mut self, ack: &SrcAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);

@@ -1,7 +1,9 @@
 //! When to acknowledge, and what the acknowledgement says beside what has arrived.
 
 use spanwire_base::{Dur, Time, u64_from};
-use spanwire_wire::{AckReason, Ecn, IpRepr, Packet, Refusal, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{
+    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrcAckRepr, SrcDataRepr,
+};
 
 /// The receiver's account of a stream: totals since it began, and what of them the sender has not
 /// been told.
@@ -13,6 +15,9 @@ pub(super) struct Feedback {
     ce_bytes: u64,
     /// The last packet that came, duplicate or not.
     newest: Newest,
+    /// What switches have added to it: the records of at most
+    /// [`INT_MAX_HOPS`](spanwire_wire::INT_MAX_HOPS), and no memory before the first.
+    int: Vec<[u8; INT_HOP_LEN]>,
     /// Packets since the last acknowledgement.
     untold: u32,
     /// When an acknowledgement is due, while something is untold.
@@ -31,6 +36,7 @@ pub(super) struct Feedback {
 struct Newest {
     psn: u32,
     path: u16,
+    hop_limit: u8,
     echo_ps: u64,
     at: Time,
 }
@@ -52,6 +58,7 @@ impl Feedback {
             rx_bytes: 0,
             ce_bytes: 0,
             newest: Newest::default(),
+            int: Vec::new(),
             untold: 0,
             due: None,
             now: None,
@@ -82,7 +89,11 @@ impl Feedback {
         }
         let turned = std::mem::replace(&mut self.last_was_ce, is_ce) != is_ce;
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
-        self.newest = Newest { psn, path, echo_ps, at: now };
+        self.newest = Newest { psn, path, hop_limit: p.ip.hop_limit(), echo_ps, at: now };
+        self.int.clear();
+        if !p.trailer.is_empty() {
+            self.keep_int(p.trailer);
+        }
         self.untold += 1;
         self.due.get_or_insert(now + lag.time);
         if p.bth.ack_req {
@@ -92,6 +103,19 @@ impl Feedback {
         } else if self.untold >= lag.pkts {
             self.ask(AckReason::Count);
         }
+    }
+
+    /// Keeps the telemetry of the newest packet, if that is what lies behind it.
+    #[inline(never)]
+    fn keep_int(&mut self, trailer: &[u8]) {
+        if let Some(stack) = IntStack::parse(trailer) {
+            self.int.extend_from_slice(stack.records());
+        }
+    }
+
+    /// What switches have added to the newest packet.
+    pub(super) fn int(&self) -> &[[u8; INT_HOP_LEN]] {
+        &self.int
     }
 
     /// An acknowledgement is due now.
@@ -150,11 +174,12 @@ impl Feedback {
     }
 
     /// Writes what it knows into an acknowledgement; the sender is told now.
-    pub(super) fn tell(&mut self, now: Time, ack: &mut SrcAckRepr) {
+    pub(super) fn tell(&mut self, now: Time, ack: &mut SrcAckRepr<'_>) {
         let held = now.since(self.newest.at).as_ns();
         ack.reason = self.now.take().unwrap_or(AckReason::Time);
         ack.newest = self.newest.psn;
         ack.path = self.newest.path;
+        ack.hop_limit = self.newest.hop_limit;
         ack.echo_ps = self.newest.echo_ps;
         ack.hold_ns = u32::try_from(held).unwrap_or(u32::MAX);
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);

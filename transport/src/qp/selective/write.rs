@@ -14,6 +14,7 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_wire::{
     BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrcAckRepr, SrcDataRepr, SrcKind,
+    int_request,
 };
 
 impl QueuePair {
@@ -83,10 +84,15 @@ impl QueuePair {
         let pd = self.pd;
         let fill = |payload: PayloadMut<'_>| src.fill(&sending.part, payload, pd, sh);
         match self.write_src_data(&bth, &header, (len, sh.config.elide_payload), frame, fill) {
-            Ok(meta) => {
+            Ok(mut meta) => {
                 let again = sending.kind != SendingKind::New;
                 sh.counters.retransmitted_packets += u64::from(again);
                 let src = self.selective.as_deref_mut()?;
+                if src.int_hops > 0 {
+                    // A port too narrow for it sends the packet all the same.
+                    let asking = int_request(frame, meta.len, src.int_hops);
+                    meta.len = asking.unwrap_or(meta.len);
+                }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 src.on_sent(now, sending, len, frame_bytes, self.flow.as_deref_mut());
                 Some(self.sent(meta, len, sh))
@@ -144,12 +150,17 @@ impl QueuePair {
         let Some(words) = src.words_allowed(outside) else { return Transmit::Idle };
         let mut ack = src.acknowledgement(now, reachable);
         ack.words.truncate(words);
+        // What it weighs has come with the packet, but not among the bytes of IP that are counted
+        // while the peer's address is unproven.
+        let tells_int = src.is_proven();
         src.on_told(outside + ack.header_len());
         if let Some(srq) = self.responder.receive.srq()
             && src.peer_may_wait()
         {
             sh.srqs.want(srq);
         }
+        let int = self.selective.as_deref().filter(|_| tells_int).map(|src| src.feedback.int());
+        let ack = SrcAckRepr { int: int.unwrap_or_default(), ..ack };
         let bth = self.bth(Opcode::SrcAck, Psn::new(ack.next & Psn::MASK));
         let header_len = ack.header_len();
         let path = self.path.as_ref();
@@ -264,7 +275,7 @@ impl Selective {
 
     /// All that there is to tell; the peer is told now. `reachable` receive requests are not used
     /// up.
-    fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrcAckRepr {
+    fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrcAckRepr<'static> {
         let receive_limit = self.inbound.first_receive().wrapping_add(reachable);
         self.told_receive_limit = receive_limit;
         let mut ack = SrcAckRepr {

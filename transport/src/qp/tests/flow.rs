@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A pair whose first side sends by this congestion control.
-fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
+pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
     // RC is told of marks only where its packets may be marked.
     let ect: fn(&mut QpAttr) = |attr| attr.av.as_mut().unwrap().traffic_class = 2;
     let mut p = Pair::with(&PairConfig { mode, rtr: ect, ..PairConfig::default() });

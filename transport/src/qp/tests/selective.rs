@@ -29,7 +29,7 @@ fn header(p: &Packet<'_>) -> Option<SrcDataRepr> {
     is_data.then(|| SrcDataRepr::parse(p.bth.psn.get(), p.payload).unwrap().0)
 }
 
-fn ack(p: &Packet<'_>) -> Option<SrcAckRepr> {
+fn ack<'a>(p: &Packet<'a>) -> Option<SrcAckRepr<'a>> {
     let is_ack = p.bth.opcode == Opcode::SrcAck;
     is_ack.then(|| SrcAckRepr::parse(p.bth.psn.get(), p.payload).unwrap())
 }

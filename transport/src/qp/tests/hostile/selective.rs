@@ -47,7 +47,7 @@ fn bent(s: &Scene, at: usize, value: u8) -> Vec<u8> {
     resealed(frame)
 }
 
-fn right_ack(s: &Scene) -> SrcAckRepr {
+fn right_ack(s: &Scene) -> SrcAckRepr<'static> {
     SrcAckRepr {
         next: FIRST + 1,
         newest: FIRST,
@@ -58,7 +58,7 @@ fn right_ack(s: &Scene) -> SrcAckRepr {
     }
 }
 
-fn ack(s: &Scene, ack: &SrcAckRepr) -> Vec<u8> {
+fn ack(s: &Scene, ack: &SrcAckRepr<'_>) -> Vec<u8> {
     let bth = s.bth(Opcode::SrcAck, ack.next & Psn::MASK);
     let mut frame = seal(bth, NONE, ack.header_len(), 0);
     ack.emit(&mut frame[AT..]).unwrap();
@@ -89,7 +89,8 @@ fn broken(s: &Scene) -> Vec<Class> {
         dropped("a part of another kind", bent(s, 3, 1 | 1 << 5), "drop_src_kind"),
         dropped("a part from the future", bent(s, 2, 0x80), "drop_src_feature"),
         dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_src_version"),
-        dropped("an ACK's part from the future", bent_ack(s, 3, 1), "drop_src_feature"),
+        dropped("an ACK's part from the future", bent_ack(s, 3, 2), "drop_src_feature"),
+        dropped("an ACK of telemetry that is not there", bent_ack(s, 3, 1), "drop_ext_too_short"),
         dropped("an ACK of no reason", bent_ack(s, 10, 99), "drop_src_kind"),
         dropped(
             "an ACK of words that are not there",
@@ -120,7 +121,7 @@ fn acks(s: &Scene) -> Vec<Class> {
         beyond.map(|(name, a)| dropped(name, ack(s, &a), "drop_response_beyond_sent")).into();
     let refusal = |psn, code| {
         let (refusal, reason) = (Some(Refusal { psn, code }), AckReason::Refused);
-        ack(s, &SrcAckRepr { refusal, reason, ..right })
+        ack(s, &SrcAckRepr { refusal, reason, ..right_ack(s) })
     };
     let code = NakCode::SequenceError;
     rows.push(dropped("a refusal of no meaning", refusal(FIRST + 1, code), "drop_bad_syndrome"));

@@ -1,0 +1,166 @@
+//! Telemetry of switches: asked for by who listens, echoed by its peer, and of no other effect.
+
+use super::flow::pair;
+use super::*;
+use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, IntHop, IntStack, SrcAckRepr};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What was seen on the wire.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Packets of side 0 with data: those that ask for telemetry, and those that do not.
+    asking: usize,
+    silent: usize,
+    most_payload: usize,
+    /// Records in each acknowledgement of side 1.
+    echoed: Vec<usize>,
+}
+
+/// A port of 10 Gbit/s that is always busy and has a queue of 500 kB, or one with nothing to do.
+fn port(us: u64, is_busy: bool) -> IntHop {
+    let (tx_bytes, queue_bytes) = if is_busy { (us * 1250, 500_000) } else { (0, 0) };
+    IntHop { time_ps: us * 1_000_000, tx_bytes, queue_bytes, link_rate_mbps: 10_000 }
+}
+
+/// Two switches on side 0's way to side 1, the second as told; what is seen there.
+fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let log = Rc::clone(&seen);
+    let mut us = 0;
+    p.filter = Box::new(move |side, packet| {
+        let mut log = log.borrow_mut();
+        if packet.bth.opcode == Opcode::SrcAck {
+            assert_eq!(packet.trailer, [], "an acknowledgement asks for nothing");
+            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+            assert_eq!(ack.hop_limit, 64, "no switch has routed it");
+            if side == 1 {
+                log.echoed.push(ack.int.len());
+            }
+            return Fate::Pass;
+        }
+        us += 1;
+        if side == 1 {
+            return Fate::Pass;
+        }
+        log.most_payload = log.most_payload.max(packet.payload_len());
+        match IntStack::parse(packet.trailer) {
+            Some(stack) => {
+                assert!(stack.is_empty());
+                log.asking += 1;
+            }
+            None => log.silent += 1,
+        }
+        Fate::Stamped(vec![port(us, false), port(us, is_busy)])
+    });
+    seen
+}
+
+/// Writes for at least 2 ms; the window at the end.
+fn window_after_writes(p: &mut Pair) -> u64 {
+    for i in 0..40 {
+        p.post(0, i, Op::Write, 0, 20_000);
+        p.run(Dur::from_us(60));
+    }
+    assert!(p.run(SECOND * 60));
+    p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().cwnd_bytes
+}
+
+#[test]
+fn window__follows_what_switches_say() {
+    for name in ["hpcc", "powertcp"] {
+        let allowed = |is_busy| {
+            let mut p = pair(WireMode::Src, name, &[]);
+            let seen = watch(&mut p, is_busy);
+            let window = window_after_writes(&mut p);
+            let seen = seen.borrow();
+            assert_eq!(seen.silent, 0, "{name}");
+            assert!(seen.echoed.iter().all(|n| *n == 2) && seen.echoed.len() > 100, "{seen:?}");
+            window
+        };
+        let (free, held) = (allowed(false), allowed(true));
+        // The port has a tenth of our own rate.
+        assert!(free > 100_000 && held < free / 9, "{name}: {free} {held}");
+    }
+}
+
+#[test]
+fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
+    let src: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
+    let mut p = Pair::with(&PairConfig { rtr: src, ..PairConfig::src() });
+    let window = |p: &mut Pair, name| {
+        let algorithm = spanwire_cc::Algorithm::named(name).unwrap();
+        let congestion = Some(crate::CongestionControl { algorithm, base_rtt: None });
+        let attr = crate::QpAttr { congestion, ..crate::QpAttr::default() };
+        let qpn = p.ends[0].qpns[0];
+        p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+        let seen = watch(p, false);
+        p.post(0, 1, Op::Write, 0, 60_000);
+        assert!(p.run(SECOND));
+        seen.borrow().most_payload
+    };
+    // 40 bytes of SRC's header with a RETH.
+    let header = 24 + 16;
+    assert_eq!(window(&mut p, "dctcp"), 1400 + header);
+    let room = INT_HEADER_LEN + 8 * INT_HOP_LEN;
+    assert_eq!(window(&mut p, "hpcc"), 1400 - room + header);
+    assert_eq!(window(&mut p, "theta-powertcp"), 1400 + header, "and back");
+}
+
+#[test]
+fn algorithms_that_do_not_listen__neither_ask_nor_hear() {
+    for (mode, name) in
+        [(WireMode::Src, "dctcp"), (WireMode::Src, "theta-powertcp"), (WireMode::Rc, "hpcc")]
+    {
+        let allowed = |is_busy| {
+            let mut p = pair(mode, name, &[]);
+            let seen = watch(&mut p, is_busy);
+            let window = window_after_writes(&mut p);
+            let seen = seen.borrow();
+            assert_eq!(seen.asking, 0, "{name}");
+            assert!(seen.echoed.iter().all(|n| *n == 0));
+            window
+        };
+        assert_eq!(allowed(false), allowed(true), "{name}");
+    }
+}
+
+/// Hands a copy of each packet of side 0 to side 1, with `trailer` behind it.
+fn echo_of(trailer: &[u8]) -> Vec<usize> {
+    let mut p = pair(WireMode::Src, "dctcp", &[]);
+    let seen = watch(&mut p, false);
+    p.post(0, 1, Op::Write, 0, 1000);
+    p.step(0);
+    p.now += LATENCY;
+    for mut frame in p.take_inbox(1) {
+        frame.extend(trailer);
+        p.inject(1, &frame);
+    }
+    assert!(p.run(SECOND));
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+    seen.take().echoed
+}
+
+#[test]
+fn trailers__of_any_kind_change_nothing_but_the_echo() {
+    let stack = |hops: u8, max: u8, bytes: usize| {
+        let mut trailer = b"INTs".to_vec();
+        trailer.extend([1, hops, max, 0]);
+        trailer.resize(INT_HEADER_LEN + bytes, 0xff);
+        trailer
+    };
+    for nothing in [
+        vec![0; 46],
+        vec![0xff; 400],
+        b"INTs".to_vec(),
+        stack(0, 8, 0),
+        stack(9, 8, 9 * INT_HOP_LEN),
+        stack(8, 8, 8 * INT_HOP_LEN - 1),
+        stack(17, 17, 17 * INT_HOP_LEN),
+        stack(255, 255, 255 * INT_HOP_LEN),
+    ] {
+        assert!(echo_of(&nothing).iter().all(|n| *n == 0), "{nothing:?}");
+    }
+    // Who asked for it is the peer, whose packet says so; it hears it and does not listen.
+    assert!(echo_of(&stack(16, 16, 16 * INT_HOP_LEN)).contains(&16));
+}
