@@ -20,6 +20,9 @@
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and what CI holds against a baseline.
 //!
+//! `spanwire-bench pacer` times how long it takes to decide which of many paced queue pairs sends
+//! next, and when ([`pacer`]).
+//!
 //! On a machine that does other things too, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
 //!
@@ -34,6 +37,7 @@ pub mod chart;
 pub mod engine;
 pub mod icount;
 pub mod machine;
+pub mod pacer;
 pub mod quiet;
 pub mod raw;
 pub mod report;

@@ -6,6 +6,7 @@ use spanwire_bench::bad_network::{self, Weather};
 use spanwire_bench::chart;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
+use spanwire_bench::pacer;
 use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
@@ -33,6 +34,8 @@ enum Command {
     BadNetwork(BadNetworkArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
+    /// What it costs to decide which queue pair sends next, and when
+    Pacer(PacerArgs),
     /// One workload of `icount`, for valgrind to look at
     #[command(hide = true)]
     IcountRun {
@@ -54,6 +57,27 @@ struct IcountArgs {
     /// Make what is counted the baseline
     #[arg(long)]
     bless: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct PacerArgs {
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    ms: u64,
+    /// Numbers of paced queue pairs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [1, 100, 10_000, 65_536, 100_000],
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    qps: Vec<u32>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -140,6 +164,7 @@ fn main() -> ExitCode {
         Command::Veth(args) => run(args),
         Command::BadNetwork(args) => sweep(args),
         Command::Icount(args) => count(args),
+        Command::Pacer(args) => decide(args),
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -201,6 +226,25 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
     live.clear();
     let report = report?;
     if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let PacerArgs { rounds, ms, qps, json } = args;
+    let plan = pacer::Plan { rounds: *rounds, ms: *ms, qps: qps.clone() };
+    let mut live = LiveLine::new(!json);
+    let report = pacer::run(&plan, |round, qps| {
+        live.show(&format!("round {} of {rounds}: {qps} queue pairs", round + 1));
+        !interrupt.is_set()
+    });
+    live.clear();
+    let report = report?;
+    if *json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print!("{}", report.text());

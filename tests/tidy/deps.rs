@@ -89,7 +89,19 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bench",
-        ours: &["base", "wire", "mem", "af-xdp", "transport", "switch", "sim", "io", "bins"],
+        ours: &[
+            "base",
+            "cc",
+            "pacer",
+            "wire",
+            "mem",
+            "af-xdp",
+            "transport",
+            "switch",
+            "sim",
+            "io",
+            "bins",
+        ],
         // socket2 chooses the congestion control of the TCP that we compare with.
         theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json", "socket2"],
     },

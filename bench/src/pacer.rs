@@ -1,0 +1,254 @@
+//! What it costs to decide which queue pair sends next, and when.
+//!
+//! Time is simulated and packets go nowhere: what takes time is the deciding. Rounds interleave all
+//! numbers of queue pairs; what other programs took of the core is left out of a sample.
+
+pub mod endpoint;
+mod load;
+
+use crate::machine::Machine;
+use crate::quiet::StealWatch;
+use crate::sample::Error;
+use crate::stats::{Ratio, Spread};
+use endpoint::Flows;
+use load::Load;
+use serde::Serialize;
+use spanwire_base::{Dur, Rate};
+use spanwire_io::clock::Clock;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Plan {
+    /// Samples of each.
+    pub rounds: u32,
+    /// Milliseconds of a sample.
+    pub ms: u64,
+    /// Numbers of paced queue pairs, 1..=1,000,000 each.
+    pub qps: Vec<u32>,
+}
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// How.
+    pub plan: Plan,
+    /// One for each number of queue pairs.
+    pub rows: Vec<Row>,
+    /// Nanoseconds to read the worker's clock.
+    pub clock_ns: Option<Spread>,
+    /// Nanoseconds to read the standard library's clock.
+    pub instant_ns: Option<Spread>,
+    /// The largest share of a sample that other programs took of the core, 0..=1.
+    pub stolen_max: f64,
+}
+
+/// A number of queue pairs that share [`TOTAL`].
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// How many.
+    pub qps: u32,
+    /// Nanoseconds of a decision: taken out of the wheel, into the round, its turn, its clock, a
+    /// packet charged, out of the round and into the wheel.
+    pub decision_ns: Option<Spread>,
+    /// Nanoseconds of a packet from one endpoint to another, all paced, with its share of
+    /// acknowledgements and completions at both. Nothing beyond [`endpoint::QPS_MAX`].
+    pub paced_packet_ns: Option<Spread>,
+    /// The same, none paced.
+    pub unpaced_packet_ns: Option<Spread>,
+    /// The one over the other.
+    pub ratio: Option<Ratio>,
+}
+
+/// What all queue pairs send together.
+pub const TOTAL: Rate = Rate::from_gbps(100);
+
+/// Measures all of `plan`. `go_on` is told the round and the number of queue pairs before each
+/// sample and ends the run by false.
+///
+/// # Errors
+/// The kernel keeps no scheduler statistics, the engine refuses something, or the run was ended.
+pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
+    let mut bed = Bed { span: Duration::from_millis(plan.ms), stolen_max: 0.0 };
+    let mut subjects = plan.qps.iter().map(|n| Subject::new(*n)).collect::<Result<Vec<_>, _>>()?;
+    let (mut clock_ns, mut instant_ns) = (Vec::new(), Vec::new());
+    let clock = Clock::start();
+    for round in 0..plan.rounds {
+        for i in 0..subjects.len() {
+            // There and back again: what changes slowly is in all alike.
+            let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
+            if !go_on(round, plan.qps[i]) {
+                return Err("interrupted".into());
+            }
+            subjects[i].sample(&mut bed)?;
+        }
+        clock_ns.push(bed.ns_each(|| Ok(readings(|| clock.now())))?);
+        instant_ns.push(bed.ns_each(|| Ok(readings(Instant::now)))?);
+    }
+    Ok(Report {
+        machine: Machine::this(),
+        plan: plan.clone(),
+        rows: subjects.iter().map(Subject::row).collect(),
+        clock_ns: Spread::of(&clock_ns),
+        instant_ns: Spread::of(&instant_ns),
+        stolen_max: bed.stolen_max,
+    })
+}
+
+impl Report {
+    /// The report for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let Machine { cpu, kernel, cores, .. } = &self.machine;
+        let Plan { rounds, ms, .. } = self.plan;
+        let stolen = self.stolen_max * 100.0;
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
+        let _ = writeln!(
+            out,
+            "median [least..most] of {rounds} samples of {ms} ms, ns; others had the core for up \
+             to {stolen:.0} % of a sample, which is left out\n"
+        );
+        let _ = writeln!(
+            out,
+            "paced QPs   a decision              a packet, paced         a packet, unpaced       \
+             paced / unpaced"
+        );
+        for row in &self.rows {
+            let ratio = row.ratio.and_then(|r| r.paired);
+            let _ = writeln!(
+                out,
+                "{:>9}   {:<22}  {:<22}  {:<22}  {}",
+                row.qps,
+                cell(row.decision_ns, 1),
+                cell(row.paced_packet_ns, 0),
+                cell(row.unpaced_packet_ns, 0),
+                cell(ratio, 2),
+            );
+        }
+        let (clock, instant) = (cell(self.clock_ns, 1), cell(self.instant_ns, 1));
+        let _ = writeln!(out, "\na reading of the worker's clock: {clock}; of Instant: {instant}");
+        out
+    }
+}
+
+fn cell(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |s| {
+        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
+    })
+}
+
+/// One number of queue pairs, and what was measured of it.
+struct Subject {
+    load: Load,
+    /// Paced and unpaced.
+    flows: Option<[Flows; 2]>,
+    qps: u32,
+    decision_ns: Vec<f64>,
+    packet_ns: [Vec<Option<f64>>; 2],
+}
+
+impl Subject {
+    fn new(qps: u32) -> Result<Self, Error> {
+        let share = Rate::from_bps((TOTAL.as_bps() / u64::from(qps)).max(1));
+        let flows = (qps <= endpoint::QPS_MAX)
+            .then(|| Ok::<_, Error>([Flows::new(qps, Some(share))?, Flows::new(qps, None)?]))
+            .transpose()?;
+        let load = Load::new(qps, TOTAL);
+        Ok(Self { load, flows, qps, decision_ns: Vec::new(), packet_ns: [vec![], vec![]] })
+    }
+
+    fn sample(&mut self, bed: &mut Bed) -> Result<(), Error> {
+        let load = &mut self.load;
+        self.decision_ns.push(bed.ns_each(|| {
+            let chosen = (0..BATCH).fold(0, |sum, _| sum ^ load.decide());
+            black_box(chosen);
+            Ok(u64::from(BATCH))
+        })?);
+        for (flows, ns) in self.flows.iter_mut().flatten().zip(&mut self.packet_ns) {
+            ns.push(Some(bed.ns_each(|| flows.packets(u64::from(BATCH)))?));
+        }
+        Ok(())
+    }
+
+    fn row(&self) -> Row {
+        let [paced, unpaced] = &self.packet_ns;
+        let present = |s: &[Option<f64>]| s.iter().flatten().copied().collect::<Vec<_>>();
+        Row {
+            qps: self.qps,
+            decision_ns: Spread::of(&self.decision_ns),
+            paced_packet_ns: Spread::of(&present(paced)),
+            unpaced_packet_ns: Spread::of(&present(unpaced)),
+            ratio: Ratio::of(paced, unpaced),
+        }
+    }
+}
+
+/// How a sample is taken.
+struct Bed {
+    span: Duration,
+    stolen_max: f64,
+}
+
+impl Bed {
+    /// Repeats `work`, which says how much it did, and gives what each took, in nanoseconds: the
+    /// first time does not count, nor does the time that others had the core.
+    fn ns_each(&mut self, mut work: impl FnMut() -> Result<u64, Error>) -> Result<f64, Error> {
+        work()?;
+        let (watch, start, mut done) = (StealWatch::start()?, Instant::now(), 0);
+        while start.elapsed() < self.span {
+            done += work()?;
+        }
+        let (elapsed, stolen) = (start.elapsed(), watch.end()?.0.clamp(0.0, 1.0));
+        self.stolen_max = self.stolen_max.max(stolen);
+        Ok(elapsed.as_secs_f64() * (1.0 - stolen) * 1e9 / done as f64)
+    }
+}
+
+fn readings<T>(read: impl Fn() -> T) -> u64 {
+    for _ in 0..BATCH {
+        black_box(read());
+    }
+    u64::from(BATCH)
+}
+
+/// Between two looks at the time.
+const BATCH: u32 = 20_000;
+/// What an endpoint gives a flow to catch up by; the wheel's slots are a sixteenth.
+const CATCH_UP: Dur = Dur::from_us(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run__measures_all_that_was_asked_for() {
+        let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1] };
+        let mut told = Vec::new();
+        let report = run(&plan, |round, qps| {
+            told.push((round, qps));
+            true
+        })
+        .unwrap();
+        let most = endpoint::QPS_MAX + 1;
+        assert_eq!(told, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
+        for row in &report.rows {
+            assert!(row.decision_ns.unwrap().min > 0.0);
+            assert_eq!(row.paced_packet_ns.is_some(), row.qps <= endpoint::QPS_MAX);
+            assert_eq!(row.ratio.is_some(), row.qps <= endpoint::QPS_MAX);
+        }
+        let text = report.text();
+        assert!(text.lines().count() == 9 && text.contains("\n       50   "), "{text}");
+    }
+
+    #[test]
+    fn run__ends_when_it_is_told_to() {
+        let plan = Plan { rounds: 2, ms: 1, qps: vec![1] };
+        assert!(run(&plan, |_, _| false).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! The pacer alone: queue pairs that always have a packet.
+
+use super::CATCH_UP;
+use spanwire_base::{Rate, Time};
+use spanwire_pacer::{Drr, TokenClock, Wheel, WheelConfig};
+
+/// Queue pairs, as an endpoint keeps them for their turns.
+pub(super) struct Load {
+    wheel: Wheel,
+    drr: Drr,
+    clocks: Vec<TokenClock>,
+    now: Time,
+}
+
+impl Load {
+    /// `qps` of them that share `total`, none in step with another.
+    pub(super) fn new(qps: u32, total: Rate) -> Self {
+        let rate = Rate::from_bps((total.as_bps() / u64::from(qps)).max(1));
+        let mut load = Self {
+            wheel: Wheel::new(WheelConfig::default()),
+            drr: Drr::new(PACKET_BYTES),
+            clocks: Vec::new(),
+            now: Time::ZERO,
+        };
+        for slot in 0..qps {
+            let mut clock = TokenClock::new(2 * PACKET_BYTES, CATCH_UP);
+            let begin = Time::ZERO + total.time_for(u64::from(PACKET_BYTES)) * u64::from(slot);
+            clock.set_rate(begin, Some(rate));
+            clock.hold(Time::ZERO, begin.since(Time::ZERO));
+            load.wheel.insert(slot, begin);
+            load.clocks.push(clock);
+        }
+        load
+    }
+
+    /// Lets the next packet leave and says whose it is.
+    pub(super) fn decide(&mut self) -> u32 {
+        loop {
+            while let Some(slot) = self.wheel.pop_due(self.now) {
+                self.drr.enter(slot);
+            }
+            while let Some(slot) = self.drr.head() {
+                let clock = &mut self.clocks[slot as usize];
+                if clock.is_due(self.now) {
+                    clock.on_sent(self.now, PACKET_BYTES);
+                    self.drr.charge(PACKET_BYTES);
+                    return slot;
+                }
+                self.drr.leave(slot);
+                self.wheel.insert(slot, clock.next());
+            }
+            self.now = self.wheel.next().map_or(self.now, |next| next.max(self.now));
+        }
+    }
+}
+
+/// 1024 bytes of payload with all that is around them on the wire.
+const PACKET_BYTES: u32 = 1106;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decide__everybody_gets_its_share_of_the_total() {
+        let mut load = Load::new(100, Rate::from_gbps(100));
+        let mut sent = [0_u32; 100];
+        for _ in 0..10_000 {
+            sent[load.decide() as usize] += 1;
+        }
+        assert!(sent.iter().all(|n| (97..=103).contains(n)), "{sent:?}");
+        let took = load.now.since(Time::ZERO).as_ns();
+        // 10,000 packets of 88.48 ns.
+        assert!((870_000..900_000).contains(&took), "{took}");
+    }
+}
