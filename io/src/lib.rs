@@ -29,4 +29,5 @@ pub mod pcap;
 pub mod pipe;
 mod poll;
 pub mod port;
+mod tsc;
 pub mod xdp;

@@ -1,0 +1,98 @@
+//! The processor's counter of ticks, and whether it is one to tell the time by.
+
+use super::Counter;
+use std::time::Instant;
+
+/// This machine's counter and clock.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    start: Instant,
+}
+
+impl Machine {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Counter for Machine {
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn ticks(&self) -> u64 {
+        use std::arch::x86_64::{_mm_lfence, _rdtsc};
+        // SAFETY: both instructions are part of every x86-64; they read and write no memory. The
+        // kernel could forbid RDTSC (prctl(PR_SET_TSC)), with SIGSEGV, but only to a process that
+        // asks for it.
+        unsafe {
+            _mm_lfence();
+            _rdtsc()
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn ticks(&self) -> u64 {
+        // Never asked: it is not trustworthy.
+        self.monotonic_ps()
+    }
+
+    fn monotonic_ps(&self) -> u64 {
+        let ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        ns.saturating_mul(1000)
+    }
+}
+
+/// The counter runs at one rate whatever the processor does, on all cores alike: the processor says
+/// that it is invariant, and the kernel, which compares the cores and watches it against other
+/// timers, tells its own time by it. Anything else, or what cannot be found out, is no.
+pub(crate) fn is_trustworthy() -> bool {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    cfg!(target_arch = "x86_64") && judge(&read(CPUINFO), &read(CLOCKSOURCE))
+}
+
+fn judge(cpuinfo: &str, clocksource: &str) -> bool {
+    let mut flags = cpuinfo.lines().filter_map(|line| {
+        let (key, flags) = line.split_once(':')?;
+        (key.trim_end() == "flags").then_some(flags)
+    });
+    // Both stand for the one bit that says invariant (CPUID 0x8000_0007, EDX bit 8).
+    let invariant = |flags: &str| {
+        ["constant_tsc", "nonstop_tsc"].iter().all(|want| flags.split(' ').any(|f| f == *want))
+    };
+    flags.next().is_some_and(invariant) && OF_THE_TSC.contains(&clocksource.trim())
+}
+
+const CPUINFO: &str = "/proc/cpuinfo";
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// The kernel's clocks that are made from the counter: on the machine itself, under KVM, under
+/// Hyper-V.
+const OF_THE_TSC: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks__go_on_with_the_clock() {
+        let machine = Machine::start();
+        let before = (machine.ticks(), machine.monotonic_ps());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let after = (machine.ticks(), machine.monotonic_ps());
+        assert!(after.0 > before.0, "{before:?} {after:?}");
+        assert!(after.1 - before.1 >= 2_000_000_000);
+    }
+
+    #[test]
+    fn judge__wants_both_the_processor_and_the_kernel() {
+        let good = "processor\t: 0\nflags\t\t: fpu constant_tsc rdtscp nonstop_tsc\n";
+        for kernel in ["tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n"] {
+            assert!(judge(good, kernel));
+        }
+        for kernel in ["hpet\n", "acpi_pm\n", "jiffies\n", ""] {
+            assert!(!judge(good, kernel));
+        }
+        for flags in ["constant_tsc", "nonstop_tsc", "constant_tsc_ nonstop_tsc", ""] {
+            assert!(!judge(&format!("flags : {flags}\n"), "tsc\n"), "{flags}");
+        }
+        assert!(!judge("", "tsc"));
+    }
+}
