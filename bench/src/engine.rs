@@ -47,7 +47,7 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
             let mut station = station(&hosts.a)?;
             station.meet(&mut client_oob)?;
             let watch = StealWatch::start()?;
-            let report = station.run(&mut client_oob, job, |_, _| false)?;
+            let report = station.run(&mut client_oob, job, |_| false)?;
             let stolen = watch.end()?;
             Ok((report, retransmitted(&station), stolen))
         });

@@ -193,10 +193,11 @@ fn conduct(
         let (timeout, retry_cnt) = (ACK_TIMEOUT, 7);
         let job = Job { kind, op, size, qps: 1, depth, path_mtu, timeout, retry_cnt };
         let mut shown = Time::ZERO;
-        station.run(oob, job, |now, app| {
+        station.run(oob, job, |watch| {
+            let now = watch.now();
             if now.since(shown) >= SHOW_EVERY {
                 shown = now;
-                live.show(&progress_line(&job, app.progress().bytes));
+                live.show(&progress_line(&job, watch.app().progress().bytes));
             }
             interrupt.is_set()
         })

@@ -2,6 +2,7 @@
 //! iperf3 and perftest.
 
 mod args;
+mod meter;
 mod perftest;
 mod report;
 mod room;
@@ -15,7 +16,8 @@ use crate::report::{bytes, op_name, packets, say};
 use crate::signals::Interrupt;
 use crate::station::Served;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
-use report::{ClientReport, Meter, text};
+use meter::Meter;
+use report::{ClientReport, text};
 use room::{Event, Room};
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use std::process::ExitCode;
@@ -122,11 +124,11 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
         say(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
-    let report = station.run(&mut oob, job, |now, app| {
-        meter.look(now, app);
+    let report = station.run(&mut oob, job, |watch| {
+        meter.look(watch.now(), watch.app().progress(), || Some(watch.flows()));
         interrupt.is_set()
     })?;
-    let report = ClientReport::of(args, &report, &station, meter.intervals);
+    let report = ClientReport::of(args, &report, &station, meter);
     if common.json {
         say(&format!("{}\n", serde_json::to_string(&report)?));
     } else {

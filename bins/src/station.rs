@@ -5,7 +5,7 @@ use crate::fabric::{Attachment, Error};
 use crate::oob::{Congestion, Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::driver::{Driver, DriverCounters, Polling};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Agreed, App, CongestionControl, CqId, Endpoint, Host, MemoryRegion, Mtu,
@@ -16,12 +16,14 @@ use std::net::IpAddr;
 
 mod client;
 mod data;
+mod flow;
 mod guest;
 mod meet;
 mod perftest;
 mod server;
 
-pub use client::JobReport;
+pub use client::{JobReport, Watch};
+pub use flow::{FlowRow, Flows, Shares};
 pub use guest::{Attended, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
 pub use server::Served;
@@ -262,11 +264,20 @@ impl Station {
     fn drive_host<A: App>(
         &mut self,
         app: A,
-        stop: impl FnMut(&mut Host<A>) -> bool,
+        mut stop: impl FnMut(&mut Host<A>) -> bool,
+    ) -> Result<A, Error> {
+        self.drive_watched(app, |host, _| stop(host))
+    }
+
+    /// As [`Station::drive_host`], with an end that looks at the driver's counters too.
+    fn drive_watched<A: App>(
+        &mut self,
+        app: A,
+        stop: impl FnMut(&mut Host<A>, &DriverCounters) -> bool,
     ) -> Result<A, Error> {
         let ep = self.endpoint.take().ok_or("the endpoint is lost to an earlier failure")?;
         let mut host = Host::new(ep, app);
-        let run = self.driver.run_until(&mut host, &mut *self.attachment.port, stop);
+        let run = self.driver.run_watched(&mut host, &mut *self.attachment.port, stop);
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
         self.port_is_gone = run.is_err();

@@ -35,6 +35,8 @@ pub struct Progress {
     pub tx: usize,
     /// The node's timer was due and has been handled.
     pub timeout: bool,
+    /// The node had something to send, and the port no place for it.
+    pub port_full: bool,
 }
 
 /// How a driver passes the time when there is nothing to do.
@@ -66,6 +68,9 @@ pub struct DriverCounters {
     pub timeouts: u64,
     /// Times it slept.
     pub waits: u64,
+    /// For how long the node had something to send and the port no place for it; of one port
+    /// ([`Driver::run_until`]).
+    pub port_full: Dur,
 }
 
 /// Runs one node over its ports: a host over one ([`Driver::run_until`]), a switch over several
@@ -77,6 +82,7 @@ pub struct Driver {
     budget: Budget,
     unfinished: PortMask,
     idle_since: Option<Time>,
+    full_since: Option<Time>,
     counters: DriverCounters,
 }
 
@@ -90,7 +96,7 @@ impl Progress {
     /// True when nothing at all happened.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        *self == Self::default()
+        self.rx == 0 && self.tx == 0 && !self.timeout
     }
 }
 
@@ -124,7 +130,10 @@ pub fn step(
     unfinished.merge(node.take_ready());
     while unfinished.has(PortId::HOST) && progress.tx < budget.tx {
         // The buffer first: a packet already built when the ring is full would have to be kept.
-        let Some(mut slot) = reserve(port) else { break };
+        let Some(mut slot) = reserve(port) else {
+            progress.port_full = true;
+            break;
+        };
         match node.poll_transmit(now, PortId::HOST, slot.bytes()) {
             Some(meta) => {
                 slot.commit(meta);
@@ -148,6 +157,7 @@ impl Driver {
             budget: Budget::default(),
             unfinished: PortMask::EMPTY,
             idle_since: None,
+            full_since: None,
             counters: DriverCounters::default(),
         }
     }
@@ -187,10 +197,27 @@ impl Driver {
         port: &mut dyn Port,
         mut stop: impl FnMut(&mut N) -> bool,
     ) -> io::Result<()> {
-        while !stop(node) {
+        self.run_watched(node, port, |node, _| stop(node))
+    }
+
+    /// As [`Driver::run_until`], for who looks at the driver's counters too.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub fn run_watched<N: Node>(
+        &mut self,
+        node: &mut N,
+        port: &mut dyn Port,
+        mut stop: impl FnMut(&mut N, &DriverCounters) -> bool,
+    ) -> io::Result<()> {
+        while !stop(node, &self.counters) {
             // Read once: everything in a step happens at one time.
             let now = self.clock.now();
+            if let Some(since) = self.full_since.take() {
+                self.counters.port_full = self.counters.port_full + now.since(since);
+            }
             let progress = step(now, node, port, &mut self.unfinished, self.budget)?;
+            self.full_since = progress.port_full.then_some(now);
             self.count(progress);
             if progress.is_idle() {
                 let pending = port.tx_pending();

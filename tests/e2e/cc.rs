@@ -2,7 +2,7 @@
 
 use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Every end's line of JSON after a run: the client's report, the server's.
 fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
@@ -55,6 +55,48 @@ fn cc__the_server_follows_its_clients_wish_where_it_has_none_of_its_own() {
         let unocc = json!({"name": "unocc"});
         assert_eq!((&report["congestion"], &served["congestion"]), (&swift, &unocc));
     }
+}
+
+#[test]
+fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
+    let Some(lab) = Lab::new(1500) else { return };
+    // By what it is held back: a window, a rate, too little to do, a peer without receives.
+    let fixed = |set: &'static str| vec!["--cc", "fixed", "--cc-set", set];
+    let few = ["--cc", "fixed", "--depth", "1", "--size", "64", "--lat"];
+    for (by, args) in [
+        ("window", fixed("window_pkts=2")),
+        ("pacer", fixed("rate_mbps=20")),
+        ("application", few.to_vec()),
+    ] {
+        for mode in ["src", "rc"] {
+            let more = ["-t", "1.1", "-i", "0.1", "--mode", mode];
+            let (report, _) = run(&lab, &[], &[&args[..], &more].concat());
+            assert_eq!(report["ok"], true, "{report}");
+            let flow = &report["flow"];
+            assert_eq!(flow["limited_by"], by, "{mode}: {flow}");
+            let parts = flow["limited"].as_object().expect("parts").values();
+            let sum: f64 = parts.map(|part| part.as_f64().expect("a part")).sum();
+            assert!((sum - 1.0).abs() < 1e-6, "{flow}");
+            assert!(flow["srtt_us"].as_f64() > Some(1.0), "{flow}");
+            assert_eq!(flow["marked"].is_null(), mode == "rc", "{flow}");
+            let intervals = report["intervals"].as_array().expect("a list");
+            assert!(intervals.len() >= 10, "{report}");
+            assert!(intervals.iter().all(|i| i["flow"]["cwnd_bytes"].is_u64()), "{report}");
+            if by == "pacer" {
+                assert_eq!(flow["rate_gbps"], 0.02);
+                // Headers and all: of 20 Mbit/s, SRC carries 18.4 and RC 18.5 of payload.
+                let gbps = report["perf"][0]["gbps"].as_f64().expect("a rate");
+                assert!((0.0175..0.0186).contains(&gbps), "{mode}: {gbps}");
+            }
+        }
+    }
+    // Without congestion control there is no telling, but of window and round trip.
+    let (report, _) = run(&lab, &[], &["-t", "0.3", "--mode", "rc", "--depth", "1"]);
+    assert_eq!(report["flow"]["cwnd_bytes"], 192 * 1024);
+    assert!(report["flow"]["limited"].is_null() && report["flow"]["limited_by"].is_null());
+    let started = report["start_unix_s"].as_f64().expect("a time");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    assert!((0.0..60.0).contains(&(now - started)), "{started} and {now}");
 }
 
 #[test]

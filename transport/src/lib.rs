@@ -53,7 +53,7 @@ pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
 pub use offer::{Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree};
-pub use qp::flow::{FlowInfo, FlowLimit};
+pub use qp::flow::{FlowInfo, FlowLimit, LimitTimes};
 pub use qp::state::{ModifyError, QpState};
 pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};
 pub use verbs::{CreateError, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};

@@ -1,7 +1,8 @@
 //! `spanwire perf --oob perftest`: against `ib_write_bw` and its siblings.
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
-use super::report::{ClientReport, Meter, text};
+use super::meter::Meter;
+use super::report::{ClientReport, text};
 use super::room::{STOP_SEEN_WITHIN, accept};
 use super::{listen_on, nonzero};
 use crate::fabric::Error;
@@ -66,7 +67,7 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, 
     }
     let mut meter = Meter::new(args.interval, !common.json);
     let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
-        meter.look(now, app);
+        meter.look(now, app.progress(), || None);
     });
     let outcome = match outcome {
         Err(e) if matches!(e.downcast_ref(), Some(PerftestError::Stopped)) => {
@@ -76,8 +77,8 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, 
         other => other?,
     };
     let report = outcome.report.as_ref().ok_or("a client always measures")?;
-    let report = ClientReport::of(args, report, &station, meter.intervals)
-        .against(outcome.peer.clone(), test.tool());
+    let report =
+        ClientReport::of(args, report, &station, meter).against(outcome.peer.clone(), test.tool());
     if common.json {
         say(&format!("{}\n", serde_json::to_string(&report)?));
     } else {

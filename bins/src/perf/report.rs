@@ -1,14 +1,15 @@
 //! What `spanwire perf client` reports.
 
-use super::args::{ClientArgs, milliseconds};
+use super::args::ClientArgs;
+use super::meter::{Interval, Meter, limits_text};
 use super::nonzero;
-use crate::initiator::Initiator;
 use crate::oob::Congestion;
-use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, say, seconds};
-use crate::station::{JobReport, PerftestPeer, Station};
+use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, seconds};
+use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
 use serde::Serialize;
-use spanwire_base::{Dur, Time};
+use spanwire_base::Time;
 use spanwire_transport::Agreed;
+use std::time::UNIX_EPOCH;
 
 /// The JSON object that `spanwire perf client --json` prints.
 #[derive(Debug, Serialize)]
@@ -26,7 +27,11 @@ pub(super) struct ClientReport {
     thresholds: Vec<Threshold>,
     transfer: Option<TransferRow>,
     perf: Vec<PerfRow>,
+    /// When the first message was posted, in seconds since 1970: what intervals count from.
+    start_unix_s: Option<f64>,
     intervals: Vec<Interval>,
+    /// The whole run. Null against perftest.
+    flow: Option<FlowRow>,
     /// FETCH_ADDs that the server's memory has seen, in which each completed one must be once.
     atomics_carried_out: Option<u64>,
     /// The tool and what is known of the peer, with `--oob perftest`.
@@ -48,22 +53,13 @@ pub(super) struct Threshold {
     ok: bool,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Interval {
-    start_s: f64,
-    end_s: f64,
-    bytes: u64,
-    gbps: f64,
-    msgs_per_s: f64,
-}
-
 impl ClientReport {
     /// The report of `report`, the outcome of what `args` asked for.
     pub(super) fn of(
         args: &ClientArgs,
         report: &JobReport,
         station: &Station,
-        intervals: Vec<Interval>,
+        meter: Meter,
     ) -> Self {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
@@ -89,7 +85,9 @@ impl ClientReport {
             thresholds,
             transfer,
             perf,
-            intervals,
+            start_unix_s: meter.started.map(|at| unix_seconds(station, at)),
+            intervals: meter.intervals,
+            flow: report.flow,
             atomics_carried_out: report.peer_atomics,
             perftest: None,
             counters: nonzero(&station.counters()),
@@ -100,49 +98,6 @@ impl ClientReport {
     pub(super) fn against(mut self, peer: PerftestPeer, tool: &'static str) -> Self {
         self.perftest = Some(Perftest { tool, peer });
         self
-    }
-}
-
-/// Cuts a running job into intervals.
-pub(super) struct Meter {
-    every: Option<Dur>,
-    print: bool,
-    last: Option<(Time, u64, u64)>,
-    pub(super) intervals: Vec<Interval>,
-}
-
-impl Meter {
-    /// A meter that cuts every `interval_s` seconds; zero never cuts.
-    pub(super) fn new(interval_s: f64, print: bool) -> Self {
-        let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
-        Self { every, print, last: None, intervals: Vec::new() }
-    }
-
-    /// Sees the job at `now`, and ends the interval if it is time.
-    pub(super) fn look(&mut self, now: Time, app: &Initiator) {
-        let p = app.progress();
-        let (Some(every), Some(started)) = (self.every, p.started) else {
-            return;
-        };
-        let (from, bytes_then, messages_then) = *self.last.get_or_insert((started, 0, 0));
-        if now.since(from) < every || self.intervals.len() >= INTERVALS_MAX {
-            return;
-        }
-        let (moved, messages) = (p.bytes - bytes_then, p.messages - messages_then);
-        let took = seconds(now.since(from));
-        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
-        let (gbps, msgs_per_s) = (moved as f64 * 8.0 / took / 1e9, messages as f64 / took);
-        let (start_s, end_s) = (seconds(from.since(started)), seconds(now.since(started)));
-        let interval = Interval { start_s, end_s, bytes: moved, gbps, msgs_per_s };
-        if self.print {
-            let moved = bytes(moved);
-            say(&format!(
-                "{start_s:>8.2}-{end_s:<6.2} s {moved:>10} {gbps:>8.3} Gbit/s \
-                 {msgs_per_s:>10.0} messages/s\n"
-            ));
-        }
-        self.intervals.push(interval);
-        self.last = Some((now, p.bytes, p.messages));
     }
 }
 
@@ -165,6 +120,7 @@ pub(super) fn text(r: &ClientReport) -> String {
     } else {
         out.push_str(&perf_table(&r.perf));
     }
+    out.extend(r.flow.as_ref().and_then(limits_text));
     for t in r.thresholds.iter().filter(|t| !t.ok) {
         out.push_str(&format!("  FAILED: {} {:.3}, measured {:.3}\n", t.name, t.limit, t.measured));
     }
@@ -172,6 +128,12 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&format!("  FAILED: {e}\n"));
     }
     out
+}
+
+/// A time of the station's clock, in seconds since 1970.
+fn unix_seconds(station: &Station, at: Time) -> f64 {
+    let start = station.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
+    start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
 }
 
 fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
@@ -185,6 +147,3 @@ fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
     });
     floor.into_iter().chain(ceiling).collect()
 }
-
-/// Interval lines kept for JSON: a day of seconds.
-const INTERVALS_MAX: usize = 86_400;

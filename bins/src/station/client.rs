@@ -1,6 +1,6 @@
 //! The station that gives jobs.
 
-use super::{Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
+use super::{FlowRow, Flows, Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, Progress};
 use crate::oob::{
@@ -8,7 +8,8 @@ use crate::oob::{
 };
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Access, QpCaps};
+use spanwire_transport::{Access, Config, Host, QpCaps};
+use spanwire_wire::Qpn;
 
 /// What became of a job.
 pub struct JobReport {
@@ -26,6 +27,38 @@ pub struct JobReport {
     pub peer_messages: u64,
     /// FETCH_ADDs that the peer's memory has seen.
     pub peer_atomics: Option<u64>,
+    /// How its flows did from beginning to end; none against perftest.
+    pub flow: Option<FlowRow>,
+}
+
+/// A running job, for who watches it.
+pub struct Watch<'a> {
+    now: Time,
+    host: &'a Host<Initiator>,
+    config: &'a Config,
+    qpns: &'a [Qpn],
+    port_full: Dur,
+}
+
+impl Watch<'_> {
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The application.
+    #[must_use]
+    pub fn app(&self) -> &Initiator {
+        self.host.app()
+    }
+
+    /// How the job's flows do. Asks every queue pair.
+    #[must_use]
+    pub fn flows(&self) -> Flows {
+        let Self { now, host, config, qpns, port_full } = self;
+        Flows::of(*now, host.endpoint(), config, qpns, *port_full)
+    }
 }
 
 impl Station {
@@ -38,7 +71,7 @@ impl Station {
         &mut self,
         oob: &mut Oob,
         job: Job,
-        watch: impl FnMut(Time, &Initiator) -> bool,
+        watch: impl FnMut(&Watch<'_>) -> bool,
     ) -> Result<JobReport, Error> {
         // What the server would refuse is refused before any memory is taken for it.
         check(&job, self.attachment.path_mtu)?;
@@ -62,7 +95,7 @@ impl Station {
         &mut self,
         oob: &mut Oob,
         setup: &Setup,
-        mut watch: impl FnMut(Time, &Initiator) -> bool,
+        mut watch: impl FnMut(&Watch<'_>) -> bool,
     ) -> Result<JobReport, Error> {
         let job = setup.job;
         // Before the peer is asked: it does not wait for ever.
@@ -84,12 +117,20 @@ impl Station {
         }
         let lanes: Vec<_> = setup.qpns.iter().map(|qpn| (*qpn, memory)).collect();
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
-        let clock = self.attachment.clock;
-        let app = self.drive(initiator, |app| {
-            if !app.is_done() && watch(clock.now(), app) {
-                app.interrupt(clock.now());
+        let (clock, config) = (self.attachment.clock, self.config.clone());
+        let mut span: Option<(Flows, Flows)> = None;
+        let app = self.drive_watched(initiator, |host, driver| {
+            let (now, port_full) = (clock.now(), driver.port_full);
+            let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
+            let is_done = seen.app().is_done();
+            if is_done || span.is_none() {
+                let flows = seen.flows();
+                span = Some((span.map_or(flows, |(first, _)| first), flows));
             }
-            app.is_done()
+            if !is_done && watch(&seen) {
+                host.app_mut().interrupt(now);
+            }
+            is_done
         })?;
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
@@ -101,6 +142,7 @@ impl Station {
             sha256: None,
             peer_messages: 0,
             peer_atomics: None,
+            flow: span.map(|(first, last)| last.since(&first)),
         };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.

@@ -201,7 +201,7 @@ fn step__keeps_the_order_of_the_node_contract() {
         Flush,
     ];
     assert_eq!(*log.borrow(), expected);
-    let done = Progress { rx: 2, tx: 1, timeout: true };
+    let done = Progress { rx: 2, tx: 1, timeout: true, port_full: false };
     assert_eq!(progress, done);
     assert!(left.is_empty());
     assert_eq!((port.taken, port.slots), (0, 999), "no slot leaks");
@@ -304,6 +304,26 @@ fn run_until__asks_to_stop_before_the_first_step() {
     let mut driver = Driver::new(Clock::start(), Polling::Busy);
     driver.run_until(&mut node, &mut port, |_| true).unwrap();
     assert!(log.borrow().is_empty());
+}
+
+#[test]
+fn run_watched__counts_how_long_the_port_was_full() {
+    let (mut node, mut port, _log) = pair();
+    (node.ready, node.to_send, port.slots) = (true, 3, 1);
+    let mut driver = Driver::new(Clock::start(), Polling::Busy);
+    let (mut turns, mut full) = (0, Vec::new());
+    driver
+        .run_watched(&mut node, &mut port, |_, counters| {
+            turns += 1;
+            full.push(counters.port_full);
+            std::thread::sleep(Duration::from_millis(2));
+            turns > 4
+        })
+        .unwrap();
+    // The first step finds the port full after one frame; each later one counts the time since.
+    assert_eq!(full[..2], [Dur::ZERO; 2]);
+    assert!(full[2..].windows(2).all(|pair| pair[1] >= pair[0] + Dur::from_ms(2)), "{full:?}");
+    assert!(driver.counters().idle_steps >= 3, "waiting for the port is not work");
 }
 
 #[test]

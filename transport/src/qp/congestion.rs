@@ -44,10 +44,10 @@ impl QueuePair {
 
     /// Its turn ended without a packet, for this reason.
     #[inline]
-    pub(super) fn limited(&mut self, limit: FlowLimit, answer: Transmit) -> Transmit {
+    pub(super) fn limited(&mut self, now: Time, limit: FlowLimit, answer: Transmit) -> Transmit {
         if let Some(flow) = self.flow.as_deref_mut() {
             let inflight = self.requester.in_flight_pkts() * u64::from(self.mtu.bytes());
-            flow.on_limit(limit, inflight);
+            flow.on_limit(now, limit, inflight);
         }
         answer
     }

@@ -16,6 +16,10 @@ pub(super) struct Flow {
     /// Something waited for window or pacer since the last acknowledgement.
     held_back: bool,
     limit: FlowLimit,
+    /// Since when, and for how long it was held back by what before; of what came before the first
+    /// packet nobody asks.
+    limited_since: Option<Time>,
+    times: LimitTimes,
     /// Bytes delivered since it began, and when the last of them were acknowledged.
     delivered_bytes: u64,
     delivered_at: Time,
@@ -47,6 +51,30 @@ pub enum FlowLimit {
     Port,
 }
 
+impl FlowLimit {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Application, Self::Window, Self::Pacer, Self::Receiver, Self::Endpoint, Self::Port];
+}
+
+/// How long a flow was held back by each limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitTimes([Dur; FlowLimit::ALL.len()]);
+
+impl LimitTimes {
+    /// How long by this one.
+    #[must_use]
+    pub fn by(&self, limit: FlowLimit) -> Dur {
+        self.0[limit as usize]
+    }
+
+    /// Adds a time.
+    pub fn add(&mut self, limit: FlowLimit, time: Dur) {
+        let sum = &mut self.0[limit as usize];
+        *sum = *sum + time;
+    }
+}
+
 /// What there is to know of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowInfo {
@@ -60,6 +88,20 @@ pub struct FlowInfo {
     pub marked_bytes: u64,
     /// What it was held back by last.
     pub limit: FlowLimit,
+    /// Since when; none before the first packet.
+    pub limited_since: Option<Time>,
+    /// How long it was held back by what until then.
+    pub times: LimitTimes,
+}
+
+impl FlowInfo {
+    /// How long it was held back by what until `now`, since its first packet.
+    #[must_use]
+    pub fn times_at(&self, now: Time) -> LimitTimes {
+        let mut times = self.times;
+        times.add(self.limit, self.limited_since.map_or(Dur::ZERO, |since| now.since(since)));
+        times
+    }
 }
 
 /// What a packet takes along to tell the rate of delivery by.
@@ -106,6 +148,8 @@ impl Flow {
             mtu_bytes: mtu_bytes.max(1),
             held_back: false,
             limit: FlowLimit::Application,
+            limited_since: None,
+            times: LimitTimes::default(),
             delivered_bytes: 0,
             delivered_at: Time::ZERO,
             first_sent_at: Time::ZERO,
@@ -133,12 +177,13 @@ impl Flow {
         if self.clock.is_due(now) {
             return None;
         }
-        (self.held_back, self.limit) = (true, FlowLimit::Pacer);
+        self.held_back = true;
+        self.hold(now, FlowLimit::Pacer);
         Some(self.clock.next())
     }
 
     /// It had its turn and nothing could leave.
-    pub(super) fn on_limit(&mut self, limit: FlowLimit, inflight_bytes: u64) {
+    pub(super) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
         match limit {
             FlowLimit::Application => {
                 self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
@@ -146,7 +191,7 @@ impl Flow {
             FlowLimit::Window => self.held_back = true,
             _ => {}
         }
-        self.limit = limit;
+        self.hold(now, limit);
     }
 
     /// A packet left; `inflight_bytes` with it.
@@ -155,7 +200,8 @@ impl Flow {
             // After a pause: nothing was in flight that a sample could begin with.
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
-        self.limit = FlowLimit::Port;
+        self.limited_since.get_or_insert(now);
+        self.hold(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         let wire_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX) + FRAME_OVERHEAD_BYTES;
         self.clock.on_sent(now, wire_bytes);
@@ -278,6 +324,19 @@ impl Flow {
             delivered_bytes: self.delivered_bytes,
             marked_bytes: self.marked_bytes,
             limit: self.limit,
+            limited_since: self.limited_since,
+            times: self.times,
+        }
+    }
+
+    /// From `now` on it is held back by `limit`.
+    #[inline]
+    fn hold(&mut self, now: Time, limit: FlowLimit) {
+        if self.limit != limit {
+            if let Some(since) = &mut self.limited_since {
+                self.times.add(self.limit, now.since(std::mem::replace(since, now)));
+            }
+            self.limit = limit;
         }
     }
 
@@ -332,6 +391,24 @@ mod tests {
         assert!((80..88).contains(&until.since(now).as_us()), "{until:?}");
         assert_eq!(f.info().limit, FlowLimit::Pacer);
         assert_eq!(f.paced_until(until), None);
+    }
+
+    #[test]
+    fn times_at__count_each_limit_from_the_first_packet_on() {
+        let mut f = flow("fixed", &[("window_pkts", "3"), ("rate_mbps", "100")]);
+        f.on_limit(at(10), FlowLimit::Application, 0);
+        assert_eq!(f.info().times_at(at(1000)), LimitTimes::default());
+        f.on_sent(at(1000), sent(1000, 1000), 1076);
+        f.on_limit(at(1002), FlowLimit::Window, 1000);
+        f.on_limit(at(1005), FlowLimit::Window, 1000);
+        f.on_sent(at(1042), sent(1000, 1000), 1076);
+        f.on_limit(at(1043), FlowLimit::Receiver, 1000);
+        let info = f.info();
+        let (then, later) = (info.times_at(at(1043)), info.times_at(at(1050)));
+        let us = |times: LimitTimes| FlowLimit::ALL.map(|limit| times.by(limit).as_us());
+        // Application, window, pacer, receiver, endpoint, port.
+        assert_eq!(us(then), [0, 40, 0, 0, 0, 3]);
+        assert_eq!(us(later), [0, 40, 0, 7, 0, 3]);
     }
 
     #[test]

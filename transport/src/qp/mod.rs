@@ -257,17 +257,20 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if !self.state.sends() || self.loss.is_waiting() {
+        if !self.state.sends() {
             return Transmit::Idle;
+        }
+        if self.loss.is_waiting() {
+            return self.limited(now, FlowLimit::Receiver, Transmit::Idle);
         }
         match self.requester.next(&self.allowance(room, sh.config)) {
             Next::Segment(segment) => match self.paced_until(now) {
                 Some(at) => Transmit::Paced(at),
                 None => self.send_segment(now, &segment, frame, sh),
             },
-            Next::Idle => self.limited(FlowLimit::Application, Transmit::Idle),
-            Next::WaitsForPeer => self.limited(FlowLimit::Window, Transmit::Idle),
-            Next::WaitsForEndpoint => self.limited(FlowLimit::Endpoint, Transmit::Blocked),
+            Next::Idle => self.limited(now, FlowLimit::Application, Transmit::Idle),
+            Next::WaitsForPeer => self.limited(now, FlowLimit::Window, Transmit::Idle),
+            Next::WaitsForEndpoint => self.limited(now, FlowLimit::Endpoint, Transmit::Blocked),
         }
     }
 

@@ -66,6 +66,7 @@ impl Traffic {
             sha256: None,
             peer_messages: 0,
             peer_atomics: None,
+            flow: None,
         };
         match (&self.active, &self.ping_pong) {
             (Some(a), _) => Some(of(a.progress(), a.latency().clone(), is_send_ping_pong(&job))),

@@ -94,7 +94,7 @@ fn step_ports__floods_in_the_order_of_the_node_contract() {
     hub.deadline = Some(Time::ZERO);
     let mut left = PortMask::EMPTY;
     let progress = step_of(&mut hub, &mut ports, &mut left, Budget::default());
-    assert_eq!(progress, Progress { rx: 2, tx: 4, timeout: true });
+    assert_eq!(progress, Progress { rx: 2, tx: 4, timeout: true, port_full: false });
     let expected = [
         "rx 0", "rx 2", "timeout",
         "ready", // The one asking too many says that there is no more.

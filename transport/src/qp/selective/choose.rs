@@ -64,7 +64,7 @@ impl Selective {
         let in_flight = self.sent.in_flight_pkts();
         if in_flight >= u64::from(window) {
             if let Some(flow) = flow.filter(|_| self.has_more()) {
-                flow.on_limit(FlowLimit::Window, self.sent.in_flight_bytes());
+                flow.on_limit(now, FlowLimit::Window, self.sent.in_flight_bytes());
             }
             return Choice::Idle;
         }
@@ -91,7 +91,7 @@ impl Selective {
             },
         };
         if let Some(flow) = flow {
-            flow.on_limit(limit, self.sent.in_flight_bytes());
+            flow.on_limit(now, limit, self.sent.in_flight_bytes());
         }
         if limit == FlowLimit::Endpoint { Choice::Blocked } else { Choice::Idle }
     }

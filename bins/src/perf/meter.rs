@@ -1,0 +1,193 @@
+//! A running job, cut into intervals.
+
+use super::args::milliseconds;
+use crate::initiator::Progress;
+use crate::report::{bytes, say, seconds};
+use crate::station::{FlowRow, Flows};
+use serde::Serialize;
+use spanwire_base::{Dur, Time};
+
+/// What moved between two times, and how its flows did.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(super) struct Interval {
+    /// Seconds since the first message was posted.
+    pub(super) start_s: f64,
+    pub(super) end_s: f64,
+    pub(super) bytes: u64,
+    pub(super) gbps: f64,
+    pub(super) msgs_per_s: f64,
+    /// Null against perftest.
+    pub(super) flow: Option<FlowRow>,
+}
+
+/// Cuts a running job into intervals.
+pub(super) struct Meter {
+    every: Option<Dur>,
+    print: bool,
+    /// When the first message was posted.
+    pub(super) started: Option<Time>,
+    last: Option<Last>,
+    pub(super) intervals: Vec<Interval>,
+}
+
+/// Where an interval began.
+#[derive(Clone, Copy)]
+struct Last {
+    at: Time,
+    bytes: u64,
+    messages: u64,
+    flows: Option<Flows>,
+}
+
+impl Meter {
+    /// A meter that cuts every `interval_s` seconds; zero never cuts.
+    pub(super) fn new(interval_s: f64, print: bool) -> Self {
+        let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
+        Self { every, print, started: None, last: None, intervals: Vec::new() }
+    }
+
+    /// Sees the job at `now`, and ends the interval if it is time; then `flows` is asked.
+    pub(super) fn look(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
+        let Some(started) = p.started else { return };
+        self.started = Some(started);
+        let Some(every) = self.every else { return };
+        let Some(last) = self.last else {
+            self.last = Some(Last { at: started, bytes: 0, messages: 0, flows: flows() });
+            return;
+        };
+        if now.since(last.at) < every || self.intervals.len() >= INTERVALS_MAX {
+            return;
+        }
+        let flows = flows();
+        let (moved, messages) = (p.bytes - last.bytes, p.messages - last.messages);
+        let took = seconds(now.since(last.at));
+        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+        let (gbps, msgs_per_s) = (moved as f64 * 8.0 / took / 1e9, messages as f64 / took);
+        let interval = Interval {
+            start_s: seconds(last.at.since(started)),
+            end_s: seconds(now.since(started)),
+            bytes: moved,
+            gbps,
+            msgs_per_s,
+            flow: flows.zip(last.flows).map(|(flows, before)| flows.since(&before)),
+        };
+        if self.print {
+            say(&line(&interval));
+        }
+        self.intervals.push(interval);
+        self.last = Some(Last { at: now, bytes: p.bytes, messages: p.messages, flows });
+    }
+}
+
+/// An interval for people; with congestion control its flows in place of the messages.
+fn line(i: &Interval) -> String {
+    let Interval { start_s, end_s, bytes: moved, gbps, msgs_per_s, flow } = i;
+    let moved = bytes(*moved);
+    let begin = format!("{start_s:>8.2}-{end_s:<6.2} s {moved:>10} {gbps:>8.3} Gbit/s");
+    match flow {
+        Some(flow) if flow.limited_by.is_some() => format!("{begin}{}\n", flow_text(flow)),
+        _ => format!("{begin} {msgs_per_s:>10.0} messages/s\n"),
+    }
+}
+
+/// A flow in 55 columns: window, round trip, marks or notifications, and what it waits for.
+fn flow_text(flow: &FlowRow) -> String {
+    let window = bytes(flow.cwnd_bytes);
+    let srtt = flow.srtt_us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1e3));
+    let marks = match flow.marked {
+        Some(part) => format!("marked {:>3.0} %", part * 100.0),
+        None => format!("cnps {:>6}", flow.cnps),
+    };
+    let by = flow.limited_by.unwrap_or("-");
+    format!("  {window:>8}  {srtt:>6} ms  {marks}  {by}")
+}
+
+/// What the whole run waited for, for people.
+pub(super) fn limits_text(flow: &FlowRow) -> Option<String> {
+    let mut parts: Vec<_> = flow.limited?.named().into_iter().filter(|p| p.1 >= 0.005).collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts: Vec<String> =
+        parts.iter().map(|(name, part)| format!("{name} {:.0} %", part * 100.0)).collect();
+    Some(format!("  limited by: {}\n", parts.join(", ")))
+}
+
+/// Interval lines kept for JSON: a day of seconds.
+const INTERVALS_MAX: usize = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::station::Shares;
+
+    fn flow() -> FlowRow {
+        FlowRow {
+            cwnd_bytes: 123_456,
+            rate_gbps: Some(0.2),
+            srtt_us: Some(4_012.0),
+            marked: Some(0.123),
+            cnps: 0,
+            limited_by: Some("application"),
+            limited: Some(Shares {
+                application: 0.62,
+                pacer: 0.376,
+                cpu: 0.004,
+                ..Shares::default()
+            }),
+        }
+    }
+
+    fn interval(flow: Option<FlowRow>) -> Interval {
+        Interval {
+            start_s: 3599.0,
+            end_s: 3600.0,
+            bytes: 1 << 30,
+            gbps: 8.6,
+            msgs_per_s: 1e6,
+            flow,
+        }
+    }
+
+    #[test]
+    fn look__cuts_by_time_and_counts_what_moved() {
+        let at = |ms| Time::ZERO + Dur::from_ms(ms);
+        let mut meter = Meter::new(0.1, false);
+        let mut look = |ms, bytes| {
+            let p = Progress {
+                started: Some(at(5)),
+                bytes,
+                messages: bytes / 10,
+                ..Progress::default()
+            };
+            meter.look(at(ms), p, || None);
+        };
+        look(5, 0);
+        look(104, 900);
+        look(105, 1_000);
+        look(150, 1_100);
+        look(225, 4_000);
+        let cut: Vec<_> =
+            meter.intervals.iter().map(|i| (i.end_s, i.bytes, i.msgs_per_s)).collect();
+        assert_eq!(cut, [(0.1, 1_000, 1_000.0), (0.22, 3_000, 2_500.0)]);
+        assert_eq!(meter.started, Some(at(5)));
+    }
+
+    #[test]
+    fn line__fits_a_terminal_of_100_columns() {
+        let text = line(&interval(Some(flow())));
+        for words in ["121 KiB", "4.01 ms", "marked  12 %", "application"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        assert!(text.trim_end().len() <= 100, "{} columns: {text}", text.len());
+        let rc = FlowRow { marked: None, cnps: 17, ..flow() };
+        assert!(line(&interval(Some(rc))).contains("cnps     17"));
+        let none = FlowRow { limited_by: None, limited: None, ..flow() };
+        assert!(line(&interval(Some(none))).contains("messages/s"));
+    }
+
+    #[test]
+    fn limits_text__begins_with_the_largest_and_leaves_out_the_small() {
+        let text = limits_text(&flow()).unwrap();
+        assert_eq!(text, "  limited by: application 62 %, pacer 38 %\n");
+        assert_eq!(limits_text(&FlowRow { limited: None, ..flow() }), None);
+    }
+}
