@@ -30,6 +30,18 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// # Errors
 /// A port cannot be had, the exchange fails, or a request does.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
+    let (report, retransmitted, stolen) = exchange(hosts, cores, job, station)?;
+    Ok(Sample { reading: reading(&report, retransmitted), stolen })
+}
+
+/// The same, with what `client` makes of host `a`; what is reported, packets sent again, and what
+/// other programs took from the two.
+pub(crate) fn exchange(
+    hosts: &TwoHosts,
+    cores: [usize; 2],
+    job: Job,
+    client: impl FnOnce(&Host) -> Result<Station, Error> + Send,
+) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
     let (asked, served) = std::thread::scope(|scope| {
         let serving = scope.spawn(move || -> Result<Stolen, Error> {
@@ -44,7 +56,7 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
         let asking = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
             affinity::pin(cores[0])?;
             let _entered = hosts.a.ns.enter()?;
-            let mut station = station(&hosts.a)?;
+            let mut station = client(&hosts.a)?;
             station.meet(&mut client_oob)?;
             let watch = StealWatch::start()?;
             let report = station.run(&mut client_oob, job, |_| false)?;
@@ -61,11 +73,20 @@ pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Erro
     if let Some(failure) = report.progress.failure {
         return Err(format!("{job:?}: {failure}").into());
     }
-    Ok(Sample { reading: reading(&report, retransmitted), stolen: [stolen_a, stolen_b] })
+    Ok((report, retransmitted, [stolen_a, stolen_b]))
+}
+
+/// What `host` is attached by: queue 0 of its interface.
+pub(crate) fn attachment(host: &Host) -> Result<Attachment, Error> {
+    Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())
 }
 
 fn station(host: &Host) -> Result<Station, Error> {
-    let attachment = Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())?;
+    station_on(attachment(host)?, host)
+}
+
+/// A station of `host` that spins and speaks RC.
+pub(crate) fn station_on(attachment: Attachment, host: &Host) -> Result<Station, Error> {
     let mut station = Station::new(attachment, host.v4.into(), Polling::Busy)?;
     // The rows are of RC, beside raw packets of the same payload.
     station.set_mode(ModeChoice::Rc, None);
@@ -94,6 +115,12 @@ fn retransmitted(station: &Station) -> u64 {
     let counters = station.counters();
     let found = counters.iter().find(|(name, _)| name == RETRANSMITTED);
     found.map_or(0, |(_, n)| *n)
+}
+
+/// A bandwidth job of messages of one packet each, on `qps` queue pairs.
+pub(crate) fn packets(qps: u32, path_mtu: u32, time: Duration) -> Job {
+    let kind = JobKind::Bandwidth { duration_ms: millis(time) };
+    Job { qps, ..job(kind, Op::Write, path_mtu, DEPTH, path_mtu) }
 }
 
 fn job(kind: JobKind, op: Op, size: u32, depth: u32, path_mtu: u32) -> Job {

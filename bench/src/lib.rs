@@ -21,7 +21,8 @@
 //! on any machine, and what CI holds against a baseline.
 //!
 //! `spanwire-bench pacer` times how long it takes to decide which of many paced queue pairs sends
-//! next, and when ([`pacer`]).
+//! next, and when ([`pacer`]); `spanwire-bench pacing` how far from its time each packet of paced
+//! queue pairs leaves over AF_XDP ([`pacing`]).
 //!
 //! On a machine that does other things too, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
@@ -38,6 +39,7 @@ pub mod engine;
 pub mod icount;
 pub mod machine;
 pub mod pacer;
+pub mod pacing;
 pub mod quiet;
 pub mod raw;
 pub mod report;

@@ -2,15 +2,16 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 use spanwire_bench::bad_network::{self, Weather};
 use spanwire_bench::chart;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
-use spanwire_bench::pacer;
 use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
+use spanwire_bench::{pacer, pacing};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::ops::RangeInclusive;
@@ -36,6 +37,8 @@ enum Command {
     Icount(IcountArgs),
     /// What it costs to decide which queue pair sends next, and when
     Pacer(PacerArgs),
+    /// How far from its time each packet of paced queue pairs leaves over AF_XDP; needs root
+    Pacing(PacingArgs),
     /// One workload of `icount`, for valgrind to look at
     #[command(hide = true)]
     IcountRun {
@@ -79,6 +82,33 @@ struct PacerArgs {
     )]
     qps: Vec<u32>,
     /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct PacingArgs {
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    ms: u64,
+    /// Rate of all queue pairs together, 10^6 bits a second
+    #[arg(long, default_value_t = 200.0)]
+    mbit: f64,
+    /// Numbers of paced queue pairs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [1, 16, 1000],
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    qps: Vec<u32>,
+    /// Cores of the sender and the receiver
+    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
+    cores: Vec<usize>,
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -165,6 +195,7 @@ fn main() -> ExitCode {
         Command::BadNetwork(args) => sweep(args),
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
+        Command::Pacing(args) => pace(args),
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -224,13 +255,7 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
         interrupt.is_set()
     });
     live.clear();
-    let report = report?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
-    Ok(ExitCode::SUCCESS)
+    print_report(args.json, &report?, bad_network::Report::text)
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
@@ -243,11 +268,35 @@ fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
         !interrupt.is_set()
     });
     live.clear();
-    let report = report?;
-    if *json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+    print_report(*json, &report?, pacer::Report::text)
+}
+
+fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let PacingArgs { rounds, ms, mbit, qps, cores, json } = args;
+    if !(0.001..=100_000.0).contains(mbit) {
+        return Err(format!("--mbit {mbit} is not between 0.001 and 100000").into());
+    }
+    let cores = <[usize; 2]>::try_from(&**cores)?;
+    let plan = pacing::Plan { rounds: *rounds, ms: *ms, mbit: *mbit, qps: qps.clone(), cores };
+    let mut live = LiveLine::new(!json);
+    let report = pacing::run(&plan, |round, qps| {
+        live.show(&format!("round {} of {rounds}: {qps} queue pairs", round + 1));
+        !interrupt.is_set()
+    });
+    live.clear();
+    print_report(*json, &report?, pacing::Report::text)
+}
+
+fn print_report<R: Serialize>(
+    json: bool,
+    report: &R,
+    text: impl Fn(&R) -> String,
+) -> Result<ExitCode, Error> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(report)?);
     } else {
-        print!("{}", report.text());
+        print!("{}", text(report));
     }
     Ok(ExitCode::SUCCESS)
 }

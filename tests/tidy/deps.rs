@@ -101,6 +101,7 @@ const ALLOWED: &[Allowed] = &[
             "sim",
             "io",
             "bins",
+            "stream",
         ],
         // socket2 chooses the congestion control of the TCP that we compare with.
         theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json", "socket2"],

@@ -1,0 +1,304 @@
+//! How far from its time each packet of paced queue pairs leaves.
+//!
+//! The engine writes from one namespace to another over a veth pair, with AF_XDP at both ends, at a
+//! rate that never changes. The time of a packet is that at which the sender rings the doorbell of
+//! the ring it is in; the time it should have is that of the packet before of the same queue pair,
+//! and what that one takes at the rate. Too late and too early are both an error: who is late may
+//! catch up.
+
+pub mod tap;
+
+use crate::engine;
+use crate::machine::Machine;
+use crate::sample::Error;
+use crate::stats::Spread;
+use serde::Serialize;
+use spanwire_base::{Rate, Time};
+use spanwire_cc::Algorithm;
+use spanwire_io::net::{LabConfig, TwoHosts};
+use spanwire_transport::CongestionControl;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+use tap::{Log, Submitted, Tap};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Plan {
+    /// Samples of each number of queue pairs.
+    pub rounds: u32,
+    /// Milliseconds of a sample.
+    pub ms: u64,
+    /// 10^6 bits a second of all queue pairs together.
+    pub mbit: f64,
+    /// Numbers of queue pairs, 1..=1000 each.
+    pub qps: Vec<u32>,
+    /// Cores of the sender and the receiver.
+    pub cores: [usize; 2],
+}
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// How.
+    pub plan: Plan,
+    /// One for each number of queue pairs.
+    pub rows: Vec<Row>,
+    /// The largest share of a sample that other programs took of a core, 0..=1.
+    pub stolen_max: f64,
+}
+
+/// A number of queue pairs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// How many.
+    pub qps: u32,
+    /// The time between two packets of one queue pair, in microseconds, if none were off.
+    pub gap_us: f64,
+    /// What was sent over what was to be sent, by sample.
+    pub achieved: Option<Spread>,
+    /// Median of how far a gap is off, either way, in microseconds, by sample.
+    pub error_p50_us: Option<Spread>,
+    /// 99th percentile of that.
+    pub error_p99_us: Option<Spread>,
+    /// Gaps of all samples by how far they are off: less than each of [`EDGES_US`], and more.
+    pub histogram: Vec<u64>,
+}
+
+/// Upper edges of the histogram, in microseconds.
+pub const EDGES_US: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0, 10_000.0];
+
+/// Gaps of one sample.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Gaps {
+    /// How far each is off, in microseconds, either way, smallest first.
+    errors_us: Vec<f64>,
+    achieved: f64,
+}
+
+/// Measures all of `plan`. `go_on` is told the round and the number of queue pairs before each
+/// sample and ends the run by false.
+///
+/// # Errors
+/// No privilege, a sample fails or shows no gap, or the run was ended.
+pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
+    let hosts = TwoHosts::anonymous(&LabConfig::default())?;
+    let mut samples: Vec<Vec<Gaps>> = vec![Vec::new(); plan.qps.len()];
+    let mut stolen_max: f64 = 0.0;
+    for round in 0..plan.rounds {
+        for (samples, qps) in samples.iter_mut().zip(&plan.qps) {
+            if !go_on(round, *qps) {
+                return Err("interrupted".into());
+            }
+            let (gaps, stolen) = sample(&hosts, plan, *qps)?;
+            stolen_max = stolen_max.max(stolen);
+            samples.push(gaps);
+        }
+    }
+    let rows = plan.qps.iter().zip(&samples);
+    Ok(Report {
+        machine: Machine::this(),
+        plan: plan.clone(),
+        rows: rows.map(|(qps, samples)| Row::new(plan, *qps, samples)).collect(),
+        stolen_max,
+    })
+}
+
+fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error> {
+    let mbit = plan.mbit / f64::from(qps);
+    let mut algorithm = Algorithm::named("fixed")?;
+    algorithm.set("rate_mbps", &mbit.to_string())?;
+    let congestion = CongestionControl { algorithm, base_rtt: None };
+    let log = Log::default();
+    let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
+    let job = engine::packets(qps, PATH_MTU, time);
+    let (_, _, stolen) = engine::exchange(hosts, plan.cores, job, move |host| {
+        let mut attachment = engine::attachment(host)?;
+        attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
+        let mut station = engine::station_on(attachment, host)?;
+        station.set_congestion(Some(congestion));
+        Ok(station)
+    })?;
+    let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;
+    Ok((gaps, stolen[0].0.max(stolen[1].0)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive number of bits a second below 2^40"
+)]
+fn rate_of(mbit: f64) -> Rate {
+    Rate::from_bps(((mbit * 1e6) as u64).max(1))
+}
+
+impl Gaps {
+    /// Of packets of queue pairs that are paced to `rate` each. The first tenth of the time does
+    /// not count: queue pairs begin with a burst. `None` if there is no gap.
+    fn of(packets: &[Submitted], rate: Rate) -> Option<Self> {
+        let (first, last) = (packets.first()?.at, packets.last()?.at);
+        let begin = first + last.since(first) / 10;
+        let mut before: BTreeMap<u32, (Time, u32)> = BTreeMap::new();
+        let (mut errors_us, mut sent_ps, mut took_ps) = (Vec::new(), 0.0, 0.0);
+        for p in packets.iter().filter(|p| p.at >= begin) {
+            if let Some((at, bytes)) = before.insert(p.qpn.get(), (p.at, p.wire_bytes)) {
+                let (gap, want) = (p.at.since(at).as_ps(), rate.time_for(bytes.into()).as_ps());
+                errors_us.push(gap.abs_diff(want) as f64 / 1e6);
+                sent_ps += want as f64;
+                took_ps += gap as f64;
+            }
+        }
+        errors_us.sort_by(f64::total_cmp);
+        let achieved = sent_ps / took_ps;
+        (!errors_us.is_empty()).then_some(Self { errors_us, achieved })
+    }
+
+    fn quantile(&self, q: f64) -> f64 {
+        let n = self.errors_us.len();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and a length"
+        )]
+        let i = (q * n as f64) as usize;
+        self.errors_us[i.min(n - 1)]
+    }
+}
+
+impl Row {
+    fn new(plan: &Plan, qps: u32, samples: &[Gaps]) -> Self {
+        let spread =
+            |of: &dyn Fn(&Gaps) -> f64| Spread::of(&samples.iter().map(of).collect::<Vec<f64>>());
+        let mut histogram = vec![0; EDGES_US.len() + 1];
+        for error in samples.iter().flat_map(|s| &s.errors_us) {
+            histogram[EDGES_US.partition_point(|edge| edge <= error)] += 1;
+        }
+        let rate = rate_of(plan.mbit / f64::from(qps));
+        Self {
+            qps,
+            gap_us: rate.time_for(WIRE_BYTES).as_ps() as f64 / 1e6,
+            achieved: spread(&|s| s.achieved),
+            error_p50_us: spread(&|s| s.quantile(0.5)),
+            error_p99_us: spread(&|s| s.quantile(0.99)),
+            histogram,
+        }
+    }
+}
+
+impl Report {
+    /// The report for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let Machine { cpu, kernel, cores, .. } = &self.machine;
+        let Plan { rounds, ms, mbit, .. } = self.plan;
+        let stolen = self.stolen_max * 100.0;
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
+        let _ = writeln!(
+            out,
+            "{mbit} Mbit/s in all, packets of {PATH_MTU} bytes; median [least..most] of {rounds} \
+             samples of {ms} ms; others had a core for up to {stolen:.0} % of a sample\n"
+        );
+        let _ = writeln!(
+            out,
+            "paced QPs   gap, us    achieved                gap error p50, us       \
+             gap error p99, us"
+        );
+        for row in &self.rows {
+            let _ = writeln!(
+                out,
+                "{:>9}   {:<8.1}   {:<22}  {:<22}  {}",
+                row.qps,
+                row.gap_us,
+                cell(row.achieved, 4),
+                cell(row.error_p50_us, 2),
+                cell(row.error_p99_us, 1),
+            );
+        }
+        let _ = write!(out, "\nshare of gaps off by less than, us:\npaced QPs");
+        for edge in EDGES_US {
+            let _ = write!(out, " {edge:>7}");
+        }
+        let _ = writeln!(out, "    more");
+        for row in &self.rows {
+            let _ = write!(out, "{:>9}", row.qps);
+            let total = row.histogram.iter().sum::<u64>().max(1) as f64;
+            for n in &row.histogram {
+                let _ = write!(out, " {:>6.2}%", *n as f64 / total * 100.0);
+            }
+            let _ = writeln!(out);
+        }
+        out
+    }
+}
+
+fn cell(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |s| {
+        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
+    })
+}
+
+/// Payload of a packet.
+const PATH_MTU: u32 = 1024;
+/// The same on a wire: a WRITE of one packet, which has a RETH, over IPv4.
+const WIRE_BYTES: u64 = 1024 + 14 + 20 + 8 + 12 + 16 + 4 + 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_wire::Qpn;
+
+    fn packet(us: u64, qpn: u32) -> Submitted {
+        let qpn = Qpn::new(qpn);
+        Submitted { at: Time::from_ns(us * 1000), qpn, wire_bytes: 1250 }
+    }
+
+    #[test]
+    fn gaps__are_of_one_queue_pair_after_the_beginning() {
+        // 1250 bytes at 100 Mbit/s: 100 us.
+        let packets = [(0, 1), (1, 1), (400, 1), (450, 2), (501, 1), (549, 2), (4000, 3)]
+            .map(|(us, qpn)| packet(us, qpn));
+        let gaps = Gaps::of(&packets, Rate::from_bps(100_000_000)).unwrap();
+        assert_eq!(gaps.errors_us, [1.0, 1.0]);
+        assert!((gaps.achieved - 1.0).abs() < 1e-9);
+        assert!(Gaps::of(&packets[..1], Rate::from_gbps(1)).is_none());
+    }
+
+    #[test]
+    fn row__quantiles_and_histogram() {
+        let plan = Plan { rounds: 1, ms: 1, mbit: 100.0, qps: vec![2], cores: [0, 1] };
+        let errors_us = (0..1000).map(|i| f64::from(i) / 100.0).collect();
+        let row = Row::new(&plan, 2, &[Gaps { errors_us, achieved: 0.999 }]);
+        assert_eq!(row.histogram, [50, 50, 100, 300, 500, 0, 0, 0, 0, 0, 0]);
+        assert!((row.error_p50_us.unwrap().median - 5.0).abs() < 1e-9);
+        assert!((row.error_p99_us.unwrap().median - 9.9).abs() < 1e-9);
+        assert!((row.gap_us - 179.52).abs() < 1e-9);
+        let (machine, rows) = (Machine::this(), vec![row]);
+        let text = Report { machine, plan, rows, stolen_max: 0.0 }.text();
+        assert!(text.contains("0.9990") && text.contains("50.00%"), "{text}");
+    }
+
+    #[test]
+    fn run__over_a_veth_pair() {
+        if spanwire_io::affinity::usable_cores().len() < 2 || !is_root() {
+            eprintln!("SKIPPED: needs root and two cores");
+            return;
+        }
+        let plan = Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores: [0, 1] };
+        let report = run(&plan, |_, _| true).unwrap();
+        for row in &report.rows {
+            let achieved = row.achieved.unwrap().median;
+            // Never faster; slower when the core was taken away for longer than a burst makes up.
+            assert!((0.3..1.02).contains(&achieved), "{achieved}");
+            assert!(row.histogram.iter().sum::<u64>() > 100);
+        }
+    }
+
+    fn is_root() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+    }
+}

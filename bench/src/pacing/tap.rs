@@ -1,0 +1,123 @@
+//! When each packet is handed to the kernel.
+
+use spanwire_base::{RxMeta, Time, TxMeta};
+use spanwire_io::clock::Clock;
+use spanwire_io::port::{Port, SlotToken};
+use spanwire_stream::fabric::Link;
+use spanwire_wire::{Packet, Qpn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A data packet that was handed to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Submitted {
+    /// When the ring's doorbell was about to be rung.
+    pub at: Time,
+    /// The peer's queue pair.
+    pub qpn: Qpn,
+    /// Its bytes on a wire, with preamble, frame check and gap.
+    pub wire_bytes: u32,
+}
+
+/// What a tap has seen, for both its port's thread and whoever reads it.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<Submitted>>>);
+
+/// A port that notes when its packets leave.
+pub struct Tap<P> {
+    inner: P,
+    clock: Clock,
+    /// Committed since the last doorbell.
+    waiting: Vec<Submitted>,
+    log: Log,
+}
+
+impl Log {
+    /// All of it, in order.
+    #[must_use]
+    pub fn take(&self) -> Vec<Submitted> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<P: Port> Tap<P> {
+    /// `inner`, with what leaves it noted in `log`, in the time of `clock`.
+    pub fn new(inner: P, clock: Clock, log: Log) -> Self {
+        Self { inner, clock, waiting: Vec::new(), log }
+    }
+}
+
+impl<P: Port> Port for Tap<P> {
+    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        self.inner.rx_burst(now, max, each)
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.inner.slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        self.inner.slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        let frame = &self.inner.slot_bytes(&slot)[..meta.len];
+        if let Ok(packet) = Packet::parse_unverified(frame)
+            && !packet.payload.is_empty()
+        {
+            let wire_bytes = u32::try_from(meta.len).unwrap_or(u32::MAX) + ETHERNET_BYTES;
+            let (at, qpn) = (Time::ZERO, packet.bth.dest_qp);
+            self.waiting.push(Submitted { at, qpn, wire_bytes });
+        }
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        self.inner.slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        if !self.waiting.is_empty() {
+            let at = self.clock.now();
+            let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
+            log.extend(self.waiting.drain(..).map(|s| Submitted { at, ..s }));
+        }
+        self.inner.flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        self.inner.frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.inner.tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.poll_fd()
+    }
+}
+
+impl<P: Link> Link for Tap<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        self.inner.counters()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner.greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner.open_side_poll(ip)
+    }
+}
+
+/// Preamble, frame check and gap.
+const ETHERNET_BYTES: u32 = 24;
