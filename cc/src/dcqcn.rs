@@ -178,7 +178,7 @@ impl Controller for Dcqcn {
 /// Mbit/s in a byte a nanosecond.
 pub(crate) const MBPS: f64 = 8e3;
 /// Alpha below this decays no further: it makes no difference to any rate.
-pub(crate) const ALPHA_NONE: f64 = 1e-9;
+pub(crate) const ALPHA_NONE: f64 = 1e-12;
 /// So near to the line rate is at it.
 pub(crate) const AT_LINE: f64 = 1e-6;
 

@@ -77,8 +77,10 @@ pub struct DcqcnRnic {
     /// The slot of alpha that runs began; none before the first notification.
     slot_at: Option<Time>,
     cnp_in_slot: bool,
-    cnp_for_decrease: bool,
     stage: f64,
+    /// A period of decreases began; none before the first notification.
+    gate_at: Option<Time>,
+    /// The end of the one in which a notification came.
     decrease_at: Option<Time>,
     increase_at: Option<Time>,
 }
@@ -97,8 +99,8 @@ impl DcqcnRnic {
             alpha: params.alpha0,
             slot_at: None,
             cnp_in_slot: false,
-            cnp_for_decrease: false,
             stage: 0.0,
+            gate_at: None,
             decrease_at: None,
             increase_at: None,
         }
@@ -122,6 +124,7 @@ impl DcqcnRnic {
     }
 
     fn decrease(&mut self, now: Time) {
+        (self.gate_at, self.decrease_at) = (Some(now), None);
         if self.p.clamp_target >= 0.5 || self.stage > 0.0 {
             self.target = self.current;
         }
@@ -176,9 +179,11 @@ impl Controller for DcqcnRnic {
         } else {
             self.cnp_in_slot = true;
         }
-        self.cnp_for_decrease = true;
-        // The gate is open when nothing decreased for its period; the first one waits for it.
-        self.decrease_at.get_or_insert(now + dur(self.p.decrease_us * 1e3));
+        // Decreases are for the notifications of a period each; periods run from the first one on,
+        // and only the end of one that had a notification needs a timer.
+        let (began, period) = (*self.gate_at.get_or_insert(now), dur(self.p.decrease_us * 1e3));
+        let passed = now.since(began).as_ps() / period.as_ps().max(1);
+        self.decrease_at.get_or_insert(began + period * (passed + 1));
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -186,18 +191,15 @@ impl Controller for DcqcnRnic {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if let Some(due) = self.decrease_at.filter(|at| *at <= now) {
-            self.settle(now);
-            self.decrease_at = None;
-            if std::mem::take(&mut self.cnp_for_decrease) {
+        // Each at its time and in their order, however late this is.
+        while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
+            if self.decrease_at == Some(due) {
+                self.settle(due);
                 self.decrease(due);
-                // The next decrease is a period away at least.
-                self.decrease_at = Some(due + dur(self.p.decrease_us * 1e3));
+            } else {
+                self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
+                self.increase();
             }
-        }
-        if let Some(due) = self.increase_at.filter(|at| *at <= now) {
-            self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
-            self.increase();
         }
     }
 }
@@ -233,6 +235,35 @@ mod tests {
             assert!(about(cc.target * 8.0, 25.0));
             cc.handle_timeout(at(8));
             assert!(about(cc.current * 8.0, current), "no other came");
+        }
+    }
+
+    #[test]
+    fn handle_timeout__late_is_as_if_it_were_not() {
+        let mut cc = flow(&Params::default());
+        cc.on_cnp(at(0));
+        // The decrease was due at 4 us, with alpha after four slots and not after seven hundred;
+        // the increase 300 us after that.
+        cc.handle_timeout(at(700));
+        let mut punctual = flow(&Params::default());
+        punctual.on_cnp(at(0));
+        punctual.handle_timeout(at(4));
+        assert!(about(punctual.current * 8.0, 12.754_329));
+        punctual.handle_timeout(at(304));
+        punctual.handle_timeout(at(604));
+        assert!(about(cc.current, punctual.current), "{} {}", cc.current, punctual.current);
+        assert_eq!(cc.poll_timeout(), Some(at(904)));
+    }
+
+    #[test]
+    fn on_cnp__periods_of_decreases_run_from_the_first_one_on() {
+        let mut cc = flow(&Params::default());
+        cc.on_cnp(at(0));
+        cc.handle_timeout(at(4));
+        for (us, due) in [(5, 8), (9, 12), (30, 32), (32, 36)] {
+            cc.on_cnp(at(us));
+            assert_eq!(cc.poll_timeout(), Some(at(due)), "{us}");
+            cc.handle_timeout(at(due));
         }
     }
 
