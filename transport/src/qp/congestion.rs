@@ -12,6 +12,14 @@ use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{LossKind, Sent};
 
+/// Of a window of `window_pkts`, every so many packets ask for an acknowledgement, `most` at most: a
+/// small window is told of before it is used up. What has arrived and is not acknowledged yet fills
+/// the window, but not the path: congestion control, whose window is as long as the path and no
+/// longer, is told sixteen times in a window.
+pub(super) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
+    (window_pkts / if has_cc { 16 } else { 4 }).clamp(1, most.max(1))
+}
+
 impl QueuePair {
     /// Begins anew with this congestion control.
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
@@ -63,8 +71,8 @@ impl QueuePair {
         let flow = self.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
         let full = config.qp_window_pkts.min(flow);
         let window = if self.loss.is_probing() { 1 } else { full };
-        // A small window is told of before it is used up.
-        let ack_req_interval_pkts = config.ack_req_interval_pkts.min((full / 4).max(1));
+        let ack_req_interval_pkts =
+            ack_interval(full, config.ack_req_interval_pkts, self.flow.is_some());
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
@@ -140,5 +148,18 @@ impl QueuePair {
         let mtu = u64::from(self.mtu.bytes());
         let lost = self.requester.snd_nxt().saturating_sub(from);
         flow.on_loss(now, kind, lost * mtu, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ack_interval__is_short_for_small_windows_and_shorter_for_congestion_control() {
+        let of = |has_cc| [1, 15, 42, 192, 1 << 16].map(|window| ack_interval(window, 16, has_cc));
+        assert_eq!(of(false), [1, 3, 10, 16, 16]);
+        assert_eq!(of(true), [1, 1, 2, 12, 16]);
+        assert_eq!(ack_interval(192, 0, false), 1);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::acked::may_leave;
 use super::sender::{May, Next};
-use super::{ACK_PKTS, Part, Probe, Selective};
+use super::{Part, Probe, Selective};
 use crate::config::MIN_REORDER_PKTS;
 use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
@@ -18,6 +18,8 @@ pub(in crate::qp) struct Limits {
     pub(in crate::qp) begins: bool,
     /// Packets in flight.
     pub(in crate::qp) window_pkts: u32,
+    /// New packets ask for an acknowledgement this often at least.
+    pub(in crate::qp) ack_interval_pkts: u32,
     /// What the endpoint's window still takes.
     pub(in crate::qp) room_pkts: u32,
 }
@@ -173,7 +175,7 @@ impl Selective {
         };
         // The peer acknowledges every so many by itself. It must be asked where it might wait for
         // more that will not come.
-        let interval = u64::from(limits.window_pkts / 4).clamp(1, ACK_PKTS.into());
+        let interval = u64::from(limits.ack_interval_pkts);
         let asks = is_last || window_left == 1 || number.is_multiple_of(interval);
         (Some(Sending { number, part, kind: SendingKind::New, asks }), false)
     }

@@ -1,9 +1,10 @@
 //! How a packet of SRC is written: headers, payload, ICRC.
 
 use super::choose::{Choice, Limits, Sending, SendingKind};
-use super::{Part, Selective};
+use super::{ACK_PKTS, Part, Selective};
 use crate::mr::Access;
 use crate::payload::PayloadMut;
+use crate::qp::congestion::ack_interval;
 use crate::qp::selective::feedback::outside_bytes;
 use crate::qp::send::{ICRC_BYTES, NotWritten, copy_part};
 use crate::qp::state::QpState;
@@ -29,14 +30,13 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         loop {
+            let flow = self.flow.as_ref().map(|flow| flow.window_pkts());
+            let window_pkts = flow.unwrap_or(u32::MAX).min(sh.config.qp_window_pkts);
             let limits = Limits {
                 sends: self.state.sends(),
                 begins: self.state == QpState::Rts,
-                window_pkts: self
-                    .flow
-                    .as_ref()
-                    .map_or(u32::MAX, |flow| flow.window_pkts())
-                    .min(sh.config.qp_window_pkts),
+                window_pkts,
+                ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
                 room_pkts: room.pkts,
             };
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
