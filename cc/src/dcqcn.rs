@@ -5,7 +5,7 @@
 //! adapters do differently is [`crate::dcqcn_rnic`].
 
 use crate::params::params;
-use crate::round::Base;
+use crate::round::{Base, Guard};
 use crate::units::{dur, rate, whole};
 use crate::{Ack, Controller, Loss, Path, Sent};
 use spanwire_base::{Rate, Time};
@@ -43,6 +43,11 @@ params! {
     hyper_mbps = 400.0 in 0.001..=1e6;
     /// The rate at least, in Mbit/s.
     min_mbps = 1.0 in 0.001..=1e6;
+    /// Where acknowledgements tell of marks (SRC), one that does is a notification, but at most once
+    /// in so many microseconds.
+    ///
+    /// DCQCN, section 3.1: what a receiver does.
+    cnp_us = 50.0 in 0.0..=1e6;
     /// The window is what so many base round trips bring at the present rate; 0 for none.
     ///
     /// Adapters have none; without one a silent path is filled for as long as nobody says so.
@@ -68,6 +73,8 @@ pub struct Dcqcn {
     bytes: f64,
     /// The next increase by time; none at the line rate.
     increase_at: Option<Time>,
+    /// Marks count as a notification when this is open.
+    notified: Guard,
 }
 
 impl Dcqcn {
@@ -87,6 +94,7 @@ impl Dcqcn {
             byte_stage: 0.0,
             bytes: 0.0,
             increase_at: None,
+            notified: Guard::default(),
         }
     }
 
@@ -145,8 +153,12 @@ impl Controller for Dcqcn {
         }
     }
 
-    fn on_ack(&mut self, _now: Time, ack: &Ack<'_>) {
+    fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         self.base.on_ack(ack);
+        if ack.marked_bytes > 0 && self.notified.is_open(now, dur(self.p.cnp_us * 1e3)) {
+            self.notified.close(now);
+            self.on_cnp(now);
+        }
     }
 
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
@@ -194,6 +206,19 @@ mod tests {
 
     fn flow() -> Dcqcn {
         Dcqcn::new(&Params::default(), &path(1000, 25, Some(Dur::from_us(20))))
+    }
+
+    #[test]
+    fn on_ack__with_marks_is_a_notification_each_50_us() {
+        let mut f = flow();
+        let ack = |marked_bytes| Ack { acked_bytes: 1000, marked_bytes, ..Ack::default() };
+        let mut rates = Vec::new();
+        // Microseconds, and marked bytes.
+        for (us, marked) in [(0, 0), (10, 1000), (59, 1000), (60, 0), (61, 500)] {
+            f.on_ack(at(us), &ack(marked));
+            rates.push(gbps(f.current));
+        }
+        assert_eq!(rates, [25.0, 12.5, 12.5, 12.5, 6.25]);
     }
 
     #[test]

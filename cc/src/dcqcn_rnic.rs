@@ -5,7 +5,7 @@
 
 use crate::dcqcn::{ALPHA_NONE, AT_LINE, MBPS};
 use crate::params::params;
-use crate::round::Base;
+use crate::round::{Base, Guard};
 use crate::units::{dur, rate, whole};
 use crate::{Ack, Controller, Loss, Path};
 use spanwire_base::{Rate, Time};
@@ -59,6 +59,11 @@ params! {
     /// Each decrease sets the rate that is returned to (clamp_tgt_rate): 1; only the first one
     /// after an increase: 0.
     clamp_target = 0.0 in 0.0..=1.0;
+    /// Where acknowledgements tell of marks (SRC), one that does is a notification, but at most once
+    /// in so many microseconds.
+    ///
+    /// PACC, section 2: adapters' usual interval; the receiver's of RC is 50.
+    cnp_us = 4.0 in 0.0..=1e6;
     /// The window is what so many base round trips bring at the present rate; 0 for none.
     ///
     /// Adapters have none; without one a silent path is filled for as long as nobody says so.
@@ -83,6 +88,8 @@ pub struct DcqcnRnic {
     /// The end of the one in which a notification came.
     decrease_at: Option<Time>,
     increase_at: Option<Time>,
+    /// Marks count as a notification when this is open.
+    notified: Guard,
 }
 
 impl DcqcnRnic {
@@ -103,6 +110,7 @@ impl DcqcnRnic {
             gate_at: None,
             decrease_at: None,
             increase_at: None,
+            notified: Guard::default(),
         }
     }
 
@@ -162,8 +170,12 @@ impl Controller for DcqcnRnic {
         Some(rate(self.current))
     }
 
-    fn on_ack(&mut self, _now: Time, ack: &Ack<'_>) {
+    fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         self.base.on_ack(ack);
+        if ack.marked_bytes > 0 && self.notified.is_open(now, dur(self.p.cnp_us * 1e3)) {
+            self.notified.close(now);
+            self.on_cnp(now);
+        }
     }
 
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}

@@ -67,6 +67,8 @@ pub struct Gemini {
     smallest_before: Option<Dur>,
     round: Round,
     cut: Guard,
+    /// Losses have one of their own: a small cut for a mark does not stand in for a half.
+    loss_cut: Guard,
     srtt: Option<f64>,
     is_scaled: bool,
 }
@@ -89,6 +91,7 @@ impl Gemini {
             smallest_before: None,
             round: Round::default(),
             cut: Guard::default(),
+            loss_cut: Guard::default(),
             srtt: None,
             is_scaled: false,
         };
@@ -191,7 +194,8 @@ impl Controller for Gemini {
             LossKind::Block => return,
             LossKind::Recovery | LossKind::Trimmed => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
-                if self.cut.is_open(now, span) {
+                if self.loss_cut.is_open(now, span) {
+                    self.loss_cut.close(now);
                     self.cut.close(now);
                     self.cwnd /= 2.0;
                     self.ssthresh = self.cwnd;
@@ -264,6 +268,22 @@ mod tests {
         let mut cc = flow(100_000.0);
         cc.on_ack(at(20_000_000), &Ack { sent_at: at(10_000_000), ..ack(4096) });
         assert!(about(cc.alpha, 0.75));
+    }
+
+    #[test]
+    fn on_loss__halves_once_a_round_trip_whatever_was_marked_in_it() {
+        let mut cc = flow(100_000.0);
+        cc.alpha = 0.5;
+        let loss = Loss { kind: LossKind::Recovery, bytes: 1, inflight_bytes: 0 };
+        cc.on_ack(at(100), &ack(4096));
+        let marked = cc.cwnd;
+        assert!(marked < 100_000.0);
+        cc.on_loss(at(101), &loss);
+        cc.on_loss(at(102), &loss);
+        assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
+        // And the mark that comes with the loss has had its answer.
+        cc.on_ack(at(103), &ack(4096));
+        assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! # Source
 //! PowerTCP (NSDI'22), algorithms 1 and 2, and the authors' kernel module: the form with windows,
-//! without the utilisation target and the floors of their ns-3.
+//! without the utilisation target of their ns-3, and of its floors only that of the gradient.
 
 use crate::params::params;
 use crate::round::{Base, Round};
@@ -29,6 +29,11 @@ params! {
     ///
     /// The authors' kernel module.
     power_floor = 0.01 in 1e-6..=1.0;
+    /// One and the round trip's gradient are at least this (theta). At zero a queue that drains as
+    /// fast as it can is no power at all, and every flow opens its window at once.
+    ///
+    /// The authors' ns-3.
+    gradient_floor = 0.5 in 0.0..=1.0;
 }
 
 /// One flow. Windows in bytes.
@@ -110,7 +115,7 @@ impl PowerTcp {
         }
         self.last = Some((now, rtt));
         let gradient = 1.0 + (rtt - before) / span;
-        Some((gradient.max(0.0) * rtt / tau, span))
+        Some((gradient.max(self.p.gradient_floor) * rtt / tau, span))
     }
 
     fn smooth(&mut self, power: f64, span: f64, tau: f64) -> f64 {
@@ -234,6 +239,20 @@ mod tests {
         let before = cc.cwnd;
         cc.on_ack(at(150), &ack(40, at(121)));
         assert!(close(cc.cwnd, before), "once a round trip");
+    }
+
+    #[test]
+    fn by_round_trip__a_queue_that_drains_is_not_without_power() {
+        let mut cc = flow(1.0);
+        let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
+        cc.on_ack(at(100), &ack(60, at(40)));
+        // 20 us less in 20 us: nothing at all arrives. Half of the voltage 40 / 20 is left.
+        cc.on_ack(at(120), &ack(40, at(100)));
+        assert!(close(cc.power.unwrap(), 1.0), "{:?}", cc.power);
+        let mut cc = PowerTcp { p: Params { gradient_floor: 0.0, ..cc.p }, ..flow(1.0) };
+        cc.on_ack(at(100), &ack(60, at(40)));
+        cc.on_ack(at(120), &ack(40, at(100)));
+        assert!(close(cc.power.unwrap(), 0.01), "{:?}", cc.power);
     }
 
     #[test]
