@@ -189,6 +189,29 @@ fn run__a_file_says_what_the_command_line_would() {
 }
 
 #[test]
+fn run__sharing_has_its_members_and_a_figure_of_fairness() {
+    let dir = scratch("sharing");
+    let set = ["cc=swift", "flows=2", "stagger=1ms", "time=5ms", "smooth=500us"];
+    let args =
+        [&["run", "cc-fairness", "--plot", text_of(&dir)][..], &set.map(|s| ["--set", s]).concat()];
+    let (report, code) = json(&args.concat());
+    assert_eq!(code, Some(0));
+    for member in ["utilisation", "jain", "jain_time_us", "queue_bytes_mean", "queue_bytes_p99"] {
+        assert!(report[member].is_number(), "{member}: {}", report[member]);
+    }
+    assert!(report.get("inter_intra_ratio").is_some_and(Value::is_null));
+    assert!(report["utilisation"].as_f64().is_some_and(|u| u > 0.9 && u <= 1.0));
+    let figure = fs::read_to_string(dir.join("jain.svg")).expect("it was drawn");
+    assert!(figure.contains("Jain"), "{figure}");
+    let page = fs::read_to_string(dir.join("index.html")).expect("it was written");
+    assert!(page.contains("jain.svg") && page.contains("rates.svg"));
+    let (report, _) = json(&["run", "cc-solo", "--set", "cc=dctcp", "--set", "time=1ms"]);
+    assert!(report["jain"].is_null() && report["jain_time_us"].is_null());
+    let (report, _) = json(&["run", "pair"]);
+    assert!(report.get("utilisation").is_none(), "of scenarios that are about it alone");
+}
+
+#[test]
 fn run__the_table_has_what_counts() {
     let output = sim(&["run", "incast-32"]);
     let text = stdout(&output);

@@ -29,6 +29,7 @@ mod report;
 mod run;
 mod scenario;
 mod setup;
+mod sharing;
 mod station;
 mod swarm;
 mod topology;
@@ -49,6 +50,7 @@ pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
 pub use setup::Setup;
+pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
 pub use station::{Station, Storm};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{

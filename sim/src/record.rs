@@ -18,6 +18,9 @@ pub struct Series {
     pub queues: Vec<QueueSeries>,
     /// Frames lost so far, on lines and in switches.
     pub drops: Vec<u64>,
+    /// Jain's index of the flows that have begun, where sharing is looked at: empty elsewhere, and
+    /// none while there are fewer than two.
+    pub jain: Vec<Option<f64>>,
 }
 
 /// A flow over time.
@@ -28,6 +31,9 @@ pub struct FlowSeries {
     /// Payload that arrived in order since the sample before, in Gbit/s; of a mix, whose messages
     /// have packets of any length, as if all were full.
     pub goodput_gbps: Vec<f64>,
+    /// Payload acknowledged since the sample before, in whatever order it arrived, in Gbit/s; of a
+    /// flow without congestion control the goodput.
+    pub acked_gbps: Vec<f64>,
     /// Packets sent and not acknowledged.
     pub in_flight_pkts: Vec<u64>,
 }
@@ -67,6 +73,7 @@ struct Watched {
     /// The host with the window: in SRC the one that sends the bytes.
     window: (usize, Qpn),
     psn: u32,
+    acked_bytes: u64,
 }
 
 impl Recorder {
@@ -139,6 +146,15 @@ impl Recorder {
             let gbps = if ns > 0.0 { f64::from(pkts) * pkt_bits / ns } else { 0.0 };
             series.goodput_gbps.push(gbps);
             let info = hosts[watched.window.0].endpoint().query_qp(watched.window.1);
+            let acked_bytes = info.as_ref().and_then(|i| Some(i.flow?.delivered_bytes));
+            series.acked_gbps.push(match acked_bytes {
+                Some(bytes) if ns > 0.0 => {
+                    let before = std::mem::replace(&mut watched.acked_bytes, bytes);
+                    to_f64(bytes.saturating_sub(before)) * 8.0 / ns
+                }
+                Some(_) => 0.0,
+                None => gbps,
+            });
             series.in_flight_pkts.push(info.map_or(0, |i| i.in_flight_pkts));
         }
     }
@@ -174,7 +190,8 @@ pub(crate) fn queue_names(network: &Network) -> Vec<String> {
 /// Where each flow's progress can be seen.
 fn watched(network: &Network) -> Vec<Watched> {
     let nobody = (0, Qpn::new(0));
-    let of_nobody = Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0 };
+    let of_nobody =
+        Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0, acked_bytes: 0 };
     let mut all = vec![of_nobody; network.flows().len()];
     let sends_answers = |flow: &Flow| {
         flow.op == FlowOp::Read && network.setup().src_segment([flow.src, flow.dst]).is_some()

@@ -2,6 +2,7 @@
 
 use crate::network::{FlowProgress, Network};
 use crate::record::{Series, queue_names, to_f64, us};
+use crate::sharing::SharingReport;
 use crate::topology::PathInfo;
 use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
@@ -38,6 +39,9 @@ pub struct Report {
     pub engine: BTreeMap<String, u64>,
     /// Pause frames that switches have sent.
     pub pfc_pauses: u64,
+    /// How flows shared a queue, in scenarios that are about that.
+    #[serde(flatten)]
+    pub sharing: Option<SharingReport>,
     /// What was wrong, one sentence each.
     pub violations: Vec<String>,
     /// The network over time, when it was asked for.
@@ -91,7 +95,6 @@ impl Report {
         scenario: &str,
         network: &Network,
         mean_bytes: &[f64],
-        series: Option<Series>,
         violations: Vec<String>,
     ) -> Self {
         let counters = network.world.counters();
@@ -111,8 +114,9 @@ impl Report {
             drops: drops(network),
             engine: engine(network),
             pfc_pauses: pauses.sum(),
+            sharing: None,
             violations,
-            series,
+            series: None,
         }
     }
 }

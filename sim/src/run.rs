@@ -2,9 +2,10 @@
 
 use crate::check::{check_end, check_now};
 use crate::network::{Network, NetworkError};
-use crate::record::{Recorder, Series};
+use crate::record::Recorder;
 use crate::report::Report;
 use crate::setup::Setup;
+use crate::sharing::Sharing;
 use crate::station::Storm;
 use crate::topology::Topology;
 use crate::workload::Flow;
@@ -31,6 +32,9 @@ pub struct Plan {
     pub calm_at: Option<Time>,
     /// When the run ends if the flows do not; not to have ended is a violation.
     pub until: Time,
+    /// How flows share a queue is looked at. Then they outlast the run, which ends at `until`, and
+    /// only what must be true at any time is checked.
+    pub sharing: Option<Sharing>,
     /// Queue pairs may give up before this; time zero: never.
     pub may_fail_until: Time,
     /// No run has as many events: one that has does not come to an end.
@@ -78,6 +82,7 @@ impl Plan {
             storms: Vec::new(),
             calm_at: None,
             until: Time::ZERO + Dur::from_secs(100),
+            sharing: None,
             may_fail_until: Time::ZERO,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
@@ -126,7 +131,7 @@ impl<'a> Run<'a> {
         for (host, storm) in &plan.storms {
             network.set_storm(*host, *storm);
         }
-        let recorder = Recorder::new(&network, watch.series);
+        let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
         let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
         Ok(Self { plan, watch, network, recorder, violations, is_calm })
     }
@@ -159,7 +164,7 @@ impl<'a> Run<'a> {
         }
         self.recorder.sample(&self.network);
         self.check();
-        if self.violations.is_empty() {
+        if self.violations.is_empty() && self.plan.sharing.is_none() {
             self.violations = self.stamped(check_end(&self.network, self.plan.may_fail_until));
         }
         if self.plan.faults.is_empty() {
@@ -200,8 +205,14 @@ impl<'a> Run<'a> {
     fn report(self) -> Report {
         let Self { plan, network, recorder, violations, watch, .. } = self;
         let means = recorder.mean_bytes();
-        let series: Option<Series> = watch.series.then(|| recorder.into_series());
-        Report::new(&plan.scenario, &network, &means, series, violations)
+        let mut report = Report::new(&plan.scenario, &network, &means, violations);
+        let mut series = recorder.into_series();
+        if let Some(sharing) = &plan.sharing {
+            series.jain = sharing.jain_over_time(&network, &series);
+            report.sharing = Some(sharing.report(&network, &series));
+        }
+        report.series = watch.series.then_some(series);
+        report
     }
 }
 

@@ -1,6 +1,8 @@
 //! Scenarios by name.
 
 mod catalogue;
+mod marking;
+mod sharing;
 
 use crate::congestion::Congestion;
 use crate::params::{CcChoice, ParamError, Params, Value};

@@ -5,5 +5,6 @@
 mod cc;
 mod directed;
 mod loss_sweep;
+mod sharing;
 mod soak;
 mod swarm;

@@ -79,6 +79,7 @@ impl Run<'_> {
     fn figures(&self) -> Vec<(&'static str, String)> {
         let figures = [
             ("rates.svg", self.goodput()),
+            ("jain.svg", self.jain()),
             ("windows.svg", self.windows()),
             ("queues.svg", self.queues()),
             ("fct_cdf.svg", self.fct_cdf()),
@@ -94,6 +95,16 @@ impl Run<'_> {
         // The rate of one link says nothing of the sum of all flows.
         let levels = if self.series.flows.len() > LINES_MAX { &[] } else { self.rates };
         Some(self.lines("Goodput at the receivers", axis, series, levels))
+    }
+
+    fn jain(&self) -> Option<String> {
+        let at = self.series.at_us.iter().map(|us| us / 1e6).zip(&self.series.jain);
+        let points: Vec<(f64, f64)> = at.filter_map(|(at, jain)| Some((at, (*jain)?))).collect();
+        let series = Series { name: "of the flows that have begun".to_owned(), points };
+        let fair = Level { name: "fair".to_owned(), at: spanwire_sim::JAIN_FAIR };
+        let axis = AxisSpec::linear("Jain's index", Quantity::Share);
+        let figure = || self.lines("Fairness of rates", axis, vec![series.clone()], &[fair]);
+        (!series.points.is_empty()).then(figure)
     }
 
     fn windows(&self) -> Option<String> {
@@ -364,6 +375,8 @@ mod tests {
         let five = run_of((0..5).map(|i| flow(i, 9, 1, 3.0)).collect());
         let all = ["rates.svg", "windows.svg", "queues.svg", "fct_cdf.svg", "fct_violin.svg"];
         assert_eq!(names(&five, &series(5)), all);
+        let shared = spanwire_sim::Series { jain: vec![None, Some(0.9)], ..series(2) };
+        assert!(names(&one, &shared).contains(&"jain.svg"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::report::bytes;
 use serde::Serialize;
-use spanwire_sim::{FlowReport, QueueReport, Report};
+use spanwire_sim::{FlowReport, QueueReport, Report, SharingReport};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,6 +40,9 @@ impl RunReport {
         // Writing to a String cannot fail, here and below.
         let mut out = format!("{}, seed {}\n", r.scenario, r.seed);
         write_flows(&mut out, &r.flows);
+        if let Some(sharing) = &r.sharing {
+            write_sharing(&mut out, sharing);
+        }
         write_queues(&mut out, &r.queues);
         write_counts(&mut out, "drops", &r.drops);
         if r.pfc_pauses > 0 {
@@ -126,6 +129,20 @@ fn write_flows(out: &mut String, flows: &[FlowReport]) {
         at(50),
         at(99),
         at(100)
+    );
+}
+
+fn write_sharing(out: &mut String, s: &SharingReport) {
+    let share = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
+    let time = s.jain_time_us.map_or_else(|| "-".to_owned(), |us| format!("{} us", decimals(us)));
+    let _ = writeln!(
+        out,
+        "  utilisation {:.3}, Jain {}, fair after {time}, queue mean {}, p99 {}, inter/intra {}",
+        s.utilisation,
+        share(s.jain),
+        decimals(s.queue_bytes_mean),
+        s.queue_bytes_p99,
+        share(s.inter_intra_ratio)
     );
 }
 
@@ -221,6 +238,32 @@ mod tests {
             "event hash 00000000deadbeef",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn to_text__says_how_flows_shared() {
+        let mut run = run(2);
+        assert!(!run.to_text().contains("Jain"));
+        let json = serde_json::to_value(&run).expect("it is plain data");
+        assert!(json.get("utilisation").is_none(), "not of scenarios that do not ask");
+        run.report.sharing = Some(SharingReport {
+            utilisation: 0.9,
+            jain: Some(0.98765),
+            jain_time_us: None,
+            queue_bytes_mean: 1234.5,
+            queue_bytes_p99: 8000,
+            inter_intra_ratio: None,
+        });
+        let text = run.to_text();
+        let part = "utilisation 0.900, Jain 0.988, fair after -, queue mean 1234.5, p99 8000";
+        assert!(text.contains(part), "{text}");
+        let json = serde_json::to_value(&run).expect("it is plain data");
+        for member in ["utilisation", "jain", "queue_bytes_mean", "queue_bytes_p99"] {
+            assert!(json[member].is_number(), "{member}");
+        }
+        for member in ["jain_time_us", "inter_intra_ratio"] {
+            assert!(json.get(member).is_some_and(serde_json::Value::is_null), "{member}");
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn report(flows: Vec<FlowReport>) -> Report {
         drops: BTreeMap::new(),
         engine: BTreeMap::new(),
         pfc_pauses: 0,
+        sharing: None,
         violations: Vec::new(),
         series: None,
     }
@@ -51,6 +52,7 @@ pub(super) fn series(flows: u32) -> Series {
     let flow = |flow| FlowSeries {
         flow,
         goodput_gbps: vec![0.0, f64::from(flow) + 1.0],
+        acked_gbps: vec![0.0, f64::from(flow) + 1.0],
         in_flight_pkts: vec![5, 0],
     };
     Series {
@@ -63,5 +65,6 @@ pub(super) fn series(flows: u32) -> Series {
             drops: vec![0, 0],
         }],
         drops: vec![0, 0],
+        jain: Vec::new(),
     }
 }

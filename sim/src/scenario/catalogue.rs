@@ -236,6 +236,10 @@ pub(super) const ALL: &[Scenario] = &[
             plan(Topology::reflex(), flows, setup)
         },
     },
+    super::sharing::SOLO,
+    super::sharing::FAIRNESS,
+    super::sharing::INCAST,
+    super::sharing::MIXED_RTT,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {
