@@ -29,7 +29,7 @@ pub struct SharingReport {
     pub utilisation: f64,
     /// Jain's index of the flows' mean rates, 1 for equal ones; none of a single flow.
     pub jain: Option<f64>,
-    /// How long after the last flow began the index was at [`JAIN_FAIR`] or above and stayed there
+    /// How long after the last flow began the index was at [`JAIN_FAIR`] or above, to stay there
     /// to the end, in us; none when it does not, or of a single flow.
     pub jain_time_us: Option<f64>,
     /// The mean length of the queue in bytes.
