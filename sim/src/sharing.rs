@@ -25,7 +25,8 @@ pub struct Sharing {
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct SharingReport {
-    /// Payload that arrived, in whatever order, as a part of what the link can carry in full packets.
+    /// Payload that arrived, in whatever order, as a part of what the link can carry in full
+    /// packets.
     pub utilisation: f64,
     /// Jain's index of the flows' mean rates, 1 for equal ones; none of a single flow.
     pub jain: Option<f64>,
