@@ -12,8 +12,8 @@ use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{LossKind, Sent};
 
-/// Of a window of `window_pkts`, every so many packets ask for an acknowledgement, `most` at most: a
-/// small window is told of before it is used up. What has arrived and is not acknowledged yet
+/// Of a window of `window_pkts`, every so many packets ask for an acknowledgement, `most` at most:
+/// a small window is told of before it is used up. What has arrived and is not acknowledged yet
 /// fills the window, but not the path: congestion control, whose window is as long as the path and
 /// no longer, is told sixteen times in a window.
 pub(super) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
