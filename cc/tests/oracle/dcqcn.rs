@@ -1,7 +1,8 @@
 //! DCQCN (SIGCOMM'15), with its three timers. Decided: five halvings before the additive increase;
-//! within a millionth of the line rate is at it.
+//! within a millionth of the line rate is at it. Marks in an acknowledgement are a notification, as
+//! often as a receiver would send one.
 
-use crate::rules::MBPS;
+use crate::rules::{MBPS, Once};
 use crate::trace::{Oracle, Told, Way, compare};
 use spanwire_cc::LossKind;
 
@@ -15,6 +16,7 @@ struct Dcqcn {
     bytes: f64,
     alpha_timer: f64,
     increase_timer: f64,
+    notified: Once,
 }
 
 const G: f64 = 1.0 / 256.0;
@@ -33,6 +35,7 @@ impl Dcqcn {
             bytes: 0.0,
             alpha_timer: f64::INFINITY,
             increase_timer: f64::INFINITY,
+            notified: Once::default(),
         }
     }
 
@@ -70,7 +73,11 @@ impl Oracle for Dcqcn {
         }
     }
 
-    fn ack(&mut self, _now: f64, _a: &Told) {}
+    fn ack(&mut self, now: f64, a: &Told) {
+        if a.marked > 0.0 && self.notified.may(now, 50_000.0) {
+            self.cnp(now);
+        }
+    }
 
     fn loss(&mut self, _now: f64, _kind: LossKind, _bytes: f64, _inflight: f64) {}
 

@@ -1,7 +1,8 @@
 //! DCQCN as adapters have it: three timers, that of alpha and that of decreases from the first
-//! notification on and for good. At one moment alpha comes first, increases last.
+//! notification on and for good. At one moment alpha comes first, increases last. Marks in an
+//! acknowledgement are a notification, at most one each 4 us.
 
-use crate::rules::MBPS;
+use crate::rules::{MBPS, Once};
 use crate::trace::{Oracle, Told, Way, compare};
 use spanwire_cc::LossKind;
 
@@ -17,6 +18,7 @@ struct Rnic {
     alpha_timer: f64,
     decrease_timer: f64,
     increase_timer: f64,
+    notified: Once,
 }
 
 const G: f64 = 5.0 / 1024.0;
@@ -36,6 +38,7 @@ impl Rnic {
             alpha_timer: f64::INFINITY,
             decrease_timer: f64::INFINITY,
             increase_timer: f64::INFINITY,
+            notified: Once::default(),
         }
     }
 
@@ -94,7 +97,11 @@ impl Oracle for Rnic {
         }
     }
 
-    fn ack(&mut self, _now: f64, _a: &Told) {}
+    fn ack(&mut self, now: f64, a: &Told) {
+        if a.marked > 0.0 && self.notified.may(now, 4_000.0) {
+            self.cnp(now);
+        }
+    }
 
     fn loss(&mut self, _now: f64, _kind: LossKind, _bytes: f64, _inflight: f64) {}
 

@@ -1,6 +1,7 @@
 //! Gemini (ICNP'19), with the figures of Uno's runs. Decided: the unmarked bytes of an
 //! acknowledgement increase whatever else it says, unless the path is late; late is the smallest
-//! round trip of the round before, or of this one in the first.
+//! round trip of the round before, or of this one in the first; a loss halves once a round trip,
+//! whatever was cut for marks, and marks cut nothing for a round trip after it.
 
 use crate::rules::{Once, Rounds, smooth};
 use crate::trace::{Oracle, Told, Way, compare};
@@ -18,6 +19,7 @@ struct Gemini {
     rtt_min_before: Option<f64>,
     rounds: Rounds,
     red: Once,
+    lost: Once,
     srtt: Option<f64>,
 }
 
@@ -39,6 +41,7 @@ impl Gemini {
             rtt_min_before: None,
             rounds: Rounds::default(),
             red: Once::default(),
+            lost: Once::default(),
             srtt: None,
         }
     }
@@ -87,7 +90,8 @@ impl Oracle for Gemini {
         match kind {
             LossKind::Block => return,
             LossKind::Recovery | LossKind::Trimmed => {
-                if self.red.may(now, self.way.base) {
+                if self.lost.may(now, self.way.base) {
+                    self.red = Once::at(now);
                     self.cwnd /= 2.0;
                     self.ssthresh = self.cwnd;
                 }

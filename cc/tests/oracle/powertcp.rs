@@ -1,6 +1,7 @@
 //! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the window that packets were sent with, which
 //! are acknowledged in a round, is that at the beginning of the round before; acknowledgements
-//! closer together than a packet takes are no gradient.
+//! closer together than a packet takes are no gradient; theta's current is at least a half, as in
+//! the authors' ns-3, since a queue that drains would be no power at all.
 
 use crate::hpcc::Last;
 use crate::rules::Rounds;
@@ -50,7 +51,7 @@ impl PowerTcp {
                 return None;
             }
             self.rtt_prev = Some((now, rtt));
-            return Some((f64::max(1.0 + (rtt - rtt_prev) / dt, 0.0) * rtt / tau, dt));
+            return Some((f64::max(1.0 + (rtt - rtt_prev) / dt, 0.5) * rtt / tau, dt));
         }
         let mut most: Option<(f64, f64)> = None;
         for (l, n) in self.last.pairs(a) {

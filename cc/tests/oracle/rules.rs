@@ -28,6 +28,11 @@ pub(crate) struct Once {
 }
 
 impl Once {
+    /// The last one was then.
+    pub(crate) fn at(now: f64) -> Self {
+        Self { last: Some(now) }
+    }
+
     pub(crate) fn may(&mut self, now: f64, span: f64) -> bool {
         let may = self.last.is_none_or(|last| now - last >= span);
         if may {
