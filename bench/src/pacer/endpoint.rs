@@ -135,6 +135,7 @@ impl End {
     fn new(seed: u8, qps: u32) -> Result<Self, Error> {
         let config = Config {
             max_qps: qps,
+            max_cqe: 2 * qps.max(32),
             // No window but each queue pair's own, and a turn for each packet, paced or not.
             endpoint_window_pkts: 1 << 24,
             qp_burst_pkts: 1,
@@ -178,6 +179,12 @@ mod tests {
         // 1106 bytes at 10 Gbit/s are 885 ns.
         let per_packet = (flows.elapsed() - before).as_ps() / sent;
         assert!((870_000..900_000).contains(&per_packet), "{per_packet} ps");
+    }
+
+    #[test]
+    fn new__as_many_as_an_endpoint_can_have() {
+        assert!(End::new(1, QPS_MAX).is_ok());
+        assert!(End::new(1, QPS_MAX + 1).is_err());
     }
 
     #[test]
