@@ -3,6 +3,8 @@
 //! Each kind of fault and of setting is switched off in many seeds: what hides a bug in one is
 //! missing in another (swarm testing: Groce et al., ISSTA'12).
 
+mod congestion;
+
 use crate::report::Report;
 use crate::run::{Plan, Watch};
 use crate::setup::Setup;
@@ -62,6 +64,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, calm_at, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5]));
+    Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup);
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
     let (timeout, patience) = (timeout(&setup), timeout(&setup) * PATIENCE_TIMEOUTS);
@@ -364,12 +367,15 @@ const RETRY_TIMEOUTS: u64 = 24;
 const PATIENCE_TIMEOUTS: u64 = 28;
 /// Sets the draws of what hosts speak, and how, apart from all others: a seed keeps its network.
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
+/// And those of congestion control.
+const CONGESTION: u64 = 0x636f_6e67_6573_7469;
 /// Sets the swarm's draws apart from those of its parts, which have the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_cc::Algorithm;
     use spanwire_transport::WireMode;
 
     #[test]
@@ -382,6 +388,17 @@ mod tests {
         some(|p| p.setup.host_pfc);
         some(|p| p.setup.port.queues.len() > 1);
         some(|p| p.setup.spread == Spread::Random);
+        some(|p| p.setup.port.int && p.setup.congestion.measures_rtt);
+        some(|p| p.setup.port.queues[0].phantom.is_some());
+        let is_used = |name: &str| {
+            let algorithm = Algorithm::named(name).ok();
+            let far = |p: &Plan| p.setup.congestion.far.map(|(_, algorithm)| algorithm);
+            plans.iter().any(|p| p.setup.congestion.algorithm == algorithm)
+                && plans.iter().any(|p| far(p) == algorithm)
+        };
+        let unused: Vec<_> = Algorithm::known().into_iter().filter(|name| !is_used(name)).collect();
+        assert_eq!(unused, [] as [&str; 0]);
+        some(|p| !p.setup.congestion.is_on());
         some(|p| p.faults.is_empty());
         some(|p| p.faults.iter().any(|f| f.impairments.reorder.is_some()));
         some(|p| p.faults.iter().any(|f| f.impairments.flap.is_some()));
