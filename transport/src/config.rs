@@ -1,6 +1,6 @@
 //! Every limit of an endpoint, with its reason.
 
-use spanwire_base::{Dur, Rate};
+use spanwire_base::Rate;
 use spanwire_wire::INT_MAX_HOPS;
 use std::fmt;
 
@@ -50,10 +50,6 @@ pub struct Config {
     pub reorder_pkts: u32,
     /// The rate of our own port: nothing is paced faster. Default 100 Gbit/s.
     pub line_rate: Rate,
-    /// What a worker may be late by and still reach a pacer's rate: so much of it may leave at
-    /// once, or two packets if that is more; 0..=4 ms. Default 4 us: 16 slots of the pacer's wheel,
-    /// a pass or two of a loop that spins. A worker that sleeps, and shares its core, wants 250 us.
-    pub catch_up: Dur,
     /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
     pub qp_burst_pkts: u32,
     /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
@@ -99,7 +95,6 @@ impl Default for Config {
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,
             line_rate: Rate::from_gbps(100),
-            catch_up: Dur::from_us(4),
             qp_burst_pkts: 16,
             int_hops: 8,
             elide_payload: false,
@@ -138,8 +133,6 @@ impl Config {
         let endpoint_min = self.qp_window_pkts + self.read_chunk_pkts;
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
-        let catch_up_us = u32::try_from(self.catch_up.as_us()).unwrap_or(u32::MAX);
-        range("catch_up", catch_up_us, 0, 4000)?;
         range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
         range("int_hops", self.int_hops.into(), 1, INT_MAX_HOPS.into())?;
         Ok(ValidConfig(self))

@@ -8,7 +8,7 @@ use super::report::{RunReport, decimals};
 use crate::plot::{
     AxisSpec, CdfFigure, Group, Level, LineFigure, Quantity, Rug, Series, Shape, ViolinFigure,
 };
-use spanwire_sim::{FlowReport, FlowSeries, Plan, QueueSeries};
+use spanwire_sim::{CcChoice, FlowReport, FlowSeries, Plan, QueueSeries};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -89,12 +89,20 @@ impl Run<'_> {
     }
 
     fn goodput(&self) -> Option<String> {
-        let bps = |f: &FlowSeries| f.goodput_gbps.iter().map(|gbps| gbps * 1e9).collect();
+        // Where it is about shares, what is behind a loss is no burst when the loss is repaired.
+        let is_shared = !self.series.jain.is_empty();
+        let rates = |f: &FlowSeries| match is_shared {
+            true => f.acked_gbps.clone(),
+            false => f.goodput_gbps.clone(),
+        };
+        let bps = |f: &FlowSeries| rates(f).into_iter().map(|gbps| gbps * 1e9).collect();
         let series = self.by_flow(bps)?;
-        let axis = AxisSpec::linear("goodput", Quantity::BitsPerSecond);
+        let label = if is_shared { "rate" } else { "goodput" };
+        let axis = AxisSpec::linear(label, Quantity::BitsPerSecond);
         // The rate of one link says nothing of the sum of all flows.
         let levels = if self.series.flows.len() > LINES_MAX { &[] } else { self.rates };
-        Some(self.lines("Goodput at the receivers", axis, series, levels))
+        let title = if is_shared { "Payload acknowledged" } else { "Goodput at the receivers" };
+        Some(self.lines(title, axis, series, levels))
     }
 
     fn jain(&self) -> Option<String> {
@@ -244,7 +252,10 @@ impl Run<'_> {
     }
 
     fn subtitle(&self) -> String {
-        format!("{}, seed {}", self.report.report.scenario, self.report.report.seed)
+        let report = &self.report.report;
+        let cc = self.report.parameters.get("cc").filter(|cc| cc.as_str() != CcChoice::NONE);
+        let cc = cc.map_or_else(String::new, |cc| format!(", {cc}"));
+        format!("{}{cc}, seed {}", report.scenario, report.seed)
     }
 
     /// The page that shows the figures `names`.
@@ -394,6 +405,16 @@ mod tests {
             document.descendants().filter(is_line).count()
         };
         assert_eq!([1, 32, 128, 129].map(lines), [1, 32, 128, 1]);
+    }
+
+    #[test]
+    fn subtitle__names_the_congestion_control_if_there_is_one() {
+        let (mut report, series) = (run_of(vec![]), series(1));
+        for (cc, says) in [("none", "incast-32, seed 7"), ("swift", "incast-32, swift, seed 7")] {
+            report.parameters.insert("cc", cc.to_owned());
+            let run = Run { report: &report, series: &series, rates: &[], thresholds: &[] };
+            assert_eq!(run.subtitle(), says);
+        }
     }
 
     #[test]
