@@ -90,7 +90,7 @@ fn line(i: &Interval) -> String {
     }
 }
 
-/// A flow in 55 columns: window, round trip, marks or notifications, and what it waits for.
+/// A flow in 50 columns: window, round trip, marks or notifications, and what it waits for.
 fn flow_text(flow: &FlowRow) -> String {
     let window = bytes(flow.cwnd_bytes);
     let srtt = flow.srtt_us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1e3));
@@ -99,7 +99,7 @@ fn flow_text(flow: &FlowRow) -> String {
         None => format!("cnps {:>6}", flow.cnps),
     };
     let by = flow.limited_by.unwrap_or("-");
-    format!("  {window:>8}  {srtt:>6} ms  {marks}  {by}")
+    format!("  {window:>9}  {srtt:>6} ms  {marks}  {by}")
 }
 
 /// What the whole run waited for, for people.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn line__fits_a_terminal_of_100_columns() {
         let text = line(&interval(Some(flow())));
-        for words in ["121 KiB", "4.01 ms", "marked  12 %", "application"] {
+        for words in ["120.5 KiB", "4.01 ms", "marked  12 %", "application"] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert!(text.trim_end().len() <= 100, "{} columns: {text}", text.len());
