@@ -171,8 +171,9 @@ fn run__a_file_says_what_the_command_line_would() {
     let (of_line, _) = json(&args.concat());
     assert_eq!(of_file["event_hash"], of_line["event_hash"]);
     // The command line counts more.
-    let (other, _) = json(&[&file[..], &["--seed", "8", "--set", "cc=none"]].concat());
-    assert_eq!((&other["seed"], &other["parameters"]["cc"]), (&8.into(), &"none".into()));
+    let (other, _) = json(&[&file[..], &["--seed", "8", "--set", "cc.beta=0.25"]].concat());
+    let cc = &other["parameters"]["cc"];
+    assert_eq!((&other["seed"], cc), (&8.into(), &"swift,beta=0.25".into()));
     for (text, says) in [
         ("scenario = \"dumbbell\"", "did you mean `dumbbell-2`"),
         ("scenario = \"pair\"\nsets = 1", "unknown field `sets`"),
