@@ -47,23 +47,30 @@ impl Drr {
     }
 
     /// `slot` may send: it stands at the end, unless it stands already.
+    #[inline]
     pub fn enter(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.entry(slot).stands, true) {
+        if !self.stands(slot) {
+            self.entry(slot).stands = true;
             self.links.push_back(&mut self.active, slot);
         }
     }
 
     /// Whose turn it is.
+    #[inline]
     pub fn head(&mut self) -> Option<u32> {
+        // Whose turn has begun has something left of it.
+        if self.begun { self.active.head() } else { self.begin() }
+    }
+
+    fn begin(&mut self) -> Option<u32> {
         loop {
             let head = self.active.head()?;
             let quantum = i64::from(self.quantum);
-            if !std::mem::replace(&mut self.begun, true) {
-                let entry = self.entry(head);
-                entry.left += quantum * i64::from(entry.weight);
-            }
+            let entry = self.entry(head);
+            entry.left += quantum * i64::from(entry.weight);
             // A packet longer than the quantum is paid for by turns that pass.
-            if self.entry(head).left > 0 {
+            if entry.left > 0 {
+                self.begun = true;
                 return Some(head);
             }
             self.rotate(head);
@@ -71,9 +78,10 @@ impl Drr {
     }
 
     /// The head sent a packet of `bytes`: the next one's turn when its own is used up.
+    #[inline]
     pub fn charge(&mut self, bytes: u32) {
         let Some(head) = self.active.head() else { return };
-        let entry = self.entry(head);
+        let Some(entry) = self.entries.get_mut(head as usize) else { return };
         entry.left -= i64::from(bytes);
         if entry.left <= 0 {
             self.rotate(head);
@@ -101,12 +109,14 @@ impl Drr {
     }
 
     /// `slot` stands among those that may send.
+    #[inline]
     #[must_use]
     pub fn stands(&self, slot: u32) -> bool {
         self.entries.get(slot as usize).is_some_and(|e| e.stands)
     }
 
     /// Nobody may send.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.active.is_empty()

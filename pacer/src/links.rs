@@ -22,10 +22,12 @@ impl Default for Ends {
 }
 
 impl Ends {
+    #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.head == NONE
     }
 
+    #[inline]
     pub(crate) fn head(self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
@@ -42,6 +44,7 @@ impl Links {
     }
 
     /// Puts `slot`, which stands in no list, at the end of one.
+    #[inline]
     pub(crate) fn push_back(&mut self, ends: &mut Ends, slot: u32) {
         self.fit(slot);
         self.next[slot as usize] = NONE;
@@ -54,6 +57,7 @@ impl Links {
     }
 
     /// Takes `slot` out of the list it stands in.
+    #[inline]
     pub(crate) fn remove(&mut self, ends: &mut Ends, slot: u32) {
         let (next, prev) = (self.next[slot as usize], self.prev[slot as usize]);
         match prev {

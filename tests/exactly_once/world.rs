@@ -1,6 +1,7 @@
 //! Two engines on a virtual wire that loses, doubles, delays and corrupts, an application on each
 //! side, and the model that is compared after every step. Everything follows from one seed.
 
+mod drawn;
 mod posting;
 
 use crate::model::{Finished, Kind, Model, Recv};
@@ -11,7 +12,7 @@ use spanwire_transport::{
     Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
     WireMode,
 };
-use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
+use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn, ip_end};
 use std::collections::BTreeMap;
 
 /// What the wire does, in parts per thousand of the frames.
@@ -148,10 +149,13 @@ impl World {
                 segment_bytes: (mode == WireMode::Src && segment > 0).then_some(segment),
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
+            let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng);
             let rts = QpAttr {
                 max_rd_atomic: Some(rd_atomic),
                 timeout: Some(7),
                 retry_cnt: Some(retry_cnt),
+                congestion,
+                weight,
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
@@ -236,10 +240,12 @@ impl World {
         }
         if hit(&mut self.wire, corrupt) {
             // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
-            let at = BTH_AT + 5 + usize_from(self.wire.below((frame.len() - BTH_AT - 5) as u64));
+            let end = ip_end(&frame, 0).expect("an IP packet");
+            let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
             frame[at] ^= 1 << self.wire.below(8);
             assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
         }
+        drawn::stamp(&mut self.wire, self.now, &mut frame);
         let copies = 1 + u64::from(hit(&mut self.wire, twice));
         for _ in 0..copies {
             let by = if hit(&mut self.wire, late) { self.wire.below(60) } else { 0 };

@@ -113,7 +113,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "fuzz",
-        ours: &["base", "wire", "mem", "transport", "tests"],
+        ours: &["base", "wire", "mem", "cc", "transport", "tests"],
         theirs: &["libfuzzer-sys"],
     },
 ];

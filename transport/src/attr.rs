@@ -82,6 +82,9 @@ pub struct QpAttr {
     /// What bounds how much is in flight and how fast it leaves, beside the windows of
     /// [`Config`](crate::Config), which alone do when it is not given.
     pub congestion: Option<CongestionControl>,
+    /// Its share of the port among the queue pairs of its endpoint that have something to send, in
+    /// bytes, 1..=255; 1 when it is not given. Acknowledgements are nobody's share.
+    pub weight: Option<u8>,
 }
 
 /// Congestion control of one queue pair.
@@ -291,6 +294,7 @@ impl QpAttr {
             wire_mode: newer.wire_mode.or(old.wire_mode),
             segment_bytes: newer.segment_bytes.or(old.segment_bytes),
             congestion: newer.congestion.or(old.congestion),
+            weight: newer.weight.or(old.weight),
         };
     }
 }

@@ -50,8 +50,10 @@ pub struct Config {
     pub reorder_pkts: u32,
     /// The rate of our own port: nothing is paced faster. Default 100 Gbit/s.
     pub line_rate: Rate,
-    /// Packets one queue pair sends before the next one gets its turn, 1..=1024. Default 16.
-    pub qp_burst_pkts: u32,
+    /// Bytes that one queue pair of weight 1 sends before the next one gets its turn,
+    /// 1024..=1048576. Default 16384: four of the longest packets, and enough to stay in the cache
+    /// for.
+    pub turn_bytes: u32,
     /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
     /// Full SRC packets of such a queue pair are shorter by the room that it takes: 24 bytes for
     /// each, and 8. Default 8: a datacenter has five on its longest way.
@@ -95,7 +97,7 @@ impl Default for Config {
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,
             line_rate: Rate::from_gbps(100),
-            qp_burst_pkts: 16,
+            turn_bytes: 16_384,
             int_hops: 8,
             elide_payload: false,
         }
@@ -133,7 +135,7 @@ impl Config {
         let endpoint_min = self.qp_window_pkts + self.read_chunk_pkts;
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
-        range("qp_burst_pkts", self.qp_burst_pkts, 1, 1024)?;
+        range("turn_bytes", self.turn_bytes, 1024, 1 << 20)?;
         range("int_hops", self.int_hops.into(), 1, INT_MAX_HOPS.into())?;
         Ok(ValidConfig(self))
     }

@@ -51,10 +51,6 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct Entry {
     qp: QueuePair,
-    /// It stands in `ready`.
-    is_ready: bool,
-    /// It stands in `blocked`; maybe in `ready` as well, for what it owes its peer.
-    is_blocked: bool,
     /// What the schedule knows that it holds.
     held: Held,
 }
@@ -95,7 +91,7 @@ impl Endpoint {
             events: Events::default(),
             timers: Timers::default(),
             counters: Counters::default(),
-            schedule: Schedule::default(),
+            schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
             config,
         }
@@ -106,7 +102,13 @@ impl Endpoint {
     /// # Errors
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {
-        self.with_qp(qpn, |qp, sh| qp.modify(attr, sh)).unwrap_or(Err(ModifyError::UnknownQp))
+        let modify = |qp: &mut QueuePair, sh: &mut Shared<'_>| {
+            qp.modify(attr, sh)?;
+            Ok(qp.weight())
+        };
+        let weight = self.with_qp(qpn, modify).unwrap_or(Err(ModifyError::UnknownQp))?;
+        self.schedule.set_weight(self.slot_of(qpn), weight);
+        Ok(())
     }
 
     /// State, attributes and measurements of a queue pair.
@@ -198,7 +200,7 @@ impl Endpoint {
             // At the end of time nothing is armed any more, and nothing is broken.
             let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
             let armed = e.qp.next_deadline().is_some_and(is_armed);
-            let has_its_turn = e.qp.has_gone_back() && (e.is_ready || e.is_blocked);
+            let has_its_turn = e.qp.has_gone_back() && self.schedule.has_its_turn(slot);
             e.qp.needs_timer() && !armed && !has_its_turn
         };
         let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));
@@ -285,8 +287,9 @@ impl Endpoint {
         };
         let out = f(&mut entry.qp, &mut shared);
         entry.tell_held(&mut self.schedule);
-        if !std::mem::replace(&mut entry.is_ready, true) {
-            self.schedule.enter(Turn::Ready, slot);
+        self.schedule.enter(Turn::Ready, slot);
+        if entry.qp.owes_control() {
+            self.schedule.enter(Turn::Control, slot);
         }
         self.schedule.tell();
         if let Some(at) = entry.qp.next_deadline() {
@@ -328,14 +331,7 @@ impl Node for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        for turn in [Turn::Ready, Turn::Blocked] {
-            while let Some(turned) = self.transmit_head(now, turn, frame) {
-                if let Turned::Sent(meta) = turned {
-                    return Some(meta);
-                }
-            }
-        }
-        None
+        self.transmit(now, frame)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -349,13 +345,6 @@ impl Node for Endpoint {
             false => PortMask::EMPTY,
         }
     }
-}
-
-/// What a turn came to.
-enum Turned {
-    Sent(TxMeta),
-    /// Nothing to send; the list is one shorter.
-    Next,
 }
 
 #[cfg(test)]

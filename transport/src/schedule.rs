@@ -1,19 +1,24 @@
 //! Whose turn it is to send, and how much of the endpoint's windows is taken.
 
 use crate::config::Config;
-use std::collections::VecDeque;
+use spanwire_pacer::Drr;
 
 /// The order in which queue pairs send, and what all of them have in flight.
-#[derive(Debug, Default)]
+///
+/// Queue pairs are slots of the endpoint's table. All decisions cost the same however many there
+/// are.
+#[derive(Debug)]
 pub(crate) struct Schedule {
-    /// Queue pairs that may have a packet to send, by slot.
-    ready: VecDeque<u32>,
-    /// Those whose next request waits for room in the endpoint's window, in the order of waiting.
-    /// Only requests wait: what is owed to a peer goes through `ready`, or two hosts that wait for
-    /// each other's acknowledgements would wait for ever.
-    blocked: VecDeque<u32>,
-    /// Packets the queue pair at the head may still send before the next one's turn.
-    burst_pkts: u32,
+    /// Those that owe their peer an acknowledgement or a notification: a packet each in turn.
+    control: Drr,
+    /// Those that may have data to send: by bytes and weight.
+    ready: Drr,
+    /// Those whose next request waits for room in the endpoint's window, likewise. Only requests
+    /// wait: what is owed to a peer does not, or two hosts that wait for each other's
+    /// acknowledgements would wait for ever.
+    blocked: Drr,
+    /// Packets of the first kind since data had its turn.
+    control_in_a_row: u32,
     /// What all queue pairs hold together.
     held: Held,
     /// The driver has not been told yet.
@@ -38,9 +43,11 @@ pub(crate) struct Held {
     pub(crate) unasked_pkts: u64,
 }
 
-/// Which list's head has its turn.
+/// A list of queue pairs whose head has its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
+    /// Those that owe something small.
+    Control,
     /// Those that may have something to send.
     Ready,
     /// Those whose request waits for the window.
@@ -48,41 +55,79 @@ pub(crate) enum Turn {
 }
 
 impl Schedule {
+    /// Nobody has anything to send. A turn is of `turn_bytes` times the weight.
+    pub(crate) fn new(turn_bytes: u32) -> Self {
+        Self {
+            control: Drr::new(1),
+            ready: Drr::new(turn_bytes),
+            blocked: Drr::new(turn_bytes),
+            control_in_a_row: 0,
+            held: Held::default(),
+            news: false,
+        }
+    }
+
     /// The queue pair whose turn it is.
-    pub(crate) fn head(&self, turn: Turn) -> Option<u32> {
-        match turn {
-            Turn::Ready => self.ready.front().copied(),
-            Turn::Blocked => self.blocked.front().copied(),
-        }
+    #[inline]
+    pub(crate) fn head(&mut self, turn: Turn) -> Option<u32> {
+        self.list(turn).head()
     }
 
-    /// Puts a queue pair at the end of a list in which it does not stand.
+    /// Puts a queue pair at the end of a list, unless it stands there.
+    #[inline]
     pub(crate) fn enter(&mut self, turn: Turn, slot: u32) {
-        debug_assert!(!self.list(turn).contains(&slot), "once in a list");
-        self.list(turn).push_back(slot);
+        self.list(turn).enter(slot);
     }
 
-    /// The head sent a packet: after a burst of them, the next one's turn.
-    pub(crate) fn rotate(&mut self, turn: Turn, burst_pkts: u32) {
-        if self.burst_pkts > 1 {
-            self.burst_pkts -= 1;
-            return;
-        }
-        self.burst_pkts = burst_pkts;
-        self.list(turn).rotate_left(1);
+    /// A queue pair has nothing to send for now.
+    #[inline]
+    pub(crate) fn leave(&mut self, turn: Turn, slot: u32) {
+        self.list(turn).leave(slot);
     }
 
-    /// The head has nothing to send for now.
-    pub(crate) fn leave(&mut self, turn: Turn, burst_pkts: u32) {
-        self.burst_pkts = burst_pkts;
-        self.list(turn).pop_front();
+    /// It may send, or waits for the window.
+    pub(crate) fn has_its_turn(&self, slot: u32) -> bool {
+        self.ready.stands(slot) || self.blocked.stands(slot)
+    }
+
+    /// The share of a queue pair among those that send, 1..=255 times a turn's bytes.
+    pub(crate) fn set_weight(&mut self, slot: u32, weight: u8) {
+        self.ready.set_weight(slot, weight.into());
+        self.blocked.set_weight(slot, weight.into());
+    }
+
+    /// What is owed leaves before data: it is short, and somebody waits for it. But whoever makes
+    /// us owe it may do so without end.
+    #[inline]
+    pub(crate) fn control_goes_first(&self) -> bool {
+        !self.owes_nothing() && self.control_in_a_row < CONTROL_IN_A_ROW_MAX
+    }
+
+    /// Nobody owes anything.
+    #[inline]
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.control.is_empty()
+    }
+
+    /// The head of those that owe something sent it.
+    pub(crate) fn control_went(&mut self) {
+        self.control_in_a_row = self.control_in_a_row.saturating_add(1);
+        self.control.charge(1);
+    }
+
+    /// The head of a list of the others sent `bytes`.
+    #[inline]
+    pub(crate) fn data_went(&mut self, turn: Turn, bytes: u32) {
+        self.control_in_a_row = 0;
+        self.list(turn).charge(bytes);
     }
 
     /// A queue pair is gone, with what it held.
     pub(crate) fn forget(&mut self, slot: u32, held: Held) {
         self.window_moved(held, Held::default());
-        self.ready.retain(|s| *s != slot);
-        self.blocked.retain(|s| *s != slot);
+        for turn in [Turn::Control, Turn::Ready, Turn::Blocked] {
+            self.list(turn).forget(slot);
+        }
         self.tell();
     }
 
@@ -91,6 +136,7 @@ impl Schedule {
     /// Not every packet asks for an acknowledgement, so a window full of packets that did not ask
     /// would stay full until a timer fires. Those that did not ask may therefore fill it only as
     /// far as leaves room for the largest unit that may wait, a chunk of a READ.
+    #[inline]
     pub(crate) fn room(&self, turn: Turn, config: &Config) -> Room {
         let pkts = match turn {
             // Whoever waits for the window comes first: nobody overtakes them.
@@ -103,6 +149,7 @@ impl Schedule {
     }
 
     /// What one queue pair holds has changed.
+    #[inline]
     pub(crate) fn window_moved(&mut self, before: Held, after: Held) {
         self.held.pkts = self.held.pkts - before.pkts + after.pkts;
         self.held.unasked_pkts = self.held.unasked_pkts - before.unasked_pkts + after.unasked_pkts;
@@ -124,13 +171,19 @@ impl Schedule {
         self.held.pkts
     }
 
-    fn list(&mut self, turn: Turn) -> &mut VecDeque<u32> {
+    #[inline]
+    fn list(&mut self, turn: Turn) -> &mut Drr {
         match turn {
+            Turn::Control => &mut self.control,
             Turn::Ready => &mut self.ready,
             Turn::Blocked => &mut self.blocked,
         }
     }
 }
+
+/// Acknowledgements and notifications are below a hundred bytes, so eight are less than one full
+/// packet on Ethernet: whatever a peer provokes, data keep two thirds of the port.
+const CONTROL_IN_A_ROW_MAX: u32 = 8;
 
 fn rest(window: u32, held: u64) -> u32 {
     let rest = u64::from(window).saturating_sub(held);
@@ -145,54 +198,73 @@ mod tests {
         Held { pkts, unasked_pkts }
     }
 
-    #[test]
-    fn rotate__after_a_burst() {
-        let mut s = Schedule::default();
-        s.enter(Turn::Ready, 1);
-        s.enter(Turn::Ready, 2);
-        s.leave(Turn::Blocked, 3);
-        let order: Vec<u32> = (0..7)
-            .map(|_| {
-                let slot = s.head(Turn::Ready).unwrap();
-                s.rotate(Turn::Ready, 3);
-                slot
-            })
-            .collect();
-        assert_eq!(order, [1, 1, 1, 2, 2, 2, 1]);
+    fn schedule(slots: &[u32]) -> Schedule {
+        let mut s = Schedule::new(4096);
+        for slot in slots {
+            s.enter(Turn::Ready, *slot);
+        }
+        s
     }
 
     #[test]
-    fn leave__gives_the_next_one_a_whole_burst() {
-        let mut s = Schedule::default();
-        s.enter(Turn::Ready, 1);
-        s.enter(Turn::Ready, 2);
-        s.enter(Turn::Ready, 3);
-        s.leave(Turn::Ready, 2);
-        assert_eq!(s.head(Turn::Ready), Some(2));
-        s.rotate(Turn::Ready, 2);
-        assert_eq!(s.head(Turn::Ready), Some(2));
-        s.rotate(Turn::Ready, 2);
-        assert_eq!(s.head(Turn::Ready), Some(3));
+    fn data_went__turns_are_of_bytes_times_the_weight() {
+        let mut s = schedule(&[1, 2]);
+        s.set_weight(2, 3);
+        let order: Vec<u32> = (0..12)
+            .map(|_| {
+                let slot = s.head(Turn::Ready).unwrap();
+                s.data_went(Turn::Ready, 2048);
+                slot
+            })
+            .collect();
+        assert_eq!(order, [1, 1, 2, 2, 2, 2, 2, 2, 1, 1, 2, 2]);
         assert_eq!(s.head(Turn::Blocked), None);
     }
 
     #[test]
+    fn control_went__in_turns_and_not_for_ever() {
+        let mut s = schedule(&[]);
+        s.enter(Turn::Control, 1);
+        s.enter(Turn::Control, 2);
+        let mut order = Vec::new();
+        while s.control_goes_first() {
+            order.push(s.head(Turn::Control).unwrap());
+            s.control_went();
+        }
+        assert_eq!(order, [1, 2, 1, 2, 1, 2, 1, 2]);
+        s.data_went(Turn::Ready, 1);
+        assert!(s.control_goes_first());
+        s.leave(Turn::Control, 1);
+        s.leave(Turn::Control, 2);
+        assert!(s.owes_nothing() && !s.control_goes_first());
+    }
+
+    #[test]
     fn forget__takes_a_queue_pair_out_of_everything() {
-        let mut s = Schedule::default();
-        s.enter(Turn::Ready, 1);
+        let mut s = schedule(&[1]);
         s.enter(Turn::Blocked, 1);
+        s.enter(Turn::Control, 1);
+        s.set_weight(1, 100);
         s.window_moved(Held::default(), held(5, 3));
-        assert!(!s.take_news());
+        assert!(!s.take_news() && s.has_its_turn(1));
         s.forget(1, held(5, 3));
-        assert_eq!((s.head(Turn::Ready), s.head(Turn::Blocked)), (None, None));
+        for turn in [Turn::Control, Turn::Ready, Turn::Blocked] {
+            assert_eq!(s.head(turn), None);
+        }
         assert_eq!(s.held, Held::default());
         assert!(s.take_news() && !s.take_news(), "told once");
+        // Who gets the slot next begins with a weight of 1.
+        s.enter(Turn::Ready, 1);
+        s.enter(Turn::Ready, 2);
+        assert_eq!(s.head(Turn::Ready), Some(1));
+        s.data_went(Turn::Ready, 4096);
+        assert_eq!(s.head(Turn::Ready), Some(2));
     }
 
     #[test]
     fn room__is_what_nobody_holds_and_nobody_waits_for() {
         let config = Config::default();
-        let mut s = Schedule::default();
+        let mut s = schedule(&[]);
         let room = |s: &Schedule, turn| {
             let Room { pkts, unasked_pkts } = s.room(turn, &config);
             (pkts, unasked_pkts)

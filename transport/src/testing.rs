@@ -186,6 +186,11 @@ impl Pair {
 
     /// As a driver does it: receive, time out, transmit.
     pub(crate) fn step(&mut self, side: usize) {
+        self.step_at_most(side, usize::MAX);
+    }
+
+    /// As [`Pair::step`] with a port that takes so many packets now.
+    pub(crate) fn step_at_most(&mut self, side: usize, packets: usize) {
         self.receive(side);
         let now = self.now;
         let end = &mut self.ends[side];
@@ -193,7 +198,9 @@ impl Pair {
             end.ep.handle_timeout(now);
         }
         let mut frame = vec![0; 8192];
-        while let Some(meta) = self.ends[side].ep.poll_transmit(now, PortId::HOST, &mut frame) {
+        for _ in 0..packets {
+            let sent = self.ends[side].ep.poll_transmit(now, PortId::HOST, &mut frame);
+            let Some(meta) = sent else { break };
             self.transmit(side, &frame[..meta.len], meta.elided_bytes);
         }
         self.ends[side].poll();

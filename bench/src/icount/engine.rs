@@ -2,9 +2,10 @@
 
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_cc::Algorithm;
 use spanwire_transport::{
-    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit,
-    RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, QpAttr,
+    QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
@@ -16,6 +17,8 @@ pub struct Pair {
     /// Of so many frames of the first end's, one is lost.
     lost_one_in: Option<u64>,
     sent: u64,
+    /// The first end is paced: timers and the pacer are looked at each time.
+    is_paced: bool,
 }
 
 struct End {
@@ -52,6 +55,18 @@ impl Pair {
         Self { lost_one_in: Some(one_in), ..self }
     }
 
+    /// A pair whose first end has this congestion control, over a round trip of 10 us.
+    ///
+    /// # Errors
+    /// The engine refuses it.
+    pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
+        let base_rtt = Some(Dur::from_us(10));
+        let congestion = Some(CongestionControl { algorithm, base_rtt });
+        let [first, _] = &mut self.ends;
+        first.ep.modify_qp(first.qpn, &QpAttr { congestion, ..QpAttr::default() })?;
+        Ok(Self { is_paced: true, ..self })
+    }
+
     fn new(config: Config, mtu: Mtu, mode: impl Fn(&mut QpAttr)) -> Result<Self, Error> {
         let mut ends = [End::new(1, config.clone())?, End::new(2, config)?];
         let qpns = [ends[0].qpn, ends[1].qpn];
@@ -72,8 +87,8 @@ impl Pair {
                 end.ep.modify_qp(end.qpn, &attr)?;
             }
         }
-        let (now, lost_one_in, sent) = (Time::ZERO, None, 0);
-        Ok(Self { ends, frame: vec![0; 8192], now, lost_one_in, sent })
+        let (now, lost_one_in, sent, is_paced) = (Time::ZERO, None, 0, false);
+        Ok(Self { ends, frame: vec![0; 8192], now, lost_one_in, sent, is_paced })
     }
 
     /// A WRITE to the start of the other's memory.
@@ -141,6 +156,9 @@ impl Pair {
     fn turn(&mut self) {
         self.now += Dur::from_us(1);
         for (from, to) in [(0, 1), (1, 0)] {
+            if self.is_paced {
+                self.ends[from].ep.handle_timeout(self.now);
+            }
             while let Some(meta) =
                 self.ends[from].ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
             {

@@ -3,6 +3,7 @@
 use super::engine::Pair;
 use crate::sample::Error;
 use spanwire_base::{Node, PortId, Rate, RxMeta, Time};
+use spanwire_cc::Algorithm;
 use spanwire_sim::{Scenario, Watch};
 use spanwire_switch::{
     EcnConfig, ForwardingConfig, Hop, PortConfig, Prefix, Prob, QueueConfig, Route, Spread, Switch,
@@ -107,6 +108,15 @@ pub const ALL: &[Workload] = &[
         run: |ops| {
             let config = Config { elide_payload: true, ..Config::default() };
             Pair::src(config, 4096)?.messages(ops, Pair::write, 1 << 18)
+        },
+    },
+    Workload {
+        name: "src-write-unocc",
+        op: "message of 64 packets, paced",
+        ops: 200,
+        run: |ops| {
+            let pair = Pair::src(Config::default(), 1024)?;
+            pair.paced(Algorithm::named("unocc")?)?.messages(ops, Pair::write, 1 << 16)
         },
     },
     Workload {

@@ -138,7 +138,7 @@ impl End {
             max_cqe: 2 * qps.max(32),
             // No window but each queue pair's own, and a turn for each packet, paced or not.
             endpoint_window_pkts: 1 << 24,
-            qp_burst_pkts: 1,
+            turn_bytes: 1024,
             line_rate: Rate::from_gbps(400),
             ..Config::default()
         };

@@ -2,7 +2,7 @@
 
 use super::forge::Forged;
 use super::memory::Reach;
-use super::setup::{REORDER_PKTS, SEGMENT_BYTES};
+use super::setup::REORDER_PKTS;
 use super::world::{Tally, World};
 use spanwire_base::{u32_from, u64_from};
 use spanwire_transport::{Access, QpState};
@@ -31,6 +31,8 @@ pub(super) struct Streams {
     snd_nxt: u32,
     /// Answers that may still leave for the first time.
     answers_left: u64,
+    /// Payload of a full packet of ours.
+    segment_bytes: u32,
     /// Until it is told to send: bytes that came and were not answered.
     unproven: Option<u64>,
 }
@@ -53,7 +55,7 @@ impl Inside {
 }
 
 impl Streams {
-    pub(super) fn new(rq_psn: u32, sq_psn: u32) -> Self {
+    pub(super) fn new(rq_psn: u32, sq_psn: u32, segment_bytes: u32) -> Self {
         Self {
             // A turn ahead, so that nothing underflows.
             next: u64::from(rq_psn) + (1 << 32),
@@ -63,6 +65,7 @@ impl Streams {
             has_refused: false,
             snd_nxt: sq_psn,
             answers_left: 0,
+            segment_bytes,
             unproven: None,
         }
     }
@@ -178,7 +181,8 @@ impl World {
             }
             SrcKind::ReadRequest => {
                 let asked = h.reth.map_or(0, |r| r.dma_len);
-                self.streams.answers_left += u64::from(asked.div_ceil(SEGMENT_BYTES).max(1));
+                let parts = asked.div_ceil(self.streams.segment_bytes).max(1);
+                self.streams.answers_left += u64::from(parts);
             }
             SrcKind::FetchAdd | SrcKind::CmpSwap => self.streams.answers_left += 1,
         }
@@ -239,7 +243,7 @@ impl World {
     }
 
     fn check_data_sent(&mut self, p: &Packet<'_>, h: &SrcDataRepr, len: u32, state: QpState) {
-        assert!(len <= SEGMENT_BYTES, "{h:?} carries {len} bytes");
+        assert!(len <= self.streams.segment_bytes, "{h:?} carries {len} bytes");
         let is_answer = h.answers.is_some();
         let sends = matches!(state, QpState::Rts | QpState::Sqd);
         let ahead = h.psn.wrapping_sub(self.streams.snd_nxt).cast_signed();

@@ -3,12 +3,13 @@
 use super::SETUP_LEN;
 use super::memory::{Memory, Plot};
 use super::selective::Streams;
-use spanwire_base::Rate;
+use spanwire_base::{Dur, Rate, u32_from};
+use spanwire_cc::{Algorithm, Controller as _, Path};
 use spanwire_transport::{
-    Access, AddressVector, Config, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId,
-    SrqInit, ValidConfig, WireMode,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps,
+    QpInit, SrqId, SrqInit, ValidConfig, WireMode,
 };
-use spanwire_wire::{MacAddr, Psn, Qpn};
+use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
 /// What the setup's bytes decide.
@@ -28,6 +29,8 @@ pub(super) struct Setup {
     pub(super) timeout: u8,
     pub(super) retry_cnt: u8,
     pub(super) rnr_retry: u8,
+    pub(super) congestion: Option<CongestionControl>,
+    pub(super) weight: Option<u8>,
 }
 
 /// What was made.
@@ -49,7 +52,7 @@ impl Setup {
             is_src: flags & 0x80 != 0,
             only_receives: flags & 0xc0 == 0xc0,
             small_cqs: flags & 0x0e == 0x0e,
-            access: if access < 0xc0 { Access::ALL } else { restricted(access) },
+            access: if access < RESTRICTED { Access::ALL } else { restricted(access) },
             max_dest_rd_atomic: (reads & 0xf) % 5,
             max_rd_atomic: (reads >> 4) % 5,
             rq_psn: psn(psns),
@@ -57,6 +60,8 @@ impl Setup {
             timeout: timeout % 16,
             retry_cnt: retries & 7,
             rnr_retry: (retries >> 4) & 7,
+            congestion: congestion(access, flags & 0x10 != 0),
+            weight: (flags & 0x20 != 0).then_some(access.max(1)),
         }
     }
 
@@ -117,7 +122,17 @@ impl Setup {
 
     /// The streams of SRC as they begin.
     pub(super) fn streams(&self) -> Streams {
-        Streams::new(self.rq_psn.get() << 8, self.sq_psn.get() << 8).unproven(self.only_receives)
+        let [rq_psn, sq_psn] = [self.rq_psn, self.sq_psn].map(|psn| psn.get() << 8);
+        Streams::new(rq_psn, sq_psn, self.segment_bytes()).unproven(self.only_receives)
+    }
+
+    /// Payload of a full packet of SRC: telemetry that is asked for needs room.
+    fn segment_bytes(&self) -> u32 {
+        let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
+        let asks = |c: CongestionControl| c.algorithm.start(&path).wants_int();
+        let room = INT_HEADER_LEN + usize::from(INT_HOPS) * INT_HOP_LEN;
+        let room = if self.congestion.is_some_and(asks) { room } else { 0 };
+        SEGMENT_BYTES - u32_from(room)
     }
 
     /// What takes it from RTR to RTS.
@@ -127,6 +142,8 @@ impl Setup {
             timeout: Some(self.timeout),
             retry_cnt: Some(self.retry_cnt),
             rnr_retry: Some(self.rnr_retry),
+            congestion: self.congestion,
+            weight: self.weight,
             ..QpAttr::rts(self.sq_psn)
         }
     }
@@ -136,6 +153,20 @@ fn restricted(bits: u8) -> Access {
     let rights = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
     let granted = rights.into_iter().enumerate().filter(|(i, _)| bits >> i & 1 != 0);
     granted.fold(Access::LOCAL_WRITE, |all, (_, right)| all.and(right))
+}
+
+/// None, or any algorithm there is; `knows_rtt` when it is told a round trip. A fixed window is
+/// one, or two packets at a rate far below what is posted.
+fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
+    if !(1..RESTRICTED).contains(&which) {
+        return None;
+    }
+    let known = Algorithm::known();
+    let mut algorithm = Algorithm::named(known[usize::from(which) % known.len()]).ok()?;
+    if let Algorithm::Fixed(params) = &mut algorithm {
+        (params.window_pkts, params.rate_mbps) = if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
+    }
+    Some(CongestionControl { algorithm, base_rtt: knows_rtt.then_some(Dur::from_us(10)) })
 }
 
 /// Limits small enough that a scenario meets them all.
@@ -154,14 +185,17 @@ fn config() -> ValidConfig {
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,
-        line_rate: Rate::from_gbps(10),
-        qp_burst_pkts: 2,
-        int_hops: 2,
+        line_rate: LINE_RATE,
+        turn_bytes: 1024,
+        int_hops: INT_HOPS,
         elide_payload: false,
     };
     config.validate().expect("inside the ranges")
 }
 
+/// From here on the byte of the setup says which rights a peer has; below, which congestion control
+/// there is.
+const RESTRICTED: u8 = 0xc0;
 /// First PSNs: ordinary, before the wrap of 24 bits, before that of a signed difference, at zero.
 const PSNS: [u32; 4] = [1000, 0xff_fffd, 0x7f_fffe, 0];
 
@@ -169,7 +203,9 @@ pub(super) const MTU: Mtu = Mtu::B256;
 /// Requests a queue holds.
 pub(super) const MAX_WR: u32 = 16;
 /// Payload of a full packet of SRC.
-pub(super) const SEGMENT_BYTES: u32 = 200;
+const SEGMENT_BYTES: u32 = 200;
+const LINE_RATE: Rate = Rate::from_gbps(10);
+const INT_HOPS: u8 = 2;
 /// The least that may be configured.
 pub(super) const REORDER_PKTS: u32 = 256;
 pub(super) const WINDOW_PKTS: u32 = 12;

@@ -226,7 +226,7 @@ pub(super) fn config(pick: &mut impl FnMut(&[u64]) -> u64) -> Config {
         ack_req_interval_pkts,
         read_chunk_pkts,
         endpoint_window_pkts,
-        qp_burst_pkts: small(&[1, 3, 16]),
+        turn_bytes: small(&[1024, 4096, 16_384]),
         // Tables as small as they need be: a million worlds are made.
         max_qps: 4,
         max_cqs: 2,

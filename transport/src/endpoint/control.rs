@@ -121,7 +121,7 @@ impl Endpoint {
         let limit = CreateError::Limit("max_qps");
         let qp = QueuePair::new(Qpn::new(0), init);
         let held = Held::default();
-        let unnumbered = Entry { qp, is_ready: false, is_blocked: false, held };
+        let unnumbered = Entry { qp, held };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {

@@ -1,5 +1,7 @@
 //! The endpoint's tables and its schedule.
 
+mod turns;
+
 use super::*;
 use crate::mr::PdId;
 use crate::testing::{Fate, Op, Pair, PairConfig};
@@ -119,7 +121,8 @@ fn poll_transmit__both_directions_at_once_do_not_wait_for_each_other() {
 
 #[test]
 fn poll_transmit__queue_pairs_take_turns() {
-    let mut p = Pair::with(&PairConfig { qps: 3, ..PairConfig::default() });
+    let config = Config { turn_bytes: 4096, ..Config::default() };
+    let mut p = Pair::with(&PairConfig { qps: 3, config, ..PairConfig::default() });
     let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = order.clone();
     p.filter = Box::new(move |side, packet| {
@@ -132,8 +135,9 @@ fn poll_transmit__queue_pairs_take_turns() {
     assert!(p.run(Dur::from_secs(1)));
     let order = order.borrow();
     let runs: Vec<usize> = order.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
-    assert!(runs.iter().all(|n| *n <= 16), "bursts of {runs:?}");
-    assert!(order[..48].iter().any(|q| *q == p.ends[1].qpns[2]));
+    // 4096 bytes, of packets of 314, and one that is too much.
+    assert!(runs.iter().all(|n| *n <= 14), "turns of {runs:?}");
+    assert!(order[..40].iter().any(|q| *q == p.ends[1].qpns[2]));
 }
 
 #[test]

@@ -59,6 +59,12 @@ impl Acks {
         self.pending
     }
 
+    /// There is one.
+    #[inline]
+    pub(crate) fn is_owed(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// It was sent.
     pub(crate) fn paid(&mut self) {
         self.pending = None;

@@ -174,12 +174,25 @@ impl Flow {
     /// When the next packet, which is there, may leave; none if now.
     #[inline]
     pub(super) fn paced_until(&mut self, now: Time) -> Option<Time> {
+        let until = self.probe_paced_until(now);
+        self.held_back |= until.is_some();
+        until
+    }
+
+    /// As [`Flow::paced_until`] for a packet that only asks for a sign: that more is there to be
+    /// sent than leaves does not follow.
+    #[inline]
+    pub(super) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
         if self.clock.is_due(now) {
             return None;
         }
-        self.held_back = true;
         self.hold(now, FlowLimit::Pacer);
         Some(self.clock.next())
+    }
+
+    /// A packet waits for its time.
+    pub(super) fn is_paced(&self) -> bool {
+        self.limit == FlowLimit::Pacer
     }
 
     /// It had its turn and nothing could leave.

@@ -14,6 +14,7 @@ pub(crate) mod flow;
 mod loss;
 mod modify;
 mod outcome;
+mod owed;
 mod path;
 pub(crate) mod post;
 pub(crate) mod receive;
@@ -213,8 +214,8 @@ impl QueuePair {
         }
     }
 
-    /// Writes the next packet, if one may leave. The questions in order; a "no" ends it and
-    /// consumes nothing.
+    /// Writes the next packet with data, if one may leave. The questions in order; a "no" ends it
+    /// and consumes nothing.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -225,11 +226,8 @@ impl QueuePair {
         if self.selective.is_some() {
             return self.poll_src(now, room, frame, sh);
         }
-        if self.cnps.are_owed() {
-            return self.send_cnp(frame, sh);
-        }
-        // What is owed? Responses with data first: an acknowledgement may not overtake those before
-        // it. A request may: a peer that never stops reading must not keep us from sending.
+        // Responses first. A request may overtake them: a peer that never stops reading must not
+        // keep us from sending.
         while !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
@@ -242,9 +240,6 @@ impl QueuePair {
             if let Some(sent) = self.send_response(frame, sh) {
                 return sent;
             }
-        }
-        if self.acks.pending().is_some() {
-            return self.send_ack(frame, sh);
         }
         self.send_request(now, room, frame, sh)
     }
@@ -340,6 +335,11 @@ impl QueuePair {
         let rq_psn = self.attr.rq_psn.map(|_| rq_psn);
         let sq_psn = self.attr.sq_psn.map(|_| sq_psn);
         QpAttr { state, rq_psn, sq_psn, ..self.attr }
+    }
+
+    /// Its share of the port.
+    pub(crate) fn weight(&self) -> u8 {
+        self.attr.weight.unwrap_or(1)
     }
 
     pub(crate) fn uses_cq(&self, cq: CqId) -> bool {

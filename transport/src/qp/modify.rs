@@ -1,6 +1,7 @@
 //! What a change of state sets up and takes down.
 
 use super::ack::Acks;
+use super::cnp::Cnps;
 use super::path::Path;
 use super::selective::Selective;
 use super::state::{ModifyError, QpState, check_modify};
@@ -146,6 +147,7 @@ impl QueuePair {
         self.requester.reset();
         self.responder.reset();
         self.acks = Acks::default();
+        self.cnps = Cnps::default();
         self.selective = None;
         self.flow = None;
         self.path = None;

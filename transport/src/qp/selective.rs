@@ -180,9 +180,11 @@ impl Selective {
             counters.receive_limit_probes += 1;
             self.probe = Some(Probe::Receive);
         }
-        // What was to be sent has not left yet: the silence is ours, not the peer's.
+        // What was to be sent has not left yet: the silence is ours, not the peer's. What waits for
+        // the pacer would wait for ever if probes were sent, and paid for, in its place.
         let unsent = self.sent.in_flight_pkts() == 0 && !self.sent.is_empty();
-        if unsent || self.probe.is_some() {
+        let paced = flow.as_ref().is_some_and(|flow| flow.is_paced());
+        if unsent || paced || self.probe.is_some() {
             self.timers.restart(now);
             return false;
         }

@@ -66,9 +66,11 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
-            &[Field::Access, Field::RnrTimer, Field::Congestion],
+            &[Field::Access, Field::RnrTimer, Field::Congestion, Field::Weight],
         ),
-        (Rts | Sqd, Rts) => (&[], &[Field::Access, Field::RnrTimer, Field::Congestion]),
+        (Rts | Sqd, Rts) => {
+            (&[], &[Field::Access, Field::RnrTimer, Field::Congestion, Field::Weight])
+        }
         (Rts, Sqd) => (&[], &[]),
         (Sqd, Sqd) => (
             &[],
@@ -116,6 +118,9 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     if attr.congestion.is_some_and(|c| c.algorithm.validate().is_err()) {
         return Err(ModifyError::OutOfRange("congestion"));
     }
+    if attr.weight == Some(0) {
+        return Err(ModifyError::OutOfRange("weight"));
+    }
     match attr.av {
         Some(av) if av.src_ip.is_ipv4() != av.dst_ip.is_ipv4() => {
             Err(ModifyError::OutOfRange("av (addresses of two IP versions)"))
@@ -145,10 +150,11 @@ enum Field {
     WireMode,
     SegmentBytes,
     Congestion,
+    Weight,
 }
 
 impl Field {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -164,6 +170,7 @@ impl Field {
         Self::WireMode,
         Self::SegmentBytes,
         Self::Congestion,
+        Self::Weight,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -183,6 +190,7 @@ impl Field {
             Self::WireMode => a.wire_mode.is_some(),
             Self::SegmentBytes => a.segment_bytes.is_some(),
             Self::Congestion => a.congestion.is_some(),
+            Self::Weight => a.weight.is_some(),
         }
     }
 
@@ -203,6 +211,7 @@ impl Field {
             Self::WireMode => "wire_mode",
             Self::SegmentBytes => "segment_bytes",
             Self::Congestion => "congestion",
+            Self::Weight => "weight",
         }
     }
 }

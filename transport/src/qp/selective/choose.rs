@@ -59,7 +59,11 @@ impl Selective {
     /// Chooses the next packet. [`Selective::on_sent`] once it is written.
     pub(super) fn choose(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
         if let Some(sending) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
-            return Choice::Send(sending);
+            // It may leave whatever the windows say, but a pacer is not asked twice.
+            return match flow.and_then(|flow| flow.probe_paced_until(now)) {
+                Some(at) => Choice::Paced(at),
+                None => Choice::Send(sending),
+            };
         }
         self.probe = None;
         let window = if self.timers.is_silent() { 1 } else { limits.window_pkts };

@@ -19,7 +19,7 @@ use spanwire_wire::{
 };
 
 impl QueuePair {
-    /// Writes the next packet, if one may leave: an acknowledgement that is due before all else.
+    /// Writes the next packet with data, if one may leave.
     // Out of line: RC, which goes another way, would carry its registers and stack along.
     #[inline(never)]
     pub(in crate::qp) fn poll_src(
@@ -41,12 +41,7 @@ impl QueuePair {
             };
             let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
             let failed = self.state == QpState::Err && src.is_proven();
-            // A refusal leaves behind the answers to what came before it.
-            let tells = src.feedback.is_due();
-            let answers_first = failed && src.answers.len() > 0;
-            if tells && !answers_first {
-                return self.send_src_ack(now, frame, sh);
-            }
+            let waits_for_answers = src.feedback.is_due() && !src.owes_ack(self.state);
             let choice = match limits.sends || failed {
                 true => src.choose(now, &limits, self.flow.as_deref_mut()),
                 false => Choice::Idle,
@@ -57,7 +52,8 @@ impl QueuePair {
                         return sent;
                     }
                 }
-                Choice::Idle if tells => return self.send_src_ack(now, frame, sh),
+                // They cannot leave before the peer has heard what is owed.
+                Choice::Idle if waits_for_answers => return self.send_src_ack(now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
@@ -143,7 +139,12 @@ impl QueuePair {
         }
     }
 
-    fn send_src_ack(&mut self, now: Time, frame: &mut [u8], sh: &mut Shared<'_>) -> Transmit {
+    pub(in crate::qp) fn send_src_ack(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
         let reachable = self.responder.receive.reachable(sh.srqs);
         let outside = self.path.as_ref().map_or(0, |path| outside_bytes(path.template().ip()));
         let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
@@ -219,6 +220,13 @@ impl QueuePair {
 }
 
 impl Selective {
+    /// An acknowledgement is due and may leave. A refusal leaves behind the answers to what came
+    /// before it.
+    pub(in crate::qp) fn owes_ack(&self, state: QpState) -> bool {
+        let answers_first = state == QpState::Err && self.is_proven() && self.answers.len() > 0;
+        self.feedback.is_due() && !answers_first
+    }
+
     /// The header of a packet and the bytes of its payload.
     #[inline]
     fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32)> {

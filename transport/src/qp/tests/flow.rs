@@ -165,3 +165,51 @@ fn modify__takes_it_from_rts_on_and_checks_it() {
     assert!(p.ends[0].ep.query_qp(qpn).unwrap().flow.is_none());
     assert!(p.ends[0].ep.poll_timeout().is_none_or(|t| t > Time::ZERO));
 }
+
+/// Both sides send by a fixed rate of 1 Mbit/s: a full packet takes some 3 ms.
+fn slow_pair() -> Pair {
+    let mut p = pair(WireMode::Src, "fixed", &[("rate_mbps", "1")]);
+    let mut algorithm = Algorithm::named("fixed").unwrap();
+    algorithm.set("rate_mbps", "1").unwrap();
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let qpn = p.ends[1].qpns[0];
+    p.ends[1].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
+    p
+}
+
+#[test]
+fn probes__do_not_leave_in_place_of_what_the_pacer_holds_back() {
+    // Each side has to answer and waits for answers: it would probe for them all the time.
+    let mut p = slow_pair();
+    for side in [0, 1] {
+        for i in 0..4 {
+            p.post(side, i, Op::Read, 0, 1000);
+        }
+    }
+    assert!(p.run(Dur::from_ms(200)), "32 packets take 100 ms at most");
+    for side in [0, 1] {
+        assert_eq!(p.ends[side].wcs.len(), 4);
+    }
+}
+
+#[test]
+fn pacer__holds_probes_and_retransmissions_back() {
+    let mut p = slow_pair();
+    let sizes = log_of(&mut p);
+    let log = Rc::clone(&sizes);
+    p.filter = Box::new(move |side, packet| {
+        if side == 0 {
+            log.borrow_mut().push(packet.payload_len());
+        }
+        Fate::Drop
+    });
+    p.post(0, 1, Op::Write, 0, 1000);
+    p.run(Dur::from_ms(300));
+    let sent = sizes.borrow().len();
+    // A burst of three, then one each 3 ms; some, or the peer would never be asked.
+    assert!((6..=3 + 110).contains(&sent), "{sent} in 300 ms");
+    let counters = p.ends[0].ep.counters();
+    assert!(counters.tail_loss_probes > 0 && counters.local_ack_timeout_err > 0);
+    assert!(p.run(SECOND * 20), "it is given up");
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RetryExcErr)]);
+}

@@ -71,13 +71,13 @@ fn post_recvs(p: &mut Pair, side: usize, q: usize, plan: &[Expected]) {
 fn soak(seed: u64, faults: Faults, qps: usize, mode: WireMode) -> u64 {
     let what = format!("{mode:?}, seed {seed}, {faults:?}, {qps} queue pairs");
     let mut rng = Rng::new(seed);
-    let burst = [1, 3, 8, 16][usize_from(rng.below(4))];
+    let turn_bytes = [1024, 1500, 4096, 16_384][usize_from(rng.below(4))];
     let c = PairConfig {
         qps,
         mode,
         bytes: 2 * qps * QP_BYTES,
         psns: [0xff_ffe0, 77],
-        config: Config { qp_burst_pkts: burst, ..Config::default() },
+        config: Config { turn_bytes, ..Config::default() },
         caps: QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() },
         rts: |a| (a.timeout, a.max_rd_atomic) = (Some(8), Some(3)),
         rtr: |a| (a.max_dest_rd_atomic, a.min_rnr_timer) = (Some(3), Some(5)),

@@ -40,7 +40,7 @@ fn poll_transmit__packets_that_ask_for_nothing_do_not_fill_the_window() {
     // Bursts of 3 and a question every 16: many queue pairs could fill the window unasked.
     let mut p = Pair::with(&PairConfig {
         qps: 80,
-        config: Config { qp_burst_pkts: 3, ..Config::default() },
+        config: Config { turn_bytes: 1024, ..Config::default() },
         ..PairConfig::default()
     });
     let (sge, remote) = (p.ends[0].sge(0, 20_000), p.ends[1].remote(0));
