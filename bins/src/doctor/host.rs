@@ -2,6 +2,7 @@
 
 use super::check::Check;
 use serde::Serialize;
+use spanwire_io::clock::{Clock, ClockSource};
 use spanwire_io::xdp::{XdpConfig, probe_socket};
 use std::fs;
 use std::io;
@@ -17,6 +18,8 @@ pub struct HostFacts {
     pub memlock_bytes: Option<u64>,
     /// Cores that this process may run on.
     pub cores: usize,
+    /// Workers tell the time by the processor's counter of ticks.
+    pub counts_ticks: bool,
     /// `kernel.unprivileged_bpf_disabled`: 0 means that anybody may load some programs.
     pub unprivileged_bpf_disabled: Option<u8>,
     /// Why an AF_XDP socket cannot be made: the error number, 0 if it has none.
@@ -46,6 +49,7 @@ impl HostFacts {
             capabilities: effective_capabilities(&read(status)?).ok_or_else(|| odd(status))?,
             memlock_bytes: memlock(&read(limits)?).ok_or_else(|| odd(limits))?,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            counts_ticks: Clock::start().source() == ClockSource::Tsc,
             unprivileged_bpf_disabled: bpf.ok().and_then(|text| text.trim().parse().ok()),
             socket_refused: probe_socket().err().map(|e| e.raw_os_error().unwrap_or(0)),
             program: program.unwrap_or_else(|_| "spanwire".to_owned()),
@@ -61,6 +65,7 @@ impl HostFacts {
             self.check_capabilities(),
             self.check_memlock(),
             self.check_cores(),
+            self.check_clock(),
         ]
     }
 
@@ -140,6 +145,19 @@ impl HostFacts {
         }
     }
 
+    /// Both keep time; it is for who wonders about a pacer's figures.
+    fn check_clock(&self) -> Check {
+        Check::ok(
+            "clock",
+            match self.counts_ticks {
+                true => "the processor's counter (TSC), steered after CLOCK_MONOTONIC",
+                false => {
+                    "CLOCK_MONOTONIC: the processor's counter is not invariant, or not trusted"
+                }
+            },
+        )
+    }
+
     /// CAP_SYS_ADMIN still stands for CAP_BPF.
     fn may(&self, capability: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
@@ -200,6 +218,7 @@ mod tests {
             capabilities: 1 << 12 | 1 << 13 | 1 << 39,
             memlock_bytes: Some(8 << 20),
             cores: 2,
+            counts_ticks: true,
             unprivileged_bpf_disabled: Some(2),
             socket_refused: None,
             program: "/opt/spanwire".to_owned(),
@@ -253,6 +272,16 @@ mod tests {
             let check = only(&facts, Status::Fail);
             assert!(check.name == "af_xdp" && check.found.contains(word), "{check:?}");
         }
+    }
+
+    #[test]
+    fn checks__which_clock() {
+        let found = |counts_ticks| {
+            let checks = HostFacts { counts_ticks, ..good() }.checks();
+            checks.into_iter().find(|check| check.name == "clock").map(|check| check.found)
+        };
+        assert!(found(true).is_some_and(|text| text.contains("(TSC)")));
+        assert!(found(false).is_some_and(|text| text.starts_with("CLOCK_MONOTONIC")));
     }
 
     #[test]
