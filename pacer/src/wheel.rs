@@ -152,6 +152,12 @@ impl Wheel {
         self.len == 0
     }
 
+    /// True while `slot` is in it.
+    #[must_use]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.places.get(slot as usize).is_some_and(|place| !matches!(place.level, In::Neither))
+    }
+
     /// The turn of the fine level that runs.
     fn turn(&self) -> u64 {
         self.now_slot / FINE
@@ -385,6 +391,8 @@ mod tests {
                 prop_assert_eq!(&got, &due);
                 oracle.retain(|_, at| *at > until);
                 prop_assert_eq!(wheel.len() as usize, oracle.len());
+                prop_assert!(oracle.keys().all(|slot| wheel.contains(*slot)));
+                prop_assert!(!wheel.contains(u32::MAX));
                 let next = wheel.next().map(|t| t.as_ps() / 250_000);
                 let first = oracle.values().min().copied();
                 prop_assert_eq!(next.is_some(), first.is_some());

@@ -200,7 +200,9 @@ impl Endpoint {
             // At the end of time nothing is armed any more, and nothing is broken.
             let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
             let armed = e.qp.next_deadline().is_some_and(is_armed);
-            let has_its_turn = e.qp.has_gone_back() && self.schedule.has_its_turn(slot);
+            // Or has it when the pacer lets it go.
+            let comes = self.schedule.has_its_turn(slot) || self.pacer.contains(slot);
+            let has_its_turn = e.qp.has_gone_back() && comes;
             e.qp.needs_timer() && !armed && !has_its_turn
         };
         let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));
