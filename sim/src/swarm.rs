@@ -64,7 +64,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, calm_at, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5]));
-    Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup);
+    Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
     let (timeout, patience) = (timeout(&setup), timeout(&setup) * PATIENCE_TIMEOUTS);

@@ -2,13 +2,14 @@
 
 use super::Draw;
 use crate::setup::Setup;
+use crate::topology::{Cable, Topology};
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_switch::{PhantomConfig, Prob, Ratio};
 
 impl Draw {
     /// Congestion control in half of the seeds, told by switches of what it listens to, or not.
-    pub(super) fn congestion(&mut self, setup: &mut Setup) {
+    pub(super) fn congestion(&mut self, setup: &mut Setup, topology: &Topology) {
         if self.one_in(2) {
             return;
         }
@@ -19,7 +20,11 @@ impl Draw {
         let (near, far) = (any(), any());
         setup.congestion.algorithm = Some(near);
         setup.congestion.far = self.one_in(3).then_some((Dur::from_us(30), far));
-        setup.congestion.measures_rtt = self.one_in(3);
+        // Where ways are unlike, nobody can be told the one that a hash will choose: Swift, told of
+        // a shorter one, would see a queue for ever and all but stop.
+        let is_like = |a: &Cable, b: &Cable| (a.rate_bps, a.delay_ps) == (b.rate_bps, b.delay_ps);
+        let ways_differ = topology.links.windows(2).any(|pair| !is_like(&pair[0], &pair[1]));
+        setup.congestion.measures_rtt = self.one_in(3) || ways_differ;
         setup.port.int = self.one_in(2);
         if self.one_in(3) {
             let [first, ..] = &mut setup.port.queues[..] else { return };
