@@ -39,6 +39,11 @@ impl QueuePair {
         self.flow = Some(Box::new(flow));
     }
 
+    /// Its share of the port.
+    pub(crate) fn weight(&self) -> u8 {
+        self.attr.weight.unwrap_or(1)
+    }
+
     /// Its congestion control, if it has one.
     pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
         self.flow.as_ref().map(|flow| flow.info())
@@ -58,6 +63,16 @@ impl QueuePair {
             flow.on_limit(now, limit, inflight);
         }
         answer
+    }
+
+    /// Its turn ended without a packet because its window is full.
+    #[inline]
+    pub(super) fn window_full(&mut self, now: Time, own_pkts: u32) -> Transmit {
+        if let Some(flow) = self.flow.as_deref_mut() {
+            let own_pkts = if self.loss.is_probing() { 1 } else { own_pkts };
+            flow.on_window_full(now, own_pkts);
+        }
+        Transmit::Idle
     }
 
     pub(super) fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) {

@@ -197,14 +197,17 @@ impl Flow {
 
     /// It had its turn and nothing could leave.
     pub(super) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
-        match limit {
-            FlowLimit::Application => {
-                self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
-            }
-            FlowLimit::Window => self.held_back = true,
-            _ => {}
+        if limit == FlowLimit::Application {
+            self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
         }
         self.hold(now, limit);
+    }
+
+    /// As many packets are in flight as may be. It was congestion control that held the flow back
+    /// only if its window is no wider than the `own_pkts` that the queue pair has anyway.
+    pub(super) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
+        self.held_back |= self.window_pkts() <= own_pkts;
+        self.hold(now, FlowLimit::Window);
     }
 
     /// A packet left; `inflight_bytes` with it.
@@ -412,8 +415,8 @@ mod tests {
         f.on_limit(at(10), FlowLimit::Application, 0);
         assert_eq!(f.info().times_at(at(1000)), LimitTimes::default());
         f.on_sent(at(1000), sent(1000, 1000), 1076);
-        f.on_limit(at(1002), FlowLimit::Window, 1000);
-        f.on_limit(at(1005), FlowLimit::Window, 1000);
+        f.on_window_full(at(1002), 1000);
+        f.on_window_full(at(1005), 1000);
         f.on_sent(at(1042), sent(1000, 1000), 1076);
         f.on_limit(at(1043), FlowLimit::Receiver, 1000);
         let info = f.info();

@@ -264,7 +264,8 @@ impl QueuePair {
                 None => self.send_segment(now, &segment, frame, sh),
             },
             Next::Idle => self.limited(now, FlowLimit::Application, Transmit::Idle),
-            Next::WaitsForPeer => self.limited(now, FlowLimit::Window, Transmit::Idle),
+            Next::WaitsForPeer => self.limited(now, FlowLimit::Receiver, Transmit::Idle),
+            Next::WaitsForWindow => self.window_full(now, sh.config.qp_window_pkts),
             Next::WaitsForEndpoint => self.limited(now, FlowLimit::Endpoint, Transmit::Blocked),
         }
     }
@@ -335,11 +336,6 @@ impl QueuePair {
         let rq_psn = self.attr.rq_psn.map(|_| rq_psn);
         let sq_psn = self.attr.sq_psn.map(|_| sq_psn);
         QpAttr { state, rq_psn, sq_psn, ..self.attr }
-    }
-
-    /// Its share of the port.
-    pub(crate) fn weight(&self) -> u8 {
-        self.attr.weight.unwrap_or(1)
     }
 
     pub(crate) fn uses_cq(&self, cq: CqId) -> bool {

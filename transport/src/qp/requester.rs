@@ -83,9 +83,11 @@ pub(crate) enum Next {
     Segment(Segment),
     /// Nothing is posted that was not sent.
     Idle,
-    /// The queue pair's window, its limit of READs and atomics or a fence holds the next packet
-    /// back until a response arrives.
+    /// The queue pair's limit of READs and atomics or a fence holds the next packet back until a
+    /// response arrives.
     WaitsForPeer,
+    /// The queue pair's window does.
+    WaitsForWindow,
     /// The endpoint's window holds the next packet back.
     WaitsForEndpoint,
 }
@@ -178,7 +180,7 @@ impl Requester {
         // While it probes a silent peer with a window of one, a READ still goes out whole.
         let alone = self.in_flight_pkts() == 0;
         if u64::from(may.qp_pkts) < pkts && !alone {
-            return Next::WaitsForPeer;
+            return Next::WaitsForWindow;
         }
         if u64::from(may.endpoint_pkts) < pkts {
             return Next::WaitsForEndpoint;
@@ -462,7 +464,7 @@ mod tests {
         let endpoint = Allowance { endpoint_pkts: 0, ..may() };
         assert!(matches!(r.next(&endpoint), Next::WaitsForEndpoint));
         send(&mut r, &may()).unwrap();
-        assert!(matches!(r.next(&qp), Next::WaitsForPeer));
+        assert!(matches!(r.next(&qp), Next::WaitsForWindow));
     }
 
     #[test]
@@ -472,7 +474,7 @@ mod tests {
         post(&mut r, READ, 4);
         post(&mut r, READ, 4);
         assert_eq!(send(&mut r, &narrow), Some((0, 4, true)));
-        assert!(matches!(r.next(&narrow), Next::WaitsForPeer));
+        assert!(matches!(r.next(&narrow), Next::WaitsForWindow));
         assert_eq!(send(&mut r, &may()), Some((4, 4, true)));
         post(&mut r, READ, 1);
         assert!(matches!(r.next(&may()), Next::WaitsForPeer), "two READs out");

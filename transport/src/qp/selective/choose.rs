@@ -70,7 +70,7 @@ impl Selective {
         let in_flight = self.sent.in_flight_pkts();
         if in_flight >= u64::from(window) {
             if let Some(flow) = flow.filter(|_| self.has_more()) {
-                flow.on_limit(now, FlowLimit::Window, self.sent.in_flight_bytes());
+                flow.on_window_full(now, window);
             }
             return Choice::Idle;
         }

@@ -213,3 +213,36 @@ fn pacer__holds_probes_and_retransmissions_back() {
     assert!(p.run(SECOND * 20), "it is given up");
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RetryExcErr)]);
 }
+
+/// Windows of congestion control after 2 ms of messages of `len` bytes that are never marked.
+fn grown(mode: WireMode, op: Op, len: usize, own_pkts: u32) -> u64 {
+    let config = Config {
+        qp_window_pkts: own_pkts,
+        ack_req_interval_pkts: 1,
+        read_chunk_pkts: 2,
+        ..Config::default()
+    };
+    let rts: fn(&mut QpAttr) = |attr| attr.max_rd_atomic = Some(1);
+    let mut p = Pair::with(&PairConfig { mode, config, rts, ..PairConfig::default() });
+    let algorithm = Algorithm::named("dctcp").unwrap();
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
+    for i in 0..60 {
+        p.post(0, i, op, 0, len);
+    }
+    p.run(Dur::from_ms(2));
+    p.ends[0].ep.query_qp(qpn).unwrap().flow.unwrap().cwnd_bytes
+}
+
+#[test]
+fn window__does_not_grow_while_something_else_is_what_limits() {
+    for mode in MODES {
+        let free = grown(mode, Op::Write, 60_000, 192);
+        // Ten packets of 256 bytes to begin with, and what the pacer once held back.
+        let own = grown(mode, Op::Write, 60_000, 4);
+        assert!(free > 40 * 256 && own <= 12 * 256, "{mode:?}: {free} {own}");
+    }
+    let one_read_at_a_time = grown(WireMode::Rc, Op::Read, 500, 192);
+    assert!(one_read_at_a_time <= 12 * 256, "{one_read_at_a_time}");
+}
