@@ -17,6 +17,7 @@
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`report`] | tables, JSON and progress |
 //! | [`plot`] | figures as SVG |
+//! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
 //! | [`sim`] | `spanwire sim`: simulated networks |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
@@ -34,6 +35,7 @@ pub mod pcap;
 pub mod perf;
 pub mod plot;
 mod port_args;
+pub mod rates;
 pub mod report;
 pub mod signals;
 pub mod sim;

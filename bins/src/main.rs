@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, sim, switch};
+use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -32,6 +32,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
     Pcap(pcap::PcapArgs),
+    /// Draw the rates of several perf runs over time, with a switch's queue and marks
+    Plot(rates::PlotArgs),
     /// Simulate networks of hosts and switches: the same engine, repeatable from a seed
     Sim(sim::SimArgs),
 }
@@ -68,13 +70,20 @@ fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
     if let Command::Doctor(args) = &cli.command {
         return doctor::run(args).map_err(failed);
     }
+    if let Command::Plot(args) = &cli.command {
+        return rates::run(args).map_err(failed);
+    }
     let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &interrupt),
         Command::Copy(args) => copy::run(args, &interrupt),
         Command::Perf(args) => perf::run(args, &interrupt),
         Command::Switch(args) => switch::run(args, &interrupt),
-        Command::Lab(_) | Command::Pcap(_) | Command::Doctor(_) | Command::Sim(_) => {
+        Command::Lab(_)
+        | Command::Pcap(_)
+        | Command::Doctor(_)
+        | Command::Plot(_)
+        | Command::Sim(_) => {
             unreachable!("handled above")
         }
     }

@@ -12,6 +12,7 @@ pub use args::PerfArgs;
 
 use crate::fabric::Error;
 use crate::oob::{Oob, listen};
+use crate::rates;
 use crate::report::{bytes, op_name, packets, say};
 use crate::signals::Interrupt;
 use crate::station::Served;
@@ -129,6 +130,12 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
         interrupt.is_set()
     })?;
     let report = ClientReport::of(args, &report, &station, meter);
+    if let Some(path) = &args.plot {
+        let json = serde_json::to_string(&report)?;
+        let run = rates::Run::parse(&args.server.to_string(), &json);
+        let svg = rates::picture("Goodput", &[run.map_err(|e| format!("--plot: {e}"))?], &[], &[]);
+        std::fs::write(path, svg).map_err(|e| format!("--plot {}: {e}", path.display()))?;
+    }
     if common.json {
         say(&format!("{}\n", serde_json::to_string(&report)?));
     } else {

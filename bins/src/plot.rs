@@ -17,6 +17,7 @@ mod axis;
 mod canvas;
 mod cdf;
 mod lines;
+mod stack;
 mod style;
 #[cfg(test)]
 mod testing;
@@ -26,6 +27,7 @@ mod violin;
 pub use axis::{AxisSpec, Quantity, Scale};
 pub use cdf::CdfFigure;
 pub use lines::{LineFigure, Rug, Series, Shape};
+pub use stack::stack;
 pub use violin::ViolinFigure;
 
 /// Values that belong together: a curve of a [`CdfFigure`], a body of a [`ViolinFigure`].

@@ -1,7 +1,7 @@
 //! `--window`: how much may be under way when the path is longer than a cable.
 
 use crate::fabric::Error;
-use spanwire_base::Rate;
+use spanwire_base::{Dur, Rate};
 use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{Config, ValidConfig};
 
@@ -14,7 +14,7 @@ use spanwire_transport::{Config, ValidConfig};
 /// # Errors
 /// The window is not within 1 and [`WINDOW_MAX`].
 pub(crate) fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Error> {
-    let default = Config { line_rate, ..Config::default() };
+    let default = Config { line_rate, catch_up: CATCH_UP, ..Config::default() };
     let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
     let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
     // A chunk must fit beside the packets that have not asked for an acknowledgement.
@@ -58,6 +58,10 @@ pub(crate) fn port(
 
 /// The longest receive ring made for a window: 16 MiB of chunks.
 const RING_MAX: u32 = 4096;
+
+/// Our workers sleep between packets, and share cores: what waking costs in a virtual machine, a
+/// few times.
+const CATCH_UP: Dur = Dur::from_us(250);
 
 /// The widest window, in packets: the engine's `qp_window_pkts`.
 pub(crate) const WINDOW_MAX: u32 = 1 << 16;

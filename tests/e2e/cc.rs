@@ -1,5 +1,7 @@
 //! Congestion control by name, over real ports.
 
+mod shared;
+
 use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -84,9 +86,10 @@ fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
             assert!(intervals.iter().all(|i| i["flow"]["cwnd_bytes"].is_u64()), "{report}");
             if by == "pacer" {
                 assert_eq!(flow["rate_gbps"], 0.02);
-                // Headers and all: of 20 Mbit/s, SRC carries 18.4 and RC 18.5 of payload.
+                // Headers and all: of 20 Mbit/s, SRC carries 18.4 and RC 18.5 of payload. Never
+                // more; less where a core is away for longer than what may be caught up with.
                 let gbps = report["perf"][0]["gbps"].as_f64().expect("a rate");
-                assert!((0.0175..0.0186).contains(&gbps), "{mode}: {gbps}");
+                assert!((0.012..0.0186).contains(&gbps), "{mode}: {gbps}");
             }
         }
     }

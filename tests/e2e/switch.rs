@@ -16,8 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A lab around a switch. Dropping it takes it down.
-struct SwitchLab {
-    name: String,
+pub(crate) struct SwitchLab {
+    pub(crate) name: String,
     file: PathBuf,
     up: Value,
     _turn: MutexGuard<'static, ()>,
@@ -25,7 +25,7 @@ struct SwitchLab {
 
 impl SwitchLab {
     /// A lab of that configuration, or `None` where it is not permitted (said aloud).
-    fn new(config: &str) -> Option<Self> {
+    pub(crate) fn new(config: &str) -> Option<Self> {
         if skip() {
             return None;
         }
@@ -48,7 +48,7 @@ impl SwitchLab {
         run_here(&["lab", "down", "--name", &self.name, "--json"])
     }
 
-    fn ns(&self, host: &str) -> NetNs {
+    pub(crate) fn ns(&self, host: &str) -> NetNs {
         NetNs::open_named(&format!("{}-{host}", self.name)).expect("made")
     }
 

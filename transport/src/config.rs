@@ -1,6 +1,6 @@
 //! Every limit of an endpoint, with its reason.
 
-use spanwire_base::Rate;
+use spanwire_base::{Dur, Rate};
 use spanwire_wire::INT_MAX_HOPS;
 use std::fmt;
 
@@ -54,6 +54,10 @@ pub struct Config {
     /// 1024..=1048576. Default 16384: four of the longest packets, and enough to stay in the cache
     /// for.
     pub turn_bytes: u32,
+    /// What a worker may be late by and still reach a pacer's rate: so much of it may leave at
+    /// once, or two packets if that is more; 0..=4 ms. Default 4 us: 16 slots of the pacer's wheel,
+    /// a pass or two of a loop that spins. A worker that sleeps, and shares its core, wants 250 us.
+    pub catch_up: Dur,
     /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
     /// Full SRC packets of such a queue pair are shorter by the room that it takes: 24 bytes for
     /// each, and 8. Default 8: a datacenter has five on its longest way.
@@ -98,6 +102,7 @@ impl Default for Config {
             reorder_pkts: 65_536,
             line_rate: Rate::from_gbps(100),
             turn_bytes: 16_384,
+            catch_up: Dur::from_us(4),
             int_hops: 8,
             elide_payload: false,
         }
@@ -136,6 +141,8 @@ impl Config {
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
         range("turn_bytes", self.turn_bytes, 1024, 1 << 20)?;
+        let catch_up_us = u32::try_from(self.catch_up.as_us()).unwrap_or(u32::MAX);
+        range("catch_up", catch_up_us, 0, 4000)?;
         range("int_hops", self.int_hops.into(), 1, INT_MAX_HOPS.into())?;
         Ok(ValidConfig(self))
     }

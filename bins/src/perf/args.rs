@@ -4,7 +4,7 @@ use super::test_args::TestArgs;
 use crate::fabric::{self, Error};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
-use crate::port_args::{PortArgs, ppm};
+use crate::port_args::{PortArgs, ppm, sleep_precisely};
 use crate::station::Station;
 use clap::ValueEnum;
 use spanwire_base::Dur;
@@ -13,6 +13,7 @@ use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
+use std::path::PathBuf;
 
 /// Arguments of `spanwire perf`.
 #[derive(clap::Args, Clone, Debug)]
@@ -91,6 +92,9 @@ pub(super) struct ClientArgs {
     /// Seconds between interval lines; 0 for none
     #[arg(short, long, default_value_t = 1.0)]
     pub(super) interval: f64,
+    /// Draw rate, window, round trip and marks of the intervals
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
     /// Fail (exit code 1) below this goodput
     #[arg(long, value_name = "GBPS")]
     pub(super) min_gbps: Option<f64>,
@@ -134,7 +138,10 @@ impl CommonArgs {
         }
         let polling = match self.poll {
             Wait::Busy => Polling::Busy,
-            Wait::Adaptive => Polling::Adaptive { spin: SPIN },
+            Wait::Adaptive => {
+                sleep_precisely();
+                Polling::Adaptive { spin: SPIN }
+            }
         };
         let config = self.port.config(self.dev())?;
         let congestion = self.port.congestion()?;

@@ -96,4 +96,4 @@ fn show(json: bool, reply: &Reply) {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asking is work for the switch.
-const INTERVAL_MIN: Duration = Duration::from_millis(50);
+const INTERVAL_MIN: Duration = Duration::from_millis(10);

@@ -3,16 +3,20 @@
 use crate::report::bytes;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
+use spanwire_io::clock::Clock;
 use spanwire_io::driver::DriverCounters;
 use spanwire_io::xdp::XdpPort;
 use spanwire_switch::{
     ForwardingCounters, Human, LineConfig, LineCounters, PortCounters, Shaped, ShapedCounters,
 };
 use std::fmt::Write as _;
+use std::time::UNIX_EPOCH;
 
 /// Everything a switch shows at one time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct SwitchReport {
+    /// When, in seconds since 1970.
+    pub(super) at_unix_s: f64,
     /// Seconds since it began to forward.
     pub(super) up_s: f64,
     /// Of those, seconds on a core.
@@ -60,7 +64,7 @@ pub(super) struct DriverReport {
 impl SwitchReport {
     /// The report of a switch whose port n is named `names[n]`.
     pub(super) fn of(
-        now: Time,
+        (now, clock): (Time, Clock),
         names: &[String],
         shaped: &Shaped,
         ports: &[XdpPort],
@@ -83,8 +87,11 @@ impl SwitchReport {
                     xdp: counted.map(|(name, count)| (name.to_owned(), count.into())).collect(),
                 })
             });
+        let up_s = crate::report::seconds(now.since(Time::ZERO));
+        let began = clock.wall_start().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            up_s: crate::report::seconds(now.since(Time::ZERO)),
+            at_unix_s: began.as_secs_f64() + up_s,
+            up_s,
             cpu_s: crate::report::seconds(cpu_time()),
             ports: ports.collect(),
             forwarding: switch.forwarding,
@@ -264,6 +271,7 @@ mod tests {
             xdp: serde_json::Map::new(),
         };
         SwitchReport {
+            at_unix_s: 0.0,
             up_s,
             cpu_s: up_s / 4.0,
             ports: vec![port],

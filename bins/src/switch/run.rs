@@ -5,11 +5,11 @@ use super::file::{FilePort, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
 use crate::fabric::{Error, interface};
-use crate::port_args::preference;
+use crate::port_args::{preference, sleep_precisely};
 use crate::report::say;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
-use spanwire_base::{Dur, Time, usize_from};
+use spanwire_base::{Dur, usize_from};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
@@ -166,8 +166,9 @@ impl Session {
     }
 
     fn report(&self) -> SwitchReport {
-        let now: Time = self.driver.clock().now();
-        SwitchReport::of(now, &self.names, &self.shaped, &self.ports, self.driver.counters())
+        let clock = self.driver.clock();
+        let at = (clock.now(), clock);
+        SwitchReport::of(at, &self.names, &self.shaped, &self.ports, self.driver.counters())
     }
 }
 
@@ -204,14 +205,6 @@ fn interval(seconds: f64) -> Result<Option<Dur>, Error> {
         .map_err(|e| format!("--interval {seconds}: {e}"))?;
     let ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
     Ok((ns > 0).then(|| Dur::from_ns(ns)))
-}
-
-/// Has the kernel end our sleeps when they are over: by default it gathers those that end within
-/// 50 us, which is four frames at 1 Gbit/s.
-fn sleep_precisely() {
-    if let Err(e) = std::fs::write("/proc/self/timerslack_ns", "1000") {
-        tracing::info!("sleeps may end 50 us late: {e}");
-    }
 }
 
 fn to_json(report: &SwitchReport) -> serde_json::Value {

@@ -187,6 +187,7 @@ fn config() -> ValidConfig {
         reorder_pkts: REORDER_PKTS,
         line_rate: LINE_RATE,
         turn_bytes: 1024,
+        catch_up: Dur::from_us(4),
         int_hops: INT_HOPS,
         elide_payload: false,
     };

@@ -23,16 +23,15 @@ pub(super) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
 impl QueuePair {
     /// Begins anew with this congestion control.
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
-        let line_rate = config.line_rate;
         let flow = match &mut self.selective {
-            None => Flow::new(choice, self.mtu.bytes(), line_rate),
+            None => Flow::new(choice, self.mtu.bytes(), config),
             Some(src) => {
                 let full_bytes = self.attr.segment_bytes.unwrap_or(self.mtu.bytes());
-                let flow = Flow::new(choice, full_bytes, line_rate);
+                let flow = Flow::new(choice, full_bytes, config);
                 let hops = if flow.wants_int() { config.int_hops } else { 0 };
                 match src.ask_for_int(hops, full_bytes) {
                     same if same == full_bytes => flow,
-                    shorter => Flow::new(choice, shorter, line_rate),
+                    shorter => Flow::new(choice, shorter, config),
                 }
             }
         };

@@ -2,6 +2,7 @@
 //! with its pacer, and what it is held back by.
 
 use crate::attr::CongestionControl;
+use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenClock;
@@ -137,10 +138,12 @@ pub(super) struct Progress<'a> {
 
 impl Flow {
     /// A flow that begins, in packets of `mtu_bytes` of payload.
-    pub(super) fn new(choice: &CongestionControl, mtu_bytes: u32, line_rate: Rate) -> Self {
-        let path = Path { mtu_bytes, line_rate, base_rtt: choice.base_rtt };
+    pub(super) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
+        let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
+        let path = Path { mtu_bytes, line_rate, base_rtt };
+        let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
         let cc = choice.algorithm.start(&path);
-        let mut clock = TokenClock::new(BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES), CATCH_UP);
+        let mut clock = TokenClock::new(burst_bytes, config.catch_up);
         clock.set_rate(Time::ZERO, cc.rate());
         Self {
             cc,
@@ -363,9 +366,6 @@ impl Flow {
 
 /// Packets that may leave at once after a pause, beside the one that is due.
 const BURST_PKTS: u32 = 2;
-/// What a worker may be late by and still reach the rate: 16 slots of the wheel, a pass or two of
-/// its loop. Less than two packets below 5 Gbit/s, and 50,000 bytes at 100 Gbit/s.
-const CATCH_UP: Dur = Dur::from_us(4);
 /// Preamble, frame check and gap of an Ethernet frame.
 const FRAME_OVERHEAD_BYTES: u32 = 24;
 /// The same with the headers of a packet.
@@ -386,7 +386,8 @@ mod tests {
             algorithm.set(name, value).unwrap();
         }
         let base_rtt = Some(Dur::from_us(100));
-        Flow::new(&CongestionControl { algorithm, base_rtt }, 1000, Rate::from_gbps(10))
+        let config = Config { line_rate: Rate::from_gbps(10), ..Config::default() };
+        Flow::new(&CongestionControl { algorithm, base_rtt }, 1000, &config)
     }
 
     fn sent(bytes: u32, inflight_bytes: u64) -> Sent {
