@@ -107,6 +107,8 @@ impl Endpoint {
                     lent.timers.arm(slot, at);
                 }
                 lent.schedule.leave(from, slot);
+                // What it once waited for may be gone: its own failure ends that, too.
+                lent.pacer.remove(slot);
                 match left {
                     Transmit::Paced(at) => lent.pacer.insert(slot, at),
                     Transmit::Blocked => lent.schedule.enter(Turn::Blocked, slot),

@@ -16,6 +16,8 @@ pub(super) struct Flow {
     mtu_bytes: u32,
     /// Something waited for window or pacer since the last acknowledgement.
     held_back: bool,
+    /// Packets take another way from now on, and congestion control has not been told.
+    has_new_path: bool,
     limit: FlowLimit,
     /// Since when, and for how long it was held back by what before; of what came before the first
     /// packet nobody asks.
@@ -150,6 +152,7 @@ impl Flow {
             clock,
             mtu_bytes: mtu_bytes.max(1),
             held_back: false,
+            has_new_path: false,
             limit: FlowLimit::Application,
             limited_since: None,
             times: LimitTimes::default(),
@@ -218,6 +221,9 @@ impl Flow {
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // After a pause: nothing was in flight that a sample could begin with.
             (self.first_sent_at, self.delivered_at) = (now, now);
+        }
+        if std::mem::take(&mut self.has_new_path) {
+            self.cc.on_path_change(now);
         }
         self.limited_since.get_or_insert(now);
         self.hold(now, FlowLimit::Port);
@@ -315,6 +321,11 @@ impl Flow {
     pub(super) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
         self.refresh(now);
+    }
+
+    /// The next packet takes another way.
+    pub(super) fn on_path_change(&mut self) {
+        self.has_new_path = true;
     }
 
     /// A congestion notification came.
@@ -462,6 +473,41 @@ mod tests {
         // Of 800 Mbit/s BBR makes 0.75 to 2.9 times as much, as its cycle says.
         assert!((590_000_000..2_400_000_000).contains(&rate), "{rate}");
         assert_eq!(f.info().delivered_bytes, 190_000);
+    }
+
+    #[test]
+    fn on_path_change__reaches_the_algorithm_with_the_next_packet() {
+        let window_after = |changes: bool| {
+            let mut f = flow("hpcc", &[]);
+            for us in [1000, 1100, 1200] {
+                f.on_sent(at(us), sent(1000, 50_000), 1076);
+                let mut record = [0; INT_HOP_LEN];
+                let time_ps = us * 1_000_000;
+                // A port of our own rate, always busy, with a queue of ten round trips.
+                let hop = IntHop {
+                    time_ps,
+                    tx_bytes: us * 1250,
+                    queue_bytes: 1_250_000,
+                    link_rate_mbps: 10_000,
+                };
+                hop.emit(&mut record);
+                let p = Progress {
+                    acked_bytes: 1000,
+                    acked_pkts: 1,
+                    rtt: Some(Dur::from_us(100)),
+                    sent_at: at(us - 100),
+                    int: &[record],
+                    ..Progress::default()
+                };
+                f.on_ack(at(us), &p);
+                if changes {
+                    f.on_path_change();
+                }
+            }
+            f.info().cwnd_bytes
+        };
+        assert_eq!(window_after(true), 125_000, "each record is the first of its way");
+        assert!(window_after(false) < 20_000);
     }
 
     #[test]

@@ -102,6 +102,9 @@ impl QueuePair {
         }
         if let Some(av) = attr.av {
             self.path = self.path_of(av);
+            if let Some(flow) = self.flow.as_deref_mut() {
+                flow.on_path_change();
+            }
         }
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(self.max_rd_atomic);
         self.loss.change(attr);

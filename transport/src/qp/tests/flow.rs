@@ -246,3 +246,25 @@ fn window__does_not_grow_while_something_else_is_what_limits() {
     let one_read_at_a_time = grown(WireMode::Rc, Op::Read, 500, 192);
     assert!(one_read_at_a_time <= 12 * 256, "{one_read_at_a_time}");
 }
+
+#[test]
+fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
+    for mode in MODES {
+        for state in [crate::QpState::Err, crate::QpState::Reset] {
+            let mut p = pair(mode, "fixed", &[("rate_mbps", "1")]);
+            p.post(0, 1, Op::Write, 0, 25_600);
+            p.run(Dur::from_ms(1));
+            assert_eq!(limit(&p), FlowLimit::Pacer);
+            let qpn = p.ends[0].qpns[0];
+            let attr = QpAttr { state: Some(state), ..QpAttr::default() };
+            p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+            p.step(0);
+            // A packet was due within 3 ms; timers of losses, further away, find nothing to do.
+            let next = p.ends[0].ep.poll_timeout();
+            assert!(
+                next.is_none_or(|t| t > p.now + Dur::from_ms(5)),
+                "{mode:?} {state:?} {next:?}"
+            );
+        }
+    }
+}
