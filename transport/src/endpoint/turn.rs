@@ -110,7 +110,7 @@ impl Endpoint {
                 // What it once waited for may be gone: its own failure ends that, too.
                 lent.pacer.remove(slot);
                 match left {
-                    Transmit::Paced(at) => lent.pacer.insert(slot, at),
+                    Transmit::Paced(at) => lent.pace(now, slot, at),
                     Transmit::Blocked => lent.schedule.enter(Turn::Blocked, slot),
                     Transmit::Idle | Transmit::Sent(_) => {}
                 }
@@ -144,6 +144,16 @@ impl Lent<'_> {
         if let Some(at) = self.entry.qp.next_deadline() {
             self.timers.arm(slot, at);
         }
+    }
+
+    /// Its next packet leaves at `at`.
+    fn pace(&mut self, now: Time, slot: u32, at: Time) {
+        if self.pacer.is_empty() {
+            // Nobody has moved it on meanwhile, and what it says of a slot far ahead of where it
+            // stands is early by up to a millisecond: the driver would be woken for nothing.
+            self.pacer.pop_due(now);
+        }
+        self.pacer.insert(slot, at);
     }
 }
 

@@ -268,3 +268,19 @@ fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
         }
     }
 }
+
+#[test]
+fn pacer__says_a_time_to_come_after_a_long_pause() {
+    for pause_us in [900, 5_000, 2_000_000] {
+        let mut p = pair(WireMode::Src, "fixed", &[("rate_mbps", "1")]);
+        p.post(0, 1, Op::Write, 0, 256);
+        assert!(p.run(SECOND));
+        p.now += Dur::from_us(pause_us);
+        p.post(0, 2, Op::Write, 0, 25_600);
+        let mut frame = vec![0; 8192];
+        while p.ends[0].ep.poll_transmit(p.now, spanwire_base::PortId::HOST, &mut frame).is_some() {
+        }
+        assert_eq!(limit(&p), FlowLimit::Pacer);
+        assert!(p.ends[0].ep.poll_timeout().is_some_and(|t| t > p.now), "after {pause_us} us");
+    }
+}
