@@ -2,9 +2,9 @@
 //! frame, and what it took can be sent again.
 
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, INT_HOP_LEN, IpRepr, Ipv4Repr,
-    Ipv6Repr, MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr,
-    SrcDataRepr, SrcKind, Template, UdpRepr, seal,
+    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, INT_HOP_LEN, INT_MAX_HOPS,
+    IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr,
+    SackWord, SrcAckRepr, SrcDataRepr, SrcKind, Template, UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
@@ -48,7 +48,10 @@ fn check(frame: &[u8]) {
     let headers = Headers::from(&packet);
     let at = headers.header_len();
     assert_eq!(frame.get(at..at + packet.payload.len()), Some(packet.payload));
-    // The pad's bytes are anybody's; everything else must come back as it was read.
+    check_trailer(&packet, &frame[at + packet.payload.len() + usize::from(packet.bth.pad)..]);
+    // The pad's bytes are anybody's, and what lies behind the packet is no part of it; everything
+    // else must come back as it was read.
+    let packet = Packet { trailer: &[], ..packet };
     let again = emit(&headers, packet.payload);
     let reparsed = Packet::parse(&again).expect("what we send is what we take");
     let pad = again.len() - at - packet.payload.len() - ICRC_LEN;
@@ -56,6 +59,19 @@ fn check(frame: &[u8]) {
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
     check_src(&packet);
+}
+
+/// What lies behind the packet, whose ICRC `rest` begins with: all of it, and telemetry or not.
+fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
+    assert_eq!(packet.trailer, &rest[ICRC_LEN..]);
+    let Some(stack) = IntStack::parse(packet.trailer) else { return };
+    assert!(stack.len() <= INT_MAX_HOPS.into());
+    assert_eq!(stack.hops().count(), stack.len());
+    let mut again = [0; INT_HOP_LEN];
+    for (hop, record) in stack.hops().zip(stack.records()) {
+        hop.emit(&mut again);
+        assert_eq!(again, *record);
+    }
 }
 
 /// What is behind the BTH of a packet of SRC: read, written again and read once more it is the
