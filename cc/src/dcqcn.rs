@@ -6,7 +6,7 @@
 
 use crate::params::params;
 use crate::round::{Base, Guard};
-use crate::units::{dur, rate, whole};
+use crate::units::{dur, power, rate, whole};
 use crate::{Ack, Controller, Loss, Path, Sent};
 use spanwire_base::{Rate, Time};
 
@@ -103,12 +103,9 @@ impl Dcqcn {
     fn decay(&mut self, now: Time) {
         let period = dur(self.p.alpha_us * 1e3);
         let Some(since) = self.alpha_at else { return };
-        let mut periods = now.since(since).as_ps() / period.as_ps().max(1);
+        let periods = now.since(since).as_ps() / period.as_ps().max(1);
         self.alpha_at = Some(since + period * periods);
-        while periods > 0 && self.alpha > ALPHA_NONE {
-            self.alpha *= 1.0 - self.p.g;
-            periods -= 1;
-        }
+        self.alpha *= power(1.0 - self.p.g, periods);
     }
 
     fn increase(&mut self) {
@@ -131,10 +128,7 @@ impl Dcqcn {
 
 impl Controller for Dcqcn {
     fn cwnd_bytes(&self) -> u64 {
-        match self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) {
-            Some(base) => whole((self.p.window_rtts * self.current * base).max(self.mtu)),
-            None => u64::MAX,
-        }
+        window(&self.base, self.p.window_rtts, self.current, self.mtu)
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -155,8 +149,7 @@ impl Controller for Dcqcn {
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         self.base.on_ack(ack);
-        if ack.marked_bytes > 0 && self.notified.is_open(now, dur(self.p.cnp_us * 1e3)) {
-            self.notified.close(now);
+        if ack.marked_bytes > 0 && self.notified.pass(now, dur(self.p.cnp_us * 1e3)) {
             self.on_cnp(now);
         }
     }
@@ -187,10 +180,17 @@ impl Controller for Dcqcn {
     }
 }
 
+/// The window beside a rate: what `rtts` base round trips bring at it; without them, or a base
+/// round trip, none.
+pub(crate) fn window(base: &Base, rtts: f64, current: f64, mtu: f64) -> u64 {
+    match base.rtt_ns().filter(|_| rtts > 0.0) {
+        Some(base) => whole((rtts * current * base).max(mtu)),
+        None => u64::MAX,
+    }
+}
+
 /// Mbit/s in a byte a nanosecond.
 pub(crate) const MBPS: f64 = 8e3;
-/// Alpha below this decays no further: it makes no difference to any rate.
-pub(crate) const ALPHA_NONE: f64 = 1e-12;
 /// So near to the line rate is at it.
 pub(crate) const AT_LINE: f64 = 1e-6;
 

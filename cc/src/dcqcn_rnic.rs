@@ -3,10 +3,10 @@
 //! # Source
 //! NVIDIA's page of DCQCN parameters, with the names in brackets, and ns-3's model of it.
 
-use crate::dcqcn::{ALPHA_NONE, AT_LINE, MBPS};
+use crate::dcqcn::{AT_LINE, MBPS, window};
 use crate::params::params;
 use crate::round::{Base, Guard};
-use crate::units::{dur, rate, whole};
+use crate::units::{dur, power, rate};
 use crate::{Ack, Controller, Loss, Path};
 use spanwire_base::{Rate, Time};
 
@@ -118,17 +118,13 @@ impl DcqcnRnic {
     fn settle(&mut self, now: Time) {
         let Some(began) = self.slot_at else { return };
         let period = dur(self.p.alpha_us * 1e3);
-        let mut slots = now.since(began).as_ps() / period.as_ps().max(1);
+        let slots = now.since(began).as_ps() / period.as_ps().max(1);
         self.slot_at = Some(began + period * slots);
-        while slots > 0 {
-            let seen = std::mem::take(&mut self.cnp_in_slot);
-            self.alpha *= 1.0 - self.p.g;
-            self.alpha += if seen { self.p.g } else { 0.0 };
-            slots -= 1;
-            if self.alpha < ALPHA_NONE {
-                break;
-            }
-        }
+        let Some(others) = slots.checked_sub(1) else { return };
+        // Only the first of them can have had a notification.
+        let seen = std::mem::take(&mut self.cnp_in_slot);
+        self.alpha = self.alpha * (1.0 - self.p.g) + if seen { self.p.g } else { 0.0 };
+        self.alpha *= power(1.0 - self.p.g, others);
     }
 
     fn decrease(&mut self, now: Time) {
@@ -160,10 +156,7 @@ impl DcqcnRnic {
 
 impl Controller for DcqcnRnic {
     fn cwnd_bytes(&self) -> u64 {
-        match self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) {
-            Some(base) => whole((self.p.window_rtts * self.current * base).max(self.mtu)),
-            None => u64::MAX,
-        }
+        window(&self.base, self.p.window_rtts, self.current, self.mtu)
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -172,8 +165,7 @@ impl Controller for DcqcnRnic {
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         self.base.on_ack(ack);
-        if ack.marked_bytes > 0 && self.notified.is_open(now, dur(self.p.cnp_us * 1e3)) {
-            self.notified.close(now);
+        if ack.marked_bytes > 0 && self.notified.pass(now, dur(self.p.cnp_us * 1e3)) {
             self.on_cnp(now);
         }
     }

@@ -181,8 +181,7 @@ impl Controller for Gemini {
             let slow_start = self.cwnd < self.ssthresh;
             self.cwnd += if slow_start { acked } else { self.increase() * acked / self.cwnd };
         }
-        if (is_marked || is_late) && self.cut.is_open(now, span) {
-            self.cut.close(now);
+        if (is_marked || is_late) && self.cut.pass(now, span) {
             self.cwnd *= 1.0 - self.decrease(is_marked, is_late);
             self.ssthresh = self.ssthresh.min(self.cwnd);
         }
@@ -194,8 +193,7 @@ impl Controller for Gemini {
             LossKind::Block => return,
             LossKind::Recovery | LossKind::Trimmed => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
-                if self.loss_cut.is_open(now, span) {
-                    self.loss_cut.close(now);
+                if self.loss_cut.pass(now, span) {
                     self.cut.close(now);
                     self.cwnd /= 2.0;
                     self.ssthresh = self.cwnd;

@@ -80,6 +80,15 @@ impl Guard {
         self.closed_at.is_none_or(|at| now.since(at) >= span)
     }
 
+    /// True, and closed, if nothing has passed for `span`.
+    pub(crate) fn pass(&mut self, now: Time, span: Dur) -> bool {
+        let passes = self.is_open(now, span);
+        if passes {
+            self.close(now);
+        }
+        passes
+    }
+
     /// Something passed.
     pub(crate) fn close(&mut self, now: Time) {
         self.closed_at = Some(now);

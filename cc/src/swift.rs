@@ -158,8 +158,7 @@ impl Swift {
 
     fn cut(&mut self, now: Time) {
         let span = self.span();
-        if self.fabric.guard.is_open(now, span) {
-            self.fabric.guard.close(now);
+        if self.fabric.guard.pass(now, span) {
             let least = self.p.min_pkts;
             self.fabric.pkts = (self.fabric.pkts * (1.0 - self.p.max_decrease)).max(least);
         }
@@ -173,9 +172,8 @@ impl Aimd {
         if delay < target {
             let each = if self.pkts >= 1.0 { 1.0 / self.pkts } else { 1.0 };
             self.pkts += p.increase_pkts * grown * each;
-        } else if self.guard.is_open(now, span) {
+        } else if self.guard.pass(now, span) {
             // The guard closes only where something was decreased, or it would never open again.
-            self.guard.close(now);
             let by = p.beta * (delay - target) / delay.max(f64::MIN_POSITIVE);
             self.pkts *= (1.0 - by).max(1.0 - p.max_decrease);
         }

@@ -168,8 +168,7 @@ impl Controller for Timely {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         let span = self.base.rtt().unwrap_or(Dur::ZERO);
         let is_timeout = matches!(loss.kind, LossKind::Timeout(_));
-        if is_timeout && self.timeout_cut.is_open(now, span) {
-            self.timeout_cut.close(now);
+        if is_timeout && self.timeout_cut.pass(now, span) {
             self.rate /= 2.0;
             self.clamp(0.0);
         }

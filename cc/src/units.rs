@@ -43,9 +43,29 @@ pub(crate) fn rate(bytes_per_ns: f64) -> Rate {
     Rate::from_bps(whole(bytes_per_ns * 8e9 + 0.5).max(1))
 }
 
+/// `base` to the power of `n`, by squaring: what decayed for `n` periods, in 64 steps at most.
+pub(crate) fn power(mut base: f64, mut n: u64) -> f64 {
+    let mut product = 1.0;
+    while n > 0 {
+        if n & 1 == 1 {
+            product *= base;
+        }
+        base *= base;
+        n >>= 1;
+    }
+    product
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn power__is_the_product() {
+        let by_hand = (0..1000).fold(1.0, |product, _| product * 0.999);
+        assert!((power(0.999, 1000) / by_hand - 1.0).abs() < 1e-12);
+        assert_eq!([power(0.5, 0), power(0.5, 3), power(0.5, u64::MAX)], [1.0, 0.125, 0.0]);
+    }
 
     #[test]
     fn whole__saturates() {

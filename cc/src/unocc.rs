@@ -246,8 +246,7 @@ impl Controller for UnoCc {
             LossKind::Recovery => self.cwnd -= lost,
             LossKind::Timeout(_) => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
-                if self.timeout_cut.is_open(now, span) {
-                    self.timeout_cut.close(now);
+                if self.timeout_cut.pass(now, span) {
                     self.cwnd -= lost;
                 }
             }

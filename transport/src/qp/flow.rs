@@ -228,7 +228,8 @@ impl Flow {
         self.limited_since.get_or_insert(now);
         self.hold(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
-        let wire_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX) + FRAME_OVERHEAD_BYTES;
+        let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
+        let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
         self.clock.on_sent(now, wire_bytes);
         let gap = self.cc.min_gap();
         if gap > Dur::ZERO {
