@@ -15,6 +15,7 @@ struct Allowed {
 const ALLOWED: &[Allowed] = &[
     Allowed { krate: "base", ours: &[], theirs: &[] },
     Allowed { krate: "cc", ours: &["base"], theirs: &[] },
+    Allowed { krate: "loadbalance", ours: &["base"], theirs: &[] },
     Allowed { krate: "pacer", ours: &["base"], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &[] },

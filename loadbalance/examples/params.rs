@@ -1,0 +1,14 @@
+//! Prints the tables of docs/loadbalance.md: `cargo run -p spanwire-loadbalance --example params`,
+//! with names behind it only theirs.
+#![forbid(unsafe_code)]
+
+use spanwire_loadbalance::{Choice, table};
+
+fn main() -> Result<(), spanwire_loadbalance::params::ParamError> {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let all = Choice::NAMES.iter().map(|name| (*name).to_owned()).collect();
+    for name in if asked.is_empty() { all } else { asked } {
+        println!("{name}\n\n{}", table(&Choice::named(&name)?));
+    }
+    Ok(())
+}

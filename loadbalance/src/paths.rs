@@ -1,0 +1,217 @@
+//! What is known of each path: counters for people.
+
+use crate::rtt::Rtt;
+use crate::{Entropy, PathAck, PathLoss, PathState};
+use spanwire_base::{Dur, Time};
+
+/// One path's counters. They count from when the path was first used, or used again after it was
+/// dropped from the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathReport {
+    /// The path.
+    pub path: Entropy,
+    /// What is thought of it.
+    pub state: PathState,
+    /// Packets that took it.
+    pub sent_packets: u64,
+    /// Their payload bytes.
+    pub sent_bytes: u64,
+    /// Packets that arrived.
+    pub acked_packets: u64,
+    /// Their payload bytes.
+    pub acked_bytes: u64,
+    /// Of those that arrived, packets that came marked CE.
+    pub marked_packets: u64,
+    /// Packets found lost. Some may have arrived later.
+    pub lost_packets: u64,
+    /// Their payload bytes.
+    pub lost_bytes: u64,
+    /// The round trip, smoothed.
+    pub srtt: Option<Dur>,
+    /// The smallest.
+    pub min_rtt: Option<Dur>,
+    /// When something was last heard of it.
+    pub heard_at: Option<Time>,
+    /// How often it was given up for another.
+    pub left: u64,
+}
+
+/// The last paths that packets took, at most [`MOST`].
+///
+/// Keys, uses and counters lie apart, so that a packet's look-up reads 128 bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    keys: Vec<Entropy>,
+    /// When each was used last, as a number of uses.
+    used: Vec<u64>,
+    counts: Vec<Counts>,
+    uses: u64,
+    replaced: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    sent: [u64; 2],
+    acked: [u64; 2],
+    lost: [u64; 2],
+    marked: u64,
+    rtt: Rtt,
+    heard_at: Option<Time>,
+    /// The last that was heard is a loss.
+    lost_last: bool,
+    left: u64,
+}
+
+impl Paths {
+    pub(crate) fn new() -> Self {
+        Self { keys: Vec::new(), used: Vec::new(), counts: Vec::new(), uses: 0, replaced: 0 }
+    }
+
+    pub(crate) fn on_sent(&mut self, path: Entropy, bytes: u32) {
+        let at = self.find(path).unwrap_or_else(|| self.add(path));
+        self.uses += 1;
+        self.used[at] = self.uses;
+        add(&mut self.counts[at].sent, 1, u64::from(bytes));
+    }
+
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &PathAck) {
+        let Some(at) = self.find(ack.path) else { return };
+        let counts = &mut self.counts[at];
+        add(&mut counts.acked, u64::from(ack.packets), ack.bytes);
+        counts.marked += u64::from(ack.marked);
+        counts.heard_at = Some(now);
+        counts.lost_last = false;
+        if let Some(rtt) = ack.rtt {
+            counts.rtt.sample(rtt);
+        }
+    }
+
+    pub(crate) fn on_loss(&mut self, loss: &PathLoss) {
+        let Some(at) = self.find(loss.path) else { return };
+        add(&mut self.counts[at].lost, u64::from(loss.packets), loss.bytes);
+        self.counts[at].lost_last = true;
+    }
+
+    pub(crate) fn on_left(&mut self, path: Entropy) {
+        if let Some(at) = self.find(path) {
+            self.counts[at].left += 1;
+        }
+    }
+
+    /// Paths that were dropped for others.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced
+    }
+
+    /// All of them, the first used first; `state` is what the policy makes of one.
+    pub(crate) fn reports<'a>(
+        &'a self,
+        state: impl Fn(Entropy) -> Option<PathState> + 'a,
+    ) -> impl Iterator<Item = PathReport> + 'a {
+        self.keys.iter().zip(&self.counts).map(move |(path, c)| {
+            let heard = if c.lost_last { PathState::Suspect } else { PathState::Live };
+            PathReport {
+                path: *path,
+                state: state(*path).unwrap_or(heard),
+                sent_packets: c.sent[0],
+                sent_bytes: c.sent[1],
+                acked_packets: c.acked[0],
+                acked_bytes: c.acked[1],
+                marked_packets: c.marked,
+                lost_packets: c.lost[0],
+                lost_bytes: c.lost[1],
+                srtt: c.rtt.smoothed(),
+                min_rtt: c.rtt.min(),
+                heard_at: c.heard_at,
+                left: c.left,
+            }
+        })
+    }
+
+    fn find(&self, path: Entropy) -> Option<usize> {
+        self.keys.iter().position(|key| *key == path)
+    }
+
+    fn add(&mut self, path: Entropy) -> usize {
+        if self.keys.len() < MOST {
+            self.keys.push(path);
+            self.used.push(0);
+            self.counts.push(Counts::default());
+            return self.keys.len() - 1;
+        }
+        self.replaced += 1;
+        let oldest = (0..MOST).min_by_key(|at| self.used[*at]).unwrap_or(0);
+        self.keys[oldest] = path;
+        self.counts[oldest] = Counts::default();
+        oldest
+    }
+}
+
+/// Packets and bytes.
+fn add(count: &mut [u64; 2], packets: u64, bytes: u64) {
+    count[0] += packets;
+    count[1] += bytes;
+}
+
+/// Paths in the table.
+pub(crate) const MOST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, at, lost};
+
+    fn paths(paths: &Paths) -> Vec<u16> {
+        paths.reports(|_| None).map(|report| report.path.bits()).collect()
+    }
+
+    #[test]
+    fn on_sent__replaces_the_path_not_used_for_longest() {
+        let mut table = Paths::new();
+        for bits in 0..64 {
+            table.on_sent(Entropy::new(bits), 1);
+        }
+        table.on_sent(Entropy::new(0), 1);
+        assert_eq!(table.replaced(), 0);
+        table.on_sent(Entropy::new(100), 1);
+        assert_eq!((paths(&table).len(), table.replaced()), (64, 1));
+        assert!(paths(&table).contains(&0) && !paths(&table).contains(&1));
+    }
+
+    #[test]
+    fn reports__count_what_happened() {
+        let mut table = Paths::new();
+        let path = Entropy::new(5);
+        for _ in 0..4 {
+            table.on_sent(path, 1000);
+        }
+        table.on_ack(
+            at(300),
+            &PathAck { packets: 2, marked: 1, bytes: 2000, ..acked(path, at(1), 80) },
+        );
+        table.on_ack(at(310), &acked(Entropy::new(6), at(1), 1));
+        table.on_loss(&lost(path, 1, at(2)));
+        table.on_left(path);
+        let report = table.reports(|_| None).next().unwrap();
+        let counted = PathReport {
+            path,
+            state: PathState::Suspect,
+            sent_packets: 4,
+            sent_bytes: 4000,
+            acked_packets: 2,
+            acked_bytes: 2000,
+            marked_packets: 1,
+            lost_packets: 1,
+            lost_bytes: 4096,
+            srtt: Some(Dur::from_us(80)),
+            min_rtt: Some(Dur::from_us(80)),
+            heard_at: Some(at(300)),
+            left: 1,
+        };
+        assert_eq!(report, counted);
+        table.on_ack(at(320), &acked(path, at(3), 80));
+        assert_eq!(table.reports(|_| None).next().unwrap().state, PathState::Live);
+        let told = table.reports(|_| Some(PathState::Retired)).next().unwrap();
+        assert_eq!(told.state, PathState::Retired, "the policy knows better");
+    }
+}

@@ -1,0 +1,310 @@
+//! PLB: one path, given up when it stays congested or is silent.
+//!
+//! A round trip in which enough packets came marked (or late) is congested; so many in a row, and
+//! the flow moves to a path that it draws. Fewer suffice when it is idle, since nothing is put out
+//! of order then. After a timeout it moves at once and then holds still for a while, as it would
+//! otherwise shuttle among the congested paths around a failure.
+//!
+//! # Source
+//! Qureshi et al., "PLB: Congestion Signals are Simple and Effective for Network Load Balancing",
+//! SIGCOMM 2022; Linux's `tcp_plb`; the preset `plb-uno` is the one that Uno compares with.
+
+use crate::params::params;
+use crate::pool::Pool;
+use crate::rtt::Rtt;
+use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, PathState, Pick, Round};
+use spanwire_base::{Dur, Rng, Time};
+
+params! {
+    /// When a path is given up.
+    struct;
+    /// A round is congested from so many 256ths of its packets on.
+    ///
+    /// Linux: 128.
+    congested_256 = 128 in 1..=256;
+    /// What counts: packets that came marked, or acknowledgements later than `delay_us`.
+    signal = 0 in 0..=1 as "ecn" | "delay";
+    /// So many microseconds above the base round trip are late.
+    delay_us = 50 in 0..=1000000;
+    /// So many congested rounds in a row, and the flow moves.
+    ///
+    /// Linux: 12, for its rounds of whole kernels; in a datacenter a few say enough.
+    rounds = 3 in 1..=1000;
+    /// So many, if nothing is in flight.
+    ///
+    /// Linux: 3.
+    idle_rounds = 1 in 1..=1000;
+    /// After a timeout it does not move for congestion for once to twice so many milliseconds.
+    ///
+    /// Linux: 60000. Here it is timeouts by default.
+    suspend_ms = 0 in 0..=3600000;
+    /// Or for so many retransmission timeouts, if they are longer.
+    suspend_rtos = 10 in 0..=1000;
+    /// It also moves when packets are lost, at most once in a retransmission timeout.
+    ///
+    /// As Uno's does; Linux's does not.
+    on_loss = 0 in 0..=1 as "off" | "on";
+    /// So many paths to draw from.
+    ///
+    /// Uno's: 250.
+    entropies = 16384 in 1..=16384;
+}
+
+impl Params {
+    /// Linux's.
+    #[must_use]
+    pub fn linux() -> Self {
+        let (rounds, idle_rounds) = (12, 3);
+        Self { rounds, idle_rounds, suspend_ms: 60_000, suspend_rtos: 0, ..Self::default() }
+    }
+
+    /// That of Uno's experiments: a quarter marked in two rounds, and each loss.
+    #[must_use]
+    pub fn uno() -> Self {
+        Self {
+            congested_256: 64,
+            rounds: 2,
+            idle_rounds: 2,
+            suspend_rtos: 0,
+            on_loss: 1,
+            entropies: 250,
+            ..Self::default()
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Plb {
+    p: Params,
+    rng: Rng,
+    pool: Pool,
+    path: Entropy,
+    base_rtt: Option<Dur>,
+    rtt: Rtt,
+    /// Congested rounds in a row, at most `rounds`.
+    rounds: u64,
+    /// Acknowledgements in this round, and those of them that were late.
+    heard: u64,
+    late: u64,
+    /// Loss or silence: it moves with the next packet, congested or not.
+    must_move: bool,
+    suspended_until: Time,
+    moved_at: Option<Time>,
+}
+
+impl Plb {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, flow: &Flow) -> Self {
+        let mut rng = Rng::new(flow.seed);
+        let pool = Pool::new(params.entropies, &mut rng);
+        let path = pool.draw(&mut rng);
+        Self {
+            p: *params,
+            rng,
+            pool,
+            path,
+            base_rtt: flow.base_rtt,
+            rtt: Rtt::default(),
+            rounds: 0,
+            heard: 0,
+            late: 0,
+            must_move: false,
+            suspended_until: Time::ZERO,
+            moved_at: None,
+        }
+    }
+
+    fn timeout(&self) -> Dur {
+        self.rtt.timeout().or(self.base_rtt).unwrap_or(UNKNOWN_TIMEOUT)
+    }
+
+    fn is_due(&self, out: &Outgoing) -> bool {
+        let idle = out.in_flight_bytes == 0 && self.rounds >= self.p.idle_rounds;
+        let congested = self.rounds >= self.p.rounds || idle;
+        self.must_move || (congested && out.now >= self.suspended_until)
+    }
+
+    /// Moves. The path stays if there is no other.
+    fn leave(&mut self, now: Time) -> Option<Entropy> {
+        (self.rounds, self.must_move) = (0, false);
+        let old = self.path;
+        self.path = self.pool.draw_fitting(&mut self.rng, |path| path != old)?;
+        self.moved_at = Some(now);
+        Some(old)
+    }
+}
+
+impl LoadBalancer for Plb {
+    fn pick(&mut self, out: &Outgoing) -> Pick {
+        let left = if self.is_due(out) { self.leave(out.now) } else { None };
+        Pick { entropy: self.path, left }
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &PathAck) {
+        let Some(rtt) = ack.rtt else { return };
+        self.rtt.sample(rtt);
+        self.heard += 1;
+        let base = self.base_rtt.or(self.rtt.min()).unwrap_or(rtt);
+        self.late += u64::from(rtt > base + Dur::from_us(self.p.delay_us));
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &PathLoss) {
+        let recently = self.moved_at.is_some_and(|at| now < at + self.timeout());
+        if self.p.on_loss == ON && loss.path == self.path && !recently {
+            self.must_move = true;
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.must_move = true;
+        self.rounds = 0;
+        let rtos = self.timeout() * self.p.suspend_rtos;
+        let least = Dur::from_ms(self.p.suspend_ms).max(rtos).as_ps();
+        let more = self.rng.below(least.saturating_add(1));
+        self.suspended_until = now + Dur::from_ps(least.saturating_add(more));
+    }
+
+    fn on_round(&mut self, _now: Time, round: &Round) {
+        let (all, bad) = match self.p.signal {
+            DELAY => (self.heard, self.late),
+            _ => (round.acked, round.marked),
+        };
+        (self.heard, self.late) = (0, 0);
+        if all == 0 {
+            return;
+        }
+        let congested = u128::from(bad) * 256 >= u128::from(all) * u128::from(self.p.congested_256);
+        self.rounds = if congested { (self.rounds + 1).min(self.p.rounds) } else { 0 };
+    }
+
+    fn is_single_path(&self) -> bool {
+        true
+    }
+
+    fn state(&self, _now: Time, path: Entropy) -> Option<PathState> {
+        match (path == self.path, self.must_move) {
+            (false, _) => Some(PathState::Retired),
+            (true, true) => Some(PathState::Bad),
+            (true, false) => None,
+        }
+    }
+}
+
+const DELAY: u64 = 1;
+const ON: u64 = 1;
+/// The timeout while no round trip is known.
+const UNKNOWN_TIMEOUT: Dur = Dur::from_ms(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, at, data, flow, lost};
+
+    fn plb(params: Params) -> Plb {
+        Plb::new(&params, &flow(1))
+    }
+
+    /// `n` rounds of a thousand packets, so many of them marked.
+    fn rounds(plb: &mut Plb, n: u64, marked: u64) {
+        for _ in 0..n {
+            plb.on_round(at(0), &Round { acked: 1000, marked });
+        }
+    }
+
+    fn moves(plb: &mut Plb, now: Time) -> bool {
+        let before = plb.path;
+        let pick = plb.pick(&data(now, 0));
+        assert_eq!(pick.left.is_some(), pick.entropy != before);
+        pick.left.is_some()
+    }
+
+    #[test]
+    fn on_round__linux_moves_at_the_twelfth_congested_round_in_a_row() {
+        let mut plb = plb(Params::linux());
+        rounds(&mut plb, 11, 600);
+        assert!(!moves(&mut plb, at(1)));
+        rounds(&mut plb, 1, 400);
+        assert!(!moves(&mut plb, at(2)) && plb.rounds == 0);
+        rounds(&mut plb, 11, 500);
+        assert!(!moves(&mut plb, at(3)));
+        rounds(&mut plb, 1, 500);
+        assert!(moves(&mut plb, at(4)) && plb.rounds == 0);
+        assert!(!moves(&mut plb, at(5)), "once");
+    }
+
+    #[test]
+    fn on_round__uno_moves_at_the_second_with_a_quarter_marked() {
+        let mut plb = plb(Params::uno());
+        rounds(&mut plb, 1, 250);
+        assert!(!moves(&mut plb, at(1)));
+        rounds(&mut plb, 1, 250);
+        assert!(moves(&mut plb, at(2)));
+        rounds(&mut plb, 9, 249);
+        assert!(!moves(&mut plb, at(3)));
+    }
+
+    #[test]
+    fn on_round__by_delay_counts_late_acknowledgements() {
+        let mut plb = plb(Params { signal: DELAY, rounds: 1, ..Params::default() });
+        for rtt_us in [100, 151, 150, 149] {
+            plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
+        }
+        rounds(&mut plb, 1, 1000);
+        assert!(!moves(&mut plb, at(1)), "one of four is above 150 us");
+        for rtt_us in [151, 100] {
+            plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
+        }
+        rounds(&mut plb, 1, 0);
+        assert!(moves(&mut plb, at(1)), "half are");
+    }
+
+    #[test]
+    fn pick__idle_moves_after_fewer_rounds() {
+        let mut plb = plb(Params::linux());
+        rounds(&mut plb, 3, 600);
+        assert!(!moves(&mut plb, at(1)));
+        assert!(plb.pick(&Outgoing { in_flight_bytes: 0, ..data(at(2), 0) }).left.is_some());
+    }
+
+    #[test]
+    fn on_timeout__moves_at_once_then_not_for_congestion_for_once_to_twice_the_time() {
+        for seed in 0..50 {
+            let mut plb = Plb::new(&Params::linux(), &flow(seed));
+            rounds(&mut plb, 11, 600);
+            plb.on_timeout(at(0));
+            assert!(moves(&mut plb, at(0)) && plb.rounds == 0);
+            rounds(&mut plb, 20, 600);
+            assert!(!moves(&mut plb, at(59_999_999)));
+            assert!(moves(&mut plb, at(120_000_001)));
+            plb.on_timeout(at(120_000_002));
+            assert!(moves(&mut plb, at(120_000_002)), "for silence it moves even then");
+        }
+    }
+
+    #[test]
+    fn on_loss__moves_uno_at_most_once_in_a_timeout() {
+        let mut plb = plb(Params::uno());
+        // Smoothed 100 us, deviation 50 us: 300 us.
+        plb.on_ack(at(100), &acked(plb.path, at(0), 100));
+        plb.on_loss(at(110), &lost(plb.path, 1, at(0)));
+        assert!(moves(&mut plb, at(110)));
+        plb.on_loss(at(409), &lost(plb.path, 1, at(300)));
+        assert!(!moves(&mut plb, at(409)));
+        plb.on_loss(at(410), &lost(Entropy::new(plb.path.bits() + 1), 1, at(300)));
+        assert!(!moves(&mut plb, at(410)), "of a path that was left");
+        plb.on_loss(at(411), &lost(plb.path, 1, at(300)));
+        assert!(moves(&mut plb, at(411)));
+        let mut linux = Plb::new(&Params::linux(), &flow(1));
+        linux.on_loss(at(1), &lost(linux.path, 9, at(0)));
+        assert!(!moves(&mut linux, at(1)));
+    }
+
+    #[test]
+    fn leave__with_a_single_path_stays() {
+        let mut plb = plb(Params { entropies: 1, ..Params::default() });
+        plb.on_timeout(at(1));
+        assert!(!moves(&mut plb, at(1)));
+    }
+}

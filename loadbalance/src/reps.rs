@@ -1,0 +1,272 @@
+//! REPS: paths from which good acknowledgements came are used again.
+//!
+//! A ring holds the last of them. Each good acknowledgement puts its path in, each packet takes the
+//! oldest out, and where there is none it draws: so load leaves congested and dead paths by itself.
+//! After a sign of failure the ring freezes: for a while packets go round what it holds, used or
+//! not, since a draw could hit what failed.
+//!
+//! # Source
+//! Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load Balancing and Failure
+//! Mitigation", and htsim's `buffer_reps`. There only a network that cuts packets to their headers
+//! lets it freeze; here timeouts and losses do.
+
+use crate::params::params;
+use crate::pool::Pool;
+use crate::rtt::Rtt;
+use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, Pick};
+use spanwire_base::{Dur, Rng, Time, usize_from};
+
+params! {
+    /// How much is kept, and when it is trusted.
+    struct;
+    /// So many paths are kept.
+    ///
+    /// htsim: 8.
+    ring = 8 in 1..=256;
+    /// The ring stays frozen for so many microseconds.
+    ///
+    /// htsim: 10 ms.
+    freeze_us = 10000 in 1..=10000000;
+    /// So many lost packets within a round trip freeze the ring, as a timeout does; 0: only that.
+    freeze_losses = 3 in 0..=1000;
+    /// So many packets draw their paths after it was frozen.
+    ///
+    /// htsim: 16.
+    explore = 16 in 0..=10000;
+    /// So many paths to draw from.
+    entropies = 16384 in 1..=16384;
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Reps {
+    p: Params,
+    rng: Rng,
+    pool: Pool,
+    ring: Box<[Kept]>,
+    /// Where the next path goes: the oldest one, once all places are taken.
+    head: usize,
+    /// Places that were ever taken since the ring was cleared.
+    filled: usize,
+    /// The next place while it is frozen.
+    turn: usize,
+    frozen_until: Option<Time>,
+    explore: u64,
+    base_rtt: Option<Dur>,
+    rtt: Rtt,
+    lost_since: Time,
+    lost: u64,
+}
+
+/// A path, and how many packets it is still good for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    path: Entropy,
+    left: u32,
+}
+
+impl Reps {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, flow: &Flow) -> Self {
+        let mut rng = Rng::new(flow.seed);
+        let pool = Pool::new(params.entropies, &mut rng);
+        Self {
+            p: *params,
+            rng,
+            pool,
+            ring: vec![Kept::default(); usize_from(params.ring.max(1))].into(),
+            head: 0,
+            filled: 0,
+            turn: 0,
+            frozen_until: None,
+            explore: 0,
+            base_rtt: flow.base_rtt,
+            rtt: Rtt::default(),
+            lost_since: Time::ZERO,
+            lost: 0,
+        }
+    }
+
+    /// Ends the frost when it is due.
+    fn thaw(&mut self, now: Time) {
+        if self.frozen_until.is_some_and(|until| now >= until) {
+            self.frozen_until = None;
+            (self.head, self.filled, self.turn) = (0, 0, 0);
+            self.ring.fill(Kept::default());
+            self.explore = self.p.explore;
+        }
+    }
+
+    fn freeze(&mut self, now: Time) {
+        if self.explore == 0 && self.frozen_until.is_none() {
+            self.frozen_until = Some(now + Dur::from_us(self.p.freeze_us));
+            self.turn = 0;
+        }
+    }
+
+    /// Another path than `but`, if there is one.
+    fn draw(&mut self, but: Option<Entropy>) -> Entropy {
+        let other = self.pool.draw_fitting(&mut self.rng, |path| but != Some(path));
+        other.unwrap_or_else(|| self.pool.draw(&mut self.rng))
+    }
+
+    /// The path that the ring says, if it says one.
+    fn next(&mut self) -> Option<Entropy> {
+        if self.explore > 0 {
+            self.explore -= 1;
+            return None;
+        }
+        if self.filled == 0 {
+            return None;
+        }
+        let oldest = if self.filled == self.ring.len() { self.head } else { 0 };
+        if self.frozen_until.is_some() {
+            let at = (oldest + self.turn) % self.filled;
+            self.turn = (self.turn + 1) % self.filled;
+            self.ring[at].left = self.ring[at].left.saturating_sub(1);
+            return Some(self.ring[at].path);
+        }
+        let mut places = (oldest..self.filled).chain(0..oldest);
+        let at = places.find(|at| self.ring[*at].left > 0)?;
+        self.ring[at].left -= 1;
+        Some(self.ring[at].path)
+    }
+}
+
+impl LoadBalancer for Reps {
+    fn pick(&mut self, out: &Outgoing) -> Pick {
+        self.thaw(out.now);
+        let path = self.next().filter(|path| out.lost_on != Some(*path));
+        path.unwrap_or_else(|| self.draw(out.lost_on)).into()
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &PathAck) {
+        self.thaw(now);
+        if let Some(rtt) = ack.rtt {
+            self.rtt.sample(rtt);
+        }
+        if ack.marked > 0 || ack.packets == 0 {
+            return;
+        }
+        self.ring[self.head] = Kept { path: ack.path, left: ack.packets };
+        self.filled = self.filled.max(self.head + 1);
+        self.head = (self.head + 1) % self.ring.len();
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &PathLoss) {
+        self.thaw(now);
+        for kept in self.ring.iter_mut().filter(|kept| kept.path == loss.path) {
+            kept.left = 0;
+        }
+        let rtt = self.rtt.smoothed().or(self.base_rtt).unwrap_or(Dur::ZERO);
+        if now > self.lost_since + rtt {
+            (self.lost_since, self.lost) = (now, 0);
+        }
+        self.lost += u64::from(loss.packets);
+        if self.p.freeze_losses > 0 && self.lost >= self.p.freeze_losses {
+            self.freeze(now);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.thaw(now);
+        self.freeze(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, again, at, data, flow, lost};
+
+    fn reps(ring: u64) -> Reps {
+        Reps::new(&Params { ring, ..Params::default() }, &flow(1))
+    }
+
+    fn good(reps: &mut Reps, bits: u16) {
+        reps.on_ack(at(1), &acked(Entropy::new(bits), at(0), 100));
+    }
+
+    fn pick(reps: &mut Reps, now: Time) -> u16 {
+        reps.pick(&data(now, 0)).entropy.bits()
+    }
+
+    #[test]
+    fn pick__reuses_what_was_good_freezes_and_explores() {
+        let mut reps = reps(4);
+        good(&mut reps, 7);
+        good(&mut reps, 3);
+        let nine = Entropy::new(9);
+        reps.on_ack(at(1), &PathAck { marked: 1, ..acked(nine, at(0), 100) });
+        assert_eq!([pick(&mut reps, at(2)), pick(&mut reps, at(2))], [7, 3]);
+        let drawn = pick(&mut reps, at(2));
+        assert!(![3, 7, 9].contains(&drawn), "{drawn}: drawn of 16384");
+        reps.on_timeout(at(10));
+        let frozen: Vec<u16> = (0..4).map(|_| pick(&mut reps, at(10_009))).collect();
+        assert_eq!(frozen, [7, 3, 7, 3]);
+        good(&mut reps, 5);
+        assert_eq!(pick(&mut reps, at(10_009)), 7, "what was good joins the round");
+        let mut explored: Vec<u16> = (0..16).map(|_| pick(&mut reps, at(10_010))).collect();
+        good(&mut reps, 8);
+        assert_eq!(pick(&mut reps, at(10_011)), 8, "and then as ever");
+        explored.extend([3, 7, 5, 8]);
+        explored.sort_unstable();
+        explored.dedup();
+        assert_eq!(explored.len(), 20, "drawn");
+    }
+
+    #[test]
+    fn pick__takes_the_oldest_when_the_ring_has_gone_round() {
+        let mut reps = reps(2);
+        for bits in [1, 2, 3] {
+            good(&mut reps, bits);
+        }
+        assert_eq!([pick(&mut reps, at(2)), pick(&mut reps, at(2))], [2, 3]);
+    }
+
+    #[test]
+    fn on_ack__of_several_packets_is_good_for_as_many() {
+        let mut reps = reps(8);
+        let seven = Entropy::new(7);
+        reps.on_ack(at(1), &PathAck { packets: 3, ..acked(seven, at(0), 100) });
+        let picks: Vec<u16> = (0..4).map(|_| pick(&mut reps, at(2))).collect();
+        assert_eq!(picks[..3], [7, 7, 7]);
+        assert_ne!(picks[3], 7);
+    }
+
+    #[test]
+    fn on_loss__three_in_a_round_trip_freeze_and_two_do_not() {
+        let mut reps = reps(4);
+        good(&mut reps, 7);
+        let elsewhere = Entropy::new(1);
+        reps.on_loss(at(200), &lost(elsewhere, 2, at(100)));
+        assert_eq!(pick(&mut reps, at(200)), 7);
+        assert_ne!(pick(&mut reps, at(200)), 7, "used up");
+        reps.on_loss(at(301), &lost(elsewhere, 2, at(200)));
+        assert!(reps.frozen_until.is_none(), "another round trip");
+        reps.on_loss(at(401), &lost(elsewhere, 1, at(300)));
+        assert_eq!(pick(&mut reps, at(401)), 7);
+    }
+
+    #[test]
+    fn on_loss__what_was_lost_on_a_path_does_not_take_it_again() {
+        let mut reps = reps(4);
+        good(&mut reps, 7);
+        good(&mut reps, 3);
+        reps.on_loss(at(2), &lost(Entropy::new(7), 1, at(0)));
+        assert_eq!(pick(&mut reps, at(2)), 3);
+        good(&mut reps, 5);
+        assert_ne!(reps.pick(&again(at(2), 0, Entropy::new(5))).entropy, Entropy::new(5));
+    }
+
+    #[test]
+    fn on_timeout__while_it_explores_does_not_freeze() {
+        let mut reps = reps(4);
+        good(&mut reps, 7);
+        reps.on_timeout(at(10));
+        pick(&mut reps, at(10_010));
+        reps.on_timeout(at(10_011));
+        assert!(reps.frozen_until.is_none());
+    }
+}

@@ -1,0 +1,151 @@
+//! Packet spraying: each packet takes another path, whatever happens to it.
+//!
+//! Either drawn anew for each packet, or in turn: a cycle goes through all indices, each XORed with
+//! a mask that is drawn for the cycle. In turn, paths get the same load to one packet in a cycle,
+//! and the masks keep flows from marching in step.
+//!
+//! # Source
+//! Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013; in turn:
+//! the "oblivious" multipath of Ultra Ethernet as in htsim.
+
+use crate::params::params;
+use crate::pool::below;
+use crate::{Entropy, Flow, LoadBalancer, Outgoing, Pick};
+use spanwire_base::Rng;
+
+params! {
+    /// How packets are sprayed.
+    struct;
+    /// The flow uses 2 to the power of so many paths.
+    ///
+    /// 256 paths, as Ultra Ethernet's simulations do.
+    entropy_bits = 8 in 0..=14;
+    /// Each path drawn anew, or all in turn.
+    order = 0 in 0..=1 as "random" | "turn";
+}
+
+impl Params {
+    /// In turn.
+    #[must_use]
+    pub fn round_robin() -> Self {
+        Self { order: TURN, ..Self::default() }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Rps {
+    rng: Rng,
+    /// The upper bits, which a flow keeps.
+    upper: u16,
+    /// How many paths, a power of two.
+    count: u16,
+    in_turn: bool,
+    /// The place in the cycle.
+    next: u16,
+    mask: u16,
+}
+
+impl Rps {
+    /// A flow's.
+    #[must_use]
+    pub fn new(params: &Params, flow: &Flow) -> Self {
+        let mut rng = Rng::new(flow.seed);
+        let count = 1u16 << params.entropy_bits.min(14);
+        let upper = below(&mut rng, Entropy::COUNT) & !(count - 1);
+        Self { rng, upper, count, in_turn: params.order == TURN, next: 0, mask: 0 }
+    }
+
+    fn draw(&mut self) -> Entropy {
+        let index = if self.in_turn { self.turn() } else { below(&mut self.rng, self.count) };
+        Entropy::new(self.upper | index)
+    }
+
+    fn turn(&mut self) -> u16 {
+        if self.next == 0 {
+            self.mask = below(&mut self.rng, self.count);
+        }
+        let index = self.next ^ self.mask;
+        self.next = (self.next + 1) & (self.count - 1);
+        index
+    }
+}
+
+impl LoadBalancer for Rps {
+    fn pick(&mut self, out: &Outgoing) -> Pick {
+        let mut path = self.draw();
+        // Where it was lost it does not go again, if there is another.
+        for _ in 0..REDRAWS {
+            if out.lost_on != Some(path) || self.count == 1 {
+                break;
+            }
+            path = self.draw();
+        }
+        path.into()
+    }
+}
+
+const TURN: u64 = 1;
+/// With two paths, one draw in 2^16 ends where the packet was lost.
+const REDRAWS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{again, at, data, flow};
+
+    fn counts(params: &Params, seed: u64, packets: u64) -> Vec<u64> {
+        let mut rps = Rps::new(params, &flow(seed));
+        let mut counts = vec![0; usize::from(Entropy::COUNT)];
+        for psn in 0..packets {
+            counts[usize::from(rps.pick(&data(at(psn), psn)).entropy.bits())] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn pick__is_uniform() {
+        let packets = 256 * 200;
+        let counts = counts(&Params::default(), 3, packets);
+        let used: Vec<u64> = counts.into_iter().filter(|n| *n > 0).collect();
+        assert_eq!(used.len(), 256);
+        // Sum of (n - e)^2 / e with e = 200. For 255 degrees of freedom: mean 255, deviation 22.6;
+        // four deviations to each side.
+        let sum: u64 = used.iter().map(|n| n.abs_diff(200).pow(2)).sum();
+        let chi_square = sum / 200;
+        assert!((165..345).contains(&chi_square), "{chi_square}");
+    }
+
+    #[test]
+    fn pick__in_turn_gives_every_path_the_same() {
+        let counts = counts(&Params::round_robin(), 3, 256 * 50);
+        assert!(counts.iter().all(|n| *n == 0 || *n == 50));
+        assert_eq!(counts.iter().filter(|n| **n > 0).count(), 256);
+    }
+
+    #[test]
+    fn pick__in_turn_two_flows_do_not_march_in_step() {
+        let mut a = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(1));
+        let mut b = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(2));
+        let same = (0..1600).filter(|psn| {
+            let out = data(at(*psn), *psn);
+            a.pick(&out).entropy.bits() & 15 == b.pick(&out).entropy.bits() & 15
+        });
+        // One in sixteen by chance, whole cycles at a time: 100 cycles, deviation 2.4 of them.
+        assert!(same.count() < 16 * 16);
+    }
+
+    #[test]
+    fn pick__again_takes_another_path() {
+        for params in [Params::default(), Params::round_robin()] {
+            let mut rps = Rps::new(&Params { entropy_bits: 1, ..params }, &flow(1));
+            for psn in 0..200 {
+                let path = rps.pick(&data(at(psn), psn)).entropy;
+                assert_ne!(rps.pick(&again(at(psn), psn, path)).entropy, path);
+            }
+            let mut one = Rps::new(&Params { entropy_bits: 0, ..params }, &flow(1));
+            let path = one.pick(&data(at(0), 0)).entropy;
+            assert_eq!(one.pick(&again(at(0), 0, path)).entropy, path, "there is no other");
+        }
+    }
+}

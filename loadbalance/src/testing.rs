@@ -1,0 +1,36 @@
+//! What the tests of all policies share.
+
+use crate::{Entropy, Flow, LossKind, Outgoing, PathAck, PathLoss};
+use spanwire_base::{Dur, Time};
+
+pub(crate) fn at(us: u64) -> Time {
+    Time::ZERO + Dur::from_us(us)
+}
+
+/// A flow with a base round trip of 100 us.
+pub(crate) fn flow(seed: u64) -> Flow {
+    Flow { seed, base_rtt: Some(Dur::from_us(100)) }
+}
+
+/// A new packet of a flow that is busy.
+pub(crate) fn data(now: Time, psn: u64) -> Outgoing {
+    let bytes = 4096;
+    Outgoing { now, psn, bytes, retransmit: false, lost_on: None, in_flight_bytes: 1 << 20 }
+}
+
+/// One that was lost on `path`.
+pub(crate) fn again(now: Time, psn: u64, path: Entropy) -> Outgoing {
+    Outgoing { retransmit: true, lost_on: Some(path), ..data(now, psn) }
+}
+
+/// One packet sent at `sent_at` arrived, unmarked.
+pub(crate) fn acked(path: Entropy, sent_at: Time, rtt_us: u64) -> PathAck {
+    let rtt = Some(Dur::from_us(rtt_us));
+    PathAck { path, packets: 1, bytes: 4096, marked: 0, sent_at, rtt }
+}
+
+/// `packets` of them were lost, the last of which left at `sent_at`.
+pub(crate) fn lost(path: Entropy, packets: u32, sent_at: Time) -> PathLoss {
+    let bytes = u64::from(packets) * 4096;
+    PathLoss { path, packets, bytes, sent_at, kind: LossKind::Overdue }
+}

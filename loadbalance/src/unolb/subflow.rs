@@ -1,0 +1,320 @@
+//! One subflow: its path, and whether anything still comes back of it.
+
+use crate::rtt::{Rtt, towards};
+use crate::{Entropy, PathAck, PathLoss};
+use spanwire_base::{Dur, Time};
+
+/// One subflow. All that is known of its path is forgotten when the path is changed.
+#[derive(Clone, Debug)]
+pub(super) struct Subflow {
+    pub(super) entropy: Entropy,
+    pub(super) moved_at: Option<Time>,
+    /// When something was last heard of this path.
+    pub(super) heard_at: Option<Time>,
+    /// Round trips of this path.
+    pub(super) rtt: Rtt,
+    /// Time between two packets of the subflow, smoothed.
+    gap: Dur,
+    sent_at: Option<Time>,
+    /// Packets on their way, as far as acknowledgements and losses tell.
+    outstanding: u64,
+    waits: Waits,
+    /// When the packet left that was sent latest of those that arrived.
+    arrived: Option<Time>,
+    /// Packets lost, after which none has arrived that was sent later.
+    lost_in_row: u32,
+    /// When the first of these left.
+    lost_from: Time,
+}
+
+/// How long a silence is long, and how many losses are many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A round trip of this path.
+    pub(super) rtt: Dur,
+    /// The base round trip of the flow.
+    pub(super) base: Dur,
+    /// Lost packets in a row.
+    pub(super) lost_in_row: u32,
+}
+
+impl Subflow {
+    pub(super) fn new(entropy: Entropy) -> Self {
+        Self {
+            entropy,
+            moved_at: None,
+            heard_at: None,
+            rtt: Rtt::default(),
+            gap: Dur::ZERO,
+            sent_at: None,
+            outstanding: 0,
+            waits: Waits::default(),
+            arrived: None,
+            lost_in_row: 0,
+            lost_from: Time::ZERO,
+        }
+    }
+
+    /// Takes another path.
+    pub(super) fn move_to(&mut self, entropy: Entropy, now: Time) {
+        let (gap, sent_at) = (self.gap, self.sent_at);
+        *self = Self { gap, sent_at, moved_at: Some(now), ..Self::new(entropy) };
+    }
+
+    /// A packet leaves; a round trip takes about `rtt`.
+    pub(super) fn on_sent(&mut self, now: Time, rtt: Dur) {
+        if let Some(last) = self.sent_at {
+            // A pause says nothing of the pace.
+            let gap = now.since(last).min(rtt);
+            self.gap = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
+            if now > last + rtt * IDLE_RTTS {
+                // What was on its way is no more, whatever became of it.
+                self.outstanding = 0;
+            }
+        }
+        if self.outstanding == 0 {
+            self.waits = Waits::default();
+        }
+        self.waits.push(now, rtt / WAITS_EACH_RTT);
+        self.outstanding += 1;
+        self.sent_at = Some(now);
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) {
+        self.outstanding = self.outstanding.saturating_sub(u64::from(ack.packets));
+        self.heard_at = Some(now);
+        self.arrived = self.arrived.max(Some(ack.sent_at));
+        self.waits.arrived(ack.sent_at, self.sent_at);
+        if ack.sent_at >= self.lost_from {
+            self.lost_in_row = 0;
+        }
+        if let Some(rtt) = ack.rtt {
+            self.rtt.sample(rtt);
+        }
+    }
+
+    pub(super) fn on_loss(&mut self, loss: &PathLoss) {
+        self.outstanding = self.outstanding.saturating_sub(u64::from(loss.packets));
+        // What was sent later, or with it, has arrived: the path is not to blame.
+        if self.arrived.is_some_and(|arrived| arrived >= loss.sent_at) {
+            return;
+        }
+        if self.lost_in_row == 0 {
+            self.lost_from = loss.sent_at;
+        }
+        self.lost_in_row = self.lost_in_row.saturating_add(loss.packets);
+    }
+
+    /// Nothing was heard for long: what is on its way counts as a loss.
+    pub(super) fn on_timeout(&mut self) {
+        if let Some(first) = self.waits.first().filter(|_| self.outstanding > 0)
+            && self.lost_in_row == 0
+        {
+            (self.lost_in_row, self.lost_from) = (1, first);
+        }
+    }
+
+    /// Packets were lost on it, and none that was sent after them has arrived.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.lost_in_row > 0
+    }
+
+    /// When the first of the packets left that speak against the path.
+    pub(super) fn lost_from(&self) -> Time {
+        self.lost_from
+    }
+
+    /// It is suspect, and silent for too long or with too many losses.
+    pub(super) fn is_bad(&self, now: Time, limits: &Limits) -> bool {
+        // A path of which nothing was ever heard deserves half the patience.
+        let unproven = self.heard_at.is_none();
+        let row = if unproven { limits.lost_in_row.div_ceil(2) } else { limits.lost_in_row };
+        self.is_suspect() && (self.lost_in_row >= row || self.is_silent(now, limits))
+    }
+
+    /// Something is on its way, and an acknowledgement has been due for longer than half a base
+    /// round trip and three of the subflow's own packets. It is not due before a round trip after
+    /// the packet left: neither in the first round trip, nor after idle.
+    pub(super) fn is_silent(&self, now: Time, limits: &Limits) -> bool {
+        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else {
+            return false;
+        };
+        let due = (first + limits.rtt).max(self.heard_at.unwrap_or(Time::ZERO));
+        now >= due + (limits.base / 2).max(self.gap * 3)
+    }
+}
+
+/// When packets left that have not arrived: the first one to within a part of a round trip.
+///
+/// A queue of all would grow with the window. These are some of them, far enough apart to span a
+/// round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    times: [Time; WAITS],
+    len: usize,
+}
+
+impl Waits {
+    fn first(&self) -> Option<Time> {
+        (self.len > 0).then(|| self.times[0])
+    }
+
+    fn push(&mut self, now: Time, apart: Dur) {
+        let far = self.len == 0 || now >= self.times[self.len - 1] + apart;
+        if far && self.len < WAITS {
+            self.times[self.len] = now;
+            self.len += 1;
+        }
+    }
+
+    /// A packet that left at `sent_at` has arrived. The last one left at `newest`.
+    fn arrived(&mut self, sent_at: Time, newest: Option<Time>) {
+        let gone = self.times[..self.len].iter().take_while(|time| **time <= sent_at).count();
+        self.times.copy_within(gone..self.len, 0);
+        self.len -= gone;
+        if let Some(newest) = newest.filter(|newest| self.len == 0 && *newest > sent_at) {
+            self.times[0] = newest;
+            self.len = 1;
+        }
+    }
+}
+
+const WAITS: usize = 6;
+/// Fewer than [`WAITS`], since round trips grow.
+const WAITS_EACH_RTT: u64 = 4;
+/// Nothing sent for so many round trips is idle.
+const IDLE_RTTS: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, at, lost};
+
+    const LIMITS: Limits =
+        Limits { rtt: Dur::from_us(100), base: Dur::from_us(100), lost_in_row: 4 };
+
+    fn subflow() -> Subflow {
+        Subflow::new(Entropy::new(1))
+    }
+
+    fn send(subflow: &mut Subflow, us: u64) {
+        subflow.on_sent(at(us), LIMITS.rtt);
+    }
+
+    fn ack(subflow: &mut Subflow, us: u64) {
+        subflow.on_ack(at(us), &acked(subflow.entropy, at(us - 100), 100));
+    }
+
+    fn lose(subflow: &mut Subflow, sent_us: u64) {
+        subflow.on_loss(&lost(subflow.entropy, 1, at(sent_us)));
+    }
+
+    #[test]
+    fn is_silent__not_in_the_first_round_trip() {
+        let mut s = subflow();
+        assert!(!s.is_silent(at(1_000_000), &LIMITS), "nothing was sent");
+        send(&mut s, 1000);
+        assert!(!s.is_silent(at(1149), &LIMITS));
+        assert!(s.is_silent(at(1150), &LIMITS));
+        ack(&mut s, 1151);
+        assert!(!s.is_silent(at(1_000_000), &LIMITS), "nothing is on its way");
+    }
+
+    #[test]
+    fn is_silent__not_after_idle_even_with_a_packet_never_accounted_for() {
+        let mut s = subflow();
+        send(&mut s, 0);
+        send(&mut s, 1);
+        ack(&mut s, 100);
+        send(&mut s, 10_000);
+        assert!(!s.is_silent(at(10_149), &LIMITS));
+        assert!(s.is_silent(at(10_150), &LIMITS));
+    }
+
+    #[test]
+    fn is_silent__counts_from_the_last_that_was_heard_while_packets_flow() {
+        let mut s = subflow();
+        for us in (0..=1000).step_by(10) {
+            send(&mut s, us);
+            // Dead from 500 on: the last acknowledgement comes at 590.
+            if us >= 100 && us - 100 < 500 {
+                ack(&mut s, us);
+            }
+            // The first that is missing was due at 600; it is known to a quarter of a round trip.
+            assert!(us < 680 || s.is_silent(at(us), &LIMITS), "{us}");
+            assert!(us >= 650 || !s.is_silent(at(us), &LIMITS), "{us}");
+        }
+    }
+
+    #[test]
+    fn is_silent__a_slow_sender_is_given_three_packets() {
+        let mut s = subflow();
+        for us in (0..8000).step_by(80) {
+            send(&mut s, us);
+            if us >= 160 {
+                ack(&mut s, us - 160 + 100);
+            }
+        }
+        // The packets sent at 7840 and 7920 are not acknowledged: due at 7940 at the earliest.
+        assert!(!s.is_silent(at(8150), &LIMITS));
+        assert!(s.is_silent(at(8181), &LIMITS));
+    }
+
+    #[test]
+    fn is_bad__four_in_a_row_or_one_and_silence() {
+        let mut s = subflow();
+        for us in 0..100 {
+            send(&mut s, us);
+        }
+        ack(&mut s, 100);
+        for sent_us in 1..4 {
+            lose(&mut s, sent_us);
+            assert!(s.is_suspect() && !s.is_bad(at(101), &LIMITS));
+        }
+        assert!(s.is_bad(at(175), &LIMITS), "silence");
+        lose(&mut s, 4);
+        assert!(s.is_bad(at(101), &LIMITS), "four");
+    }
+
+    #[test]
+    fn is_bad__of_a_path_never_heard_of_two_in_a_row_suffice() {
+        let mut s = subflow();
+        send(&mut s, 0);
+        send(&mut s, 1);
+        send(&mut s, 2);
+        lose(&mut s, 0);
+        assert!(!s.is_bad(at(110), &LIMITS));
+        lose(&mut s, 1);
+        assert!(s.is_bad(at(110), &LIMITS));
+    }
+
+    #[test]
+    fn on_ack__of_a_later_packet_clears_the_path_and_of_an_earlier_one_does_not() {
+        let mut s = subflow();
+        for us in 0..10 {
+            send(&mut s, us);
+        }
+        lose(&mut s, 5);
+        ack(&mut s, 104);
+        assert!(s.is_suspect());
+        ack(&mut s, 106);
+        assert!(!s.is_suspect());
+        lose(&mut s, 6);
+        lose(&mut s, 3);
+        assert!(!s.is_suspect(), "what was sent with it or later has arrived");
+        lose(&mut s, 7);
+        assert!(s.is_suspect());
+    }
+
+    #[test]
+    fn on_timeout__accuses_what_is_on_its_way() {
+        let mut s = subflow();
+        s.on_timeout();
+        assert!(!s.is_suspect());
+        send(&mut s, 10);
+        s.on_timeout();
+        assert!(s.is_suspect() && s.lost_from() == at(10));
+        ack(&mut s, 111);
+        assert!(!s.is_suspect());
+    }
+}
