@@ -3,13 +3,14 @@
 use crate::Finding;
 use crate::scan::{Source, has_word};
 
-/// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls.
-const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io"];
+/// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls,
+/// vector instructions.
+const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
 const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] =
-    &["af_xdp", "base", "wire", "mem", "transport", "switch", "sim", "io", "stream"];
+    &["af_xdp", "base", "wire", "mem", "erasure", "transport", "switch", "sim", "io", "stream"];
 
 /// A word that must not stand in code.
 struct Ban {
@@ -25,7 +26,7 @@ const BANS: &[Ban] = &[
         words: &["unsafe"],
         applies: |krate| !UNSAFE_IN.contains(&krate),
         in_tests: true,
-        instead: "unsafe belongs to af_xdp, mem and io",
+        instead: "unsafe belongs to af_xdp, mem, io and erasure",
     },
     Ban {
         words: &["Instant::now", "SystemTime", "thread::", "std::env"],
@@ -41,7 +42,7 @@ const BANS: &[Ban] = &[
     },
     Ban {
         words: &["f32", "f64"],
-        applies: |krate| matches!(krate, "base" | "wire" | "transport" | "switch"),
+        applies: |krate| matches!(krate, "base" | "wire" | "erasure" | "transport" | "switch"),
         in_tests: false,
         instead: "rounding differs between machines; use integers",
     },

@@ -17,6 +17,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "cc", ours: &["base"], theirs: &[] },
     Allowed { krate: "loadbalance", ours: &["base"], theirs: &[] },
     Allowed { krate: "pacer", ours: &["base"], theirs: &[] },
+    Allowed { krate: "erasure", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &[] },
     Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
@@ -126,6 +127,8 @@ const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // The reader of captures, for the replay of perftest's conversations.
     ("bins", "spanwire-tests"),
+    // Another implementation of the same mathematics to hold ours against.
+    ("erasure", "reed-solomon-erasure"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.

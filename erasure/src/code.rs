@@ -1,0 +1,282 @@
+//! What parity packets hold.
+
+use crate::gf;
+use crate::kernel::Kernel;
+use crate::sum;
+use std::fmt;
+
+/// How parity is made of data. Both ends of a connection agree on it, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scheme {
+    /// P is the sum of all data packets, Q that of 2^i times packet i; one parity packet or two.
+    PQ,
+    /// A Cauchy matrix: parity packet r is the sum of the data packets i over (x + r) - i; up to
+    /// [`Code::PARITY_MAX`] parity packets.
+    CAUCHY,
+}
+
+impl Scheme {
+    /// The scheme for this many parity packets: PQ where it can, since it is faster.
+    #[must_use]
+    pub fn for_parity(y: usize) -> Self {
+        if y <= PQ_PARITY_MAX { Self::PQ } else { Self::CAUCHY }
+    }
+
+    /// The scheme of this number, if there is one.
+    #[must_use]
+    pub fn from_id(id: u8) -> Option<Self> {
+        [Self::PQ, Self::CAUCHY].into_iter().find(|scheme| scheme.id() == id)
+    }
+
+    /// Its number on the wire: 1 or 2.
+    #[must_use]
+    pub fn id(self) -> u8 {
+        match self {
+            Self::PQ => 1,
+            Self::CAUCHY => 2,
+        }
+    }
+}
+
+/// A code (x, y): blocks of x data packets and y parity packets, any x of which are enough.
+///
+/// A few bytes that are copied: nothing is computed in advance.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Code {
+    scheme: Scheme,
+    x: u8,
+    y: u8,
+    kernel: Kernel,
+}
+
+/// There is no such code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CodeError {
+    /// No data packets.
+    NoData,
+    /// No parity packets.
+    NoParity,
+    /// More parity packets than the scheme has.
+    TooMuchParity {
+        /// Asked for.
+        y: usize,
+        /// What there can be.
+        most: usize,
+    },
+    /// More data packets than the scheme has beside so many parity packets.
+    TooMuchData {
+        /// Asked for.
+        x: usize,
+        /// What there can be.
+        most: usize,
+    },
+}
+
+impl Default for Code {
+    /// (8, 2) by P and Q: a fourth more bytes, and no two losses of ten are too many. The default
+    /// of Uno (section 5.2.3).
+    fn default() -> Self {
+        Self { scheme: Scheme::PQ, x: 8, y: 2, kernel: Kernel::best() }
+    }
+}
+
+impl Code {
+    /// The most parity packets of any code.
+    pub const PARITY_MAX: usize = 32;
+
+    /// The code of `x` data packets and `y` parity packets, on the best kernel of this processor.
+    ///
+    /// # Arguments
+    /// - `x`: 1..=255 for PQ, 1..=256 - `y` for CAUCHY: packets are told apart by elements of the
+    ///   field.
+    /// - `y`: 1..=2 for PQ, 1..=[`Code::PARITY_MAX`] for CAUCHY.
+    ///
+    /// # Errors
+    /// `x` or `y` is out of range.
+    pub fn new(scheme: Scheme, x: usize, y: usize) -> Result<Self, CodeError> {
+        let (x_max, y_max) = match scheme {
+            Scheme::PQ => (255, PQ_PARITY_MAX),
+            Scheme::CAUCHY => (256usize.saturating_sub(y), Self::PARITY_MAX),
+        };
+        let kernel = Kernel::best();
+        match (u8::try_from(x), u8::try_from(y)) {
+            (Ok(0), _) => Err(CodeError::NoData),
+            (_, Ok(0)) => Err(CodeError::NoParity),
+            _ if y > y_max => Err(CodeError::TooMuchParity { y, most: y_max }),
+            (Ok(x), Ok(y)) if usize::from(x) <= x_max => Ok(Self { scheme, x, y, kernel }),
+            _ => Err(CodeError::TooMuchData { x, most: x_max }),
+        }
+    }
+
+    /// The same code by another kernel.
+    #[must_use]
+    pub fn with_kernel(self, kernel: Kernel) -> Self {
+        Self { kernel, ..self }
+    }
+
+    /// Its scheme.
+    #[must_use]
+    #[inline]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Data packets of a whole block, 1..=255.
+    #[must_use]
+    #[inline]
+    pub fn x(&self) -> usize {
+        usize::from(self.x)
+    }
+
+    /// Parity packets of any block, 1..=[`Code::PARITY_MAX`].
+    #[must_use]
+    #[inline]
+    pub fn y(&self) -> usize {
+        usize::from(self.y)
+    }
+
+    /// The kernel it runs on.
+    #[must_use]
+    #[inline]
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// What data packet `column` is multiplied by in parity packet `row`.
+    ///
+    /// # Panics
+    /// There is no such row or column.
+    #[must_use]
+    #[inline]
+    pub fn coefficient(&self, row: usize, column: u8) -> u8 {
+        assert!(row < self.y() && column < self.x, "no such coefficient");
+        match self.scheme {
+            Scheme::PQ if row == 0 => 1,
+            Scheme::PQ => gf::exp(usize::from(column)),
+            Scheme::CAUCHY => gf::inv(self.element(row) ^ column),
+        }
+    }
+
+    /// Adds a data packet to the parity of its block: `parity[r][..data.len()] ^= c * data`. In any
+    /// order; parity is zeros before the first. Packets of zeros need not be added.
+    ///
+    /// # Arguments
+    /// - `column`: the packet's place in the block, below [`Code::x`].
+    /// - `parity`: [`Code::y`] packets, each at least as long as `data`.
+    ///
+    /// # Panics
+    /// `column` or `parity` is not so.
+    ///
+    /// # Cost
+    /// One pass over data and parity for each two parity packets; no allocation.
+    #[inline]
+    pub fn add(&self, column: u8, data: &[u8], parity: &mut [impl AsMut<[u8]>]) {
+        assert!(column < self.x, "column {column} of a code of {} data packets", self.x);
+        assert_eq!(parity.len(), self.y(), "as many parity packets as the code has");
+        let kernel = self.kernel;
+        let mut row = 0;
+        for rows in parity.chunks_mut(2) {
+            match rows {
+                [p] if self.scheme == Scheme::PQ => {
+                    kernel.add::<1, true>(data, [1], [head(p, data)]);
+                }
+                [p, q] if self.scheme == Scheme::PQ => {
+                    let factors = [1, self.coefficient(1, column)];
+                    kernel.add::<2, true>(data, factors, [head(p, data), head(q, data)]);
+                }
+                [a] => {
+                    let factors = [self.coefficient(row, column)];
+                    kernel.add::<1, false>(data, factors, [head(a, data)]);
+                }
+                [a, b] => {
+                    let factors = [row, row + 1].map(|row| self.coefficient(row, column));
+                    kernel.add::<2, false>(data, factors, [head(a, data), head(b, data)]);
+                }
+                _ => unreachable!("chunks of two have one or two"),
+            }
+            row += 2;
+        }
+    }
+
+    /// Makes the parity of a block at once; faster than packet by packet, if all are in the cache.
+    ///
+    /// # Arguments
+    /// - `data`: the block's packets in their order, [`Code::x`] at most, of any lengths: what is
+    ///   not there counts as zeros.
+    /// - `parity`: [`Code::y`] packets of one length, at least that of the longest data packet;
+    ///   what was in them does not matter.
+    ///
+    /// # Panics
+    /// `data` or `parity` is not so.
+    ///
+    /// # Cost
+    /// For each two parity packets one pass over the data; no allocation.
+    pub fn encode(&self, data: &[&[u8]], parity: &mut [impl AsMut<[u8]>]) {
+        assert!(data.len() <= self.x(), "{} packets in a block of {}", data.len(), self.x);
+        assert_eq!(parity.len(), self.y(), "as many parity packets as the code has");
+        let len = parity[0].as_mut().len();
+        assert!(parity.iter_mut().all(|row| row.as_mut().len() == len), "parity of one length");
+        assert!(data.iter().all(|packet| packet.len() <= len), "parity as long as the data");
+        if let (Scheme::PQ, [p, q]) = (self.scheme, &mut *parity) {
+            return sum::write_pq(self.kernel, data, p.as_mut(), q.as_mut());
+        }
+        let sources = (0..=u8::MAX).zip(data).map(|(column, packet)| (column, *packet));
+        let factor = |row, column| self.coefficient(row, column);
+        match self.scheme {
+            Scheme::PQ => sum::write::<_, true>(self.kernel, parity, &sources, factor),
+            Scheme::CAUCHY => sum::write::<_, false>(self.kernel, parity, &sources, factor),
+        }
+    }
+
+    /// The element of the field that stands for a parity packet of CAUCHY; data packets have theirs
+    /// below.
+    #[inline]
+    pub(crate) fn element(&self, row: usize) -> u8 {
+        u8::try_from(self.x() + row).expect("x + y is 256 at most")
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PQ => "PQ",
+            Self::CAUCHY => "CAUCHY",
+        })
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.scheme, self.x, self.y)
+    }
+}
+
+impl fmt::Display for CodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoData => f.write_str("a block without data packets"),
+            Self::NoParity => f.write_str("a code without parity packets"),
+            Self::TooMuchParity { y, most } => {
+                write!(f, "{y} parity packets; the scheme has {most} at most")
+            }
+            Self::TooMuchData { x, most } => {
+                write!(f, "{x} data packets in a block; there can be {most} at most")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CodeError {}
+
+/// The part of a parity packet that `data` reaches.
+#[inline]
+fn head<'a>(parity: &'a mut impl AsMut<[u8]>, data: &[u8]) -> &'a mut [u8] {
+    let parity = parity.as_mut();
+    assert!(data.len() <= parity.len(), "a data packet longer than parity");
+    &mut parity[..data.len()]
+}
+
+const PQ_PARITY_MAX: usize = 2;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The field: GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), whose generator is 2.
+//!
+//! Addition is xor. Multiplication is by logarithms here, for the few coefficients of a code; bytes
+//! of packets are multiplied by the [kernels](crate::Kernel) with the tables below.
+
+/// What 2^8 is: the polynomial without its highest term.
+pub(crate) const REDUCTION: u8 = 0x1d;
+
+/// The product of two elements.
+#[must_use]
+#[inline]
+pub(crate) fn mul(a: u8, b: u8) -> u8 {
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    EXP[log(a) + log(b)]
+}
+
+/// `a / b`.
+///
+/// # Panics
+/// `b` is zero: no quotient.
+#[must_use]
+#[inline]
+pub(crate) fn div(a: u8, b: u8) -> u8 {
+    mul(a, inv(b))
+}
+
+/// `1 / a`.
+///
+/// # Panics
+/// `a` is zero: no inverse.
+#[must_use]
+#[inline]
+pub(crate) fn inv(a: u8) -> u8 {
+    assert!(a != 0, "zero has no inverse");
+    EXP[ORDER - log(a)]
+}
+
+/// 2 to the power of `n`.
+#[must_use]
+#[inline]
+pub(crate) fn exp(n: usize) -> u8 {
+    EXP[n % ORDER]
+}
+
+/// The products of `c` with 0x00..=0x0f, and then with 0x00, 0x10, ..= 0xf0: a product is the xor
+/// of one of each half.
+#[must_use]
+#[inline]
+pub(crate) fn nibbles(c: u8) -> &'static [u8; 32] {
+    &NIBBLES.0[usize::from(c)]
+}
+
+#[inline]
+fn log(a: u8) -> usize {
+    usize::from(LOG[usize::from(a)])
+}
+
+/// How many powers of 2 there are: all elements but zero.
+const ORDER: usize = 255;
+
+/// Powers of 2; twice around, so that the sum of two logarithms needs no division.
+static EXP: [u8; 2 * ORDER] = {
+    let mut exp = [0; 2 * ORDER];
+    let mut power = 1;
+    let mut n = 0;
+    while n < exp.len() {
+        exp[n] = power;
+        power = double(power);
+        n += 1;
+    }
+    exp
+};
+
+/// Logarithms to the base of 2; that of zero is unused.
+static LOG: [u8; 256] = {
+    let mut log = [0; 256];
+    let mut power = 1u8;
+    let mut n = 0u8;
+    while n < 255 {
+        log[power as usize] = n;
+        power = double(power);
+        n += 1;
+    }
+    log
+};
+
+/// A table for each factor on one cache line's half.
+#[repr(align(64))]
+struct Nibbles([[u8; 32]; 256]);
+
+static NIBBLES: Nibbles = {
+    let mut all = [[0; 32]; 256];
+    let mut c = 0u8;
+    loop {
+        // Bit by bit: the product with 2^n is n doublings of `c`, and the rest is sums of those.
+        let of = &mut all[c as usize];
+        let mut power = c;
+        let mut bit = 0;
+        while bit < 8 {
+            let (half, at) = if bit < 4 { (0, 1 << bit) } else { (16, 1 << (bit - 4)) };
+            let mut below = 0;
+            while below < at {
+                of[half + at + below] = of[half + below] ^ power;
+                below += 1;
+            }
+            power = double(power);
+            bit += 1;
+        }
+        if c == 255 {
+            break Nibbles(all);
+        }
+        c += 1;
+    }
+};
+
+/// Twice `a`.
+const fn double(a: u8) -> u8 {
+    (a << 1) ^ if a & 0x80 != 0 { REDUCTION } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Multiplies as on paper: shifted copies of `a`, reduced by long division.
+    fn on_paper(a: u8, b: u8) -> u8 {
+        let set = (0..8).filter(|bit| b >> bit & 1 == 1);
+        let mut product = set.fold(0, |sum, bit| sum ^ (u16::from(a) << bit));
+        for bit in (8..15).rev() {
+            if product >> bit & 1 == 1 {
+                product ^= 0x11d << (bit - 8);
+            }
+        }
+        u8::try_from(product).unwrap()
+    }
+
+    #[test]
+    fn mul__is_the_product_on_paper_of_every_pair() {
+        for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
+            assert_eq!(mul(a, b), on_paper(a, b), "{a} * {b}");
+        }
+        assert_eq!(mul(0x80, 2), 29);
+    }
+
+    #[test]
+    fn div__undoes_mul() {
+        for (a, b) in (0..=255).flat_map(|a| (1..=255).map(move |b| (a, b))) {
+            assert_eq!(div(mul(a, b), b), a, "{a} / {b}");
+        }
+    }
+
+    #[test]
+    fn inv__of_every_element_and_of_two_by_the_book() {
+        for a in 1..=255 {
+            assert_eq!(on_paper(a, inv(a)), 1, "{a}");
+        }
+        assert_eq!(inv(2), 142);
+    }
+
+    #[test]
+    #[should_panic(expected = "zero has no inverse")]
+    fn inv__of_zero_is_refused() {
+        let _ = inv(0);
+    }
+
+    #[test]
+    fn exp__goes_around() {
+        assert_eq!([0, 1, 7, 8, 254, 255, 256, 510].map(exp), [1, 2, 128, 29, 142, 1, 2, 1]);
+    }
+
+    #[test]
+    fn nibbles__make_the_product_of_every_pair() {
+        for (c, a) in (0..=255).flat_map(|c| (0..=255u8).map(move |a| (c, a))) {
+            let (low, high) = nibbles(c).split_at(16);
+            assert_eq!(low[usize::from(a & 15)] ^ high[usize::from(a >> 4)], on_paper(c, a));
+        }
+    }
+}

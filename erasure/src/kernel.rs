@@ -1,0 +1,219 @@
+//! The kernels: what is done with every byte, by the best instructions that the processor has.
+
+/// Calls an entry point of the instructions of a kernel: the processor has them, or there would be
+/// no such kernel. What else the entry point asks for is up to the caller.
+macro_rules! dispatch {
+    ($kernel:expr, $($call:tt)+) => {
+        match $kernel.0 {
+            Instructions::Scalar => scalar::$($call)+,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Ssse3 => x86::ssse3::$($call)+,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => x86::avx2::$($call)+,
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => neon::$($call)+,
+        }
+    };
+}
+
+/// The loops for a vector, as functions with its target features; whole sums take `$n` vectors of
+/// each row at a time.
+macro_rules! entry_points {
+    ($(#[$feature:meta])* $vector:ty, $n:literal) => {
+        /// # Safety
+        /// As the loop of this name.
+        $(#[$feature])*
+        pub(in crate::kernel) unsafe fn add<const ROWS: usize, const FIRST_IS_ONE: bool>(
+            src: &[u8],
+            factors: [u8; ROWS],
+            dst: [&mut [u8]; ROWS],
+        ) {
+            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            unsafe { crate::kernel::loops::add::<$vector, ROWS, FIRST_IS_ONE>(src, factors, dst) }
+        }
+
+        /// # Safety
+        /// As the loop of this name.
+        $(#[$feature])*
+        pub(in crate::kernel) unsafe fn sum<const ROWS: usize, const FIRST_IS_ONE: bool>(
+            sources: &[&[u8]],
+            factors: &[[u8; ROWS]],
+            at: usize,
+            dst: [&mut [u8]; ROWS],
+            accumulate: bool,
+        ) {
+            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            unsafe {
+                crate::kernel::loops::sum::<$vector, ROWS, FIRST_IS_ONE, $n>(
+                    sources, factors, at, dst, accumulate,
+                );
+            }
+        }
+
+        /// # Safety
+        /// As the loop of this name.
+        $(#[$feature])*
+        pub(in crate::kernel) unsafe fn horner(
+            sources: &[&[u8]],
+            at: usize,
+            p: &mut [u8],
+            q: &mut [u8],
+        ) {
+            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            unsafe { crate::kernel::loops::horner::<$vector, 4>(sources, at, p, q) }
+        }
+    };
+}
+use entry_points;
+
+mod loops;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+
+/// A set of instructions to code with, which this processor has.
+///
+/// All give the same bytes. A [`Code`](crate::Code) takes the best one by itself; to name another
+/// is for tests and benchmarks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel(Instructions);
+
+/// From slow to fast. A value other than `Scalar` is made by [`Instructions::is_available`] only:
+/// that is what calls of the entry points rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Instructions {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Ssse3,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Kernel {
+    /// The fastest that this processor has. Asked once by the standard library, then remembered.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::available().last().unwrap_or(Self(Instructions::Scalar))
+    }
+
+    /// All that this processor has, the slowest first; `scalar` is always there.
+    pub fn available() -> impl Iterator<Item = Self> {
+        ALL.iter().copied().filter(|set| set.is_available()).map(Self)
+    }
+
+    /// The kernel of this name, if the processor has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::available().find(|kernel| kernel.name() == name)
+    }
+
+    /// `scalar`, `ssse3`, `avx2` or `neon`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Instructions::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Ssse3 => "ssse3",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => "neon",
+        }
+    }
+
+    /// `dst[r] ^= factors[r] * src`, and `dst[0] ^= src` if `FIRST_IS_ONE`, whatever its factor.
+    ///
+    /// # Panics
+    /// The slices differ in length.
+    #[inline]
+    pub(crate) fn add<const ROWS: usize, const FIRST_IS_ONE: bool>(
+        self,
+        src: &[u8],
+        factors: [u8; ROWS],
+        dst: [&mut [u8]; ROWS],
+    ) {
+        assert!(dst.iter().all(|row| row.len() == src.len()), "one length");
+        // SAFETY: the lengths are equal.
+        unsafe { dispatch!(self, add::<ROWS, FIRST_IS_ONE>(src, factors, dst)) }
+    }
+
+    /// `dst[r] = sum of factors[s][r] * sources[s][at..]`, or `^=` if `accumulate`; the first row's
+    /// factors are one if `FIRST_IS_ONE`.
+    ///
+    /// # Panics
+    /// The rows differ in length, a source ends before they do, or there are not as many factors as
+    /// sources.
+    #[inline]
+    pub(crate) fn sum<const ROWS: usize, const FIRST_IS_ONE: bool>(
+        self,
+        sources: &[&[u8]],
+        factors: &[[u8; ROWS]],
+        at: usize,
+        dst: [&mut [u8]; ROWS],
+        accumulate: bool,
+    ) {
+        let len = dst[0].len();
+        assert!(dst.iter().all(|row| row.len() == len), "one length");
+        assert!(sources.iter().all(|source| source.len() >= at + len), "sources as long");
+        assert_eq!(sources.len(), factors.len(), "a factor for each source");
+        // SAFETY: the lengths are as asked for.
+        unsafe { dispatch!(self, sum::<ROWS, FIRST_IS_ONE>(sources, factors, at, dst, accumulate)) }
+    }
+
+    /// `p = sum of sources[j][at..]`, `q = sum of 2^j * sources[j][at..]`.
+    ///
+    /// # Panics
+    /// `p` and `q` differ in length, or a source ends before they do.
+    #[inline]
+    pub(crate) fn horner(self, sources: &[&[u8]], at: usize, p: &mut [u8], q: &mut [u8]) {
+        assert_eq!(p.len(), q.len(), "one length");
+        assert!(sources.iter().all(|source| source.len() >= at + p.len()), "sources as long");
+        // SAFETY: the lengths are as asked for.
+        unsafe { dispatch!(self, horner(sources, at, p, q)) }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Instructions {
+    fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Ssse3 => is_x86_feature_detected!("ssse3"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+        }
+    }
+}
+
+const ALL: &[Instructions] = &[
+    Instructions::Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Instructions::Ssse3,
+    #[cfg(target_arch = "x86_64")]
+    Instructions::Avx2,
+    #[cfg(target_arch = "aarch64")]
+    Instructions::Neon,
+];

@@ -1,0 +1,282 @@
+//! What brings lost packets back.
+
+use crate::code::{Code, Scheme};
+use crate::columns::Columns;
+use crate::gf;
+use crate::sum;
+use std::fmt;
+
+/// How the lost data packets of a block are sums of those that are there.
+///
+/// It says nothing of bytes: blocks of one code that lost the same packets have the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    code: Code,
+    /// In use up to `losses`.
+    lost: [u8; Code::PARITY_MAX],
+    losses: u8,
+    solution: Solution,
+}
+
+/// A packet of a block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Source {
+    /// The data packet of this column.
+    Data(u8),
+    /// The parity packet of this row.
+    Parity(u8),
+}
+
+/// More data packets are lost than parity packets are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooFew {
+    /// Data packets that are not there.
+    pub lost: usize,
+    /// Parity packets that are there.
+    pub parity: usize,
+}
+
+/// What the coefficients are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Solution {
+    /// One packet by P: a sum.
+    P,
+    /// One packet, i, by Q.
+    Q {
+        /// 2^-i
+        scale: u8,
+    },
+    /// Two packets, i < j, by P and Q.
+    PQ {
+        /// 2^(j - i) / (2^(j - i) + 1)
+        a: u8,
+        /// 2^-i / (2^(j - i) + 1)
+        b: u8,
+    },
+    /// Any by the inverse of a submatrix of Cauchy's, which is known in closed form.
+    Cauchy {
+        /// Bit r: parity packet r is used. There are as many as losses.
+        rows: u32,
+        /// Of each lost packet.
+        weights: [u8; Code::PARITY_MAX],
+    },
+}
+
+impl Code {
+    /// Finds out how the packets that are there make those that are not.
+    ///
+    /// # Arguments
+    /// - `packets`: data packets of the block, [`Code::x`] at most: fewer in a short one.
+    /// - `data`: which of them are there. Columns from `packets` on do not matter.
+    /// - `parity`: bit r: parity packet r is there. Bits from [`Code::y`] on do not matter.
+    ///
+    /// # Errors
+    /// Fewer packets are there than the block has data packets.
+    ///
+    /// # Panics
+    /// `packets` is more than [`Code::x`].
+    ///
+    /// # Cost
+    /// O(losses^2) operations in the field, by closed forms; a few table lookups for PQ.
+    #[inline]
+    pub fn recovery(&self, packets: usize, data: Columns, parity: u32) -> Result<Recovery, TooFew> {
+        assert!(packets <= self.x(), "{packets} packets in a block of {}", self.x());
+        let parity = parity & (u32::MAX >> (32 - self.y()));
+        let missing = Columns::below(packets).without(&data);
+        let (losses, there) = (missing.len(), parity.count_ones() as usize);
+        if losses > there {
+            return Err(TooFew { lost: losses, parity: there });
+        }
+        let mut lost = [0; Self::PARITY_MAX];
+        for (lost, column) in lost.iter_mut().zip(missing.iter()) {
+            *lost = column;
+        }
+        let solution = match (self.scheme(), &lost[..losses]) {
+            (Scheme::PQ, [] | [_]) if parity & 1 != 0 || losses == 0 => Solution::P,
+            (Scheme::PQ, [i]) => Solution::Q { scale: gf::inv(gf::exp((*i).into())) },
+            (Scheme::PQ, [i, j, ..]) => {
+                let apart = gf::exp(usize::from(j - i));
+                let b = gf::inv(gf::mul(gf::exp((*i).into()), apart ^ 1));
+                Solution::PQ { a: gf::div(apart, apart ^ 1), b }
+            }
+            (Scheme::CAUCHY, lost) => self.cauchy(lost, parity),
+            _ => unreachable!("no loss is covered above"),
+        };
+        let losses = u8::try_from(losses).expect("no more losses than parity packets");
+        Ok(Recovery { code: *self, lost, losses, solution })
+    }
+
+    /// Takes the first parity packets that are there.
+    fn cauchy(&self, lost: &[u8], parity: u32) -> Solution {
+        let mut rows = parity;
+        while rows.count_ones() as usize > lost.len() {
+            rows &= !(1 << (31 - rows.leading_zeros()));
+        }
+        let mut weights = [0; Self::PARITY_MAX];
+        for (weight, &i) in weights.iter_mut().zip(lost) {
+            let others = lost.iter().filter(|j| **j != i);
+            let below = others.fold(1, |product, j| gf::mul(product, i ^ j));
+            let above = bits(rows).fold(1, |product, r| gf::mul(product, i ^ self.element(r)));
+            *weight = gf::div(above, below);
+        }
+        Solution::Cauchy { rows, weights }
+    }
+}
+
+impl Recovery {
+    /// The columns of the lost packets, lowest first; those of `out` below are in this order.
+    #[must_use]
+    #[inline]
+    pub fn lost(&self) -> &[u8] {
+        &self.lost[..usize::from(self.losses)]
+    }
+
+    /// Whether a packet has a part in the lost ones. Lost ones have not, nor have parity packets
+    /// that are there beyond what is needed.
+    #[must_use]
+    #[inline]
+    pub fn uses(&self, source: Source) -> bool {
+        match (source, self.solution) {
+            (Source::Data(column), _) => !self.lost().is_empty() && !self.lost().contains(&column),
+            (Source::Parity(0), Solution::P) => !self.lost().is_empty(),
+            (Source::Parity(1), Solution::Q { .. }) => true,
+            (Source::Parity(row), Solution::PQ { .. }) => row < 2,
+            (Source::Parity(row), Solution::Cauchy { rows, .. }) => {
+                rows.checked_shr(row.into()).is_some_and(|rows| rows & 1 != 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds the part that a packet has in the lost ones: `out[i] ^= c * packet`. In any order, each
+    /// packet that [is used](Self::uses) once, others at will: they change nothing. Then `out`
+    /// holds the lost packets, if it held zeros before the first.
+    ///
+    /// # Arguments
+    /// - `out`: as many as are [lost](Self::lost). Each may be as short as its packet was: what a
+    ///   longer packet would add behind its end is zero in the sum.
+    ///
+    /// # Panics
+    /// `out` has another number of packets.
+    ///
+    /// # Cost
+    /// One pass over the packet and `out` for each two lost packets; no allocation.
+    pub fn add(&self, source: Source, packet: &[u8], out: &mut [impl AsMut<[u8]>]) {
+        assert_eq!(out.len(), self.lost().len(), "as many packets as are lost");
+        if !self.uses(source) {
+            return;
+        }
+        let kernel = self.code.kernel();
+        let weight = self.weight(source);
+        let factor = |i| self.coefficient(i, source, weight);
+        let mut i = 0;
+        for pair in out.chunks_mut(2) {
+            if let [a, b] = &mut *pair
+                && reach(a, packet) == reach(b, packet)
+            {
+                let len = reach(a, packet);
+                let dst = [&mut a.as_mut()[..len], &mut b.as_mut()[..len]];
+                kernel.add::<2, false>(&packet[..len], [factor(i), factor(i + 1)], dst);
+            } else {
+                for (i, out) in (i..).zip(pair) {
+                    let len = reach(out, packet);
+                    let (packet, dst) = (&packet[..len], [&mut out.as_mut()[..len]]);
+                    match self.solution {
+                        Solution::P => kernel.add::<1, true>(packet, [1], dst),
+                        _ => kernel.add::<1, false>(packet, [factor(i)], dst),
+                    }
+                }
+            }
+            i += 2;
+        }
+    }
+
+    /// Makes all lost packets at once; faster than packet by packet, if all are in the cache.
+    ///
+    /// # Arguments
+    /// - `data`: the packets by their column; of lost ones and of those that were never sent any
+    ///   bytes, such as none.
+    /// - `parity`: the parity packets by their row; of those that are not there any bytes.
+    /// - `out`: as many as are [lost](Self::lost), each as long as its packet was, or longer to be
+    ///   filled up with zeros; what was in them does not matter.
+    ///
+    /// # Panics
+    /// `out` has another number of packets.
+    ///
+    /// # Cost
+    /// For each two lost packets one pass over all that are used; no allocation.
+    pub fn write(&self, data: &[&[u8]], parity: &[&[u8]], out: &mut [impl AsMut<[u8]>]) {
+        assert_eq!(out.len(), self.lost().len(), "as many packets as are lost");
+        let data = (0..=u8::MAX).map(Source::Data).zip(data);
+        let parity = (0..=u8::MAX).map(Source::Parity).zip(parity);
+        let sources = data.chain(parity).filter(|(source, _)| self.uses(*source));
+        let sources = sources.map(|(source, bytes)| ((source, self.weight(source)), *bytes));
+        let factor = |i, (source, weight)| self.coefficient(i, source, weight);
+        let kernel = self.code.kernel();
+        if self.solution == Solution::P {
+            sum::write::<_, true>(kernel, out, &sources, factor);
+        } else {
+            sum::write::<_, false>(kernel, out, &sources, factor);
+        }
+    }
+
+    /// What the coefficients of a packet in all lost ones have in common; for Cauchy's.
+    fn weight(&self, source: Source) -> u8 {
+        let Solution::Cauchy { rows, .. } = self.solution else {
+            return 1;
+        };
+        let e = self.element(source);
+        let above = self.lost().iter().fold(1, |product, i| gf::mul(product, e ^ i));
+        let others = bits(rows).map(|row| e ^ self.code.element(row)).filter(|apart| *apart != 0);
+        gf::div(above, others.fold(1, gf::mul))
+    }
+
+    /// What a packet that is used is multiplied by in the `i`-th lost one.
+    fn coefficient(&self, i: usize, source: Source, weight: u8) -> u8 {
+        match (self.solution, source) {
+            (Solution::P, _) => 1,
+            (Solution::Q { scale }, Source::Parity(_)) => scale,
+            (Solution::Q { scale }, Source::Data(column)) => gf::mul(scale, gf::exp(column.into())),
+            // The second lost packet is the first, plus P, plus all others.
+            (Solution::PQ { b, .. }, Source::Parity(1)) => b,
+            (Solution::PQ { a, .. }, Source::Parity(_)) => a ^ u8::from(i == 1),
+            (Solution::PQ { a, b }, Source::Data(column)) => {
+                a ^ gf::mul(b, gf::exp(column.into())) ^ u8::from(i == 1)
+            }
+            (Solution::Cauchy { weights, .. }, source) => {
+                let apart = self.lost[i] ^ self.element(source);
+                gf::div(gf::mul(weights[i], weight), apart)
+            }
+        }
+    }
+
+    fn element(&self, source: Source) -> u8 {
+        match source {
+            Source::Data(column) => column,
+            Source::Parity(row) => self.code.element(row.into()),
+        }
+    }
+}
+
+impl fmt::Display for TooFew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} data packets are lost, {} parity packets there", self.lost, self.parity)
+    }
+}
+
+impl std::error::Error for TooFew {}
+
+/// How much of a packet is part of one that is made.
+#[inline]
+fn reach(out: &mut impl AsMut<[u8]>, packet: &[u8]) -> usize {
+    out.as_mut().len().min(packet.len())
+}
+
+/// The places of the bits that are set, lowest first.
+#[inline]
+fn bits(word: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |bit| word >> bit & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests;
