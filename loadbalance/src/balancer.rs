@@ -123,3 +123,69 @@ impl Balancer {
 }
 
 const EMPTY: Round = Round { acked: 0, marked: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PathState;
+    use crate::testing::{acked, again, at, data, flow, lost};
+
+    fn balancer(choice: &str) -> Balancer {
+        Balancer::new(&Choice::parse(choice).unwrap(), &flow(1))
+    }
+
+    /// A packet sent at `us` and acknowledged, marked or not, 100 us later.
+    fn answered(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
+        let picked = lb.pick(&data(at(us), us));
+        let ack = acked(picked.entropy, at(us), 100);
+        lb.on_ack(at(us + 100), &PathAck { marked, ..ack });
+        picked
+    }
+
+    #[test]
+    fn on_ack__a_round_is_what_is_acknowledged_until_a_packet_sent_since() {
+        let mut lb = balancer("plb,rounds=2");
+        let first = answered(&mut lb, 0, 1);
+        for us in 1..100 {
+            // Sent before the first round's end at 100: the same round trip.
+            assert_eq!(answered(&mut lb, us, 1).entropy, first.entropy);
+        }
+        assert!(!answered(&mut lb, 100, 1).moved, "this ends the second round");
+        assert!(answered(&mut lb, 101, 0).moved);
+        assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (1, 1));
+    }
+
+    #[test]
+    fn pick__only_a_flow_of_one_path_moves() {
+        let mut lb = balancer("unolb,subflows=2");
+        let path = answered(&mut lb, 0, 0).entropy;
+        lb.on_loss(at(300), &lost(path, 4, at(200)));
+        let picked = lb.pick(&data(at(300), 2));
+        assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());
+        assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (0, 1));
+        let left = lb.paths(at(300)).find(|report| report.path == path).unwrap();
+        assert_eq!((left.left, left.state, left.lost_packets), (1, PathState::Retired, 4));
+    }
+
+    #[test]
+    fn counters__count() {
+        let mut lb = balancer("rps,entropy_bits=14");
+        let path = lb.pick(&data(at(0), 0)).entropy;
+        for psn in 1..65 {
+            lb.pick(&data(at(psn), psn));
+        }
+        lb.pick(&again(at(100), 0, path));
+        lb.on_loss(at(100), &lost(path, 3, at(0)));
+        lb.on_timeout(at(500));
+        let counted = Counters {
+            picks: 66,
+            retransmits: 1,
+            lost_packets: 3,
+            timeouts: 1,
+            paths_replaced: 2,
+            ..Counters::default()
+        };
+        assert_eq!(lb.counters(), counted);
+        assert_eq!(lb.paths(at(500)).count(), 64);
+    }
+}

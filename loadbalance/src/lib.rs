@@ -10,7 +10,7 @@
 //! # Adding one
 //! A file with `params!` for its parameters and a type with `new(&Params, &Flow)` that implements
 //! [`LoadBalancer`]; a `mod` line here; a line in `policies!` of `choice.rs`. The tests of
-//! `properties.rs` take it from there.
+//! `tests.rs` take it from there.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -30,6 +30,8 @@ mod sample;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod unolb;
 
 pub use balancer::{Balancer, Counters, Picked};

@@ -64,7 +64,8 @@ struct Counts {
 
 impl Paths {
     pub(crate) fn new() -> Self {
-        Self { keys: Vec::new(), used: Vec::new(), counts: Vec::new(), uses: 0, replaced: 0 }
+        let (keys, used) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
+        Self { keys, used, counts: Vec::with_capacity(MOST), uses: 0, replaced: 0 }
     }
 
     pub(crate) fn on_sent(&mut self, path: Entropy, bytes: u32) {

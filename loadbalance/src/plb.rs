@@ -28,7 +28,7 @@ params! {
     delay_us = 50 in 0..=1000000;
     /// So many congested rounds in a row, and the flow moves.
     ///
-    /// Linux: 12, for its rounds of whole kernels; in a datacenter a few say enough.
+    /// Linux: 12, Uno's: 2.
     rounds = 3 in 1..=1000;
     /// So many, if nothing is in flight.
     ///
@@ -36,13 +36,13 @@ params! {
     idle_rounds = 1 in 1..=1000;
     /// After a timeout it does not move for congestion for once to twice so many milliseconds.
     ///
-    /// Linux: 60000. Here it is timeouts by default.
+    /// Linux: 60000.
     suspend_ms = 0 in 0..=3600000;
     /// Or for so many retransmission timeouts, if they are longer.
     suspend_rtos = 10 in 0..=1000;
-    /// It also moves when packets are lost, at most once in a retransmission timeout.
+    /// It also moves when packets are lost; for loss and silence at most once in a timeout.
     ///
-    /// As Uno's does; Linux's does not.
+    /// As Uno's does; Linux's moves for silence only.
     on_loss = 0 in 0..=1 as "off" | "on";
     /// So many paths to draw from.
     ///
@@ -120,6 +120,10 @@ impl Plb {
         self.rtt.timeout().or(self.base_rtt).unwrap_or(UNKNOWN_TIMEOUT)
     }
 
+    fn has_just_moved(&self, now: Time) -> bool {
+        self.moved_at.is_some_and(|at| now < at + self.timeout())
+    }
+
     fn is_due(&self, out: &Outgoing) -> bool {
         let idle = out.in_flight_bytes == 0 && self.rounds >= self.p.idle_rounds;
         let congested = self.rounds >= self.p.rounds || idle;
@@ -151,14 +155,14 @@ impl LoadBalancer for Plb {
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
-        let recently = self.moved_at.is_some_and(|at| now < at + self.timeout());
-        if self.p.on_loss == ON && loss.path == self.path && !recently {
+        if self.p.on_loss == ON && loss.path == self.path && !self.has_just_moved(now) {
             self.must_move = true;
         }
     }
 
     fn on_timeout(&mut self, now: Time) {
-        self.must_move = true;
+        // What is silent may be the path that a loss has made it leave.
+        self.must_move |= self.p.on_loss != ON || !self.has_just_moved(now);
         self.rounds = 0;
         let rtos = self.timeout() * self.p.suspend_rtos;
         let least = Dur::from_ms(self.p.suspend_ms).max(rtos).as_ps();
@@ -295,7 +299,12 @@ mod tests {
         plb.on_loss(at(410), &lost(Entropy::new(plb.path.bits() + 1), 1, at(300)));
         assert!(!moves(&mut plb, at(410)), "of a path that was left");
         plb.on_loss(at(411), &lost(plb.path, 1, at(300)));
+        plb.on_timeout(at(411));
         assert!(moves(&mut plb, at(411)));
+        plb.on_timeout(at(710));
+        assert!(!moves(&mut plb, at(710)), "silence of the path that was left");
+        plb.on_timeout(at(711));
+        assert!(moves(&mut plb, at(711)));
         let mut linux = Plb::new(&Params::linux(), &flow(1));
         linux.on_loss(at(1), &lost(linux.path, 9, at(0)));
         assert!(!moves(&mut linux, at(1)));

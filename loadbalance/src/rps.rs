@@ -18,7 +18,7 @@ params! {
     struct;
     /// The flow uses 2 to the power of so many paths.
     ///
-    /// 256 paths, as Ultra Ethernet's simulations do.
+    /// Of 256 paths each of eight links gets 32, give or take five.
     entropy_bits = 8 in 0..=14;
     /// Each path drawn anew, or all in turn.
     order = 0 in 0..=1 as "random" | "turn";

@@ -18,8 +18,8 @@
 //! A bad subflow takes another path with its next packet, at most once a base round trip: a fresh
 //! one, which none uses and which is not remembered as dead. A path is remembered for `avoid_ms`,
 //! or until something arrives of it that was sent since; and only if another path brought
-//! something meanwhile: when nothing comes back of any, no path is to blame. At a timeout
-//! everything on its way counts as lost.
+//! something meanwhile: when nothing comes back of any, no path is to blame. A timeout counts as a
+//! loss on each subflow that something is on its way of, beside the losses that come with it.
 //!
 //! # Source
 //! Uno, section 4.2 and algorithm 2. As printed a subflow takes the path of another that
@@ -140,7 +140,8 @@ impl UnoLb {
             self.detour = at + 1;
             return at;
         }
-        // The last one heard of, of several the one from which its own is furthest behind.
+        // The one heard of last. Of several (at first, all) the one before its own: each subflow's
+        // losses take another.
         let others = (0..n).filter(|at| self.subflows[*at].entropy != lost_on);
         others.max_by_key(|at| (self.subflows[*at].heard_at, (n + at - own) % n)).unwrap_or(own)
     }

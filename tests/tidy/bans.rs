@@ -9,8 +9,19 @@ const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
 const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
-const LIBRARIES: &[&str] =
-    &["af_xdp", "base", "wire", "mem", "erasure", "transport", "switch", "sim", "io", "stream"];
+const LIBRARIES: &[&str] = &[
+    "af_xdp",
+    "base",
+    "wire",
+    "mem",
+    "erasure",
+    "loadbalance",
+    "transport",
+    "switch",
+    "sim",
+    "io",
+    "stream",
+];
 
 /// A word that must not stand in code.
 struct Ban {
@@ -42,7 +53,9 @@ const BANS: &[Ban] = &[
     },
     Ban {
         words: &["f32", "f64"],
-        applies: |krate| matches!(krate, "base" | "wire" | "erasure" | "transport" | "switch"),
+        applies: |krate| {
+            matches!(krate, "base" | "wire" | "erasure" | "loadbalance" | "transport" | "switch")
+        },
         in_tests: false,
         instead: "rounding differs between machines; use integers",
     },

@@ -105,13 +105,14 @@ impl Subflow {
         self.lost_in_row = self.lost_in_row.saturating_add(loss.packets);
     }
 
-    /// Nothing was heard for long: what is on its way counts as a loss.
+    /// Nothing was heard for long. Counts as a loss, if something is on its way; those that are
+    /// reported beside it come on top.
     pub(super) fn on_timeout(&mut self) {
-        if let Some(first) = self.waits.first().filter(|_| self.outstanding > 0)
-            && self.lost_in_row == 0
-        {
-            (self.lost_in_row, self.lost_from) = (1, first);
+        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else { return };
+        if self.lost_in_row == 0 {
+            self.lost_from = first;
         }
+        self.lost_in_row = self.lost_in_row.saturating_add(1);
     }
 
     /// Packets were lost on it, and none that was sent after them has arrived.

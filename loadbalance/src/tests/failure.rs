@@ -1,0 +1,276 @@
+//! A link dies: who leaves it, and how fast. A sender of a packet a microsecond over eight links
+//! and a round trip of 100 us, of which one link goes dark after ten round trips.
+
+use crate::testing::{acked, at, data, flow, lost};
+use crate::{Balancer, Choice, Entropy, LossKind, Outgoing, PathLoss, PathState};
+use spanwire_base::Rng;
+use std::collections::VecDeque;
+
+/// A packet on its way.
+#[derive(Clone, Copy)]
+struct Packet {
+    psn: u64,
+    path: Entropy,
+    sent_us: u64,
+    arrives: bool,
+}
+
+/// What of it was sent and lost in each round trip.
+#[derive(Default)]
+struct Log {
+    sent: Vec<u64>,
+    lost: Vec<u64>,
+    last_loss_us: u64,
+}
+
+struct Net {
+    lb: Balancer,
+    /// Decides random losses, and how the switch hashes.
+    rng: Rng,
+    salt: u64,
+    loss_per_million: u32,
+    now_us: u64,
+    psn: u64,
+    on_the_way: VecDeque<Packet>,
+    /// Did not arrive; its acknowledgement would have come by now.
+    missing: VecDeque<Packet>,
+    again: VecDeque<Packet>,
+    in_flight: u64,
+    heard_us: u64,
+    timeout_us: u64,
+    dead: Option<u64>,
+    /// New packets leave only in the first so many microseconds of each three round trips.
+    burst_us: u64,
+    log: Log,
+}
+
+impl Net {
+    fn new(choice: &str, seed: u64) -> Self {
+        let mut rng = Rng::new(!seed);
+        Self {
+            lb: Balancer::new(&Choice::parse(choice).unwrap(), &flow(seed)),
+            salt: rng.next_u64(),
+            rng,
+            loss_per_million: 0,
+            now_us: 0,
+            psn: 0,
+            on_the_way: VecDeque::new(),
+            missing: VecDeque::new(),
+            again: VecDeque::new(),
+            in_flight: 0,
+            heard_us: 0,
+            timeout_us: TIMEOUT_US,
+            dead: None,
+            burst_us: u64::MAX,
+            log: Log::default(),
+        }
+    }
+
+    fn link(&self, path: Entropy) -> u64 {
+        Rng::new(self.salt ^ u64::from(path.bits())).below(LINKS)
+    }
+
+    /// Runs for so many round trips.
+    fn run(&mut self, rtts: u64) {
+        for _ in 0..rtts {
+            self.log.sent.push(0);
+            self.log.lost.push(0);
+            for _ in 0..RTT_US {
+                self.receive();
+                self.find_losses();
+                self.time_out();
+                self.send();
+                self.now_us += 1;
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let paused = self.now_us % (3 * RTT_US) >= self.burst_us;
+        if self.in_flight >= WINDOW || (paused && self.again.is_empty()) {
+            return;
+        }
+        let again = self.again.pop_front();
+        let new = data(at(self.now_us), again.map_or(self.psn, |packet| packet.psn));
+        let out = Outgoing {
+            retransmit: again.is_some(),
+            lost_on: again.map(|packet| packet.path),
+            in_flight_bytes: self.in_flight * 4096,
+            ..new
+        };
+        let path = self.lb.pick(&out).entropy;
+        self.psn += u64::from(again.is_none());
+        self.in_flight += 1;
+        let random = self.rng.per_million(self.loss_per_million);
+        let arrives = !random && self.dead != Some(self.link(path));
+        *self.log.sent.last_mut().unwrap() += 1;
+        if !arrives {
+            *self.log.lost.last_mut().unwrap() += 1;
+            self.log.last_loss_us = self.now_us;
+        }
+        self.on_the_way.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
+    }
+
+    fn receive(&mut self) {
+        let due = |p: &Packet| p.sent_us + RTT_US <= self.now_us;
+        let Some(packet) = self.on_the_way.pop_front_if(|p| due(p)) else { return };
+        if !packet.arrives {
+            self.missing.push_back(packet);
+            return;
+        }
+        self.in_flight -= 1;
+        (self.heard_us, self.timeout_us) = (self.now_us, TIMEOUT_US);
+        let ack = acked(packet.path, at(packet.sent_us), RTT_US);
+        self.lb.on_ack(at(self.now_us), &ack);
+    }
+
+    /// A packet is lost when one that was sent ten later has arrived.
+    fn find_losses(&mut self) {
+        let arrived = self.heard_us.saturating_sub(RTT_US);
+        while let Some(packet) = self.missing.pop_front_if(|p| p.sent_us + 10 <= arrived) {
+            self.lose(packet, LossKind::Overdue);
+        }
+    }
+
+    fn time_out(&mut self) {
+        if self.in_flight == 0 || self.now_us < self.heard_us + self.timeout_us {
+            return;
+        }
+        self.lb.on_timeout(at(self.now_us));
+        self.heard_us = self.now_us;
+        self.timeout_us *= 2;
+        while let Some(packet) = self.missing.pop_front() {
+            self.lose(packet, LossKind::Timeout);
+        }
+    }
+
+    fn lose(&mut self, packet: Packet, kind: LossKind) {
+        self.in_flight -= 1;
+        let loss = lost(packet.path, 1, at(packet.sent_us));
+        self.lb.on_loss(at(self.now_us), &PathLoss { kind, ..loss });
+        self.again.push_back(packet);
+    }
+
+    /// Ten round trips, then a link that it uses dies.
+    fn fail(mut self) -> Self {
+        self.run(10);
+        let used = self.lb.paths(at(self.now_us)).last().unwrap().path;
+        self.dead = Some(self.link(used));
+        self
+    }
+
+    /// And so many round trips more.
+    fn then(mut self, rtts: u64) -> Self {
+        self.run(rtts);
+        self
+    }
+
+    /// When the last packet left that was lost, in microseconds since the failure.
+    fn last_loss_us(&self) -> u64 {
+        self.log.last_loss_us.saturating_sub(10 * RTT_US)
+    }
+
+    /// Lost packets in a million, from round trip `from` after the failure on.
+    fn loss_per_million(&self, from: usize) -> u64 {
+        let (sent, lost) = (&self.log.sent[10 + from..], &self.log.lost[10 + from..]);
+        lost.iter().sum::<u64>() * 1_000_000 / sent.iter().sum::<u64>()
+    }
+}
+
+/// Lost packets in a million, from round trip `from` to 100 after the failure, of many flows.
+fn after_failure(choice: &str, from: usize) -> u64 {
+    let loss = |seed| Net::new(choice, seed).fail().then(100).loss_per_million(from);
+    (0..SEEDS).map(loss).sum::<u64>() / SEEDS
+}
+
+#[test]
+fn failure__unolb_leaves_within_two_round_trips() {
+    // It is known after one; four packets of a subflow later it moves. One path in eight that it
+    // moves to is dead as well, which is known another round trip later.
+    let mut second = 0;
+    for seed in 0..SEEDS {
+        let us = Net::new("unolb", seed).fail().then(100).last_loss_us();
+        assert!(us <= 5 * RTT_US, "seed {seed}: {us} us");
+        second += u64::from(us > 3 * RTT_US / 2);
+    }
+    assert!(second <= SEEDS / 4, "{second} of {SEEDS} moved more than once");
+    assert!(after_failure("unolb", 2) < 1_000, "less than 1 in 1000 from the second on");
+}
+
+#[test]
+fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
+    for seed in 0..SEEDS {
+        let mut net = Net::new("unolb", seed);
+        net.loss_per_million = 10_000;
+        net.run(100);
+        assert_eq!(net.lb.counters().reroutes, 0, "seed {seed}: paths that still answer");
+        net = net.fail().then(10);
+        let reroutes = net.lb.counters().reroutes;
+        assert!(reroutes > 0);
+        net.run(100);
+        assert_eq!(net.lb.counters().reroutes, reroutes, "seed {seed}: it has come to rest");
+        // Random loss goes on: 1 %, by 100 round trips of 100 packets.
+        assert!(net.loss_per_million(120) < 15_000);
+    }
+}
+
+#[test]
+fn failure__unolb_with_pauses_leaves_after_four_losses_and_not_for_one() {
+    for seed in 0..SEEDS {
+        let mut net = Net::new("unolb", seed);
+        // Two packets on each subflow, then silence.
+        net.burst_us = 20;
+        net.loss_per_million = 10_000;
+        net.run(300);
+        assert!(net.lb.counters().reroutes <= 1, "seed {seed}: {:?}", net.lb.counters());
+        net.loss_per_million = 0;
+        net = net.fail();
+        net.run(60);
+        let lost: u64 = net.log.lost[net.log.lost.len() - 30..].iter().sum();
+        assert_eq!(lost, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn failure__a_path_that_died_is_not_taken_again() {
+    for seed in 0..SEEDS {
+        let net = Net::new("unolb", seed).fail().then(100);
+        let dead = net.dead.unwrap();
+        let in_use = |state| matches!(state, PathState::Live | PathState::Suspect);
+        for report in net.lb.paths(at(net.now_us)).filter(|r| net.link(r.path) == dead) {
+            assert!(!in_use(report.state), "seed {seed}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn failure__plb_recovers_after_timeouts() {
+    for choice in ["plb", "plb-linux", "plb-uno"] {
+        let silent = Net::new(choice, 1).fail().then(1).loss_per_million(0);
+        assert_eq!(silent, 1_000_000, "{choice} has one path");
+        assert!(after_failure(choice, 4) < 5_000, "{choice}");
+        let net = Net::new(choice, 1).fail().then(100);
+        assert!(net.lb.counters().path_changes >= 1);
+    }
+}
+
+#[test]
+fn failure__reps_avoids_what_does_not_answer() {
+    assert!(after_failure("reps", 2) < 1_000);
+}
+
+#[test]
+fn failure__spraying_and_ecmp_never_learn() {
+    for choice in ["rps", "rps-rr"] {
+        let lost = after_failure(choice, 50);
+        assert!((110_000..140_000).contains(&lost), "{choice}: {lost}, one in eight");
+    }
+    assert_eq!(after_failure("ecmp", 20), 1_000_000);
+}
+
+const LINKS: u64 = 8;
+const RTT_US: u64 = 100;
+const TIMEOUT_US: u64 = 3 * RTT_US;
+/// Packets in flight at most: with losses, more than a packet a microsecond needs.
+const WINDOW: u64 = 2 * RTT_US;
+const SEEDS: u64 = 50;
