@@ -9,6 +9,7 @@ mod pictures;
 mod report;
 mod run;
 mod samples;
+mod seeds;
 mod swarm;
 mod sweep;
 #[cfg(test)]

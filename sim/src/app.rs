@@ -138,6 +138,12 @@ impl Traffic {
         })
     }
 
+    /// What the messages of each flow of which this host is the requester took, in the order of
+    /// their completions: from the post to the completion, of those that have one and succeeded.
+    pub fn message_times(&self) -> impl Iterator<Item = (u32, &[Dur])> {
+        self.outgoing.iter().map(|o| (o.flow, &o.progress.took[..]))
+    }
+
     /// What was wrong so far, one sentence each.
     #[must_use]
     pub fn violations(&self) -> &[String] {
@@ -191,12 +197,12 @@ impl Traffic {
 
     fn start(&mut self, now: Time, index: usize, endpoint: &mut Endpoint) {
         self.outgoing[index].start(now);
-        self.post(index, endpoint);
+        self.post(now, index, endpoint);
     }
 
-    fn post(&mut self, index: usize, endpoint: &mut Endpoint) {
+    fn post(&mut self, now: Time, index: usize, endpoint: &mut Endpoint) {
         let outgoing = &mut self.outgoing[index];
-        if let Err(e) = outgoing.post(index, &self.memory, endpoint) {
+        if let Err(e) = outgoing.post(now, index, &self.memory, endpoint) {
             self.violations.push(format!("flow {}: {e}", outgoing.flow));
         }
     }
@@ -208,7 +214,7 @@ impl Traffic {
             if let Err(e) = outgoing.complete(now, wc, &self.memory) {
                 self.violations.push(format!("flow {}: {e}", outgoing.flow));
             }
-            self.post(index, endpoint);
+            self.post(now, index, endpoint);
             return;
         }
         let slot = wc.wr_id & ((1 << WR_ID_SHIFT) - 1);

@@ -60,8 +60,8 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
             FlowProgress { given_up_at: Some(at), .. } if *at >= may_fail_until => {
                 found.push(format!("flow {i} was given up by its responder at {at:?}"));
             }
-            FlowProgress { is_complete, finished, .. }
-                if !is_over[i] && (!is_complete || finished.is_none()) =>
+            FlowProgress { completed, finished, .. }
+                if !is_over[i] && (completed.is_none() || finished.is_none()) =>
             {
                 found.push(format!("flow {i} is not done at the end: {p:?}"));
             }

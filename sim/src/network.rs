@@ -44,8 +44,8 @@ pub struct FlowProgress {
     /// When its last byte was there, as the host that gets the bytes was told: the responder's
     /// receive completion, or the requester's completion of the last READ.
     pub finished: Option<Time>,
-    /// The requester has all completions.
-    pub is_complete: bool,
+    /// When the requester had all completions.
+    pub completed: Option<Time>,
     /// The error that ended it.
     pub failed: Option<WcStatus>,
     /// When that was.
@@ -185,7 +185,7 @@ impl Network {
                 flow.started = state.started;
                 (flow.failed, flow.failed_at) = (state.failed, state.failed_at);
                 flow.done_bytes = state.done_bytes;
-                flow.is_complete = state.finished.is_some();
+                flow.completed = state.finished;
                 if self.flows[state.flow as usize].op == FlowOp::Read {
                     flow.finished = state.finished;
                 }
@@ -202,7 +202,9 @@ impl Network {
     /// True when every flow is complete at both ends, or has failed.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let over = |p: &FlowProgress| p.failed.is_some() || (p.is_complete && p.finished.is_some());
+        let over = |p: &FlowProgress| {
+            p.failed.is_some() || (p.completed.is_some() && p.finished.is_some())
+        };
         self.progress().iter().all(over)
     }
 }

@@ -159,6 +159,12 @@ impl Params {
         Ok(())
     }
 
+    /// Whether there is one of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.list.iter().any(|p| p.name == name)
+    }
+
     /// A count.
     ///
     /// # Panics

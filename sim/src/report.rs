@@ -1,7 +1,9 @@
 //! What came of a run, as data.
 
+use crate::measure::Measure;
 use crate::network::{FlowProgress, Network};
 use crate::record::{Series, queue_names, to_f64, us};
+use crate::run::Plan;
 use crate::sharing::SharingReport;
 use crate::topology::PathInfo;
 use crate::workload::{Flow, FlowOp};
@@ -28,6 +30,11 @@ pub struct Report {
     pub packet_hops: u64,
     /// Virtual time of the last event, in us.
     pub simulated_us: f64,
+    /// What completion times are taken of.
+    pub measure: Measure,
+    /// The time that flows are to be held against, in us, where a scenario has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ideal_us: Option<f64>,
     /// The flows, in the order given.
     pub flows: Vec<FlowReport>,
     /// The queues of switches that have held anything.
@@ -62,9 +69,12 @@ pub struct FlowReport {
     pub op: FlowOp,
     /// When it began, in us; none when it did not.
     pub start_us: Option<f64>,
-    /// Its completion time in us, from the first post to the last byte at the receiver; none when
-    /// it did not complete.
+    /// Its completion time in us, from the first post on; none when it did not complete.
+    /// [`Report::measure`] says up to when.
     pub fct_us: Option<f64>,
+    /// What each of its messages took in us, where completion times are those of messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages_us: Vec<f64>,
     /// Payload in that time.
     pub goodput_gbps: Option<f64>,
     /// The completion time relative to that of the flow alone on its way; not of a mix.
@@ -92,7 +102,7 @@ pub struct QueueReport {
 
 impl Report {
     pub(crate) fn new(
-        scenario: &str,
+        plan: &Plan,
         network: &Network,
         mean_bytes: &[f64],
         violations: Vec<String>,
@@ -102,14 +112,16 @@ impl Report {
             switch.counters().ports.iter().map(|port| port.pfc.pause_tx).sum::<u64>()
         });
         Self {
-            scenario: scenario.to_owned(),
+            scenario: plan.scenario.clone(),
             seed: network.setup().seed,
             event_hash: format!("{:016x}", network.world.event_hash().value()),
             checkers_ok: violations.is_empty(),
             events: counters.events,
             packet_hops: counters.packet_hops,
             simulated_us: us(network.world.now()),
-            flows: flows(network),
+            measure: plan.measure,
+            ideal_us: plan.ideal.map(|d| to_f64(d.as_ps()) / 1e6),
+            flows: flows(network, plan.measure),
             queues: queues(network, mean_bytes),
             drops: drops(network),
             engine: engine(network),
@@ -121,16 +133,23 @@ impl Report {
     }
 }
 
-fn flows(network: &Network) -> Vec<FlowReport> {
+fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
     let progress = network.progress();
-    let report = |(flow, p): (&crate::workload::Flow, &FlowProgress)| {
-        let fct = p.started.zip(p.finished).map(|(from, to)| to.since(from));
+    let mut messages: Vec<Vec<f64>> = vec![Vec::new(); progress.len()];
+    if measure == Measure::Messages {
+        for (flow, took) in network.hosts().flat_map(|host| host.app().message_times()) {
+            messages[flow as usize] = took.iter().map(|d| to_f64(d.as_ps()) / 1e6).collect();
+        }
+    }
+    let report = |((flow, p), messages_us): ((&Flow, &FlowProgress), Vec<f64>)| {
+        let end = if measure == Measure::Arrival { p.finished } else { p.completed };
+        let fct = p.started.zip(end).map(|(from, to)| to.since(from));
         let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
         let path = network.topology().path(network.routes(), flow.src, flow.dst);
         // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
         let is_mix = flow.op == FlowOp::Mix;
         let bytes = if is_mix { p.done_bytes } else { flow.bytes };
-        let alone = path.filter(|_| !is_mix).map(|path| alone(network, flow, &path));
+        let alone = path.filter(|_| !is_mix).map(|path| alone(network, flow, &path, measure));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
@@ -138,21 +157,26 @@ fn flows(network: &Network) -> Vec<FlowReport> {
             op: flow.op,
             start_us: p.started.map(us),
             fct_us,
+            messages_us,
             goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(bytes) * 8e-3 / us),
             slowdown: fct.zip(alone).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
             failed: p.failed.map(spanwire_transport::WcStatus::name),
         }
     };
-    network.flows().iter().zip(&progress).map(report).collect()
+    network.flows().iter().zip(&progress).zip(messages).map(report).collect()
 }
 
 /// The completion time of a flow alone on its way: propagation, the first packet at each link, then
-/// all at the slowest.
-fn alone(network: &Network, flow: &Flow, path: &PathInfo) -> Dur {
+/// all at the slowest, and the acknowledgement back if the requester is to know.
+fn alone(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
     let (setup, bytes) = (network.setup(), flow.bytes);
     let ends = [flow.src, flow.dst];
     let (mtu, overhead) = (setup.full_payload(ends), setup.data_overhead(ends));
-    path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead)
+    let there = path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
+    match measure {
+        Measure::Arrival => there,
+        _ => there + path.one_way(setup.ack_bytes(ends)),
+    }
 }
 
 fn queues(network: &Network, mean_bytes: &[f64]) -> Vec<QueueReport> {

@@ -1,6 +1,7 @@
 //! A run: a network, what goes wrong in it, for how long, checked all the way.
 
 use crate::check::{check_end, check_now};
+use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
 use crate::record::Recorder;
 use crate::report::Report;
@@ -35,6 +36,10 @@ pub struct Plan {
     /// How flows share a queue is looked at. Then they outlast the run, which ends at `until`, and
     /// only what must be true at any time is checked.
     pub sharing: Option<Sharing>,
+    /// What completion times are taken of.
+    pub measure: Measure,
+    /// What flows would take if nothing were in their way, as whoever reports them reckons.
+    pub ideal: Option<Dur>,
     /// Queue pairs may give up before this; time zero: never.
     pub may_fail_until: Time,
     /// No run has as many events: one that has does not come to an end.
@@ -83,6 +88,8 @@ impl Plan {
             calm_at: None,
             until: Time::ZERO + Dur::from_secs(100),
             sharing: None,
+            measure: Measure::default(),
+            ideal: None,
             may_fail_until: Time::ZERO,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
@@ -205,7 +212,7 @@ impl<'a> Run<'a> {
     fn report(self) -> Report {
         let Self { plan, network, recorder, violations, watch, .. } = self;
         let means = recorder.mean_bytes();
-        let mut report = Report::new(&plan.scenario, &network, &means, violations);
+        let mut report = Report::new(plan, &network, &means, violations);
         let mut series = recorder.into_series();
         if let Some(sharing) = &plan.sharing {
             series.jain = sharing.jain_over_time(&network, &series);

@@ -3,6 +3,7 @@
 mod catalogue;
 mod marking;
 mod sharing;
+mod uno;
 
 use crate::congestion::Congestion;
 use crate::params::{CcChoice, ParamError, Params, Value};
@@ -121,7 +122,6 @@ fn common() -> Params {
 fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
     let mtu = mtu.expect("only these are offered");
-    let message = params.bytes("message").clamp(8, 1 << 30);
     let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
     let segment = Some(segment.map_or(mtu.bytes(), |bytes| bytes.max(64)));
     let limits = Config { reorder_pkts: params.count("reorder"), ..Config::default() };
@@ -130,8 +130,6 @@ fn setup(params: &Params, seed: u64) -> Setup {
         mtu,
         offer: Offer::of(&limits, segment.filter(|_| params.word("mode") == "src")),
         elided: params.word("payload") == "elided",
-        message_bytes: u32::try_from(message).expect("at most 2^30"),
-        outstanding: params.count("outstanding"),
         window_pkts: params.count("window"),
         congestion: Congestion {
             algorithm: params.cc("cc").algorithm(),
@@ -142,8 +140,14 @@ fn setup(params: &Params, seed: u64) -> Setup {
         buffer_bytes: params.bytes("buffer"),
         ..Setup::default()
     };
+    // Scenarios of one message at a time say themselves how long it is.
+    if params.has("message") {
+        let message = params.bytes("message").clamp(8, 1 << 30);
+        setup.message_bytes = u32::try_from(message).expect("at most 2^30");
+        setup.outstanding = params.count("outstanding");
+    }
     setup.port.queues[0].limit_bytes = params.bytes("queue");
-    if params.flag("pfc") { setup.lossless() } else { setup }
+    if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }
 
 #[cfg(test)]

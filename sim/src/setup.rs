@@ -169,8 +169,13 @@ impl Setup {
     /// once.
     pub(crate) fn base_rtt(&self, hosts: [u32; 2], path: &PathInfo) -> Dur {
         let payload = self.full_payload(hosts);
+        path.base_rtt(payload + self.data_overhead(hosts), self.ack_bytes(hosts))
+    }
+
+    /// What the shortest acknowledgement between two hosts takes of a link, in bytes.
+    pub(crate) fn ack_bytes(&self, hosts: [u32; 2]) -> u64 {
         let ack = if self.src_segment(hosts).is_some() { SRC_ACK_MIN_BYTES } else { AETH_BYTES };
-        path.base_rtt(payload + self.data_overhead(hosts), ack + self.headers())
+        ack + self.headers()
     }
 
     /// Payload of a full packet between two hosts, in bytes.

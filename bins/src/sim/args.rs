@@ -43,6 +43,9 @@ pub(super) struct RunArgs {
     /// Everything random is drawn from it [default: 1]
     #[arg(long)]
     pub(super) seed: Option<u64>,
+    /// Run it from so many seeds, the first of which is --seed, and say what came of all
+    #[arg(long, value_name = "N")]
+    pub(super) seeds: Option<NonZero<u64>>,
     /// Give a parameter another value than its default; repeat for more. cc.PARAM=VALUE is a
     /// parameter of the congestion control that cc=NAME chooses (docs/cc.md)
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
@@ -100,6 +103,7 @@ The same scenario, seed and parameters give the same events on any machine: comp
 Examples:
   spanwire sim run incast-32 --plot incast
   spanwire sim run loss-1 --seed 7 --json | jq '[.checkers_ok, .event_hash]'
+  spanwire sim run uno-fig13a --set lb=unolb --set ec=8,2 --seeds 100
   spanwire sim run dumbbell-2 --set cc=swift --set cc.base_target_us=25
   spanwire sim run dumbbell-2 --pcap h0.pcap && spanwire pcap --summary h0.pcap";
 

@@ -62,6 +62,11 @@ impl Chosen {
         Ok(Self { name: file.scenario, seed, set })
     }
 
+    /// The same from another seed.
+    pub(super) fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
     /// The parameters as pairs of name and text.
     pub(super) fn set(&self) -> impl Iterator<Item = (&str, &str)> {
         self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()))

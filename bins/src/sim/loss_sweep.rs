@@ -50,6 +50,9 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<ExitCode, Error> {
     if of_one.contains(&true) {
         return Err("loss-sweep is many runs: --pcap, --samples and --flows are of one".into());
     }
+    if args.seeds.is_some() {
+        return Err("loss-sweep is many runs from one seed: --seeds is of other scenarios".into());
+    }
     let of = LossSweep::new(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
     let report = simulate(args, chosen.seed, &of)?;
     if let Some(dir) = &args.plot {

@@ -6,7 +6,7 @@ use super::file::Chosen;
 use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
-use super::samples;
+use super::{samples, seeds};
 use crate::fabric::Error;
 use crate::report::say;
 use crate::suggest::unknown;
@@ -51,6 +51,9 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     if chosen.name == LossSweep::NAME {
         return loss_sweep::run(args, &chosen);
     }
+    if let Some(count) = args.seeds {
+        return seeds::run(args, &chosen, count);
+    }
     let (plan, parameters) = prepare(&chosen)?;
     let watch = Watch { series: args.plot.is_some() || args.samples.is_some(), ..Watch::default() };
     let started = Instant::now();
@@ -68,7 +71,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
 }
 
 /// What is to run, and all parameters as they are then.
-fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
+pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
     let Some(scenario) = Scenario::find(&chosen.name) else {
         let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
         return Err(unknown("scenario", &chosen.name, names).into());

@@ -3,7 +3,7 @@
 use super::memory::{Memory, Slots};
 use super::message::{Kind, Message, Plan};
 use super::{RECV_BIT, WR_ID_SHIFT};
-use spanwire_base::{Time, u32_from, u64_from, usize_from};
+use spanwire_base::{Dur, Time, u32_from, u64_from, usize_from};
 use spanwire_transport::{Endpoint, Wc, WcStatus, WorkRequest, WrOp};
 use spanwire_wire::Qpn;
 use std::collections::VecDeque;
@@ -45,8 +45,10 @@ pub(crate) struct Progress {
     pub(crate) failed_at: Option<Time>,
     /// The next message to post.
     next: u64,
-    /// Posted and not known to be over, oldest first.
-    pending: VecDeque<(u64, Message)>,
+    /// Posted, when, and not known to be over, oldest first.
+    pending: VecDeque<(u64, Message, Time)>,
+    /// What each message took from its post to its completion, of those that have one.
+    pub(crate) took: Vec<Dur>,
     /// Bytes of messages that are over.
     pub(crate) done_bytes: u64,
     /// Atomics that are over.
@@ -67,6 +69,7 @@ impl Outgoing {
     /// What the checker must hear: a post that should have worked.
     pub(crate) fn post(
         &mut self,
+        now: Time,
         index: usize,
         memory: &Memory,
         endpoint: &mut Endpoint,
@@ -82,7 +85,7 @@ impl Outgoing {
             self.post_one(wr_id, i, &message, memory, endpoint)
                 .map_err(|e| format!("message {i} {message:?} is refused: {e}"))?;
             self.progress.next += 1;
-            self.progress.pending.push_back((i, message));
+            self.progress.pending.push_back((i, message, now));
         }
         Ok(())
     }
@@ -142,7 +145,7 @@ impl Outgoing {
         let low = wc.wr_id & WR_ID_MASK;
         let flushed = wc.status == WcStatus::WrFlushErr;
         loop {
-            let Some((i, message)) = self.progress.pending.pop_front() else {
+            let Some((i, message, posted)) = self.progress.pending.pop_front() else {
                 return Err(format!("a completion of a message that is not under way: {wc:?}"));
             };
             let is_it = i & WR_ID_MASK == low;
@@ -155,6 +158,9 @@ impl Outgoing {
             }
             if is_it {
                 self.check_completion(now, i, &message, wc)?;
+                if succeeded {
+                    self.progress.took.push(now.since(posted));
+                }
                 break;
             }
         }
@@ -171,7 +177,7 @@ impl Outgoing {
     /// What is wrong.
     pub(crate) fn check_end(&self) -> Result<(), String> {
         let (p, count) = (&self.progress, self.plan.count());
-        if let Some((i, message)) = p.pending.front() {
+        if let Some((i, message, _)) = p.pending.front() {
             return Err(format!("message {i} never completed: {message:?}"));
         }
         if p.failed.is_some() || p.started.is_none() {

@@ -30,7 +30,7 @@ fn run__each_operation_completes_and_leaves_the_right_bytes() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         let network = run(small(op));
         for p in network.progress() {
-            assert!(p.failed.is_none() && p.is_complete, "{op:?}: {p:?}");
+            assert!(p.failed.is_none() && p.completed.is_some(), "{op:?}: {p:?}");
             assert_eq!(p.started, Some(Time::from_ns(100)));
             assert!(p.finished.unwrap() > p.started.unwrap());
         }
@@ -47,7 +47,7 @@ fn run__over_ipv6_and_from_several_places() {
         let flows = [FlowOp::Mix, FlowOp::Send, FlowOp::Read, FlowOp::Write].map(flow).to_vec();
         let setup = Setup { ipv6: true, sges, offer, message_bytes: 10_000, ..Setup::default() };
         let network = run(Network::new(topology, flows, setup).unwrap());
-        assert!(network.progress().iter().all(|p| p.is_complete && p.failed.is_none()));
+        assert!(network.progress().iter().all(|p| p.completed.is_some() && p.failed.is_none()));
     }
 }
 
@@ -75,7 +75,10 @@ fn run__hosts_of_both_modes_share_a_network() {
         let network = run(Network::new(topology, ends.map(flow).to_vec(), setup).unwrap());
         let of = |ends: (u32, u32)| network.setup().src_segment([ends.0, ends.1]);
         assert_eq!(ends.map(of), [Some(1000), None, Some(9000), None]);
-        assert!(network.progress().iter().all(|p| p.is_complete && p.failed.is_none()), "{op:?}");
+        assert!(
+            network.progress().iter().all(|p| p.completed.is_some() && p.failed.is_none()),
+            "{op:?}"
+        );
         let again = network.hosts().map(|h| h.endpoint().counters().lost_packets);
         assert_eq!(again.sum::<u64>(), 0, "nothing is lost");
     }

@@ -54,7 +54,7 @@ impl CcChoice {
     }
 
     /// A name, and parameters behind commas.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(',').map(str::trim);
         let mut choice = Self::named(parts.next()?)?;
         for part in parts {

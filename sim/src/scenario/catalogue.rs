@@ -240,6 +240,10 @@ pub(super) const ALL: &[Scenario] = &[
     super::sharing::FAIRNESS,
     super::sharing::INCAST,
     super::sharing::MIXED_RTT,
+    super::uno::FIG13A,
+    super::uno::FIG13B,
+    super::uno::FIG13C,
+    super::uno::WAN,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {

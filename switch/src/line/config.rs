@@ -78,6 +78,10 @@ pub struct BurstLoss {
 /// Losses by block of frames: in each run of `block_pkts` frames exactly k are lost with
 /// probability `losses[k - 1]`, at places drawn evenly.
 ///
+/// A run is of frames that follow each other on this line, whatever flow they are of: it is the
+/// line that is bad for a moment. A flow alone on one path meets its own packets in it, one that is
+/// spread over several paths those of others.
+///
 /// # Source
 /// Uno (SC'25), table 1: how many of ten packets in a row a wide-area link loses. The rates there
 /// are per block of ten: 0.03 %, 0.0075 % and 0.0016 % for one, two and three.
@@ -206,8 +210,28 @@ impl BlockLoss {
     /// two in 7.5e-5, three in 1.6e-5.
     #[must_use]
     pub fn uno_table_1() -> Self {
-        let losses = [300, 75, 16].map(Prob::from_ppm).to_vec();
-        Self { block_pkts: 10, losses }
+        Self::of_ten([300_000, 75_000, 16_000])
+    }
+
+    /// Those of setup 2, on a shorter way: 4.0e-5, 2.3e-5 and 4.9e-6.
+    #[must_use]
+    pub fn uno_table_1_setup_2() -> Self {
+        Self::of_ten([40_000, 23_000, 4_900])
+    }
+
+    /// The same with every rate times `factor`, at most 1 each: for runs that are too short to
+    /// meet what is rare.
+    #[must_use]
+    pub fn times(mut self, factor: u32) -> Self {
+        for prob in &mut self.losses {
+            *prob = Prob::from_ppb(prob.ppb().saturating_mul(factor)).unwrap_or(Prob::ONE);
+        }
+        self
+    }
+
+    /// One, two and three lost of ten, in billionths.
+    fn of_ten(ppb: [u32; 3]) -> Self {
+        Self { block_pkts: 10, losses: ppb.iter().filter_map(|n| Prob::from_ppb(*n)).collect() }
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

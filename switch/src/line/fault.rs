@@ -192,31 +192,38 @@ mod tests {
         assert!((length - 4.0).abs() < 0.1, "{length}");
     }
 
+    /// Uno, table 1: the rates are those of whole blocks of ten, within three standard deviations.
     #[test]
     fn next_block__loses_as_many_of_a_block_as_the_table_says() {
-        let config = BlockLoss::uno_table_1();
-        let mut faults = Faults::new(3);
-        let blocks = 4_000_000u64;
-        let mut by_count = [0u64; 4];
-        let mut by_place = [0u64; 10];
-        for _ in 0..blocks {
-            let mut count = 0;
-            for place in &mut by_place {
-                let lost = faults.next_block(&config);
-                count += usize::from(lost);
-                *place += u64::from(lost);
+        let setups = [
+            (BlockLoss::uno_table_1(), [3.0e-4, 7.5e-5, 1.6e-5]),
+            (BlockLoss::uno_table_1_setup_2(), [4.0e-5, 2.3e-5, 4.9e-6]),
+            (BlockLoss::uno_table_1().times(100), [3.0e-2, 7.5e-3, 1.6e-3]),
+        ];
+        for (config, table) in setups {
+            let mut faults = Faults::new(3);
+            let blocks = 4_000_000u64;
+            let mut by_count = [0u64; 4];
+            let mut by_place = [0u64; 10];
+            for _ in 0..blocks {
+                let mut count = 0;
+                for place in &mut by_place {
+                    let lost = faults.next_block(&config);
+                    count += usize::from(lost);
+                    *place += u64::from(lost);
+                }
+                by_count[count] += 1;
             }
-            by_count[count] += 1;
-        }
-        for (count, want) in [(1, 3.0e-4), (2, 7.5e-5), (3, 1.6e-5)] {
-            let sigma = (want / 4.0e6_f64).sqrt();
-            let got = share(by_count[count], blocks);
-            assert!((got - want).abs() < 4.0 * sigma, "{count} lost: {got:e}, not {want:e}");
-        }
-        let mean = share(by_place.iter().sum(), 10);
-        for place in by_place {
-            let n = share(place, 1);
-            assert!((n - mean).abs() < 5.0 * mean.sqrt(), "{by_place:?}");
+            for (got, want) in by_count[1..].iter().zip(table) {
+                let sigma = (want * (1.0 - want) / 4.0e6_f64).sqrt();
+                let got = share(*got, blocks);
+                assert!((got - want).abs() < 3.0 * sigma, "{got:e}, not {want:e}: {by_count:?}");
+            }
+            let mean = share(by_place.iter().sum(), 10);
+            for place in by_place {
+                let n = share(place, 1);
+                assert!((n - mean).abs() < 5.0 * mean.sqrt(), "{by_place:?}");
+            }
         }
     }
 

@@ -1,0 +1,362 @@
+//! `spanwire sim run NAME --seeds N`: the same scenario from many seeds, one report.
+
+use super::args::RunArgs;
+use super::file::Chosen;
+use super::report::{decimals, rounded};
+use super::run::{cannot_write, prepare};
+use super::sweep::sweep;
+use crate::fabric::Error;
+use crate::plot::{AxisSpec, Group, Quantity, ViolinFigure};
+use crate::report::{LiveLine, bar, say};
+use crate::signals::Interrupt;
+use serde::Serialize;
+use spanwire_base::u64_from;
+use spanwire_sim::{Measure, NetworkError, Report, Watch};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+/// The JSON object of `spanwire sim run NAME --seeds N --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct SeedsReport {
+    scenario: String,
+    /// Every parameter with the value that it had.
+    parameters: BTreeMap<&'static str, String>,
+    /// What completion times are taken of.
+    measure: Measure,
+    /// What they are held against, if the scenario has that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ideal_us: Option<f64>,
+    /// In order.
+    seeds: Vec<SeedRow>,
+    summary: Summaries,
+    /// Frames and packets dropped, of all seeds.
+    drops: BTreeMap<String, u64>,
+    /// What engines have counted, of all seeds.
+    engine: BTreeMap<String, u64>,
+    /// No check failed.
+    checkers_ok: bool,
+    /// What was wrong, one sentence each.
+    violations: Vec<String>,
+    events: u64,
+    packet_hops: u64,
+    /// Seconds that it took.
+    wall_s: f64,
+}
+
+/// What came of one seed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct SeedRow {
+    seed: u64,
+    /// Completion times of its flows, or messages, in their order; null of one that failed.
+    fct_us: Vec<Option<f64>>,
+    /// The mean of those that completed.
+    mean_us: Option<f64>,
+    /// The last of them: when all were done, if they began together.
+    max_us: Option<f64>,
+    failed: u64,
+    event_hash: String,
+    drops: BTreeMap<String, u64>,
+    retransmitted_packets: u64,
+}
+
+/// Statistics over all seeds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Summaries {
+    /// Flows, or messages, that did not complete.
+    failed: u64,
+    /// Of all completion times.
+    fct_us: Option<Summary>,
+    /// Of the seeds' means.
+    mean_us: Option<Summary>,
+    /// Of the seeds' last ones.
+    max_us: Option<Summary>,
+    /// The seeds' means over the ideal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean_over_ideal: Option<Summary>,
+    /// The seeds' last ones over the ideal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_over_ideal: Option<Summary>,
+}
+
+/// Of some values.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+struct Summary {
+    n: u64,
+    mean: f64,
+    /// Of all values, not of a sample of them.
+    deviation: f64,
+    min: f64,
+    median: f64,
+    /// The smallest value that 99 % do not exceed.
+    p99: f64,
+    max: f64,
+}
+
+/// Runs the scenario from `seeds` seeds on all cores, each a world of its own.
+pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<ExitCode, Error> {
+    let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
+    if of_one.contains(&true) {
+        return Err("--seeds is many runs: --pcap, --samples and --flows are of one".into());
+    }
+    let end = chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
+    let (_, parameters) = prepare(chosen)?;
+    let started = Instant::now();
+    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut line = LiveLine::new(!args.json);
+    let mut reports = Vec::new();
+    let one = |seed| -> Result<Report, String> {
+        let (plan, _) = prepare(&chosen.with_seed(seed)).map_err(|e| e.to_string())?;
+        plan.run(Watch::default(), &mut ()).map_err(|e: NetworkError| e.to_string())
+    };
+    sweep(chosen.seed..end, threads, &Interrupt::never(), one, |seed, report| {
+        reports.push(report);
+        let (done, all) = (seed - chosen.seed + 1, seeds.get());
+        line.show(&format!("{} {done} of {all} seeds", bar(done, all)));
+    });
+    line.clear();
+    let reports = reports.into_iter().collect::<Result<Vec<Report>, _>>()?;
+    let report = SeedsReport::new(&reports, parameters, started.elapsed().as_secs_f64());
+    if let Some(dir) = &args.plot {
+        let write = || fs::create_dir_all(dir).and_then(|()| report.write_violin(dir));
+        write().map_err(|e| cannot_write(dir, &e))?;
+    }
+    match args.json {
+        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => say(&report.to_text()),
+    }
+    Ok(if report.checkers_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl SeedsReport {
+    /// Of at least one report.
+    fn new(reports: &[Report], parameters: BTreeMap<&'static str, String>, wall_s: f64) -> Self {
+        let first = reports.first();
+        let ideal_us = first.and_then(|r| r.ideal_us);
+        let seeds: Vec<SeedRow> = reports.iter().map(SeedRow::new).collect();
+        let mut sums = [BTreeMap::new(), BTreeMap::new()];
+        for report in reports {
+            for (sum, of_seed) in sums.iter_mut().zip([&report.drops, &report.engine]) {
+                for (name, n) in of_seed {
+                    *sum.entry(name.clone()).or_default() += n;
+                }
+            }
+        }
+        let [drops, engine] = sums;
+        let stamped =
+            |r: &Report| r.violations.iter().map(|v| format!("seed {}: {v}", r.seed)).collect();
+        let violations: Vec<String> = reports.iter().flat_map::<Vec<_>, _>(stamped).collect();
+        Self {
+            scenario: first.map(|r| r.scenario.clone()).unwrap_or_default(),
+            parameters,
+            measure: first.map(|r| r.measure).unwrap_or_default(),
+            ideal_us,
+            summary: Summaries::new(&seeds, ideal_us),
+            seeds,
+            drops,
+            engine,
+            checkers_ok: reports.iter().all(|r| r.checkers_ok),
+            violations,
+            events: reports.iter().map(|r| r.events).sum(),
+            packet_hops: reports.iter().map(|r| r.packet_hops).sum(),
+            wall_s,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let (what, from) = match self.measure {
+            Measure::Messages => ("messages", "post to completion"),
+            Measure::Completion => ("flows", "post to completion"),
+            Measure::Arrival => ("flows", "post to arrival"),
+        };
+        let (first, last) = (self.seeds.first(), self.seeds.last());
+        let [first, last] = [first, last].map(|row| row.map_or(0, |row| row.seed));
+        // Writing to a String cannot fail, here and below.
+        let mut out = format!("{}, seeds {first} to {last}\n", self.scenario);
+        let _ = writeln!(
+            out,
+            "  {:<18} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "us", "n", "mean", "deviation", "min", "median", "p99", "max"
+        );
+        let s = &self.summary;
+        for (name, summary) in [
+            (what, s.fct_us),
+            ("mean of a seed", s.mean_us),
+            ("last of a seed", s.max_us),
+            ("mean / ideal", s.mean_over_ideal),
+            ("last / ideal", s.max_over_ideal),
+        ] {
+            let Some(s) = summary else { continue };
+            let columns = [s.mean, s.deviation, s.min, s.median, s.p99, s.max].map(decimals);
+            let columns = columns.map(|c| format!(" {c:>10}")).concat();
+            let _ = writeln!(out, "  {name:<18} {:>7}{columns}", s.n);
+        }
+        let _ = writeln!(out, "  from {from}; {} {what} failed", s.failed);
+        let drops: Vec<String> = self.drops.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        if !drops.is_empty() {
+            let _ = writeln!(out, "  drops: {}", drops.join(", "));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+        let rate = rounded(self.packet_hops as f64 / self.wall_s.max(1e-9));
+        let (hops, wall) = (self.packet_hops, self.wall_s);
+        let _ = writeln!(out, "  {hops} packet hops in {wall:.1} s, {rate} a second");
+        match self.violations.len() {
+            0 => out.push_str("  checkers: ok\n"),
+            n => _ = writeln!(out, "  checkers: FAILED, {n} violations"),
+        }
+        for violation in &self.violations {
+            let _ = writeln!(out, "    {violation}");
+        }
+        out
+    }
+
+    fn write_violin(&self, dir: &std::path::Path) -> std::io::Result<()> {
+        let times = self.seeds.iter().flat_map(|row| row.fct_us.iter().flatten());
+        let values = times.map(|us| us / 1e6).collect();
+        let figure = ViolinFigure {
+            title: "Completion times".to_owned(),
+            subtitle: format!("{}, {} seeds", self.scenario, self.seeds.len()),
+            y: AxisSpec::linear("FCT", Quantity::Seconds),
+            groups: vec![Group { name: self.scenario.clone(), values }],
+        };
+        fs::write(dir.join("fct_violin.svg"), figure.to_svg())
+    }
+}
+
+impl SeedRow {
+    fn new(report: &Report) -> Self {
+        let of_flow = |f: &spanwire_sim::FlowReport| match report.measure {
+            Measure::Messages => f.messages_us.iter().map(|us| Some(*us)).collect(),
+            Measure::Arrival | Measure::Completion => vec![f.fct_us],
+        };
+        let fct_us: Vec<Option<f64>> = report.flows.iter().flat_map(of_flow).collect();
+        let summary = Summary::of(fct_us.iter().flatten().copied());
+        let failed = report.flows.iter().filter(|f| f.failed.is_some() || f.fct_us.is_none());
+        Self {
+            seed: report.seed,
+            mean_us: summary.map(|s| s.mean),
+            max_us: summary.map(|s| s.max),
+            failed: u64_from(failed.count()),
+            fct_us,
+            event_hash: report.event_hash.clone(),
+            drops: report.drops.clone(),
+            retransmitted_packets: report.engine.get("retransmitted_packets").copied().unwrap_or(0),
+        }
+    }
+}
+
+impl Summaries {
+    fn new(seeds: &[SeedRow], ideal_us: Option<f64>) -> Self {
+        let all = seeds.iter().flat_map(|row| row.fct_us.iter().flatten().copied());
+        let means = || seeds.iter().filter_map(|row| row.mean_us);
+        let lasts = || seeds.iter().filter_map(|row| row.max_us);
+        Self {
+            failed: seeds.iter().map(|row| row.failed).sum(),
+            fct_us: Summary::of(all),
+            mean_us: Summary::of(means()),
+            max_us: Summary::of(lasts()),
+            mean_over_ideal: ideal_us.and_then(|ideal| Summary::of(means().map(|us| us / ideal))),
+            max_over_ideal: ideal_us.and_then(|ideal| Summary::of(lasts().map(|us| us / ideal))),
+        }
+    }
+}
+
+impl Summary {
+    /// `None` of nothing.
+    #[expect(clippy::cast_precision_loss, reason = "counts of values that are in memory")]
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let n = sorted.len();
+        let mean = sorted.iter().sum::<f64>() / n as f64;
+        let variance = sorted.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
+        // The value that so many hundredths do not exceed.
+        let at = |hundredths: usize| sorted[(n * hundredths).div_ceil(100).max(1) - 1];
+        let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
+        let deviation = variance.sqrt();
+        Some(Self { n: u64_from(n), mean, deviation, min, median, p99: at(99), max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::testing::{flow, report};
+
+    fn reports() -> Vec<Report> {
+        let one = |seed: u32| {
+            let flows = (1..=4).map(|i| flow(0, i, 1 << 20, f64::from(seed * i)));
+            let mut r = report(flows.collect());
+            r.seed = seed.into();
+            r.drops = [("line_loss".to_owned(), seed.into())].into();
+            r
+        };
+        (1..=3).map(one).collect()
+    }
+
+    #[test]
+    fn new__keeps_every_time_in_the_order_of_seeds_and_flows() {
+        let mut reports = reports();
+        reports[1].flows[2].fct_us = None;
+        reports[1].flows[2].failed = Some("RETRY_EXC_ERR");
+        reports[2].violations = vec!["a byte is wrong".to_owned()];
+        reports[2].checkers_ok = false;
+        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        assert_eq!(r.seeds[1].fct_us, [Some(2.0), Some(4.0), None, Some(8.0)]);
+        assert_eq!((r.seeds[1].failed, r.seeds[1].max_us), (1, Some(8.0)));
+        assert_eq!((r.summary.failed, r.summary.fct_us.map(|s| s.n)), (1, Some(11)));
+        assert_eq!((r.drops["line_loss"], r.packet_hops), (6, 3_000));
+        assert!(!r.checkers_ok);
+        assert_eq!(r.violations, ["seed 3: a byte is wrong"]);
+        let text = r.to_text();
+        for part in ["seeds 1 to 3", "1 flows failed", "line_loss 6", "FAILED, 1 violations"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(!text.contains("ideal"), "{text}");
+        let json = serde_json::to_value(&r).expect("it is plain data");
+        assert!(json["seeds"][1]["fct_us"][2].is_null() && json.get("ideal_us").is_none());
+        assert_eq!(json["summary"]["mean_us"]["n"], 3);
+    }
+
+    #[test]
+    fn new__holds_against_the_ideal_where_there_is_one() {
+        let mut reports = reports();
+        reports.iter_mut().for_each(|r| r.ideal_us = Some(2.5));
+        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        let [mean, max] = [r.summary.mean_over_ideal, r.summary.max_over_ideal].map(|s| {
+            let s = s.expect("three seeds");
+            (s.min, s.median, s.max)
+        });
+        assert_eq!((mean, max), ((1.0, 2.0, 3.0), (1.6, 3.2, 4.8)));
+        assert!(r.to_text().contains("mean / ideal"));
+    }
+
+    #[test]
+    fn new__of_messages_takes_each() {
+        let mut reports = reports();
+        for r in &mut reports {
+            r.measure = Measure::Messages;
+            r.flows.truncate(1);
+            r.flows[0].messages_us = vec![7.0, 8.0];
+        }
+        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        assert_eq!(r.seeds[0].fct_us, [Some(7.0), Some(8.0)]);
+        assert!(r.to_text().contains("messages"));
+    }
+
+    #[test]
+    fn of__a_hundred_values() {
+        let s = Summary::of((1..=100).rev().map(f64::from)).expect("there are some");
+        assert_eq!((s.n, s.mean, s.min, s.median), (100, 50.5, 1.0, 50.5));
+        assert_eq!((s.p99, s.max), (99.0, 100.0));
+        assert!((s.deviation - 28.866).abs() < 0.001);
+        let one = Summary::of([5.0].into_iter()).expect("there is one");
+        assert_eq!((one.p99, one.median, one.deviation), (5.0, 5.0, 0.0));
+        assert_eq!(Summary::of(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,312 @@
+//! Uno's failure experiments: flows between two datacenters when a border link is dead or lossy,
+//! by load balancer, with and without erasure coding; and messages over one lossy long way.
+
+use super::Scenario;
+use super::catalogue::large;
+use crate::measure::Measure;
+use crate::params::{CcChoice, Params, Value};
+use crate::run::{Fault, Plan};
+use crate::setup::Setup;
+use crate::topology::Topology;
+use crate::workload::Flow;
+use spanwire_base::{Dur, Rate, Time};
+use spanwire_switch::{BlockLoss, BurstLoss, Impairments, Interval, PhantomConfig, Prob, Ratio};
+
+/// # Source
+/// Uno (SC'25), figure 13A and its artifact: eight flows of 5 MB, one of the eight border links
+/// dead from the beginning.
+pub(super) const FIG13A: Scenario = Scenario {
+    name: "uno-fig13a",
+    about: "eight flows between two datacenters, one of eight border links is dead (Uno)",
+    params: |p| failures(p).with("dead", word("forward", DEAD), DEAD_ABOUT),
+    plan: |p, setup| between(p, &PAIRS, setup),
+};
+
+/// # Source
+/// Uno, figure 13B: one flow and the losses of table 1. The artifact's script of that name kills a
+/// border link instead; this is what the paper says.
+pub(super) const FIG13B: Scenario = Scenario {
+    name: "uno-fig13b",
+    about: "one flow between two datacenters, border links lose packets of a block (Uno)",
+    params: |p| failures(p).with("loss", word("setup1", LOSS), LOSS_ABOUT),
+    plan: |p, setup| between(p, &PAIRS[..1], setup),
+};
+
+/// # Source
+/// Uno, figure 13C and its artifact: eight flows of 35 MB, an iteration of an all-reduce, over a
+/// round trip of 7.1 ms, with a dead link and the losses of table 1; 10.4 ms would be ideal.
+pub(super) const FIG13C: Scenario = Scenario {
+    name: "uno-fig13c",
+    about: "an all-reduce between two datacenters, one border link dead, the others lossy (Uno)",
+    params: |p| {
+        failures(p)
+            .with("bytes", Value::Bytes(35_000_000), "bytes of each flow")
+            .with("far", Value::Time(Dur::from_us(3_546)), "delay of the border links")
+            .with("phantom", Value::Bytes(89_602_060), "size of the phantom queues")
+            .with("window", Value::count(32_768, 65_536), "packets of a queue pair under way")
+            .with("dead", word("forward", DEAD), DEAD_ABOUT)
+            .with("loss", word("setup1", LOSS), LOSS_ABOUT)
+            .with("ideal", Value::Time(Dur::from_us(10_400)), IDEAL_ABOUT)
+    },
+    plan: |p, setup| between(p, &PAIRS, setup),
+};
+
+/// Messages one after another over a long way that loses.
+pub(super) const WAN: Scenario = Scenario {
+    name: "uno-wan",
+    about: "messages one by one over a long way that loses: their latency",
+    params: |p| {
+        unorc(large(p))
+            .with("bytes", Value::Bytes(5 << 20), "bytes of each message")
+            .with("count", Value::count(200, 1_000_000), "messages")
+            .with("rtt", Value::Time(Dur::from_ms(40)), "the round trip")
+            .with("rate", Value::Rate(Rate::from_gbps(25)), "rate of every link")
+            .with("paths", Value::count(8, 100), "links beside each other that make up the way")
+            .with("loss", Value::Chance(Prob::from_ppm(10_000)), "frames lost, each way")
+            .with("burst", Value::count(1, 1_000), "frames lost in a row, on average")
+            .with("segment", Value::Count { n: 8_192, min: 0, max: 65_280 }, SEGMENT_ABOUT)
+            .without("delay")
+            .without("message")
+            .without("outstanding")
+    },
+    plan: wan,
+};
+
+/// What the experiments of figure 13 have in common.
+fn failures(p: Params) -> Params {
+    unorc(large(p))
+        .with("bytes", Value::Bytes(5_000_000), "bytes of each flow, which is one message")
+        .with("trunk", Value::count(8, 100), "links between the datacenters")
+        .with("far", Value::Time(Dur::from_ns(886_500)), "delay of the border links")
+        .with("queue", Value::Bytes(1_000_000), "limit of each switch queue")
+        .with("phantom", Value::Bytes(22_400_515), "size of the phantom queues")
+        .with("dead", word("none", DEAD), DEAD_ABOUT)
+        .with("loss", word("none", LOSS), LOSS_ABOUT)
+        .with("times", Value::count(1, 10_000), "times the rates of the table are lost")
+        .with("fct", word("sender", &["sender", "receiver"]), "who says when a flow is over")
+        .with("ideal", Value::Time(Dur::ZERO), IDEAL_ABOUT)
+        .with("segment", Value::Count { n: 4_096, min: 0, max: 65_280 }, SEGMENT_ABOUT)
+        .without("rate")
+        .without("delay")
+        .without("message")
+        .without("outstanding")
+}
+
+/// What runs have that are about UnoRC: selective repeat, UnoCC as the authors ran it, losses that
+/// switches do not prevent.
+fn unorc(p: Params) -> Params {
+    p.with("mode", word("src", &["rc", "src"]), "wire mode")
+        .with("lb", word("ecmp", &["ecmp"]), "how packets are spread over paths")
+        .with("ec", word("off", &["off"]), "erasure coding: data and parity packets of a block")
+        .with("cc", Value::Cc(artifact_cc()), "congestion control; `cc.NAME` sets its parameters")
+        .with("window", Value::count(16_384, 65_536), "packets of a queue pair under way")
+        .with("buffer", Value::Bytes(200_000_000), "buffer that the ports of a switch share")
+        .with("timeout", Value::Time(Dur::from_ms(4)), "local ACK timeout")
+        .with("sample", Value::Time(Dur::from_ms(1)), "time from one sample to the next")
+        .without("pfc")
+}
+
+/// UnoCC with the parameters of the artifact's runs for this figure.
+///
+/// # Source
+/// Uno's artifact, artifact_scripts/fig13_*.py: `-ecnAlpha 0.65 -lcpK 6` (packets of 4096 bytes),
+/// a round trip of 14.0275 us inside.
+fn artifact_cc() -> CcChoice {
+    CcChoice::parse("unocc,ewma_gain=0.65,k_bytes=24576,intra_rtt_us=14.0275")
+        .expect("UnoCC has these parameters")
+}
+
+fn between(p: &Params, pairs: &[(u32, u32)], mut setup: Setup) -> Plan {
+    let bytes = p.bytes("bytes");
+    let topology = Topology::uno(p.count("trunk"), p.time("far"));
+    let trunk = topology.links.len() - p.count("trunk") as usize..topology.links.len();
+    let flows = pairs.iter().map(|(src, dst)| Flow::new(*src, *dst, Time::ZERO, bytes)).collect();
+    one_message(&mut setup, bytes);
+    // Twenty of 21 bytes: one packet every 1.05 of its times.
+    mark(&mut setup, p.bytes("phantom"), Ratio::new(20, 21));
+    let mut plan = Plan::new("", topology, flows, setup);
+    let lossy = Impairments { block_loss: block_loss(p), ..Impairments::default() };
+    if !lossy.is_none() {
+        plan = trunk.clone().fold(plan, |plan, link| plan.with_fault(link, &lossy));
+    }
+    let for_ever = Interval { from: Dur::ZERO, to: Dur::from_secs(1_000) };
+    let impairments = Impairments { blackhole: vec![for_ever], ..Impairments::default() };
+    let directions: &[bool] = match p.word("dead") {
+        "forward" => &[false],
+        "both" => &[false, true],
+        _ => &[],
+    };
+    for backwards in directions {
+        // The last fault of a direction is the one that counts: what is dead does not lose as well.
+        let (link, impairments) = (trunk.start, impairments.clone());
+        plan.faults.push(Fault { link, backwards: *backwards, impairments });
+    }
+    plan.measure = Measure::of(p.word("fct"));
+    plan.ideal = Some(p.time("ideal")).filter(|ideal| *ideal > Dur::ZERO);
+    // Who stays on a dead link gives up: a result, too.
+    plan.may_fail_until = plan.until;
+    plan
+}
+
+/// The losses of the table on a border link.
+///
+/// A block is ten packets that follow each other on one direction of one border link, of whatever
+/// flows, data and acknowledgements alike. The table's are packets of one flow on one path in a
+/// row: to a flow alone on its path it is the same, and one that is spread meets the bad moments of
+/// each link apart. The artifact counts by port, too, but at every port that leads to, from or
+/// between border switches, so that a packet may be hit three times; here it is once, at the
+/// table's rate.
+fn block_loss(p: &Params) -> Option<BlockLoss> {
+    let table = match p.word("loss") {
+        "setup1" => BlockLoss::uno_table_1(),
+        "setup2" => BlockLoss::uno_table_1_setup_2(),
+        _ => return None,
+    };
+    Some(table.times(p.count("times")))
+}
+
+fn wan(p: &Params, mut setup: Setup) -> Plan {
+    let (bytes, rate, rtt) = (p.bytes("bytes"), p.rate("rate"), p.time("rtt"));
+    let mut t = Topology::default();
+    let hosts = ["left-host", "right-host"].map(|name| t.add_host(name));
+    let switches = ["left", "right"].map(|name| t.add_switch(name));
+    for (host, switch) in hosts.into_iter().zip(switches) {
+        t.connect(host, switch, rate, Dur::ZERO);
+    }
+    let first = t.links.len();
+    for _ in 0..p.count("paths") {
+        t.connect(switches[0], switches[1], rate, rtt / 2);
+    }
+    let lossy = lossy(p.chance("loss"), p.count("burst"));
+    let links = first..t.links.len();
+    one_message(&mut setup, bytes);
+    mark(&mut setup, rate.bytes_in(rtt).max(1 << 20), Ratio::new(9, 10));
+    let all = bytes.saturating_mul(p.count("count").into());
+    let flow = Flow::new(hosts[0], hosts[1], Time::ZERO, all);
+    let mut plan = Plan::new("", t, vec![flow], setup);
+    if !lossy.is_none() {
+        plan = links.fold(plan, |plan, link| plan.with_fault(link, &lossy));
+    }
+    plan.until = Time::ZERO + rtt * u64::from(p.count("count")) * 100 + Dur::from_secs(10);
+    plan.measure = Measure::Messages;
+    plan
+}
+
+/// Losses of this rate in the long run, alone or in runs of `burst` on average.
+fn lossy(loss: Prob, burst: u32) -> Impairments {
+    if burst <= 1 || loss.is_zero() {
+        return Impairments { loss, ..Impairments::default() };
+    }
+    let one = u64::from(Prob::ONE.ppb());
+    let prob = |ppb: u64| u32::try_from(ppb).ok().and_then(Prob::from_ppb).unwrap_or(Prob::ONE);
+    let leave = one / u64::from(burst);
+    let good = one.saturating_sub(loss.ppb().into()).max(1);
+    let enter = prob(u64::from(loss.ppb()) * leave / good);
+    let (loss_good, loss_bad) = (Prob::ZERO, Prob::ONE);
+    let burst_loss = Some(BurstLoss { enter, leave: prob(leave), loss_good, loss_bad });
+    Impairments { burst_loss, ..Impairments::default() }
+}
+
+/// Messages of `bytes`, one at a time.
+fn one_message(setup: &mut Setup, bytes: u64) {
+    setup.message_bytes = u32::try_from(bytes.clamp(8, 1 << 30)).expect("at most 2^30");
+    setup.outstanding = 1;
+}
+
+/// Every port marks by a phantom queue alone, between 2 % and 60 % of its size.
+///
+/// # Source
+/// Uno's artifact, artifact_scripts/fig13_*.py.
+fn mark(setup: &mut Setup, size_bytes: u64, drain: Option<Ratio>) {
+    setup.port.queues[0].phantom = Some(PhantomConfig {
+        drain: drain.expect("a ratio of small numbers"),
+        size_bytes,
+        kmin_bytes: size_bytes / 50,
+        kmax_bytes: size_bytes / 5 * 3,
+        pmax: Prob::ONE,
+        with_physical: false,
+    });
+}
+
+fn word(word: &str, of: &[&'static str]) -> Value {
+    Value::Word { word: word.to_owned(), of: of.to_vec() }
+}
+
+/// Who sends to whom.
+///
+/// # Source
+/// Uno's artifact, lcp/configs/tms/simple/fail_more.cm and ai.cm; the first alone is fail_one.cm.
+const PAIRS: [(u32, u32); 8] =
+    [(15, 247), (0, 129), (87, 252), (25, 145), (44, 151), (12, 182), (102, 139), (120, 179)];
+const DEAD: &[&str] = &["none", "forward", "both"];
+const DEAD_ABOUT: &str =
+    "the first border link swallows everything: forward as in the artifact, or both ways";
+const LOSS: &[&str] = &["none", "setup1", "setup2"];
+const LOSS_ABOUT: &str = "losses of border links, by block of ten packets: Uno's table 1";
+const IDEAL_ABOUT: &str = "what completion times are divided by; 0: nothing";
+const SEGMENT_ABOUT: &str = "bytes of a full SRC packet, at least 64; 0: the path MTU";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(scenario: &Scenario, set: &[(&str, &str)]) -> Plan {
+        scenario.plan(1, set.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn between__the_network_is_that_of_the_paper() {
+        let plan = plan(&FIG13A, &[]);
+        let trunk: Vec<String> = plan.topology.links[800..]
+            .iter()
+            .map(|c| format!("{}-{}", plan.topology.name(c.a.node), plan.topology.name(c.b.node)))
+            .collect();
+        assert_eq!(trunk, vec!["dc0.border-dc1.border"; 8]);
+        let routes = plan.topology.routes();
+        for flow in &plan.flows {
+            assert!(flow.src < 128 && (128..256).contains(&flow.dst) && flow.bytes == 5_000_000);
+            let path = plan.topology.path(&routes, flow.src, flow.dst).unwrap();
+            let rtt = plan.setup.base_rtt([flow.src, flow.dst], &path);
+            // 128 times 14 us, and what 4 kB take on nine links.
+            assert!((Dur::from_us(1_789)..Dur::from_us(1_793)).contains(&rtt), "{rtt:?}");
+        }
+        let queue = &plan.setup.port.queues[0];
+        let phantom = queue.phantom.unwrap();
+        assert_eq!((queue.limit_bytes, phantom.kmin_bytes), (1_000_000, 448_010));
+        assert_eq!((plan.setup.full_payload([0, 200]), plan.setup.outstanding), (4_096, 1));
+    }
+
+    #[test]
+    fn between__one_direction_of_one_link_is_dead_and_the_others_lose() {
+        let faults = |set: &[(&str, &str)]| {
+            let plan = plan(&FIG13C, set);
+            let dead = plan.faults.iter().filter(|f| !f.impairments.blackhole.is_empty());
+            let dead: Vec<(usize, bool)> = dead.map(|f| (f.link, f.backwards)).collect();
+            (plan.faults.len() - dead.len(), dead)
+        };
+        assert_eq!(faults(&[]), (16, vec![(800, false)]));
+        assert_eq!(faults(&[("dead", "both"), ("loss", "none")]).1, [(800, false), (800, true)]);
+        assert_eq!(faults(&[("dead", "none"), ("loss", "none")]), (0, vec![]));
+        let losses = |set: &[(&str, &str)]| {
+            block_loss(&{
+                let mut params = FIG13B.params();
+                params.set_all(set.iter().copied()).unwrap();
+                params
+            })
+        };
+        assert_eq!(losses(&[]), Some(BlockLoss::uno_table_1()));
+        let more = losses(&[("loss", "setup2"), ("times", "10")]).unwrap();
+        assert_eq!(more.losses[0], Prob::from_ppm(400));
+    }
+
+    #[test]
+    fn lossy__has_the_rate_asked_for_whatever_the_length_of_its_bursts() {
+        let percent = Prob::from_ppm(10_000);
+        assert_eq!(lossy(percent, 1).loss, percent);
+        let burst = lossy(percent, 4).burst_loss.unwrap();
+        let (enter, leave) = (f64::from(burst.enter.ppb()), f64::from(burst.leave.ppb()));
+        assert!((enter / (enter + leave) - 0.01).abs() < 1e-6 && leave == 0.25e9);
+        assert!(lossy(Prob::ZERO, 9).is_none());
+        assert_eq!(lossy(Prob::ONE, 9).burst_loss.unwrap().enter, Prob::ONE);
+    }
+}
