@@ -195,6 +195,12 @@ impl Choice {
         Ok(())
     }
 
+    /// All packets of a flow take one path until it changes: they stay in order.
+    #[must_use]
+    pub fn is_single_path(&self) -> bool {
+        self.start(&Flow { seed: 0, base_rtt: None }).is_single_path()
+    }
+
     fn clamped(mut self) -> Self {
         for (field, value) in self.fields().iter().zip(self.values()) {
             self.put(field.name, value.clamp(field.min, field.max));
@@ -287,6 +293,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn is_single_path__of_those_that_keep_packets_in_order() {
+        let is = |text: &&&str| Choice::parse(text).unwrap().is_single_path();
+        let known = Choice::known();
+        let names: Vec<_> = known.iter().filter(is).collect();
+        assert_eq!(names, [&"ecmp", &"plb", &"plb-linux", &"plb-uno", &"plb-dc"]);
+        assert!(is(&&"unolb,subflows=1") && is(&&"rps,entropy_bits=0"));
     }
 
     #[test]

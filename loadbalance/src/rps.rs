@@ -83,6 +83,10 @@ impl LoadBalancer for Rps {
         }
         path.into()
     }
+
+    fn is_single_path(&self) -> bool {
+        self.count == 1
+    }
 }
 
 const TURN: u64 = 1;

@@ -3,8 +3,9 @@
 //!
 //! The packet with number `p` belongs to subflow `p mod n`. Blocks of an erasure code have
 //! consecutive numbers, so the packets of a block of at most `n` take `n` paths, whatever was sent
-//! again in between. A packet that is sent again takes the next subflow that is alive, and not
-//! the path on which it was lost.
+//! again in between. A packet that is sent again takes the next subflow that is alive, not the one
+//! on which it was lost, and if there is one, one that has brought something sent after what was
+//! lost: of the paths that share a dead link, some look alive for a moment longer.
 //!
 //! # When a path is left
 //! A subflow is *suspect* when packets were lost on it and none that was sent after the first of
@@ -74,6 +75,8 @@ pub struct UnoLb {
     dead: Dead,
     /// When something was last heard of any path.
     heard_at: Option<Time>,
+    /// When the packet left that was sent latest of those that were lost.
+    lost_at: Option<Time>,
     /// The subflow that the next retransmission tries first.
     detour: usize,
 }
@@ -100,6 +103,7 @@ impl UnoLb {
             subflows: subflows.into(),
             dead: Dead::new(),
             heard_at: None,
+            lost_at: None,
             detour: 0,
         }
     }
@@ -127,22 +131,23 @@ impl UnoLb {
             && !subflow.is_silent(now, &self.limits(subflow))
     }
 
-    /// Which subflow sends a packet again.
+    /// Which subflow sends a packet again: the next one alive of which something arrived that was
+    /// sent after what was lost; it has outlived what the packet died of.
     fn other_way(&mut self, out: &Outgoing) -> usize {
         let own = self.own(out.psn);
-        let lost_on = out.lost_on.unwrap_or(self.subflows[own].entropy);
         let n = self.subflows.len();
-        let alive = (0..n).map(|step| (self.detour + step) % n).find(|at| {
-            let subflow = &self.subflows[*at];
-            subflow.entropy != lost_on && self.is_alive(out.now, subflow)
-        });
-        if let Some(at) = alive {
+        let lost_on = out.lost_on.unwrap_or(self.subflows[own].entropy);
+        let other = |at: &usize| self.subflows[*at].entropy != lost_on;
+        let alive = |at: &usize| other(at) && self.is_alive(out.now, &self.subflows[*at]);
+        let proven = |at: &usize| alive(at) && self.subflows[*at].arrived() > self.lost_at;
+        let mut turn = (0..n).map(|step| (self.detour + step) % n);
+        if let Some(at) = turn.clone().find(proven).or_else(|| turn.find(alive)) {
             self.detour = at + 1;
             return at;
         }
         // The one heard of last. Of several (at first, all) the one before its own: each subflow's
         // losses take another.
-        let others = (0..n).filter(|at| self.subflows[*at].entropy != lost_on);
+        let others = (0..n).filter(other);
         others.max_by_key(|at| (self.subflows[*at].heard_at, (n + at - own) % n)).unwrap_or(own)
     }
 
@@ -215,6 +220,7 @@ impl LoadBalancer for UnoLb {
     }
 
     fn on_loss(&mut self, _now: Time, loss: &PathLoss) {
+        self.lost_at = self.lost_at.max(Some(loss.sent_at));
         for subflow in self.subflows.iter_mut().filter(|s| s.entropy == loss.path) {
             subflow.on_loss(loss);
         }
@@ -224,6 +230,10 @@ impl LoadBalancer for UnoLb {
         for subflow in &mut self.subflows {
             subflow.on_timeout();
         }
+    }
+
+    fn is_single_path(&self) -> bool {
+        self.subflows.len() == 1
     }
 
     fn state(&self, now: Time, path: Entropy) -> Option<PathState> {

@@ -21,6 +21,7 @@ struct Log {
     sent: Vec<u64>,
     lost: Vec<u64>,
     last_loss_us: u64,
+    lost_again: u64,
 }
 
 struct Net {
@@ -107,6 +108,7 @@ impl Net {
         if !arrives {
             *self.log.lost.last_mut().unwrap() += 1;
             self.log.last_loss_us = self.now_us;
+            self.log.lost_again += u64::from(out.retransmit);
         }
         self.on_the_way.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
     }
@@ -195,6 +197,15 @@ fn failure__unolb_leaves_within_two_round_trips() {
     }
     assert!(second <= SEEDS / 4, "{second} of {SEEDS} moved more than once");
     assert!(after_failure("unolb", 2) < 1_000, "less than 1 in 1000 from the second on");
+}
+
+#[test]
+fn failure__unolb_sends_again_only_where_the_failure_was_outlived() {
+    for seed in 0..SEEDS {
+        let net = Net::new("unolb", seed).fail().then(100);
+        assert!(net.lb.counters().retransmits >= 10);
+        assert_eq!(net.log.lost_again, 0, "seed {seed}");
+    }
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Subflow {
         self.lost_in_row = self.lost_in_row.saturating_add(1);
     }
 
+    /// When the packet left that was sent latest of those that arrived.
+    pub(super) fn arrived(&self) -> Option<Time> {
+        self.arrived
+    }
+
     /// Packets were lost on it, and none that was sent after them has arrived.
     pub(super) fn is_suspect(&self) -> bool {
         self.lost_in_row > 0
