@@ -174,8 +174,10 @@ mod tests {
         }
         table.on_sent(Entropy::new(0), 1);
         assert_eq!(table.replaced(), 0);
-        table.on_sent(Entropy::new(100), 1);
+        table.on_sent(Entropy::new(100), 7);
         assert_eq!((paths(&table).len(), table.replaced()), (64, 1));
+        let new = table.reports(|_| None).find(|report| report.path == Entropy::new(100));
+        assert_eq!(new.map(|report| (report.sent_packets, report.sent_bytes)), Some((1, 7)));
         assert!(paths(&table).contains(&0) && !paths(&table).contains(&1));
     }
 

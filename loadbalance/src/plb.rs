@@ -82,7 +82,7 @@ pub struct Plb {
     path: Entropy,
     base_rtt: Option<Dur>,
     rtt: Rtt,
-    /// Congested rounds in a row, at most `rounds`.
+    /// Congested rounds in a row.
     rounds: u64,
     /// Acknowledgements in this round, and those of them that were late.
     heard: u64,
@@ -180,7 +180,7 @@ impl LoadBalancer for Plb {
             return;
         }
         let congested = u128::from(bad) * 256 >= u128::from(all) * u128::from(self.p.congested_256);
-        self.rounds = if congested { (self.rounds + 1).min(self.p.rounds) } else { 0 };
+        self.rounds = if congested { self.rounds + 1 } else { 0 };
     }
 
     fn is_single_path(&self) -> bool {
@@ -301,7 +301,9 @@ mod tests {
         plb.on_loss(at(411), &lost(plb.path, 1, at(300)));
         plb.on_timeout(at(411));
         assert!(moves(&mut plb, at(411)));
+        rounds(&mut plb, 1, 1000);
         plb.on_timeout(at(710));
+        assert_eq!(plb.rounds, 0);
         assert!(!moves(&mut plb, at(710)), "silence of the path that was left");
         plb.on_timeout(at(711));
         assert!(moves(&mut plb, at(711)));

@@ -124,7 +124,6 @@ impl Reps {
         if self.frozen_until.is_some() {
             let at = (oldest + self.turn) % self.filled;
             self.turn = (self.turn + 1) % self.filled;
-            self.ring[at].left = self.ring[at].left.saturating_sub(1);
             return Some(self.ring[at].path);
         }
         let mut places = (oldest..self.filled).chain(0..oldest);
@@ -203,6 +202,7 @@ mod tests {
         let drawn = pick(&mut reps, at(2));
         assert!(![3, 7, 9].contains(&drawn), "{drawn}: drawn of 16384");
         reps.on_timeout(at(10));
+        reps.on_timeout(at(5_000));
         let frozen: Vec<u16> = (0..4).map(|_| pick(&mut reps, at(10_009))).collect();
         assert_eq!(frozen, [7, 3, 7, 3]);
         good(&mut reps, 5);

@@ -115,7 +115,7 @@ impl UnoLb {
     fn limits(&self, subflow: &Subflow) -> Limits {
         let base = self.base();
         // A path that is not known yet may be as slow as the flow's.
-        let rtt = subflow.rtt.smoothed().or(self.rtt.smoothed()).unwrap_or(base).max(base);
+        let rtt = subflow.rtt.smoothed().or(self.rtt.smoothed()).unwrap_or(base);
         let lost_in_row = u32::try_from(self.p.lost_in_row).unwrap_or(u32::MAX);
         Limits { rtt, base, lost_in_row }
     }

@@ -57,8 +57,7 @@ impl Subflow {
 
     /// Takes another path.
     pub(super) fn move_to(&mut self, entropy: Entropy, now: Time) {
-        let (gap, sent_at) = (self.gap, self.sent_at);
-        *self = Self { gap, sent_at, moved_at: Some(now), ..Self::new(entropy) };
+        *self = Self { gap: self.gap, moved_at: Some(now), ..Self::new(entropy) };
     }
 
     /// A packet leaves; a round trip takes about `rtt`.
@@ -250,6 +249,31 @@ mod tests {
             assert!(us < 680 || s.is_silent(at(us), &LIMITS), "{us}");
             assert!(us >= 650 || !s.is_silent(at(us), &LIMITS), "{us}");
         }
+    }
+
+    #[test]
+    fn is_silent__not_while_something_comes_however_late() {
+        let mut s = subflow();
+        for us in 0..1000 {
+            send(&mut s, us);
+            // A queue has made round trips three times as long as they were known to be.
+            if us >= 300 {
+                s.on_ack(at(us), &acked(s.entropy, at(us - 300), 300));
+            }
+            assert_eq!(s.is_silent(at(us), &LIMITS), (150..300).contains(&us), "{us}");
+        }
+    }
+
+    #[test]
+    fn is_silent__knows_of_packets_on_their_way_that_it_has_no_times_of() {
+        let mut s = subflow();
+        for us in 0..400 {
+            send(&mut s, us);
+        }
+        // Later than all that are remembered: the first that is missing is taken for the last.
+        s.on_ack(at(400), &acked(s.entropy, at(300), 100));
+        assert!(!s.is_silent(at(548), &LIMITS));
+        assert!(s.is_silent(at(549), &LIMITS));
     }
 
     #[test]

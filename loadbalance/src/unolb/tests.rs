@@ -66,6 +66,23 @@ fn pick__again_goes_round_what_is_alive_but_not_where_it_was_lost() {
 }
 
 #[test]
+fn pick__again_prefers_what_has_outlived_the_loss() {
+    let mut lb = unolb(Params::default());
+    let paths = warm(&mut lb);
+    for psn in 10..20 {
+        send(&mut lb, 100 + psn, psn);
+    }
+    // The paths of subflows 0 to 2 died; the last two have not been found out.
+    for (us, path) in (113..).zip(&paths[3..]) {
+        ack(&mut lb, *path, us);
+    }
+    lb.on_loss(at(220), &lost(paths[0], 1, at(110)));
+    assert_eq!(lb.state(at(220), paths[1]), Some(PathState::Live));
+    assert_eq!(lb.pick(&again(at(220), 10, paths[0])).entropy, paths[3]);
+    assert_eq!(lb.pick(&again(at(221), 10, paths[0])).entropy, paths[4]);
+}
+
+#[test]
 fn pick__again_with_nothing_alive_takes_the_last_heard_of() {
     let mut lb = unolb(Params { subflows: 3, ..Params::default() });
     let paths: Vec<Entropy> = (0..3).map(|psn| send(&mut lb, psn, psn).entropy).collect();
