@@ -52,6 +52,15 @@ pub(crate) fn nibbles(c: u8) -> &'static [u8; 32] {
     &NIBBLES.0[usize::from(c)]
 }
 
+/// Multiplication with `c` as a matrix over bits: byte 7 - i has the bits of a factor that bit i of
+/// the product is the sum of.
+#[cfg(any(target_arch = "x86_64", test))]
+#[must_use]
+#[inline]
+pub(crate) fn matrix(c: u8) -> u64 {
+    MATRICES[usize::from(c)]
+}
+
 #[inline]
 fn log(a: u8) -> usize {
     usize::from(LOG[usize::from(a)])
@@ -110,6 +119,30 @@ static NIBBLES: Nibbles = {
         }
         if c == 255 {
             break Nibbles(all);
+        }
+        c += 1;
+    }
+};
+
+#[cfg(any(target_arch = "x86_64", test))]
+static MATRICES: [u64; 256] = {
+    let mut all = [0; 256];
+    let mut c = 0u8;
+    loop {
+        let mut power = c;
+        let mut from = 0;
+        while from < 8 {
+            let mut to = 0;
+            while to < 8 {
+                let bit = (power >> to & 1) as u64;
+                all[c as usize] |= bit << (8 * (7 - to) + from);
+                to += 1;
+            }
+            power = double(power);
+            from += 1;
+        }
+        if c == 255 {
+            break all;
         }
         c += 1;
     }
@@ -175,6 +208,18 @@ mod tests {
         for (c, a) in (0..=255).flat_map(|c| (0..=255u8).map(move |a| (c, a))) {
             let (low, high) = nibbles(c).split_at(16);
             assert_eq!(low[usize::from(a & 15)] ^ high[usize::from(a >> 4)], on_paper(c, a));
+        }
+    }
+
+    #[test]
+    fn matrix__makes_the_product_of_every_pair() {
+        for (c, a) in (0..=255).flat_map(|c| (0..=255u8).map(move |a| (c, a))) {
+            let rows = matrix(c).to_be_bytes();
+            let product = (0..8).fold(0, |product, i| {
+                let odd = (rows[i] & a).count_ones() & 1 == 1;
+                product | u8::from(odd) << i
+            });
+            assert_eq!(product, on_paper(c, a), "{c} * {a}");
         }
     }
 }

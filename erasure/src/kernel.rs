@@ -10,6 +10,8 @@ macro_rules! dispatch {
             Instructions::Ssse3 => x86::ssse3::$($call)+,
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => x86::avx2::$($call)+,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni => x86::gfni::$($call)+,
             #[cfg(target_arch = "aarch64")]
             Instructions::Neon => neon::$($call)+,
         }
@@ -94,6 +96,8 @@ enum Instructions {
     Ssse3,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Gfni,
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -116,7 +120,7 @@ impl Kernel {
         Self::available().find(|kernel| kernel.name() == name)
     }
 
-    /// `scalar`, `ssse3`, `avx2` or `neon`.
+    /// `scalar`, `ssse3`, `avx2`, `gfni` or `neon`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -125,6 +129,8 @@ impl Kernel {
             Instructions::Ssse3 => "ssse3",
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni => "gfni",
             #[cfg(target_arch = "aarch64")]
             Instructions::Neon => "neon",
         }
@@ -202,6 +208,8 @@ impl Instructions {
             Self::Ssse3 => is_x86_feature_detected!("ssse3"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Gfni => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni"),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
         }
@@ -214,6 +222,8 @@ const ALL: &[Instructions] = &[
     Instructions::Ssse3,
     #[cfg(target_arch = "x86_64")]
     Instructions::Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Instructions::Gfni,
     #[cfg(target_arch = "aarch64")]
     Instructions::Neon,
 ];

@@ -106,7 +106,7 @@ pub(super) unsafe fn sum<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool,
         if done == len {
             return;
         }
-        let mut sums = [V::zero(); ROWS];
+        let mut sums = [V::splat(0); ROWS];
         for (source, factors) in sources.iter().zip(factors) {
             let bytes = V::load(&pad(&source[..at + len], at + done), 0);
             for r in 0..ROWS {
@@ -136,7 +136,7 @@ unsafe fn sum_vectors<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool, co
 ) {
     // SAFETY: what the caller vouches for.
     unsafe {
-        let mut sums = [[V::zero(); ROWS]; N];
+        let mut sums = [[V::splat(0); ROWS]; N];
         if accumulate {
             for (n, sums) in sums.iter_mut().enumerate() {
                 for (sum, row) in sums.iter_mut().zip(&*dst) {
@@ -194,13 +194,13 @@ pub(super) unsafe fn horner<V: Vector, const N: usize>(
         if done == p.len() {
             return;
         }
-        let (mut sum, mut weighted) = (V::zero(), V::zero());
+        let (mut sum, mut weighted) = (V::splat(0), V::splat(V::OFFSET));
         for source in sources.iter().rev() {
             let bytes = V::load(&pad(&source[..at + p.len()], at + done), 0);
             sum = sum.xor(bytes);
             weighted = weighted.double().xor(bytes);
         }
-        for (vector, row) in [(sum, p), (weighted, q)] {
+        for (vector, row) in [(sum, p), (weighted.xor(V::splat(V::OFFSET)), q)] {
             let mut padded = [0; LEN_MAX];
             vector.store(&mut padded, 0);
             unpad(&padded, row, done);
@@ -220,7 +220,7 @@ unsafe fn horner_vectors<V: Vector, const N: usize>(
 ) {
     // SAFETY: what the caller vouches for.
     unsafe {
-        let (mut sums, mut weighted) = ([V::zero(); N], [V::zero(); N]);
+        let (mut sums, mut weighted) = ([V::splat(0); N], [V::splat(V::OFFSET); N]);
         for source in sources.iter().rev() {
             for (n, (sum, weighted)) in sums.iter_mut().zip(&mut weighted).enumerate() {
                 let bytes = V::load(source, at + done + n * V::LEN);
@@ -230,7 +230,7 @@ unsafe fn horner_vectors<V: Vector, const N: usize>(
         }
         for (n, (sum, weighted)) in sums.into_iter().zip(weighted).enumerate() {
             sum.store(p, done + n * V::LEN);
-            weighted.store(q, done + n * V::LEN);
+            weighted.xor(V::splat(V::OFFSET)).store(q, done + n * V::LEN);
         }
     }
 }

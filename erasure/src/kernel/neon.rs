@@ -10,13 +10,14 @@ pub(super) struct Bytes16(uint8x16_t);
 
 impl Vector for Bytes16 {
     const LEN: usize = 16;
+    const OFFSET: u8 = 0;
     /// Products of low and of high halves.
     type Factor = [uint8x16_t; 2];
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
+    unsafe fn splat(byte: u8) -> Self {
         // SAFETY: the caller's function has the instructions.
-        unsafe { Self(vdupq_n_u8(0)) }
+        unsafe { Self(vdupq_n_u8(byte)) }
     }
 
     #[inline(always)]

@@ -9,11 +9,12 @@ pub(super) struct Word(u64);
 
 impl Vector for Word {
     const LEN: usize = 8;
+    const OFFSET: u8 = 0;
     type Factor = &'static [u8; 32];
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        Self(0)
+    unsafe fn splat(byte: u8) -> Self {
+        Self(u64::from(byte) * LOW_BITS)
     }
 
     #[inline(always)]

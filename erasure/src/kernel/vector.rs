@@ -11,11 +11,15 @@ pub(super) trait Vector: Copy {
     /// Bytes, at most [`LEN_MAX`].
     const LEN: usize;
 
+    /// Added to each byte that is given to `double`, and to each that it returns: some instruction
+    /// sets have less to do that way.
+    const OFFSET: u8;
+
     /// A factor as multiplication wants it.
     type Factor: Copy;
 
-    /// Zeros.
-    unsafe fn zero() -> Self;
+    /// This byte everywhere.
+    unsafe fn splat(byte: u8) -> Self;
 
     /// Reads the bytes from `at` on.
     unsafe fn load(from: &[u8], at: usize) -> Self;
@@ -26,7 +30,7 @@ pub(super) trait Vector: Copy {
     /// The sums.
     unsafe fn xor(self, other: Self) -> Self;
 
-    /// Each byte twice.
+    /// Each byte twice, but for [`OFFSET`](Self::OFFSET).
     unsafe fn double(self) -> Self;
 
     /// Prepares a factor.

@@ -1,4 +1,13 @@
-//! x86: SSSE3 (2006) and AVX2 (2013), by two lookups of half bytes for each product.
+//! x86: SSSE3 (2006) and AVX2 (2013), by two lookups of half bytes for each product; GFNI (2019),
+//! which multiplies bytes by a matrix of bits.
+
+/// Doubling is a shift, and 0x1d where a bit falls out. A shuffle of a table that is 0x1d
+/// everywhere gives zero for a byte whose highest bit is set and 0x1d for others: the opposite,
+/// which is 0x1d too much everywhere. With z = a + k that makes 2 z + 0x1d = 2 a + (2 k + 0x1d),
+/// which is again 2 a + k for k = 0x0b, whose highest bit is not set either. So the test for the
+/// bit costs nothing.
+const OFFSET: u8 = 0x0b;
+const _: () = assert!(OFFSET << 1 ^ crate::gf::REDUCTION == OFFSET && OFFSET < 0x80);
 
 /// 16 bytes at a time.
 pub(super) mod ssse3 {
@@ -11,13 +20,14 @@ pub(super) mod ssse3 {
 
     impl Vector for Bytes16 {
         const LEN: usize = 16;
+        const OFFSET: u8 = super::OFFSET;
         /// Products of low and of high halves.
         type Factor = [__m128i; 2];
 
         #[inline(always)]
-        unsafe fn zero() -> Self {
+        unsafe fn splat(byte: u8) -> Self {
             // SAFETY: the caller's function has the instructions.
-            unsafe { Self(_mm_setzero_si128()) }
+            unsafe { Self(_mm_set1_epi8(byte.cast_signed())) }
         }
 
         #[inline(always)]
@@ -44,10 +54,8 @@ pub(super) mod ssse3 {
         unsafe fn double(self) -> Self {
             // SAFETY: the caller's function has the instructions.
             unsafe {
-                let overflows = _mm_cmpgt_epi8(_mm_setzero_si128(), self.0);
-                let reduction = _mm_set1_epi8(REDUCTION.cast_signed());
-                let shifted = _mm_add_epi8(self.0, self.0);
-                Self(_mm_xor_si128(shifted, _mm_and_si128(overflows, reduction)))
+                let reduction = _mm_shuffle_epi8(_mm_set1_epi8(REDUCTION.cast_signed()), self.0);
+                Self(_mm_xor_si128(_mm_add_epi8(self.0, self.0), reduction))
             }
         }
 
@@ -83,17 +91,18 @@ pub(super) mod avx2 {
     use std::arch::x86_64::*;
 
     #[derive(Clone, Copy)]
-    pub(in crate::kernel) struct Bytes32(__m256i);
+    pub(in crate::kernel) struct Bytes32(pub(super) __m256i);
 
     impl Vector for Bytes32 {
         const LEN: usize = 32;
+        const OFFSET: u8 = super::OFFSET;
         /// Products of low and of high halves, twice each: a shuffle stays within 16 bytes.
         type Factor = [__m256i; 2];
 
         #[inline(always)]
-        unsafe fn zero() -> Self {
+        unsafe fn splat(byte: u8) -> Self {
             // SAFETY: the caller's function has the instructions.
-            unsafe { Self(_mm256_setzero_si256()) }
+            unsafe { Self(_mm256_set1_epi8(byte.cast_signed())) }
         }
 
         #[inline(always)]
@@ -120,10 +129,9 @@ pub(super) mod avx2 {
         unsafe fn double(self) -> Self {
             // SAFETY: the caller's function has the instructions.
             unsafe {
-                let overflows = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
                 let reduction = _mm256_set1_epi8(REDUCTION.cast_signed());
-                let shifted = _mm256_add_epi8(self.0, self.0);
-                Self(_mm256_xor_si256(shifted, _mm256_and_si256(overflows, reduction)))
+                let reduction = _mm256_shuffle_epi8(reduction, self.0);
+                Self(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduction))
             }
         }
 
@@ -150,5 +158,68 @@ pub(super) mod avx2 {
         }
     }
 
-    crate::kernel::entry_points! { #[target_feature(enable = "avx2")] Bytes32, 2 }
+    crate::kernel::entry_points! { #[target_feature(enable = "avx2")] Bytes32, 4 }
+}
+
+/// 32 bytes at a time, and products by one instruction.
+pub(super) mod gfni {
+    use super::avx2::Bytes32;
+    use crate::gf;
+    use crate::kernel::vector::Vector;
+    use std::arch::x86_64::*;
+
+    /// As [`Bytes32`] but for products.
+    #[derive(Clone, Copy)]
+    pub(in crate::kernel) struct Bytes32Gfni(Bytes32);
+
+    impl Vector for Bytes32Gfni {
+        const LEN: usize = 32;
+        const OFFSET: u8 = 0;
+        /// A matrix for each eight bytes, all the same.
+        type Factor = __m256i;
+
+        #[inline(always)]
+        unsafe fn splat(byte: u8) -> Self {
+            // SAFETY: the caller's function has the instructions.
+            unsafe { Self(Bytes32::splat(byte)) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: &[u8], at: usize) -> Self {
+            // SAFETY: the caller's function has the instructions, and the bytes are in the slice.
+            unsafe { Self(Bytes32::load(from, at)) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: &mut [u8], at: usize) {
+            // SAFETY: the caller's function has the instructions, and the bytes are in the slice.
+            unsafe { self.0.store(to, at) }
+        }
+
+        #[inline(always)]
+        unsafe fn xor(self, other: Self) -> Self {
+            // SAFETY: the caller's function has the instructions.
+            unsafe { Self(self.0.xor(other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn double(self) -> Self {
+            // SAFETY: the caller's function has the instructions.
+            unsafe { self.mul(Self::factor(2)) }
+        }
+
+        #[inline(always)]
+        unsafe fn factor(c: u8) -> Self::Factor {
+            // SAFETY: the caller's function has the instructions.
+            unsafe { _mm256_set1_epi64x(gf::matrix(c).cast_signed()) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(self, factor: Self::Factor) -> Self {
+            // SAFETY: the caller's function has the instructions.
+            unsafe { Self(Bytes32(_mm256_gf2p8affine_epi64_epi8::<0>(self.0.0, factor))) }
+        }
+    }
+
+    crate::kernel::entry_points! { #[target_feature(enable = "avx2,gfni")] Bytes32Gfni, 4 }
 }
