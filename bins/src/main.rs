@@ -32,7 +32,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
     Pcap(pcap::PcapArgs),
-    /// Draw the rates of several perf runs over time, with a switch's queue and marks
+    /// Draw rates of several perf runs over time, or completion times of several simulations
     Plot(rates::PlotArgs),
     /// Simulate networks of hosts and switches: the same engine, repeatable from a seed
     Sim(sim::SimArgs),

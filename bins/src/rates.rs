@@ -1,8 +1,9 @@
 //! `spanwire plot`: the rates of several `spanwire perf` over time, with what a `spanwire switch`
-//! between them saw, in one picture.
+//! between them saw, in one picture; or the completion times of several `spanwire sim run`.
 
 mod picture;
 mod read;
+mod violins;
 
 pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
@@ -14,15 +15,25 @@ use spanwire_switch::Human;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use violins::{Of, SeedsRun, violins};
 
 /// Arguments of `spanwire plot`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PlotArgs {
     /// What `spanwire perf client --json` printed; repeatable, a line for each
-    #[arg(long, required = true, value_name = "[NAME=]FILE")]
+    #[arg(long, required_unless_present = "violin", value_name = "[NAME=]FILE")]
     perf: Vec<String>,
+    /// What `spanwire sim run NAME --seeds N --json` printed; repeatable, a body for each
+    #[arg(long, conflicts_with = "perf", value_name = "[NAME=]FILE")]
+    violin: Vec<String>,
+    /// Which values make a body
+    #[arg(long, value_enum, default_value = "fct", requires = "violin")]
+    of: Of,
+    /// Their axis is logarithmic
+    #[arg(long, requires = "violin")]
+    log: bool,
     /// What `spanwire switch ctl show --interval 0.05 --json` printed
-    #[arg(long, value_name = "FILE", requires = "port")]
+    #[arg(long, value_name = "FILE", requires_all = ["port", "perf"])]
     switch: Option<PathBuf>,
     /// The switch's port whose queue and marks are shown
     #[arg(long, value_name = "NAME", requires = "switch")]
@@ -31,8 +42,8 @@ pub struct PlotArgs {
     #[arg(long, value_name = "NAME=BYTES", value_parser = level)]
     level: Vec<Level>,
     /// What stands above it
-    #[arg(long, default_value = "Goodput")]
-    title: String,
+    #[arg(long)]
+    title: Option<String>,
     /// Where to write the SVG
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -43,14 +54,26 @@ pub struct PlotArgs {
 /// # Errors
 /// A file is not what it should be, or cannot be written.
 pub fn run(args: &PlotArgs) -> Result<ExitCode, Error> {
+    let svg = if args.violin.is_empty() { over_time(args)? } else { side_by_side(args)? };
+    fs::write(&args.out, svg).map_err(|e| at(&args.out, &e.into()))?;
+    say(&format!("{}\n", args.out.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn side_by_side(args: &PlotArgs) -> Result<String, Error> {
+    let mut runs = Vec::new();
+    for given in &args.violin {
+        let (name, path) = named(given);
+        runs.push((name, SeedsRun::parse(&text(path)?).map_err(|e| at(path, &e))?));
+    }
+    let title = args.title.as_deref().unwrap_or("Completion times");
+    violins(title, args.of, args.log, &runs)
+}
+
+fn over_time(args: &PlotArgs) -> Result<String, Error> {
     let mut runs = Vec::new();
     for given in &args.perf {
-        let (name, path) = match given.split_once('=') {
-            Some((name, path)) => (Some(name), Path::new(path)),
-            None => (None, Path::new(given)),
-        };
-        let own = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let name = name.map_or_else(|| own.unwrap_or_default(), str::to_owned);
+        let (name, path) = named(given);
         runs.push(Run::parse(&name, &text(path)?).map_err(|e| at(path, &e))?);
     }
     let samples = match (&args.switch, &args.port) {
@@ -59,10 +82,18 @@ pub fn run(args: &PlotArgs) -> Result<ExitCode, Error> {
         }
         _ => Vec::new(),
     };
-    let svg = picture(&args.title, &runs, &samples, &args.level);
-    fs::write(&args.out, svg).map_err(|e| at(&args.out, &e.into()))?;
-    say(&format!("{}\n", args.out.display()));
-    Ok(ExitCode::SUCCESS)
+    let title = args.title.as_deref().unwrap_or("Goodput");
+    Ok(picture(title, &runs, &samples, &args.level))
+}
+
+/// A file, and the name given before it or its own.
+fn named(given: &str) -> (String, &Path) {
+    if let Some((name, path)) = given.split_once('=') {
+        return (name.to_owned(), Path::new(path));
+    }
+    let path = Path::new(given);
+    let own = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    (own.unwrap_or_default(), path)
 }
 
 fn text(path: &Path) -> Result<String, Error> {

@@ -1,12 +1,18 @@
 //! Parameters of scenarios: typed, documented, and overridden by text.
 
 mod cc;
+mod ec;
+mod lb;
+mod value;
 
 pub use cc::CcChoice;
+pub use ec::{EcBlocks, EcChoice};
+pub use lb::LbChoice;
+pub use value::Value;
 
 use serde::Serialize;
 use spanwire_base::{Dur, Rate};
-use spanwire_switch::{Human, Prob};
+use spanwire_switch::Prob;
 use std::fmt;
 
 /// A parameter of a scenario.
@@ -19,43 +25,6 @@ pub struct Param {
     /// Its value: the default until it is set.
     #[serde(serialize_with = "show")]
     pub value: Value,
-}
-
-/// A typed value.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Value {
-    /// A whole number in a range.
-    Count {
-        /// The number.
-        n: u64,
-        /// The smallest allowed.
-        min: u64,
-        /// The largest allowed.
-        max: u64,
-    },
-    /// Bytes: `"64KiB"`.
-    Bytes(u64),
-    /// A rate: `"100Gbit"`.
-    Rate(Rate),
-    /// A time: `"2ms"`.
-    Time(Dur),
-    /// A probability: `"1%"`.
-    Chance(Prob),
-    /// Several times, separated by commas: `"20us,2ms"`.
-    Times(Vec<Dur>),
-    /// Several probabilities, separated by commas: `"0.1%,5%"`.
-    Chances(Vec<Prob>),
-    /// `true` or `false`.
-    Flag(bool),
-    /// A congestion control: `"unocc"`.
-    Cc(CcChoice),
-    /// One of several words.
-    Word {
-        /// The word.
-        word: String,
-        /// All that are allowed.
-        of: Vec<&'static str>,
-    },
 }
 
 /// The parameters of one scenario.
@@ -75,8 +44,8 @@ pub enum ParamError {
         /// What there is.
         known: Vec<&'static str>,
     },
-    /// A parameter of a congestion control, as in `cc.alpha`, cannot be set.
-    Cc {
+    /// A parameter of a congestion control or load balancer, as in `cc.alpha`, cannot be set.
+    Own {
         /// The parameter.
         name: String,
         /// Why not, and what can.
@@ -132,17 +101,20 @@ impl Params {
     }
 
     /// Sets one from text. `cc.alpha` is the parameter `alpha` of the congestion control that `cc`
-    /// is set to.
+    /// is set to; so it is with a load balancer.
     ///
     /// # Errors
     /// See [`ParamError`]; then nothing has changed.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if let Some((of, field)) = name.split_once('.')
-            && let Some(Value::Cc(choice)) =
-                self.list.iter_mut().find(|p| p.name == of).map(|p| &mut p.value)
+            && let Some(param) = self.list.iter_mut().find(|p| p.name == of)
         {
-            let error = |why| ParamError::Cc { name: name.to_owned(), why };
-            return choice.set(field, text).map_err(error);
+            let error = |why| ParamError::Own { name: name.to_owned(), why };
+            match &mut param.value {
+                Value::Cc(choice) => return choice.set(field, text).map_err(error),
+                Value::Lb(choice) => return choice.set(field, text).map_err(error),
+                _ => {}
+            }
         }
         let known = || self.list.iter().map(|p| p.name).collect();
         let Some(i) = self.list.iter().position(|p| p.name == name) else {
@@ -250,6 +222,24 @@ impl Params {
         }
     }
 
+    /// A load balancer.
+    #[must_use]
+    pub fn lb(&self, name: &str) -> LbChoice {
+        match self.get(name) {
+            Value::Lb(choice) => *choice,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// Blocks of an erasure code.
+    #[must_use]
+    pub fn ec(&self, name: &str) -> EcChoice {
+        match self.get(name) {
+            Value::Ec(choice) => *choice,
+            other => mismatch(name, other),
+        }
+    }
+
     /// A word.
     #[must_use]
     pub fn word(&self, name: &str) -> &str {
@@ -267,84 +257,8 @@ impl Params {
     }
 }
 
-/// What commas separate; nothing is a list, too.
-fn list<T: Human>(text: &str) -> Option<Vec<T>> {
-    let parts = text.split(',').filter(|_| !text.is_empty());
-    let number = |part: &str| part.parse().ok().and_then(T::from_number);
-    parts.map(str::trim).map(|part| T::parse(part).or_else(|| number(part))).collect()
-}
-
-fn shown<T: Human>(list: &[T]) -> String {
-    list.iter().map(Human::show).collect::<Vec<_>>().join(",")
-}
-
 fn mismatch(name: &str, value: &Value) -> ! {
     panic!("a scenario has declared {name} as {value:?} and asks for another type")
-}
-
-impl Value {
-    /// A count from 1 to `max`.
-    #[must_use]
-    pub const fn count(n: u64, max: u64) -> Self {
-        Self::Count { n, min: 1, max }
-    }
-
-    /// A value of the same type from text; `None` when it is not one.
-    fn parse(&self, text: &str) -> Option<Self> {
-        Some(match self {
-            Self::Count { min, max, .. } => {
-                let (min, max) = (*min, *max);
-                let n = text.parse().ok().filter(|n| (min..=max).contains(n))?;
-                Self::Count { n, min, max }
-            }
-            Self::Bytes(_) => {
-                Self::Bytes(text.parse().ok().or_else(|| u64::parse(text)).filter(|n| *n > 0)?)
-            }
-            Self::Rate(_) => Self::Rate(Rate::parse(text)?),
-            Self::Time(_) => Self::Time(Dur::parse(text)?),
-            Self::Chance(_) => Self::Chance(Prob::parse(text)?),
-            Self::Times(_) => Self::Times(list(text)?),
-            Self::Chances(_) => Self::Chances(list(text)?),
-            Self::Flag(_) => Self::Flag(text.parse().ok()?),
-            Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
-            Self::Word { of, .. } => {
-                let word = of.iter().find(|w| **w == text)?;
-                Self::Word { word: (*word).to_owned(), of: of.clone() }
-            }
-        })
-    }
-
-    fn expected(&self) -> String {
-        match self {
-            Self::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
-            Self::Bytes(_) => "a number of bytes such as 64KiB or 1000000, above 0".to_owned(),
-            Self::Rate(_) => Rate::EXPECTED.to_owned(),
-            Self::Time(_) => Dur::EXPECTED.to_owned(),
-            Self::Chance(_) => Prob::EXPECTED.to_owned(),
-            Self::Times(_) => format!("nothing, or one or several of {}", Dur::EXPECTED),
-            Self::Chances(_) => format!("nothing, or one or several of {}", Prob::EXPECTED),
-            Self::Flag(_) => "true or false".to_owned(),
-            Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
-            Self::Word { of, .. } => format!("one of {}", of.join(", ")),
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count { n, .. } => write!(f, "{n}"),
-            Self::Bytes(n) => f.write_str(&n.show()),
-            Self::Rate(rate) => f.write_str(&rate.show()),
-            Self::Time(time) => f.write_str(&time.show()),
-            Self::Chance(chance) => f.write_str(&chance.show()),
-            Self::Times(times) => f.write_str(&shown(times)),
-            Self::Chances(chances) => f.write_str(&shown(chances)),
-            Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Cc(choice) => write!(f, "{choice}"),
-            Self::Word { word, .. } => f.write_str(word),
-        }
-    }
 }
 
 fn show<S: serde::Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
@@ -357,7 +271,7 @@ impl fmt::Display for ParamError {
             Self::Unknown { name, known } => {
                 write!(f, "there is no parameter {name}; there are {}", known.join(", "))
             }
-            Self::Cc { name, why } => write!(f, "{name} cannot be set: {why}"),
+            Self::Own { name, why } => write!(f, "{name} cannot be set: {why}"),
             Self::Value { name, text, expected } => {
                 write!(f, "{name} is {text:?}, but must be {expected}")
             }
@@ -383,6 +297,8 @@ mod tests {
             .with("chances", Value::Chances(vec![Prob::from_ppm(10_000)]), "probabilities")
             .with("flag", Value::Flag(true), "a flag")
             .with("cc", Value::Cc(CcChoice::default()), "a congestion control")
+            .with("lb", Value::Lb(LbChoice::named("ecmp").unwrap()), "a load balancer")
+            .with("ec", Value::Ec(EcChoice::default()), "erasure coding")
             .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
     }
 
@@ -400,6 +316,9 @@ mod tests {
             ("flag", "false"),
             ("cc", "swift"),
             ("cc.beta", "0.5"),
+            ("lb", "unolb"),
+            ("lb.subflows", "20"),
+            ("ec", "8,2"),
             ("word", "blue"),
         ] {
             p.set(name, text).unwrap();
@@ -409,6 +328,8 @@ mod tests {
         assert_eq!((p.chance("chance"), p.word("word")), (Prob::from_ppm(50_000), "blue"));
         assert_eq!(p.times("times"), [Dur::from_ms(3), Dur::from_us(20)]);
         assert_eq!(p.cc("cc").to_string(), "swift,beta=0.5");
+        assert_eq!(p.lb("lb").to_string(), "unolb,subflows=20");
+        assert_eq!(p.ec("ec").0.map(|b| (b.data, b.parity)), Some((8, 2)));
         assert_eq!(p.chances("chances"), [Prob::ZERO, Prob::from_ppm(10_000)]);
         p.set("chances", "").unwrap();
         assert_eq!(p.chances("chances"), []);
@@ -432,6 +353,9 @@ mod tests {
             ("flag", "yes", "true or false"),
             ("cc", "cubic", "unocc, swift"),
             ("cc.beta", "1", "no congestion control"),
+            ("lb", "drill", "spray, plb"),
+            ("lb.subflows", "1", "subflows"),
+            ("ec", "8;2", "data and parity"),
             ("word", "green", "red, blue"),
         ] {
             let error = p.set(name, text).unwrap_err().to_string();

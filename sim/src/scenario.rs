@@ -6,11 +6,12 @@ mod sharing;
 mod uno;
 
 use crate::congestion::Congestion;
-use crate::params::{CcChoice, ParamError, Params, Value};
+use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
 use crate::workload::FlowFile;
 use spanwire_base::{Dur, Rate};
+use spanwire_loadbalance::Choice;
 use spanwire_transport::{Config, Mtu, Offer};
 
 /// A simulation with a name and parameters.
@@ -107,6 +108,12 @@ fn common() -> Params {
             "congestion control; `cc.NAME` sets its own parameters",
         )
         .with("measure_rtt", Value::Flag(false), "it measures the round trip, and is not told it")
+        .with(
+            "lb",
+            Value::Lb(LbChoice::named("ecmp").expect("there is ECMP")),
+            "how SRC spreads packets over paths; `lb.NAME` sets its own parameters",
+        )
+        .with("ec", Value::Ec(EcChoice::default()), "data and parity packets of SRC's blocks")
         .with("timeout", Value::Time(Dur::from_ms(1)), "local ACK timeout")
         .with(
             "payload",
@@ -136,6 +143,9 @@ fn setup(params: &Params, seed: u64) -> Setup {
             far: None,
             measures_rtt: params.flag("measure_rtt"),
         },
+        // ECMP is what there is without a balancer.
+        balance: Some(params.lb("lb").choice()).filter(|lb| !matches!(lb, Choice::Ecmp(_))),
+        erasure: params.ec("ec").0,
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
         ..Setup::default()

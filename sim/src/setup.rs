@@ -1,8 +1,10 @@
 //! What hosts, queue pairs and switches of a network are like.
 
 use crate::congestion::Congestion;
+use crate::params::EcBlocks;
 use crate::topology::{PathInfo, Topology};
 use spanwire_base::{Dur, Rate, u32_from};
+use spanwire_loadbalance::Choice;
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
 use spanwire_transport::{Agreed, Config, Mtu, Offer, agree};
 use spanwire_wire::SACK_WORDS_MAX;
@@ -58,6 +60,10 @@ pub struct Setup {
     pub dscp: u8,
     /// Congestion control of queue pairs. Default none.
     pub congestion: Congestion,
+    /// How SRC queue pairs spread packets over paths. Default none: one path each.
+    pub balance: Option<Choice>,
+    /// Blocks of an erasure code that SRC queue pairs send. Default none.
+    pub erasure: Option<EcBlocks>,
     /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
     /// each link.
     pub port: PortConfig,
@@ -98,6 +104,8 @@ impl Default for Setup {
             shared_recvs: false,
             dscp: 26,
             congestion: Congestion::default(),
+            balance: None,
+            erasure: None,
             port: PortConfig::default(),
             pfc_delay_max: Dur::from_us(100),
             buffer_bytes: 32_000_000,

@@ -91,7 +91,7 @@ pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
 pub(super) fn explained(error: &ParamError) -> String {
     match error {
         ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
-        ParamError::Cc { .. } | ParamError::Value { .. } => error.to_string(),
+        ParamError::Own { .. } | ParamError::Value { .. } => error.to_string(),
     }
 }
 

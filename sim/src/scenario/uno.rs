@@ -96,8 +96,6 @@ fn failures(p: Params) -> Params {
 /// switches do not prevent.
 fn unorc(p: Params) -> Params {
     p.with("mode", word("src", &["rc", "src"]), "wire mode")
-        .with("lb", word("ecmp", &["ecmp"]), "how packets are spread over paths")
-        .with("ec", word("off", &["off"]), "erasure coding: data and parity packets of a block")
         .with("cc", Value::Cc(artifact_cc()), "congestion control; `cc.NAME` sets its parameters")
         .with("window", Value::count(16_384, 65_536), "packets of a queue pair under way")
         .with("buffer", Value::Bytes(200_000_000), "buffer that the ports of a switch share")

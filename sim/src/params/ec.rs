@@ -1,0 +1,101 @@
+//! Erasure coding as a parameter: data and parity packets of a block.
+
+use std::fmt;
+
+/// Blocks of an erasure code, or none: `off`, `8,2`, or `8,2,1-4` where the number of parity
+/// packets follows the loss that is measured, between 1 and 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EcChoice(pub Option<EcBlocks>);
+
+/// What blocks are like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EcBlocks {
+    /// Data packets of a whole block, 1..=62.
+    pub data: u8,
+    /// Parity packets, 1..=32; with the data at most 64.
+    pub parity: u8,
+    /// The least and the most parity packets, where they follow the loss.
+    pub adaptive: Option<(u8, u8)>,
+}
+
+impl EcChoice {
+    /// What is expected of the text.
+    pub(super) const EXPECTED: &str =
+        "off, or packets of data and parity such as 8,2, and a range for it such as 8,2,1-4";
+
+    /// From text; `None` if it is not such a block.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text == OFF {
+            return Some(Self(None));
+        }
+        let mut parts = text.split(',').map(str::trim);
+        let (data, parity) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let adaptive = match parts.next() {
+            None => None,
+            Some(range) => {
+                let (least, most) = range.split_once('-')?;
+                Some((least.parse().ok()?, most.parse().ok()?))
+            }
+        };
+        let blocks = EcBlocks { data, parity, adaptive };
+        (parts.next().is_none() && blocks.is_valid()).then_some(Self(Some(blocks)))
+    }
+}
+
+impl EcBlocks {
+    fn is_valid(&self) -> bool {
+        let (least, most) = self.adaptive.unwrap_or((self.parity, self.parity));
+        let fits = self.data >= 1 && u16::from(self.data) + u16::from(most) <= BLOCK_MAX;
+        fits && (1..=PARITY_MAX).contains(&least)
+            && (least..=most).contains(&self.parity)
+            && most <= PARITY_MAX
+    }
+}
+
+impl fmt::Display for EcChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(EcBlocks { data, parity, adaptive }) = self.0 else { return f.write_str(OFF) };
+        write!(f, "{data},{parity}")?;
+        match adaptive {
+            Some((least, most)) => write!(f, ",{least}-{most}"),
+            None => Ok(()),
+        }
+    }
+}
+
+const OFF: &str = "off";
+/// What the engine takes.
+const BLOCK_MAX: u16 = 64;
+const PARITY_MAX: u8 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse__takes_what_display_writes_and_nothing_that_cannot_be() {
+        for text in ["off", "8,2", "4,2", "16,4", "62,2", "32,32", "8,2,1-4"] {
+            assert_eq!(EcChoice::parse(text).map(|c| c.to_string()), Some(text.to_owned()));
+        }
+        for text in [
+            "",
+            "on",
+            "8",
+            "8,0",
+            "0,2",
+            "63,2",
+            "8,33",
+            "8,2,",
+            "8,2,1",
+            "8,2,3-4",
+            "8,2,4-1",
+            "8,2,0-4",
+            "62,2,1-4",
+            "8,2,1-4,5",
+            "-1,2",
+            "300,2",
+        ] {
+            assert_eq!(EcChoice::parse(text), None, "{text}");
+        }
+    }
+}

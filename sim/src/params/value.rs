@@ -1,0 +1,129 @@
+//! What a parameter is set to.
+
+use super::{CcChoice, EcChoice, LbChoice};
+use spanwire_base::{Dur, Rate};
+use spanwire_switch::{Human, Prob};
+use std::fmt;
+
+/// A typed value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A whole number in a range.
+    Count {
+        /// The number.
+        n: u64,
+        /// The smallest allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+    /// Bytes: `"64KiB"`.
+    Bytes(u64),
+    /// A rate: `"100Gbit"`.
+    Rate(Rate),
+    /// A time: `"2ms"`.
+    Time(Dur),
+    /// A probability: `"1%"`.
+    Chance(Prob),
+    /// Several times, separated by commas: `"20us,2ms"`.
+    Times(Vec<Dur>),
+    /// Several probabilities, separated by commas: `"0.1%,5%"`.
+    Chances(Vec<Prob>),
+    /// `true` or `false`.
+    Flag(bool),
+    /// A congestion control: `"unocc"`.
+    Cc(CcChoice),
+    /// A load balancer: `"unolb"`.
+    Lb(LbChoice),
+    /// Blocks of an erasure code: `"8,2"`.
+    Ec(EcChoice),
+    /// One of several words.
+    Word {
+        /// The word.
+        word: String,
+        /// All that are allowed.
+        of: Vec<&'static str>,
+    },
+}
+
+impl Value {
+    /// A count from 1 to `max`.
+    #[must_use]
+    pub const fn count(n: u64, max: u64) -> Self {
+        Self::Count { n, min: 1, max }
+    }
+
+    /// A value of the same type from text; `None` when it is not one.
+    pub(super) fn parse(&self, text: &str) -> Option<Self> {
+        Some(match self {
+            Self::Count { min, max, .. } => {
+                let (min, max) = (*min, *max);
+                let n = text.parse().ok().filter(|n| (min..=max).contains(n))?;
+                Self::Count { n, min, max }
+            }
+            Self::Bytes(_) => {
+                Self::Bytes(text.parse().ok().or_else(|| u64::parse(text)).filter(|n| *n > 0)?)
+            }
+            Self::Rate(_) => Self::Rate(Rate::parse(text)?),
+            Self::Time(_) => Self::Time(Dur::parse(text)?),
+            Self::Chance(_) => Self::Chance(Prob::parse(text)?),
+            Self::Times(_) => Self::Times(list(text)?),
+            Self::Chances(_) => Self::Chances(list(text)?),
+            Self::Flag(_) => Self::Flag(text.parse().ok()?),
+            Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
+            Self::Lb(_) => Self::Lb(LbChoice::parse(text)?),
+            Self::Ec(_) => Self::Ec(EcChoice::parse(text)?),
+            Self::Word { of, .. } => {
+                let word = of.iter().find(|w| **w == text)?;
+                Self::Word { word: (*word).to_owned(), of: of.clone() }
+            }
+        })
+    }
+
+    pub(super) fn expected(&self) -> String {
+        match self {
+            Self::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
+            Self::Bytes(_) => "a number of bytes such as 64KiB or 1000000, above 0".to_owned(),
+            Self::Rate(_) => Rate::EXPECTED.to_owned(),
+            Self::Time(_) => Dur::EXPECTED.to_owned(),
+            Self::Chance(_) => Prob::EXPECTED.to_owned(),
+            Self::Times(_) => format!("nothing, or one or several of {}", Dur::EXPECTED),
+            Self::Chances(_) => format!("nothing, or one or several of {}", Prob::EXPECTED),
+            Self::Flag(_) => "true or false".to_owned(),
+            Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
+            Self::Lb(_) => format!("one of {}", LbChoice::known().join(", ")),
+            Self::Ec(_) => EcChoice::EXPECTED.to_owned(),
+            Self::Word { of, .. } => format!("one of {}", of.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count { n, .. } => write!(f, "{n}"),
+            Self::Bytes(n) => f.write_str(&n.show()),
+            Self::Rate(rate) => f.write_str(&rate.show()),
+            Self::Time(time) => f.write_str(&time.show()),
+            Self::Chance(chance) => f.write_str(&chance.show()),
+            Self::Times(times) => f.write_str(&shown(times)),
+            Self::Chances(chances) => f.write_str(&shown(chances)),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Cc(choice) => write!(f, "{choice}"),
+            Self::Lb(choice) => write!(f, "{choice}"),
+            Self::Ec(choice) => write!(f, "{choice}"),
+            Self::Word { word, .. } => f.write_str(word),
+        }
+    }
+}
+
+/// What commas separate; nothing is a list, too.
+fn list<T: Human>(text: &str) -> Option<Vec<T>> {
+    let parts = text.split(',').filter(|_| !text.is_empty());
+    let number = |part: &str| part.parse().ok().and_then(T::from_number);
+    parts.map(str::trim).map(|part| T::parse(part).or_else(|| number(part))).collect()
+}
+
+fn shown<T: Human>(list: &[T]) -> String {
+    list.iter().map(Human::show).collect::<Vec<_>>().join(",")
+}
