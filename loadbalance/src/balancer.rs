@@ -84,7 +84,7 @@ impl Balancer {
         self.policy.on_ack(now, ack);
         self.round.acked += u64::from(ack.packets);
         self.round.marked += u64::from(ack.marked);
-        if ack.sent_at >= self.round_from && self.round.acked > 0 {
+        if ack.sent_at >= self.round_from {
             let round = std::mem::replace(&mut self.round, EMPTY);
             self.round_from = now;
             self.policy.on_round(now, &round);

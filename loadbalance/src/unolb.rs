@@ -167,21 +167,21 @@ impl UnoLb {
         if self.heard_at > subflow.heard_at {
             self.dead.add(old, since, now + Dur::from_ms(self.p.avoid_ms));
         }
-        let new = if self.p.reroute == COPY { self.copy(now, old) } else { None };
+        let new = if self.p.reroute == COPY { self.copy(now) } else { None };
         let new = new.or_else(|| self.fresh(now, old))?;
         self.subflows[at].move_to(new, now);
         Some(old)
     }
 
     /// The path of a random subflow that acknowledgements come from.
-    fn copy(&mut self, now: Time, old: Entropy) -> Option<Entropy> {
-        let count = self.alive_but(now, old).count();
+    fn copy(&mut self, now: Time) -> Option<Entropy> {
+        let count = self.alive(now).count();
         let nth = self.rng.below(u64_from(count.max(1)));
-        self.alive_but(now, old).nth(usize_from(nth)).map(|s| s.entropy)
+        self.alive(now).nth(usize_from(nth)).map(|s| s.entropy)
     }
 
-    fn alive_but(&self, now: Time, path: Entropy) -> impl Iterator<Item = &Subflow> {
-        self.subflows.iter().filter(move |s| s.entropy != path && self.is_alive(now, s))
+    fn alive(&self, now: Time) -> impl Iterator<Item = &Subflow> {
+        self.subflows.iter().filter(move |s| self.is_alive(now, s))
     }
 
     /// A path that nobody uses and that is not known to be dead; if there is none, one that is

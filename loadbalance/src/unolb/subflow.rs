@@ -65,7 +65,9 @@ impl Subflow {
         if let Some(last) = self.sent_at {
             // A pause says nothing of the pace.
             let gap = now.since(last).min(rtt);
-            self.gap = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
+            let known = self.gap > Dur::ZERO;
+            let smoothed = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
+            self.gap = if known { smoothed } else { gap };
             if now > last + rtt * IDLE_RTTS {
                 // What was on its way is no more, whatever became of it.
                 self.outstanding = 0;
@@ -277,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn is_silent__not_when_the_newest_has_arrived_and_the_count_is_off() {
+        let mut s = subflow();
+        send(&mut s, 0);
+        send(&mut s, 1);
+        // Nobody ever says what became of the first.
+        ack(&mut s, 101);
+        assert!(!s.is_silent(at(300), &LIMITS));
+    }
+
+    #[test]
     fn is_silent__a_slow_sender_is_given_three_packets() {
         let mut s = subflow();
         for us in (0..8000).step_by(80) {
@@ -288,6 +300,9 @@ mod tests {
         // The packets sent at 7840 and 7920 are not acknowledged: due at 7940 at the earliest.
         assert!(!s.is_silent(at(8150), &LIMITS));
         assert!(s.is_silent(at(8181), &LIMITS));
+        s.move_to(Entropy::new(2), at(8190));
+        send(&mut s, 8190);
+        assert!(!s.is_silent(at(8490), &LIMITS), "its pace is its own, not the path's");
     }
 
     #[test]
@@ -343,7 +358,9 @@ mod tests {
         assert!(!s.is_suspect());
         send(&mut s, 10);
         s.on_timeout();
-        assert!(s.is_suspect() && s.lost_from() == at(10));
+        assert!(s.is_suspect() && s.lost_from() == at(10) && !s.is_bad(at(20), &LIMITS));
+        s.on_timeout();
+        assert!(s.is_bad(at(20), &LIMITS), "two on a path never heard of");
         ack(&mut s, 111);
         assert!(!s.is_suspect());
     }

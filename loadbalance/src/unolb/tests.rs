@@ -83,6 +83,20 @@ fn pick__again_prefers_what_has_outlived_the_loss() {
 }
 
 #[test]
+fn pick__again_avoids_what_is_silent() {
+    let mut lb = unolb(Params { subflows: 3, ..Params::default() });
+    let paths: Vec<Entropy> = (0..3).map(|psn| send(&mut lb, psn, psn).entropy).collect();
+    for (us, path) in (0..).zip(&paths) {
+        ack(&mut lb, *path, us);
+    }
+    send(&mut lb, 110, 4);
+    // The second is due at 210, silent at 260; the third has nothing on its way.
+    for us in 260..264 {
+        assert_eq!(lb.pick(&again(at(us), 0, paths[0])).entropy, paths[2]);
+    }
+}
+
+#[test]
 fn pick__again_with_nothing_alive_takes_the_last_heard_of() {
     let mut lb = unolb(Params { subflows: 3, ..Params::default() });
     let paths: Vec<Entropy> = (0..3).map(|psn| send(&mut lb, psn, psn).entropy).collect();
@@ -181,13 +195,59 @@ fn reroute__when_nothing_comes_back_of_any_path_none_is_to_blame() {
 
 #[test]
 fn reroute__copies_a_path_that_is_alive_when_told_to() {
+    let mut copied = Vec::new();
+    for seed in 0..20 {
+        let mut lb = UnoLb::new(&Params { reroute: COPY, ..Params::default() }, &flow(seed));
+        let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
+        ack(&mut lb, paths[3], 3);
+        ack(&mut lb, paths[7], 7);
+        lb.on_loss(at(120), &lost(paths[0], 4, at(0)));
+        let pick = send(&mut lb, 120, 20);
+        assert_eq!(pick.left, Some(paths[0]));
+        copied.extend(paths.iter().position(|path| *path == pick.entropy));
+    }
+    assert_eq!(copied.len(), 20, "copies all");
+    copied.sort_unstable();
+    copied.dedup();
+    assert_eq!(copied, [3, 7], "of the two that something came of");
+}
+
+#[test]
+fn reroute__copies_nothing_when_nothing_is_alive() {
     let mut lb = unolb(Params { reroute: COPY, ..Params::default() });
-    let paths = warm(&mut lb);
-    send(&mut lb, 110, 10);
-    lb.on_loss(at(120), &lost(paths[0], 4, at(110)));
-    let pick = send(&mut lb, 120, 20);
+    let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
+    lb.on_timeout(at(1000));
+    let pick = send(&mut lb, 1000, 10);
     assert_eq!(pick.left, Some(paths[0]));
-    assert!(paths[1..].contains(&pick.entropy));
+    assert!(!paths.contains(&pick.entropy), "fresh");
+}
+
+#[test]
+fn reroute__rather_shares_a_path_than_takes_a_dead_one() {
+    for seed in 0..20 {
+        // Of three paths two are in use; the third and the first die one after the other.
+        let params = Params { subflows: 2, entropies: 3, ..Params::default() };
+        let mut lb = UnoLb::new(&params, &flow(seed));
+        let shared = lb.subflows[1].entropy;
+        for us in [0, 300] {
+            let path = send(&mut lb, us, 0).entropy;
+            send(&mut lb, us, 1);
+            ack(&mut lb, shared, us);
+            lb.on_loss(at(us + 200), &lost(path, 4, at(us)));
+        }
+        assert_eq!(send(&mut lb, 500, 0).entropy, shared);
+    }
+}
+
+#[test]
+fn limits__a_round_trip_is_the_paths_own_if_it_is_known() {
+    let mut lb = unolb(Params { subflows: 2, ..Params::default() });
+    let rtt_us = |lb: &UnoLb, at: usize| lb.limits(&lb.subflows[at]).rtt.as_us();
+    assert_eq!(rtt_us(&lb, 0), 100, "the base");
+    lb.on_ack(at(300), &acked(lb.subflows[0].entropy, at(0), 300));
+    assert_eq!((rtt_us(&lb, 0), rtt_us(&lb, 1)), (300, 300));
+    lb.on_ack(at(310), &acked(lb.subflows[1].entropy, at(200), 110));
+    assert_eq!((rtt_us(&lb, 0), rtt_us(&lb, 1)), (300, 110));
 }
 
 #[test]
