@@ -65,9 +65,7 @@ impl Subflow {
         if let Some(last) = self.sent_at {
             // A pause says nothing of the pace.
             let gap = now.since(last).min(rtt);
-            let known = self.gap > Dur::ZERO;
-            let smoothed = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
-            self.gap = if known { smoothed } else { gap };
+            self.gap = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
             if now > last + rtt * IDLE_RTTS {
                 // What was on its way is no more, whatever became of it.
                 self.outstanding = 0;
