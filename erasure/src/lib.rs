@@ -47,9 +47,11 @@ mod columns;
 mod gf;
 mod kernel;
 mod recovery;
+mod redundancy;
 mod sum;
 
 pub use code::{Code, CodeError, Scheme};
 pub use columns::Columns;
 pub use kernel::Kernel;
 pub use recovery::{Recovery, Source, TooFew};
+pub use redundancy::parity_for;

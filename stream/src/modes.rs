@@ -174,7 +174,7 @@ mod tests {
     fn from__is_as_protocol_md_shows_it() {
         let json = serde_json::to_value(Modes::from(full())).expect("plain data");
         let shown = serde_json::json!([
-            {"mode": "src", "versions": [1], "features": [], "segment_bytes": 1408,
+            {"mode": "src", "versions": [1], "features": ["block"], "segment_bytes": 1408,
              "reorder_pkts": 65536},
             {"mode": "rc"},
         ]);

@@ -24,7 +24,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
     Allowed {
         krate: "transport",
-        ours: &["base", "wire", "mem", "cc", "pacer"],
+        ours: &["base", "wire", "mem", "cc", "pacer", "erasure", "loadbalance"],
         theirs: &["arrayvec", "rand_chacha"],
     },
     Allowed {

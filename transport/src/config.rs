@@ -48,6 +48,11 @@ pub struct Config {
     /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are
     /// missing.
     pub reorder_pkts: u32,
+    /// Bytes that the running parities of the blocks of one queue pair's peer may take, 0..=2^30;
+    /// none of blocks beyond. Default 4 MiB: 500 blocks of two times 4 KiB that are not whole yet.
+    pub block_bytes_qp: u64,
+    /// The same for all queue pairs to one peer address together. Default 64 MiB.
+    pub block_bytes_peer: u64,
     /// The rate of our own port: nothing is paced faster. Default 100 Gbit/s.
     pub line_rate: Rate,
     /// Bytes that one queue pair of weight 1 sends before the next one gets its turn,
@@ -100,6 +105,8 @@ impl Default for Config {
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,
+            block_bytes_qp: 4 << 20,
+            block_bytes_peer: 64 << 20,
             line_rate: Rate::from_gbps(100),
             turn_bytes: 16_384,
             catch_up: Dur::from_us(4),
@@ -140,6 +147,9 @@ impl Config {
         let endpoint_min = self.qp_window_pkts + self.read_chunk_pkts;
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
+        let block_bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        range("block_bytes_qp", block_bytes(self.block_bytes_qp), 0, 1 << 30)?;
+        range("block_bytes_peer", block_bytes(self.block_bytes_peer), 0, 1 << 30)?;
         range("turn_bytes", self.turn_bytes, 1024, 1 << 20)?;
         let catch_up_us = u32::try_from(self.catch_up.as_us()).unwrap_or(u32::MAX);
         range("catch_up", catch_up_us, 0, 4000)?;

@@ -64,6 +64,22 @@ pub struct Counters {
     pub spurious_retransmits: u64,
     /// SRC: timeouts that turned out needless and were undone.
     pub spurious_timeouts: u64,
+    /// SRC: parity packets sent.
+    pub ec_parity_packets: u64,
+    /// SRC: own packets of blocks that were lost, and told of by the peer, which does not need
+    /// them.
+    pub ec_settled_packets: u64,
+    /// SRC: own packets of blocks that were lost, and told of by the peer, which needs them.
+    pub ec_short_packets: u64,
+    /// SRC: blocks of the peer of which data were rebuilt.
+    pub ec_blocks_rebuilt: u64,
+    /// SRC: data packets of the peer that were rebuilt.
+    pub ec_rebuilt_packets: u64,
+    /// SRC: blocks of the peer without use of their parity: beyond the memory for it, of a code
+    /// that is not known, or rebuilt and not taken.
+    pub ec_blocks_plain: u64,
+    /// SRC: times the peer was told that a block is short of data.
+    pub ec_block_nacks: u64,
     drops: [u64; DropReason::OWN.len()],
     wire_drops: [u64; wire::DropReason::ALL.len()],
 }
@@ -100,6 +116,13 @@ impl Default for Counters {
             lost_packets: 0,
             spurious_retransmits: 0,
             spurious_timeouts: 0,
+            ec_parity_packets: 0,
+            ec_settled_packets: 0,
+            ec_short_packets: 0,
+            ec_blocks_rebuilt: 0,
+            ec_rebuilt_packets: 0,
+            ec_blocks_plain: 0,
+            ec_block_nacks: 0,
             drops: [0; DropReason::OWN.len()],
             wire_drops: [0; wire::DropReason::ALL.len()],
         }
@@ -161,6 +184,13 @@ impl Counters {
             ("lost_packets", self.lost_packets),
             ("spurious_retransmits", self.spurious_retransmits),
             ("spurious_timeouts", self.spurious_timeouts),
+            ("ec_parity_packets", self.ec_parity_packets),
+            ("ec_settled_packets", self.ec_settled_packets),
+            ("ec_short_packets", self.ec_short_packets),
+            ("ec_blocks_rebuilt", self.ec_blocks_rebuilt),
+            ("ec_rebuilt_packets", self.ec_rebuilt_packets),
+            ("ec_blocks_plain", self.ec_blocks_plain),
+            ("ec_block_nacks", self.ec_block_nacks),
         ];
         let own = DropReason::OWN.into_iter();
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));

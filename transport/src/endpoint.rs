@@ -6,6 +6,7 @@ mod control;
 mod turn;
 
 use crate::attr::{QpAttr, QpInit};
+use crate::blocks::BlockMemory;
 use crate::config::ValidConfig;
 use crate::counters::Counters;
 use crate::cq::{CqError, CqId, CqTable, Notify};
@@ -25,6 +26,7 @@ use crate::wc::Wc;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_loadbalance::Balancer;
 use spanwire_pacer::{Wheel, WheelConfig};
 use spanwire_wire::{Packet, Qpn};
 
@@ -43,6 +45,7 @@ pub struct Endpoint {
     events: Events,
     timers: Timers,
     counters: Counters,
+    block_memory: BlockMemory,
     schedule: Schedule,
     /// Queue pairs whose next packet may leave at a time.
     pacer: Wheel,
@@ -91,6 +94,7 @@ impl Endpoint {
             events: Events::default(),
             timers: Timers::default(),
             counters: Counters::default(),
+            block_memory: BlockMemory::new(config.block_bytes_peer),
             schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
             config,
@@ -209,6 +213,19 @@ impl Endpoint {
         stuck.map(|(_, e)| e.qp.qpn()).collect()
     }
 
+    /// The paths that a queue pair's packets take, if it was told to choose among them.
+    #[must_use]
+    pub fn qp_paths(&self, qpn: Qpn) -> Option<&Balancer> {
+        let entry = self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?;
+        entry.qp.balancer()
+    }
+
+    /// Nothing is kept aside for blocks.
+    #[cfg(test)]
+    pub(crate) fn has_no_block_memory(&self) -> bool {
+        self.block_memory.is_unused()
+    }
+
     /// What has been counted so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -285,6 +302,7 @@ impl Endpoint {
             srqs: &mut self.srqs,
             events: &mut self.events,
             counters: &mut self.counters,
+            block_memory: &mut self.block_memory,
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);

@@ -22,6 +22,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod attr;
+mod blocks;
 mod config;
 mod counters;
 mod cq;
@@ -43,7 +44,10 @@ mod timer;
 mod verbs;
 mod wc;
 
-pub use attr::{AddressVector, CongestionControl, Mtu, QpAttr, QpCaps, QpInit, WireMode};
+pub use attr::{
+    AddressVector, Balance, CodingWhen, CongestionControl, ErasureCoding, Mtu, QpAttr, QpCaps,
+    QpInit, WireMode,
+};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};

@@ -165,8 +165,8 @@ impl SrcFeatures {
     /// None.
     pub const NONE: Self = Self(0);
 
-    /// What this engine speaks: nothing beyond the version, so far.
-    pub const ENGINE: Self = Self::NONE;
+    /// What this engine speaks: it takes blocks of an erasure code.
+    pub const ENGINE: Self = Self(SrcFeature::Block.bit());
 
     /// Those of `names` that this version of the project knows by name.
     #[must_use]
@@ -178,6 +178,12 @@ impl SrcFeatures {
     /// All of them, in the order of their presence bits.
     pub fn iter(self) -> impl Iterator<Item = SrcFeature> {
         SrcFeature::ALL.into_iter().filter(move |f| self.0 & f.bit() != 0)
+    }
+
+    /// It is among them.
+    #[must_use]
+    pub const fn has(self, feature: SrcFeature) -> bool {
+        self.0 & feature.bit() != 0
     }
 
     /// Those in both.
@@ -238,6 +244,17 @@ impl Agreed {
             },
         }
     }
+
+    /// `rts`, the attributes of a queue pair's transition to RTS, without what these ends cannot:
+    /// paths are SRC's, and blocks are for a peer that takes them.
+    #[must_use]
+    pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
+        match self {
+            Self::Rc => QpAttr { erasure: None, balance: None, ..rts },
+            Self::Src(terms) if terms.features.has(SrcFeature::Block) => rts,
+            Self::Src(_) => QpAttr { erasure: None, ..rts },
+        }
+    }
 }
 
 /// UDP, BTH, the header of a WRITE's last segment with immediate, ICRC.
@@ -249,8 +266,10 @@ const VERSION_MAX: u64 = 15;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attr::{Balance, ErasureCoding};
     use proptest::prelude::*;
     use spanwire_base::u32_from;
+    use spanwire_loadbalance::Choice;
     use spanwire_wire::{RethRepr, SrcDataRepr, SrcKind};
 
     const SEGMENTS: [u32; 9] = [0, 1, 63, 64, 1024, 1408, 65_280, 65_281, u32::MAX];
@@ -276,6 +295,20 @@ mod tests {
     fn offers() -> impl Strategy<Value = Offer> {
         let src = prop::option::weighted(0.8, src_offers());
         (any::<bool>(), src).prop_map(|(rc, src)| Offer { rc, src })
+    }
+
+    #[test]
+    fn apply_to_rts__leaves_out_what_the_peer_does_not_take() {
+        let (erasure, choice) = (ErasureCoding::default(), Choice::named("unolb").unwrap());
+        let balance = Balance { choice, seed: 1 };
+        let rts = QpAttr { erasure: Some(erasure), balance: Some(balance), ..QpAttr::default() };
+        let of = |ours: &Offer, theirs: &Offer| agree(ours, theirs).unwrap().apply_to_rts(rts);
+        let both = full(1408);
+        assert_eq!(of(&both, &both), rts);
+        assert_eq!(of(&both, &Offer::SILENT), QpAttr::default());
+        let mut old = both;
+        old.src.as_mut().unwrap().features = SrcFeatures::NONE;
+        assert_eq!(of(&both, &old), QpAttr { erasure: None, ..rts });
     }
 
     proptest! {
@@ -315,7 +348,7 @@ mod tests {
             let mut theirs = full(1400);
             let src = theirs.src.as_mut().expect("offered");
             src.versions = SrcVersions::of(versions.into_iter().chain([1]));
-            src.features = SrcFeatures::of(names.iter().map(String::as_str));
+            src.features = SrcFeatures::of(names.iter().map(String::as_str).chain(["block"]));
             prop_assert_eq!(agree(&ours, &theirs), agree(&ours, &full(1400)));
         }
     }
@@ -324,7 +357,7 @@ mod tests {
     fn agree__takes_src_where_both_speak_it() {
         let terms = SrcTerms {
             version: 1,
-            features: SrcFeatures::NONE,
+            features: SrcFeatures::of(["block"]),
             segment_bytes: 1388,
             reorder_pkts: Config::default().reorder_pkts,
         };

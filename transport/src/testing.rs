@@ -1,8 +1,9 @@
 //! Two endpoints on a virtual wire with virtual time, for the engine's own tests.
 
 use crate::{
-    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit,
-    QpState, RecvRequest, RemoteAddr, Sge, SrqId, SrqInit, Wc, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, ErasureCoding,
+    MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge, SrqId,
+    SrqInit, Wc, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
@@ -65,6 +66,9 @@ pub(crate) struct PairConfig {
     /// Overrides what the customary attributes say.
     pub(crate) rtr: fn(&mut QpAttr),
     pub(crate) rts: fn(&mut QpAttr),
+    pub(crate) erasure: Option<ErasureCoding>,
+    pub(crate) balance: Option<Balance>,
+    pub(crate) congestion: Option<CongestionControl>,
     pub(crate) ips: [IpAddr; 2],
 }
 
@@ -88,6 +92,9 @@ impl Default for PairConfig {
             srq_max_wr: None,
             rtr: |_| {},
             rts: |_| {},
+            erasure: None,
+            balance: None,
+            congestion: None,
             ips: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
         }
     }
@@ -148,6 +155,7 @@ impl Pair {
             rtr.wire_mode = Some(c.mode);
             (c.rtr)(&mut rtr);
             let mut rts = QpAttr::rts(Psn::new(c.psns[me]));
+            (rts.erasure, rts.balance, rts.congestion) = (c.erasure, c.balance, c.congestion);
             (c.rts)(&mut rts);
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 self.ends[me].ep.modify_qp(qpns[me], &attr).unwrap();

@@ -57,6 +57,7 @@
 mod aeth;
 mod atomic;
 mod be;
+mod block;
 mod bth;
 mod cnp;
 mod deth;
@@ -86,6 +87,9 @@ mod udp;
 
 pub use aeth::{Aeth, AethRepr, NakCode, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr};
+pub use block::{
+    BLOCK_PKTS_MAX, BLOCK_REPORTS_MAX, BlockReport, BlockReports, BlockRepr, BlockWord,
+};
 pub use bth::{Bth, BthRepr};
 pub use deth::{Deth, DethRepr};
 pub use drop::DropReason;

@@ -50,6 +50,7 @@ pub enum Opcode {
     Cnp = 0x81,
     SrcData = 0xc0,
     SrcAck = 0xc1,
+    SrcParity = 0xc2,
 }
 
 /// The transport service an opcode belongs to.
@@ -101,6 +102,8 @@ pub enum OpKind {
     SrcData,
     /// Acknowledgement of SRC ([`SrcAckRepr`](crate::SrcAckRepr)).
     SrcAck,
+    /// Parity of a block of SRC data ([`SrcDataRepr::parse_parity`](crate::SrcDataRepr)).
+    SrcParity,
 }
 
 /// What follows from an opcode.
@@ -200,7 +203,7 @@ const DATA: Parts = 1 << 8;
 
 /// The table as people read it: opcode, operation, place, what follows, name.
 #[rustfmt::skip]
-const ROWS: [(Opcode, OpKind, Place, Parts, &str); 40] = [
+const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
     (Opcode::RcSendFirst,          OpKind::Send,         FIRST,  DATA,              "rc_send_first"),
     (Opcode::RcSendMiddle,         OpKind::Send,         MIDDLE, DATA,              "rc_send_middle"),
     (Opcode::RcSendLast,           OpKind::Send,         LAST,   DATA,              "rc_send_last"),
@@ -241,6 +244,7 @@ const ROWS: [(Opcode, OpKind, Place, Parts, &str); 40] = [
     (Opcode::Cnp,                  OpKind::Cnp,          ONLY,   CNP,               "cnp"),
     (Opcode::SrcData,              OpKind::SrcData,      ONLY,   DATA,              "src_data"),
     (Opcode::SrcAck,               OpKind::SrcAck,       ONLY,   DATA,              "src_ack"),
+    (Opcode::SrcParity,            OpKind::SrcParity,    ONLY,   DATA,              "src_parity"),
 ];
 
 /// The table as the machine reads it, indexed by the opcode's byte; holes repeat a row that no
@@ -284,7 +288,7 @@ const fn expand(
     let class = match kind {
         OpKind::Send | OpKind::Write | OpKind::ReadRequest | OpKind::Atomic => OpClass::Request,
         OpKind::ReadResponse | OpKind::Ack | OpKind::AtomicAck => OpClass::Response,
-        OpKind::SrcData => OpClass::Request,
+        OpKind::SrcData | OpKind::SrcParity => OpClass::Request,
         OpKind::SrcAck => OpClass::Response,
         OpKind::Cnp => OpClass::Notification,
     };
@@ -345,7 +349,7 @@ mod tests {
         for op in Opcode::ALL {
             assert_eq!(Opcode::from_u8(op.to_u8()), Some(op));
         }
-        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc2, 0xff] {
+        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc3, 0xff] {
             assert_eq!(Opcode::from_u8(hole), None, "{hole:#x}");
         }
     }

@@ -18,14 +18,15 @@
 //! 52..56  PSN limit
 //! 56..60  receive limit
 //! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
-//!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop
+//!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop;
+//!         with presence bit 2: reports of blocks
 //! ```
 //! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
 
 use crate::headers::BufferTooShort;
 use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};
 use crate::src_data::{VERSION, take, take_mut};
-use crate::{DropReason, NakCode, be};
+use crate::{BlockReports, DropReason, NakCode, be};
 
 /// The most bitmap words of one acknowledgement.
 pub const SACK_WORDS_MAX: usize = 15;
@@ -62,6 +63,8 @@ pub enum AckReason {
     Limit,
     /// A request was refused.
     Refused,
+    /// A block was rebuilt, or is short.
+    Block,
 }
 
 /// A request that will not be carried out.
@@ -111,6 +114,8 @@ pub struct SrcAckRepr<'a> {
     /// The records of switches that lay behind the newest ([`IntHop`](crate::IntHop)), nearest the
     /// sender first. Those beyond [`INT_MAX_HOPS`] are not written.
     pub int: &'a [[u8; INT_HOP_LEN]],
+    /// What there is to say of blocks.
+    pub blocks: BlockReports,
 }
 
 impl SackWord {
@@ -141,10 +146,10 @@ impl SackWords {
 }
 
 impl<'a> SrcAckRepr<'a> {
-    /// The most bytes of a header without bitmap words and telemetry.
+    /// The most bytes of a header without bitmap words, telemetry and reports.
     pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
 
-    /// Bytes of the header, 60..=636.
+    /// Bytes of the header, 60..=704.
     #[must_use]
     pub fn header_len(&self) -> usize {
         let refusal = if self.refusal.is_some() { REFUSAL_LEN } else { 0 };
@@ -152,7 +157,7 @@ impl<'a> SrcAckRepr<'a> {
             [] => 0,
             records => INT_LEN + records.len() * INT_HOP_LEN,
         };
-        FIXED_LEN + self.words.len * WORD_LEN + refusal + int
+        FIXED_LEN + self.words.len * WORD_LEN + refusal + int + self.blocks.wire_len()
     }
 
     fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
@@ -172,7 +177,7 @@ impl<'a> SrcAckRepr<'a> {
             return Err(DropReason::SrcVersion);
         }
         let presence = be::u16_at(fixed, 2);
-        if presence & !INT != 0 {
+        if presence & !(INT | BLOCKS) != 0 {
             return Err(DropReason::SrcFeature);
         }
         let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrcKind)?;
@@ -209,6 +214,9 @@ impl<'a> SrcAckRepr<'a> {
         if presence & INT != 0 {
             this.int = take_records(&mut rest)?;
         }
+        if presence & BLOCKS != 0 {
+            this.blocks = BlockReports::take(&mut rest)?;
+        }
         if rest.is_empty() { Ok(this) } else { Err(DropReason::UnexpectedPayload) }
     }
 
@@ -229,7 +237,9 @@ impl<'a> SrcAckRepr<'a> {
             None => self.reason,
         };
         be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
-        be::put(fixed, 2, if records.is_empty() { 0 } else { INT }.to_be_bytes());
+        let int = if records.is_empty() { 0 } else { INT };
+        let blocks = if self.blocks.as_slice().is_empty() { 0 } else { BLOCKS };
+        be::put(fixed, 2, (int | blocks).to_be_bytes());
         be::put(fixed, 4, self.newest.to_be_bytes());
         be::put(fixed, 8, self.path.to_be_bytes());
         be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
@@ -255,7 +265,12 @@ impl<'a> SrcAckRepr<'a> {
         if !records.is_empty() {
             let out: &mut [u8; INT_LEN] = take_mut(&mut rest)?;
             *out = [u8::try_from(records.len()).map_err(|_| BufferTooShort)?, 0, 0, 0];
-            rest.copy_from_slice(records.as_flattened());
+            let (out, behind) = rest.split_at_mut(records.len() * INT_HOP_LEN);
+            out.copy_from_slice(records.as_flattened());
+            rest = behind;
+        }
+        if blocks != 0 {
+            self.blocks.emit(&mut rest)?;
         }
         Ok(())
     }
@@ -274,8 +289,8 @@ fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], Drop
 }
 
 impl AckReason {
-    const ALL: [Self; 6] =
-        [Self::Count, Self::Time, Self::Gap, Self::Asked, Self::Limit, Self::Refused];
+    const ALL: [Self; 7] =
+        [Self::Count, Self::Time, Self::Gap, Self::Asked, Self::Limit, Self::Refused, Self::Block];
 
     fn from_u8(v: u8) -> Option<Self> {
         Self::ALL.get(usize::from(v)).copied()
@@ -292,11 +307,14 @@ const REFUSAL_LEN: usize = 8;
 /// How many records follow.
 const INT_LEN: usize = 4;
 /// Presence bit: records of switches are here.
-const INT: u16 = 1;
+const INT: u16 = 1 << 0;
+/// Presence bit: reports of blocks are here.
+const BLOCKS: u16 = 1 << 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BlockReport, BlockWord};
     use proptest::prelude::*;
 
     fn sample(words: u32, refusal: Option<Refusal>) -> SrcAckRepr<'static> {
@@ -332,7 +350,16 @@ mod tests {
         for words in [0, 1, 15] {
             for hops in [0, 1, 16] {
                 for refusal in [None, Some(refusal)] {
-                    all.push(SrcAckRepr { int: &RECORDS[..hops], ..sample(words, refusal) });
+                    let int = &RECORDS[..hops];
+                    all.push(SrcAckRepr { int, ..sample(words, refusal) });
+                    let mut blocks = BlockReports::default();
+                    blocks.push(BlockReport {
+                        first: 9,
+                        word: BlockWord::Settled,
+                        data: 8,
+                        bits: 5,
+                    });
+                    all.push(SrcAckRepr { int, blocks, ..sample(words, refusal) });
                 }
             }
         }
@@ -389,7 +416,8 @@ mod tests {
             (0, 2 << 4 | 1, DropReason::SrcVersion),
             (2, 1, DropReason::SrcFeature),
             (3, 2, DropReason::SrcFeature),
-            (10, 6, DropReason::SrcKind),
+            (3, 8, DropReason::SrcFeature),
+            (10, 7, DropReason::SrcKind),
             (63, 1, DropReason::SrcKind),
         ] {
             let mut other = bytes.clone();

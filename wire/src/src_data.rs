@@ -15,7 +15,7 @@
 //! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
 
 use crate::headers::BufferTooShort;
-use crate::{AtomicEth, AtomicEthRepr, DropReason, Reth, RethRepr, atomic, be, reth};
+use crate::{AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Reth, RethRepr, atomic, be, reth};
 
 /// What an SRC data packet is a part of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -72,6 +72,11 @@ pub struct SrcDataRepr {
     pub answers: Option<u32>,
     /// Atomic response: the word before the operation.
     pub original: Option<u64>,
+    /// Its place in a block of an erasure code: only with payload.
+    pub block: Option<BlockRepr>,
+    /// Parity: the bytes of data in its block, of which the header tells as if they were one
+    /// segment. None in a parity packet that only gives its number up.
+    pub block_bytes: Option<u32>,
 }
 
 impl SrcDataRepr {
@@ -94,6 +99,8 @@ impl SrcDataRepr {
             receive: None,
             answers: None,
             original: None,
+            block: None,
+            block_bytes: None,
         }
     }
 
@@ -101,8 +108,9 @@ impl SrcDataRepr {
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
-        let [reth, atomic, imm, ieth, receive, answers, original] = self.parts().map(usize::from);
-        let words = imm + ieth + receive + answers;
+        let [reth, atomic, imm, ieth, receive, answers, original, _, block, block_bytes] =
+            self.parts().map(usize::from);
+        let words = imm + ieth + receive + answers + block + block_bytes;
         FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
     }
 
@@ -113,6 +121,31 @@ impl SrcDataRepr {
     /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`] or
     /// [`DropReason::SrcKind`].
     pub fn parse(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
+        let (this, bits, rest) = Self::parse_parts(psn_low, bytes)?;
+        let place = this.block.is_none_or(|block| !block.is_parity());
+        if this.kind_allows(bits & !BLOCK) && place && this.may_be_coded() {
+            Ok((this, rest))
+        } else {
+            Err(DropReason::SrcKind)
+        }
+    }
+
+    /// As [`SrcDataRepr::parse`] for a parity packet: the header of a segment that has all data of
+    /// its block, or nothing but its place if it only gives its number up.
+    ///
+    /// # Errors
+    /// As [`SrcDataRepr::parse`].
+    pub fn parse_parity(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
+        let (this, bits, rest) = Self::parse_parts(psn_low, bytes)?;
+        let place = this.block.is_some_and(|block| block.is_parity());
+        let whole = this.block_bytes.is_some()
+            && this.may_be_coded()
+            && this.kind_allows(bits & !(BLOCK | BLOCK_BYTES));
+        if place && (whole || bits == BLOCK) { Ok((this, rest)) } else { Err(DropReason::SrcKind) }
+    }
+
+    /// The parts as they stand there, whether they belong together or not.
+    fn parse_parts(psn_low: u32, bytes: &[u8]) -> Result<(Self, u16, &[u8]), DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
         if fixed[0] >> 4 != VERSION {
@@ -152,10 +185,13 @@ impl SrcDataRepr {
         if bits & ORIGINAL != 0 {
             this.original = Some(be::u64_at(take::<8>(&mut rest)?, 0));
         }
-        if !this.kind_allows(bits) {
-            return Err(DropReason::SrcKind);
+        if bits & BLOCK != 0 {
+            this.block = Some(BlockRepr::parse(*take(&mut rest)?)?);
         }
-        Ok((this, rest))
+        if bits & BLOCK_BYTES != 0 {
+            this.block_bytes = Some(be::u32_at(take::<4>(&mut rest)?, 0));
+        }
+        Ok((this, bits, rest))
     }
 
     /// Writes the header into the first [`SrcDataRepr::header_len`] bytes of `out`. The BTH
@@ -187,6 +223,12 @@ impl SrcDataRepr {
         if let Some(original) = self.original {
             *take_mut(&mut rest)? = original.to_be_bytes();
         }
+        if let Some(block) = &self.block {
+            *take_mut(&mut rest)? = block.emit();
+        }
+        if let Some(bytes) = self.block_bytes {
+            *take_mut(&mut rest)? = bytes.to_be_bytes();
+        }
         Ok(())
     }
 
@@ -197,7 +239,7 @@ impl SrcDataRepr {
 
     /// Which parts are there, in the order of the bits.
     #[inline]
-    fn parts(&self) -> [bool; 7] {
+    fn parts(&self) -> [bool; 10] {
         [
             self.reth.is_some(),
             self.atomic.is_some(),
@@ -206,7 +248,16 @@ impl SrcDataRepr {
             self.receive.is_some(),
             self.answers.is_some(),
             self.original.is_some(),
+            false,
+            self.block.is_some(),
+            self.block_bytes.is_some(),
         ]
+    }
+
+    /// Data of its kind may be in a block, or it is in none.
+    fn may_be_coded(&self) -> bool {
+        let has_data = matches!(self.kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+        self.block.is_none() || has_data
     }
 
     /// The parts named by `bits` are those of the kind, where it says that a segment stands.
@@ -278,13 +329,16 @@ const IETH: u16 = 1 << 3;
 const RECEIVE: u16 = 1 << 4;
 const ANSWERS: u16 = 1 << 5;
 const ORIGINAL: u16 = 1 << 6;
-const KNOWN: u16 = (1 << 7) - 1;
+const BLOCK: u16 = 1 << 8;
+const BLOCK_BYTES: u16 = 1 << 9;
+const KNOWN: u16 = ((1 << 7) - 1) | BLOCK | BLOCK_BYTES;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const BLOCK_REPR: BlockRepr = BlockRepr { index: 7, data: 8, parity: 2, scheme: 1 };
     const RETH_REPR: RethRepr = RethRepr { va: 0x1122_3344_5566_7788, rkey: 9, dma_len: 77 };
 
     /// A packet of every kind and every set of parts that there is.
@@ -310,7 +364,28 @@ mod tests {
             atomic(SrcKind::FetchAdd),
             atomic(SrcKind::CmpSwap),
             SrcDataRepr { answers: Some(4), original: Some(6), ..base(SrcKind::AtomicResponse) },
+            SrcDataRepr { block: Some(BLOCK_REPR), ..send },
+            SrcDataRepr { block: Some(BLOCK_REPR), imm: Some(1), ..send },
+            SrcDataRepr { block: Some(BLOCK_REPR), ieth: Some(1), ..send },
+            SrcDataRepr { block: Some(BLOCK_REPR), first: false, ..write },
+            SrcDataRepr { block: Some(BLOCK_REPR), imm: Some(7), receive: Some(0), ..write },
+            SrcDataRepr {
+                block: Some(BLOCK_REPR),
+                answers: Some(3),
+                ..base(SrcKind::ReadResponse)
+            },
         ]
+    }
+
+    /// Parity of each kind, and what only gives its number up.
+    fn parity_samples() -> Vec<SrcDataRepr> {
+        let row = Some(BlockRepr { index: 9, ..BLOCK_REPR });
+        let coded = samples().into_iter().filter(|sample| sample.block.is_some());
+        let empty = SrcDataRepr { block: row, ..SrcDataRepr::new(SrcKind::Write, 5, 6) };
+        coded
+            .map(|sample| SrcDataRepr { block: row, block_bytes: Some(10_000), ..sample })
+            .chain([empty])
+            .collect()
     }
 
     fn bytes_of(repr: &SrcDataRepr) -> Vec<u8> {
@@ -326,6 +401,23 @@ mod tests {
             bytes.extend([1, 2, 3]);
             let (got, rest) = SrcDataRepr::parse(0x12_3456, &bytes).unwrap();
             assert_eq!((got, rest), (repr, &[1u8, 2, 3][..]));
+        }
+    }
+
+    #[test]
+    fn parse_parity__gives_back_what_was_emitted() {
+        for repr in parity_samples() {
+            let mut bytes = bytes_of(&repr);
+            let payload = &[1, 2, 3][..];
+            bytes.extend(payload);
+            let low = repr.psn & 0xff_ffff;
+            assert_eq!(SrcDataRepr::parse_parity(low, &bytes), Ok((repr, payload)));
+            assert_eq!(SrcDataRepr::parse(low, &bytes), Err(DropReason::SrcKind));
+        }
+        for repr in samples() {
+            let mut bytes = bytes_of(&repr);
+            bytes.push(1);
+            assert_eq!(SrcDataRepr::parse_parity(0, &bytes), Err(DropReason::SrcKind));
         }
     }
 
@@ -347,7 +439,7 @@ mod tests {
             let bytes = bytes_of(&repr);
             let mut long = bytes.clone();
             long.resize(200, 0);
-            for bits in 0..=KNOWN {
+            for bits in (0..=KNOWN).filter(|bits| bits & !KNOWN == 0) {
                 let mut other = long.clone();
                 other[2..4].copy_from_slice(&bits.to_be_bytes());
                 if let Ok((got, _)) = SrcDataRepr::parse(0, &other) {
@@ -368,7 +460,7 @@ mod tests {
         bytes[0] = VERSION << 4 | 7;
         assert_eq!(SrcDataRepr::parse(0, &bytes), Err(DropReason::SrcKind));
         bytes[0] = VERSION << 4;
-        for bit in 7..16 {
+        for bit in [7].into_iter().chain(10..16) {
             let mut other = bytes.clone();
             other[2..4].copy_from_slice(&(RECEIVE | 1u16 << bit).to_be_bytes());
             assert_eq!(SrcDataRepr::parse(0, &other), Err(DropReason::SrcFeature));
@@ -384,10 +476,13 @@ mod tests {
         ) {
             if let (true, [first, _, hi, lo, flags, reserved, ..]) = (plausible, &mut bytes[..]) {
                 *first = (VERSION << 4) | (*first % 7);
-                (*hi, *flags, *reserved) = (0, *flags & 0xc0, 0);
+                (*hi, *flags, *reserved) = (*hi & 3, *flags & 0xc0, 0);
                 *lo &= 0x7f;
             }
-            if let Ok((repr, rest)) = SrcDataRepr::parse(psn, &bytes) {
+            let data = SrcDataRepr::parse(psn, &bytes);
+            let parity = SrcDataRepr::parse_parity(psn, &bytes);
+            prop_assert!(data.is_err() || parity.is_err());
+            if let Ok((repr, rest)) = data.or(parity) {
                 let len = bytes.len() - rest.len();
                 prop_assert_eq!(len, repr.header_len());
                 let (mut again, mut want) = (bytes_of(&repr), bytes[..len].to_vec());

@@ -58,6 +58,22 @@ impl Template {
         be::put(&mut self.bytes, at, src_port.to_be_bytes());
     }
 
+    /// Changes the way of a frame written from this template and not sealed yet: UDP source port,
+    /// and IPv6's flow label, 20 bits.
+    ///
+    /// # Panics
+    /// If the frame is shorter than the template's headers.
+    #[inline]
+    pub fn set_path(&self, frame: &mut [u8], src_port: u16, flow_label: u32) {
+        let udp = ethernet::LEN + self.ip.header_len();
+        frame[udp..udp + 2].copy_from_slice(&src_port.to_be_bytes());
+        if let IpRepr::V6(_) = self.ip {
+            let [_, high, mid, low] = (flow_label & 0xf_ffff).to_be_bytes();
+            let word = &mut frame[ethernet::LEN + 1..ethernet::LEN + 4];
+            word.copy_from_slice(&[word[0] & 0xf0 | high, mid, low]);
+        }
+    }
+
     /// Writes all headers and the pad bytes and says where the payload goes, like
     /// [`Headers::emit`](crate::Headers::emit).
     ///

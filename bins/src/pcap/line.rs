@@ -133,6 +133,7 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::Cnp => ("CNP", false),
         OpKind::SrcData => ("Data", false),
         OpKind::SrcAck => ("Acknowledge", false),
+        OpKind::SrcParity => ("Parity", false),
     };
     let place = match (in_parts, props.first, props.last) {
         (false, ..) => "",

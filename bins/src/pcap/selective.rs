@@ -1,13 +1,16 @@
 //! What is behind the BTH of a packet of SRC.
 
 use super::line::nak_name;
-use spanwire_wire::{AckReason, DropReason, IntHop, Opcode, SrcAckRepr, SrcDataRepr, SrcKind};
+use spanwire_wire::{
+    AckReason, BlockWord, DropReason, IntHop, Opcode, SrcAckRepr, SrcDataRepr, SrcKind,
+};
 use std::fmt::{self, Display, Formatter};
 
 /// The header of a packet of SRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Src<'a> {
-    /// Data.
+    /// Data, or parity of a block of them.
     Data(SrcDataRepr),
     /// An acknowledgement.
     Ack(SrcAckRepr<'a>),
@@ -21,6 +24,9 @@ impl<'a> Src<'a> {
         match opcode {
             Opcode::SrcData => {
                 Some(SrcDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
+            }
+            Opcode::SrcParity => {
+                Some(SrcDataRepr::parse_parity(psn, bytes).map(|(header, _)| Self::Data(header)))
             }
             Opcode::SrcAck => Some(SrcAckRepr::parse(psn, bytes).map(Self::Ack)),
             _ => None,
@@ -79,9 +85,18 @@ fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
     if let Some(message) = h.answers {
         write!(f, "  answers {message}")?;
     }
-    match h.original {
-        Some(original) => write!(f, " original {original:#x}"),
-        None => Ok(()),
+    if let Some(original) = h.original {
+        write!(f, " original {original:#x}")?;
+    }
+    let Some(block) = &h.block else { return Ok(()) };
+    write!(f, "  block {:#010x}", h.psn.wrapping_sub(block.index.into()))?;
+    match (block.is_parity(), h.block_bytes) {
+        (false, _) => write!(f, " data {} of {}+{}", block.index, block.data, block.parity),
+        (true, Some(bytes)) => {
+            let row = block.index - block.data;
+            write!(f, " parity {row} of {}+{}, {bytes} bytes of data", block.data, block.parity)
+        }
+        (true, None) => write!(f, " parity given up"),
     }
 }
 
@@ -96,6 +111,13 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr<'_>) -> fmt::Result {
     for hop in ack.int.iter().map(IntHop::parse) {
         write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
         write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
+    }
+    for report in ack.blocks.as_slice() {
+        let word = match report.word {
+            BlockWord::Nack => "SHORT, counts",
+            BlockWord::Settled => "settled",
+        };
+        write!(f, "  block {:#010x} {word} {:#x}", report.first, report.bits)?;
     }
     match &ack.refusal {
         Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
@@ -123,13 +145,14 @@ fn reason_name(reason: AckReason) -> &'static str {
         AckReason::Asked => "asked",
         AckReason::Limit => "limit moved",
         AckReason::Refused => "refused",
+        AckReason::Block => "block",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_wire::{NakCode, Refusal, RethRepr, SackWord};
+    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Refusal, RethRepr, SackWord};
 
     #[test]
     fn display__of_data_and_acknowledgements() {
@@ -162,10 +185,39 @@ mod tests {
     }
 
     #[test]
+    fn display__of_blocks() {
+        let place = BlockRepr { index: 1, data: 8, parity: 2, scheme: 1 };
+        let send = SrcDataRepr {
+            receive: Some(3),
+            block: Some(place),
+            ..SrcDataRepr::new(SrcKind::Send, 0x101, 7)
+        };
+        let shown = |header| Src::Data(header).to_string();
+        assert!(shown(send).ends_with("  block 0x00000100 data 1 of 8+2"), "{}", shown(send));
+        let row = SrcDataRepr {
+            psn: 0x109,
+            block: Some(BlockRepr { index: 9, ..place }),
+            block_bytes: Some(11_000),
+            ..send
+        };
+        let told = "  block 0x00000100 parity 1 of 8+2, 11000 bytes of data";
+        assert!(shown(row).ends_with(told), "{}", shown(row));
+        let empty = SrcDataRepr { block_bytes: None, ..row };
+        assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
+        let mut ack = SrcAckRepr::default();
+        for word in [BlockWord::Nack, BlockWord::Settled] {
+            ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
+        }
+        let told = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
+        assert!(Src::Ack(ack).to_string().ends_with(told));
+    }
+
+    #[test]
     fn read__is_of_src_alone() {
         assert_eq!(Src::read(Opcode::RcAck, 0, &[0; 100]), None);
         let short = Some(Err(DropReason::ExtTooShort));
         assert_eq!(Src::read(Opcode::SrcData, 0, &[0x10]), short);
         assert_eq!(Src::read(Opcode::SrcAck, 0, &[0x10]), short);
+        assert_eq!(Src::read(Opcode::SrcParity, 0, &[0x10]), short);
     }
 }

@@ -185,6 +185,8 @@ fn config() -> ValidConfig {
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,
+        block_bytes_qp: 4096,
+        block_bytes_peer: 6000,
         line_rate: LINE_RATE,
         turn_bytes: 1024,
         catch_up: Dur::from_us(4),

@@ -135,9 +135,10 @@ impl Endpoint {
     /// still on their way to it find nobody.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
-        let Some(entry) = self.qps.at(slot).filter(|e| e.qp.qpn() == qpn) else {
+        let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
+        entry.qp.forget_blocks(&mut self.block_memory);
         self.schedule.forget(slot, entry.held);
         self.timers.cancel(slot);
         self.pacer.remove(slot);

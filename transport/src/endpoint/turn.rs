@@ -129,6 +129,7 @@ impl Endpoint {
                 srqs: &mut self.srqs,
                 events: &mut self.events,
                 counters: &mut self.counters,
+                block_memory: &mut self.block_memory,
                 config: &self.config,
             },
             schedule: &mut self.schedule,

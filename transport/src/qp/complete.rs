@@ -78,6 +78,7 @@ impl QueuePair {
         if let Some(src) = &mut self.selective {
             src.stop();
         }
+        self.forget_blocks(sh.block_memory);
         while self.flush_one(sh) {}
         while let Some(recv) = self.responder.receive.pop() {
             let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);

@@ -6,11 +6,12 @@ use super::requester::Allowance;
 use super::segment::Segment;
 use super::state::QpState;
 use super::{QueuePair, Shared, Transmit};
-use crate::attr::CongestionControl;
+use crate::attr::{CongestionControl, QpAttr};
 use crate::config::Config;
 use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{LossKind, Sent};
+use spanwire_loadbalance::Balancer;
 
 /// Of a window of `window_pkts`, every so many packets ask for an acknowledgement, `most` at most:
 /// a small window is told of before it is used up. What has arrived and is not acknowledged yet
@@ -38,9 +39,29 @@ impl QueuePair {
         self.flow = Some(Box::new(flow));
     }
 
+    /// Begins to send in blocks, or to choose among paths.
+    pub(super) fn set_erasure_and_balance(&mut self, attr: &QpAttr, config: &Config) {
+        let base_rtt = attr.congestion.or(self.attr.congestion).and_then(|choice| choice.base_rtt);
+        let Some(src) = &mut self.selective else { return };
+        if let Some(balance) = &attr.balance {
+            src.set_balance(balance, self.qpn, base_rtt);
+        }
+        if let Some(choice) = attr.erasure {
+            src.set_erasure(choice, base_rtt, self.attr.segment_bytes.unwrap_or(self.mtu.bytes()));
+            if let Some(choice) = self.attr.congestion.filter(|_| attr.congestion.is_none()) {
+                self.set_congestion(&choice, config);
+            }
+        }
+    }
+
     /// Its share of the port.
     pub(crate) fn weight(&self) -> u8 {
         self.attr.weight.unwrap_or(1)
+    }
+
+    /// What chooses among paths for it, if anything does.
+    pub(crate) fn balancer(&self) -> Option<&Balancer> {
+        self.selective.as_ref()?.balancer()
     }
 
     /// Its congestion control, if it has one.

@@ -32,6 +32,7 @@ pub(crate) mod wq;
 mod tests;
 
 use crate::attr::{Mtu, QpAttr, QpInit};
+use crate::blocks::BlockMemory;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
@@ -94,6 +95,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) srqs: &'a mut SrqTable,
     pub(crate) events: &'a mut Events,
     pub(crate) counters: &'a mut Counters,
+    pub(crate) block_memory: &'a mut BlockMemory,
     pub(crate) config: &'a Config,
 }
 
@@ -182,6 +184,7 @@ impl QueuePair {
         if let Some(flow) = self.flow.as_deref_mut().filter(|_| sends) {
             flow.handle_timeout(now);
         }
+        self.blocks_overdue(now, sh);
         if let Some(src) = &mut self.selective {
             if src.handle_timeout(now, sends, sh.counters, self.flow.as_deref_mut()) {
                 if src.sender.is_empty() {

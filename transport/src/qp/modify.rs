@@ -18,6 +18,14 @@ impl QueuePair {
         if (self.state, to) == (QpState::Sqd, QpState::Sqd) {
             self.change_drained(attr)?;
         }
+        let is_rc = self.selective.is_none();
+        for (name, given) in
+            [("erasure", attr.erasure.is_some()), ("balance", attr.balance.is_some())]
+        {
+            if given && is_rc {
+                return Err(ModifyError::NotNow(name));
+            }
+        }
         match to {
             QpState::Reset => self.attr = QpAttr::default(),
             _ => self.attr.merge(attr),
@@ -25,6 +33,7 @@ impl QueuePair {
         if let Some(access) = attr.access {
             self.responder.set_access(access);
         }
+        self.set_erasure_and_balance(attr, sh.config);
         if let Some(choice) = attr.congestion {
             self.set_congestion(&choice, sh.config);
         }
@@ -32,7 +41,10 @@ impl QueuePair {
             self.responder.set_min_rnr_timer(code);
         }
         match (self.state, to) {
-            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Reset) => {
+                self.forget_blocks(sh.block_memory);
+                self.reset();
+            }
             (QpState::Err, QpState::Err) => {}
             (_, QpState::Err) => self.fail(sh),
             (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr, sh.config),

@@ -8,14 +8,19 @@
 mod acked;
 mod answers;
 mod choose;
+mod coder;
 mod credit;
 mod data;
 mod feedback;
 mod inbound;
+mod pace;
+mod paths;
+mod rebuild;
+mod recover;
 mod sender;
 mod write;
 
-use crate::attr::{Mtu, QpAttr, QpCaps};
+use crate::attr::{ErasureCoding, Mtu, QpAttr, QpCaps};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::qp::flow::Flow;
@@ -27,13 +32,18 @@ use crate::stream::sent::Sent;
 use crate::stream::timers::{Silence, Timers};
 use crate::timer::earlier;
 use answers::{Answers, ReadPart};
+use coder::Coder;
 use credit::Credit;
 use feedback::{Feedback, Lag};
 use inbound::Inbound;
+use paths::Paths;
+use rebuild::Rebuild;
 use sender::{Segment, Sender};
 use spanwire_base::{Dur, Time, u32_from, u64_from, usize_from};
 use spanwire_cc::LossKind;
+use spanwire_loadbalance as lb;
 use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The state of one connection.
 #[derive(Debug)]
@@ -70,6 +80,12 @@ pub(super) struct Selective {
     /// Bytes that the peer had received, and received marked, when it last said.
     counted: (u64, u64),
     has_failed: bool,
+    /// What cuts our data into blocks, if anything does.
+    coder: Option<Box<Coder>>,
+    /// Blocks of the peer's.
+    rebuild: Box<Rebuild>,
+    /// Which way our packets take, if anybody chooses.
+    paths: Option<Box<Paths>>,
     /// Bytes of the peer's that were not answered, until we are told to send: who told us its
     /// address may not be who has it, and would get no more than was sent in its name.
     unproven: Option<u64>,
@@ -80,7 +96,12 @@ pub(super) struct Selective {
 enum Part {
     Request(Segment),
     Read(ReadPart),
-    Atomic { answers: u32, original: u64 },
+    Atomic {
+        answers: u32,
+        original: u64,
+    },
+    /// Parity of a block. Its bytes are gone once it has left.
+    Parity,
 }
 
 /// A packet that asks the peer for a sign.
@@ -121,6 +142,12 @@ impl Selective {
             hop_limit: hop_limit(attr),
             counted: (0, 0),
             has_failed: false,
+            coder: None,
+            rebuild: Box::new(Rebuild::new(
+                attr.av.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |av| av.dst_ip),
+                config.block_bytes_qp,
+            )),
+            paths: None,
             unproven: Some(0),
         }
     }
@@ -129,6 +156,9 @@ impl Selective {
     pub(super) fn start(&mut self, attr: &QpAttr) {
         let first = first_number(attr.sq_psn.unwrap_or_default());
         self.sent = Sent::new(first);
+        if self.paths.is_some() {
+            self.sent.watch_paths();
+        }
         self.unproven = None;
         self.credit = Credit::new(attr);
         self.timers = timers(attr);
@@ -147,16 +177,30 @@ impl Selective {
     }
 
     /// Packets ask for the telemetry of so many switches from now on. Returns the payload of a full
-    /// packet, which is shorter than `full_bytes` by the room that it takes.
+    /// packet, which is shorter than `full_bytes` by the room that it takes, and a block's header
+    /// if data are coded.
     pub(super) fn ask_for_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
         let room = match hops {
             0 => 0,
             n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
         };
+        let room = room + if self.coder.is_some() { BLOCK_BYTES } else { 0 };
         self.int_hops = hops;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
         self.segment_bytes = full_bytes.saturating_sub(room).max(least);
         self.segment_bytes
+    }
+
+    /// Data leave in blocks from now on, in packets of at most `full_bytes` of payload less what
+    /// their place in a block takes.
+    pub(super) fn set_erasure(
+        &mut self,
+        choice: ErasureCoding,
+        base_rtt: Option<Dur>,
+        full_bytes: u32,
+    ) {
+        self.coder = Some(Box::new(Coder::new(choice, base_rtt)));
+        self.ask_for_int(self.int_hops, full_bytes);
     }
 
     /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the
@@ -175,6 +219,7 @@ impl Selective {
         }
         if self.look_at.is_some_and(|at| at <= now) {
             self.find_lost(now, counters, flow.as_deref_mut());
+            self.tell_paths(now, None, lb::LossKind::Overdue);
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
@@ -182,7 +227,7 @@ impl Selective {
         }
         // What was to be sent has not left yet: the silence is ours, not the peer's. What waits for
         // the pacer would wait for ever if probes were sent, and paid for, in its place.
-        let unsent = self.sent.in_flight_pkts() == 0 && !self.sent.is_empty();
+        let unsent = self.has_nothing_out();
         let paced = flow.as_ref().is_some_and(|flow| flow.is_paced());
         if unsent || paced || self.probe.is_some() {
             self.timers.restart(now);
@@ -202,7 +247,8 @@ impl Selective {
                     flow.on_loss(now, kind, lost, 0);
                 }
                 self.sent.lose_all();
-                if self.sent.is_empty() {
+                self.tell_paths(now, None, lb::LossKind::Timeout);
+                if !self.sent.has_lost() {
                     self.probe = Some(Probe::Tail);
                 }
             }
@@ -214,7 +260,8 @@ impl Selective {
     /// When [`Selective::handle_timeout`] has something to do, or an acknowledgement is due.
     #[inline(never)]
     pub(super) fn next_deadline(&self, state: QpState) -> Option<Time> {
-        let told = self.feedback.next().filter(|_| state.receives());
+        let told = earlier(self.feedback.next(), self.rebuild.next_deadline());
+        let told = told.filter(|_| state.receives());
         if !state.sends() {
             return told;
         }
@@ -260,9 +307,10 @@ impl Selective {
         if self.has_failed { 0 } else { self.sent.in_flight_pkts() }
     }
 
-    /// Everything sent was lost, or has arrived: it is our turn, not the peer's.
+    /// Everything sent was lost, or has arrived, and something is to be sent again: it is our turn,
+    /// not the peer's. What is lost and left to parity is the peer's.
     pub(super) fn has_nothing_out(&self) -> bool {
-        !self.sent.is_empty() && self.sent.in_flight_pkts() == 0
+        !self.sent.is_empty() && self.sent.in_flight_pkts() == 0 && self.sent.has_lost()
     }
 
     pub(super) fn srtt(&self) -> Option<Dur> {
@@ -285,6 +333,9 @@ impl Selective {
     pub(super) fn stop(&mut self) {
         self.timers.stop();
         self.sent.forget();
+        if let Some(coder) = &mut self.coder {
+            coder.abandon();
+        }
         (self.look_at, self.probe, self.has_failed) = (None, None, true);
         self.credit.stop();
     }
@@ -300,20 +351,6 @@ impl Selective {
             None => LAG_UNKNOWN,
         };
         Lag { pkts: ACK_PKTS, time }
-    }
-
-    fn find_lost(&mut self, now: Time, counters: &mut Counters, flow: Option<&mut Flow>) {
-        let before = self.sent.in_flight_bytes();
-        let (found, look_at) = self.sent.detect(now, &self.rtt);
-        self.look_at = look_at;
-        counters.lost_packets += found;
-        if found > 0 && self.recovery.is_none() {
-            self.recovery = Some(self.sent.next());
-            if let Some(flow) = flow {
-                let after = self.sent.in_flight_bytes();
-                flow.on_loss(now, LossKind::Recovery, before - after, after);
-            }
-        }
     }
 }
 
@@ -334,6 +371,8 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
+/// What a place in a block and its length take in the longest header.
+const BLOCK_BYTES: u32 = 8;
 /// The header of the link, counted for what leaves and not for what came: neither many small
 /// answers to few large packets nor a large one to many small packets is more than came.
 const LINK_BYTES: usize = 14;

@@ -66,7 +66,14 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
-            &[Field::Access, Field::RnrTimer, Field::Congestion, Field::Weight],
+            &[
+                Field::Access,
+                Field::RnrTimer,
+                Field::Congestion,
+                Field::Weight,
+                Field::Erasure,
+                Field::Balance,
+            ],
         ),
         (Rts | Sqd, Rts) => {
             (&[], &[Field::Access, Field::RnrTimer, Field::Congestion, Field::Weight])
@@ -118,6 +125,12 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     if attr.congestion.is_some_and(|c| c.algorithm.validate().is_err()) {
         return Err(ModifyError::OutOfRange("congestion"));
     }
+    if attr.erasure.is_some_and(|e| !e.is_valid()) {
+        return Err(ModifyError::OutOfRange("erasure"));
+    }
+    if attr.balance.is_some_and(|b| b.choice.validate().is_err()) {
+        return Err(ModifyError::OutOfRange("balance"));
+    }
     if attr.weight == Some(0) {
         return Err(ModifyError::OutOfRange("weight"));
     }
@@ -151,10 +164,12 @@ enum Field {
     SegmentBytes,
     Congestion,
     Weight,
+    Erasure,
+    Balance,
 }
 
 impl Field {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -171,6 +186,8 @@ impl Field {
         Self::SegmentBytes,
         Self::Congestion,
         Self::Weight,
+        Self::Erasure,
+        Self::Balance,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -191,6 +208,8 @@ impl Field {
             Self::SegmentBytes => a.segment_bytes.is_some(),
             Self::Congestion => a.congestion.is_some(),
             Self::Weight => a.weight.is_some(),
+            Self::Erasure => a.erasure.is_some(),
+            Self::Balance => a.balance.is_some(),
         }
     }
 
@@ -212,6 +231,8 @@ impl Field {
             Self::SegmentBytes => "segment_bytes",
             Self::Congestion => "congestion",
             Self::Weight => "weight",
+            Self::Erasure => "erasure",
+            Self::Balance => "balance",
         }
     }
 }

@@ -12,6 +12,7 @@ use spanwire_wire::{
 };
 
 mod atomics;
+mod blocks;
 mod drain;
 mod events;
 mod flow;

@@ -1,7 +1,8 @@
 //! What has arrived of a peer's packet stream: each packet once, in any order.
 
 use spanwire_wire::{Psn, SackWord, SackWords};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// Which packets of a stream have arrived.
 ///
@@ -21,6 +22,11 @@ pub(crate) struct Received {
     limit_pkts: u64,
     /// The word to tell of next, of those that take turns.
     turn: u64,
+    /// The lowest number that somebody waits for.
+    due: u64,
+    /// Numbers that nobody waits for: the first of each run, and one past its last. None below
+    /// `next`.
+    idle: BTreeMap<u64, u64>,
 }
 
 /// What a packet's number says of it.
@@ -48,6 +54,8 @@ impl Received {
             words: VecDeque::new(),
             limit_pkts: limit_pkts.into(),
             turn: 0,
+            due: next,
+            idle: BTreeMap::new(),
         }
     }
 
@@ -77,7 +85,34 @@ impl Received {
         self.end = self.end.max(number + 1);
         if number == self.next {
             self.advance();
+        } else if number == self.due {
+            self.advance_due();
         }
+    }
+
+    /// Nobody waits for the numbers of `run`, whether they come or not.
+    pub(crate) fn pass_over(&mut self, run: Range<u64>) {
+        if run.end > self.next && run.end <= self.limit() && !run.is_empty() {
+            self.idle.insert(run.start, run.end);
+            self.advance_due();
+        }
+    }
+
+    /// The numbers of `run` will not come, and count as if they had. Returns which had not: bit i
+    /// is `run.start + i`.
+    ///
+    /// # Panics
+    /// With debug assertions, if the run is longer than 64.
+    pub(crate) fn settle(&mut self, run: Range<u64>) -> u64 {
+        debug_assert!(run.end - run.start <= 64, "a bit each");
+        let mut missing = 0;
+        for number in run.start..run.end.min(self.limit()) {
+            if number >= self.next && !self.has(number) {
+                missing |= 1 << (number - run.start);
+                self.take(number);
+            }
+        }
+        missing
     }
 
     /// The packet `psn`, which was judged a duplicate, came once more: what is told next tells that
@@ -92,6 +127,12 @@ impl Received {
     /// The lowest number that has not arrived.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The lowest number that somebody waits for: [`Received::next`], or beyond it what
+    /// [`Received::pass_over`] leaves to wait for.
+    pub(crate) fn due(&self) -> u64 {
+        self.due
     }
 
     /// One past the highest number that has arrived.
@@ -169,6 +210,31 @@ impl Received {
             self.words.push_back((1 << (self.next % 64)) - 1);
         }
         self.end = self.end.max(self.next);
+        self.due = self.due.max(self.next);
+        if !self.idle.is_empty() {
+            self.advance_due();
+        }
+    }
+
+    /// Moves `due` over what has arrived and what nobody waits for.
+    #[inline(never)]
+    fn advance_due(&mut self) {
+        while self.idle.first_key_value().is_some_and(|(_, end)| *end <= self.next) {
+            self.idle.pop_first();
+        }
+        self.due = self.due.max(self.next);
+        loop {
+            let i = spanwire_base::usize_from(self.due / 64 - self.next / 64);
+            let from = self.due % 64;
+            let word = self.words.get(i).copied().unwrap_or(0);
+            let run = u64::from((!(word >> from)).trailing_zeros()).min(64 - from);
+            let passed = self.idle.range(..=self.due).next_back().map(|(_, end)| *end);
+            match passed.filter(|end| *end > self.due) {
+                Some(end) => self.due = end,
+                None if run > 0 => self.due += run,
+                None => return,
+            }
+        }
     }
 }
 
@@ -317,6 +383,42 @@ mod tests {
                 // A window of 256 fits into the words that are always told.
                 prop_assert!(new.iter().all(|n| told.contains(n)));
                 prop_assert!(r.words.len() <= 256 / 64 + 2);
+            }
+        }
+
+        #[test]
+        fn due__passes_over_what_nobody_waits_for(
+            first in prop_oneof![0u32..200, (u32::MAX - 200)..u32::MAX],
+            steps in prop::collection::vec((0u64..300, 0u64..8, 0u8..4), 1..300),
+        ) {
+            let mut r = Received::new(first, 400);
+            let base = r.next();
+            let (mut came, mut idle) = (BTreeSet::new(), BTreeSet::new());
+            for (ahead, len, what) in steps {
+                // Runs that do not overlap: blocks do not.
+                let run = base + ahead / 8 * 8..base + ahead / 8 * 8 + len;
+                match (what, r.judge(wrap(base + ahead))) {
+                    (0, _) if !idle.contains(&run.start) => {
+                        r.pass_over(run.clone());
+                        idle.extend(run);
+                    }
+                    (1, _) => {
+                        let missing = r.settle(run.clone());
+                        let want = run.clone().filter(|n| !came.contains(n));
+                        let want = want.fold(0, |bits, n| bits | 1 << (n - run.start));
+                        prop_assert_eq!(missing, want);
+                        came.extend(run);
+                    }
+                    (_, Arrival::Missing(n)) => {
+                        r.take(n);
+                        came.insert(n);
+                    }
+                    _ => {}
+                }
+                let next = (base..).find(|n| !came.contains(n)).unwrap();
+                let due = (base..).find(|n| !came.contains(n) && !idle.contains(n)).unwrap();
+                prop_assert_eq!((r.next(), r.due()), (next, due.max(next)));
+                prop_assert!(r.idle.values().all(|end| *end > r.next()));
             }
         }
     }

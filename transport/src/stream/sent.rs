@@ -2,15 +2,19 @@
 //! is lost when one that was sent after it has arrived and it is overdue by more than packets
 //! overtake each other here.
 
+mod coded;
 mod overdue;
+mod paths;
 
 use super::bits::{Bits, numbers};
 use super::lost::Lost;
 use super::received::unwrap;
 use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
+pub(crate) use coded::{Newly, Place};
+pub(crate) use paths::{Fate, OnPath};
 use spanwire_base::{Time, u64_from, usize_from};
-use spanwire_wire::SackWord;
+use spanwire_wire::{BlockReport, BlockWord, SackWord};
 use std::collections::VecDeque;
 
 /// The packets of our stream from the oldest that is not acknowledged on. `T` is what one carries,
@@ -32,6 +36,8 @@ pub(crate) struct Sent<T> {
     reorder: ReorderWindow,
     /// When the latest of all transmissions that have arrived was sent.
     delivered_at: Option<Time>,
+    /// What has happened to packets on their ways, if anybody wants to know.
+    on_paths: Option<Vec<OnPath>>,
     counters: SentCounters,
 }
 
@@ -56,6 +62,10 @@ struct Entry<T> {
     was_lost: bool,
     /// What its flow had delivered then.
     at_send: AtSend,
+    /// The path it was sent by last; 0 if nobody chose.
+    path: u16,
+    /// Where it stands in a block, if it is in one.
+    place: Place,
     /// It stands in `lost`.
     is_queued: bool,
     state: State,
@@ -82,6 +92,8 @@ pub(crate) struct Told<'a> {
     pub(crate) newest: u32,
     /// When the newest was sent.
     pub(crate) echo: Time,
+    /// What is said of blocks.
+    pub(crate) blocks: &'a [BlockReport],
 }
 
 /// What an acknowledgement changed.
@@ -103,6 +115,10 @@ pub(crate) struct Acked {
     /// What was delivered when it left; none if it is known from before, or of another transmission
     /// than the last.
     pub(crate) at_send: Option<AtSend>,
+    /// Packets of blocks that the peer is short of, and that had not been known to be lost.
+    pub(crate) short: Newly,
+    /// Packets that are lost and not needed, and had not been known to be lost.
+    pub(crate) settled: Newly,
 }
 
 /// An acknowledgement of what was not sent, or of what lies too far in the past.
@@ -123,6 +139,7 @@ impl<T: Copy> Sent<T> {
             in_flight_bytes: 0,
             reorder: ReorderWindow::default(),
             delivered_at: None,
+            on_paths: None,
             counters: SentCounters::default(),
         }
     }
@@ -162,11 +179,19 @@ impl<T: Copy> Sent<T> {
 
     /// A new packet was sent; its number was [`Sent::next`].
     #[inline]
-    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32) {
+    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32, place: Place, path: u16) {
         let number = self.next();
-        let (was_lost, is_queued, state) = (false, false, State::InFlight);
-        let (sent_at, at_send) = (now, AtSend::default());
-        self.ring.push_back(Entry { what, bytes, sent_at, was_lost, at_send, is_queued, state });
+        self.ring.push_back(Entry {
+            what,
+            bytes,
+            sent_at: now,
+            was_lost: false,
+            at_send: AtSend::default(),
+            path,
+            place,
+            is_queued: false,
+            state: State::InFlight,
+        });
         self.arrived.reach(number);
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
@@ -203,42 +228,25 @@ impl<T: Copy> Sent<T> {
         Some(entry.what)
     }
 
-    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent
-    /// until then that `waits` names: they are not in flight any more. No loss: nothing but the
-    /// peer is to blame. Of those sent until `since` it was asked before.
-    pub(crate) fn turned_away(
-        &mut self,
-        psn: u32,
-        sent: Time,
-        since: Option<Time>,
-        waits: impl Fn(&T) -> bool,
-    ) {
-        let itself = Transmission { number: unwrap(self.una, psn), at: sent };
-        let from = since.map_or(0, |since| self.order.partition_point(|t| t.at <= since));
-        let end = self.order.partition_point(|t| t.at <= sent);
-        for i in from..end {
-            let transmission = self.order[i];
-            if self.current(transmission).is_some_and(|e| waits(&e.what)) {
-                self.lose(transmission.number);
-            }
-        }
-        if self.current(itself).is_some() {
-            self.lose(itself.number);
-        }
-    }
-
-    /// The newest packet that has not arrived: what a probe sends again.
+    /// The newest packet that has not arrived: what a probe sends again. Of a block it is data, if
+    /// some are missing: parity could be sent again without its bytes only.
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
         let number = self.arrived.highest_clear(self.next())?;
+        let number = self.missing_data(number).unwrap_or(number);
         self.entry(number).map(|e| (number, e.what))
     }
 
-    /// A packet was sent again.
-    pub(crate) fn resent(&mut self, now: Time, number: u64) {
+    /// The path that a packet was sent by last, while it is not acknowledged.
+    pub(crate) fn path(&self, number: u64) -> Option<u16> {
+        self.entry(number).map(|e| e.path)
+    }
+
+    /// A packet was sent again, by this path.
+    pub(crate) fn resent(&mut self, now: Time, number: u64, path: u16) {
         let Some(entry) = self.entry_mut(number) else { return };
         debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
-        (entry.sent_at, entry.was_lost) = (now, was == State::Lost);
+        (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
         let bytes = u64::from(entry.bytes);
         if was == State::Lost {
             self.in_flight_pkts += 1;
@@ -273,6 +281,9 @@ impl<T: Copy> Sent<T> {
         }
         let mut acked = Acked::default();
         self.note_echo(newest, told.echo, &mut acked);
+        for report in told.blocks.iter().filter(|report| report.word == BlockWord::Settled) {
+            acked.settled.add(self.on_settled(report));
+        }
         for number in self.una..next {
             self.arrived(number, &mut acked);
         }
@@ -281,6 +292,9 @@ impl<T: Copy> Sent<T> {
             for number in numbers(base, self.arrived.news(base, word.bits)) {
                 self.arrived(number, &mut acked);
             }
+        }
+        for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
+            acked.short.add(self.on_short(report, told.echo));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
@@ -327,6 +341,7 @@ impl<T: Copy> Sent<T> {
             return;
         }
         entry.state = State::Arrived;
+        let (path, sent_at) = (entry.path, entry.sent_at);
         self.arrived.set(number);
         acked.pkts += 1;
         acked.bytes += bytes;
@@ -334,17 +349,8 @@ impl<T: Copy> Sent<T> {
             self.in_flight_pkts -= 1;
             self.in_flight_bytes -= bytes;
         }
-    }
-
-    fn lose(&mut self, number: u64) {
-        let Some(entry) = self.entry_mut(number) else { return };
-        entry.state = State::Lost;
-        let was_queued = std::mem::replace(&mut entry.is_queued, true);
-        let bytes = u64::from(entry.bytes);
-        self.in_flight_pkts -= 1;
-        self.in_flight_bytes -= bytes;
-        if !was_queued {
-            self.lost.push(number);
+        if self.on_paths.is_some() {
+            self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate: Fate::Arrived });
         }
     }
 }

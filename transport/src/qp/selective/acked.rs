@@ -11,6 +11,8 @@ use crate::stream::received::unwrap;
 use crate::stream::sent::{Acked, Told};
 use crate::wc::WcStatus;
 use spanwire_base::{Dur, Time};
+use spanwire_cc::LossKind;
+use spanwire_loadbalance as lb;
 use spanwire_wire::{NakCode, Packet, SrcAckRepr};
 
 impl QueuePair {
@@ -91,7 +93,8 @@ impl Selective {
         if echo > now {
             return Err(DropReason::ResponseBeyondSent);
         }
-        let told = Told { next: ack.next, words: ack.words.as_slice(), newest: ack.newest, echo };
+        let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
+        let told = Told { next: ack.next, words, newest: ack.newest, echo, blocks };
         let spurious = self.sent.counters().spurious;
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
@@ -113,6 +116,9 @@ impl Selective {
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
             self.tell_flow(now, ack, &acked, inflight_bytes, flow);
         }
+        if !blocks.is_empty() {
+            self.tell_of_blocks(now, &acked, counters, flow.as_deref_mut());
+        }
         let gives_up = self.take_limits(ack, echo, counters);
         if self.timers.on_heard(now, echo, true) {
             self.sent.find_all();
@@ -122,11 +128,64 @@ impl Selective {
             self.timers.stop();
         }
         self.find_lost(now, counters, flow);
+        if let Some(echo) = self.paths.as_mut().map(|paths| paths.echo(now, ack)) {
+            self.tell_paths(now, Some(echo), lb::LossKind::Overdue);
+        }
         if self.recovery.is_some_and(|end| self.sent.una() >= end) {
             self.recovery = None;
             self.sent.recovered();
         }
         Ok(gives_up)
+    }
+
+    /// Finds what is lost by time.
+    pub(super) fn find_lost(
+        &mut self,
+        now: Time,
+        counters: &mut Counters,
+        mut flow: Option<&mut Flow>,
+    ) {
+        let found = self.sent.detect(now, &self.rtt);
+        self.look_at = found.look_at;
+        counters.lost_packets += found.pkts;
+        self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
+        if found.pkts > found.coded_pkts && self.recovery.is_none() {
+            self.recovery = Some(self.sent.next());
+            if let Some(flow) = flow {
+                let inflight_bytes = self.sent.in_flight_bytes();
+                flow.on_loss(now, LossKind::Recovery, found.bytes, inflight_bytes);
+            }
+        }
+    }
+
+    /// Packets of blocks were lost, which nobody waits for.
+    fn on_coded_loss(&mut self, now: Time, pkts: u64, bytes: u64, flow: Option<&mut Flow>) {
+        if pkts == 0 {
+            return;
+        }
+        if let Some(coder) = &mut self.coder {
+            coder.on_lost(pkts);
+        }
+        if let Some(flow) = flow {
+            flow.on_loss(now, LossKind::Block, bytes, self.sent.in_flight_bytes());
+        }
+    }
+
+    /// Counts, and tells congestion control, what reports of blocks say.
+    #[inline(never)]
+    fn tell_of_blocks(
+        &mut self,
+        now: Time,
+        acked: &Acked,
+        counters: &mut Counters,
+        flow: Option<&mut Flow>,
+    ) {
+        let (short, settled) = (acked.short, acked.settled);
+        counters.lost_packets += short.pkts + settled.pkts;
+        counters.ec_settled_packets += settled.pkts;
+        counters.ec_short_packets += short.pkts;
+        let (pkts, bytes) = (short.pkts + settled.pkts, short.bytes + settled.bytes);
+        self.on_coded_loss(now, pkts, bytes, flow);
     }
 
     /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of
@@ -186,7 +245,7 @@ impl Selective {
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);
         let is_it = |part: Part| match part {
             Part::Request(segment) => self.sender.uses_receive(&segment),
-            Part::Read(_) | Part::Atomic { .. } => false,
+            Part::Read(_) | Part::Atomic { .. } | Part::Parity => false,
         };
         let came = self.sent.missing(ack.newest).is_some_and(is_it);
         if ack.refusal.is_some() || !came {
@@ -215,7 +274,7 @@ impl Selective {
 pub(super) fn may_leave(sender: &Sender, part: &Part, receive_limit: Option<u32>) -> bool {
     match part {
         Part::Request(segment) => sender.finds_receive(segment, receive_limit),
-        Part::Read(_) | Part::Atomic { .. } => true,
+        Part::Read(_) | Part::Atomic { .. } | Part::Parity => true,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a peer's READs and atomics are answered with.
 
 use super::Part;
-use spanwire_wire::AtomicEthRepr;
+use spanwire_wire::{AtomicEthRepr, SrcDataRepr, SrcKind};
 use std::collections::VecDeque;
 
 /// READs being answered and results of atomics, in the order of the requests. A packet that was
@@ -39,6 +39,8 @@ pub(super) struct ReadPart {
     pub(super) rkey: u32,
     pub(super) offset: u32,
     pub(super) len: u32,
+    /// Bytes from this part on, its own included.
+    pub(super) left: u32,
     pub(super) last: bool,
 }
 
@@ -46,6 +48,19 @@ pub(super) struct ReadPart {
 enum Answer {
     Read { request: ReadRequest, asked_by: u32, done: u32 },
     Atomic { message: u32, original: u64 },
+}
+
+impl ReadPart {
+    /// Its header, as the packet `psn`.
+    pub(super) fn header(&self, psn: u32) -> SrcDataRepr {
+        SrcDataRepr {
+            first: self.offset == 0,
+            last: self.last,
+            offset: self.offset,
+            answers: Some(self.answers),
+            ..SrcDataRepr::new(SrcKind::ReadResponse, psn, self.answers)
+        }
+    }
 }
 
 impl Answers {
@@ -77,6 +92,7 @@ impl Answers {
                     rkey: request.rkey,
                     offset: done,
                     len,
+                    left: request.len - done,
                     last: done + len == request.len,
                 })
             }
@@ -117,7 +133,8 @@ mod tests {
         }
         let part = |answers, asked_by, offset: u32, len, last| {
             let va = 1000 + u64::from(offset);
-            Part::Read(ReadPart { answers, asked_by, va, rkey: 5, offset, len, last })
+            let left = if answers == 7 { 250 - offset } else { 0 };
+            Part::Read(ReadPart { answers, asked_by, va, rkey: 5, offset, len, left, last })
         };
         let want = [
             part(7, 70, 0, 100, false),

@@ -2,10 +2,12 @@
 //! is.
 
 use super::acked::may_leave;
+use super::coder::Turn;
 use super::sender::{May, Next};
 use super::{Part, Probe, Selective};
 use crate::config::MIN_REORDER_PKTS;
 use crate::qp::flow::{Flow, FlowLimit};
+use crate::stream::sent::Place;
 use spanwire_base::Time;
 use spanwire_cc::Sent;
 
@@ -43,6 +45,8 @@ pub(super) struct Sending {
     pub(super) kind: SendingKind,
     /// It asks for an acknowledgement.
     pub(super) asks: bool,
+    /// Where it stands in a block.
+    pub(super) place: Place,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,10 +83,7 @@ impl Selective {
         let lost =
             self.sent.next_lost(|part| may_leave(sender, part, limit)).filter(|_| limits.sends);
         let (found, mut is_stuck) = match lost {
-            Some((number, part)) => {
-                let kind = SendingKind::Again;
-                (Some(Sending { number, part, kind, asks: true }), false)
-            }
+            Some((number, part)) => (Some(self.again(number, part)), false),
             None => self.new_packet(limits, u64::from(window) - in_flight),
         };
         is_stuck |= found.is_none() && self.sent.has_lost();
@@ -113,22 +114,26 @@ impl Selective {
         &mut self,
         now: Time,
         sending: &Sending,
-        bytes: u32,
+        (bytes, path): (u32, u16),
         frame_bytes: usize,
         flow: Option<&mut Flow>,
     ) {
         self.probe = None;
         match sending.kind {
             SendingKind::Sign => {}
-            SendingKind::Again => self.sent.resent(now, sending.number),
+            SendingKind::Again => self.sent.resent(now, sending.number, path),
             SendingKind::New => {
-                self.sent.push(now, sending.part, bytes);
+                self.sent.push(now, sending.part, bytes, sending.place, path);
                 match &sending.part {
                     Part::Request(segment) => self.sender.advance(segment, sending.number),
                     Part::Read(_) | Part::Atomic { .. } => {
-                        self.answers.advance(self.segment_bytes);
+                        self.answers.advance(self.block_segment_bytes());
                         self.answers_in_a_row += 1;
                     }
+                    Part::Parity => {}
+                }
+                if let Some(coder) = self.coder.as_mut().filter(|_| sending.place.is_coded()) {
+                    coder.advance();
                 }
             }
         }
@@ -147,6 +152,9 @@ impl Selective {
         let number = self.sent.next();
         if number >= self.psn_limit() {
             return (None, false);
+        }
+        if let Some(sending) = self.next_of_block(number, limits, window_left) {
+            return (Some(sending), false);
         }
         let may = May {
             segment_bytes: self.segment_bytes,
@@ -169,7 +177,7 @@ impl Selective {
                 }
                 let ends = match answer {
                     Part::Read(part) => part.last,
-                    Part::Request(_) | Part::Atomic { .. } => true,
+                    Part::Request(_) | Part::Atomic { .. } | Part::Parity => true,
                 };
                 let is_last = ends && self.answers.len() == 1;
                 (answer, is_last && !matches!(next, Next::Segment(_)))
@@ -177,24 +185,77 @@ impl Selective {
             (Next::NoReceive(_), None) => return (None, true),
             (Next::Idle | Next::Segment(_), None) => return (None, false),
         };
-        // The peer acknowledges every so many by itself. It must be asked where it might wait for
-        // more that will not come.
-        let interval = u64::from(limits.ack_interval_pkts);
-        let asks = is_last || window_left == 1 || number.is_multiple_of(interval);
-        (Some(Sending { number, part, kind: SendingKind::New, asks }), false)
+        let place = self.begin_block(&part);
+        let is_last = is_last && !place.is_coded();
+        let asks = is_last || asks_by_number(number, limits, window_left);
+        (Some(Sending { number, part, kind: SendingKind::New, asks, place }), false)
+    }
+
+    /// The next packet of the block that has begun: nothing else may be begun before its last.
+    fn next_of_block(&mut self, number: u64, limits: &Limits, window_left: u64) -> Option<Sending> {
+        let coder = self.coder.as_ref()?;
+        let place = Place::of(&coder.next_place()?);
+        let part = match coder.turn()? {
+            Turn::Parity => Some(Part::Parity),
+            Turn::Data { is_answer: true, segment_bytes } => self.answers.next(segment_bytes),
+            Turn::Data { segment_bytes, .. } => {
+                // What has begun goes on whatever the receive limit says now: it costs a few
+                // packets, and answers would have to wait for a limit that moves for their sake.
+                let (max_rd_atomic, receive_limit) = (self.max_rd_atomic, None);
+                let may = May { segment_bytes, max_rd_atomic, receive_limit, begins: false };
+                match self.sender.next(&may) {
+                    Next::Segment(segment) if limits.sends => Some(Part::Request(segment)),
+                    _ => None,
+                }
+            }
+        };
+        let Some(part) = part else {
+            // Its message is over before its time; what follows is another one's.
+            self.coder.as_mut()?.abandon();
+            return None;
+        };
+        let is_last = place.is_last() && !self.sender.has_unsent() && self.answers.len() == 0;
+        let asks = is_last || asks_by_number(number, limits, window_left);
+        Some(Sending { number, part, kind: SendingKind::New, asks, place })
+    }
+
+    /// The place of a part that would begin a block.
+    fn begin_block(&self, part: &Part) -> Place {
+        let Some(coder) = &self.coder else { return Place::NONE };
+        let left_bytes = match part {
+            Part::Request(segment) => self.sender.data_left(segment),
+            Part::Read(part) => part.left,
+            Part::Atomic { .. } | Part::Parity => 0,
+        };
+        let block = coder.begin(left_bytes, self.segment_bytes, &self.rtt);
+        block.map_or(Place::NONE, |block| Place::of(&block))
+    }
+
+    /// Full segments are this long where the next packet stands.
+    pub(super) fn block_segment_bytes(&self) -> u32 {
+        match self.coder.as_ref().and_then(|coder| coder.turn()) {
+            Some(Turn::Data { segment_bytes, .. }) => segment_bytes,
+            _ => self.segment_bytes,
+        }
+    }
+
+    fn again(&self, number: u64, part: Part) -> Sending {
+        let place = self.sent.place(number);
+        Sending { number, part, kind: SendingKind::Again, asks: true, place }
     }
 
     fn probe_packet(&mut self, probe: Probe, limits: &Limits) -> Option<Sending> {
-        let again = |(number, part)| Sending { number, part, kind: SendingKind::Again, asks: true };
         match probe {
-            Probe::Tail => self.sent.newest().map(again).or_else(|| {
+            Probe::Tail => self.sent.newest().map(|(n, part)| self.again(n, part)).or_else(|| {
                 let (number, segment) = self.sender.oldest_unanswered()?;
-                let part = Part::Request(segment);
-                Some(Sending { number, part, kind: SendingKind::Sign, asks: true })
+                let (part, place) = (Part::Request(segment), Place::NONE);
+                Some(Sending { number, part, kind: SendingKind::Sign, asks: true, place })
             }),
+            // A block that has begun does not wait for receive requests.
+            Probe::Receive if self.coder.as_ref().is_some_and(|c| c.turn().is_some()) => None,
             Probe::Receive => {
-                if let Some(lost) = self.sent.next_lost(|_| true) {
-                    return Some(again(lost));
+                if let Some((number, part)) = self.sent.next_lost(|_| true) {
+                    return Some(self.again(number, part));
                 }
                 let may = May {
                     segment_bytes: self.segment_bytes,
@@ -205,7 +266,8 @@ impl Selective {
                 match self.sender.next(&may) {
                     Next::NoReceive(segment) if self.sent.next() < self.psn_limit() => {
                         let (number, part) = (self.sent.next(), Part::Request(segment));
-                        Some(Sending { number, part, kind: SendingKind::New, asks: true })
+                        let place = self.begin_block(&part);
+                        Some(Sending { number, part, kind: SendingKind::New, asks: true, place })
                     }
                     _ => None,
                 }
@@ -217,6 +279,12 @@ impl Selective {
     fn psn_limit(&self) -> u64 {
         self.psn_limit.unwrap_or(self.sent.una() + u64::from(MIN_REORDER_PKTS))
     }
+}
+
+/// The peer acknowledges every so many by itself. It must be asked where it might wait for more
+/// that will not come.
+fn asks_by_number(number: u64, limits: &Limits, window_left: u64) -> bool {
+    window_left == 1 || number.is_multiple_of(limits.ack_interval_pkts.into())
 }
 
 /// Parts of answers after which one request may go first: a burst of the schedule.

@@ -34,7 +34,7 @@ impl QueuePair {
         }
         let taken = match (checked, p.bth.opcode.props().kind) {
             (Err(reason), _) => Err(reason),
-            (Ok(()), OpKind::SrcData) => self.on_src_data(now, p, sh),
+            (Ok(()), OpKind::SrcData | OpKind::SrcParity) => self.on_src_data(now, p, sh),
             (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
             (Ok(()), _) => {
                 self.on_cnp(now, sh);
@@ -63,12 +63,7 @@ impl QueuePair {
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<u32, DropReason> {
-        let (header, rest) =
-            SrcDataRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
-        let data = match p.elided_bytes {
-            0 => Payload::Bytes(rest),
-            n => Payload::Elided(u32_from(n + rest.len())),
-        };
+        let (header, data) = parse(p)?;
         let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
         let lag = src.lag();
         let number = match src.received.judge(header.psn) {
@@ -88,12 +83,13 @@ impl QueuePair {
         }
         let arrived = Arrived {
             number,
-            in_order: number == src.received.next(),
+            in_order: number == src.received.due(),
             header: &header,
             data,
             solicited: p.bth.solicited,
         };
-        if !self.place(now, p, &arrived, sh)? {
+        let is_parity = header.block.is_some_and(|block| block.is_parity());
+        if !is_parity && !self.place(now, p, &arrived, sh)? {
             return Ok(data.len());
         }
         let Some(src) = self.selective.as_deref_mut() else { return Ok(data.len()) };
@@ -101,8 +97,10 @@ impl QueuePair {
         sh.counters.out_of_sequence += u64::from(number > src.received.end());
         src.received.take(number);
         src.feedback.on_data(now, p, &header, leaves_or_closes_gap, lag);
-        let is_whole = header.kind == SrcKind::Write && header.last && header.receive.is_none();
-        sh.counters.rx_messages += u64::from(is_whole);
+        sh.counters.rx_messages += u64::from(!is_parity && is_whole_write(&header));
+        if header.block.is_some() {
+            self.on_block(now, &arrived, sh);
+        }
         self.carry_out(sh);
         self.after_response(now, &header, sh);
         Ok(data.len())
@@ -117,33 +115,22 @@ impl QueuePair {
         arrived: &Arrived<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<bool, DropReason> {
-        let (pd, access) = (self.pd, self.responder.access());
+        let placed = self.put(arrived, sh)?;
+        let header = arrived.header;
         let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
-        let (header, lag) = (arrived.header, src.lag());
-        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
-        let receive = &mut self.responder.receive;
-        let mut ground = Ground { mrs, srqs, events, receive, pd, access };
-        let placed = match header.kind {
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => {
-                if let Err(message) = src.place_response(arrived, &ground)? {
-                    self.fail_message(message, WcStatus::LocProtErr, sh);
-                    return Ok(false);
-                }
-                Ok(())
-            }
-            _ => src.inbound.place(arrived, src.answers.len(), &mut ground),
-        };
+        let lag = src.lag();
         match placed {
-            Ok(()) => return Ok(true),
-            Err(Objection::NoReceive) => {
+            Placed::Yes => return Ok(true),
+            Placed::Failed => return Ok(false),
+            Placed::No(Objection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
                 src.feedback.ask(AckReason::Limit);
                 src.feedback.on_data(now, p, header, false, lag);
             }
-            Err(Objection::Refused(..)) if !arrived.in_order => {
+            Placed::No(Objection::Refused(..)) if !arrived.in_order => {
                 return Err(DropReason::RefusedAhead);
             }
-            Err(Objection::Refused(code, recv)) => {
+            Placed::No(Objection::Refused(code, recv)) => {
                 src.feedback.on_data(now, p, header, false, lag);
                 self.refuse_message(header.psn, code, recv, sh);
             }
@@ -151,14 +138,36 @@ impl QueuePair {
         Ok(false)
     }
 
+    /// Puts data where they belong, if nothing speaks against it.
+    pub(super) fn put(
+        &mut self,
+        arrived: &Arrived<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<Placed, DropReason> {
+        let (pd, access) = (self.pd, self.responder.access());
+        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
+        let receive = &mut self.responder.receive;
+        let mut ground = Ground { mrs, srqs, events, receive, pd, access };
+        if matches!(arrived.header.kind, SrcKind::ReadResponse | SrcKind::AtomicResponse) {
+            if let Err(message) = src.place_response(arrived, &ground)? {
+                self.fail_message(message, WcStatus::LocProtErr, sh);
+                return Ok(Placed::Failed);
+            }
+            return Ok(Placed::Yes);
+        }
+        let placed = src.inbound.place(arrived, src.answers.len(), &mut ground);
+        Ok(placed.map_or_else(Placed::No, |()| Placed::Yes))
+    }
+
     /// Does what has become due because everything before it has arrived.
-    fn carry_out(&mut self, sh: &mut Shared<'_>) {
+    pub(super) fn carry_out(&mut self, sh: &mut Shared<'_>) {
         let (pd, access) = (self.pd, self.responder.access());
         while let Some(src) = self.selective.as_deref_mut().filter(|_| self.state.receives()) {
             let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
             let receive = &mut self.responder.receive;
             let mut ground = Ground { mrs, srqs, events, receive, pd, access };
-            let next = src.received.next();
+            let next = src.received.due();
             let Some((number, due)) = src.inbound.next_due(next, &mut src.answers, &mut ground)
             else {
                 return;
@@ -207,7 +216,7 @@ impl QueuePair {
     }
 
     /// A response may have been the last thing that its request waited for.
-    fn after_response(&mut self, now: Time, header: &SrcDataRepr, sh: &mut Shared<'_>) {
+    pub(super) fn after_response(&mut self, now: Time, header: &SrcDataRepr, sh: &mut Shared<'_>) {
         let Some(src) = self.selective.as_deref_mut().filter(|_| header.answers.is_some()) else {
             return;
         };
@@ -217,6 +226,40 @@ impl QueuePair {
         }
         self.finish_requests(None, sh);
     }
+}
+
+/// What became of data that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Placed {
+    Yes,
+    No(Objection),
+    /// Our own memory was gone: its request has failed, and the queue pair.
+    Failed,
+}
+
+/// The header of a packet of our peer's stream, and its payload.
+fn parse<'a>(p: &Packet<'a>) -> Result<(SrcDataRepr, Payload<'a>), DropReason> {
+    let is_parity = p.bth.opcode.props().kind == OpKind::SrcParity;
+    let parsed = match is_parity {
+        true => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        false => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
+    };
+    let (header, rest) = parsed.map_err(DropReason::Wire)?;
+    let data = match p.elided_bytes {
+        0 => Payload::Bytes(rest),
+        n => Payload::Elided(u32_from(n + rest.len())),
+    };
+    // Blocks are of data: an empty packet of one is parity that is given up.
+    let has_data = header.block_bytes.is_some() || !is_parity;
+    if header.block.is_some() && has_data != (data.len() > 0) {
+        return Err(DropReason::Wire(spanwire_wire::DropReason::SrcKind));
+    }
+    Ok((header, data))
+}
+
+/// A message that nothing else tells of is here to its end.
+pub(super) fn is_whole_write(header: &SrcDataRepr) -> bool {
+    header.kind == SrcKind::Write && header.last && header.receive.is_none()
 }
 
 impl Selective {

@@ -168,6 +168,12 @@ impl Sender {
         self.wqe(segment.message).is_some_and(|w| w.op.completes_a_receive())
     }
 
+    /// Bytes of data that its request has from this segment on; none of one that carries none.
+    pub(super) fn data_left(&self, segment: &Segment) -> u32 {
+        let wqe = self.wqe(segment.message).filter(|w| !w.op.is_rd_atomic());
+        wqe.map_or(0, |w| w.len - segment.offset)
+    }
+
     /// The peer has a receive request for this segment, or it needs none.
     #[inline]
     pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {

@@ -1,7 +1,9 @@
 //! How a packet of SRC is written: headers, payload, ICRC.
 
 use super::choose::{Choice, Limits, Sending, SendingKind};
-use super::{ACK_PKTS, Part, Selective};
+use super::coder::Coder;
+use super::{ACK_PKTS, Part, ReadPart, Selective, sender};
+use crate::event::AsyncEvent;
 use crate::mr::Access;
 use crate::payload::PayloadMut;
 use crate::qp::congestion::ack_interval;
@@ -13,6 +15,7 @@ use crate::schedule::Room;
 use crate::stream::received::wrap;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
+use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
     BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrcAckRepr, SrcDataRepr, SrcKind,
     int_request,
@@ -69,20 +72,37 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        let src = self.selective.as_deref()?;
-        let (header, len) = src.header(now, sending)?;
-        let solicited = match &sending.part {
-            Part::Request(segment) => src.sender.is_solicited(segment),
-            Part::Read(_) | Part::Atomic { .. } => false,
-        };
-        let mut bth = self.bth(Opcode::SrcData, Psn::new(header.psn & Psn::MASK));
+        let src = self.selective.as_deref_mut()?;
+        let (mut header, len, solicited) = src.header(now, sending)?;
+        let is_new = sending.kind == SendingKind::New;
+        // Taken out while the packet is written: it reads the payload where that was put.
+        let mut coder = src.coder.take();
+        if let Some(coder) = coder.as_mut().filter(|_| is_new && sending.place.begins_block()) {
+            src.open_block(coder, sending);
+        }
+        header.path = src.pick_path(now, sending, len, self.flow.as_deref_mut());
+        let is_parity = sending.part == Part::Parity;
+        let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+        let mut bth = self.bth(opcode, Psn::new(header.psn & Psn::MASK));
         (bth.ack_req, bth.solicited) = (sending.asks, solicited);
-        let pd = self.pd;
-        let fill = |payload: PayloadMut<'_>| src.fill(&sending.part, payload, pd, sh);
-        match self.write_src_data(&bth, &header, (len, sh.config.elide_payload), frame, fill) {
+        let (pd, src) = (self.pd, self.selective.as_deref()?);
+        let adds = is_new && sending.place.is_coded() && !is_parity;
+        let fill = |payload: PayloadMut<'_>| match (payload, &mut coder) {
+            (PayloadMut::Bytes(out), Some(coder)) if is_parity => coder.copy_parity(out),
+            (PayloadMut::Bytes(out), Some(coder)) if adds => {
+                let is_there = src.fill(&sending.part, PayloadMut::Bytes(&mut *out), pd, sh);
+                coder.add(out);
+                is_there
+            }
+            (payload, _) => src.fill(&sending.part, payload, pd, sh),
+        };
+        let payload = (len, sh.config.elide_payload);
+        let written = self.write_src_data(&bth, &header, payload, frame, fill);
+        self.selective.as_deref_mut()?.coder = coder;
+        match written {
             Ok(mut meta) => {
-                let again = sending.kind != SendingKind::New;
-                sh.counters.retransmitted_packets += u64::from(again);
+                sh.counters.retransmitted_packets += u64::from(!is_new);
+                sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
                 let src = self.selective.as_deref_mut()?;
                 if src.int_hops > 0 {
                     // A port too narrow for it sends the packet all the same.
@@ -90,7 +110,8 @@ impl QueuePair {
                     meta.len = asking.unwrap_or(meta.len);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
-                src.on_sent(now, sending, len, frame_bytes, self.flow.as_deref_mut());
+                let sent = (len, header.path);
+                src.on_sent(now, sending, sent, frame_bytes, self.flow.as_deref_mut());
                 Some(self.sent(meta, len, sh))
             }
             Err(why) => {
@@ -114,19 +135,20 @@ impl QueuePair {
         };
         match (&sending.part, sending.kind) {
             (Part::Request(segment), _) => self.fail_message(segment.message, status, sh),
+            (Part::Parity, _) => self.fail_with_event(status, sh),
             (Part::Read(part), SendingKind::Again) => {
                 // The peer may have had this answer and have given the key back since. It says so,
                 // or it fails.
                 let refusal = Refusal { psn: part.asked_by, code };
                 if let Some(src) = self.selective.as_deref_mut() {
                     src.feedback.refuse_again(refusal);
-                    src.on_sent(now, sending, part.len, 0, None);
+                    src.on_sent(now, sending, (part.len, 0), 0, None);
                 }
             }
             (part, _) => {
                 let asked_by = match part {
                     Part::Read(part) => part.asked_by,
-                    Part::Request(_) | Part::Atomic { .. } => wrap(sending.number),
+                    Part::Request(_) | Part::Atomic { .. } | Part::Parity => wrap(sending.number),
                 };
                 // If a later request was refused already, this takes the place of that: the peer
                 // takes them in order.
@@ -153,15 +175,17 @@ impl QueuePair {
         ack.words.truncate(words);
         // What it weighs has come with the packet, but not among the bytes of IP that are counted
         // while the peer's address is unproven.
-        let tells_int = src.is_proven();
+        let is_proven = src.is_proven();
         src.on_told(outside + ack.header_len());
         if let Some(srq) = self.responder.receive.srq()
             && src.peer_may_wait()
         {
             sh.srqs.want(srq);
         }
-        let int = self.selective.as_deref().filter(|_| tells_int).map(|src| src.feedback.int());
-        let ack = SrcAckRepr { int: int.unwrap_or_default(), ..ack };
+        let told = self.selective.as_deref_mut().filter(|_| is_proven);
+        let blocks = told.map(|src| src.rebuild.reports()).unwrap_or_default();
+        let int = self.selective.as_deref().filter(|_| is_proven).map(|src| src.feedback.int());
+        let ack = SrcAckRepr { int: int.unwrap_or_default(), blocks, ..ack };
         let bth = self.bth(Opcode::SrcAck, Psn::new(ack.next & Psn::MASK));
         let header_len = ack.header_len();
         let path = self.path.as_ref();
@@ -177,6 +201,7 @@ impl QueuePair {
         match written {
             Ok(end) => {
                 let len = end + ICRC_BYTES;
+                self.set_path(frame, ack.path);
                 spanwire_wire::seal(frame, len);
                 sh.counters.tx_acks += u64::from(ack.refusal.is_none());
                 self.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
@@ -214,8 +239,24 @@ impl QueuePair {
             return Err(NotWritten::NoPayload);
         }
         let len = icrc_at + ICRC_BYTES;
+        self.set_path(frame, header.path);
         spanwire_wire::seal(frame, len);
         Ok(TxMeta { len, elided_bytes: u32_from(elided) })
+    }
+
+    /// A packet takes the path of this source port, if it is one.
+    #[inline]
+    fn set_path(&self, frame: &mut [u8], port: u16) {
+        let entropy = Entropy::from_port(port);
+        if let Some(path) = self.path.as_ref().filter(|_| port == entropy.port()) {
+            path.template().set_path(frame, port, entropy.flow_label());
+        }
+    }
+
+    /// The queue pair fails for a packet that belongs to no request.
+    fn fail_with_event(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
+        sh.events.push(AsyncEvent::QpFatal(self.qpn));
+        self.fail_oldest(status, sh);
     }
 }
 
@@ -227,21 +268,30 @@ impl Selective {
         self.feedback.is_due() && !answers_first
     }
 
-    /// The header of a packet and the bytes of its payload.
+    /// The header of a packet, the bytes of its payload, and whether it is solicited.
     #[inline]
-    fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32)> {
+    fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32, bool)> {
         let psn = wrap(sending.number);
+        let mut solicited = false;
         let (mut header, len) = match &sending.part {
             Part::Request(segment) => {
                 let header = self.sender.header(segment, psn)?;
                 let carries = matches!(header.kind, SrcKind::Send | SrcKind::Write);
+                solicited = self.sender.is_solicited(segment);
                 (header, if carries { segment.len } else { 0 })
             }
-            Part::Read(part) => {
-                let plain = SrcDataRepr::new(SrcKind::ReadResponse, psn, part.answers);
-                let (first, last) = (part.offset == 0, part.last);
-                let (offset, answers) = (part.offset, Some(part.answers));
-                (SrcDataRepr { first, last, offset, answers, ..plain }, part.len)
+            Part::Read(part) => (part.header(psn), part.len),
+            Part::Parity => {
+                let new = sending.kind == SendingKind::New;
+                let coder = self.coder.as_ref().filter(|_| new);
+                match coder.and_then(|coder| coder.parity_header(psn)) {
+                    Some((header, is_solicited, len)) => {
+                        solicited = is_solicited;
+                        (header, len)
+                    }
+                    // Its bytes are gone: it gives its number up.
+                    None => (SrcDataRepr::new(SrcKind::Send, psn, 0), 0),
+                }
             }
             &Part::Atomic { answers, original } => {
                 let plain = SrcDataRepr::new(SrcKind::AtomicResponse, psn, answers);
@@ -250,7 +300,33 @@ impl Selective {
             }
         };
         header.sent_ps = now.as_ps();
-        Some((header, len))
+        header.block = sending.place.repr();
+        Some((header, len, solicited))
+    }
+
+    /// The first packet of a block is about to be written.
+    #[inline(never)]
+    fn open_block(&self, coder: &mut Coder, sending: &Sending) {
+        let Some(block) = sending.place.repr() else { return };
+        let psn = wrap(sending.number);
+        let segment_bytes = self.segment_bytes;
+        let of = |left: u32| left.min(u32::from(block.data) * segment_bytes);
+        match &sending.part {
+            Part::Request(segment) => {
+                let bytes = of(self.sender.data_left(segment));
+                let whole = sender::Segment { len: bytes, ..*segment };
+                let solicited = self.sender.is_solicited(&whole);
+                if let Some(header) = self.sender.header(&whole, psn) {
+                    coder.open(block, (header, solicited), bytes, (false, segment_bytes));
+                }
+            }
+            Part::Read(part) => {
+                let bytes = of(part.left);
+                let whole = ReadPart { len: bytes, last: bytes == part.left, ..*part };
+                coder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
+            }
+            Part::Atomic { .. } | Part::Parity => {}
+        }
     }
 
     /// Copies the payload of a packet; false when its memory is gone.
@@ -277,7 +353,7 @@ impl Selective {
                         .remote(pd, part.rkey, part.va, part.len, need)
                         .is_ok_and(|span| span.fetch(payload))
             }
-            Part::Atomic { .. } => true,
+            Part::Atomic { .. } | Part::Parity => true,
         }
     }
 

@@ -1,36 +1,59 @@
 //! Which packets are lost: those that are overdue, or all of them.
 
-use super::{Sent, State, Transmission};
+use super::{Fate, OnPath, Place, Sent, State, Transmission};
+use crate::stream::received::unwrap;
 use crate::stream::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
+/// What was found lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) pkts: u64,
+    /// Bytes of packets that are in no block.
+    pub(crate) bytes: u64,
+    /// Packets of blocks, and their bytes.
+    pub(crate) coded_pkts: u64,
+    pub(crate) coded_bytes: u64,
+    /// When to look again.
+    pub(crate) look_at: Option<Time>,
+}
+
 impl<T: Copy> Sent<T> {
-    /// Finds what is lost by `now`. Returns how many packets, and when to look again.
-    pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
+    /// Finds what is lost by `now`, and when to look again.
+    pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> Found {
+        let mut found = Found::default();
         let (Some(delivered_at), Some(smoothed)) = (self.delivered_at, rtt.smoothed()) else {
-            return (0, None);
+            return found;
         };
         let window = self.reorder.window(rtt.smallest(), smoothed);
         let overdue = rtt.latest().max(rtt.smallest()) + window;
-        let mut found = 0;
         while let Some(first) = self.order.front().copied() {
             if self.current(first).is_none() {
                 self.order.pop_front();
                 continue;
             }
             if first.at >= delivered_at {
-                return (found, None);
+                return found;
             }
             let due = first.at + overdue;
             if due > now {
-                return (found, Some(due));
+                return Found { look_at: Some(due), ..found };
             }
             self.order.pop_front();
+            let before = self.in_flight_bytes;
+            let is_coded = self.place(first.number).is_coded();
             self.lose(first.number);
             self.counters.lost += 1;
-            found += 1;
+            found.pkts += 1;
+            let bytes = before - self.in_flight_bytes;
+            if is_coded {
+                found.coded_pkts += 1;
+                found.coded_bytes += bytes;
+            } else {
+                found.bytes += bytes;
+            }
         }
-        (found, None)
+        found
     }
 
     /// Takes everything in flight for lost: nothing was heard for too long.
@@ -67,5 +90,66 @@ impl<T: Copy> Sent<T> {
     /// A recovery is over: everything that was lost has arrived.
     pub(crate) fn recovered(&mut self) {
         self.reorder.recovered();
+    }
+
+    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent
+    /// until then that `waits` names: they are not in flight any more. No loss: nothing but the
+    /// peer is to blame. Of those sent until `since` it was asked before.
+    pub(crate) fn turned_away(
+        &mut self,
+        psn: u32,
+        sent: Time,
+        since: Option<Time>,
+        waits: impl Fn(&T) -> bool,
+    ) {
+        let itself = Transmission { number: unwrap(self.una, psn), at: sent };
+        let from = since.map_or(0, |since| self.order.partition_point(|t| t.at <= since));
+        let end = self.order.partition_point(|t| t.at <= sent);
+        for i in from..end {
+            let transmission = self.order[i];
+            if self.current(transmission).is_some_and(|e| waits(&e.what)) {
+                self.take_back(transmission.number);
+            }
+        }
+        if self.current(itself).is_some() {
+            self.take_back(itself.number);
+        }
+    }
+
+    /// Something in flight is lost: it is to be sent again, unless its block can do without.
+    pub(super) fn lose(&mut self, number: u64) {
+        let Some(place) = self.lose_only(number) else { return };
+        if place.is_coded() { self.review(number, place) } else { self.queue(number) }
+    }
+
+    /// Something in flight was turned away: it is to be sent again, whatever its block can do
+    /// without, and no path is to blame.
+    fn take_back(&mut self, number: u64) {
+        let told = self.on_paths.take();
+        self.lose_only(number);
+        self.on_paths = told;
+        self.queue(number);
+    }
+
+    /// Something in flight is lost. Returns its place in its block.
+    pub(super) fn lose_only(&mut self, number: u64) -> Option<Place> {
+        let entry = self.entry_mut(number)?;
+        entry.state = State::Lost;
+        let (bytes, path, place) = (u64::from(entry.bytes), entry.path, entry.place);
+        let sent_at = entry.sent_at;
+        self.in_flight_pkts -= 1;
+        self.in_flight_bytes -= bytes;
+        if self.on_paths.is_some() {
+            self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate: Fate::Lost });
+        }
+        Some(place)
+    }
+
+    /// A lost packet is to be sent again.
+    pub(super) fn queue(&mut self, number: u64) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        if !std::mem::replace(&mut entry.is_queued, true) {
+            self.lost.push(number);
+        }
     }
 }

@@ -19,7 +19,7 @@ fn rtt(us: u64) -> Rtt {
 fn ten() -> Sent<u64> {
     let mut s = Sent::new(0);
     for i in 0..10 {
-        s.push(at(i), i, 100);
+        s.push(at(i), i, 100, Place::NONE, 0);
     }
     s
 }
@@ -29,7 +29,12 @@ fn word(numbers: &[u64]) -> SackWord {
 }
 
 fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
-    Told { next, words, newest, echo: at(echo) }
+    Told { next, words, newest, echo: at(echo), blocks: &[] }
+}
+
+fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
+    let found = s.detect(now, rtt);
+    (found.pkts, found.look_at)
 }
 
 fn lost(s: &Sent<u64>) -> Vec<u64> {
@@ -77,9 +82,9 @@ fn detect__waits_as_long_as_packets_may_overtake_each_other() {
     let words = [word(&[2, 3, 4, 5, 6, 7, 8, 9])];
     s.on_ack(&told(0, &words, 9, 9)).unwrap();
     // Overdue 100 us and a quarter of that after each was sent.
-    assert_eq!(s.detect(at(109), &rtt), (0, Some(at(125))));
-    assert_eq!(s.detect(at(125), &rtt), (1, Some(at(126))));
-    assert_eq!(s.detect(at(126), &rtt), (1, None));
+    assert_eq!(found(&mut s, at(109), &rtt), (0, Some(at(125))));
+    assert_eq!(found(&mut s, at(125), &rtt), (1, Some(at(126))));
+    assert_eq!(found(&mut s, at(126), &rtt), (1, None));
     assert_eq!(lost(&s), [0, 1]);
     assert_eq!((s.in_flight_pkts(), s.counters().lost), (0, 2));
 }
@@ -88,7 +93,7 @@ fn detect__waits_as_long_as_packets_may_overtake_each_other() {
 fn detect__says_nothing_about_what_was_sent_last() {
     let mut s = ten();
     s.on_ack(&told(9, &[], 8, 8)).unwrap();
-    assert_eq!(s.detect(at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
+    assert_eq!(found(&mut s, at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
     assert_eq!(s.newest(), Some((s.una(), 9)));
 }
 
@@ -96,14 +101,14 @@ fn detect__says_nothing_about_what_was_sent_last() {
 fn detect__a_lost_retransmission_is_lost_again() {
     let (mut s, rtt) = (ten(), rtt(100));
     s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
-    assert_eq!(s.detect(at(200), &rtt).0, 1);
+    assert_eq!(s.detect(at(200), &rtt).pkts, 1);
     let (number, _) = s.next_lost(|_| true).unwrap();
-    s.resent(at(200), number);
+    s.resent(at(200), number, 0);
     assert_eq!(s.next_lost(|_| true), None);
-    s.push(at(201), 10, 100);
+    s.push(at(201), 10, 100, Place::NONE, 0);
     s.on_ack(&told(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
-    assert_eq!(s.detect(at(324), &rtt), (0, Some(at(325))));
-    assert_eq!(s.detect(at(325), &rtt), (1, None));
+    assert_eq!(found(&mut s, at(324), &rtt), (0, Some(at(325))));
+    assert_eq!(found(&mut s, at(325), &rtt), (1, None));
     assert_eq!(s.counters().retransmitted, 1);
 }
 
@@ -113,7 +118,7 @@ fn note_echo__a_needless_retransmission_widens_the_window() {
     s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
     s.detect(at(200), &rtt);
     let (number, _) = s.next_lost(|_| true).unwrap();
-    s.resent(at(200), number);
+    s.resent(at(200), number, 0);
     // The first transmission of 0, sent at 0 us, was only late.
     let acked = s.on_ack(&told(4, &[], 0, 0)).unwrap();
     assert!(acked.late);
@@ -131,7 +136,7 @@ fn note_echo__what_arrives_behind_its_own_copy_was_late() {
         s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
         s.detect(at(200), &rtt);
         let (number, _) = s.next_lost(|_| true).unwrap();
-        s.resent(at(200), number);
+        s.resent(at(200), number, 0);
         // The copy arrives, and then the first transmission: 0 is over, or others wait for it.
         let copy = s.on_ack(&told(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
         assert_eq!((copy.late, copy.again), (false, false));
@@ -145,7 +150,7 @@ fn note_echo__what_arrives_behind_its_own_copy_was_late() {
 fn note_echo__a_probe_is_not_a_loss() {
     let mut s = ten();
     let (number, _) = s.newest().unwrap();
-    s.resent(at(300), number);
+    s.resent(at(300), number, 0);
     s.on_ack(&told(10, &[], 9, 9)).unwrap();
     assert_eq!((s.counters().spurious, s.reorder.quarters), (0, 1));
 }
@@ -155,13 +160,13 @@ fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
     let (mut s, rtt) = (ten(), rtt(20));
     s.widen_to(Dur::from_us(1000));
     s.on_ack(&told(0, &[word(&[1])], 1, 1)).unwrap();
-    assert_eq!(s.detect(at(21), &rtt), (0, Some(at(20 + 1250))));
+    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 1250))));
     s.widen_to(Dur::from_us(1_000_000));
-    assert_eq!(s.detect(at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
+    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
     for _ in 0..16 {
         s.recovered();
     }
-    assert_eq!(s.detect(at(24), &rtt), (0, Some(at(25))));
+    assert_eq!(found(&mut s, at(24), &rtt), (0, Some(at(25))));
 }
 
 #[test]
@@ -173,9 +178,9 @@ fn turned_away__is_sent_again_and_was_not_lost() {
     assert_eq!((s.in_flight_pkts(), s.counters().lost), (8, 0), "9 was sent later");
     s.turned_away(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
     assert_eq!(s.in_flight_pkts(), 7, "of 0 it was known, 5 was not sent then");
-    s.resent(at(15), s.una() + 6);
+    s.resent(at(15), s.una() + 6, 0);
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
-    s.resent(at(20), s.una() + 2);
+    s.resent(at(20), s.una() + 2, 0);
     assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
     assert_eq!((s.what(4), s.what(10)), (Some(4), None));
@@ -196,7 +201,7 @@ fn find_all__puts_back_what_a_timeout_took_for_lost() {
     assert_eq!(s.in_flight_pkts(), 0);
     let (number, what) = s.next_lost(|_| true).unwrap();
     assert_eq!(what, 2);
-    s.resent(at(5000), number);
+    s.resent(at(5000), number, 0);
     s.find_all();
     assert_eq!(s.in_flight_pkts(), 8);
     assert_eq!(s.next_lost(|_| true), None);
@@ -225,13 +230,13 @@ proptest! {
             let number = match again {
                 Some((number, what)) => {
                     prop_assert_eq!(base + what, number);
-                    sent.resent(now, number);
+                    sent.resent(now, number, 0);
                     Some(number)
                 }
                 None if sent.next() < base + 600 && sent.in_flight_pkts() < 100
                     && sent.next() < sent.una() + 512 => {
                     let number = sent.next();
-                    sent.push(now, number - base, 1);
+                    sent.push(now, number - base, 1, Place::NONE, 0);
                     Some(number)
                 }
                 None => None,
@@ -257,7 +262,7 @@ proptest! {
                 Some((newest, echo)) if rng.below(100) >= loss => {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
-                    let told = Told { next, words: words.as_slice(), newest, echo };
+                    let told = Told { next, words: words.as_slice(), newest, echo, blocks: &[] };
                     sent.on_ack(&told).unwrap();
                     rtt.sample(now.since(echo), Dur::ZERO);
                     silent = 0;

@@ -1,0 +1,295 @@
+//! The receiver's side of erasure coding: what has come of each block, its running parity, and what
+//! is to be said of it (docs/PROTOCOL.md, "Blocks", 4 to 7).
+
+mod block;
+mod memory;
+
+use super::pace::Pace;
+use crate::blocks::BlockMemory;
+use crate::payload::Payload;
+use crate::stream::received::wrap;
+use crate::timer::earlier;
+pub(super) use block::Segment;
+use block::{Block, code, ones};
+use memory::{Memory, Sums};
+use spanwire_base::{Time, usize_from};
+use spanwire_erasure::Source;
+use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrcDataRepr};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// Blocks of which something has come and not everything is accounted for.
+#[derive(Debug)]
+pub(super) struct Rebuild {
+    /// In the order of their numbers.
+    open: VecDeque<Block>,
+    /// No block's time comes before this.
+    next: Option<Time>,
+    pace: Pace,
+    memory: Memory,
+    /// What is to be said, and in how many acknowledgements more.
+    reports: VecDeque<(BlockReport, u8)>,
+    counters: BlockCounters,
+}
+
+/// What was counted of blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct BlockCounters {
+    /// Blocks of which data were rebuilt.
+    pub(super) rebuilt: u64,
+    /// Blocks that no parity was kept of: there was no memory, or it was of no use.
+    pub(super) plain: u64,
+    /// Block NACKs.
+    pub(super) nacks: u64,
+}
+
+/// What follows from a packet of a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Then {
+    Nothing,
+    /// Its data are all here: nobody waits for these numbers.
+    Idle(Range<u64>),
+    /// Its lost data can be computed.
+    Rebuild,
+}
+
+/// What is due of a block whose time has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Overdue {
+    /// Its data are here and these numbers will not come.
+    Settle(Range<u64>),
+    /// Its peer is to be told that it is short; that is in the reports.
+    Short,
+}
+
+impl Rebuild {
+    pub(super) fn new(peer: IpAddr, limit_bytes: u64) -> Self {
+        Self {
+            open: VecDeque::new(),
+            next: None,
+            pace: Pace::default(),
+            memory: Memory { peer, limit_bytes, used_bytes: 0, spare: Vec::new() },
+            reports: VecDeque::new(),
+            counters: BlockCounters::default(),
+        }
+    }
+
+    /// What was counted since the last time.
+    pub(super) fn take_counters(&mut self) -> BlockCounters {
+        std::mem::take(&mut self.counters)
+    }
+
+    /// A packet of a block came at `now`, for the first time: a data packet that was put where it
+    /// belongs, or parity.
+    pub(super) fn on_packet(
+        &mut self,
+        now: Time,
+        (number, header, solicited): (u64, &SrcDataRepr, bool),
+        data: Payload<'_>,
+        memory: &mut BlockMemory,
+    ) -> Then {
+        let Some(block) = header.block else { return Then::Nothing };
+        let slower = self.pace.on_packet(now, number, header.sent_ps, block.index);
+        let first = number - u64::from(block.index);
+        let Some(at) = self.find_or_begin(first, &block) else {
+            self.counters.plain += 1;
+            return Then::Nothing;
+        };
+        let b = &mut self.open[at];
+        let late = self.pace.last_is_here(now, slower, &block);
+        b.deadline = b.deadline.max(Some(late));
+        b.nacks = 0;
+        self.next = earlier(self.next, b.deadline);
+        let whole = header.block_bytes.map(|bytes| (bytes, data.len()));
+        let keeps = self.memory.add(b, &block, data, memory)
+            && whole.is_none_or(|(bytes, longest)| b.take_whole(header, solicited, bytes, longest));
+        if !keeps && b.keeps_parity() {
+            self.counters.plain += 1;
+            self.memory.drop_sums(b, memory);
+        }
+        // An empty parity packet is the last word on its number, and adds nothing.
+        let is_kept = !block.is_parity() || b.keeps_parity() && header.block_bytes.is_some();
+        b.came |= 1 << block.index;
+        b.counts |= u64::from(is_kept) << block.index;
+        self.judge(at, memory)
+    }
+
+    /// The lost data of the first block that can be rebuilt, lowest first. [`Rebuild::rebuilt`] or
+    /// [`Rebuild::give_up`] once it is known where they went.
+    pub(super) fn compute(&mut self, first: u64) -> Vec<Segment> {
+        let Ok(at) = self.find(first) else { return Vec::new() };
+        let b = &self.open[at];
+        let (Some(whole), Some(recovery)) = (&b.whole, b.recovery()) else { return Vec::new() };
+        let lost = recovery.lost();
+        let lens = lost.iter().map(|i| whole.len_of(*i, b.block.data));
+        let mut out: Vec<Vec<u8>> =
+            lens.clone().map(|len| vec![0; usize_from(len.into())]).collect();
+        if let Sums::Rows(rows) = &b.sums {
+            // The sums have everything in them that has come: what remains is of the lost alone.
+            for (row, sum) in (0..).zip(rows) {
+                recovery.add(Source::Parity(row), sum, &mut out);
+            }
+        }
+        let elided = matches!(b.sums, Sums::Elided);
+        let segments = lost.iter().zip(lens).zip(out).map(|((&i, len), bytes)| {
+            let (header, solicited) = whole.segment(i, len, b.block.data);
+            let number = b.first + u64::from(i);
+            let header = SrcDataRepr { psn: wrap(number), ..header };
+            Segment { number, header, solicited, bytes: (!elided).then_some(bytes), len }
+        });
+        segments.collect()
+    }
+
+    /// The lost data of a block are where they belong. Returns the numbers that nobody waits for
+    /// any more.
+    pub(super) fn rebuilt(&mut self, first: u64, memory: &mut BlockMemory) -> Range<u64> {
+        let Ok(at) = self.find(first) else { return 0..0 };
+        let b = &mut self.open[at];
+        let data = ones(b.block.data);
+        let settled = data & !b.counts;
+        (b.came, b.counts) = (b.came | data, b.counts | data);
+        let idle = b.parity_numbers();
+        self.counters.rebuilt += 1;
+        self.say(at, BlockWord::Settled, settled);
+        self.judge(at, memory);
+        idle
+    }
+
+    /// The lost data of a block could be computed and not be put where they belong: whoever sent
+    /// them is to send them itself.
+    pub(super) fn give_up(&mut self, first: u64, memory: &mut BlockMemory) {
+        let Ok(at) = self.find(first) else { return };
+        self.counters.plain += 1;
+        let b = &mut self.open[at];
+        self.memory.drop_sums(b, memory);
+        b.counts &= ones(b.block.data);
+        self.short(at);
+    }
+
+    /// When [`Rebuild::overdue`] has something to do.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// A block whose time has come at `now`. Settling ends it.
+    pub(super) fn overdue(&mut self, now: Time, memory: &mut BlockMemory) -> Option<Overdue> {
+        if self.next.is_none_or(|next| next > now) {
+            return None;
+        }
+        let Some(at) = self.open.iter().position(|b| b.deadline.is_some_and(|at| at <= now)) else {
+            self.next = self.open.iter().filter_map(|b| b.deadline).min();
+            return None;
+        };
+        let b = &mut self.open[at];
+        if b.has_data() {
+            let idle = b.parity_numbers();
+            let missing = ones(b.block.pkts()) & !b.came;
+            self.say(at, BlockWord::Settled, missing);
+            self.close(at, memory);
+            return Some(Overdue::Settle(idle));
+        }
+        b.nacks += 1;
+        let wait = self.pace.wait() * (1 << b.nacks);
+        b.deadline = (b.nacks < NACKS_MAX).then_some(now + wait);
+        self.short(at);
+        Some(Overdue::Short)
+    }
+
+    /// What is to be said in this acknowledgement.
+    pub(super) fn reports(&mut self) -> BlockReports {
+        let mut told = BlockReports::default();
+        self.reports.retain_mut(|(report, times)| {
+            if told.push(*report) {
+                *times -= 1;
+            }
+            *times > 0
+        });
+        told
+    }
+
+    /// Forgets all blocks: nothing more is received.
+    pub(super) fn clear(&mut self, memory: &mut BlockMemory) {
+        while !self.open.is_empty() {
+            self.close(0, memory);
+        }
+        self.reports.clear();
+        self.next = None;
+    }
+
+    fn find(&self, first: u64) -> Result<usize, usize> {
+        self.open.binary_search_by_key(&first, |b| b.first)
+    }
+
+    /// Where a block is, or would be if it has just begun. None if there are too many, or it
+    /// contradicts what came of it before.
+    fn find_or_begin(&mut self, first: u64, block: &BlockRepr) -> Option<usize> {
+        let block = BlockRepr { index: 0, ..*block };
+        match self.find(first) {
+            Ok(at) => (self.open[at].block == block).then_some(at),
+            Err(at) if self.open.len() < OPEN_MAX => {
+                let (came, counts, whole, deadline, nacks) = (0, 0, None, None, 0);
+                let sums = if code(&block).is_some() { Sums::Empty } else { Sums::Plain };
+                let begun = Block { first, block, came, counts, sums, whole, deadline, nacks };
+                self.open.insert(at, begun);
+                Some(at)
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// What follows from what counts of a block.
+    fn judge(&mut self, at: usize, memory: &mut BlockMemory) -> Then {
+        let b = &mut self.open[at];
+        if b.has_data() {
+            let idle = b.parity_numbers();
+            match b.came == ones(b.block.pkts()) {
+                true => self.close(at, memory),
+                false => self.memory.drop_sums(b, memory),
+            }
+            return Then::Idle(idle);
+        }
+        if b.recovery().is_some() { Then::Rebuild } else { Then::Nothing }
+    }
+
+    /// Reports a block as short.
+    fn short(&mut self, at: usize) {
+        self.counters.nacks += 1;
+        self.say(at, BlockWord::Nack, self.open[at].counts);
+    }
+
+    fn say(&mut self, at: usize, word: BlockWord, bits: u64) {
+        let b = &self.open[at];
+        let report = BlockReport { first: wrap(b.first), word, data: b.block.data, bits };
+        if bits == 0 && word == BlockWord::Settled {
+            return;
+        }
+        if word == BlockWord::Nack {
+            self.reports.retain(|(old, _)| (old.word, old.first) != (word, report.first));
+        }
+        if self.reports.len() >= REPORTS_MAX {
+            self.reports.pop_front();
+        }
+        self.reports.push_back((report, REPORT_TIMES));
+    }
+
+    fn close(&mut self, at: usize, memory: &mut BlockMemory) {
+        if let Some(mut block) = self.open.remove(at) {
+            self.memory.drop_sums(&mut block, memory);
+        }
+    }
+}
+
+/// Blocks that may be open: two parity packets each of the default window of 65,536 packets are
+/// late. More are the peer's fault, and plain.
+const OPEN_MAX: usize = 4096;
+/// Reports that wait; an older one makes room, and what it said is found out by time.
+const REPORTS_MAX: usize = 64;
+/// An acknowledgement may be lost.
+const REPORT_TIMES: u8 = 2;
+/// Block NACKs without anything of the block coming.
+const NACKS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests;

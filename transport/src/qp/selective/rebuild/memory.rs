@@ -1,0 +1,111 @@
+//! Running parities, and the memory that they may take.
+
+use super::block::{Block, code};
+use crate::blocks::BlockMemory;
+use crate::payload::Payload;
+use spanwire_base::u64_from;
+use spanwire_erasure::{Code, Scheme};
+use spanwire_wire::BlockRepr;
+use std::net::IpAddr;
+
+/// The running parity of a block.
+#[derive(Debug)]
+pub(super) enum Sums {
+    /// Nothing has come that has bytes.
+    Empty,
+    Rows(Vec<Vec<u8>>),
+    /// Payload was left out of the frames.
+    Elided,
+    /// It is not kept.
+    Plain,
+}
+
+/// Memory of one queue pair, out of its peer's.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) peer: IpAddr,
+    pub(super) limit_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) spare: Vec<Vec<u8>>,
+}
+
+impl Memory {
+    /// Adds a packet to the running parity of its block; false if that is not kept from now on.
+    pub(super) fn add(
+        &mut self,
+        b: &mut Block,
+        place: &BlockRepr,
+        data: Payload<'_>,
+        memory: &mut BlockMemory,
+    ) -> bool {
+        let bytes = match (data, &b.sums) {
+            (_, Sums::Plain) => return false,
+            (Payload::Bytes([]), _) => return true,
+            (Payload::Elided(_), Sums::Empty | Sums::Elided) => {
+                b.sums = Sums::Elided;
+                return true;
+            }
+            (Payload::Bytes(bytes), Sums::Empty | Sums::Rows(_)) => bytes,
+            (Payload::Elided(_), Sums::Rows(_)) | (Payload::Bytes(_), Sums::Elided) => {
+                return false;
+            }
+        };
+        let Some(code) = code(&b.block) else { return false };
+        if !self.reach(b, bytes.len(), memory) {
+            return false;
+        }
+        let Sums::Rows(rows) = &mut b.sums else { return false };
+        match place.index.checked_sub(place.data) {
+            None => code.add(place.index, bytes, rows),
+            Some(row) => {
+                let Some(sum) = rows.get_mut(usize::from(row)) else { return false };
+                // A sum is its own parity: P of a block of one.
+                one().add(0, bytes, std::slice::from_mut(sum));
+            }
+        }
+        true
+    }
+
+    /// Makes all rows at least `len` long; false if there is no memory for that.
+    pub(super) fn reach(&mut self, b: &mut Block, len: usize, memory: &mut BlockMemory) -> bool {
+        let parity = usize::from(b.block.parity);
+        if matches!(b.sums, Sums::Empty) {
+            let rows = (0..parity).map(|_| self.spare.pop().unwrap_or_default());
+            b.sums = Sums::Rows(rows.collect());
+        }
+        let Sums::Rows(rows) = &mut b.sums else { return false };
+        let had = rows.first().map_or(0, Vec::len);
+        if had >= len {
+            return true;
+        }
+        let more = u64_from((len - had) * parity);
+        if self.used_bytes + more > self.limit_bytes || !memory.take(self.peer, more) {
+            return false;
+        }
+        self.used_bytes += more;
+        rows.iter_mut().for_each(|row| row.resize(len, 0));
+        true
+    }
+
+    /// Keeps no running parity of this block from now on.
+    pub(super) fn drop_sums(&mut self, b: &mut Block, memory: &mut BlockMemory) {
+        let Sums::Rows(rows) = std::mem::replace(&mut b.sums, Sums::Plain) else { return };
+        let bytes = u64_from(rows.iter().map(Vec::len).sum());
+        self.used_bytes -= bytes;
+        memory.give(self.peer, bytes);
+        for mut row in rows {
+            if self.spare.len() < SPARE_MAX {
+                row.clear();
+                self.spare.push(row);
+            }
+        }
+    }
+}
+
+/// The code whose parity is the sum.
+fn one() -> Code {
+    Code::new(Scheme::PQ, 1, 1).expect("one data packet and P")
+}
+
+/// Rows that are kept for the next blocks.
+const SPARE_MAX: usize = 8;

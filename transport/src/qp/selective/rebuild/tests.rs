@@ -1,0 +1,230 @@
+use super::*;
+use spanwire_wire::{RethRepr, SrcKind};
+
+const PEER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+const FIRST: u64 = (1 << 32) + 1000;
+
+fn at(us: u64) -> Time {
+    Time::from_ns(us * 1000)
+}
+
+/// A block of data and parity packets with real payload, by PQ, of segments of 100 bytes and a last
+/// one of 40.
+struct Sender {
+    place: BlockRepr,
+    data: Vec<Vec<u8>>,
+    parity: Vec<Vec<u8>>,
+}
+
+impl Sender {
+    fn new(data: u8, parity: u8) -> Self {
+        let len = |i| if i + 1 == data { 40 } else { 100 };
+        let segment = |i: u8| (0..len(i)).map(|at: u8| at.wrapping_mul(7) ^ i).collect();
+        let segments: Vec<Vec<u8>> = (0..data).map(segment).collect();
+        let place = BlockRepr { index: 0, data, parity, scheme: 1 };
+        let mut rows = vec![vec![0; if data == 1 { 40 } else { 100 }]; parity.into()];
+        let shards: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+        code(&place).unwrap().encode(&shards, &mut rows);
+        Self { place, data: segments, parity: rows }
+    }
+
+    fn bytes(&self) -> u32 {
+        u32::try_from(self.data.iter().map(Vec::len).sum::<usize>()).unwrap()
+    }
+
+    fn header(&self, index: u8) -> SrcDataRepr {
+        let is_parity = index >= self.place.data;
+        let before = if is_parity { 0 } else { u32::from(index) * 100 };
+        let len = if is_parity {
+            self.bytes()
+        } else {
+            u32::try_from(self.payload(index).len()).unwrap()
+        };
+        let last = is_parity || index + 1 == self.place.data;
+        SrcDataRepr {
+            first: is_parity || index == 0,
+            last,
+            offset: before,
+            reth: Some(RethRepr { va: 0x5000 + u64::from(before), rkey: 9, dma_len: len }),
+            imm: last.then_some(77),
+            receive: last.then_some(3),
+            sent_ps: 1000,
+            block: Some(BlockRepr { index, ..self.place }),
+            block_bytes: is_parity.then_some(self.bytes()),
+            ..SrcDataRepr::new(SrcKind::Write, 0, 5)
+        }
+    }
+
+    fn payload(&self, index: u8) -> &[u8] {
+        let i = usize::from(index);
+        self.data.get(i).unwrap_or_else(|| &self.parity[i - self.data.len()])
+    }
+
+    fn send(&self, r: &mut Rebuild, memory: &mut BlockMemory, index: u8) -> Then {
+        let packet = (FIRST + u64::from(index), &self.header(index), index == 1);
+        r.on_packet(at(10), packet, Payload::Bytes(self.payload(index)), memory)
+    }
+}
+
+fn both() -> (Rebuild, BlockMemory) {
+    (Rebuild::new(PEER, 1 << 20), BlockMemory::new(1 << 20))
+}
+
+#[test]
+fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
+    let s = Sender::new(8, 2);
+    for (a, b) in (0..10).flat_map(|a| (a..10).map(move |b| (a, b))) {
+        let (mut r, mut memory) = both();
+        let came: Vec<u8> = (0..10).filter(|i| *i != a && *i != b).collect();
+        let mut rebuilds = 0;
+        for i in &came {
+            match s.send(&mut r, &mut memory, *i) {
+                Then::Rebuild => {}
+                Then::Idle(numbers) => assert_eq!(numbers, FIRST + 8..FIRST + 10),
+                Then::Nothing => continue,
+            }
+            for segment in r.compute(FIRST) {
+                let i = u8::try_from(segment.number - FIRST).unwrap();
+                assert!(i == a || i == b);
+                let want = SrcDataRepr { block: None, sent_ps: 1000, ..s.header(i) };
+                assert_eq!(segment.header, SrcDataRepr { psn: wrap(segment.number), ..want });
+                let Payload::Bytes(bytes) = segment.payload() else { panic!("it has bytes") };
+                assert_eq!(bytes, s.payload(i), "{i} of {a} and {b}");
+                rebuilds += 1;
+            }
+            if rebuilds > 0 {
+                r.rebuilt(FIRST, &mut memory);
+                break;
+            }
+        }
+        assert_eq!(
+            rebuilds,
+            [a, b].iter().filter(|i| **i < 8).count() - usize::from(a == b && a < 8)
+        );
+        r.clear(&mut memory);
+        assert!(memory.is_unused());
+    }
+}
+
+#[test]
+fn overdue__names_what_counts_and_then_what_did_not_come() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = both();
+    for i in [0, 1, 2, 4, 5, 9] {
+        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+    }
+    let due = r.next_deadline().unwrap();
+    assert_eq!(r.overdue(due - spanwire_base::Dur::from_ns(1), &mut memory), None);
+    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Short));
+    assert_eq!(r.overdue(due, &mut memory), None);
+    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b10_0011_0111 };
+    assert_eq!(r.reports().as_slice(), [nack]);
+    assert!(r.next_deadline().unwrap() > due, "it is said again");
+    // Two of the three come, and the third is computed.
+    assert_eq!(s.send(&mut r, &mut memory, 3), Then::Nothing);
+    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Rebuild);
+    assert_eq!(r.compute(FIRST).len(), 1);
+    assert_eq!(r.rebuilt(FIRST, &mut memory), FIRST + 8..FIRST + 10);
+    let settled = BlockReport { word: BlockWord::Settled, bits: 1 << 6, ..nack };
+    assert_eq!(r.reports().as_slice(), [nack, settled], "each twice");
+    let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
+    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Settle(FIRST + 8..FIRST + 10)));
+    let idle = BlockReport { bits: 1 << 8, ..settled };
+    assert_eq!(r.reports().as_slice(), [settled, idle]);
+    assert_eq!(r.reports().as_slice(), [idle]);
+    assert_eq!(r.reports().as_slice(), []);
+    assert!(memory.is_unused() && r.overdue(Time::MAX, &mut memory).is_none());
+    assert_eq!(r.next_deadline(), None);
+}
+
+#[test]
+fn overdue__gives_a_silent_block_up() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = both();
+    s.send(&mut r, &mut memory, 0);
+    let mut said = Vec::new();
+    while let Some(due) = r.next_deadline() {
+        said.extend(r.overdue(due, &mut memory));
+        assert!(said.len() <= 8);
+        if r.overdue(due, &mut memory).is_none() && said.len() == 8 {
+            break;
+        }
+    }
+    assert_eq!(r.overdue(Time::MAX, &mut memory), None);
+    assert_eq!(r.next_deadline(), None);
+    assert_eq!(said.len(), 8);
+    s.send(&mut r, &mut memory, 1);
+    assert!(r.next_deadline().is_some(), "something of it came");
+}
+
+#[test]
+fn on_packet__parity_that_is_given_up_is_not_waited_for() {
+    let s = Sender::new(2, 2);
+    let (mut r, mut memory) = both();
+    for i in [2, 3] {
+        let block = Some(BlockRepr { index: i, ..s.place });
+        let header = SrcDataRepr { block, ..SrcDataRepr::new(SrcKind::Send, 0, 0) };
+        let packet = (FIRST + u64::from(i), &header, false);
+        let then = r.on_packet(at(5), packet, Payload::Bytes(&[]), &mut memory);
+        assert_eq!(then, Then::Nothing);
+    }
+    assert_eq!(s.send(&mut r, &mut memory, 0), Then::Nothing);
+    assert_eq!(s.send(&mut r, &mut memory, 1), Then::Idle(FIRST + 2..FIRST + 4));
+    assert!(r.open.is_empty() && memory.is_unused());
+}
+
+#[test]
+fn on_packet__what_contradicts_itself_keeps_no_parity() {
+    let s = Sender::new(8, 2);
+    let wrong: [fn(&mut SrcDataRepr); 4] = [
+        |h| h.block_bytes = Some(741),
+        |h| h.block_bytes = Some(700),
+        |h| h.block_bytes = Some(u32::MAX),
+        |h| h.offset = u32::MAX - 5,
+    ];
+    for wrong in wrong {
+        let (mut r, mut memory) = both();
+        let mut header = s.header(8);
+        wrong(&mut header);
+        (0..7).for_each(|i| _ = s.send(&mut r, &mut memory, i));
+        let packet = (FIRST + 8, &header, false);
+        let then = r.on_packet(at(5), packet, Payload::Bytes(s.payload(8)), &mut memory);
+        assert_eq!(then, Then::Nothing);
+        assert_eq!(r.compute(FIRST).len(), 0);
+        assert!(memory.is_unused());
+        assert_eq!(r.take_counters().plain, 1);
+    }
+    let (mut r, mut memory) = both();
+    s.send(&mut r, &mut memory, 0);
+    let other = Sender { place: BlockRepr { parity: 3, ..s.place }, ..Sender::new(8, 2) };
+    assert_eq!(other.send(&mut r, &mut memory, 1), Then::Nothing);
+    assert_eq!((r.open[0].came, r.take_counters().plain), (1, 1));
+}
+
+#[test]
+fn on_packet__blocks_that_never_end_are_bounded() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = (Rebuild::new(PEER, 5000), BlockMemory::new(1 << 20));
+    for n in 0..10_000 {
+        let packet = (FIRST + n * 16, &s.header(0), false);
+        r.on_packet(at(10), packet, Payload::Bytes(s.payload(0)), &mut memory);
+    }
+    assert_eq!(r.open.len(), OPEN_MAX);
+    let rows: usize = r.open.iter().map(|b| usize::from(matches!(b.sums, Sums::Rows(_)))).sum();
+    assert_eq!(rows, 25, "two rows of 100 bytes each");
+    assert_eq!(r.take_counters().plain, 10_000 - 25);
+    r.clear(&mut memory);
+    assert!(memory.is_unused());
+}
+
+#[test]
+fn on_packet__a_scheme_that_is_not_known_is_plain() {
+    let mut s = Sender::new(8, 2);
+    s.place.scheme = 9;
+    let (mut r, mut memory) = both();
+    for i in 0..7 {
+        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+    }
+    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Nothing);
+    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Idle(FIRST + 8..FIRST + 10));
+}

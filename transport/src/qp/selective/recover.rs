@@ -1,0 +1,95 @@
+//! Blocks of the peer's: what comes of them, what is computed, and what is said of those that are
+//! late.
+
+use super::Selective;
+use super::data::{Placed, is_whole_write};
+use super::inbound::Arrived;
+use super::rebuild::{Overdue, Then};
+use crate::blocks::BlockMemory;
+use crate::counters::Counters;
+use crate::qp::{QueuePair, Shared};
+use spanwire_base::Time;
+use spanwire_wire::AckReason;
+
+impl QueuePair {
+    /// A packet of a block came for the first time and has been put where it belongs, or is parity.
+    #[inline(never)]
+    pub(super) fn on_block(&mut self, now: Time, a: &Arrived<'_>, sh: &mut Shared<'_>) {
+        let Some(src) = self.selective.as_deref_mut() else { return };
+        let first = a.header.block.map_or(a.number, |block| a.number - u64::from(block.index));
+        let packet = (a.number, a.header, a.solicited);
+        match src.rebuild.on_packet(now, packet, a.data, sh.block_memory) {
+            Then::Nothing => {}
+            Then::Idle(numbers) => src.received.pass_over(numbers),
+            Then::Rebuild => self.rebuild(now, first, sh),
+        }
+        if let Some(src) = &mut self.selective {
+            src.count_blocks(sh.counters);
+        }
+    }
+
+    /// Computes what is lost of a block, and puts it where it belongs as if it had come.
+    fn rebuild(&mut self, now: Time, first: u64, sh: &mut Shared<'_>) {
+        let segments = self.selective.as_deref_mut().map(|src| src.rebuild.compute(first));
+        let segments = segments.unwrap_or_default();
+        for segment in &segments {
+            let Some(src) = self.selective.as_deref() else { return };
+            let (number, header) = (segment.number, &segment.header);
+            let in_order = number == src.received.due();
+            let (data, solicited) = (segment.payload(), segment.solicited);
+            let arrived = Arrived { number, in_order, header, data, solicited };
+            let placed = self.put(&arrived, sh);
+            let Some(src) = self.selective.as_deref_mut() else { return };
+            match placed {
+                Ok(Placed::Yes) => src.received.take(number),
+                Ok(Placed::Failed) => return,
+                // As it came it would have been refused, or turned away, in its turn: its sender
+                // is told so when it sends it.
+                Ok(Placed::No(_)) | Err(_) => {
+                    src.rebuild.give_up(first, sh.block_memory);
+                    src.feedback.ask(AckReason::Block);
+                    return;
+                }
+            }
+            sh.counters.ec_rebuilt_packets += 1;
+            sh.counters.rx_messages += u64::from(is_whole_write(header));
+            self.after_response(now, header, sh);
+        }
+        if let Some(src) = self.selective.as_deref_mut() {
+            let idle = src.rebuild.rebuilt(first, sh.block_memory);
+            src.received.pass_over(idle);
+            src.feedback.ask(AckReason::Block);
+        }
+    }
+
+    /// Does what is due at `now` of blocks that are late.
+    pub(in crate::qp) fn blocks_overdue(&mut self, now: Time, sh: &mut Shared<'_>) {
+        let Some(src) = &mut self.selective else { return };
+        if src.rebuild.next_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        while let Some(overdue) = src.rebuild.overdue(now, sh.block_memory) {
+            if let Overdue::Settle(numbers) = overdue {
+                src.received.settle(numbers);
+            }
+            src.feedback.ask(AckReason::Block);
+        }
+        src.count_blocks(sh.counters);
+    }
+
+    /// Nothing more is received: what was kept aside is given back.
+    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+        if let Some(src) = &mut self.selective {
+            src.rebuild.clear(memory);
+        }
+    }
+}
+
+impl Selective {
+    fn count_blocks(&mut self, counters: &mut Counters) {
+        let new = self.rebuild.take_counters();
+        counters.ec_blocks_rebuilt += new.rebuilt;
+        counters.ec_blocks_plain += new.plain;
+        counters.ec_block_nacks += new.nacks;
+    }
+}

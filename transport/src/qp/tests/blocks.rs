@@ -1,0 +1,261 @@
+//! Blocks of an erasure code: what parity makes up for is not sent again, what it cannot is, and
+//! nothing waits for it.
+
+use super::*;
+use crate::testing::Filter;
+use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding};
+use spanwire_wire::{BlockWord, Packet, SrcAckRepr, SrcDataRepr};
+
+/// Both sides send in blocks of eight and two.
+fn coded() -> PairConfig {
+    PairConfig { erasure: Some(ErasureCoding::default()), ..PairConfig::src() }
+}
+
+/// Where a packet stands in a block: its index, and how many data packets that has.
+fn place(p: &Packet<'_>) -> Option<(u8, u8)> {
+    let parsed = match p.bth.opcode {
+        Opcode::SrcData => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
+        Opcode::SrcParity => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        _ => return None,
+    };
+    parsed.unwrap().0.block.map(|block| (block.index, block.data))
+}
+
+/// Drops the first packets of each block that stand at `places` when they are sent first.
+fn drop_places(from: usize, places: &'static [u8]) -> Filter {
+    let mut highest = None;
+    Box::new(move |side, p| {
+        let Some((index, _)) = place(p).filter(|_| side == from) else { return Fate::Pass };
+        let psn = p.bth.psn.get() << 8;
+        let is_new = highest.is_none_or(|high: u32| psn.wrapping_sub(high).cast_signed() > 0);
+        if is_new {
+            highest = Some(psn);
+        }
+        if is_new && places.contains(&index) { Fate::Drop } else { Fate::Pass }
+    })
+}
+
+/// A pair that knows the pace of its packets, in both directions.
+fn warm(c: &PairConfig) -> Pair {
+    let mut p = Pair::with(c);
+    for side in [0, 1] {
+        for i in 0..20 {
+            p.post(side, 1000 + i, Op::Write, 0, 8 * 248);
+            assert!(p.run(SECOND));
+        }
+        p.ends[side].wcs.clear();
+    }
+    p
+}
+
+/// Packets that were sent again and did not only ask for a sign.
+fn again(c: &Counters) -> u64 {
+    c.retransmitted_packets - c.tail_loss_probes
+}
+
+/// Runs each operation over one message, dropping these places of its blocks. Returns the pair.
+fn transfer(c: &PairConfig, op: Op, bytes: usize, places: &'static [u8]) -> Pair {
+    let mut p = warm(c);
+    let (source, sink) = if op == Op::Read { (1, 0) } else { (0, 1) };
+    let want = p.ends[source].fill(0, bytes, 8);
+    p.filter = drop_places(source, places);
+    if op.needs_recv() {
+        p.post_recv(1, 7, 0, bytes);
+    }
+    p.post(0, 1, op, 0, bytes);
+    assert!(p.run(SECOND), "{op:?} {places:?}");
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+    assert_eq!(p.ends[1].wcs.len(), usize::from(op.needs_recv()), "{op:?}");
+    assert!(p.ends[sink].bytes(0, bytes) == want, "{op:?} {places:?}");
+    for end in &p.ends {
+        assert!(end.ep.has_no_block_memory(), "nothing is kept aside any more");
+    }
+    p
+}
+
+#[test]
+fn rebuild__any_two_of_a_block_without_sending_anything_again() {
+    // Three blocks: eight, eight and three segments, the last of them short.
+    let bytes = 18 * 248 + 100;
+    for op in Op::ALL {
+        for places in
+            [&[0, 1][..], &[2, 5], &[0, 7], &[6, 7], &[1, 8], &[3, 9], &[8, 9], &[4], &[8], &[0, 2]]
+        {
+            let p = transfer(&coded(), op, bytes, places);
+            let (source, sink) = if op == Op::Read { (1, 0) } else { (0, 1) };
+            let (sent, got) = (p.ends[source].ep.counters(), p.ends[sink].ep.counters());
+            assert_eq!(again(sent), 0, "{op:?} {places:?}");
+            assert_eq!(sent.ec_parity_packets, 40 + 6);
+            let lost = places.iter().filter(|i| **i < 8).count() as u64;
+            assert!(got.ec_rebuilt_packets >= lost * 2, "{op:?} {places:?}");
+            assert_eq!((got.ec_block_nacks, got.ec_blocks_plain), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn rebuild__a_message_of_one_segment_has_its_parity_too() {
+    for (bytes, places) in [(1, &[0][..]), (248, &[0, 1]), (249, &[0, 1]), (100, &[1, 2])] {
+        let p = transfer(&coded(), Op::SendImm, bytes, places);
+        let sent = p.ends[0].ep.counters();
+        assert_eq!((sent.ec_parity_packets, again(sent)), (40 + 2, 0), "{bytes}");
+    }
+}
+
+#[test]
+fn overdue__three_lost_of_a_block_cost_one_packet_sent_again() {
+    for places in [&[0, 1, 2][..], &[5, 6, 7], &[0, 8, 9], &[7, 8, 9]] {
+        let p = transfer(&coded(), Op::Write, 8 * 248, places);
+        let c = p.ends[0].ep.counters();
+        assert!((1..=3).contains(&c.retransmitted_packets), "{places:?}");
+    }
+}
+
+#[test]
+fn overdue__a_block_that_is_lost_whole_is_sent_again_whole() {
+    let p = transfer(&coded(), Op::Write, 16 * 248, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert!(p.ends[0].ep.counters().retransmitted_packets >= 16);
+}
+
+/// The block NACK is there before anything could have told the sender.
+#[test]
+fn overdue__the_receiver_says_that_a_block_is_short() {
+    let mut p = warm(&coded());
+    let want = p.ends[0].fill(0, 8 * 248, 8);
+    let mut lost = drop_places(0, &[3, 4, 5]);
+    p.filter = Box::new(move |side, packet| {
+        if packet.bth.opcode == Opcode::SrcAck {
+            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+            let short = ack.blocks.as_slice().iter().filter(|r| r.word == BlockWord::Nack);
+            for report in short {
+                assert_eq!((report.data, report.bits), (8, 0b11_1100_0111), "3, 4, 5 are missing");
+            }
+        }
+        lost(side, packet)
+    });
+    p.post(0, 1, Op::Write, 0, 8 * 248);
+    p.run(LATENCY * 12);
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+    assert_eq!(p.ends[1].bytes(0, 8 * 248), want);
+    assert_eq!(p.ends[1].ep.counters().ec_block_nacks, 1);
+    assert!((1..=2).contains(&p.ends[0].ep.counters().retransmitted_packets));
+}
+
+/// Nobody waits for parity: what a message needs is its data.
+#[test]
+fn pass_over__a_message_is_delivered_before_its_parity() {
+    let mut p = Pair::with(&coded());
+    p.filter = Box::new(|_, packet| match packet.bth.opcode {
+        Opcode::SrcParity => Fate::Late(Dur::from_ms(3)),
+        _ => Fate::Pass,
+    });
+    p.post_recv(1, 7, 0, 4000);
+    p.post(0, 1, Op::Send, 0, 4000);
+    p.run(LATENCY * 3);
+    assert_eq!(statuses(&p.ends[1].wcs), [(7, WcStatus::Success)]);
+    assert!(p.run(SECOND));
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+}
+
+/// What a rebuilt packet is made of is not what stands in memory by then.
+#[test]
+fn rebuild__does_not_read_memory_that_others_may_have_changed() {
+    let mut p = warm(&coded());
+    let want = p.ends[0].fill(0, 8 * 248, 8);
+    let mut lost = drop_places(0, &[2]);
+    p.filter = Box::new(move |side, packet| match packet.bth.opcode {
+        Opcode::SrcParity => Fate::Late(LATENCY * 4),
+        _ => lost(side, packet),
+    });
+    p.post(0, 1, Op::Write, 0, 8 * 248);
+    p.run(LATENCY * 2);
+    let noise = p.ends[1].fill(0, 8 * 248, 9);
+    assert!(p.run(SECOND));
+    let got = p.ends[1].bytes(0, 8 * 248);
+    assert_eq!(got[2 * 248..3 * 248], want[2 * 248..3 * 248], "the packet that was lost");
+    assert_eq!(got[3 * 248..], noise[3 * 248..]);
+    assert_eq!(p.ends[0].ep.counters().retransmitted_packets, 0);
+}
+
+#[test]
+fn memory__without_any_a_block_is_plain_and_its_losses_are_asked_for() {
+    for (qp, peer) in [(0, 1 << 20), (1 << 20, 0), (400, 1 << 20)] {
+        let config = Config { block_bytes_qp: qp, block_bytes_peer: peer, ..Config::default() };
+        let c = PairConfig { config, ..coded() };
+        let p = transfer(&c, Op::Write, 24 * 248, &[1, 5]);
+        let (sent, got) = (p.ends[0].ep.counters(), p.ends[1].ep.counters());
+        assert_eq!((got.ec_blocks_rebuilt, got.ec_blocks_plain), (0, 20 + 3), "{qp} {peer}");
+        assert!(got.ec_block_nacks >= 3, "{sent:?} {got:?}");
+        assert!((6..=7).contains(&sent.retransmitted_packets), "no more than what is missing");
+    }
+}
+
+#[test]
+fn when__off_below_the_round_trip_that_it_is_for() {
+    let with = |least: Dur, given: Option<Dur>| {
+        let when = CodingWhen::BaseRtt(least);
+        let erasure = Some(ErasureCoding { when, ..ErasureCoding::default() });
+        let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
+        let congestion =
+            given.map(|base_rtt| CongestionControl { algorithm, base_rtt: Some(base_rtt) });
+        let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::src() });
+        for i in 0..3 {
+            p.post(0, i, Op::Write, 0, 1000);
+            assert!(p.run(SECOND));
+        }
+        p.ends[0].ep.counters().ec_parity_packets
+    };
+    assert_eq!(with(LATENCY * 2, None), 4, "known after the first");
+    assert_eq!(with(LATENCY * 3, None), 0);
+    assert_eq!(with(LATENCY * 3, Some(Dur::from_ms(1))), 6);
+    assert_eq!(with(Dur::from_ms(2), Some(Dur::from_ms(1))), 0);
+}
+
+#[test]
+fn is_valid__only_codes_that_there_are() {
+    assert!(!ErasureCoding::new(0, 2).is_valid() && !ErasureCoding::new(8, 0).is_valid());
+    assert!(!ErasureCoding::new(62, 3).is_valid() && ErasureCoding::new(62, 2).is_valid());
+    assert!(ErasureCoding::new(16, 4).is_valid() && !ErasureCoding::new(31, 33).is_valid());
+    let pq = ErasureCoding { parity: 3, ..ErasureCoding::default() };
+    assert!(!pq.is_valid(), "P and Q are two");
+    let adaptive = ErasureCoding { adaptive: Some((0, 4)), ..ErasureCoding::new(8, 3) };
+    assert!(!adaptive.is_valid());
+}
+
+/// Random loss, duplicates and reordering, all operations at once, in both directions.
+#[test]
+fn soak__random_loss_reordering_and_duplicates() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let codes = [(8, 2), (4, 2), (10, 4), (1, 1), (3, 1), (16, 4)];
+        let (data, parity) = codes[usize::try_from(rng.below(6)).unwrap()];
+        let erasure = Some(ErasureCoding::new(data, parity));
+        let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::src() });
+        let want = [p.ends[0].fill(0, 30_000, seed), p.ends[1].fill(30_000, 30_000, seed + 1)];
+        let mut fates = Rng::new(seed + 1000);
+        let loss = [1, 5, 20][usize::try_from(rng.below(3)).unwrap()];
+        p.filter = Box::new(move |_, _| match fates.below(100) {
+            n if n < loss => Fate::Drop,
+            n if n < loss + 3 => Fate::Late(Dur::from_us(fates.below(40))),
+            n if n < loss + 4 => Fate::Twice,
+            _ => Fate::Pass,
+        });
+        for i in 0..4u64 {
+            p.post_recv(1, 100 + i, 7500 * usize::try_from(i).unwrap(), 7500);
+        }
+        for (i, op) in [Op::Send, Op::WriteImm, Op::SendImm, Op::Send].into_iter().enumerate() {
+            p.post(0, i as u64, op, 7500 * i, 7500);
+        }
+        p.post(0, 4, Op::Read, 30_000, 30_000);
+        p.post(1, 5, Op::Read, 0, 30_000);
+        assert!(p.run(SECOND * 20), "seed {seed}");
+        let done: Vec<_> = statuses(&p.ends[0].wcs);
+        assert_eq!(done.len(), 5, "seed {seed}: {done:?}");
+        assert!(done.iter().all(|(_, status)| *status == WcStatus::Success), "seed {seed}");
+        assert!(p.ends[1].bytes(0, 30_000) == want[0], "seed {seed}");
+        assert!(p.ends[0].bytes(30_000, 30_000) == want[1], "seed {seed}");
+        for end in &p.ends {
+            assert!(end.ep.has_no_block_memory(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Packets of blocks: what is lost of one is sent again only if its parity cannot make up for it
+//! (docs/PROTOCOL.md, "Blocks", 6 and 8).
+
+use super::{Fate, OnPath, Sent, State};
+use crate::stream::received::unwrap;
+use spanwire_base::{Time, u64_from};
+use spanwire_wire::{BlockReport, BlockRepr};
+
+/// Where a packet stands in its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Place {
+    index: u8,
+    /// 0 if it is in none.
+    data: u8,
+    parity: u8,
+    scheme: u8,
+    /// It arrived and was not kept: it does not count.
+    is_void: bool,
+}
+
+/// Packets that had not been known to be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Newly {
+    pub(crate) pkts: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Newly {
+    pub(super) fn add(&mut self, more: Self) {
+        self.pkts += more.pkts;
+        self.bytes += more.bytes;
+    }
+}
+
+impl Place {
+    /// In no block.
+    pub(crate) const NONE: Self = Self { index: 0, data: 0, parity: 0, scheme: 0, is_void: false };
+
+    pub(crate) fn of(block: &BlockRepr) -> Self {
+        let &BlockRepr { index, data, parity, scheme } = block;
+        Self { index, data, parity, scheme, is_void: false }
+    }
+
+    /// It is in a block.
+    #[inline]
+    pub(crate) fn is_coded(self) -> bool {
+        self.data > 0
+    }
+
+    /// It is the first of a block.
+    #[inline]
+    pub(crate) fn begins_block(self) -> bool {
+        self.is_coded() && self.index == 0
+    }
+
+    /// It is the last of its block.
+    pub(crate) fn is_last(self) -> bool {
+        u64::from(self.index) + 1 == self.pkts()
+    }
+
+    /// As its packet says it.
+    pub(crate) fn repr(self) -> Option<BlockRepr> {
+        let Self { index, data, parity, scheme, .. } = self;
+        self.is_coded().then_some(BlockRepr { index, data, parity, scheme })
+    }
+
+    fn pkts(self) -> u64 {
+        u64::from(self.data) + u64::from(self.parity)
+    }
+}
+
+impl<T: Copy> Sent<T> {
+    /// Where a packet stands in a block, while it is not acknowledged.
+    pub(crate) fn place(&self, number: u64) -> Place {
+        self.entry(number).map_or(Place::NONE, |e| e.place)
+    }
+
+    /// The highest data packet that has not arrived of the block of a parity packet.
+    pub(super) fn missing_data(&self, number: u64) -> Option<u64> {
+        let place = self.place(number);
+        let first = number.saturating_sub(place.index.into());
+        let data = first..first + u64::from(place.data);
+        let is_missing = |n: &u64| self.entry(*n).is_some_and(|e| e.state != State::Arrived);
+        data.take_while(|n| *n < number).filter(is_missing).last()
+    }
+
+    /// A packet of a block was lost. If what has arrived, what is in flight and what will leave are
+    /// not enough for the rest, the lowest missing data are sent again.
+    #[inline(never)]
+    pub(super) fn review(&mut self, number: u64, place: Place) {
+        let first = number.saturating_sub(place.index.into());
+        let counts = |n: u64| match self.entry(n) {
+            // Below: acknowledged. Beyond: not sent yet.
+            None => true,
+            Some(e) => match e.state {
+                State::Arrived => !e.place.is_void,
+                State::InFlight => true,
+                State::Lost => e.is_queued,
+            },
+        };
+        let have = u64_from((first..first + place.pkts()).filter(|n| counts(*n)).count());
+        let mut short = u64::from(place.data).saturating_sub(have);
+        for n in first..first + u64::from(place.data) {
+            if short == 0 {
+                break;
+            }
+            if self.entry(n).is_some_and(|e| e.state == State::Lost && !e.is_queued) {
+                self.queue(n);
+                short -= 1;
+            }
+        }
+    }
+
+    /// The peer is short of data of a block: what was sent of it no later than `echo` and does not
+    /// count is lost.
+    #[inline(never)]
+    pub(super) fn on_short(&mut self, report: &BlockReport, echo: Time) -> Newly {
+        let mut short = Newly::default();
+        let Some((first, place)) = self.block(report) else { return short };
+        for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
+            let number = first + i;
+            let Some(entry) = self.entry_mut(number) else { continue };
+            match entry.state {
+                State::Arrived => entry.place.is_void = true,
+                State::InFlight if entry.sent_at <= echo => {
+                    short.pkts += 1;
+                    short.bytes += u64::from(entry.bytes);
+                    self.lose_only(number);
+                }
+                State::InFlight | State::Lost => {}
+            }
+        }
+        self.review(first, Place { index: 0, ..place });
+        short
+    }
+
+    /// Packets of a block did not arrive and are not needed any more.
+    #[inline(never)]
+    pub(super) fn on_settled(&mut self, report: &BlockReport) -> Newly {
+        let mut lost = Newly::default();
+        let Some((first, place)) = self.block(report) else { return lost };
+        for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            let was = std::mem::replace(&mut entry.state, State::Arrived);
+            let (bytes, path, sent_at) = (u64::from(entry.bytes), entry.path, entry.sent_at);
+            if was == State::Arrived {
+                continue;
+            }
+            self.arrived.set(number);
+            if was == State::InFlight {
+                self.in_flight_pkts -= 1;
+                self.in_flight_bytes -= bytes;
+                lost.add(Newly { pkts: 1, bytes });
+                if self.on_paths.is_some() {
+                    let fate = Fate::Settled;
+                    self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate });
+                }
+            }
+        }
+        lost
+    }
+
+    /// The block that a report is of, if something of it is not acknowledged: its first number, and
+    /// the place of its first packet.
+    fn block(&self, report: &BlockReport) -> Option<(u64, Place)> {
+        let first = unwrap(self.una, report.first);
+        let at = |i: u64| self.entry(first + i).map(|e| (i, e.place));
+        let (i, place) = (0..64).find_map(at)?;
+        let is_it = place.data == report.data && u64::from(place.index) == i;
+        is_it.then_some((first, Place { index: 0, ..place }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::rtt::Rtt;
+    use crate::stream::sent::Told;
+    use spanwire_base::Dur;
+    use spanwire_wire::{BlockWord, SackWord};
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn rtt() -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(Dur::from_us(100), Dur::ZERO);
+        rtt
+    }
+
+    /// Blocks of four data and two parity packets, a packet each microsecond, the six of a block by
+    /// paths 1 to 6.
+    fn blocks(count: u8) -> Sent<u64> {
+        let mut s = Sent::new(0);
+        s.watch_paths();
+        for i in 0..6 * count {
+            let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
+            let place = Place::of(&block);
+            s.push(at(i.into()), i.into(), 100, place, u16::from(i % 6) + 1);
+        }
+        s
+    }
+
+    fn word(numbers: &[u64]) -> SackWord {
+        SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
+    }
+
+    fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> Told<'a> {
+        Told { next: 0, words, newest, echo: at(newest.into()), blocks }
+    }
+
+    fn report(word: BlockWord, first: u32, bits: u64) -> BlockReport {
+        BlockReport { first, word, data: 4, bits }
+    }
+
+    /// What is to be sent again, without sending it.
+    fn again(s: &mut Sent<u64>) -> Vec<u64> {
+        let mut all = Vec::new();
+        while let Some((number, what)) = s.next_lost(|_| true) {
+            s.resent(at(999), number, 9);
+            all.push(what);
+        }
+        all
+    }
+
+    #[test]
+    fn review__as_many_losses_as_parity_are_left_to_it() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
+        let found = s.detect(at(200), &rtt());
+        assert_eq!((found.pkts, found.bytes, found.coded_bytes), (2, 0, 200));
+        assert_eq!(again(&mut s), [], "0 and 2 are rebuilt there");
+        assert!(!s.has_lost() && !s.is_empty());
+        assert_eq!((s.in_flight_pkts(), s.in_flight_bytes()), (2, 200), "the parity behind");
+    }
+
+    #[test]
+    fn review__what_parity_cannot_make_up_for_is_sent_again_and_no_more() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
+        s.detect(at(200), &rtt());
+        assert_eq!(again(&mut s), [0, 1], "of 0, 1, 2 and 4, four of which count with these");
+        // One of them is lost once more.
+        s.on_ack(&told(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
+        s.delivered_at = Some(at(1200));
+        s.detect(at(2000), &rtt());
+        assert_eq!(again(&mut s), [0]);
+    }
+
+    #[test]
+    fn lose_all__asks_for_what_each_block_lacks() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[2, 5])], 5, &[])).unwrap();
+        s.lose_all();
+        assert_eq!(again(&mut s), [0, 1, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn on_short__loses_what_was_sent_before_the_echo_and_does_not_count() {
+        let mut s = blocks(1);
+        // 4 has arrived and was not kept; 5 left after what is echoed.
+        let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
+        let acked = s.on_ack(&Told { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
+        assert_eq!((acked.pkts, acked.short), (3, Newly { pkts: 2, bytes: 200 }));
+        assert_eq!(again(&mut s), [2], "with 5 on its way one more is enough");
+        s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
+        assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
+    }
+
+    #[test]
+    fn on_short__of_no_block_of_ours_changes_nothing() {
+        for nack in [
+            report(BlockWord::Nack, 1, 0),
+            report(BlockWord::Nack, 0x8000_0000, 0),
+            BlockReport { data: 5, ..report(BlockWord::Nack, 0, 0) },
+            report(BlockWord::Nack, 700, 0),
+        ] {
+            let mut s = blocks(2);
+            let acked = s.on_ack(&told(&[word(&[0])], 0, &[nack])).unwrap();
+            assert_eq!(acked.short, Newly::default(), "{nack:?}");
+            assert_eq!((again(&mut s), s.in_flight_pkts()), (vec![], 11));
+        }
+    }
+
+    #[test]
+    fn on_settled__takes_out_of_flight_what_was_lost_unnoticed() {
+        let mut s = blocks(1);
+        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        let acked = s.on_ack(&told(&[word(&[0, 1, 2, 3, 4])], 4, &settled)).unwrap();
+        assert_eq!((acked.pkts, acked.bytes, acked.settled.bytes), (4, 400, 200));
+        assert!(s.is_empty() && s.in_flight_pkts() == 0);
+        let mut fates = Vec::new();
+        for OnPath { path, pkts, fate, .. } in s.take_on_paths() {
+            assert_eq!(pkts, 1);
+            fates.push((path, fate));
+        }
+        fates.sort_by_key(|(path, _)| *path);
+        let (arrived, settled) = (Fate::Arrived, Fate::Settled);
+        let want = [(1, arrived), (2, arrived), (3, settled), (4, arrived), (5, arrived)];
+        assert_eq!(fates[..5], want);
+        assert_eq!(fates[5], (6, settled));
+        assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(Newly::default()));
+    }
+
+    #[test]
+    fn on_settled__what_was_known_to_be_lost_is_told_once() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
+        assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
+        let settled = [report(BlockWord::Settled, 0, 0b100)];
+        let acked = s.on_ack(&Told { next: 7, ..told(&[], 6, &settled) }).unwrap();
+        assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));
+        assert_eq!(s.una() & 0xffff_ffff, 7);
+    }
+}
