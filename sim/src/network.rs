@@ -76,10 +76,6 @@ impl Network {
     /// See [`NetworkError`].
     pub fn new(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Result<Self, NetworkError> {
         topology.validate().map_err(NetworkError::Topology)?;
-        if setup.balance.is_some() || setup.erasure.is_some() {
-            let why = "queue pairs neither balance load nor code blocks yet: lb=ecmp, ec=off";
-            return Err(NetworkError::Engine(why.to_owned()));
-        }
         check_flows(&flows, topology.host_count())?;
         let stranger = flows.iter().position(|f| setup.agreed([f.src, f.dst]).is_none());
         if let Some(i) = stranger {

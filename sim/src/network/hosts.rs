@@ -13,8 +13,8 @@ use spanwire_base::{Rate, Rng, usize_from};
 use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
-    Access, AddressVector, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr, QpCaps, QpInit,
-    SrqId, SrqInit,
+    Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr, QpCaps,
+    QpInit, SrqId, SrqInit, WireMode,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -197,6 +197,11 @@ fn connect(
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
     let agreed = setup.agreed(ends).expect("flows were checked");
+    // RC has neither; nothing is drawn for who does not balance, so that nothing else changes.
+    let is_src = agreed.mode() == WireMode::Src;
+    let balance = setup.balance.filter(|_| is_src);
+    let balance = balance.map(|choice| Balance { choice, seed: rng.next_u64() });
+    let erasure = setup.erasure.filter(|_| is_src).map(|blocks| blocks.coding());
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {
             src_mac: Topology::host_mac(ends[me]),
@@ -217,6 +222,8 @@ fn connect(
             timeout: Some(setup.timeout_code()),
             retry_cnt: Some(setup.retry_cnt),
             congestion,
+            balance,
+            erasure,
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;

@@ -1,5 +1,6 @@
 //! Erasure coding as a parameter: data and parity packets of a block.
 
+use spanwire_transport::ErasureCoding;
 use std::fmt;
 
 /// Blocks of an erasure code, or none: `off`, `8,2`, or `8,2,1-4` where the number of parity
@@ -43,6 +44,12 @@ impl EcChoice {
 }
 
 impl EcBlocks {
+    /// As a queue pair is given it: always on, by the scheme that is fastest.
+    #[must_use]
+    pub fn coding(&self) -> ErasureCoding {
+        ErasureCoding { adaptive: self.adaptive, ..ErasureCoding::new(self.data, self.parity) }
+    }
+
     fn is_valid(&self) -> bool {
         let (least, most) = self.adaptive.unwrap_or((self.parity, self.parity));
         let fits = self.data >= 1 && u16::from(self.data) + u16::from(most) <= BLOCK_MAX;
