@@ -144,9 +144,9 @@ int main(void)
             fputs("a request out of range\n", stderr);
             return 1;
         }
-        unsigned char *memory;
         size_t bytes = (size_t)(x + 2 * y) * (size_t)((block.len + 63) / 64 * 64);
-        if (posix_memalign((void **)&memory, 4096, bytes))
+        unsigned char *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        if (!memory)
             return 1;
         prepare(&block, memory);
         verify(&block);

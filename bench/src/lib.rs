@@ -24,6 +24,8 @@
 //! next, and when ([`pacer`]); `spanwire-bench pacing` how far from its time each packet of paced
 //! queue pairs leaves over AF_XDP ([`pacing`]).
 //!
+//! `spanwire-bench erasure` times parity and lost packets beside ISA-L and two crates ([`erasure`]).
+//!
 //! On a machine that does other things too, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
 //!
@@ -36,6 +38,7 @@
 pub mod bad_network;
 pub mod chart;
 pub mod engine;
+pub mod erasure;
 pub mod icount;
 pub mod machine;
 pub mod pacer;

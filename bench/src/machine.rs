@@ -33,6 +33,13 @@ impl Machine {
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         }
     }
+
+    /// Ticks in a nanosecond of an x86 processor's counter (TSC), where it counts evenly. It need
+    /// not be what the processor runs at.
+    #[must_use]
+    pub fn ticks_per_ns() -> Option<f64> {
+        ticks_per_ns(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+    }
 }
 
 /// The value of the first `name : value` line.
@@ -40,6 +47,13 @@ fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = pairs.find(|(key, _)| key.trim_end() == name)?;
     Some(value.trim())
+}
+
+/// Linux makes BogoMIPS of the counter's rate on x86: two for each million ticks a second.
+fn ticks_per_ns(cpuinfo: &str) -> Option<f64> {
+    field(cpuinfo, "flags")?.split(' ').find(|flag| *flag == "constant_tsc")?;
+    let bogomips: f64 = field(cpuinfo, "bogomips")?.parse().ok()?;
+    Some(bogomips / 2.0 / 1e3)
 }
 
 const UNKNOWN: &str = "unknown";
@@ -53,6 +67,14 @@ mod tests {
         let machine = Machine::this();
         assert!(machine.cores > 0);
         assert_ne!(machine.kernel, UNKNOWN);
+    }
+
+    #[test]
+    fn ticks_per_ns__of_a_counter_that_is_even() {
+        let text = "flags\t\t: fpu constant_tsc\nbogomips\t: 5192.30\n";
+        assert!((ticks_per_ns(text).unwrap() - 2.59615).abs() < 1e-9);
+        assert_eq!(ticks_per_ns(&text.replace("constant_tsc", "tsc")), None);
+        assert_eq!(ticks_per_ns("BogoMIPS\t: 100.00\n"), None);
     }
 
     #[test]

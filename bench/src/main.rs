@@ -11,7 +11,7 @@ use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
-use spanwire_bench::{pacer, pacing};
+use spanwire_bench::{erasure, pacer, pacing};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::ops::RangeInclusive;
@@ -39,6 +39,8 @@ enum Command {
     Pacer(PacerArgs),
     /// How far from its time each packet of paced queue pairs leaves over AF_XDP; needs root
     Pacing(PacingArgs),
+    /// Speed of erasure coding beside ISA-L and two crates
+    Erasure(erasure::Plan),
     /// One workload of `icount`, for valgrind to look at
     #[command(hide = true)]
     IcountRun {
@@ -196,6 +198,7 @@ fn main() -> ExitCode {
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
+        Command::Erasure(plan) => code(plan),
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -242,61 +245,60 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
 }
 
 fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
-    let interrupt = Interrupt::install()?;
     let plan = args.plan()?;
-    let mut live = LiveLine::new(!args.json);
-    let rounds = plan.rounds;
-    let report = bad_network::run(&plan, |round, name, weather| {
-        let Weather { loss_percent, rtt_us } = weather;
-        live.show(&format!(
-            "round {} of {rounds}: {name}, {loss_percent} %, {rtt_us} us",
-            round + 1
-        ));
-        interrupt.is_set()
-    });
-    live.clear();
-    print_report(args.json, &report?, bad_network::Report::text)
+    watched(args.json, bad_network::Report::text, |go_on| {
+        bad_network::run(&plan, |round, name, weather| {
+            let Weather { loss_percent, rtt_us } = weather;
+            !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
+        })
+    })
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
-    let interrupt = Interrupt::install()?;
     let PacerArgs { rounds, ms, qps, json } = args;
     let plan = pacer::Plan { rounds: *rounds, ms: *ms, qps: qps.clone() };
-    let mut live = LiveLine::new(!json);
-    let report = pacer::run(&plan, |round, qps| {
-        live.show(&format!("round {} of {rounds}: {qps} queue pairs", round + 1));
-        !interrupt.is_set()
-    });
-    live.clear();
-    print_report(*json, &report?, pacer::Report::text)
+    watched(*json, pacer::Report::text, |go_on| {
+        pacer::run(&plan, |round, qps| go_on(round, *rounds, &format!("{qps} queue pairs")))
+    })
 }
 
 fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
-    let interrupt = Interrupt::install()?;
     let PacingArgs { rounds, ms, mbit, qps, cores, json } = args;
     if !(0.001..=100_000.0).contains(mbit) {
         return Err(format!("--mbit {mbit} is not between 0.001 and 100000").into());
     }
     let cores = <[usize; 2]>::try_from(&**cores)?;
     let plan = pacing::Plan { rounds: *rounds, ms: *ms, mbit: *mbit, qps: qps.clone(), cores };
+    watched(*json, pacing::Report::text, |go_on| {
+        pacing::run(&plan, |round, qps| go_on(round, *rounds, &format!("{qps} queue pairs")))
+    })
+}
+
+fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
+    watched(plan.json, erasure::Report::text, |go_on| {
+        erasure::run(plan, |round, who| go_on(round, plan.rounds, who))
+    })
+}
+
+/// Runs a measurement that tells the round, of how many, and what it is at, and goes on while it is
+/// told to; prints its report.
+fn watched<R: Serialize>(
+    json: bool,
+    text: impl Fn(&R) -> String,
+    measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
+) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
     let mut live = LiveLine::new(!json);
-    let report = pacing::run(&plan, |round, qps| {
-        live.show(&format!("round {} of {rounds}: {qps} queue pairs", round + 1));
+    let report = measure(&mut |round, rounds, at| {
+        live.show(&format!("round {} of {rounds}: {at}", round + 1));
         !interrupt.is_set()
     });
     live.clear();
-    print_report(*json, &report?, pacing::Report::text)
-}
-
-fn print_report<R: Serialize>(
-    json: bool,
-    report: &R,
-    text: impl Fn(&R) -> String,
-) -> Result<ExitCode, Error> {
+    let report = report?;
     if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
+        println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", text(report));
+        print!("{}", text(&report));
     }
     Ok(ExitCode::SUCCESS)
 }

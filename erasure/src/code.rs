@@ -2,8 +2,8 @@
 
 use crate::gf;
 use crate::kernel::Kernel;
-use crate::sum;
-use std::fmt;
+use crate::sum::{self, Sum, Terms};
+use std::{array, fmt};
 
 /// How parity is made of data. Both ends of a connection agree on it, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -220,12 +220,8 @@ impl Code {
         if let (Scheme::PQ, [p, q]) = (self.scheme, &mut *parity) {
             return sum::write_pq(self.kernel, data, p.as_mut(), q.as_mut());
         }
-        let sources = (0..=u8::MAX).zip(data).map(|(column, packet)| (column, *packet));
-        let factor = |row, column| self.coefficient(row, column);
-        match self.scheme {
-            Scheme::PQ => sum::write::<_, true>(self.kernel, parity, &sources, factor),
-            Scheme::CAUCHY => sum::write::<_, false>(self.kernel, parity, &sources, factor),
-        }
+        let first_is_one = self.scheme == Scheme::PQ;
+        sum::write(self.kernel, parity, first_is_one, &Block { code: self, data });
     }
 
     /// The element of the field that stands for a parity packet of CAUCHY; data packets have theirs
@@ -233,6 +229,25 @@ impl Code {
     #[inline]
     pub(crate) fn element(&self, row: usize) -> u8 {
         u8::try_from(self.x() + row).expect("x + y is 256 at most")
+    }
+}
+
+/// Data of which parity is made.
+struct Block<'a> {
+    code: &'a Code,
+    data: &'a [&'a [u8]],
+}
+
+impl Terms for Block<'_> {
+    #[inline]
+    fn add_to<'a, const ROWS: usize, const FIRST_IS_ONE: bool>(
+        &'a self,
+        row: usize,
+        sum: &mut Sum<'a, '_, ROWS, FIRST_IS_ONE>,
+    ) {
+        for (column, packet) in (0..=u8::MAX).zip(self.data) {
+            sum.add(packet, array::from_fn(|r| self.code.coefficient(row + r, column)));
+        }
     }
 }
 

@@ -61,13 +61,15 @@ pub(crate) fn matrix(c: u8) -> u64 {
     MATRICES[usize::from(c)]
 }
 
+/// What power of 2 an element is, 0..[`ORDER`]. Zero is none: what this returns then means nothing.
+#[must_use]
 #[inline]
-fn log(a: u8) -> usize {
+pub(crate) fn log(a: u8) -> usize {
     usize::from(LOG[usize::from(a)])
 }
 
 /// How many powers of 2 there are: all elements but zero.
-const ORDER: usize = 255;
+pub(crate) const ORDER: usize = 255;
 
 /// Powers of 2; twice around, so that the sum of two logarithms needs no division.
 static EXP: [u8; 2 * ORDER] = {

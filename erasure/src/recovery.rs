@@ -3,8 +3,8 @@
 use crate::code::{Code, Scheme};
 use crate::columns::Columns;
 use crate::gf;
-use crate::sum;
-use std::fmt;
+use crate::sum::{self, Sum, Terms};
+use std::{array, fmt};
 
 /// How the lost data packets of a block are sums of those that are there.
 ///
@@ -12,7 +12,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovery {
     code: Code,
-    /// In use up to `losses`.
+    missing: Columns,
+    /// The same as a list, in use up to `losses`.
     lost: [u8; Code::PARITY_MAX],
     losses: u8,
     solution: Solution,
@@ -50,14 +51,14 @@ enum Solution {
     PQ {
         /// 2^(j - i) / (2^(j - i) + 1)
         a: u8,
-        /// 2^-i / (2^(j - i) + 1)
-        b: u8,
+        /// Logarithm of 2^-i / (2^(j - i) + 1).
+        log_b: u8,
     },
     /// Any by the inverse of a submatrix of Cauchy's, which is known in closed form.
     Cauchy {
         /// Bit r: parity packet r is used. There are as many as losses.
         rows: u32,
-        /// Of each lost packet.
+        /// Logarithms of what the coefficients in a lost packet have in common.
         weights: [u8; Code::PARITY_MAX],
     },
 }
@@ -96,14 +97,14 @@ impl Code {
             (Scheme::PQ, [i]) => Solution::Q { scale: gf::inv(gf::exp((*i).into())) },
             (Scheme::PQ, [i, j, ..]) => {
                 let apart = gf::exp(usize::from(j - i));
-                let b = gf::inv(gf::mul(gf::exp((*i).into()), apart ^ 1));
-                Solution::PQ { a: gf::div(apart, apart ^ 1), b }
+                let log_b = log_of([], [gf::exp((*i).into()), apart ^ 1]);
+                Solution::PQ { a: gf::div(apart, apart ^ 1), log_b }
             }
             (Scheme::CAUCHY, lost) => self.cauchy(lost, parity),
             _ => unreachable!("no loss is covered above"),
         };
         let losses = u8::try_from(losses).expect("no more losses than parity packets");
-        Ok(Recovery { code: *self, lost, losses, solution })
+        Ok(Recovery { code: *self, missing, lost, losses, solution })
     }
 
     /// Takes the first parity packets that are there.
@@ -114,10 +115,8 @@ impl Code {
         }
         let mut weights = [0; Self::PARITY_MAX];
         for (weight, &i) in weights.iter_mut().zip(lost) {
-            let others = lost.iter().filter(|j| **j != i);
-            let below = others.fold(1, |product, j| gf::mul(product, i ^ j));
-            let above = bits(rows).fold(1, |product, r| gf::mul(product, i ^ self.element(r)));
-            *weight = gf::div(above, below);
+            let above = bits(rows).map(|row| i ^ self.element(row));
+            *weight = log_of(above, lost.iter().filter(|j| **j != i).map(|j| i ^ j));
         }
         Solution::Cauchy { rows, weights }
     }
@@ -137,8 +136,8 @@ impl Recovery {
     #[inline]
     pub fn uses(&self, source: Source) -> bool {
         match (source, self.solution) {
-            (Source::Data(column), _) => !self.lost().is_empty() && !self.lost().contains(&column),
-            (Source::Parity(0), Solution::P) => !self.lost().is_empty(),
+            (Source::Data(column), _) => self.losses > 0 && !self.missing.contains(column),
+            (Source::Parity(0), Solution::P) => self.losses > 0,
             (Source::Parity(1), Solution::Q { .. }) => true,
             (Source::Parity(row), Solution::PQ { .. }) => row < 2,
             (Source::Parity(row), Solution::Cauchy { rows, .. }) => {
@@ -207,53 +206,79 @@ impl Recovery {
     /// For each two lost packets one pass over all that are used; no allocation.
     pub fn write(&self, data: &[&[u8]], parity: &[&[u8]], out: &mut [impl AsMut<[u8]>]) {
         assert_eq!(out.len(), self.lost().len(), "as many packets as are lost");
-        let data = (0..=u8::MAX).map(Source::Data).zip(data);
-        let parity = (0..=u8::MAX).map(Source::Parity).zip(parity);
-        let sources = data.chain(parity).filter(|(source, _)| self.uses(*source));
-        let sources = sources.map(|(source, bytes)| ((source, self.weight(source)), *bytes));
-        let factor = |i, (source, weight)| self.coefficient(i, source, weight);
-        let kernel = self.code.kernel();
-        if self.solution == Solution::P {
-            sum::write::<_, true>(kernel, out, &sources, factor);
-        } else {
-            sum::write::<_, false>(kernel, out, &sources, factor);
-        }
+        let first_is_one = self.solution == Solution::P;
+        let block = Block { recovery: self, data, parity };
+        sum::write(self.code.kernel(), out, first_is_one, &block);
     }
 
-    /// What the coefficients of a packet in all lost ones have in common; for Cauchy's.
+    /// The logarithm of what the coefficients of a packet in all lost ones have in common; for
+    /// Cauchy's.
+    #[inline]
     fn weight(&self, source: Source) -> u8 {
         let Solution::Cauchy { rows, .. } = self.solution else {
-            return 1;
+            return 0;
         };
         let e = self.element(source);
-        let above = self.lost().iter().fold(1, |product, i| gf::mul(product, e ^ i));
         let others = bits(rows).map(|row| e ^ self.code.element(row)).filter(|apart| *apart != 0);
-        gf::div(above, others.fold(1, gf::mul))
+        log_of(self.lost().iter().map(|i| e ^ i), others)
     }
 
     /// What a packet that is used is multiplied by in the `i`-th lost one.
+    #[inline]
     fn coefficient(&self, i: usize, source: Source, weight: u8) -> u8 {
         match (self.solution, source) {
             (Solution::P, _) => 1,
             (Solution::Q { scale }, Source::Parity(_)) => scale,
             (Solution::Q { scale }, Source::Data(column)) => gf::mul(scale, gf::exp(column.into())),
             // The second lost packet is the first, plus P, plus all others.
-            (Solution::PQ { b, .. }, Source::Parity(1)) => b,
+            (Solution::PQ { log_b, .. }, Source::Parity(1)) => gf::exp(log_b.into()),
             (Solution::PQ { a, .. }, Source::Parity(_)) => a ^ u8::from(i == 1),
-            (Solution::PQ { a, b }, Source::Data(column)) => {
-                a ^ gf::mul(b, gf::exp(column.into())) ^ u8::from(i == 1)
+            (Solution::PQ { a, log_b }, Source::Data(column)) => {
+                a ^ gf::exp(usize::from(log_b) + usize::from(column)) ^ u8::from(i == 1)
             }
             (Solution::Cauchy { weights, .. }, source) => {
-                let apart = self.lost[i] ^ self.element(source);
-                gf::div(gf::mul(weights[i], weight), apart)
+                let apart = gf::log(self.lost[i] ^ self.element(source));
+                gf::exp(usize::from(weights[i]) + usize::from(weight) + gf::ORDER - apart)
             }
         }
     }
 
+    #[inline]
     fn element(&self, source: Source) -> u8 {
         match source {
             Source::Data(column) => column,
             Source::Parity(row) => self.code.element(row.into()),
+        }
+    }
+}
+
+/// Packets of which lost ones are made.
+struct Block<'a> {
+    recovery: &'a Recovery,
+    data: &'a [&'a [u8]],
+    parity: &'a [&'a [u8]],
+}
+
+impl Terms for Block<'_> {
+    #[inline]
+    fn add_to<'a, const ROWS: usize, const FIRST_IS_ONE: bool>(
+        &'a self,
+        row: usize,
+        sum: &mut Sum<'a, '_, ROWS, FIRST_IS_ONE>,
+    ) {
+        let recovery = self.recovery;
+        let mut add = |source, packet| {
+            if recovery.uses(source) {
+                let weight = recovery.weight(source);
+                let factor = |r| recovery.coefficient(row + r, source, weight);
+                sum.add(packet, array::from_fn(factor));
+            }
+        };
+        for (column, packet) in (0..=u8::MAX).zip(self.data) {
+            add(Source::Data(column), *packet);
+        }
+        for (row, packet) in (0..=u8::MAX).zip(self.parity) {
+            add(Source::Parity(row), *packet);
         }
     }
 }
@@ -272,10 +297,23 @@ fn reach(out: &mut impl AsMut<[u8]>, packet: &[u8]) -> usize {
     out.as_mut().len().min(packet.len())
 }
 
+/// The logarithm of a quotient of products of elements that are not zero, 0..=254.
+#[inline]
+fn log_of(above: impl IntoIterator<Item = u8>, below: impl IntoIterator<Item = u8>) -> u8 {
+    let above: usize = above.into_iter().map(gf::log).sum();
+    let below: usize = below.into_iter().map(|a| gf::ORDER - gf::log(a)).sum();
+    u8::try_from((above + below) % gf::ORDER).expect("a remainder of 255")
+}
+
 /// The places of the bits that are set, lowest first.
 #[inline]
-fn bits(word: u32) -> impl Iterator<Item = usize> {
-    (0..32).filter(move |bit| word >> bit & 1 != 0)
+fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        let some = word != 0;
+        word &= word.wrapping_sub(1);
+        some.then_some(bit)
+    })
 }
 
 #[cfg(test)]

@@ -3,38 +3,56 @@
 use crate::gf;
 use crate::kernel::Kernel;
 
-/// `dst[r] = sum of factor(r, s) * s` over all `sources`, which are cut to the length of a row. The
-/// factors of row 0 are one if `FIRST_IS_ONE`.
-pub(crate) fn write<'a, S: Copy, const FIRST_IS_ONE: bool>(
+/// Who knows the packets and the factors of some sums.
+pub(crate) trait Terms {
+    /// Adds all packets to the sums of the rows from `row` on.
+    fn add_to<'a, const ROWS: usize, const FIRST_IS_ONE: bool>(
+        &'a self,
+        row: usize,
+        sum: &mut Sum<'a, '_, ROWS, FIRST_IS_ONE>,
+    );
+}
+
+/// Writes a sum into each row, two at a time where they are of one length. Packets are cut to the
+/// length of a row. The factors of row 0 are one if `first_is_one`.
+#[inline]
+pub(crate) fn write(
     kernel: Kernel,
-    dst: &mut [impl AsMut<[u8]>],
-    sources: &(impl Iterator<Item = (S, &'a [u8])> + Clone),
-    factor: impl Fn(usize, S) -> u8,
+    rows: &mut [impl AsMut<[u8]>],
+    first_is_one: bool,
+    terms: &impl Terms,
 ) {
     let mut row = 0;
-    for rows in dst.chunks_mut(2) {
-        let first_is_one = FIRST_IS_ONE && row == 0;
+    for rows in rows.chunks_mut(2) {
         if let [a, b] = &mut *rows
             && a.as_mut().len() == b.as_mut().len()
         {
-            let factors = |s| [factor(row, s), factor(row + 1, s)];
-            let sources = sources.clone().map(|(s, bytes)| (bytes, factors(s)));
-            let dst = [a.as_mut(), b.as_mut()];
-            match first_is_one {
-                true => write_rows::<2, true>(kernel, sources, dst),
-                false => write_rows::<2, false>(kernel, sources, dst),
-            }
+            write_rows(kernel, [a.as_mut(), b.as_mut()], first_is_one && row == 0, row, terms);
         } else {
             for (row, dst) in (row..).zip(rows) {
-                let sources = sources.clone().map(|(s, bytes)| (bytes, [factor(row, s)]));
-                let dst = [dst.as_mut()];
-                match first_is_one && row == 0 {
-                    true => write_rows::<1, true>(kernel, sources, dst),
-                    false => write_rows::<1, false>(kernel, sources, dst),
-                }
+                write_rows(kernel, [dst.as_mut()], first_is_one && row == 0, row, terms);
             }
         }
         row += 2;
+    }
+}
+
+#[inline]
+fn write_rows<const ROWS: usize>(
+    kernel: Kernel,
+    dst: [&mut [u8]; ROWS],
+    first_is_one: bool,
+    row: usize,
+    terms: &impl Terms,
+) {
+    if first_is_one {
+        let mut sum = Sum::<ROWS, true>::new(kernel, dst);
+        terms.add_to(row, &mut sum);
+        sum.finish();
+    } else {
+        let mut sum = Sum::<ROWS, false>::new(kernel, dst);
+        terms.add_to(row, &mut sum);
+        sum.finish();
     }
 }
 
@@ -54,77 +72,83 @@ pub(crate) fn write_pq(kernel: Kernel, data: &[&[u8]], p: &mut [u8], q: &mut [u8
             _ => break,
         }
     }
-    let rest =
-        (0..).zip(packets).map(|(i, packet)| (&packet[at.min(packet.len())..], [1, gf::exp(i)]));
-    write_rows::<2, true>(kernel, rest, [&mut p[at..], &mut q[at..]]);
-}
-
-/// `dst[r] = sum of factors[r] * source`; rows are of one length.
-fn write_rows<'a, const ROWS: usize, const FIRST_IS_ONE: bool>(
-    kernel: Kernel,
-    mut sources: impl Iterator<Item = (&'a [u8], [u8; ROWS])>,
-    mut dst: [&mut [u8]; ROWS],
-) {
-    let len = dst[0].len();
-    let mut accumulate = false;
-    loop {
-        let mut group = Group { sources: [&[]; GROUP_MAX], factors: [[0; ROWS]; GROUP_MAX], n: 0 };
-        for (source, factors) in sources.by_ref().take(GROUP_MAX) {
-            group.sources[group.n] = &source[..source.len().min(len)];
-            group.factors[group.n] = factors;
-            group.n += 1;
-        }
-        let last = group.n < GROUP_MAX;
-        let end = group.sum_up::<FIRST_IS_ONE>(kernel, &mut dst, accumulate);
-        if !accumulate {
-            for row in &mut dst {
-                row[end..].fill(0);
-            }
-        }
-        if last {
-            return;
-        }
-        accumulate = true;
+    let mut sum = Sum::<2, true>::new(kernel, [&mut p[at..], &mut q[at..]]);
+    for (i, packet) in packets.iter().enumerate() {
+        sum.add(&packet[at.min(packet.len())..], [1, gf::exp(i)]);
     }
+    sum.finish();
 }
 
-/// Sources that are read together.
-struct Group<'a, const ROWS: usize> {
-    sources: [&'a [u8]; GROUP_MAX],
+/// Sums in the making: packets are collected, and read together.
+pub(crate) struct Sum<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> {
+    kernel: Kernel,
+    /// Of one length.
+    dst: [&'b mut [u8]; ROWS],
+    packets: [&'a [u8]; GROUP_MAX],
     factors: [[u8; ROWS]; GROUP_MAX],
-    /// How many there are.
+    /// How many packets there are.
     n: usize,
+    /// The sums hold earlier packets.
+    accumulate: bool,
 }
 
-impl<const ROWS: usize> Group<'_, ROWS> {
-    /// Writes or adds the sums, as far as the longest source reaches; says how far that is.
-    fn sum_up<const FIRST_IS_ONE: bool>(
-        mut self,
-        kernel: Kernel,
-        dst: &mut [&mut [u8]; ROWS],
-        accumulate: bool,
-    ) -> usize {
+impl<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> Sum<'a, 'b, ROWS, FIRST_IS_ONE> {
+    #[inline]
+    fn new(kernel: Kernel, dst: [&'b mut [u8]; ROWS]) -> Self {
+        let (packets, factors) = ([&[][..]; GROUP_MAX], [[0; ROWS]; GROUP_MAX]);
+        Self { kernel, dst, packets, factors, n: 0, accumulate: false }
+    }
+
+    /// Adds a packet, by a factor for each row.
+    #[inline]
+    pub(crate) fn add(&mut self, packet: &'a [u8], factors: [u8; ROWS]) {
+        if self.n == GROUP_MAX {
+            self.flush();
+        }
+        self.packets[self.n] = &packet[..packet.len().min(self.dst[0].len())];
+        self.factors[self.n] = factors;
+        self.n += 1;
+    }
+
+    #[inline]
+    fn finish(mut self) {
+        if self.n > 0 || !self.accumulate {
+            self.flush();
+        }
+    }
+
+    /// Writes the sums of the packets or adds them, and forgets the packets.
+    fn flush(&mut self) {
         let mut at = 0;
-        // From the end of one source to the end of the next longer one.
-        while let Some(end) = self.sources[..self.n].iter().map(|source| source.len()).min() {
+        // From the end of one packet to the end of the next longer one.
+        while let Some(end) = self.packets[..self.n].iter().map(|packet| packet.len()).min() {
             if end > at {
-                let (sources, factors) = (&self.sources[..self.n], &self.factors[..self.n]);
-                let rows = dst.each_mut().map(|row| &mut row[at..end]);
-                kernel.sum::<ROWS, FIRST_IS_ONE>(sources, factors, at, rows, accumulate);
+                let (packets, factors) = (&self.packets[..self.n], &self.factors[..self.n]);
+                let rows = self.dst.each_mut().map(|row| &mut row[at..end]);
+                let accumulate = self.accumulate;
+                self.kernel.sum::<ROWS, FIRST_IS_ONE>(packets, factors, at, rows, accumulate);
                 at = end;
             }
-            let mut i = 0;
-            while i < self.n {
-                if self.sources[i].len() > at {
-                    i += 1;
-                    continue;
-                }
-                self.n -= 1;
-                self.sources.swap(i, self.n);
-                self.factors.swap(i, self.n);
-            }
+            self.forget_up_to(at);
         }
-        at
+        if !self.accumulate {
+            self.dst.iter_mut().for_each(|row| row[at..].fill(0));
+            self.accumulate = true;
+        }
+    }
+
+    /// Forgets the packets that end there or before.
+    fn forget_up_to(&mut self, at: usize) {
+        let mut i = 0;
+        while i < self.n {
+            if self.packets[i].len() > at {
+                i += 1;
+                continue;
+            }
+            self.n -= 1;
+            self.packets.swap(i, self.n);
+            self.factors.swap(i, self.n);
+        }
     }
 }
 

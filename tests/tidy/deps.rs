@@ -95,6 +95,7 @@ const ALLOWED: &[Allowed] = &[
             "base",
             "cc",
             "pacer",
+            "erasure",
             "wire",
             "mem",
             "af-xdp",
@@ -105,8 +106,18 @@ const ALLOWED: &[Allowed] = &[
             "bins",
             "stream",
         ],
-        // socket2 chooses the congestion control of the TCP that we compare with.
-        theirs: &["clap", "hdrhistogram", "libc", "serde", "serde_json", "socket2"],
+        theirs: &[
+            "clap",
+            "hdrhistogram",
+            "libc",
+            // What others make of erasure coding, to be measured beside ours.
+            "reed-solomon-erasure",
+            "reed-solomon-simd",
+            "serde",
+            "serde_json",
+            // Chooses the congestion control of the TCP that we compare with.
+            "socket2",
+        ],
     },
     Allowed {
         krate: "tests",

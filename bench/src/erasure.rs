@@ -1,0 +1,301 @@
+//! How fast parity and lost packets are made, beside ISA-L and two crates, in one run.
+//!
+//! Blocks of (8, 2) that stay in the cache, all in one place of memory for everybody. Rounds
+//! interleave all subjects; what other programs took of the core is left out. ISA-L is compiled
+//! from C and runs in a process of its own on the same core.
+
+pub mod isal;
+pub mod work;
+
+use crate::machine::Machine;
+use crate::quiet::StealWatch;
+use crate::sample::Error;
+use crate::stats::{Ratio, Spread};
+use isal::Isal;
+use serde::Serialize;
+use spanwire_erasure::{Kernel, Scheme};
+use std::fmt::Write as _;
+use std::time::Instant;
+use work::{Task, Work, X, Y};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
+pub struct Plan {
+    /// Samples of each
+    #[arg(long, default_value_t = 31, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub ms: u64,
+    /// Bytes of a packet: even numbers
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [4096, 1408],
+        value_parser = clap::value_parser!(u32).range(64..=65_536)
+    )]
+    pub bytes: Vec<u32>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+}
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// How.
+    pub plan: Plan,
+    /// Ticks of the processor's counter in a nanosecond, if it says.
+    pub ticks_per_ns: Option<f64>,
+    /// Why ISA-L is not among the rows, if it is not.
+    pub without_isal: Option<String>,
+    /// One for each subject and size.
+    pub rows: Vec<Row>,
+}
+
+/// Something that was timed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Bytes of a packet.
+    pub bytes: u32,
+    /// What is done with a block.
+    pub task: &'static str,
+    /// By whom.
+    pub who: String,
+    /// Nanoseconds of a block.
+    pub ns: Option<Spread>,
+    /// Bytes of data of a block over the median time, 10^9 a second.
+    pub gb_per_s: f64,
+    /// Ticks of the processor's counter for each byte of data.
+    pub ticks_per_byte: Option<f64>,
+    /// Time that ISA-L's `ec_encode_data` takes for the same, over the time this takes: encoding
+    /// for encoding, decoding with tables ready for decoding. Nothing without ISA-L.
+    pub isal_over_this: Option<Ratio>,
+}
+
+/// Measures all of `plan`. `go_on` is told the round and the subject before each sample and ends the
+/// run by false.
+///
+/// # Errors
+/// The kernel keeps no scheduler statistics, somebody refuses the work, or the run was ended.
+pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+    let mut subjects = Vec::new();
+    let (mut isal, without_isal) = match Isal::start() {
+        Ok(isal) => (Some(isal), None),
+        Err(e) => (None, Some(e.to_string())),
+    };
+    for bytes in &plan.bytes {
+        subjects.extend(Subject::all(*bytes, isal.is_some())?);
+    }
+    for round in 0..plan.rounds {
+        for i in 0..subjects.len() {
+            // There and back again: what changes slowly is in all alike.
+            let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
+            if !go_on(round, &subjects[i].who) {
+                return Err("interrupted".into());
+            }
+            subjects[i].sample(plan.ms, isal.as_mut())?;
+        }
+    }
+    let ticks_per_ns = Machine::ticks_per_ns();
+    let rows = subjects.iter().map(|subject| subject.row(&subjects, ticks_per_ns)).collect();
+    let machine = Machine::this();
+    Ok(Report { machine, plan: plan.clone(), ticks_per_ns, without_isal, rows })
+}
+
+impl Report {
+    /// The report for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let Machine { cpu, kernel, cores, .. } = &self.machine;
+        let Plan { rounds, ms, bytes, .. } = &self.plan;
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
+        let _ = writeln!(
+            out,
+            "({X}, {Y}), median [least..most] of {rounds} samples of {ms} ms; others' time on the \
+             core is left out"
+        );
+        if let Some(why) = &self.without_isal {
+            let _ = writeln!(out, "without ISA-L: {why}");
+        }
+        for (bytes, task) in bytes.iter().flat_map(|bytes| Task::ALL.map(|task| (bytes, task))) {
+            let _ = writeln!(
+                out,
+                "\n{:<32} {:>24} {:>7} {:>11}  times ISA-L's speed",
+                format!("{}, {bytes} bytes", task.name()),
+                "ns a block",
+                "GB/s",
+                "ticks/byte",
+            );
+            let of_this = |row: &&Row| row.bytes == *bytes && row.task == task.name();
+            for row in self.rows.iter().filter(of_this) {
+                let ticks = row.ticks_per_byte.map_or("-".to_owned(), |t| format!("{t:.3}"));
+                let _ = writeln!(
+                    out,
+                    "  {:<30} {:>24} {:>7.1} {ticks:>11}  {}",
+                    row.who,
+                    cell(row.ns, 0),
+                    row.gb_per_s,
+                    cell(row.isal_over_this.and_then(|ratio| ratio.paired), 2),
+                );
+            }
+        }
+        out
+    }
+}
+
+fn cell(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |s| {
+        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
+    })
+}
+
+/// Somebody who does a task, and what was measured of it.
+struct Subject {
+    bytes: u32,
+    task: Task,
+    who: String,
+    doer: Doer,
+    ns: Vec<Option<f64>>,
+}
+
+enum Doer {
+    /// In this process.
+    Here(Work),
+    /// ISA-L, asked for this.
+    Isal(&'static str),
+}
+
+impl Subject {
+    fn all(bytes: u32, isal: bool) -> Result<Vec<Self>, Error> {
+        let len = usize::try_from(bytes)?;
+        let mut all = Vec::new();
+        for task in Task::ALL {
+            let mut add = |who: String, doer| {
+                all.push(Self { bytes, task, who, doer, ns: Vec::new() });
+            };
+            for kernel in Kernel::available() {
+                for scheme in [Scheme::PQ, Scheme::CAUCHY] {
+                    let work = work::ours(task, scheme, kernel, len);
+                    add(format!("{scheme} on {kernel}"), Doer::Here(work));
+                }
+            }
+            if isal && task != Task::Add {
+                add(ISAL.to_owned(), Doer::Isal(task.of_isal()));
+            }
+            if isal && task == Task::Encode {
+                add("ISA-L, pq_gen".to_owned(), Doer::Isal("pq"));
+            }
+            if let Some(work) = work::reed_solomon_erasure(task, len)? {
+                add("reed-solomon-erasure".to_owned(), Doer::Here(work));
+            }
+            if let Some(work) = work::reed_solomon_simd(task, len)? {
+                add("reed-solomon-simd".to_owned(), Doer::Here(work));
+            }
+        }
+        Ok(all)
+    }
+
+    fn sample(&mut self, ms: u64, isal: Option<&mut Isal>) -> Result<(), Error> {
+        let ns = match (&mut self.doer, isal) {
+            (Doer::Here(work), _) => median_ns(ms, work)?,
+            (Doer::Isal(code), Some(isal)) => {
+                isal.ns(code, [X, Y], usize::try_from(self.bytes)?, ms)?
+            }
+            (Doer::Isal(_), None) => return Err("ISA-L is not there".into()),
+        };
+        self.ns.push(Some(ns));
+        Ok(())
+    }
+
+    fn row(&self, all: &[Self], ticks_per_ns: Option<f64>) -> Row {
+        let present: Vec<f64> = self.ns.iter().flatten().copied().collect();
+        let ns = Spread::of(&present);
+        let data = f64::from(self.bytes) * X as f64;
+        let ns_per_byte = ns.map_or(f64::NAN, |ns| ns.median / data);
+        // Its tables are ready in every comparison: that is how fast it can be.
+        let reference = match self.task {
+            Task::Encode | Task::Add => Task::Encode,
+            Task::Decode | Task::PlanAndDecode => Task::Decode,
+        };
+        let isal = all
+            .iter()
+            .find(|other| (other.bytes, other.task, &*other.who) == (self.bytes, reference, ISAL));
+        Row {
+            bytes: self.bytes,
+            task: self.task.name(),
+            who: self.who.clone(),
+            ns,
+            gb_per_s: 1.0 / ns_per_byte,
+            ticks_per_byte: ticks_per_ns.map(|ticks| ticks * ns_per_byte),
+            isal_over_this: isal.and_then(|isal| Ratio::of(&isal.ns, &self.ns)),
+        }
+    }
+}
+
+/// Nanoseconds of `work`: the median of [`RUNS`] runs that take `ms` together. As in `isal.c`.
+fn median_ns(ms: u64, work: &mut Work) -> Result<f64, Error> {
+    let run_s = ms as f64 / 1e3 / f64::from(RUNS);
+    let mut times = 16u32;
+    loop {
+        let start = Instant::now();
+        (0..times).for_each(|_| work());
+        let elapsed = start.elapsed().as_secs_f64();
+        if elapsed > run_s / 2.0 || times > u32::MAX / 4 {
+            break;
+        }
+        times *= 2;
+    }
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        let (watch, start) = (StealWatch::start()?, Instant::now());
+        (0..times).for_each(|_| work());
+        let (elapsed, stolen) = (start.elapsed(), watch.end()?.0.clamp(0.0, 1.0));
+        runs.push(elapsed.as_secs_f64() * (1.0 - stolen) * 1e9 / f64::from(times));
+    }
+    Ok(Spread::of(&runs).ok_or("no runs")?.median)
+}
+
+/// Of a sample.
+const RUNS: u32 = 16;
+const ISAL: &str = "ISA-L, ec_encode_data";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run__measures_everybody_with_isal_and_says_when_it_is_without() {
+        let plan = Plan { rounds: 2, ms: 1, bytes: vec![128], json: false };
+        let mut told = 0;
+        let report = run(&plan, |_, _| {
+            told += 1;
+            true
+        })
+        .unwrap();
+        assert_eq!(told, 2 * report.rows.len());
+        let with_isal = report.rows.iter().any(|row| row.who == ISAL);
+        assert_eq!(with_isal, report.without_isal.is_none());
+        for row in &report.rows {
+            assert!(row.ns.unwrap().min > 0.0 && row.gb_per_s > 0.0);
+            assert_eq!(row.isal_over_this.is_some(), with_isal, "{row:?}");
+        }
+        let text = report.text();
+        for row in &report.rows {
+            assert!(text.contains(&row.who) && text.contains(row.task), "{text}");
+        }
+        let ours = report.rows.iter().filter(|row| row.who.starts_with("PQ on "));
+        assert_eq!(ours.count(), Task::ALL.len() * Kernel::available().count());
+    }
+
+    #[test]
+    fn run__ends_when_it_is_told_to() {
+        let plan = Plan { rounds: 1, ms: 1, bytes: vec![64], json: false };
+        assert!(run(&plan, |_, _| false).is_err());
+    }
+}
