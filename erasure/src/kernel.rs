@@ -12,6 +12,8 @@ macro_rules! dispatch {
             Instructions::Avx2 => x86::avx2::$($call)+,
             #[cfg(target_arch = "x86_64")]
             Instructions::Gfni => x86::gfni::$($call)+,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => x86::avx512::$($call)+,
             #[cfg(target_arch = "aarch64")]
             Instructions::Neon => neon::$($call)+,
         }
@@ -98,6 +100,8 @@ enum Instructions {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Gfni,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -120,7 +124,7 @@ impl Kernel {
         Self::available().find(|kernel| kernel.name() == name)
     }
 
-    /// `scalar`, `ssse3`, `avx2`, `gfni` or `neon`.
+    /// `scalar`, `ssse3`, `avx2`, `gfni` (with AVX2), `avx512` (with GFNI) or `neon`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -131,6 +135,8 @@ impl Kernel {
             Instructions::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Instructions::Gfni => "gfni",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Instructions::Neon => "neon",
         }
@@ -210,6 +216,12 @@ impl Instructions {
             Self::Avx2 => is_x86_feature_detected!("avx2"),
             #[cfg(target_arch = "x86_64")]
             Self::Gfni => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("gfni")
+            }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
         }
@@ -224,6 +236,8 @@ const ALL: &[Instructions] = &[
     Instructions::Avx2,
     #[cfg(target_arch = "x86_64")]
     Instructions::Gfni,
+    #[cfg(target_arch = "x86_64")]
+    Instructions::Avx512,
     #[cfg(target_arch = "aarch64")]
     Instructions::Neon,
 ];

@@ -65,7 +65,9 @@ pub fn ours(task: Task, scheme: Scheme, kernel: Kernel, bytes: usize) -> Work {
         match task {
             Task::Encode => code.encode(data, made),
             Task::Add => {
-                (0..).zip(data).for_each(|(column, packet)| code.add(column, packet, made))
+                for (column, packet) in (0..).zip(data) {
+                    code.add(column, packet, made);
+                }
             }
             Task::Decode => black_box(&ready).write(data, parity, made),
             Task::PlanAndDecode => plan().write(data, parity, made),

@@ -1,9 +1,11 @@
 //! What is counted.
 
 use super::engine::Pair;
+use crate::erasure::work::{Task, ours};
 use crate::sample::Error;
 use spanwire_base::{Node, PortId, Rate, RxMeta, Time};
 use spanwire_cc::Algorithm;
+use spanwire_erasure::{Kernel, Scheme};
 use spanwire_sim::{Scenario, Watch};
 use spanwire_switch::{
     EcnConfig, ForwardingConfig, Hop, PortConfig, Prefix, Prob, QueueConfig, Route, Spread, Switch,
@@ -148,6 +150,24 @@ pub const ALL: &[Workload] = &[
     },
     Workload { name: "parse-1024", op: "frame", ops: 20_000, run: parse },
     Workload { name: "emit-1024", op: "frame", ops: 20_000, run: emit },
+    Workload {
+        name: "erasure-encode",
+        op: "block of 8 packets of 4096 bytes",
+        ops: 2000,
+        run: |ops| code(Task::Encode, ops),
+    },
+    Workload {
+        name: "erasure-add",
+        op: "block of 8 packets of 4096 bytes",
+        ops: 2000,
+        run: |ops| code(Task::Add, ops),
+    },
+    Workload {
+        name: "erasure-recover",
+        op: "block of 8 packets of 4096 bytes, 2 lost",
+        ops: 2000,
+        run: |ops| code(Task::PlanAndDecode, ops),
+    },
 ];
 
 /// An elided frame into a switch with RED, by its route, and out.
@@ -186,6 +206,14 @@ fn simulate(name: &str, ops: u64) -> Result<(), Error> {
     let plan = scenario.plan(1, [("bytes", &*bytes)])?;
     let report = plan.run(Watch::default(), &mut ())?;
     if report.checkers_ok { Ok(()) } else { Err(report.violations.join("; ").into()) }
+}
+
+/// By P and Q on AVX2: what valgrind knows of the processor's instructions.
+fn code(task: Task, ops: u64) -> Result<(), Error> {
+    let kernel = Kernel::named("avx2").ok_or("the counts are of AVX2, which is not here")?;
+    let mut work = ours(task, Scheme::PQ, kernel, 4096);
+    (0..ops).for_each(|_| work());
+    Ok(())
 }
 
 fn parse(ops: u64) -> Result<(), Error> {
