@@ -76,8 +76,8 @@ pub struct Row {
     pub isal_over_this: Option<Ratio>,
 }
 
-/// Measures all of `plan`. `go_on` is told the round and the subject before each sample and ends the
-/// run by false.
+/// Measures all of `plan`. `go_on` is told the round and the subject before each sample and ends
+/// the run by false.
 ///
 /// # Errors
 /// The kernel keeps no scheduler statistics, somebody refuses the work, or the run was ended.

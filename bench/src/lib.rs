@@ -24,7 +24,8 @@
 //! next, and when ([`pacer`]); `spanwire-bench pacing` how far from its time each packet of paced
 //! queue pairs leaves over AF_XDP ([`pacing`]).
 //!
-//! `spanwire-bench erasure` times parity and lost packets beside ISA-L and two crates ([`erasure`]).
+//! `spanwire-bench erasure` times parity and lost packets beside ISA-L and two crates
+//! ([`erasure`]).
 //!
 //! On a machine that does other things too, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
