@@ -18,6 +18,7 @@ mod events;
 mod flow;
 mod hostile;
 mod int;
+mod paths;
 mod selective;
 mod soak;
 mod stall;

@@ -1,0 +1,165 @@
+//! Paths: each packet takes the way that its balancer chose, an acknowledgement the way that brought
+//! data, and a way that dies is left.
+
+use super::*;
+use crate::{Balance, CongestionControl, ErasureCoding};
+use spanwire_loadbalance::{Choice, PathState};
+use spanwire_wire::Packet;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+fn with(choice: &str) -> PairConfig {
+    let choice = Choice::parse(choice).unwrap();
+    PairConfig { balance: Some(Balance { choice, seed: 5 }), ..PairConfig::src() }
+}
+
+/// The link of four that a packet takes, as switches hash it.
+fn link(p: &Packet<'_>) -> u16 {
+    let port = p.udp.src_port;
+    (port ^ (port >> 4) ^ (port >> 9)) % 4
+}
+
+/// The source ports of all data and parity of side 0, in order, with the PSN.
+type Ports = Rc<RefCell<Vec<(u32, u16)>>>;
+
+fn watch(p: &mut Pair) -> Ports {
+    let ports: Ports = Rc::default();
+    let seen = Rc::clone(&ports);
+    p.filter = Box::new(move |side, packet| {
+        if side == 0 && packet.bth.opcode != Opcode::SrcAck {
+            seen.borrow_mut().push((packet.bth.psn.get(), packet.udp.src_port));
+        }
+        Fate::Pass
+    });
+    ports
+}
+
+#[test]
+fn pick_path__the_packets_of_a_block_take_different_ways() {
+    let erasure = Some(ErasureCoding::default());
+    let mut p = Pair::with(&PairConfig { erasure, ..with("unolb") });
+    let ports = watch(&mut p);
+    let want = p.ends[0].fill(0, 40 * 248, 3);
+    p.post(0, 1, Op::Write, 0, 40 * 248);
+    assert!(p.run(SECOND));
+    assert_eq!(p.ends[1].bytes(0, 40 * 248), want);
+    let ports = ports.borrow();
+    assert_eq!(ports.len(), 50);
+    for block in ports.chunks(10) {
+        let distinct: BTreeSet<u16> = block.iter().map(|(_, port)| *port).collect();
+        assert_eq!(distinct.len(), 10, "{block:?}");
+        assert!(distinct.iter().all(|port| *port >= 0xc000));
+    }
+    let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
+    let paths: Vec<_> = balancer.paths(p.now).collect();
+    assert_eq!((paths.len(), balancer.counters().picks), (10, 50));
+    assert!(paths.iter().all(|p| (p.sent_packets, p.acked_packets, p.lost_packets) == (5, 5, 0)));
+    assert!(p.ends[1].ep.qp_paths(p.ends[1].qpns[0]).is_some());
+}
+
+#[test]
+fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
+    for ips in [PairConfig::default().ips, ["fd00::1", "fd00::2"].map(|ip| ip.parse().unwrap())] {
+        let mut p = Pair::with(&PairConfig { ips, ..with("rps") });
+        let newest = Rc::new(RefCell::new(0));
+        let acks = Rc::new(RefCell::new(0));
+        let (seen, count) = (Rc::clone(&newest), Rc::clone(&acks));
+        p.filter = Box::new(move |_, packet| {
+            let port = packet.udp.src_port;
+            if packet.bth.opcode == Opcode::SrcAck {
+                assert_eq!(port, *seen.borrow(), "the way of the last data packet");
+                *count.borrow_mut() += 1;
+            } else {
+                *seen.borrow_mut() = port;
+            }
+            if let spanwire_wire::IpRepr::V6(v6) = &packet.ip {
+                let entropy = spanwire_loadbalance::Entropy::from_flow_label(v6.flow_label);
+                assert_eq!(entropy.port(), port, "the label says the same");
+            }
+            Fate::Pass
+        });
+        for i in 0..20 {
+            p.post(0, i, Op::Write, 0, 2000);
+            assert!(p.run(SECOND));
+        }
+        assert!(*acks.borrow() >= 20);
+    }
+}
+
+#[test]
+fn set_path__nobody_who_does_not_choose_changes_a_thing() {
+    let mut p = Pair::with(&PairConfig::src());
+    let ports = watch(&mut p);
+    p.post(0, 1, Op::Write, 0, 5000);
+    assert!(p.run(SECOND));
+    let ports: BTreeSet<u16> = ports.borrow().iter().map(|(_, port)| *port).collect();
+    assert_eq!(ports.len(), 1);
+    assert!(p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).is_none());
+}
+
+/// One of four links dies for good; acknowledgements that take it are lost as well.
+fn dies(choice: &str, coded: bool) -> (Pair, u64) {
+    let erasure = coded.then(ErasureCoding::default);
+    let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
+    let base_rtt = Some(LATENCY * 2);
+    let congestion = Some(CongestionControl { algorithm, base_rtt });
+    let config = Config { qp_window_pkts: 64, ..Config::default() };
+    let mut p = Pair::with(&PairConfig { erasure, congestion, config, ..with(choice) });
+    p.post(0, 0, Op::Write, 0, 60_000);
+    assert!(p.run(SECOND));
+    let lost = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&lost);
+    p.filter = Box::new(move |_, packet| match link(packet) {
+        0 => {
+            *count.borrow_mut() += 1;
+            Fate::Drop
+        }
+        _ => Fate::Pass,
+    });
+    for i in 1..40 {
+        p.ends[0].fill(0, 60_000, i);
+        p.post(0, i, Op::Write, 0, 60_000);
+        assert!(p.run(SECOND * 10), "{choice}");
+    }
+    assert_eq!(p.ends[0].bytes(0, 60_000), p.ends[1].bytes(0, 60_000));
+    let done = p.ends[0].wcs.iter().filter(|wc| wc.status == WcStatus::Success).count();
+    assert_eq!(done, 40, "no work request fails");
+    let lost = *lost.borrow();
+    (p, lost)
+}
+
+#[test]
+fn tell_balancer__a_way_that_dies_is_left_and_costs_no_request() {
+    for coded in [false, true] {
+        let (p, lost) = dies("unolb", coded);
+        let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
+        assert!(balancer.counters().reroutes >= 1);
+        assert!(lost < 400, "of 10,000 packets {lost} went the dead way, coded: {coded}");
+        let live = balancer.paths(p.now).filter(|path| path.state == PathState::Live);
+        assert!(live.count() >= 10);
+        let (_, sprayed) = dies("rps", coded);
+        assert!(sprayed > 4 * lost, "{sprayed} sprayed, {lost} balanced");
+    }
+}
+
+#[test]
+fn on_arrived__marks_are_told_of_the_way_that_marks() {
+    let mut p = Pair::with(&with("unolb"));
+    p.filter = Box::new(|side, packet| match side == 0 && packet.udp.src_port % 2 == 1 {
+        true => Fate::Marked,
+        false => Fate::Pass,
+    });
+    for i in 0..20 {
+        p.post(0, i, Op::Write, 0, 4000);
+        assert!(p.run(SECOND));
+    }
+    let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
+    let (mut right, mut wrong) = (0, 0);
+    for path in balancer.paths(p.now) {
+        let marks = path.path.port() % 2 == 1;
+        let count = if marks { &mut right } else { &mut wrong };
+        *count += path.marked_packets;
+    }
+    assert!(right > 3 * wrong, "{right} and {wrong}");
+}
