@@ -19,7 +19,7 @@
 //! 56..60  receive limit
 //! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
 //!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop;
-//!         with presence bit 2: reports of blocks
+//!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
 //! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
 
@@ -116,6 +116,9 @@ pub struct SrcAckRepr<'a> {
     pub int: &'a [[u8; INT_HOP_LEN]],
     /// What there is to say of blocks.
     pub blocks: BlockReports,
+    /// Which packets came marked CE, if some did and some did not: bit i is the PSN of the newest
+    /// less i. Not 0.
+    pub marks: Option<u64>,
 }
 
 impl SackWord {
@@ -149,15 +152,16 @@ impl<'a> SrcAckRepr<'a> {
     /// The most bytes of a header without bitmap words, telemetry and reports.
     pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
 
-    /// Bytes of the header, 60..=704.
+    /// Bytes of the header, 60..=712.
     #[must_use]
     pub fn header_len(&self) -> usize {
         let refusal = if self.refusal.is_some() { REFUSAL_LEN } else { 0 };
+        let marks = if self.marks.is_some() { MARKS_LEN } else { 0 };
         let int = match self.records() {
             [] => 0,
             records => INT_LEN + records.len() * INT_HOP_LEN,
         };
-        FIXED_LEN + self.words.len * WORD_LEN + refusal + int + self.blocks.wire_len()
+        FIXED_LEN + self.words.len * WORD_LEN + refusal + int + self.blocks.wire_len() + marks
     }
 
     fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
@@ -177,7 +181,7 @@ impl<'a> SrcAckRepr<'a> {
             return Err(DropReason::SrcVersion);
         }
         let presence = be::u16_at(fixed, 2);
-        if presence & !(INT | BLOCKS) != 0 {
+        if presence & !(INT | BLOCKS | MARKS) != 0 {
             return Err(DropReason::SrcFeature);
         }
         let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrcKind)?;
@@ -217,6 +221,9 @@ impl<'a> SrcAckRepr<'a> {
         if presence & BLOCKS != 0 {
             this.blocks = BlockReports::take(&mut rest)?;
         }
+        if presence & MARKS != 0 {
+            this.marks = Some(u64::from_be_bytes(*take(&mut rest)?));
+        }
         if rest.is_empty() { Ok(this) } else { Err(DropReason::UnexpectedPayload) }
     }
 
@@ -239,7 +246,8 @@ impl<'a> SrcAckRepr<'a> {
         be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
         let int = if records.is_empty() { 0 } else { INT };
         let blocks = if self.blocks.as_slice().is_empty() { 0 } else { BLOCKS };
-        be::put(fixed, 2, (int | blocks).to_be_bytes());
+        let marks = if self.marks.is_some() { MARKS } else { 0 };
+        be::put(fixed, 2, (int | blocks | marks).to_be_bytes());
         be::put(fixed, 4, self.newest.to_be_bytes());
         be::put(fixed, 8, self.path.to_be_bytes());
         be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
@@ -271,6 +279,9 @@ impl<'a> SrcAckRepr<'a> {
         }
         if blocks != 0 {
             self.blocks.emit(&mut rest)?;
+        }
+        if let Some(marks) = self.marks {
+            *take_mut(&mut rest)? = marks.to_be_bytes();
         }
         Ok(())
     }
@@ -310,6 +321,9 @@ const INT_LEN: usize = 4;
 const INT: u16 = 1 << 0;
 /// Presence bit: reports of blocks are here.
 const BLOCKS: u16 = 1 << 2;
+/// Presence bit: which packets came marked.
+const MARKS: u16 = 1 << 3;
+const MARKS_LEN: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -360,6 +374,8 @@ mod tests {
                         bits: 5,
                     });
                     all.push(SrcAckRepr { int, blocks, ..sample(words, refusal) });
+                    let marks = Some(0x8000_0000_0000_0005);
+                    all.push(SrcAckRepr { int, blocks, marks, ..sample(words, refusal) });
                 }
             }
         }
@@ -416,7 +432,7 @@ mod tests {
             (0, 2 << 4 | 1, DropReason::SrcVersion),
             (2, 1, DropReason::SrcFeature),
             (3, 2, DropReason::SrcFeature),
-            (3, 8, DropReason::SrcFeature),
+            (3, 16, DropReason::SrcFeature),
             (10, 7, DropReason::SrcKind),
             (63, 1, DropReason::SrcKind),
         ] {

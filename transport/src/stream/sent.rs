@@ -94,6 +94,8 @@ pub(crate) struct Told<'a> {
     pub(crate) echo: Time,
     /// What is said of blocks.
     pub(crate) blocks: &'a [BlockReport],
+    /// Which packets came marked: bit i is the newest less i.
+    pub(crate) marks: u64,
 }
 
 /// What an acknowledgement changed.
@@ -110,6 +112,8 @@ pub(crate) struct Acked {
     pub(crate) again: bool,
     /// The newest arrival's number.
     pub(crate) newest: u64,
+    /// As [`Told::marks`].
+    marks: u64,
     /// It was a retransmission of what was lost.
     pub(crate) was_lost: bool,
     /// What was delivered when it left; none if it is known from before, or of another transmission
@@ -279,7 +283,7 @@ impl<T: Copy> Sent<T> {
         if is_beyond || is_old {
             return Err(BeyondSent);
         }
-        let mut acked = Acked::default();
+        let mut acked = Acked { marks: told.marks, ..Acked::default() };
         self.note_echo(newest, told.echo, &mut acked);
         for report in told.blocks.iter().filter(|report| report.word == BlockWord::Settled) {
             acked.settled.add(self.on_settled(report));
@@ -350,7 +354,9 @@ impl<T: Copy> Sent<T> {
             self.in_flight_bytes -= bytes;
         }
         if self.on_paths.is_some() {
-            self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate: Fate::Arrived });
+            let behind = acked.newest.wrapping_sub(number);
+            let marked = u32::from(behind < 64 && acked.marks >> behind & 1 != 0);
+            self.tell_path(OnPath { path, pkts: 1, bytes, marked, sent_at, fate: Fate::Arrived });
         }
     }
 }

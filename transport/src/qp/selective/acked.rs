@@ -1,6 +1,7 @@
 //! What an acknowledgement changes: what has arrived, what is lost, what may be sent, which
 //! requests are over.
 
+use super::paths::Echo;
 use super::sender::Sender;
 use super::{Part, Selective};
 use crate::counters::Counters;
@@ -94,7 +95,8 @@ impl Selective {
             return Err(DropReason::ResponseBeyondSent);
         }
         let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
-        let told = Told { next: ack.next, words, newest: ack.newest, echo, blocks };
+        let marks = self.marks(ack);
+        let told = Told { next: ack.next, words, newest: ack.newest, echo, blocks, marks };
         let spurious = self.sent.counters().spurious;
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
@@ -128,9 +130,7 @@ impl Selective {
             self.timers.stop();
         }
         self.find_lost(now, counters, flow);
-        if let Some(echo) = self.paths.as_mut().map(|paths| paths.echo(now, ack)) {
-            self.tell_paths(now, Some(echo), lb::LossKind::Overdue);
-        }
+        self.tell_paths(now, Some(Echo::of(now, ack)), lb::LossKind::Overdue);
         if self.recovery.is_some_and(|end| self.sent.una() >= end) {
             self.recovery = None;
             self.sent.recovered();
@@ -169,6 +169,12 @@ impl Selective {
         if let Some(flow) = flow {
             flow.on_loss(now, LossKind::Block, bytes, self.sent.in_flight_bytes());
         }
+    }
+
+    /// Which packets came marked, if somebody chooses paths: bit i is the newest less i.
+    #[inline]
+    fn marks(&mut self, ack: &SrcAckRepr<'_>) -> u64 {
+        self.paths.as_mut().map_or(0, |paths| paths.marks(ack))
     }
 
     /// Counts, and tells congestion control, what reports of blocks say.

@@ -15,6 +15,10 @@ pub(super) struct Feedback {
     ce_bytes: u64,
     /// The last packet that came, duplicate or not.
     newest: Newest,
+    /// Which of the packets up to the newest came marked: bit i is its PSN less i.
+    marks: u64,
+    /// Of the packets that are not told of, those that were marked.
+    untold_ce: u32,
     /// What switches have added to it: the records of at most
     /// [`INT_MAX_HOPS`](spanwire_wire::INT_MAX_HOPS), and no memory before the first.
     int: Vec<[u8; INT_HOP_LEN]>,
@@ -58,6 +62,8 @@ impl Feedback {
             rx_bytes: 0,
             ce_bytes: 0,
             newest: Newest::default(),
+            marks: 0,
+            untold_ce: 0,
             int: Vec::new(),
             untold: 0,
             due: None,
@@ -86,7 +92,9 @@ impl Feedback {
         if is_ce {
             self.ce_pkts = self.ce_pkts.wrapping_add(1);
             self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
+            self.untold_ce += 1;
         }
+        self.note_mark(header.psn, is_ce);
         let turned = std::mem::replace(&mut self.last_was_ce, is_ce) != is_ce;
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
         self.newest = Newest { psn, path, hop_limit: p.ip.hop_limit(), echo_ps, at: now };
@@ -103,6 +111,18 @@ impl Feedback {
         } else if self.untold >= lag.pkts {
             self.ask(AckReason::Count);
         }
+    }
+
+    /// Remembers whether a packet was marked, beside the others near it.
+    fn note_mark(&mut self, psn: u32, is_ce: bool) {
+        let ahead = psn.wrapping_sub(self.newest.psn).cast_signed();
+        // Bits move with the newest, whichever way that goes.
+        self.marks = match ahead {
+            0.. => self.marks.checked_shl(ahead.unsigned_abs()),
+            _ => self.marks.checked_shr(ahead.unsigned_abs()),
+        }
+        .unwrap_or(0);
+        self.marks = self.marks & !1 | u64::from(is_ce);
     }
 
     /// Keeps the telemetry of the newest packet, if that is what lies behind it.
@@ -184,11 +204,14 @@ impl Feedback {
         ack.hold_ns = u32::try_from(held).unwrap_or(u32::MAX);
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
         (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
+        let is_mixed = self.untold_ce > 0 && self.untold_ce < self.untold;
+        ack.marks = Some(self.marks).filter(|_| is_mixed);
         ack.refusal = self.refusal;
         if std::mem::take(&mut self.refuses_once) {
             self.refusal = None;
         }
-        (self.untold, self.due, self.told_at) = (0, None, Some(now));
+        (self.untold, self.untold_ce) = (0, 0);
+        (self.due, self.told_at) = (None, Some(now));
     }
 
     /// Something has come, so there is somebody to tell.

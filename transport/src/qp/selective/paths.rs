@@ -23,9 +23,6 @@ pub(super) struct Echo {
     /// The path that it came by.
     path: u16,
     rtt: Option<Dur>,
-    /// Packets received since the last acknowledgement, and those of them that were marked.
-    received: u32,
-    marked: u32,
 }
 
 impl Paths {
@@ -43,34 +40,34 @@ impl Paths {
         &self.balancer
     }
 
-    /// What `ack`, which came at `now`, says of its newest packet.
-    pub(super) fn echo(&mut self, now: Time, ack: &SrcAckRepr<'_>) -> Echo {
+    /// Which packets came marked: all since the last acknowledgement, none, or those that it names.
+    pub(super) fn marks(&mut self, ack: &SrcAckRepr<'_>) -> u64 {
         let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_pkts, ack.ce_pkts));
         let (rx, ce) = (ack.rx_pkts.wrapping_sub(rx), ack.ce_pkts.wrapping_sub(ce));
-        // An older one than the last counts backwards, and a liar as it likes.
-        let (received, marked) = if ce <= rx && rx < 1 << 31 { (rx, ce) } else { (0, 0) };
-        let sent_at = Time::from_ps(ack.echo_ps);
-        let rtt = (ack.hold_ns != u32::MAX).then(|| now.since(sent_at));
-        Echo { path: ack.path, rtt, received, marked }
+        match ack.marks {
+            Some(marks) => marks,
+            // An older one than the last counts backwards, and a liar as it likes.
+            None if ce > 0 && ce == rx && rx < 1 << 31 => u64::MAX,
+            None => 0,
+        }
     }
 
     /// Packets arrived.
     fn on_arrived(&mut self, now: Time, told: &OnPath, echo: &mut Echo) {
-        let is_newest = echo.path == Entropy::from_port(told.path).port();
-        let marked = match (echo.marked, told.pkts) {
-            (0, _) => 0,
-            (marked, pkts) if marked >= echo.received => pkts,
-            // One says so at once when a packet comes marked that follows others that did not, and
-            // the other way round: what differs is the newest.
-            (1, _) => u32::from(is_newest),
-            (marked, pkts) if marked + 1 == echo.received => pkts - u32::from(is_newest),
-            (marked, pkts) => pkts * marked / echo.received.max(1),
-        };
-        // The round trip is of one packet.
-        let rtt = if is_newest { echo.rtt.take() } else { None };
         let path = Entropy::from_port(told.path);
-        let &OnPath { pkts: packets, bytes, sent_at, .. } = told;
+        // The round trip is of one packet.
+        let rtt = if echo.path == path.port() { echo.rtt.take() } else { None };
+        let &OnPath { pkts: packets, bytes, marked, sent_at, .. } = told;
         self.balancer.on_ack(now, &PathAck { path, packets, bytes, marked, sent_at, rtt });
+    }
+}
+
+impl Echo {
+    /// What `ack`, which came at `now`, says of its newest packet.
+    pub(super) fn of(now: Time, ack: &SrcAckRepr<'_>) -> Self {
+        let sent_at = Time::from_ps(ack.echo_ps);
+        let rtt = (ack.hold_ns != u32::MAX).then(|| now.since(sent_at));
+        Self { path: ack.path, rtt }
     }
 }
 

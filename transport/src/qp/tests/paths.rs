@@ -1,5 +1,5 @@
-//! Paths: each packet takes the way that its balancer chose, an acknowledgement the way that brought
-//! data, and a way that dies is left.
+//! Paths: each packet takes the way that its balancer chose, an acknowledgement the way that
+//! brought data, and a way that dies is left.
 
 use super::*;
 use crate::{Balance, CongestionControl, ErasureCoding};
@@ -161,5 +161,5 @@ fn on_arrived__marks_are_told_of_the_way_that_marks() {
         let count = if marks { &mut right } else { &mut wrong };
         *count += path.marked_packets;
     }
-    assert!(right > 3 * wrong, "{right} and {wrong}");
+    assert!(right > 100 && wrong == 0, "{right} and {wrong}");
 }

@@ -153,7 +153,7 @@ impl<T: Copy> Sent<T> {
                 lost.add(Newly { pkts: 1, bytes });
                 if self.on_paths.is_some() {
                     let fate = Fate::Settled;
-                    self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate });
+                    self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
                 }
             }
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> Told<'a> {
-        Told { next: 0, words, newest, echo: at(newest.into()), blocks }
+        Told { next: 0, words, newest, echo: at(newest.into()), blocks, marks: 0 }
     }
 
     fn report(word: BlockWord, first: u32, bits: u64) -> BlockReport {

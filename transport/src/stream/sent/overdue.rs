@@ -140,7 +140,7 @@ impl<T: Copy> Sent<T> {
         self.in_flight_pkts -= 1;
         self.in_flight_bytes -= bytes;
         if self.on_paths.is_some() {
-            self.tell_path(OnPath { path, pkts: 1, bytes, sent_at, fate: Fate::Lost });
+            self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate: Fate::Lost });
         }
         Some(place)
     }

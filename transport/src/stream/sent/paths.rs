@@ -10,6 +10,8 @@ pub(crate) struct OnPath {
     pub(crate) path: u16,
     pub(crate) pkts: u32,
     pub(crate) bytes: u64,
+    /// Of those that arrived, packets that came marked.
+    pub(crate) marked: u32,
     /// When the one of them was sent that was sent latest.
     pub(crate) sent_at: Time,
     pub(crate) fate: Fate,
@@ -49,6 +51,7 @@ impl<T: Copy> Sent<T> {
             Some(last) if last.path == one.path && last.fate == one.fate => {
                 last.pkts += one.pkts;
                 last.bytes += one.bytes;
+                last.marked += one.marked;
                 last.sent_at = last.sent_at.max(one.sent_at);
             }
             _ => told.push(one),

@@ -29,7 +29,7 @@ fn word(numbers: &[u64]) -> SackWord {
 }
 
 fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
-    Told { next, words, newest, echo: at(echo), blocks: &[] }
+    Told { next, words, newest, echo: at(echo), blocks: &[], marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
@@ -262,7 +262,8 @@ proptest! {
                 Some((newest, echo)) if rng.below(100) >= loss => {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
-                    let told = Told { next, words: words.as_slice(), newest, echo, blocks: &[] };
+                    let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
+                    let told = Told { next, words, newest, echo, blocks, marks };
                     sent.on_ack(&told).unwrap();
                     rtt.sample(now.since(echo), Dur::ZERO);
                     silent = 0;
