@@ -81,6 +81,11 @@ pub struct QpAttr {
     /// carries ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). The path MTU when it is not
     /// given. Each end chooses its own. Not for [`WireMode::Rc`].
     pub segment_bytes: Option<u32>,
+    /// Packets beyond the lowest missing one that the peer takes, as both ends agreed
+    /// ([`SrcTerms::reorder_pkts`](crate::SrcTerms::reorder_pkts)), at least 256: so many leave
+    /// before the peer has said anything. 256 when it is not given: more than that would cost a
+    /// round trip. Not for [`WireMode::Rc`].
+    pub peer_reorder_pkts: Option<u32>,
     /// What bounds how much is in flight and how fast it leaves, beside the windows of
     /// [`Config`](crate::Config), which alone do when it is not given.
     pub congestion: Option<CongestionControl>,
@@ -378,6 +383,7 @@ impl QpAttr {
             av: newer.av.or(old.av),
             wire_mode: newer.wire_mode.or(old.wire_mode),
             segment_bytes: newer.segment_bytes.or(old.segment_bytes),
+            peer_reorder_pkts: newer.peer_reorder_pkts.or(old.peer_reorder_pkts),
             congestion: newer.congestion.or(old.congestion),
             weight: newer.weight.or(old.weight),
             erasure: newer.erasure.or(old.erasure),

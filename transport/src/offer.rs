@@ -236,10 +236,16 @@ impl Agreed {
     #[must_use]
     pub fn apply_to(&self, rtr: QpAttr) -> QpAttr {
         match self {
-            Self::Rc => QpAttr { wire_mode: Some(WireMode::Rc), segment_bytes: None, ..rtr },
+            Self::Rc => QpAttr {
+                wire_mode: Some(WireMode::Rc),
+                segment_bytes: None,
+                peer_reorder_pkts: None,
+                ..rtr
+            },
             Self::Src(terms) => QpAttr {
                 wire_mode: Some(WireMode::Src),
                 segment_bytes: Some(terms.segment_bytes),
+                peer_reorder_pkts: Some(terms.reorder_pkts),
                 ..rtr
             },
         }

@@ -21,7 +21,7 @@ mod sender;
 mod write;
 
 use crate::attr::{ErasureCoding, Mtu, QpAttr, QpCaps};
-use crate::config::Config;
+use crate::config::{Config, MIN_REORDER_PKTS};
 use crate::counters::Counters;
 use crate::qp::flow::Flow;
 use crate::qp::loss::ack_timeout;
@@ -62,6 +62,8 @@ pub(super) struct Selective {
     credit: Credit,
     /// The peer takes no packet at or above this; none before it has said.
     psn_limit: Option<u64>,
+    /// How far beyond the lowest missing one it is until the peer has said.
+    first_window_pkts: u32,
     /// The peer's stream: what has arrived.
     received: Received,
     feedback: Feedback,
@@ -127,6 +129,7 @@ impl Selective {
             probe: None,
             credit: Credit::new(attr),
             psn_limit: None,
+            first_window_pkts: attr.peer_reorder_pkts.unwrap_or(MIN_REORDER_PKTS),
             told_receive_limit: 0,
             received: Received::new(
                 first_number(attr.rq_psn.unwrap_or_default()),

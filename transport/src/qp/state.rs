@@ -1,6 +1,7 @@
 //! The queue pair's states and which attributes each transition takes.
 
 use crate::attr::{QpAttr, WireMode};
+use crate::config::MIN_REORDER_PKTS;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -62,7 +63,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         (Reset | Init, Init) => (&[Field::Access], &[]),
         (Init, Rtr) => (
             &[Field::Av, Field::Mtu, Field::DestQpn, Field::RqPsn, Field::DestRd, Field::RnrTimer],
-            &[Field::Access, Field::WireMode, Field::SegmentBytes],
+            &[Field::Access, Field::WireMode, Field::SegmentBytes, Field::PeerReorder],
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
@@ -104,8 +105,12 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         }
     }
     check_ranges(attr)?;
-    if attr.segment_bytes.is_some() && attr.wire_mode != Some(WireMode::Src) {
-        return Err(ModifyError::NotNow("segment_bytes"));
+    let mut of_src = [Field::SegmentBytes, Field::PeerReorder].into_iter();
+    match of_src.find(|field| field.given(attr)) {
+        Some(field) if attr.wire_mode != Some(WireMode::Src) => {
+            return Err(ModifyError::NotNow(field.name()));
+        }
+        _ => {}
     }
     Ok(to)
 }
@@ -121,6 +126,9 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     small("min_rnr_timer", attr.min_rnr_timer, 31)?;
     if attr.segment_bytes.is_some_and(|n| !SEGMENT_BYTES.contains(&n)) {
         return Err(ModifyError::OutOfRange("segment_bytes"));
+    }
+    if attr.peer_reorder_pkts.is_some_and(|n| n < MIN_REORDER_PKTS) {
+        return Err(ModifyError::OutOfRange("peer_reorder_pkts"));
     }
     if attr.congestion.is_some_and(|c| c.algorithm.validate().is_err()) {
         return Err(ModifyError::OutOfRange("congestion"));
@@ -162,6 +170,7 @@ enum Field {
     RnrRetry,
     WireMode,
     SegmentBytes,
+    PeerReorder,
     Congestion,
     Weight,
     Erasure,
@@ -169,7 +178,7 @@ enum Field {
 }
 
 impl Field {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -184,6 +193,7 @@ impl Field {
         Self::RnrRetry,
         Self::WireMode,
         Self::SegmentBytes,
+        Self::PeerReorder,
         Self::Congestion,
         Self::Weight,
         Self::Erasure,
@@ -206,6 +216,7 @@ impl Field {
             Self::RnrRetry => a.rnr_retry.is_some(),
             Self::WireMode => a.wire_mode.is_some(),
             Self::SegmentBytes => a.segment_bytes.is_some(),
+            Self::PeerReorder => a.peer_reorder_pkts.is_some(),
             Self::Congestion => a.congestion.is_some(),
             Self::Weight => a.weight.is_some(),
             Self::Erasure => a.erasure.is_some(),
@@ -229,6 +240,7 @@ impl Field {
             Self::RnrRetry => "rnr_retry",
             Self::WireMode => "wire_mode",
             Self::SegmentBytes => "segment_bytes",
+            Self::PeerReorder => "peer_reorder_pkts",
             Self::Congestion => "congestion",
             Self::Weight => "weight",
             Self::Erasure => "erasure",
@@ -321,6 +333,12 @@ mod tests {
             let got = check_modify(QpState::Init, &with(wild));
             assert_eq!(got, Err(ModifyError::OutOfRange("segment_bytes")));
         }
+        let few = QpAttr { peer_reorder_pkts: Some(255), ..src };
+        let got = check_modify(QpState::Init, &few);
+        assert_eq!(got, Err(ModifyError::OutOfRange("peer_reorder_pkts")));
+        let rc = QpAttr { peer_reorder_pkts: Some(256), ..rtr() };
+        let got = check_modify(QpState::Init, &rc);
+        assert_eq!(got, Err(ModifyError::NotNow("peer_reorder_pkts")));
         let rc = QpAttr { segment_bytes: Some(1400), ..rtr() };
         assert_eq!(check_modify(QpState::Init, &rc), Err(ModifyError::NotNow("segment_bytes")));
         let late = QpAttr { wire_mode: Some(WireMode::Src), ..QpAttr::rts(Psn::new(1)) };

@@ -5,7 +5,6 @@ use super::acked::may_leave;
 use super::coder::Turn;
 use super::sender::{May, Next};
 use super::{Part, Probe, Selective};
-use crate::config::MIN_REORDER_PKTS;
 use crate::qp::flow::{Flow, FlowLimit};
 use crate::stream::sent::Place;
 use spanwire_base::Time;
@@ -277,7 +276,7 @@ impl Selective {
 
     /// No packet at or above this is taken.
     fn psn_limit(&self) -> u64 {
-        self.psn_limit.unwrap_or(self.sent.una() + u64::from(MIN_REORDER_PKTS))
+        self.psn_limit.unwrap_or(self.sent.una() + u64::from(self.first_window_pkts))
     }
 }
 
