@@ -14,6 +14,7 @@ use crate::sample::Error;
 use crate::stats::Spread;
 use serde::Serialize;
 use spanwire_base::{Rate, Time};
+use spanwire_bins::station::Sending;
 use spanwire_cc::Algorithm;
 use spanwire_io::net::{LabConfig, TwoHosts};
 use spanwire_transport::CongestionControl;
@@ -118,7 +119,7 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
         let mut attachment = engine::attachment(host)?;
         attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
         let mut station = engine::station_on(attachment, host)?;
-        station.set_congestion(Some(congestion));
+        station.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
         Ok(station)
     })?;
     let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;

@@ -16,6 +16,7 @@
 mod args;
 pub mod chunk;
 pub mod dest;
+pub mod gaps;
 pub mod message;
 pub mod partial;
 pub mod receive;
@@ -39,7 +40,7 @@ use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use dest::DestDir;
 use report::{CopyReport, Speedometer};
 use session::{End, Session};
-use spanwire_stream::{Connection, Listener};
+use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,8 +65,8 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     if interrupt.is_set() {
         return Ok(ExitCode::from(130));
     }
-    let (CopyNetwork { network, xdp_mode }, connection) = args.reach_receiver()?;
-    let mode = connection.mode().name();
+    let (at_work, connection) = args.reach_receiver()?;
+    let agreed = connection.about().agreed;
     let session = Session::new(common.json);
     let mut view = View::new(common);
     let started = Instant::now();
@@ -77,16 +78,17 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     });
     let took = started.elapsed();
     view.clear();
-    let counters = network.counters();
+    let (counters, paths) = (at_work.network.counters(), at_work.paths(&agreed));
     // The last word leaves before the process does.
-    let _ = network.shutdown(LAST_WORD_WITHIN);
+    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
     match sent {
         Ok(()) => {}
         Err(_) if interrupt.is_set() => session.end(End::Interrupted),
         Err(why) => return Err(why),
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
-    (report.xdp_mode, report.mode) = (xdp_mode, Some(mode));
+    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
+    report.paths = paths;
     tell(common, &report);
     Ok(exit_code(&report, &session))
 }
@@ -151,7 +153,8 @@ fn receive_one(
     let common = &args.common;
     let session = Session::new(common.json);
     let mut view = View::new(common);
-    let (peer, mode) = (connection.about().peer.ip(), connection.mode().name());
+    let About { peer, agreed, .. } = connection.about();
+    let peer = peer.ip();
     let before = at_work.network.counters();
     let started = Instant::now();
     let received = receive::receive(connection, root, args.overwrite, &session, |session| {
@@ -168,7 +171,8 @@ fn receive_one(
     received?;
     let counters = since(&before, at_work.network.counters());
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
-    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(mode));
+    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
+    report.paths = at_work.paths(&agreed);
     tell(common, &report);
     Ok(exit_code(&report, &session))
 }

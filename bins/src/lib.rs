@@ -15,6 +15,7 @@
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
 //! | [`oob`] | the side connection |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
+//! | [`path_report`] | what reports say of erasure coding and paths |
 //! | [`report`] | tables, JSON and progress |
 //! | [`plot`] | figures as SVG |
 //! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
@@ -26,11 +27,13 @@ mod cc_args;
 pub mod copy;
 pub mod demo;
 pub mod doctor;
+mod ec_args;
 pub mod fabric;
 pub mod initiator;
 mod interface;
 pub mod lab;
 pub mod oob;
+pub mod path_report;
 pub mod pcap;
 pub mod perf;
 pub mod plot;

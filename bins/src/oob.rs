@@ -7,10 +7,12 @@
 //! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
 //! socket pair inside one process.
 
+mod coding;
 mod congestion;
 mod error;
 pub mod perftest;
 
+pub use coding::{Coding, CodingScheme, read_balance};
 pub use congestion::Congestion;
 pub use error::OobError;
 pub use spanwire_stream::dial::{dial, listen};
@@ -176,6 +178,12 @@ pub struct Request {
     /// older than this do without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<Congestion>,
+    /// Erasure coding of what the server sends, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasure: Option<Coding>,
+    /// Load balancing of what the server sends, likewise: its name and parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<String>,
 }
 
 /// The server's side of a job.
@@ -397,6 +405,8 @@ mod tests {
             job,
             qps: vec![QpParams { qpn: 17, psn: 99 }],
             congestion: None,
+            erasure: None,
+            balance: None,
         })
     }
 

@@ -149,11 +149,12 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
 }
 
 fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
-    let Served { job, agreed, congestion, messages, complete, counters } = served;
+    let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
         let line = serde_json::json!({
             "client": peer, "job": job, "mode": agreed.mode().name(),
             "congestion": congestion, "messages": messages,
+            "ec": paths.ec, "lb": paths.lb, "paths": paths.paths,
             "complete": complete, "counters": nonzero(counters),
         });
         say(&format!("{line}\n"));

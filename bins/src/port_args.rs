@@ -1,12 +1,13 @@
 //! The arguments of every command that opens an AF_XDP port for queue pairs, and what they mean.
 
 use crate::cc_args::CcArgs;
+use crate::ec_args::EcArgs;
 use crate::fabric::{Attachment, Error, Wrap};
 use crate::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;
-use spanwire_transport::{CongestionControl, ValidConfig};
+use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
 use std::path::PathBuf;
 
 /// A port, and how much may be under way through it.
@@ -24,6 +25,8 @@ pub(crate) struct PortArgs {
     window: Option<u32>,
     #[command(flatten)]
     cc: CcArgs,
+    #[command(flatten)]
+    ec: EcArgs,
     /// Pin the worker to this core
     #[arg(long)]
     pub(crate) core: Option<usize>,
@@ -47,6 +50,22 @@ impl PortArgs {
     /// There is none of that name, or a parameter is wrong.
     pub(crate) fn congestion(&self) -> Result<Option<CongestionControl>, Error> {
         self.cc.choice()
+    }
+
+    /// The erasure coding that is wanted, if one is.
+    ///
+    /// # Errors
+    /// There is no such code.
+    pub(crate) fn erasure(&self) -> Result<Option<ErasureCoding>, Error> {
+        self.ec.erasure()
+    }
+
+    /// The load balancing that is wanted, if one is.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub(crate) fn balance(&self) -> Result<Option<Balance>, Error> {
+        self.ec.balance()
     }
 
     /// The port on interface `dev`, with these faults.

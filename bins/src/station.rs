@@ -2,14 +2,18 @@
 //! peer over a side connection.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Congestion, Job, JobKind, MemoryParams, ModeChoice, Op, QpParams};
+use crate::oob::{
+    Coding, Congestion, Job, JobKind, MemoryParams, ModeChoice, Op, QpParams, Request, read_balance,
+};
+use crate::path_report::PathsReport;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
 use spanwire_mem::Region;
+use spanwire_stream::ConnectionPaths;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, CongestionControl, CqId, Endpoint, Host, MemoryRegion, Mtu,
-    PdId, QpAttr, QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, Balance, CongestionControl, CqId, Endpoint, ErasureCoding,
+    Host, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::net::IpAddr;
@@ -38,8 +42,8 @@ pub struct Station {
     pd: PdId,
     ip: IpAddr,
     mode: ModeChoice,
-    /// Of all its queue pairs; one that a client asks for counts where there is none.
-    congestion: Option<CongestionControl>,
+    /// Of all its queue pairs; what a client asks for counts where there is none.
+    sending: Sending,
     /// SRC packets carry no more than this.
     segment_bytes_max: u32,
     peer: Option<Peer>,
@@ -49,6 +53,17 @@ pub struct Station {
     port_is_gone: bool,
     /// The longest transfer it takes part in as the server: memory that a client can ask for.
     transfer_bytes_max: u64,
+}
+
+/// How queue pairs send.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sending {
+    /// How much, and how fast.
+    pub congestion: Option<CongestionControl>,
+    /// With which parity beside the data.
+    pub erasure: Option<ErasureCoding>,
+    /// On which paths.
+    pub balance: Option<Balance>,
 }
 
 /// The longest transfer a server takes unless told otherwise: a client need not show who it is.
@@ -118,7 +133,7 @@ impl Station {
             pd,
             ip,
             mode: ModeChoice::Auto,
-            congestion: None,
+            sending: Sending::default(),
             segment_bytes_max: u32::MAX,
             peer: None,
             side_poll: None,
@@ -157,16 +172,16 @@ impl Station {
         self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
     }
 
-    /// Sets the congestion control of all queue pairs from now on. Without one, a client's wish is
+    /// Sets how all queue pairs send from now on. Of what it leaves open, a client's wish is
     /// followed.
-    pub fn set_congestion(&mut self, congestion: Option<CongestionControl>) {
-        self.congestion = congestion;
+    pub fn set_sending(&mut self, sending: Sending) {
+        self.sending = sending;
     }
 
-    /// The congestion control of its queue pairs.
+    /// How its queue pairs send.
     #[must_use]
-    pub fn congestion(&self) -> Option<&CongestionControl> {
-        self.congestion.as_ref()
+    pub fn sending(&self) -> &Sending {
+        &self.sending
     }
 
     /// Takes peers whose RoCE address is not that of their TCP connection.
@@ -221,18 +236,18 @@ impl Station {
     }
 
     /// Brings a job's queue pairs to RTS with the peer's as their other ends. `rd_atomic` READs
-    /// and atomics may be outstanding there. What we send is under our congestion control, or
-    /// where there is none under the one `wanted`.
+    /// and atomics may be outstanding there. We send as we want to, or where we do not care as
+    /// `wanted` says; that is returned.
     fn connect(
         &mut self,
         setup: &Setup,
         theirs: &[QpParams],
         rd_atomic: u8,
-        wanted: Option<&Congestion>,
-    ) -> Result<(), Error> {
-        let wanted = wanted.map(Congestion::read).transpose()?;
-        let congestion = self.congestion.or(wanted);
+        wanted: Option<&Request>,
+    ) -> Result<Sending, Error> {
+        let sending = self.sending_for(wanted)?;
         let peer = self.peer.ok_or("the peer has not said hello")?;
+        warn_of_unused(&sending, &peer.agreed);
         if theirs.len() != setup.qpns.len() {
             let (got, want) = (theirs.len(), setup.qpns.len());
             return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
@@ -247,12 +262,40 @@ impl Station {
                 timeout: Some(setup.job.timeout),
                 retry_cnt: Some(setup.job.retry_cnt),
                 max_rd_atomic: Some(rd_atomic),
-                congestion,
+                congestion: sending.congestion,
+                erasure: sending.erasure,
+                balance: sending.balance,
                 ..QpAttr::rts(Psn::new(ours.psn))
             };
-            ep.modify_qp(*qpn, &rts)?;
+            ep.modify_qp(*qpn, &peer.agreed.apply_to_rts(rts))?;
         }
-        Ok(())
+        Ok(sending)
+    }
+
+    /// How we send, with what `wanted` says where we do not care.
+    fn sending_for(&mut self, wanted: Option<&Request>) -> Result<Sending, Error> {
+        let Some(Request { congestion, erasure, balance, .. }) = wanted else {
+            return Ok(self.sending);
+        };
+        let congestion = congestion.as_ref().map(Congestion::read).transpose()?;
+        let erasure = erasure.as_ref().map(Coding::read).transpose()?;
+        let choice = balance.as_deref().map(read_balance).transpose()?;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let balance = choice.map(|choice| Balance { choice, seed: ep.random() });
+        Ok(Sending {
+            congestion: self.sending.congestion.or(congestion),
+            erasure: self.sending.erasure.or(erasure),
+            balance: self.sending.balance.or(balance),
+        })
+    }
+
+    /// What there is to say of the paths of a job's packets, sent as `sending` says.
+    fn paths(&self, setup: &Setup, sending: &Sending) -> PathsReport {
+        let now = self.attachment.clock.now();
+        let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
+        let qps: Vec<_> = setup.qpns.iter().filter_map(look).collect();
+        let agreed = self.agreed().unwrap_or(Agreed::Rc);
+        PathsReport::of(&agreed, sending.erasure.as_ref(), sending.balance.as_ref(), &qps)
     }
 
     /// Drives `app` on the endpoint until `stop` says so.
@@ -336,6 +379,16 @@ fn access(op: Op) -> Access {
         Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
         Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
         Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
+    }
+}
+
+/// What is wanted and cannot be must not go unnoticed.
+fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
+    if let Some(why) = agreed.why_no_erasure().filter(|_| sending.erasure.is_some()) {
+        tracing::warn!("nothing is coded (--ec): {why}");
+    }
+    if let Some(why) = agreed.why_no_balance().filter(|_| sending.balance.is_some()) {
+        tracing::warn!("all packets take one path (--lb): {why}");
     }
 }
 

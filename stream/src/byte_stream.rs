@@ -42,11 +42,11 @@ pub struct ByteReader {
 
 impl ByteStream {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, mode, peer, local } = established;
+        let Established { sending, receiving, agreed, peer, local } = established;
         Self {
             writer: ByteWriter { sending, timeout: None },
             reader: ByteReader { receiving, timeout: None },
-            about: About { mode, peer, local },
+            about: About { mode: agreed.mode(), agreed, peer, local },
         }
     }
 

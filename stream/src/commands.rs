@@ -3,6 +3,7 @@
 use crate::channel::{Local, Rings, Route};
 use crate::config::Shape;
 use crate::error::SetupError;
+use crate::paths::ConnectionPaths;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Greet(SocketAddr),
     /// What has been counted.
     Counters(SyncSender<Vec<(String, u64)>>),
+    /// Which paths packets take.
+    Paths(SyncSender<Vec<ConnectionPaths>>),
     /// End when the last channel has ended, or after this long.
     Stop(Option<Dur>),
 }

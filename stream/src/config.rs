@@ -1,6 +1,6 @@
 //! Every limit of a network and its connections, with its reason.
 
-use spanwire_transport::CongestionControl;
+use spanwire_transport::{Balance, CongestionControl, ErasureCoding};
 use std::fmt;
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ pub struct Config {
     /// decides (`NetworkOptions::engine`), and that is 192 packets. With one, give the engine a
     /// window in which it finds room, and the port's line rate.
     pub congestion: Option<CongestionControl>,
+    /// Erasure coding of what each connection sends, where both ends speak SRC with blocks
+    /// ([`About::agreed`](crate::About::agreed) says). Default none.
+    pub erasure: Option<ErasureCoding>,
+    /// Which path each packet of a connection takes, where both ends speak SRC. Default one path.
+    pub balance: Option<Balance>,
 }
 
 /// A [`Config`] whose relations hold.
@@ -80,6 +85,8 @@ impl Default for Config {
             timeout: 14,
             retry_cnt: 7,
             congestion: None,
+            erasure: None,
+            balance: None,
         }
     }
 }
@@ -100,6 +107,14 @@ impl Config {
         within("linger", ms(self.linger), 0, 3_600_000)?;
         within("timeout", self.timeout.into(), 8, 20)?;
         within("retry_cnt", self.retry_cnt.into(), 1, 7)?;
+        match self.erasure {
+            Some(erasure) if !erasure.is_valid() => {
+                let (data, value) = (u64::from(erasure.data), u64::from(erasure.parity));
+                let max = BLOCK_PKTS_MAX.saturating_sub(data).min(PARITY_PKTS_MAX);
+                return Err(ConfigError { field: "erasure.parity", value, min: 1, max });
+            }
+            _ => {}
+        }
         Ok(ValidConfig(self))
     }
 }
@@ -203,6 +218,10 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Data and parity of a block, and parity alone: what the engine takes.
+const BLOCK_PKTS_MAX: u64 = 64;
+const PARITY_PKTS_MAX: u64 = 32;
+
 /// Credit comes for each quarter of a ring.
 const QUARTERS: u32 = 4;
 
@@ -222,6 +241,18 @@ mod tests {
         assert_eq!(e.to_string(), "max_half_open_per_peer is 65, but must be between 1 and 64");
         let wrong = Config { linger: Duration::from_secs(3601), ..Config::default() };
         assert_eq!(wrong.validate().unwrap_err().field, "linger");
+    }
+
+    #[test]
+    fn validate__takes_the_blocks_that_the_engine_takes() {
+        let with = |data, parity| {
+            let erasure = Some(ErasureCoding::new(data, parity));
+            Config { erasure, ..Config::default() }.validate()
+        };
+        assert!(with(8, 2).is_ok() && with(32, 32).is_ok());
+        let e = with(60, 5).unwrap_err();
+        assert_eq!(e.to_string(), "erasure.parity is 5, but must be between 1 and 4");
+        assert!(with(8, 0).is_err());
     }
 
     #[test]

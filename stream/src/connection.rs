@@ -7,7 +7,7 @@ use crate::listener::sealed::Sealed;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use spanwire_base::usize_from;
-use spanwire_transport::WireMode;
+use spanwire_transport::{Agreed, WireMode};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
@@ -48,6 +48,8 @@ pub struct MessageReceiver {
 pub struct About {
     /// How both ends speak.
     pub mode: WireMode,
+    /// On which terms; whether what is sent can be coded and take several paths.
+    pub agreed: Agreed,
     /// The other end's RoCE address, and its port of the side connection.
     pub peer: SocketAddr,
     /// This end's.
@@ -56,9 +58,9 @@ pub struct About {
 
 impl Connection {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, mode, peer, local } = established;
+        let Established { sending, receiving, agreed, peer, local } = established;
         let (sender, receiver) = (MessageSender { sending }, MessageReceiver { receiving });
-        Self { sender, receiver, about: About { mode, peer, local } }
+        Self { sender, receiver, about: About { mode: agreed.mode(), agreed, peer, local } }
     }
 
     /// How both ends speak: RC or SRC.

@@ -10,7 +10,7 @@ use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
-use spanwire_transport::{AddressVector, Agreed, Mtu, Offer, WireMode};
+use spanwire_transport::{AddressVector, Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use std::time::Instant;
 pub struct Established {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
-    pub(crate) mode: WireMode,
+    pub(crate) agreed: Agreed,
     /// The peer's RoCE address, and the port of the side connection.
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
@@ -81,7 +81,7 @@ pub(crate) fn call(
     side.send(&Word::Ready).map_err(say)?;
     reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, mode: terms.agreed.mode(), peer, local })
+    Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
 /// Sets a connection up from the listener's side.
@@ -117,7 +117,7 @@ pub(crate) fn answer(
     }
     reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, mode: terms.agreed.mode(), peer, local })
+    Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
 /// Tells a peer that there will be no connection, if that needs no waiting.

@@ -11,6 +11,7 @@ use crate::handshake::{Established, HalfOpen, call};
 use crate::keeper::Keeper;
 use crate::listener::Listener;
 use crate::modes::ModeChoice;
+use crate::paths::ConnectionPaths;
 use crate::shared::{Kind, Tray};
 use crate::side::Side;
 use crate::worker::Worker;
@@ -194,6 +195,13 @@ impl Network {
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.shared.commands.ask(Command::Counters).unwrap_or_default()
+    }
+
+    /// The paths of what connections sent, of those that were told to balance: of the one that
+    /// ended last, and of all that are open. Empty when the worker is gone.
+    #[must_use]
+    pub fn paths(&self) -> Vec<ConnectionPaths> {
+        self.shared.commands.ask(Command::Paths).unwrap_or_default()
     }
 
     /// Lets connections whose handles were dropped deliver what was sent, for at most `within`, and

@@ -7,6 +7,7 @@ use crate::config::ValidConfig;
 use crate::error::{Cause, SetupError};
 use crate::fabric::Link;
 use crate::keeper::KeeperHandle;
+use crate::paths::ConnectionPaths;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::{Milestone, Shared, Tray};
@@ -33,6 +34,8 @@ pub(crate) struct Worker {
     /// The channel of each completion queue.
     by_cq: BTreeMap<CqId, u32>,
     made: u64,
+    /// Of the channel that ended last.
+    ended_paths: Option<ConnectionPaths>,
     /// Commands that need the port.
     for_port: VecDeque<Command>,
     stop: Option<Time>,
@@ -75,6 +78,7 @@ impl Worker {
             places,
             by_cq: BTreeMap::new(),
             made: 0,
+            ended_paths: None,
             for_port: VecDeque::new(),
             stop: None,
             stopping: false,
@@ -150,6 +154,9 @@ impl Worker {
                 if let Some(standing) = standing {
                     self.settle(id.slot, standing, endpoint);
                 }
+            }
+            Command::Paths(reply) => {
+                let _ = reply.send(self.paths(endpoint));
             }
             Command::Stop(within) => {
                 self.stopping = true;
@@ -293,8 +300,20 @@ impl Worker {
         let Place { generation, state: State::Open(channel), .. } = place else { return };
         tracing::debug!("connection {generation} has ended: {cause}");
         self.by_cq.remove(&channel.cq());
+        let paths = ConnectionPaths::look(endpoint, channel.qpn(), self.clock.now());
+        self.ended_paths = paths.or(self.ended_paths.take());
         channel.close(endpoint, cause);
         self.keeper.close(ChannelId { slot, generation }, last_word);
+    }
+
+    /// The paths of all channels, the one that ended last first.
+    fn paths(&self, endpoint: &Endpoint) -> Vec<ConnectionPaths> {
+        let open = self.places.iter().flatten().filter_map(|place| match &place.state {
+            State::Open(channel) => Some(channel.qpn()),
+            State::Opening(_) => None,
+        });
+        let look = |qpn| ConnectionPaths::look(endpoint, qpn, self.clock.now());
+        self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
     fn end_all(&mut self, endpoint: &mut Endpoint, cause: &Cause) {

@@ -48,7 +48,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "stream",
-        ours: &["base", "wire", "mem", "transport", "io"],
+        ours: &["base", "wire", "mem", "loadbalance", "transport", "io"],
         theirs: &[
             // Bounded lock-free rings between applications and the worker.
             "crossbeam-queue",
@@ -64,7 +64,19 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "bins",
-        ours: &["base", "cc", "wire", "mem", "transport", "io", "stream", "switch", "sim"],
+        ours: &[
+            "base",
+            "cc",
+            "erasure",
+            "loadbalance",
+            "wire",
+            "mem",
+            "transport",
+            "io",
+            "stream",
+            "switch",
+            "sim",
+        ],
         theirs: &[
             "clap",
             "getrandom",

@@ -218,8 +218,9 @@ impl ErasureCoding {
         self.adaptive.map_or(self.parity, |(_, most)| most.max(self.parity))
     }
 
-    /// There are such blocks.
-    pub(crate) fn is_valid(&self) -> bool {
+    /// There are such blocks; others are refused by `modify_qp`.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
         let most = self.parity_max();
         let least = self.adaptive.map_or(self.parity, |(least, _)| least.min(self.parity));
         let code = Code::new(self.scheme, self.data.into(), most.into());

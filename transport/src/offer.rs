@@ -255,16 +255,37 @@ impl Agreed {
     /// paths are SRC's, and blocks are for a peer that takes them.
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
+        QpAttr {
+            erasure: rts.erasure.filter(|_| self.why_no_erasure().is_none()),
+            balance: rts.balance.filter(|_| self.why_no_balance().is_none()),
+            ..rts
+        }
+    }
+
+    /// Why nothing is coded between these ends, in words; `None` where it may be.
+    #[must_use]
+    pub fn why_no_erasure(&self) -> Option<&'static str> {
         match self {
-            Self::Rc => QpAttr { erasure: None, balance: None, ..rts },
-            Self::Src(terms) if terms.features.has(SrcFeature::Block) => rts,
-            Self::Src(_) => QpAttr { erasure: None, ..rts },
+            Self::Rc => Some(SPEAKS_RC),
+            Self::Src(terms) if terms.features.has(SrcFeature::Block) => None,
+            Self::Src(_) => Some("the peer takes no blocks"),
+        }
+    }
+
+    /// Why all packets take one path between these ends, in words; `None` where they may not.
+    #[must_use]
+    pub fn why_no_balance(&self) -> Option<&'static str> {
+        match self {
+            Self::Rc => Some(SPEAKS_RC),
+            Self::Src(_) => None,
         }
     }
 }
 
 /// UDP, BTH, the header of a WRITE's last segment with immediate, ICRC.
 const SRC_HEADERS_BYTES: u32 = 8 + 12 + (24 + 16 + 4 + 4) + 4;
+
+const SPEAKS_RC: &str = "the connection speaks RC";
 
 /// The highest that four bits hold.
 const VERSION_MAX: u64 = 15;
@@ -315,6 +336,9 @@ mod tests {
         let mut old = both;
         old.src.as_mut().unwrap().features = SrcFeatures::NONE;
         assert_eq!(of(&both, &old), QpAttr { erasure: None, ..rts });
+        let agreed = agree(&both, &old).unwrap();
+        assert_eq!(agreed.why_no_erasure(), Some("the peer takes no blocks"));
+        assert_eq!(agreed.why_no_balance(), None);
     }
 
     proptest! {

@@ -3,9 +3,11 @@
 use super::talk;
 use crate::fabric::Error;
 use crate::interface;
+use crate::path_report::PathsReport;
 use crate::port_args::{self, PortArgs, ppm};
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
+use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
@@ -92,10 +94,21 @@ pub(super) struct CopyNetwork {
     pub(super) network: Network,
     /// AF_XDP's mode.
     pub(super) xdp_mode: Option<&'static str>,
+    erasure: Option<ErasureCoding>,
+    balance: Option<Balance>,
 }
 
 /// The TCP port that `spanwire copy receive` listens on: the next after perf's.
 pub const DEFAULT_PORT: u16 = 18_517;
+
+impl CopyNetwork {
+    /// What there is to say of the paths of a connection that agreed on `agreed` and has ended.
+    pub(super) fn paths(&self, agreed: &Agreed) -> PathsReport {
+        let mut ended = self.network.paths();
+        ended.truncate(1);
+        PathsReport::of(agreed, self.erasure.as_ref(), self.balance.as_ref(), &ended)
+    }
+}
 
 impl CommonArgs {
     /// The network these arguments describe, on interface `dev`.
@@ -104,9 +117,11 @@ impl CommonArgs {
         let congestion = self.port.congestion()?;
         let attachment = self.port.attach(dev, self.faults()?)?;
         let xdp_mode = attachment.xdp_mode;
-        let config = Config { congestion, ..talk::limits() }.validate()?;
+        let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
+        let config = Config { congestion, erasure, balance, ..talk::limits() }.validate()?;
         let options = NetworkOptions { config, engine, core: self.port.core, polling: None };
-        Ok(CopyNetwork { network: Network::over(attachment, dev, options)?, xdp_mode })
+        let network = Network::over(attachment, dev, options)?;
+        Ok(CopyNetwork { network, xdp_mode, erasure, balance })
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

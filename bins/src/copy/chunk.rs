@@ -76,6 +76,12 @@ impl ChunkHeader {
         }
     }
 
+    /// True if no chunk of this file follows.
+    #[must_use]
+    pub fn ends_file(&self) -> bool {
+        self.has(LAST | ABORT | SAME)
+    }
+
     /// True if `flag` is set.
     #[must_use]
     pub fn has(&self, flag: u32) -> bool {

@@ -1,7 +1,9 @@
 //! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
 
+use super::gaps::GapRow;
 use super::message::Sha256Hex;
 use super::session::{Current, End, Session};
+use crate::path_report::PathsReport;
 use crate::report::bytes;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -40,6 +42,11 @@ pub struct CopyReport {
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `src`.
     pub mode: Option<&'static str>,
+    /// Erasure coding and paths of what this end sent.
+    #[serde(flatten)]
+    pub paths: PathsReport,
+    /// The receiver's: between what times data came while there were data to come.
+    pub gaps: Option<GapRow>,
     /// Files in place.
     pub files_done: u64,
     /// Files that failed.
@@ -116,6 +123,8 @@ impl CopyReport {
             peer,
             xdp_mode: None,
             mode: None,
+            paths: PathsReport::default(),
+            gaps: session.gaps(),
             files_done: progress.files_done.load(Ordering::Relaxed),
             files_failed: failed,
             bytes: progress.bytes_done.load(Ordering::Relaxed),
@@ -155,6 +164,7 @@ impl CopyReport {
             let _ = write!(out, ", {} were there already", bytes(self.resumed_bytes));
         }
         out.push_str(if self.ok { ", SHA-256 equal on both ends\n" } else { "\n" });
+        out.extend(self.paths.text());
         out
     }
 }

@@ -1,11 +1,12 @@
 //! What the threads of one copy share: how far it is, and how it ended.
 
+use super::gaps::{GapRow, Gaps};
 use super::report::FileRow;
 use spanwire_stream::{Cause, Error};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One copy under way. The first thread that ends it says how; the others look and stop.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ pub struct Session {
     /// How far it is.
     pub progress: Progress,
     ledger: Mutex<Ledger>,
+    gaps: Mutex<Gaps>,
 }
 
 /// What became of the files.
@@ -105,6 +107,17 @@ impl Session {
     pub fn new(keeps_all: bool) -> Self {
         let ledger = Mutex::new(Ledger { keeps_all, ..Ledger::default() });
         Self { ledger, ..Self::default() }
+    }
+
+    /// A chunk of a file came at `now`; `is_last` if the file ends with it.
+    pub fn chunk_came(&self, now: Instant, is_last: bool) {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(now, is_last);
+    }
+
+    /// How long it was between chunks; none where none came.
+    #[must_use]
+    pub fn gaps(&self) -> Option<GapRow> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).row()
     }
 
     /// Enters what became of a file.

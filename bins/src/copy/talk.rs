@@ -180,6 +180,10 @@ impl Hearing {
             let _ = if self.buffer.first() == Some(&b'{') {
                 sorting.words.send(parse(&self.buffer)?).map_err(drop)
             } else {
+                // One that is none is the writer's to refuse.
+                if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
+                    session.chunk_came(Instant::now(), header.ends_file());
+                }
                 let spare = sorting.spare.try_recv().unwrap_or_default();
                 let chunk = std::mem::replace(&mut self.buffer, spare);
                 sorting.chunks.send(chunk).map_err(drop)

@@ -5,7 +5,7 @@ use crate::fabric::{self, Error};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::port_args::{PortArgs, ppm, sleep_precisely};
-use crate::station::Station;
+use crate::station::{Sending, Station};
 use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_io::affinity;
@@ -128,7 +128,8 @@ impl CommonArgs {
 
     /// Refuses what is wrong whoever is at the other end, before anybody is asked.
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.port.congestion().map(|_| ())
+        self.port.congestion()?;
+        self.port.erasure().map(|_| ())
     }
 
     /// The worker these arguments describe, at address `ip`.
@@ -144,10 +145,14 @@ impl CommonArgs {
             }
         };
         let config = self.port.config(self.dev())?;
-        let congestion = self.port.congestion()?;
+        let sending = Sending {
+            congestion: self.port.congestion()?,
+            erasure: self.port.erasure()?,
+            balance: self.port.balance()?,
+        };
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
         let mut station = Station::with_config(attachment, ip, polling, config)?;
-        station.set_congestion(congestion);
+        station.set_sending(sending);
         Ok(station)
     }
 

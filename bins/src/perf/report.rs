@@ -4,6 +4,7 @@ use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
 use super::nonzero;
 use crate::oob::Congestion;
+use crate::path_report::PathsReport;
 use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, seconds};
 use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub(super) struct ClientReport {
     segment_bytes: u32,
     /// Congestion control of what we sent, if any.
     congestion: Option<Congestion>,
+    /// Erasure coding and paths of what we sent.
+    #[serde(flatten)]
+    paths: PathsReport,
     pub(super) ok: bool,
     error: Option<String>,
     thresholds: Vec<Threshold>,
@@ -79,7 +83,8 @@ impl ClientReport {
             xdp_mode: station.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
-            congestion: station.congestion().map(Congestion::from),
+            congestion: station.sending().congestion.as_ref().map(Congestion::from),
+            paths: report.paths.clone(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             error,
             thresholds,
@@ -121,6 +126,7 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&perf_table(&r.perf));
     }
     out.extend(r.flow.as_ref().and_then(limits_text));
+    out.extend(r.paths.text());
     for t in r.thresholds.iter().filter(|t| !t.ok) {
         out.push_str(&format!("  FAILED: {} {:.3}, measured {:.3}\n", t.name, t.limit, t.measured));
     }

@@ -4,8 +4,10 @@ use super::{FlowRow, Flows, Needs, RD_ATOMIC, Setup, Station, check, region_byte
 use crate::fabric::Error;
 use crate::initiator::{Initiator, Progress};
 use crate::oob::{
-    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT, Request,
+    Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
+    Request,
 };
+use crate::path_report::PathsReport;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Access, Config, Host, QpCaps};
@@ -29,6 +31,8 @@ pub struct JobReport {
     pub peer_atomics: Option<u64>,
     /// How its flows did from beginning to end; none against perftest.
     pub flow: Option<FlowRow>,
+    /// Erasure coding, and which paths packets took.
+    pub paths: PathsReport,
 }
 
 /// A running job, for who watches it.
@@ -103,13 +107,15 @@ impl Station {
         oob.send(&Message::Request(Request {
             job,
             qps: setup.params.clone(),
-            congestion: self.congestion.as_ref().map(Congestion::from),
+            congestion: self.sending.congestion.as_ref().map(Congestion::from),
+            erasure: self.sending.erasure.as_ref().map(Coding::from),
+            balance: self.sending.balance.map(|balance| balance.choice.to_string()),
         }))?;
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,
             other => return Err(OobError::unexpected("an accept", other).into()),
         };
-        self.connect(setup, &qps, RD_ATOMIC, None)?;
+        let sending = self.connect(setup, &qps, RD_ATOMIC, None)?;
         oob.send(&Message::Ready)?;
         match oob.recv(REPLY_TIMEOUT)? {
             Message::Ready => {}
@@ -143,6 +149,7 @@ impl Station {
             peer_messages: 0,
             peer_atomics: None,
             flow: span.map(|(first, last)| last.since(&first)),
+            paths: self.paths(setup, &sending),
         };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.

@@ -126,9 +126,7 @@ impl Station {
             }
             Message::Request(request) if guest.is_known() => {
                 self.check_request(&request.job)?;
-                if let Some(congestion) = &request.congestion {
-                    congestion.read()?;
-                }
+                self.sending_for(Some(&request))?;
                 Ok(Attended::Asks(request))
             }
             other if guest.is_known() => Err(OobError::unexpected("a request", other).into()),

@@ -245,7 +245,7 @@ impl Station {
         if rd_atomic == 0 && s.test.op.is_rd_atomic() {
             return Err("the peer answers no READs and no atomics (its -o is 0)".into());
         }
-        self.connect(setup, &params, rd_atomic, None)
+        self.connect(setup, &params, rd_atomic, None).map(|_| ())
     }
 
     /// The applications of our role, receives posted.

@@ -6,6 +6,7 @@ use crate::fabric::Error;
 use crate::oob::{
     Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request,
 };
+use crate::path_report::PathsReport;
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Agreed, QpCaps};
@@ -19,6 +20,8 @@ pub struct Served {
     pub agreed: Agreed,
     /// Congestion control of what we sent, if any.
     pub congestion: Option<Congestion>,
+    /// Erasure coding and paths of what we sent.
+    pub paths: PathsReport,
     /// Messages received (SEND).
     pub messages: u64,
     /// The client said that it was done; otherwise it went away in the middle.
@@ -123,7 +126,7 @@ impl Station {
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
         setup.fill_source(false);
-        self.connect(setup, &request.qps, RD_ATOMIC, request.congestion.as_ref())?;
+        let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
@@ -159,9 +162,9 @@ impl Station {
         let counters = self.counters();
         let (job, messages) = (setup.job, target.messages());
         let agreed = self.agreed().unwrap_or(Agreed::Rc);
-        let ours = self.congestion().map(Congestion::from);
-        let congestion = ours.or_else(|| request.congestion.clone());
-        Ok(Served { job, agreed, congestion, messages, complete, counters })
+        let congestion = sending.congestion.as_ref().map(Congestion::from);
+        let paths = self.paths(setup, &sending);
+        Ok(Served { job, agreed, congestion, paths, messages, complete, counters })
     }
 }
 

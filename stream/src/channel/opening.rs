@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, CongestionControl, CqId, CreateError, Endpoint, MemoryRegion,
-    ModifyError, Mtu, PdId, QpAttr, QpCaps, QpInit, RemoteAddr,
+    Access, AddressVector, Agreed, Balance, CongestionControl, CqId, CreateError, Endpoint,
+    ErasureCoding, MemoryRegion, ModifyError, Mtu, PdId, QpAttr, QpCaps, QpInit, RemoteAddr,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(crate) struct Opening {
     fragments: u32,
     retry: (u8, u8),
     congestion: Option<CongestionControl>,
+    erasure: Option<ErasureCoding>,
+    balance: Option<Balance>,
     rings: Rings,
     send_mr: MemoryRegion,
     receive_mr: MemoryRegion,
@@ -90,8 +92,20 @@ impl Opening {
         endpoint.modify_qp(qpn, &QpAttr::init(access)).expect("a new queue pair goes to INIT");
         let psn = u32::try_from(endpoint.random() & u64::from(Psn::MASK)).unwrap_or_default();
         let (fragments, retry) = (config.fragments, (config.timeout, config.retry_cnt));
-        let congestion = config.congestion;
-        Ok(Self { cq, qpn, psn, fragments, retry, congestion, rings, send_mr, receive_mr })
+        let Config { congestion, erasure, balance, .. } = *config;
+        Ok(Self {
+            cq,
+            qpn,
+            psn,
+            fragments,
+            retry,
+            congestion,
+            erasure,
+            balance,
+            rings,
+            send_mr,
+            receive_mr,
+        })
     }
 
     /// What the peer must know.
@@ -124,8 +138,12 @@ impl Opening {
             timeout: Some(timeout),
             retry_cnt: Some(retry_cnt),
             congestion: self.congestion,
+            erasure: self.erasure,
+            balance: self.balance,
             ..QpAttr::rts(Psn::new(self.psn))
         };
+        self.warn_of_unused(&route.agreed);
+        let rts = route.agreed.apply_to_rts(rts);
         for _ in 0..self.fragments + CONTROLS_MAX {
             let posted = endpoint.post_recv(self.qpn, &NOTHING);
             posted.expect("the receive queue was made for as many, and takes them from INIT on");
@@ -147,6 +165,16 @@ impl Opening {
             drained_said: false,
             flushed: false,
         })
+    }
+
+    /// What is configured and cannot be must not go unnoticed.
+    fn warn_of_unused(&self, agreed: &Agreed) {
+        if let Some(why) = agreed.why_no_erasure().filter(|_| self.erasure.is_some()) {
+            tracing::warn!("nothing is coded: {why}");
+        }
+        if let Some(why) = agreed.why_no_balance().filter(|_| self.balance.is_some()) {
+            tracing::warn!("all packets take one path: {why}");
+        }
     }
 
     /// Takes everything from the endpoint again.

@@ -3,6 +3,7 @@
 use super::super::client::{JobReport, is_send_ping_pong};
 use crate::initiator::{Initiator, Progress};
 use crate::oob::Job;
+use crate::path_report::PathsReport;
 use crate::target::Target;
 use crate::write_ping_pong::WritePingPong;
 use spanwire_base::{Dur, Time};
@@ -67,6 +68,7 @@ impl Traffic {
             peer_messages: 0,
             peer_atomics: None,
             flow: None,
+            paths: PathsReport::default(),
         };
         match (&self.active, &self.ping_pong) {
             (Some(a), _) => Some(of(a.progress(), a.latency().clone(), is_send_ping_pong(&job))),

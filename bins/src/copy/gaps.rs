@@ -1,0 +1,97 @@
+//! How evenly data arrive at a receiver.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Times from one chunk of a file to the next, as the application gets them.
+#[derive(Debug)]
+pub(super) struct Gaps {
+    last: Option<Instant>,
+    /// In microseconds.
+    times: Histogram<u64>,
+}
+
+/// What reports say of them.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct GapRow {
+    /// Chunks that another of the same file had come before.
+    pub chunks: u64,
+    /// Half of them came sooner after it.
+    pub median_ms: f64,
+    /// The longest time that nothing came while a file was coming.
+    pub longest_ms: f64,
+}
+
+impl Gaps {
+    pub(super) fn chunk_came(&mut self, now: Instant, ends_file: bool) {
+        if let Some(last) = self.last {
+            let gap = now.saturating_duration_since(last).min(GAP_MAX);
+            self.times.saturating_record(u64::try_from(gap.as_micros()).unwrap_or(u64::MAX));
+        }
+        // What follows a file is the sender's disk, or nothing.
+        self.last = (!ends_file).then_some(now);
+    }
+
+    pub(super) fn row(&self) -> Option<GapRow> {
+        if self.times.is_empty() {
+            return None;
+        }
+        Some(GapRow {
+            chunks: self.times.len(),
+            median_ms: milliseconds(self.times.value_at_quantile(0.5)),
+            longest_ms: milliseconds(self.times.max()),
+        })
+    }
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        let max = u64::try_from(GAP_MAX.as_micros()).unwrap_or(u64::MAX);
+        let times = Histogram::new_with_max(max, DIGITS);
+        Self { last: None, times: times.expect("an hour has enough microseconds for the digits") }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of an hour fit 53 bits")]
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+/// A connection without a sign of life is given up long before.
+const GAP_MAX: Duration = Duration::from_secs(3600);
+
+const DIGITS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_came__counts_between_chunks_of_one_file() {
+        let mut gaps = Gaps::default();
+        let start = Instant::now();
+        let mut came = |ms, ends| gaps.chunk_came(start + Duration::from_millis(ms), ends);
+        came(0, false);
+        came(10, false);
+        came(20, false);
+        came(75, false);
+        came(85, true);
+        // Another file, a second later.
+        came(1_085, false);
+        came(1_095, true);
+        let row = gaps.row().unwrap();
+        assert_eq!(row.chunks, 5);
+        assert!((row.median_ms - 10.0).abs() < 0.1, "{row:?}");
+        assert!((row.longest_ms - 55.0).abs() < 0.1, "{row:?}");
+    }
+
+    #[test]
+    fn row__says_nothing_of_files_of_one_chunk() {
+        let mut gaps = Gaps::default();
+        assert_eq!(gaps.row(), None);
+        gaps.chunk_came(Instant::now(), true);
+        gaps.chunk_came(Instant::now(), true);
+        assert_eq!(gaps.row(), None);
+    }
+}
