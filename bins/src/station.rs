@@ -2,18 +2,14 @@
 //! peer over a side connection.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{
-    Coding, Congestion, Job, JobKind, MemoryParams, ModeChoice, Op, QpParams, Request, read_balance,
-};
-use crate::path_report::PathsReport;
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, QpParams, Request};
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
 use spanwire_mem::Region;
-use spanwire_stream::ConnectionPaths;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, Balance, CongestionControl, CqId, Endpoint, ErasureCoding,
-    Host, MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr,
+    QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::{Psn, Qpn};
 use std::net::IpAddr;
@@ -24,12 +20,14 @@ mod flow;
 mod guest;
 mod meet;
 mod perftest;
+mod sending;
 mod server;
 
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
 pub use guest::{Attended, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
+pub use sending::Sending;
 pub use server::Served;
 
 /// One worker.
@@ -53,17 +51,6 @@ pub struct Station {
     port_is_gone: bool,
     /// The longest transfer it takes part in as the server: memory that a client can ask for.
     transfer_bytes_max: u64,
-}
-
-/// How queue pairs send.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Sending {
-    /// How much, and how fast.
-    pub congestion: Option<CongestionControl>,
-    /// With which parity beside the data.
-    pub erasure: Option<ErasureCoding>,
-    /// On which paths.
-    pub balance: Option<Balance>,
 }
 
 /// The longest transfer a server takes unless told otherwise: a client need not show who it is.
@@ -172,18 +159,6 @@ impl Station {
         self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
     }
 
-    /// Sets how all queue pairs send from now on. Of what it leaves open, a client's wish is
-    /// followed.
-    pub fn set_sending(&mut self, sending: Sending) {
-        self.sending = sending;
-    }
-
-    /// How its queue pairs send.
-    #[must_use]
-    pub fn sending(&self) -> &Sending {
-        &self.sending
-    }
-
     /// Takes peers whose RoCE address is not that of their TCP connection.
     pub fn take_any_address(&mut self) {
         self.takes_any_address = true;
@@ -247,7 +222,7 @@ impl Station {
     ) -> Result<Sending, Error> {
         let sending = self.sending_for(wanted)?;
         let peer = self.peer.ok_or("the peer has not said hello")?;
-        warn_of_unused(&sending, &peer.agreed);
+        sending::warn_of_unused(&sending, &peer.agreed);
         if theirs.len() != setup.qpns.len() {
             let (got, want) = (theirs.len(), setup.qpns.len());
             return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
@@ -270,32 +245,6 @@ impl Station {
             ep.modify_qp(*qpn, &peer.agreed.apply_to_rts(rts))?;
         }
         Ok(sending)
-    }
-
-    /// How we send, with what `wanted` says where we do not care.
-    fn sending_for(&mut self, wanted: Option<&Request>) -> Result<Sending, Error> {
-        let Some(Request { congestion, erasure, balance, .. }) = wanted else {
-            return Ok(self.sending);
-        };
-        let congestion = congestion.as_ref().map(Congestion::read).transpose()?;
-        let erasure = erasure.as_ref().map(Coding::read).transpose()?;
-        let choice = balance.as_deref().map(read_balance).transpose()?;
-        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
-        let balance = choice.map(|choice| Balance { choice, seed: ep.random() });
-        Ok(Sending {
-            congestion: self.sending.congestion.or(congestion),
-            erasure: self.sending.erasure.or(erasure),
-            balance: self.sending.balance.or(balance),
-        })
-    }
-
-    /// What there is to say of the paths of a job's packets, sent as `sending` says.
-    fn paths(&self, setup: &Setup, sending: &Sending) -> PathsReport {
-        let now = self.attachment.clock.now();
-        let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
-        let qps: Vec<_> = setup.qpns.iter().filter_map(look).collect();
-        let agreed = self.agreed().unwrap_or(Agreed::Rc);
-        PathsReport::of(&agreed, sending.erasure.as_ref(), sending.balance.as_ref(), &qps)
     }
 
     /// Drives `app` on the endpoint until `stop` says so.
@@ -379,16 +328,6 @@ fn access(op: Op) -> Access {
         Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
         Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
         Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
-    }
-}
-
-/// What is wanted and cannot be must not go unnoticed.
-fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
-    if let Some(why) = agreed.why_no_erasure().filter(|_| sending.erasure.is_some()) {
-        tracing::warn!("nothing is coded (--ec): {why}");
-    }
-    if let Some(why) = agreed.why_no_balance().filter(|_| sending.balance.is_some()) {
-        tracing::warn!("all packets take one path (--lb): {why}");
     }
 }
 

@@ -1,0 +1,70 @@
+//! How a station's queue pairs send: what it wants itself, and what its clients wish.
+
+use super::{Setup, Station};
+use crate::fabric::Error;
+use crate::oob::{Coding, Congestion, Request, read_balance};
+use crate::path_report::PathsReport;
+use spanwire_stream::ConnectionPaths;
+use spanwire_transport::{Agreed, Balance, CongestionControl, ErasureCoding};
+use spanwire_wire::Qpn;
+
+/// How queue pairs send.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sending {
+    /// How much, and how fast.
+    pub congestion: Option<CongestionControl>,
+    /// With which parity beside the data.
+    pub erasure: Option<ErasureCoding>,
+    /// On which paths.
+    pub balance: Option<Balance>,
+}
+
+impl Station {
+    /// Sets how all queue pairs send from now on. Of what it leaves open, a client's wish is
+    /// followed.
+    pub fn set_sending(&mut self, sending: Sending) {
+        self.sending = sending;
+    }
+
+    /// How its queue pairs send.
+    #[must_use]
+    pub fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    /// How we send, with what `wanted` says where we do not care.
+    pub(super) fn sending_for(&mut self, wanted: Option<&Request>) -> Result<Sending, Error> {
+        let Some(Request { congestion, erasure, balance, .. }) = wanted else {
+            return Ok(self.sending);
+        };
+        let congestion = congestion.as_ref().map(Congestion::read).transpose()?;
+        let erasure = erasure.as_ref().map(Coding::read).transpose()?;
+        let choice = balance.as_deref().map(read_balance).transpose()?;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let balance = choice.map(|choice| Balance { choice, seed: ep.random() });
+        Ok(Sending {
+            congestion: self.sending.congestion.or(congestion),
+            erasure: self.sending.erasure.or(erasure),
+            balance: self.sending.balance.or(balance),
+        })
+    }
+
+    /// What there is to say of the paths of a job's packets, sent as `sending` says.
+    pub(super) fn paths(&self, setup: &Setup, sending: &Sending) -> PathsReport {
+        let now = self.attachment.clock.now();
+        let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
+        let qps: Vec<_> = setup.qpns.iter().filter_map(look).collect();
+        let agreed = self.agreed().unwrap_or(Agreed::Rc);
+        PathsReport::of(&agreed, sending.erasure.as_ref(), sending.balance.as_ref(), &qps)
+    }
+}
+
+/// What is wanted and cannot be must not go unnoticed.
+pub(super) fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
+    if let Some(why) = agreed.why_no_erasure().filter(|_| sending.erasure.is_some()) {
+        tracing::warn!("nothing is coded (--ec): {why}");
+    }
+    if let Some(why) = agreed.why_no_balance().filter(|_| sending.balance.is_some()) {
+        tracing::warn!("all packets take one path (--lb): {why}");
+    }
+}
