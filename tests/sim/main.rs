@@ -8,3 +8,4 @@ mod loss_sweep;
 mod sharing;
 mod soak;
 mod swarm;
+mod uno;
