@@ -33,6 +33,8 @@ pub(crate) struct Sent<T> {
     lost: Lost,
     in_flight_pkts: u64,
     in_flight_bytes: u64,
+    /// Packets of the block that was begun last that have not left yet.
+    unsent_of_block: u64,
     reorder: ReorderWindow,
     /// When the latest of all transmissions that have arrived was sent.
     delivered_at: Option<Time>,
@@ -141,6 +143,7 @@ impl<T: Copy> Sent<T> {
             lost: Lost::default(),
             in_flight_pkts: 0,
             in_flight_bytes: 0,
+            unsent_of_block: 0,
             reorder: ReorderWindow::default(),
             delivered_at: None,
             on_paths: None,
@@ -200,6 +203,7 @@ impl<T: Copy> Sent<T> {
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
+        self.unsent_of_block = place.left_behind();
     }
 
     /// The lost packet that is next to be sent again, of those that `may` leave: its number and
@@ -279,7 +283,10 @@ impl<T: Copy> Sent<T> {
             |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
         let newest = unwrap(self.una, told.newest);
         let is_old = next.min(newest) + PAST_PKTS < self.una;
-        let is_beyond = next > end || newest >= end || told.words.iter().any(|w| word_end(w) > end);
+        // Parity of a block that has begun may be settled before it has left.
+        let named_end = end + self.unsent_of_block;
+        let is_beyond =
+            next > named_end || newest >= end || told.words.iter().any(|w| word_end(w) > named_end);
         if is_beyond || is_old {
             return Err(BeyondSent);
         }
@@ -288,7 +295,7 @@ impl<T: Copy> Sent<T> {
         for report in told.blocks.iter().filter(|report| report.word == BlockWord::Settled) {
             acked.settled.add(self.on_settled(report));
         }
-        for number in self.una..next {
+        for number in self.una..next.min(end) {
             self.arrived(number, &mut acked);
         }
         for word in told.words {

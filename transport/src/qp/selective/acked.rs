@@ -126,7 +126,7 @@ impl Selective {
             self.sent.find_all();
             counters.spurious_timeouts += 1;
         }
-        if !self.waits_for_peer() || self.has_nothing_out() && self.timers_may_rest() {
+        if !self.waits_for_peer() || self.timers_may_rest() {
             self.timers.stop();
         }
         self.find_lost(now, counters, flow);
@@ -240,8 +240,13 @@ impl Selective {
 
     /// What is lost waits for a receive request: the silence that follows is nobody's fault.
     fn timers_may_rest(&mut self) -> bool {
+        if !self.has_nothing_out() {
+            return false;
+        }
         let (sender, limit) = (&self.sender, self.credit.receive_limit());
-        self.sent.next_lost(|part| may_leave(sender, part, limit)).is_none()
+        let may_leave = self.sent.next_lost(|part| may_leave(sender, part, limit)).is_some();
+        // Once more: what waited may have arrived, and what is left to parity is the peer's.
+        !may_leave && self.has_nothing_out()
     }
 
     /// Takes note of what the peer takes, and of what it did not take.

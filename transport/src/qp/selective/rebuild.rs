@@ -156,14 +156,17 @@ impl Rebuild {
         idle
     }
 
-    /// The lost data of a block could be computed and not be put where they belong: whoever sent
-    /// them is to send them itself.
-    pub(super) fn give_up(&mut self, first: u64, memory: &mut BlockMemory) {
+    /// The lost data of a block could be computed, and those from the number `refused` on could not
+    /// be put where they belong: whoever sent them is to send them itself.
+    pub(super) fn give_up(&mut self, first: u64, refused: u64, memory: &mut BlockMemory) {
         let Ok(at) = self.find(first) else { return };
         self.counters.plain += 1;
         let b = &mut self.open[at];
         self.memory.drop_sums(b, memory);
-        b.counts &= ones(b.block.data);
+        let before = refused.saturating_sub(first).min(b.block.data.into());
+        let placed = ((1 << before) - 1) & !b.counts;
+        (b.came, b.counts) = (b.came | placed, (b.counts | placed) & ones(b.block.data));
+        self.say(at, BlockWord::Settled, placed);
         self.short(at);
     }
 

@@ -46,7 +46,7 @@ impl QueuePair {
                 // As it came it would have been refused, or turned away, in its turn: its sender
                 // is told so when it sends it.
                 Ok(Placed::No(_)) | Err(_) => {
-                    src.rebuild.give_up(first, sh.block_memory);
+                    src.rebuild.give_up(first, number, sh.block_memory);
                     src.feedback.ask(AckReason::Block);
                     return;
                 }

@@ -88,7 +88,7 @@ impl QueuePair {
         let (pd, src) = (self.pd, self.selective.as_deref()?);
         let adds = is_new && sending.place.is_coded() && !is_parity;
         let fill = |payload: PayloadMut<'_>| match (payload, &mut coder) {
-            (PayloadMut::Bytes(out), Some(coder)) if is_parity => coder.copy_parity(out),
+            (PayloadMut::Bytes(out), Some(coder)) if is_parity && is_new => coder.copy_parity(out),
             (PayloadMut::Bytes(out), Some(coder)) if adds => {
                 let is_there = src.fill(&sending.part, PayloadMut::Bytes(&mut *out), pd, sh);
                 coder.add(out);

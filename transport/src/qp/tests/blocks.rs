@@ -222,6 +222,32 @@ fn is_valid__only_codes_that_there_are() {
     assert!(!adaptive.is_valid());
 }
 
+/// A window smaller than a block: parity waits while its block's data arrive, is asked for a sign
+/// of life in the middle of the next block, and is settled before it has left.
+#[test]
+fn soak__windows_smaller_than_a_block() {
+    for (seed, window) in (0..40).flat_map(|seed| [(seed, 1), (seed, 3), (seed, 9)]) {
+        let config = Config {
+            qp_window_pkts: window,
+            ack_req_interval_pkts: 1,
+            read_chunk_pkts: 1,
+            ..Config::default()
+        };
+        let mut p = Pair::with(&PairConfig { config, ..coded() });
+        let want = p.ends[0].fill(0, 5_000, seed);
+        let mut fates = Rng::new(seed);
+        p.filter = Box::new(move |_, _| if fates.below(10) < 3 { Fate::Drop } else { Fate::Pass });
+        for (i, at) in (0..5).zip((0..5_000).step_by(1_000)) {
+            p.post(0, i, Op::Write, at, 1_000);
+        }
+        p.post(1, 9, Op::Read, 0, 5_000);
+        assert!(p.run(SECOND * 20), "seed {seed}, window {window}");
+        let done = statuses(&p.ends[0].wcs);
+        assert!(done.iter().all(|(_, status)| *status == WcStatus::Success), "seed {seed}");
+        assert!(done.len() == 5 && p.ends[1].bytes(0, 5_000) == want, "seed {seed}");
+    }
+}
+
 /// Random loss, duplicates and reordering, all operations at once, in both directions.
 #[test]
 fn soak__random_loss_reordering_and_duplicates() {

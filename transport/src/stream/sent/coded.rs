@@ -64,6 +64,12 @@ impl Place {
         self.is_coded().then_some(BlockRepr { index, data, parity, scheme })
     }
 
+    /// Packets of its block behind it.
+    #[inline]
+    pub(super) fn left_behind(self) -> u64 {
+        self.pkts().saturating_sub(u64::from(self.index) + 1)
+    }
+
     fn pkts(self) -> u64 {
         u64::from(self.data) + u64::from(self.parity)
     }
@@ -301,6 +307,30 @@ mod tests {
         assert_eq!(fates[..5], want);
         assert_eq!(fates[5], (6, settled));
         assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(Newly::default()));
+    }
+
+    /// The windows may hold parity back for longer than the peer waits for it.
+    #[test]
+    fn on_ack__parity_may_be_settled_before_it_has_left_and_nothing_else() {
+        let push = |s: &mut Sent<u64>, i: u8| {
+            let block = BlockRepr { index: i, data: 4, parity: 2, scheme: 1 };
+            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+        };
+        let mut s = Sent::new(0);
+        (0..4).for_each(|i| push(&mut s, i));
+        let settled = [report(BlockWord::Settled, 0, 0b11_0000)];
+        for next in [7, 1000] {
+            assert!(s.on_ack(&Told { next, ..told(&[], 3, &settled) }).is_err(), "{next}");
+        }
+        assert!(s.on_ack(&told(&[word(&[2, 6])], 3, &settled)).is_err());
+        assert!(s.on_ack(&told(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
+        assert_eq!(s.on_ack(&told(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
+        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
+        assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
+        (4..6).for_each(|i| push(&mut s, i));
+        assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
+        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
+        assert!(s.on_ack(&Told { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
     }
 
     #[test]

@@ -228,3 +228,22 @@ fn on_packet__a_scheme_that_is_not_known_is_plain() {
     assert_eq!(s.send(&mut r, &mut memory, 8), Then::Nothing);
     assert_eq!(s.send(&mut r, &mut memory, 7), Then::Idle(FIRST + 8..FIRST + 10));
 }
+
+/// A receive request may be missing for the last segment only: those before it are there.
+#[test]
+fn give_up__what_was_placed_before_the_refusal_is_not_asked_for() {
+    let s = Sender::new(4, 2);
+    for (refused, asked) in [(1, 0b1110), (3, 0b1000)] {
+        let (mut r, mut memory) = both();
+        for i in [0, 2, 4, 5].into_iter().filter(|i| *i != 2 || refused > 1) {
+            s.send(&mut r, &mut memory, i);
+        }
+        r.give_up(FIRST, FIRST + refused, &mut memory);
+        let reports = r.reports();
+        let short = reports.as_slice().iter().find(|report| report.word == BlockWord::Nack);
+        assert_eq!(short.map(|report| !report.bits & 0b1111), Some(asked));
+        let came = (1..4).filter(|i| asked >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));
+        assert_eq!(came.last(), Some(Then::Idle(FIRST + 4..FIRST + 6)));
+        assert!(memory.is_unused());
+    }
+}
