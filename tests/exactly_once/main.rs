@@ -74,6 +74,11 @@ fn run__worlds_reach_every_corner() {
         "tail_loss_probes",
         "receive_limit_probes",
         "spurious_retransmits",
+        "ec_parity_packets",
+        "ec_rebuilt_packets",
+        "ec_blocks_rebuilt",
+        "ec_blocks_plain",
+        "ec_block_nacks",
     ];
     for corner in corners {
         assert!(seen.get(corner).is_some_and(|n| *n > 0), "no world has {corner}: {seen:#?}");

@@ -149,7 +149,7 @@ impl Model {
 
     /// A request packet arrives whole at `side`: carries it out if it is the next one.
     pub(crate) fn deliver(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
-        if p.bth.opcode == Opcode::SrcData {
+        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
             return self.deliver_src(side, qp, p);
         }
         let peer = 1 - side;

@@ -12,16 +12,19 @@ use spanwire_transport::{
     Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
     WireMode,
 };
-use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn, ip_end};
+use spanwire_wire::{MacAddr, OpClass, Opcode, Packet, Psn, Qpn, ip_end};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What the wire does, in parts per thousand of the frames.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Faults {
     lost: u64,
     twice: u64,
     late: u64,
     corrupt: u64,
+    /// A quarter of all paths, and when it is dead.
+    dead: (u16, Range<Time>),
 }
 
 /// Two sides, the wire between them and the model.
@@ -29,6 +32,8 @@ pub(crate) struct World {
     pub(crate) now: Time,
     rng: Rng,
     wire: Rng,
+    /// Decides about blocks and paths, apart from all else.
+    uno: Rng,
     faults: Faults,
     pub(crate) ends: Vec<End>,
     pub(crate) model: Model,
@@ -74,18 +79,21 @@ struct QpEnd {
 impl World {
     /// The world of a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let (mut rng, mut uno) = (Rng::new(seed), Rng::new(seed ^ UNO));
+        let dead = drawn::dead_paths(&mut uno);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let faults = Faults {
             lost: pick(&[0, 0, 10, 50, 150]),
             twice: pick(&[0, 20, 100]),
             late: pick(&[0, 50, 250]),
             corrupt: pick(&[0, 0, 20]),
+            dead,
         };
         let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
         let qps = usize_from(pick(&[1, 1, 2, 3]));
         let shared = [pick(&[0, 0, 1]) == 1, pick(&[0, 0, 1]) == 1];
-        let config = config(&mut pick);
+        let mut config = config(&mut pick);
+        drawn::block_memory(&mut uno, &mut config);
         let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
@@ -109,6 +117,7 @@ impl World {
             now,
             rng,
             wire,
+            uno,
             faults,
             ends,
             model,
@@ -150,12 +159,17 @@ impl World {
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng);
+            let is_src = mode == WireMode::Src;
+            let erasure = drawn::erasure(&mut self.uno).filter(|_| is_src);
+            let balance = drawn::balance(&mut self.uno).filter(|_| is_src);
             let rts = QpAttr {
                 max_rd_atomic: Some(rd_atomic),
                 timeout: Some(7),
                 retry_cnt: Some(retry_cnt),
                 congestion,
                 weight,
+                erasure,
+                balance,
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
@@ -197,14 +211,21 @@ impl World {
     /// As a driver does it: receive one, time out, transmit; and compare after each.
     fn step(&mut self, side: usize) {
         while let Some(frame) = self.arrive(side) {
-            if let Ok(p) = Packet::parse(&frame) {
-                let q = self.ends[side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
-                if p.bth.opcode.props().class == OpClass::Request {
-                    self.model.deliver(side, q.expect("sent to one of them"), &p);
-                }
+            let end = &mut self.ends[side];
+            let request = Packet::parse(&frame).ok().filter(is_request).map(|p| {
+                let q = end.qps.iter().position(|q| q.qpn == p.bth.dest_qp);
+                (q.expect("sent to one of them"), p)
+            });
+            if let Some((q, p)) = &request {
+                self.model.deliver(side, *q, p);
             }
-            let meta = RxMeta::whole(self.now);
-            self.ends[side].ep.handle_packet(self.now, PortId::HOST, &frame, meta);
+            let rebuilt = end.ep.counters().ec_rebuilt_packets;
+            end.ep.handle_packet(self.now, PortId::HOST, &frame, RxMeta::whole(self.now));
+            let rebuilt = end.ep.counters().ec_rebuilt_packets - rebuilt;
+            match &request {
+                Some((q, p)) => self.model.rebuild_src(side, *q, p, rebuilt),
+                None => assert_eq!(rebuilt, 0, "nothing came"),
+            }
             self.settle(side);
         }
         if self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
@@ -233,9 +254,16 @@ impl World {
     }
 
     fn transmit(&mut self, side: usize, mut frame: Vec<u8>) {
-        let Faults { lost, twice, late, corrupt } = self.faults;
+        let p = Packet::parse(&frame).expect("an engine wrote it");
+        let path = p.udp.src_port;
+        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
+            let q = self.ends[1 - side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
+            self.model.send_src(side, q.expect("sent to one of them"), &p);
+        }
+        let Faults { lost, twice, late, corrupt, ref dead } = self.faults;
         let hit = |wire: &mut Rng, rate: u64| wire.below(1000) < rate;
-        if hit(&mut self.wire, lost) {
+        let is_dead = path % 4 == dead.0 && dead.1.contains(&self.now);
+        if hit(&mut self.wire, lost) || is_dead {
             return;
         }
         if hit(&mut self.wire, corrupt) {
@@ -404,5 +432,11 @@ impl World {
     }
 }
 
+fn is_request(p: &Packet<'_>) -> bool {
+    p.bth.opcode.props().class == OpClass::Request
+}
+
+/// Sets the draws of blocks and paths apart from all others: a seed keeps its world.
+const UNO: u64 = 0x756e_6f5f_756e_6f5f;
 /// Ethernet, IPv4 and UDP come before the BTH.
 const BTH_AT: usize = 14 + 20 + 8;

@@ -133,7 +133,20 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "tests",
-        ours: &["base", "wire", "mem", "cc", "switch", "sim", "af-xdp", "transport", "io", "bins"],
+        ours: &[
+            "base",
+            "wire",
+            "mem",
+            "cc",
+            "erasure",
+            "loadbalance",
+            "switch",
+            "sim",
+            "af-xdp",
+            "transport",
+            "io",
+            "bins",
+        ],
         theirs: &["serde", "serde_json"],
     },
     Allowed {

@@ -1,9 +1,10 @@
 //! What a packet of SRC must do: its bytes are in memory at once, what it completes happens when
-//! everything before it has arrived.
+//! everything before it has arrived, but for parity that nobody needs. What is rebuilt is what was
+//! sent.
 
 use super::{Delivery, Kind, Message, Model};
 use spanwire_transport::WcOpcode;
-use spanwire_wire::{Packet, SrcDataRepr, SrcKind};
+use spanwire_wire::{BlockRepr, DropReason, Opcode, Packet, SrcDataRepr, SrcKind};
 use std::collections::BTreeMap;
 
 /// A peer's stream as it must have arrived.
@@ -13,32 +14,115 @@ pub(super) struct Stream {
     ahead: BTreeMap<u64, Option<u32>>,
     /// How many packets have arrived without a gap.
     next: u64,
+    /// Blocks of which a row of parity has come, by their first numbers: a bit for each row.
+    parity: BTreeMap<u64, u64>,
+    /// What our own end sent, by number, whether it arrives or not.
+    sent: BTreeMap<u64, (SrcDataRepr, Vec<u8>)>,
 }
 
 impl Model {
+    /// `side` sends a packet of SRC data or parity; it may never arrive.
+    pub(crate) fn send_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
+        let (header, payload) = parse(p).expect("an engine wrote it");
+        let q = &mut self.sides[side].qps[qp];
+        let number = q.number(header.psn);
+        match header.block.filter(BlockRepr::is_parity) {
+            Some(block) if header.block_bytes.is_some() => {
+                let first = number - u64::from(block.index);
+                let data = (first..first + u64::from(block.data)).map(|n| &q.stream.sent[&n].1);
+                let data: Vec<_> = data.collect();
+                check_parity(&block, &header, payload, &data);
+            }
+            Some(_) => assert!(payload.is_empty(), "{header:?} gives its number up"),
+            None => {
+                q.stream.sent.insert(number, (header, payload.to_vec()));
+            }
+        }
+    }
+
     /// A packet of SRC arrives whole at `side`.
     pub(super) fn deliver_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
-        let (header, payload) =
-            SrcDataRepr::parse(p.bth.psn.get(), p.payload).expect("an engine wrote it");
-        // The 24 bits that were told, and eight below.
-        let first = self.sides[1 - side].qps[qp].first_psn << 8;
-        let here = &self.sides[side].qps[qp];
-        // No world sends half of all numbers.
-        let number = u64::from(header.psn.wrapping_sub(first));
-        let is_new = number >= here.stream.next && !here.stream.ahead.contains_key(&number);
-        if here.dead || !is_new {
+        let (header, payload) = parse(p).expect("an engine wrote it");
+        let number = self.sides[1 - side].qps[qp].number(header.psn);
+        let here = &mut self.sides[side].qps[qp];
+        if here.dead || here.stream.has(number) {
             return;
         }
-        let ends = match header.kind {
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => None,
-            _ => {
-                if !self.place_src(side, qp, &header, payload) {
+        match header.block.filter(BlockRepr::is_parity) {
+            Some(block) => {
+                let first = number - u64::from(block.index);
+                let is_row = u64::from(header.block_bytes.is_some());
+                *here.stream.parity.entry(first).or_default() |= is_row << block.index;
+                here.stream.ahead.insert(number, None);
+            }
+            None => {
+                if !self.arrive(side, qp, number, &header, payload) {
                     return; // No receive: it will come again.
                 }
-                header.last.then_some(header.message)
             }
+        }
+        self.advance(side, qp, header.block.map(|b| (number - u64::from(b.index), b)));
+    }
+
+    /// The engine at `side` has put `count` packets where they belong that it computed, when `p`
+    /// came. Whether it can keep parity is its own affair; what it makes of it is not.
+    pub(crate) fn rebuild_src(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let (header, _) = parse(p).expect("an engine wrote it");
+        let block = header.block.expect("nothing is rebuilt without a block");
+        let first = self.sides[1 - side].qps[qp].number(header.psn) - u64::from(block.index);
+        let stream = &self.sides[side].qps[qp].stream;
+        let data = first..first + u64::from(block.data);
+        let lost: Vec<u64> = data.filter(|n| !stream.has(*n)).collect();
+        let rows = stream.parity.get(&first).map_or(0, |rows| rows.count_ones()) as usize;
+        assert!(lost.len() <= rows, "{lost:?} of {block:?} at {first} out of {rows} rows");
+        for (i, number) in lost.into_iter().enumerate() {
+            let (header, payload) = self.sides[1 - side].qps[qp].stream.sent[&number].clone();
+            let arrived = self.arrive(side, qp, number, &header, &payload);
+            let is_rebuilt = (i as u64) < count;
+            assert_eq!(arrived, is_rebuilt, "{count} of {block:?} at {first}: number {number}");
+            if !arrived {
+                break;
+            }
+        }
+        self.advance(side, qp, Some((first, block)));
+    }
+
+    /// A packet with data is here, or a request. False when it is not taken.
+    fn arrive(
+        &mut self,
+        side: usize,
+        qp: usize,
+        number: u64,
+        header: &SrcDataRepr,
+        payload: &[u8],
+    ) -> bool {
+        let ends = match header.kind {
+            SrcKind::ReadResponse | SrcKind::AtomicResponse => None,
+            _ if !self.place_src(side, qp, header, payload) => return false,
+            _ => header.last.then_some(header.message),
         };
         self.sides[side].qps[qp].stream.ahead.insert(number, ends);
+        true
+    }
+
+    /// Carries out whatever has everything before it here. Nobody waits for the parity of a block
+    /// whose data are here.
+    fn advance(&mut self, side: usize, qp: usize, block: Option<(u64, BlockRepr)>) {
+        let stream = &mut self.sides[side].qps[qp].stream;
+        if let Some((first, block)) = block {
+            let parity_at = first + u64::from(block.data);
+            if (first..parity_at).all(|n| stream.has(n)) {
+                for number in parity_at..first + u64::from(block.pkts()) {
+                    if !stream.has(number) {
+                        stream.ahead.insert(number, None);
+                    }
+                }
+                stream.parity.remove(&first);
+            }
+        }
         while let Some(ends) = self.sides[side].qps[qp].stream.pop_next() {
             if let Some(message) = ends {
                 self.carry_out(side, qp, message as usize);
@@ -119,13 +203,49 @@ impl Model {
     }
 }
 
+impl super::Qp {
+    /// The number of a packet that this end sent. No world sends half of all numbers.
+    fn number(&self, psn: u32) -> u64 {
+        // The 24 bits that were told, and eight below.
+        u64::from(psn.wrapping_sub(self.first_psn << 8))
+    }
+}
+
 impl Stream {
+    fn has(&self, number: u64) -> bool {
+        number < self.next || self.ahead.contains_key(&number)
+    }
+
     fn pop_next(&mut self) -> Option<Option<u32>> {
         let ends = self.ahead.remove(&self.next)?;
         self.next += 1;
         Some(ends)
     }
 }
+
+/// Header and payload of a packet of data or parity.
+fn parse<'a>(p: &Packet<'a>) -> Result<(SrcDataRepr, &'a [u8]), DropReason> {
+    match p.bth.opcode {
+        Opcode::SrcParity => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        _ => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
+    }
+}
+
+/// Parity says how long its data are, and P is their sum. What other rows are shows when something
+/// is rebuilt.
+fn check_parity(block: &BlockRepr, header: &SrcDataRepr, parity: &[u8], data: &[&Vec<u8>]) {
+    let bytes: usize = data.iter().map(|d| d.len()).sum();
+    assert_eq!(header.block_bytes.map(|n| n as usize), Some(bytes), "{block:?}");
+    let longest = data.iter().map(|d| d.len()).max().unwrap_or(0);
+    assert_eq!(parity.len(), longest, "{block:?}");
+    if (block.scheme, block.index) == (PQ, block.data) {
+        let byte = |i: usize| data.iter().filter_map(|d| d.get(i)).fold(0, |sum, byte| sum ^ byte);
+        assert!((0..longest).all(|i| parity[i] == byte(i)), "P of {block:?}");
+    }
+}
+
+/// The number of P and Q on the wire.
+const PQ: u8 = 1;
 
 impl super::Side {
     /// Where the receive request number `receive` of a queue pair lies, if it is there.

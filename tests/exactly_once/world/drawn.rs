@@ -1,9 +1,13 @@
-//! What a seed decides about congestion control, and what switches on the way write.
+//! What a seed decides about congestion control, blocks and paths, and what switches on the way
+//! write.
 
-use spanwire_base::{Dur, Rng, Time, usize_from};
+use spanwire_base::{Dur, Rng, Time, u64_from, usize_from};
 use spanwire_cc::Algorithm;
-use spanwire_transport::{CongestionControl, QpAttr};
-use spanwire_wire::{INT_HOP_LEN, IntHop, int_push};
+use spanwire_erasure::Scheme;
+use spanwire_loadbalance::Choice;
+use spanwire_transport::{Balance, CodingWhen, Config, CongestionControl, ErasureCoding, QpAttr};
+use spanwire_wire::{BLOCK_PKTS_MAX, INT_HOP_LEN, IntHop, int_push};
+use std::ops::Range;
 
 /// Congestion control and weight of one end of a connection: none, or any there is.
 pub(super) fn shares(rng: &mut Rng) -> QpAttr {
@@ -44,4 +48,60 @@ pub(super) fn stamp(rng: &mut Rng, now: Time, frame: &mut Vec<u8>) {
         let stamped = int_push(frame, len, 0, &hop);
         frame.truncate(stamped.unwrap_or(len));
     }
+}
+
+/// Blocks of one end's packets: in two of three, of any code there is.
+pub(super) fn erasure(rng: &mut Rng) -> Option<ErasureCoding> {
+    let customary = [(8, 2), (4, 2), (10, 4), (16, 4), (1, 1)];
+    let (data, parity) = match rng.below(9) {
+        0..3 => return None,
+        3..7 => pick(rng, &customary),
+        _ => {
+            let data = 1 + rng.below(62);
+            let parity = 1 + rng.below((u64::from(BLOCK_PKTS_MAX) - data).min(32));
+            (u8_from(data), u8_from(parity))
+        }
+    };
+    let most = (BLOCK_PKTS_MAX - data).min(32);
+    let adaptive = (rng.below(4) == 0).then(|| {
+        let least = 1 + rng.below(parity.into());
+        (u8_from(least), parity + u8_from(rng.below(u64::from(most - parity) + 1)))
+    });
+    let needs_cauchy = adaptive.map_or(parity, |(_, most)| most) > 2;
+    let scheme = if needs_cauchy || rng.below(3) == 0 { Scheme::CAUCHY } else { Scheme::PQ };
+    let round_trips = [Dur::ZERO, Dur::from_us(30), ErasureCoding::AUTO_BASE_RTT];
+    let when = match rng.below(3) {
+        0 => CodingWhen::BaseRtt(pick(rng, &round_trips)),
+        _ => CodingWhen::Always,
+    };
+    Some(ErasureCoding { data, parity, scheme, when, adaptive })
+}
+
+/// The paths of one end's packets: in half, by any policy there is.
+pub(super) fn balance(rng: &mut Rng) -> Option<Balance> {
+    let known = Choice::known();
+    let choice = Choice::named(known[usize_from(rng.below(u64_from(known.len())))]);
+    let seed = rng.next_u64();
+    (rng.below(2) == 0).then(|| Balance { choice: choice.expect("known"), seed })
+}
+
+/// A quarter of the paths may be dead for a while.
+pub(super) fn dead_paths(rng: &mut Rng) -> (u16, Range<Time>) {
+    let from = Time::ZERO + Dur::from_us(rng.below(400));
+    let lasts = pick(rng, &[Dur::ZERO, Dur::ZERO, Dur::from_us(100), Dur::from_ms(2)]);
+    (pick(rng, &[0, 1, 2, 3]), from..from + lasts)
+}
+
+/// Memory for running parities, often too little.
+pub(super) fn block_memory(rng: &mut Rng, config: &mut Config) {
+    let mut bytes = || pick(rng, &[4 << 20, 4 << 20, 4 << 20, 3_000, 600, 0]);
+    (config.block_bytes_qp, config.block_bytes_peer) = (bytes(), bytes());
+}
+
+fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[usize_from(rng.below(u64_from(of.len())))]
+}
+
+fn u8_from(n: u64) -> u8 {
+    u8::try_from(n).expect("drawn below 65")
 }
