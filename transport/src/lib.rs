@@ -23,6 +23,7 @@
 
 mod attr;
 mod blocks;
+mod coding;
 mod config;
 mod counters;
 mod cq;
@@ -44,10 +45,8 @@ mod timer;
 mod verbs;
 mod wc;
 
-pub use attr::{
-    AddressVector, Balance, CodingWhen, CongestionControl, ErasureCoding, Mtu, QpAttr, QpCaps,
-    QpInit, WireMode,
-};
+pub use attr::{AddressVector, Balance, CongestionControl, Mtu, QpAttr, QpCaps, QpInit, WireMode};
+pub use coding::{CodingWhen, ErasureCoding};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};

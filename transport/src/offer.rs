@@ -293,7 +293,8 @@ const VERSION_MAX: u64 = 15;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{Balance, ErasureCoding};
+    use crate::attr::Balance;
+    use crate::coding::ErasureCoding;
     use proptest::prelude::*;
     use spanwire_base::u32_from;
     use spanwire_loadbalance::Choice;

@@ -121,13 +121,7 @@ impl SrcDataRepr {
     /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`] or
     /// [`DropReason::SrcKind`].
     pub fn parse(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
-        let (this, bits, rest) = Self::parse_parts(psn_low, bytes)?;
-        let place = this.block.is_none_or(|block| !block.is_parity());
-        if this.kind_allows(bits & !BLOCK) && place && this.may_be_coded() {
-            Ok((this, rest))
-        } else {
-            Err(DropReason::SrcKind)
-        }
+        Self::parse_as(false, psn_low, bytes)
     }
 
     /// As [`SrcDataRepr::parse`] for a parity packet: the header of a segment that has all data of
@@ -136,16 +130,10 @@ impl SrcDataRepr {
     /// # Errors
     /// As [`SrcDataRepr::parse`].
     pub fn parse_parity(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
-        let (this, bits, rest) = Self::parse_parts(psn_low, bytes)?;
-        let place = this.block.is_some_and(|block| block.is_parity());
-        let whole = this.block_bytes.is_some()
-            && this.may_be_coded()
-            && this.kind_allows(bits & !(BLOCK | BLOCK_BYTES));
-        if place && (whole || bits == BLOCK) { Ok((this, rest)) } else { Err(DropReason::SrcKind) }
+        Self::parse_as(true, psn_low, bytes)
     }
 
-    /// The parts as they stand there, whether they belong together or not.
-    fn parse_parts(psn_low: u32, bytes: &[u8]) -> Result<(Self, u16, &[u8]), DropReason> {
+    fn parse_as(is_parity: bool, psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
         if fixed[0] >> 4 != VERSION {
@@ -191,7 +179,11 @@ impl SrcDataRepr {
         if bits & BLOCK_BYTES != 0 {
             this.block_bytes = Some(be::u32_at(take::<4>(&mut rest)?, 0));
         }
-        Ok((this, bits, rest))
+        let fits = match is_parity {
+            true => this.is_parity(bits),
+            false => this.is_data(bits),
+        };
+        if fits { Ok((this, rest)) } else { Err(DropReason::SrcKind) }
     }
 
     /// Writes the header into the first [`SrcDataRepr::header_len`] bytes of `out`. The BTH
@@ -252,6 +244,19 @@ impl SrcDataRepr {
             self.block.is_some(),
             self.block_bytes.is_some(),
         ]
+    }
+
+    #[inline]
+    fn is_data(&self, bits: u16) -> bool {
+        let place = self.block.is_none_or(|block| !block.is_parity() && self.may_be_coded());
+        self.kind_allows(bits & !BLOCK) && place
+    }
+
+    fn is_parity(&self, bits: u16) -> bool {
+        let whole = self.block_bytes.is_some()
+            && self.may_be_coded()
+            && self.kind_allows(bits & !(BLOCK | BLOCK_BYTES));
+        self.block.is_some_and(|block| block.is_parity()) && (whole || bits == BLOCK)
     }
 
     /// Data of its kind may be in a block, or it is in none.

@@ -20,7 +20,8 @@ mod recover;
 mod sender;
 mod write;
 
-use crate::attr::{ErasureCoding, Mtu, QpAttr, QpCaps};
+use crate::attr::{Mtu, QpAttr, QpCaps};
+use crate::coding::ErasureCoding;
 use crate::config::{Config, MIN_REORDER_PKTS};
 use crate::counters::Counters;
 use crate::qp::flow::Flow;

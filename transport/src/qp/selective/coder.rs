@@ -1,7 +1,7 @@
 //! The sender's side of erasure coding: which packets form a block, and its parity
 //! (docs/PROTOCOL.md, "Blocks", 1 to 3).
 
-use crate::attr::{CodingWhen, ErasureCoding};
+use crate::coding::{CodingWhen, ErasureCoding};
 use crate::stream::rtt::Rtt;
 use spanwire_base::{Dur, usize_from};
 use spanwire_erasure::{Code, parity_for};

@@ -211,6 +211,40 @@ fn when__off_below_the_round_trip_that_it_is_for() {
     assert_eq!(with(Dur::from_ms(2), Some(Dur::from_ms(1))), 0);
 }
 
+/// Parity follows the loss that is measured, up at once and down slowly, within its bounds.
+#[test]
+fn adapt__parity_follows_the_loss() {
+    let erasure = Some(ErasureCoding::new(8, 2).adaptive(1, 6));
+    let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::src() });
+    let parity_of = |p: &mut Pair, messages: u64, loss: u64| {
+        let mut rng = Rng::new(9);
+        p.filter = Box::new(move |side, _| match side == 0 && rng.below(1000) < loss {
+            true => Fate::Drop,
+            false => Fate::Pass,
+        });
+        let before = p.ends[0].ep.counters().ec_parity_packets;
+        for i in 0..messages {
+            p.post(0, i, Op::Write, 0, 16 * 248);
+            assert!(p.run(SECOND));
+        }
+        // The last message's two blocks are of the present parity; all of them within bounds.
+        let sent = p.ends[0].ep.counters().ec_parity_packets - before;
+        assert!((2 * messages..=12 * messages).contains(&sent));
+        p.post(0, 9999, Op::Write, 0, 8 * 248);
+        let before = p.ends[0].ep.counters().ec_parity_packets;
+        assert!(p.run(SECOND));
+        p.ends[0].ep.counters().ec_parity_packets - before
+    };
+    assert_eq!(parity_of(&mut p, 40, 0), 1, "nothing is lost: the least");
+    assert!(parity_of(&mut p, 100, 100) >= 5, "a tenth is lost");
+    assert!(parity_of(&mut p, 30, 0) >= 3, "it is not forgotten at once");
+    assert_eq!(parity_of(&mut p, 1000, 0), 1);
+    let fixed = Some(ErasureCoding::new(8, 2));
+    let mut p = Pair::with(&PairConfig { erasure: fixed, ..PairConfig::src() });
+    assert_eq!(parity_of(&mut p, 40, 0), 2, "off by default");
+    assert_eq!(parity_of(&mut p, 100, 100), 2);
+}
+
 #[test]
 fn is_valid__only_codes_that_there_are() {
     assert!(!ErasureCoding::new(0, 2).is_valid() && !ErasureCoding::new(8, 0).is_valid());
