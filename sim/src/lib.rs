@@ -51,7 +51,7 @@ pub use record::{FlowSeries, QueueSeries, Series};
 pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
-pub use setup::Setup;
+pub use setup::{Sends, Setup};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
 pub use station::{Station, Storm};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};

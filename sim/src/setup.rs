@@ -6,8 +6,8 @@ use crate::topology::{PathInfo, Topology};
 use spanwire_base::{Dur, Rate, u32_from};
 use spanwire_loadbalance::Choice;
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
-use spanwire_transport::{Agreed, Config, Mtu, Offer, agree};
-use spanwire_wire::SACK_WORDS_MAX;
+use spanwire_transport::{Agreed, Config, ErasureCoding, Mtu, Offer, agree};
+use spanwire_wire::{BLOCK_REPORTS_MAX, SACK_WORDS_MAX};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -64,6 +64,11 @@ pub struct Setup {
     pub balance: Option<Choice>,
     /// Blocks of an erasure code that SRC queue pairs send. Default none.
     pub erasure: Option<EcBlocks>,
+    /// Hosts whose SRC queue pairs do otherwise in both respects, by their numbers.
+    pub other_sends: BTreeMap<u32, Sends>,
+    /// Bytes that running parities may take: of what one queue pair receives, and of all that one
+    /// peer sends. Defaults as in [`Config`].
+    pub block_bytes: [u64; 2],
     /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
     /// each link.
     pub port: PortConfig,
@@ -80,8 +85,18 @@ pub struct Setup {
     pub overhead_bytes: u32,
 }
 
+/// How SRC queue pairs of a host send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sends {
+    /// Blocks of an erasure code.
+    pub erasure: Option<ErasureCoding>,
+    /// How packets are spread over paths.
+    pub balance: Option<Choice>,
+}
+
 impl Default for Setup {
     fn default() -> Self {
+        let plain = Config::default();
         Self {
             seed: 0,
             mtu: Mtu::B4096,
@@ -106,6 +121,8 @@ impl Default for Setup {
             congestion: Congestion::default(),
             balance: None,
             erasure: None,
+            other_sends: BTreeMap::new(),
+            block_bytes: [plain.block_bytes_qp, plain.block_bytes_peer],
             port: PortConfig::default(),
             pfc_delay_max: Dur::from_us(100),
             buffer_bytes: 32_000_000,
@@ -142,6 +159,13 @@ impl Setup {
     #[must_use]
     pub fn offer_of(&self, host: u32) -> Offer {
         self.other_offers.get(&host).copied().unwrap_or(self.offer)
+    }
+
+    /// How a host's SRC queue pairs send.
+    pub(crate) fn sends_of(&self, host: u32) -> Sends {
+        let all =
+            || Sends { erasure: self.erasure.map(|blocks| blocks.coding()), balance: self.balance };
+        self.other_sends.get(&host).copied().unwrap_or_else(all)
     }
 
     /// What two hosts speak with each other; `None` when one insists on what the other does not.
@@ -213,6 +237,7 @@ impl Setup {
         let read_chunk_max = self.window_pkts - (ack_req_interval_pkts - 1);
         let read_chunk_pkts = self.read_chunk_pkts.min(read_chunk_max);
         let window = self.window_pkts + read_chunk_pkts;
+        let [block_bytes_qp, block_bytes_peer] = self.block_bytes;
         Config {
             max_qps: qps,
             max_cqs: 1,
@@ -228,6 +253,8 @@ impl Setup {
             ack_req_interval_pkts,
             read_chunk_pkts,
             reorder_pkts: offer.src.map_or(plain.reorder_pkts, |src| src.reorder_pkts.max(256)),
+            block_bytes_qp,
+            block_bytes_peer,
             elide_payload: self.elided,
             line_rate,
             ..plain
@@ -289,7 +316,8 @@ const AETH_BYTES: u64 = 4;
 /// And one of SRC that misses nothing.
 const SRC_ACK_MIN_BYTES: u64 = 60;
 /// An SRC acknowledgement with all that it can tell.
-const SRC_ACK_BYTES: usize = 14 + 40 + 8 + 12 + 60 + 12 * SACK_WORDS_MAX + 8 + 4;
+const SRC_ACK_BYTES: usize =
+    14 + 40 + 8 + 12 + 60 + 12 * (SACK_WORDS_MAX + 1) + 8 + 4 + 16 * BLOCK_REPORTS_MAX + 4;
 /// Room for telemetry records of every switch on the longest way.
 const TRAILER_BYTES: usize = 512;
 
@@ -331,6 +359,6 @@ mod tests {
         assert_eq!(setup.payload_bytes(), 9000);
         assert!(setup.max_frame_bytes() > 9000 && setup.frame_buffer_bytes() > 9000);
         let elided = Setup { elided: true, ..setup };
-        assert!((SRC_ACK_BYTES..400).contains(&elided.frame_buffer_bytes()));
+        assert!((SRC_ACK_BYTES..500).contains(&elided.frame_buffer_bytes()));
     }
 }

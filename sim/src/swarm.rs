@@ -4,6 +4,7 @@
 //! missing in another (swarm testing: Groce et al., ISSTA'12).
 
 mod congestion;
+mod unorc;
 
 use crate::report::Report;
 use crate::run::{Plan, Watch};
@@ -58,13 +59,18 @@ pub fn swarm_run(seed: u64) -> SwarmOutcome {
 #[must_use]
 pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
-    let topology = draw.topology();
+    let mut uno = Draw(Rng::new(seed ^ UNORC));
+    let drawn = draw.topology();
+    let equal_ways = uno.equal_ways();
+    let has_equal_ways = equal_ways.is_some();
+    let topology = equal_ways.unwrap_or(drawn);
     let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let mut other = Draw(Rng::new(seed ^ OFFERS));
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, calm_at, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5]));
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
+    uno.unorc(&mut setup, topology.host_count());
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
     let (timeout, patience) = (timeout(&setup), timeout(&setup) * PATIENCE_TIMEOUTS);
@@ -88,6 +94,9 @@ pub fn swarm_plan(seed: u64) -> Plan {
                 plan.faults.push(crate::run::Fault { link, backwards, impairments });
             }
         }
+    }
+    if has_equal_ways {
+        uno.dead_way(&mut plan, calm_at);
     }
     plan
 }
@@ -369,14 +378,19 @@ const PATIENCE_TIMEOUTS: u64 = 28;
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// And those of congestion control.
 const CONGESTION: u64 = 0x636f_6e67_6573_7469;
+/// And those of erasure coding and load balancing.
+const UNORC: u64 = 0x756e_6f72_635f_6f66;
 /// Sets the swarm's draws apart from those of its parts, which have the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::Sends;
     use spanwire_cc::Algorithm;
-    use spanwire_transport::WireMode;
+    use spanwire_erasure::Scheme;
+    use spanwire_loadbalance::Choice;
+    use spanwire_transport::{CodingWhen, ErasureCoding, WireMode};
 
     #[test]
     fn swarm_plan__reaches_every_kind_of_everything() {
@@ -398,6 +412,21 @@ mod tests {
         assert_eq!(unused, [] as [&str; 0]);
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
+        let sends: Vec<Sends> =
+            plans.iter().flat_map(|p| p.setup.other_sends.values().copied()).collect();
+        let codes = |f: fn(&ErasureCoding) -> bool| {
+            assert!(sends.iter().filter_map(|s| s.erasure.as_ref()).any(f));
+        };
+        codes(|c| c.scheme == Scheme::PQ && c.adaptive.is_some());
+        codes(|c| c.scheme == Scheme::CAUCHY && c.parity > 4);
+        codes(|c| matches!(c.when, CodingWhen::BaseRtt(_)));
+        codes(|c| (c.data, c.parity) == (8, 2) && c.when == CodingWhen::Always);
+        for name in Choice::known() {
+            let choice = Choice::named(name).ok();
+            assert!(sends.iter().any(|s| s.balance == choice), "{name}");
+        }
+        some(|p| p.setup.block_bytes.contains(&0));
+        some(|p| p.faults.iter().any(|f| f.impairments.blackhole.len() == 1));
         some(|p| p.faults.is_empty());
         some(|p| p.faults.iter().any(|f| f.impairments.reorder.is_some()));
         some(|p| p.faults.iter().any(|f| f.impairments.flap.is_some()));

@@ -56,6 +56,11 @@ fn swarm__five_hundred_seeds_end_well() {
     };
     for corner in [
         "duplicate_request",
+        "ec_block_nacks",
+        "ec_blocks_plain",
+        "ec_rebuilt_packets",
+        "ec_settled_packets",
+        "ec_short_packets",
         "out_of_sequence",
         "implied_nak_seq_err",
         "local_ack_timeout_err",

@@ -198,10 +198,9 @@ fn connect(
     let psns = [0, 1].map(|_| first_psn(rng));
     let agreed = setup.agreed(ends).expect("flows were checked");
     // RC has neither; nothing is drawn for who does not balance, so that nothing else changes.
-    let is_src = agreed.mode() == WireMode::Src;
-    let balance = setup.balance.filter(|_| is_src);
-    let balance = balance.map(|choice| Balance { choice, seed: rng.next_u64() });
-    let erasure = setup.erasure.filter(|_| is_src).map(|blocks| blocks.coding());
+    let sends = ends.map(|host| setup.sends_of(host));
+    let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Src;
+    let seed = if balances { rng.next_u64() } else { 0 };
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {
             src_mac: Topology::host_mac(ends[me]),
@@ -222,12 +221,12 @@ fn connect(
             timeout: Some(setup.timeout_code()),
             retry_cnt: Some(setup.retry_cnt),
             congestion,
-            balance,
-            erasure,
+            balance: sends[me].balance.map(|choice| Balance { choice, seed }),
+            erasure: sends[me].erasure,
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;
-        for attr in [QpAttr::init(Access::ALL), agreed.apply_to(rtr), rts] {
+        for attr in [QpAttr::init(Access::ALL), agreed.apply_to(rtr), agreed.apply_to_rts(rts)] {
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
     }
