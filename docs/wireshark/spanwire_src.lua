@@ -1,7 +1,7 @@
 -- Wireshark and TShark: SRC, Spanwire's second wire mode (docs/PROTOCOL.md, "SRC").
 --
 -- Wireshark's own RoCE dissector reads Ethernet, IP, UDP and the BTH and stops there, since the
--- opcodes 0xC0 and 0xC1 are a manufacturer's. This goes on behind the BTH, as a post-dissector:
+-- opcodes 0xC0 to 0xC2 are a manufacturer's. This goes on behind the BTH, as a post-dissector:
 -- every field is found again under its name (spanwire.src.psn, spanwire.src.ack.next, ...).
 
 local src = Proto("spanwire_src", "Spanwire Reliable Connection")
@@ -9,7 +9,10 @@ local src = Proto("spanwire_src", "Spanwire Reliable Connection")
 local KINDS = {
   [0] = "SEND", "WRITE", "READ request", "READ response", "FETCH_ADD", "CMP_SWAP", "atomic response",
 }
-local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused" }
+local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused", "block" }
+local REFUSED = 5
+local SCHEMES = { [1] = "P and Q", "Cauchy" }
+local WORDS = { [0] = "short", "settled" }
 -- The NAK codes of the InfiniBand specification.
 local CODES = {
   [0] = "PSN sequence error", "invalid request", "remote access error", "remote operational error",
@@ -39,6 +42,12 @@ local f = {
   receive = ProtoField.uint32("spanwire.src.receive", "Receive request", base.DEC),
   answers = ProtoField.uint32("spanwire.src.answers", "Answers message", base.DEC),
   original = ProtoField.uint64("spanwire.src.original", "Original value", base.DEC),
+  block_index = ProtoField.uint8("spanwire.src.block.index", "Place in the block", base.DEC),
+  block_data = ProtoField.uint8("spanwire.src.block.data", "Data packets of the block", base.DEC),
+  block_parity = ProtoField.uint8("spanwire.src.block.parity", "Parity packets of the block", base.DEC),
+  block_scheme = ProtoField.uint8("spanwire.src.block.scheme", "Scheme", base.DEC, SCHEMES),
+  block_bytes = ProtoField.uint32("spanwire.src.block.bytes", "Bytes of data in the block", base.DEC),
+  block_first = ProtoField.uint32("spanwire.src.block.first", "First PSN of the block", base.DEC),
   data_len = ProtoField.uint32("spanwire.src.data_len", "Bytes of data", base.DEC),
   again = ProtoField.framenum("spanwire.src.again", "PSN sent before in", base.NONE, frametype.RETRANS_PREV),
 
@@ -71,6 +80,13 @@ local f = {
   int_tx_bytes = ProtoField.uint64("spanwire.src.ack.int.tx_bytes", "Bytes sent", base.DEC),
   int_queue_bytes = ProtoField.uint32("spanwire.src.ack.int.queue_bytes", "Bytes in the queue", base.DEC),
   int_rate = ProtoField.uint32("spanwire.src.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
+  blocks = ProtoField.uint8("spanwire.src.ack.blocks", "Block reports", base.DEC),
+  report = ProtoField.bytes("spanwire.src.ack.block", "Block report"),
+  report_first = ProtoField.uint32("spanwire.src.ack.block.first", "First PSN of the block", base.DEC),
+  report_word = ProtoField.uint8("spanwire.src.ack.block.word", "What is said", base.DEC, WORDS),
+  report_data = ProtoField.uint8("spanwire.src.ack.block.data", "Data packets of the block", base.DEC),
+  report_bits = ProtoField.uint64("spanwire.src.ack.block.bits", "Packets", base.HEX),
+  marks = ProtoField.uint64("spanwire.src.ack.marks", "Marked CE, the newest first", base.HEX),
   echo_frame = ProtoField.framenum("spanwire.src.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
   rtt = ProtoField.relative_time("spanwire.src.ack.rtt", "Since that frame, in this capture"),
 }
@@ -99,10 +115,13 @@ end
 src.experts = experts
 
 local VERSION = 1
-local DATA, ACK = 0xc0, 0xc1
+local DATA, ACK, PARITY = 0xc0, 0xc1, 0xc2
 local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
 local INT, INT_LEN, HOP_LEN, HOPS_MAX = 1, 4, 24, 16
+local BLOCKS, BLOCKS_LEN, REPORT_LEN, REPORTS_MAX = 4, 4, 16, 4
+local MARKS, MARKS_LEN = 8, 8
+local BLOCK, BLOCK_PKTS_MAX = 0x100, 64
 
 -- The optional parts of data, in the order of the presence bits: bytes, and where each field lies.
 local PARTS = {
@@ -113,8 +132,11 @@ local PARTS = {
   { 4, { f.receive, 0, 4 } },
   { 4, { f.answers, 0, 4 } },
   { 8, { f.original, 0, 8 } },
+  {}, -- MLCC, which there is not yet
+  { 4, { f.block_index, 0, 1 }, { f.block_data, 1, 1 }, { f.block_parity, 2, 1 }, { f.block_scheme, 3, 1 } },
+  { 4, { f.block_bytes, 0, 4 } },
 }
-local KNOWN = 0x007f
+local KNOWN = 0x037f
 
 local opcode_of = Field.new("infiniband.bth.opcode")
 
@@ -196,6 +218,17 @@ local function note_echo(reader, pinfo, echo)
   end
 end
 
+-- A packet's place in its block; false if there is no such place.
+local function add_block(reader, range, psn)
+  local index, data, parity = range(0, 1):uint(), range(1, 1):uint(), range(2, 1):uint()
+  if data == 0 or parity == 0 or data + parity > BLOCK_PKTS_MAX or index >= data + parity then
+    reader.tree:add_tvb_expert_info(e.kind, range)
+    return false
+  end
+  reader.tree:add(f.block_first, (psn - index) % 0x100000000):set_generated()
+  return true
+end
+
 local function dissect_data(reader, pinfo)
   local tree, fixed = reader.tree, reader:take(DATA_LEN)
   if not fixed or not version_is_known(reader, fixed(0, 1)) then
@@ -235,6 +268,9 @@ local function dissect_data(reader, pinfo)
         local field, at, len = part[j][1], part[j][2], part[j][3]
         tree:add(field, range(at, len))
       end
+      if bit.lshift(1, i - 1) == BLOCK and not add_block(reader, range, psn) then
+        return "SRC " .. KINDS[kind]
+      end
     end
   end
   local bytes = reader.said - reader.at
@@ -242,7 +278,8 @@ local function dissect_data(reader, pinfo)
     tree:add(f.data_len, bytes):set_generated()
   end
   note_data(reader, pinfo, psn, fixed(8, 8):uint64())
-  local info = string.format("SRC %s PSN %d message %d", KINDS[kind], psn, fixed(16, 4):uint())
+  local what = reader.is_parity and "parity of " .. KINDS[kind] or KINDS[kind]
+  local info = string.format("SRC %s PSN %d message %d", what, psn, fixed(16, 4):uint())
   return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
 end
 
@@ -286,24 +323,23 @@ local function add_counts(reader, told)
   return missing
 end
 
--- The telemetry that an acknowledgement echoes.
+-- The telemetry that an acknowledgement echoes; false if it cannot be read.
 local function add_int(reader)
   local range = reader:take(INT_LEN)
   if not range then
-    return
+    return false
   end
   local hops = range(0, 1):uint()
   local item = reader.tree:add(f.int_hops, range(0, 1))
   if hops < 1 or hops > HOPS_MAX then
     item:add_proto_expert_info(e.kind)
-    reader.at = reader.stop
-    return
+    return false
   end
   reader:reserved(range(1, 3))
   for _ = 1, hops do
     range = reader:take(HOP_LEN)
     if not range then
-      return
+      return false
     end
     local hop = reader.tree:add(f.int_hop, range)
     hop:add(f.int_time, range(0, 8))
@@ -311,6 +347,44 @@ local function add_int(reader)
     hop:add(f.int_queue_bytes, range(16, 4))
     hop:add(f.int_rate, range(20, 4))
   end
+  return true
+end
+
+-- What an acknowledgement says of blocks; false if it cannot be read.
+local function add_blocks(reader)
+  local range = reader:take(BLOCKS_LEN)
+  if not range then
+    return false
+  end
+  local count = range(0, 1):uint()
+  local item = reader.tree:add(f.blocks, range(0, 1))
+  if count < 1 or count > REPORTS_MAX then
+    item:add_proto_expert_info(e.kind)
+    return false
+  end
+  reader:reserved(range(1, 3))
+  for _ = 1, count do
+    range = reader:take(REPORT_LEN)
+    if not range then
+      return false
+    end
+    local report = reader.tree:add(f.report, range)
+    report:add(f.report_first, range(0, 4))
+    item = report:add(f.report_word, range(4, 1))
+    if not WORDS[range(4, 1):uint()] then
+      item:add_proto_expert_info(e.kind)
+      return false
+    end
+    local data = range(5, 1):uint()
+    item = report:add(f.report_data, range(5, 1))
+    if data < 1 or data >= BLOCK_PKTS_MAX then
+      item:add_proto_expert_info(e.kind)
+      return false
+    end
+    reader:reserved(range(6, 2))
+    report:add(f.report_bits, range(8, 8))
+  end
+  return true
 end
 
 local function dissect_ack(reader, pinfo)
@@ -323,7 +397,7 @@ local function dissect_ack(reader, pinfo)
   tree:add(f.ack_next, fixed(1, 1), next)
   local item = tree:add(f.ack_presence, fixed(2, 2))
   local presence = fixed(2, 2):uint()
-  if presence > INT then
+  if bit.band(presence, bit.bnot(INT + BLOCKS + MARKS)) ~= 0 then
     item:add_proto_expert_info(e.feature)
     return "SRC ACK"
   end
@@ -360,7 +434,7 @@ local function dissect_ack(reader, pinfo)
   if missing > 0 then
     info = string.format("%s, %d missing", info, missing)
   end
-  if REASONS[reason] == "refused" then
+  if reason == REFUSED then
     local range = reader:take(REFUSAL_LEN)
     if not range then
       return info
@@ -371,8 +445,18 @@ local function dissect_ack(reader, pinfo)
     reader:reserved(range(5, 3))
     info = string.format("%s, PSN %d refused", info, range(0, 4):uint())
   end
-  if presence == INT then
-    add_int(reader)
+  if bit.band(presence, INT) ~= 0 and not add_int(reader) then
+    return info
+  end
+  if bit.band(presence, BLOCKS) ~= 0 and not add_blocks(reader) then
+    return info
+  end
+  if bit.band(presence, MARKS) ~= 0 then
+    local range = reader:take(MARKS_LEN)
+    if not range then
+      return info
+    end
+    tree:add(f.marks, range)
   end
   if reader.at < reader.stop then
     tree:add_tvb_expert_info(e.rest, reader.buffer(reader.at, reader.stop - reader.at))
@@ -383,7 +467,7 @@ end
 
 function src.dissector(buffer, pinfo, tree)
   local opcode = opcode_of()
-  if not opcode or opcode.value ~= DATA and opcode.value ~= ACK then
+  if not opcode or opcode.value < DATA or opcode.value > PARITY then
     return
   end
   local bth = opcode.offset
@@ -405,9 +489,10 @@ function src.dissector(buffer, pinfo, tree)
     said = said,
     psn_low = buffer(bth + 9, 3):uint(),
     qp = buffer(bth + 5, 3):uint(),
+    is_parity = opcode.value == PARITY,
     tree = tree:add(src, buffer(at, stop - at)),
   }, Reader)
-  local dissect = opcode.value == DATA and dissect_data or dissect_ack
+  local dissect = opcode.value == ACK and dissect_ack or dissect_data
   local info = dissect(reader, pinfo)
   reader.tree:append_text(", " .. info)
   pinfo.cols.protocol = "SRC"

@@ -44,13 +44,19 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     let Ok(packet) = Packet::parse(frame) else { panic!("{frame:02x?} is not RoCE") };
     let psn = packet.bth.psn.get();
     let wrong = match packet.bth.opcode {
-        Opcode::SrcData => match SrcDataRepr::parse(psn, packet.payload) {
-            Ok((header, data)) => {
-                tell_data(&mut want, &header, data.len());
-                return want;
+        opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
+            let parsed = match opcode {
+                Opcode::SrcData => SrcDataRepr::parse(psn, packet.payload),
+                _ => SrcDataRepr::parse_parity(psn, packet.payload),
+            };
+            match parsed {
+                Ok((header, data)) => {
+                    tell_data(&mut want, &header, data.len());
+                    return want;
+                }
+                Err(reason) => reason,
             }
-            Err(reason) => reason,
-        },
+        }
         Opcode::SrcAck => match SrcAckRepr::parse(psn, packet.payload) {
             Ok(ack) => {
                 tell_ack(&mut want, &ack);
@@ -120,6 +126,16 @@ fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrcDataRepr, data_le
     if let Some(original) = h.original {
         put("spanwire.src.original", original);
     }
+    if let Some(block) = h.block {
+        put("spanwire.src.block.index", block.index.into());
+        put("spanwire.src.block.data", block.data.into());
+        put("spanwire.src.block.parity", block.parity.into());
+        put("spanwire.src.block.scheme", block.scheme.into());
+        put("spanwire.src.block.first", h.psn.wrapping_sub(block.index.into()).into());
+    }
+    if let Some(bytes) = h.block_bytes {
+        put("spanwire.src.block.bytes", bytes.into());
+    }
 }
 
 fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
@@ -159,6 +175,13 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
     if !hops.is_empty() {
         put("spanwire.src.ack.int.hops", spanwire_base::u64_from(hops.len()));
     }
+    let blocks = ack.blocks.as_slice();
+    if !blocks.is_empty() {
+        put("spanwire.src.ack.blocks", spanwire_base::u64_from(blocks.len()));
+    }
+    if let Some(marks) = ack.marks {
+        put("spanwire.src.ack.marks", marks);
+    }
     let mut list = |name, each: &mut dyn Iterator<Item = u64>| {
         let all: Vec<String> = each.map(|value| value.to_string()).collect();
         want.insert(name, all.join(","));
@@ -169,6 +192,10 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
     list("spanwire.src.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
     list("spanwire.src.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
     list("spanwire.src.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
+    list("spanwire.src.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
+    list("spanwire.src.ack.block.word", &mut blocks.iter().map(|block| block.word as u64));
+    list("spanwire.src.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
+    list("spanwire.src.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
     if ack.refusal.is_some() {
         want.insert("spanwire.src.expert.refused", "1".to_owned());
     }
@@ -214,6 +241,20 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.src.receive",
     "spanwire.src.answers",
     "spanwire.src.original",
+    "spanwire.src.block.index",
+    "spanwire.src.block.data",
+    "spanwire.src.block.parity",
+    "spanwire.src.block.scheme",
+    "spanwire.src.block.first",
+    "spanwire.src.block.bytes",
+    "spanwire.src.path",
+    "spanwire.src.ack.path",
+    "spanwire.src.ack.blocks",
+    "spanwire.src.ack.block.first",
+    "spanwire.src.ack.block.word",
+    "spanwire.src.ack.block.data",
+    "spanwire.src.ack.block.bits",
+    "spanwire.src.ack.marks",
     "spanwire.src.ack.words",
     "spanwire.src.ack.next",
     "spanwire.src.ack.newest",
@@ -248,13 +289,7 @@ pub(crate) const TOLD: &[&str] = &[
 ];
 
 /// Fields that are 0 in what we send so far, and what no packet may have.
-const WRONG: &[&str] = &[
-    "spanwire.src.path",
-    "spanwire.src.ack.path",
-    "spanwire.src.ack.delay",
-    "_ws.lua.error",
-    "_ws.malformed",
-];
+const WRONG: &[&str] = &["spanwire.src.ack.delay", "_ws.lua.error", "_ws.malformed"];
 
 /// What follows from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =

@@ -3,13 +3,16 @@
 
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
+use spanwire_loadbalance::Choice;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps,
-    QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
+    Mtu, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest,
+    WrOp,
 };
 use spanwire_wire::{
-    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, int_push, ip_end, mark_ce, seal,
+    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, SrcDataRepr, int_push, ip_end, mark_ce,
+    seal,
 };
 
 /// The capture, as a pcap file with nanoseconds.
@@ -72,6 +75,12 @@ impl Scene {
             let base_rtt = Some(Dur::from_us(20));
             let mut rts = QpAttr::rts(PSNS[me]);
             rts.congestion = Some(CongestionControl { algorithm, base_rtt });
+            if me == 0 {
+                // What it answers leaves as it always did.
+                let choice = Choice::named("unolb").expect("there is one");
+                rts.balance = Some(Balance { choice, seed: 1 });
+                rts.erasure = Some(ErasureCoding::new(4, 2));
+            }
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 let end = &mut ends[me];
                 end.ep.modify_qp(end.qpn, &attr).expect("the customary transitions");
@@ -139,7 +148,7 @@ impl Scene {
         self.now = until;
     }
 
-    /// Sends what an end may. One packet in nine is lost on the way, one in five marked, and each
+    /// Sends what an end may. Three packets of 20 are lost on the way, one in five marked, and each
     /// takes 7 us.
     fn transmit(&mut self, side: usize, wire: &mut Vec<(Time, usize, Vec<u8>)>) {
         let mut frame = vec![0; 2048];
@@ -152,7 +161,7 @@ impl Scene {
             }
             self.stamp(&mut frame);
             self.frames.push((self.now, frame.clone()));
-            if !self.sent.is_multiple_of(9) {
+            if self.sent % 20 > 2 {
                 wire.push((self.now + Dur::from_us(7), 1 - side, frame));
             }
             self.now += Dur::from_ns(100);
@@ -203,6 +212,14 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         });
         found.expect("there is one").clone()
     };
+    let parity = of(Opcode::SrcParity, &|header| header.len() >= 32);
+    let block_at = |frame: &[u8]| {
+        let packet = Packet::parse(frame).expect("ours");
+        let (header, _) =
+            SrcDataRepr::parse_parity(packet.bth.psn.get(), packet.payload).expect("it is parity");
+        header.header_len() - 8
+    };
+    let reported = of(Opcode::SrcAck, &|header| header[3] == 4 && header[0] & 0xf == 0);
     let data = of(Opcode::SrcData, &|header| header.len() >= 24);
     let ack = of(Opcode::SrcAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
     // Nothing but telemetry behind the fixed part.
@@ -224,6 +241,10 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&ack, 0, 1 << 4 | 15),
         bend(&ack, 0, 1 << 4),
         bend(&ack, 63, 1),
+        bend(&parity, block_at(&parity) + 1, 63),
+        bend(&parity, block_at(&parity), 6),
+        bend(&reported, INT_AT, 5),
+        bend(&reported, INT_AT + 4 + 4, 2),
     ]
 }
 
