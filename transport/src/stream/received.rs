@@ -1,6 +1,6 @@
 //! What has arrived of a peer's packet stream: each packet once, in any order.
 
-use spanwire_wire::{Psn, SackWord, SackWords};
+use spanwire_wire::{BLOCK_PKTS_MAX, Psn, SackWord, SackWords};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -75,7 +75,7 @@ impl Received {
     /// The packet `number`, which was judged missing, has been put where it belongs.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) {
-        debug_assert!(number >= self.next && number < self.limit(), "it was judged first");
+        debug_assert!(number >= self.next && number < self.settles_below(), "it was judged first");
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         if i >= self.words.len() {
             self.words.resize(i + 1, 0);
@@ -92,7 +92,7 @@ impl Received {
 
     /// Nobody waits for the numbers of `run`, whether they come or not.
     pub(crate) fn pass_over(&mut self, run: Range<u64>) {
-        if run.end > self.next && run.end <= self.limit() && !run.is_empty() {
+        if run.end > self.next && run.end <= self.settles_below() && !run.is_empty() {
             self.idle.insert(run.start, run.end);
             self.advance_due();
         }
@@ -106,13 +106,21 @@ impl Received {
     pub(crate) fn settle(&mut self, run: Range<u64>) -> u64 {
         debug_assert!(run.end - run.start <= 64, "a bit each");
         let mut missing = 0;
-        for number in run.start..run.end.min(self.limit()) {
+        for number in run.start..run.end.min(self.settles_below()) {
             if number >= self.next && !self.has(number) {
                 missing |= 1 << (number - run.start);
                 self.take(number);
             }
         }
         missing
+    }
+
+    /// Which of a block's numbers from `first` on have arrived: bit i is `first + i`, of 64.
+    pub(crate) fn arrived(&self, first: u64) -> u64 {
+        (0..64).fold(0, |bits, i| {
+            let number = first + i;
+            bits | u64::from(number < self.next || self.has(number)) << i
+        })
     }
 
     /// The packet `psn`, which was judged a duplicate, came once more: what is told next tells that
@@ -179,6 +187,11 @@ impl Received {
             }
         }
         told
+    }
+
+    /// A block of which a packet was taken may end beyond the limit.
+    fn settles_below(&self) -> u64 {
+        self.limit() + u64::from(BLOCK_PKTS_MAX)
     }
 
     fn tell(&self, word: u64, told: &mut SackWords) {

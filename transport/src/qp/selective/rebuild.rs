@@ -81,18 +81,19 @@ impl Rebuild {
     }
 
     /// A packet of a block came at `now`, for the first time: a data packet that was put where it
-    /// belongs, or parity.
+    /// belongs, or parity. `arrived` says what has arrived of a block that begins with a number.
     pub(super) fn on_packet(
         &mut self,
         now: Time,
         (number, header, solicited): (u64, &SrcDataRepr, bool),
         data: Payload<'_>,
+        arrived: impl FnOnce(u64) -> u64,
         memory: &mut BlockMemory,
     ) -> Then {
         let Some(block) = header.block else { return Then::Nothing };
         let slower = self.pace.on_packet(now, number, header.sent_ps, block.index);
         let first = number - u64::from(block.index);
-        let Some(at) = self.find_or_begin(first, &block) else {
+        let Some(at) = self.find_or_begin(first, &block, arrived) else {
             self.counters.plain += 1;
             return Then::Nothing;
         };
@@ -170,6 +171,15 @@ impl Rebuild {
         self.short(at);
     }
 
+    /// A block says that data are lost which have arrived: its parity is no parity of theirs.
+    pub(super) fn contradicted(&mut self, first: u64, memory: &mut BlockMemory) {
+        let Ok(at) = self.find(first) else { return };
+        self.counters.plain += 1;
+        let b = &mut self.open[at];
+        self.memory.drop_sums(b, memory);
+        b.counts &= ones(b.block.data);
+    }
+
     /// When [`Rebuild::overdue`] has something to do.
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -227,13 +237,23 @@ impl Rebuild {
 
     /// Where a block is, or would be if it has just begun. None if there are too many, or it
     /// contradicts what came of it before.
-    fn find_or_begin(&mut self, first: u64, block: &BlockRepr) -> Option<usize> {
+    fn find_or_begin(
+        &mut self,
+        first: u64,
+        block: &BlockRepr,
+        arrived: impl FnOnce(u64) -> u64,
+    ) -> Option<usize> {
+        let itself = 1 << block.index;
         let block = BlockRepr { index: 0, ..*block };
         match self.find(first) {
             Ok(at) => (self.open[at].block == block).then_some(at),
             Err(at) if self.open.len() < OPEN_MAX => {
-                let (came, counts, whole, deadline, nacks) = (0, 0, None, None, 0);
-                let sums = if code(&block).is_some() { Sums::Empty } else { Sums::Plain };
+                // What came of it when nobody kept account is in no sum.
+                let came = arrived(first) & ones(block.pkts()) & !itself;
+                let counts = came & ones(block.data);
+                let (whole, deadline, nacks) = (None, None, 0);
+                let is_whole = came == 0 && code(&block).is_some();
+                let sums = if is_whole { Sums::Empty } else { Sums::Plain };
                 let begun = Block { first, block, came, counts, sums, whole, deadline, nacks };
                 self.open.insert(at, begun);
                 Some(at)

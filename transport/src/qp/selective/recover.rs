@@ -4,10 +4,11 @@
 use super::Selective;
 use super::data::{Placed, is_whole_write};
 use super::inbound::Arrived;
-use super::rebuild::{Overdue, Then};
+use super::rebuild::{Overdue, Segment, Then};
 use crate::blocks::BlockMemory;
 use crate::counters::Counters;
 use crate::qp::{QueuePair, Shared};
+use crate::stream::received::{Arrival, wrap};
 use spanwire_base::Time;
 use spanwire_wire::AckReason;
 
@@ -18,7 +19,9 @@ impl QueuePair {
         let Some(src) = self.selective.as_deref_mut() else { return };
         let first = a.header.block.map_or(a.number, |block| a.number - u64::from(block.index));
         let packet = (a.number, a.header, a.solicited);
-        match src.rebuild.on_packet(now, packet, a.data, sh.block_memory) {
+        let Selective { rebuild, received, .. } = src;
+        let arrived = |first| received.arrived(first);
+        match rebuild.on_packet(now, packet, a.data, arrived, sh.block_memory) {
             Then::Nothing => {}
             Then::Idle(numbers) => src.received.pass_over(numbers),
             Then::Rebuild => self.rebuild(now, first, sh),
@@ -32,6 +35,15 @@ impl QueuePair {
     fn rebuild(&mut self, now: Time, first: u64, sh: &mut Shared<'_>) {
         let segments = self.selective.as_deref_mut().map(|src| src.rebuild.compute(first));
         let segments = segments.unwrap_or_default();
+        // Blocks that overlap are none of a peer's that keeps to the protocol.
+        if let Some(src) = self.selective.as_deref_mut() {
+            let received = &src.received;
+            let is_missing =
+                |s: &Segment| matches!(received.judge(wrap(s.number)), Arrival::Missing(_));
+            if !segments.iter().all(is_missing) {
+                return src.rebuild.contradicted(first, sh.block_memory);
+            }
+        }
         for segment in &segments {
             let Some(src) = self.selective.as_deref() else { return };
             let (number, header) = (segment.number, &segment.header);

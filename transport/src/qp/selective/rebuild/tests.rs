@@ -62,7 +62,7 @@ impl Sender {
 
     fn send(&self, r: &mut Rebuild, memory: &mut BlockMemory, index: u8) -> Then {
         let packet = (FIRST + u64::from(index), &self.header(index), index == 1);
-        r.on_packet(at(10), packet, Payload::Bytes(self.payload(index)), memory)
+        r.on_packet(at(10), packet, Payload::Bytes(self.payload(index)), |_| 0, memory)
     }
 }
 
@@ -165,7 +165,7 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
         let block = Some(BlockRepr { index: i, ..s.place });
         let header = SrcDataRepr { block, ..SrcDataRepr::new(SrcKind::Send, 0, 0) };
         let packet = (FIRST + u64::from(i), &header, false);
-        let then = r.on_packet(at(5), packet, Payload::Bytes(&[]), &mut memory);
+        let then = r.on_packet(at(5), packet, Payload::Bytes(&[]), |_| 0, &mut memory);
         assert_eq!(then, Then::Nothing);
     }
     assert_eq!(s.send(&mut r, &mut memory, 0), Then::Nothing);
@@ -188,7 +188,7 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
         wrong(&mut header);
         (0..7).for_each(|i| _ = s.send(&mut r, &mut memory, i));
         let packet = (FIRST + 8, &header, false);
-        let then = r.on_packet(at(5), packet, Payload::Bytes(s.payload(8)), &mut memory);
+        let then = r.on_packet(at(5), packet, Payload::Bytes(s.payload(8)), |_| 0, &mut memory);
         assert_eq!(then, Then::Nothing);
         assert_eq!(r.compute(FIRST).len(), 0);
         assert!(memory.is_unused());
@@ -207,7 +207,7 @@ fn on_packet__blocks_that_never_end_are_bounded() {
     let (mut r, mut memory) = (Rebuild::new(PEER, 5000), BlockMemory::new(1 << 20));
     for n in 0..10_000 {
         let packet = (FIRST + n * 16, &s.header(0), false);
-        r.on_packet(at(10), packet, Payload::Bytes(s.payload(0)), &mut memory);
+        r.on_packet(at(10), packet, Payload::Bytes(s.payload(0)), |_| 0, &mut memory);
     }
     assert_eq!(r.open.len(), OPEN_MAX);
     let rows: usize = r.open.iter().map(|b| usize::from(matches!(b.sums, Sums::Rows(_)))).sum();
@@ -245,5 +245,22 @@ fn give_up__what_was_placed_before_the_refusal_is_not_asked_for() {
         let came = (1..4).filter(|i| asked >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));
         assert_eq!(came.last(), Some(Then::Idle(FIRST + 4..FIRST + 6)));
         assert!(memory.is_unused());
+    }
+}
+
+/// Parity that comes when its block is forgotten makes up for nothing that has arrived.
+#[test]
+fn on_packet__knows_what_came_when_nobody_kept_account() {
+    let s = Sender::new(2, 2);
+    for (arrived, want) in
+        [(0b0011, Then::Idle(FIRST + 2..FIRST + 4)), (0b0101, Then::Nothing), (0, Then::Nothing)]
+    {
+        let (mut r, mut memory) = both();
+        let packet = (FIRST + 2, &s.header(2), false);
+        let parity = Payload::Bytes(s.payload(2));
+        let first = |first| if first == FIRST { arrived } else { 0 };
+        assert_eq!(r.on_packet(at(5), packet, parity, first, &mut memory), want, "{arrived:b}");
+        let is_kept = arrived == 0;
+        assert_eq!(s.send(&mut r, &mut memory, 3) == Then::Rebuild, is_kept, "{arrived:b}");
     }
 }
