@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Paths that die and lose packets: the tables of docs/PERF.md.
+
+As root: bench/paths.py dead|loss [--spanwire target/release/spanwire] [--keep DIR] ...
+
+Two hosts, a `spanwire switch` beside each, and four links between these, 5 ms long; a switch chooses
+the link by the 5-tuple.
+
+dead: a copy, in the middle of which the busiest link begins to lose everything, both ways. A line for each
+way to send: seconds, the median and the longest time between two chunks (256 KiB) of the file at the receiver,
+how far the longest is above the median in round trips, and what the engine counted.
+
+loss: one message at a time while the links lose frames, at random or in bursts; the time until it is known
+that all of it has arrived: p50, p99 and p99.9 in ms, beside kernel TCP, whose receiver answers with a byte.
+"""
+import argparse
+import array
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+LINKS = 4
+MACS = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
+ADDRESSES = {"a": "10.78.0.1", "b": "10.78.0.2"}
+RTT_MS = 10.0
+TCP_PORT = 40000
+COPY_PORT = 18517
+
+
+def call(*args, **how):
+    done = subprocess.run(args, capture_output=True, text=True, check=False, **how)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(args)}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+class Lab:
+    """Hosts a and b, switches at both, and the links."""
+
+    def __init__(self, spanwire, mbit):
+        self.spanwire, self.mbit = spanwire, mbit
+        self.folder = tempfile.mkdtemp(prefix="spanwire-paths-")
+        self.name = f"swp{os.getpid()}"
+        self.switches = []
+
+    def ns(self, which):
+        return f"{self.name}-{which}"
+
+    def socket(self, side):
+        return os.path.join(self.folder, f"{side}.sock")
+
+    def veth(self, one, one_dev, other, other_dev):
+        call("ip", "-n", self.ns(one), "link", "add", one_dev, "type", "veth",
+             "peer", "name", other_dev, "netns", self.ns(other))
+        for ns, dev in ((one, one_dev), (other, other_dev)):
+            call("ip", "netns", "exec", self.ns(ns), "sysctl", "-qw",
+                 f"net.ipv6.conf.{dev}.disable_ipv6=1")
+            call("ip", "-n", self.ns(ns), "link", "set", dev, "up", "txqueuelen", "1000")
+            call("ip", "netns", "exec", self.ns(ns), sys.executable, __file__, "--no-offloads", dev)
+
+    def __enter__(self):
+        try:
+            self.set_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def set_up(self):
+        for which in ("a", "b", "sa", "sb"):
+            call("ip", "netns", "add", self.ns(which))
+        for side, other in (("a", "b"), ("b", "a")):
+            self.veth(side, "sw0", f"s{side}", "host")
+            call("ip", "-n", self.ns(side), "link", "set", "sw0", "address", MACS[side])
+            call("ip", "-n", self.ns(side), "addr", "add", f"{ADDRESSES[side]}/24", "dev", "sw0")
+            call("ip", "-n", self.ns(side), "link", "set", "lo", "up")
+        for side, other in (("a", "b"), ("b", "a")):
+            call("ip", "-n", self.ns(side), "neigh", "replace", ADDRESSES[other], "lladdr",
+                 MACS[other], "dev", "sw0", "nud", "permanent")
+        for link in range(1, LINKS + 1):
+            self.veth("sa", f"l{link}", "sb", f"l{link}")
+        for side, other in (("a", "b"), ("b", "a")):
+            self.start_switch(side, other)
+
+    def start_switch(self, side, other):
+        links = list(range(1, LINKS + 1))
+        config = f"seed = {ord(side)}\n[port.host]\nqueue.limit_bytes = '8MB'\n"
+        config += "".join(f"[port.l{n}]\nrate = '{self.mbit}Mbit'\ndelay = '5ms'\n"
+                          "queue.limit_bytes = '4MB'\n" for n in links)
+        config += (f"[forwarding]\nlearning = false\nflood = false\nmacs = [\n"
+                   f"  {{ mac = '{MACS[side]}', ports = [0] }},\n"
+                   f"  {{ mac = '{MACS[other]}', ports = {links} }},\n]\n")
+        path = os.path.join(self.folder, f"{side}.toml")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(config)
+        self.switches.append(subprocess.Popen(
+            ["ip", "netns", "exec", self.ns(f"s{side}"), self.spanwire, "switch",
+             "--config", path, "--socket", self.socket(side)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        give_up = time.monotonic() + 10
+        while not os.path.exists(self.socket(side)):
+            if time.monotonic() > give_up or self.switches[-1].poll() is not None:
+                raise RuntimeError(f"the switch at {side} does not start")
+            time.sleep(0.02)
+
+    def __exit__(self, *_):
+        for switch in self.switches:
+            switch.terminate()
+            switch.wait()
+        for which in ("a", "b", "sa", "sb"):
+            subprocess.run(["ip", "netns", "del", self.ns(which)], check=False,
+                           capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def set(self, *changes):
+        for side in ("a", "b"):
+            call(self.spanwire, "switch", "ctl", "--socket", self.socket(side), "set", *changes)
+
+    def frames(self, side):
+        """Frames that have left by each link at that side."""
+        shown = json.loads(call(self.spanwire, "switch", "ctl", "--socket", self.socket(side),
+                                "--json", "show"))
+        return {port["name"]: port["line_counters"]["frames"] for port in shown["ports"][1:]}
+
+    def links_of_tcp(self, port):
+        """The links that TCP from a to b takes, there and back. It has one source port here."""
+        call("ip", "netns", "exec", self.ns("a"), "sysctl", "-qw",
+             f"net.ipv4.ip_local_port_range={TCP_PORT} {TCP_PORT}")
+        before = [self.frames(side) for side in ("a", "b")]
+        answering = self.start("b", sys.executable, __file__, "--answer", str(port), spanwire=False)
+        asking = self.start("a", sys.executable, __file__, "--ask", str(port), "1", "0.3",
+                            spanwire=False)
+        ended(asking)
+        ended(answering)
+        after = [self.frames(side) for side in ("a", "b")]
+        return {max(new, key=lambda link: new[link] - old[link])
+                for old, new in zip(before, after)}
+
+    def victim(self, spared):
+        """The link with the most frames from a, of those that are not spared."""
+        frames = self.frames("a")
+        return max((link for link in frames if link not in spared), key=frames.get)
+
+    def start(self, host, *args, spanwire=True):
+        program = [self.spanwire] if spanwire else []
+        return subprocess.Popen(["ip", "netns", "exec", self.ns(host), *program, *args],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process, within=300):
+    out, err = process.communicate(timeout=within)
+    return process.returncode, out, err
+
+
+# ---- dead ----
+
+WAYS = [("one path", []), ("unolb", ["--lb", "unolb"]), ("8,2 on one path", ["--ec", "8,2"]),
+        ("plb", ["--lb", "plb"]), ("rps", ["--lb", "rps"]), ("rps and 8,2", ["--lb", "rps", "--ec", "8,2"]),
+        ("reps and 8,2", ["--lb", "reps", "--ec", "8,2"]),
+        ("unolb and 8,2", ["--lb", "unolb", "--ec", "8,2"])]
+
+
+def dead(args):
+    print(f"{'':<16} {'ok':<5} {'s':>6} {'median':>7} {'longest':>8} {'RTTs':>6}  engine", flush=True)
+    for name, way in WAYS:
+        if args.only and name not in args.only.split("|"):
+            continue
+        for _ in range(args.times):
+            with Lab(args.spanwire, 1000) as lab:
+                row(name, *dead_once(lab, args, way))
+
+
+def dead_once(lab, args, way):
+    shm = tempfile.mkdtemp(prefix="spanwire-paths-", dir="/dev/shm")
+    try:
+        source, into = os.path.join(shm, "file"), os.path.join(shm, "into")
+        os.mkdir(into)
+        with open(source, "wb") as out:
+            for _ in range(args.mib):
+                out.write(os.urandom(1 << 20))
+        cc, spared = args.cc.split(), lab.links_of_tcp(COPY_PORT)
+        receiver = lab.start("b", "copy", "receive", "--dev", "sw0", "--into", into, "--once",
+                             "--json", *cc)
+        time.sleep(1.0)
+        sender = lab.start("a", "copy", "send", source, ADDRESSES["b"], "--dev", "sw0", "--json",
+                           *cc, *way)
+        time.sleep(args.mib * 8 * 1.048 / args.mbit / 2)
+        # The side connection is TCP and has one path: a copy ends when that is gone for seconds.
+        link = lab.victim(spared)
+        if not args.alive:
+            lab.set(f"port.{link}.loss=100%")
+        sent, received = ended(sender), ended(receiver)
+        same = subprocess.run(["cmp", source, os.path.join(into, "file")], check=False,
+                              capture_output=True).returncode == 0
+        reports = []
+        for code, out, err in (sent, received):
+            reports.append(json.loads(out) if out.strip() else {"error": err})
+        if args.keep:
+            os.makedirs(args.keep, exist_ok=True)
+            with open(os.path.join(args.keep, f"{len(os.listdir(args.keep))}.json"), "w",
+                      encoding="utf-8") as out:
+                json.dump({"way": way, "link": link, "sent": reports[0], "received": reports[1]}, out)
+        return same, reports[0], reports[1]
+    finally:
+        shutil.rmtree(shm, ignore_errors=True)
+
+
+SENT = ["tx_packets", "rx_acks", "retransmitted_packets", "spurious_retransmits", "lost_packets", "timeouts",
+        "ec_parity_packets", "ec_settled_packets", "ec_short_packets"]
+RECEIVED = ["tx_acks", "rx_packets", "ec_rebuilt_packets", "ec_blocks_plain", "ec_block_nacks"]
+
+
+def row(name, same, sent, received):
+    gaps = received.get("gaps") or {"median_ms": 0, "longest_ms": 0}
+    beyond = (gaps["longest_ms"] - gaps["median_ms"]) / RTT_MS
+    counted = [f"{n}={sent.get('counters', {}).get(n, 0)}" for n in SENT]
+    counted += [f"{n}={received.get('counters', {}).get(n, 0)}" for n in RECEIVED]
+    reroutes = (sent.get("lb") or {}).get("reroutes", 0)
+    print(f"{name:<16} {str(same):<5} {sent.get('seconds', 0):6.1f} {gaps['median_ms']:7.1f} "
+          f"{gaps['longest_ms']:8.1f} {beyond:6.2f}  reroutes={reroutes} {' '.join(counted)}"
+          f"{'' if same else ' ' + str(sent.get('error'))}", flush=True)
+
+
+# ---- loss ----
+
+LOSSES = {"none": [], "random": ["loss=1%"],
+          # A burst begins with each 400th frame and is four frames long, in the mean: 1 %.
+          "bursts": ["burst_loss={enter='2500ppm',leave='25%',loss_good='0%',loss_bad='100%'}"]}
+MESSAGE_WAYS = [("SRC", []), ("SRC 8,2", ["--ec", "8,2"]),
+                ("SRC 8,2 unolb", ["--ec", "8,2", "--lb", "unolb"])]
+
+
+def loss(args):
+    print(f"{'loss':<8} {'message':>8} {'':<15} {'n':>6} {'p50':>8} {'p99':>8} {'p99.9':>8}  ms", flush=True)
+    with Lab(args.spanwire, 1000) as lab:
+        for name, changes in LOSSES.items():
+            lab.set(*(f"port.l{n}.{change}" for n in range(1, LINKS + 1)
+                      for change in changes + ([] if changes else ["loss=0%"])))
+            for size in (64 << 10, 1 << 20, 5 << 20):
+                for way, more in MESSAGE_WAYS + [("TCP", None)]:
+                    if args.only and way not in args.only.split("|"):
+                        continue
+                    times = tcp(lab, args, size) if more is None else src(lab, args, size, more)
+                    shown = " ".join(f"{1e3 * t:8.1f}" for t in times[1:])
+                    print(f"{name:<8} {size >> 10:>5} KiB {way:<15} {times[0]:>6} {shown}", flush=True)
+            if "burst_loss" in "".join(changes):
+                lab.set(*(f"port.l{n}.burst_loss=none" for n in range(1, LINKS + 1)))
+
+
+def src(lab, args, size, more):
+    """Messages by WRITE; n, p50, p99, p99.9 in seconds."""
+    cc = args.cc.split()
+    server = lab.start("b", "perf", "server", "--dev", "sw0", "--one-off", "--json", *cc)
+    time.sleep(0.5)
+    try:
+        client = lab.start("a", "perf", "client", "--dev", "sw0", ADDRESSES["b"], "--lat", "--op",
+                           "write", "--size", str(size), "-t", str(args.seconds), "--mode", "src",
+                           "--json", "-i", "0", *cc, *more)
+        code, out, err = ended(client)
+        if code:
+            raise RuntimeError(f"perf client: {err}{out}")
+        report = json.loads(out)
+    finally:
+        server.terminate()
+        server.wait()
+    if args.keep:
+        os.makedirs(args.keep, exist_ok=True)
+        with open(os.path.join(args.keep, f"{len(os.listdir(args.keep))}.json"), "w",
+                  encoding="utf-8") as out:
+            json.dump(report, out)
+    row = report["perf"][0]
+    return row["messages"], row["p50_us"] / 1e6, row["p99_us"] / 1e6, row["p999_us"] / 1e6
+
+
+def tcp(lab, args, size):
+    """The same over kernel TCP. What loss makes of it is slow: a long message gets more time."""
+    seconds = args.seconds * (3 if size > 1 << 20 else 1)
+    answering = lab.start("b", sys.executable, __file__, "--answer", "7000", spanwire=False)
+    time.sleep(0.3)
+    code, out, err = ended(lab.start("a", sys.executable, __file__, "--ask", "7000", str(size),
+                                     str(seconds), spanwire=False))
+    answering.terminate()
+    answering.wait()
+    if code:
+        raise RuntimeError(f"TCP: {err}")
+    times = sorted(json.loads(out))
+    return len(times), *(times[min(len(times) - 1, int(len(times) * q))] for q in (0.5, 0.99, 0.999))
+
+
+def answer(port):
+    """Takes messages of one length from one client and answers each with a byte."""
+    with socket.create_server(("", port)) as listener:
+        client, _ = listener.accept()
+    with client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        header = client.recv(8, socket.MSG_WAITALL)
+        if len(header) < 8:
+            return
+        size = struct.unpack("!Q", header)[0]
+        place = memoryview(bytearray(size))
+        while True:
+            filled = 0
+            while filled < size:
+                got = client.recv_into(place[filled:])
+                if got == 0:
+                    return
+                filled += got
+            client.sendall(b"!")
+
+
+def ask(port, size, seconds):
+    """Sends messages one after the other and prints how long each took, in seconds."""
+    give_up, times = time.monotonic() + 5, []
+    while True:
+        try:
+            stream = socket.create_connection((ADDRESSES["b"], port), timeout=60)
+            break
+        except ConnectionRefusedError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.05)
+    with stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Its port is to be had again at once.
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.sendall(struct.pack("!Q", size))
+        message, end = bytes(size), time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.monotonic()
+            stream.sendall(message)
+            if stream.recv(1) != b"!":
+                raise RuntimeError("no answer")
+            times.append(time.monotonic() - began)
+    print(json.dumps(times))
+
+
+def no_offloads(dev):
+    """What `ethtool -K dev tx off tso off gso off` does; frames are copied as they are."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for command in (0x17, 0x1F, 0x24):  # ETHTOOL_STXCSUM, _STSO, _SGSO
+            value = array.array("I", [command, 0])
+            request = struct.pack("16sP16x", dev.encode(), value.buffer_info()[0])
+            fcntl.ioctl(control, 0x8946, request)  # SIOCETHTOOL
+
+
+def main():
+    if sys.argv[1:2] == ["--no-offloads"]:
+        return no_offloads(sys.argv[2])
+    if sys.argv[1:2] == ["--answer"]:
+        return answer(int(sys.argv[2]))
+    if sys.argv[1:2] == ["--ask"]:
+        return ask(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["dead", "loss"])
+    parser.add_argument("--spanwire", default="target/release/spanwire")
+    parser.add_argument("--mib", type=int, default=256, help="dead: size of the copy")
+    parser.add_argument("--mbit", type=float, default=150, help="dead: about how fast it is")
+    parser.add_argument("--cc", default="--cc fixed --cc-set rate_mbps=200", help="dead: its arguments")
+    parser.add_argument("--times", type=int, default=1, help="dead: runs of each")
+    parser.add_argument("--alive", action="store_true", help="dead: kill nothing")
+    parser.add_argument("--only", help="names of ways, with | between")
+    parser.add_argument("--seconds", type=float, default=20, help="loss: of each measurement")
+    parser.add_argument("--keep", help="folder for reports")
+    args = parser.parse_args()
+    args.spanwire = os.path.abspath(args.spanwire)
+    return {"dead": dead, "loss": loss}[args.what](args)
+
+
+if __name__ == "__main__":
+    main()
