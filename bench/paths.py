@@ -3,8 +3,8 @@
 
 As root: bench/paths.py dead|loss [--spanwire target/release/spanwire] [--keep DIR] ...
 
-Two hosts, a `spanwire switch` beside each, and four links between these, 5 ms long; a switch chooses
-the link by the 5-tuple.
+Two hosts, a `spanwire switch` beside each, and four links between these, of 1 Gbit/s and 5 ms; a switch
+chooses the link by the 5-tuple. What leads to a host has --mbit and a queue of 500 kB.
 
 dead: a copy, in the middle of which the busiest link begins to lose everything, both ways. A line for each
 way to send: seconds, the median and the longest time between two chunks (256 KiB) of the file at the receiver,
@@ -92,8 +92,9 @@ class Lab:
 
     def start_switch(self, side, other):
         links = list(range(1, LINKS + 1))
-        config = f"seed = {ord(side)}\n[port.host]\nqueue.limit_bytes = '8MB'\n"
-        config += "".join(f"[port.l{n}]\nrate = '{self.mbit}Mbit'\ndelay = '5ms'\n"
+        config = (f"seed = {ord(side)}\n[port.host]\nrate = '{self.mbit}Mbit'\n"
+                  "queue.limit_bytes = '500kB'\n")
+        config += "".join(f"[port.l{n}]\nrate = '1Gbit'\ndelay = '5ms'\n"
                           "queue.limit_bytes = '4MB'\n" for n in links)
         config += (f"[forwarding]\nlearning = false\nflood = false\nmacs = [\n"
                    f"  {{ mac = '{MACS[side]}', ports = [0] }},\n"
@@ -174,7 +175,7 @@ def dead(args):
         if args.only and name not in args.only.split("|"):
             continue
         for _ in range(args.times):
-            with Lab(args.spanwire, 1000) as lab:
+            with Lab(args.spanwire, args.mbit) as lab:
                 row(name, *dead_once(lab, args, way))
 
 
@@ -240,7 +241,7 @@ MESSAGE_WAYS = [("SRC", []), ("SRC 8,2", ["--ec", "8,2"]),
 
 def loss(args):
     print(f"{'loss':<8} {'message':>8} {'':<15} {'n':>6} {'p50':>8} {'p99':>8} {'p99.9':>8}  ms", flush=True)
-    with Lab(args.spanwire, 1000) as lab:
+    with Lab(args.spanwire, args.mbit) as lab:
         for name, changes in LOSSES.items():
             lab.set(*(f"port.l{n}.{change}" for n in range(1, LINKS + 1)
                       for change in changes + ([] if changes else ["loss=0%"])))
@@ -281,12 +282,11 @@ def src(lab, args, size, more):
 
 
 def tcp(lab, args, size):
-    """The same over kernel TCP. What loss makes of it is slow: a long message gets more time."""
-    seconds = args.seconds * (3 if size > 1 << 20 else 1)
+    """The same over kernel TCP."""
     answering = lab.start("b", sys.executable, __file__, "--answer", "7000", spanwire=False)
     time.sleep(0.3)
     code, out, err = ended(lab.start("a", sys.executable, __file__, "--ask", "7000", str(size),
-                                     str(seconds), spanwire=False))
+                                     str(args.seconds), spanwire=False))
     answering.terminate()
     answering.wait()
     if code:
@@ -362,8 +362,8 @@ def main():
     parser.add_argument("what", choices=["dead", "loss"])
     parser.add_argument("--spanwire", default="target/release/spanwire")
     parser.add_argument("--mib", type=int, default=256, help="dead: size of the copy")
-    parser.add_argument("--mbit", type=float, default=150, help="dead: about how fast it is")
-    parser.add_argument("--cc", default="--cc fixed --cc-set rate_mbps=200", help="dead: its arguments")
+    parser.add_argument("--mbit", type=int, default=200, help="rate of what leads to a host")
+    parser.add_argument("--cc", default="--window 400", help="more arguments, at both ends")
     parser.add_argument("--times", type=int, default=1, help="dead: runs of each")
     parser.add_argument("--alive", action="store_true", help="dead: kill nothing")
     parser.add_argument("--only", help="names of ways, with | between")

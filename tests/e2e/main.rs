@@ -10,6 +10,7 @@ mod copy;
 mod hostile;
 mod lab;
 mod modes;
+mod paths;
 mod perftest;
 mod switch;
 

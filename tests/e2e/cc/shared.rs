@@ -5,7 +5,7 @@
 //! and round trips so long that a core which is away for a millisecond does not look like a queue:
 //! what the algorithms are set to says so.
 
-use crate::lab::{Running, SPANWIRE, run_here, start_here};
+use crate::lab::{Running, SPANWIRE, run_here, start_here, until_right};
 use crate::switch::SwitchLab;
 use serde_json::Value;
 use std::process::Command;
@@ -149,21 +149,6 @@ impl Outcome {
         (self.jain() < jain || sum < mbps).then_some(all)
     }
 }
-
-/// Tries it until nothing is wrong. A machine that gives two cores to others for as long as round
-/// trips last is no network: that may happen twice, and a fault of ours happens always.
-fn until_right(mut attempt: impl FnMut() -> Option<String>) {
-    let mut complaints = Vec::new();
-    for _ in 0..ATTEMPTS {
-        match attempt() {
-            None => return,
-            Some(complaint) => complaints.push(complaint),
-        }
-    }
-    panic!("each of {ATTEMPTS} times: {complaints:#?}");
-}
-
-const ATTEMPTS: usize = 3;
 
 fn server_address(n: usize) -> String {
     format!("10.77.0.{}", 100 + n)
