@@ -2,9 +2,10 @@
 //! frame, and what it took can be sent again.
 
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, DropReason, EthernetRepr, Headers, INT_HOP_LEN, INT_MAX_HOPS,
-    IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, Opcode, Packet, Psn, Refusal, RethRepr,
-    SackWord, SrcAckRepr, SrcDataRepr, SrcKind, Template, UdpRepr, seal,
+    AckReason, AtomicEthRepr, BlockReport, BlockRepr, BlockWord, DropReason, EthernetRepr, Headers,
+    INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, Opcode,
+    Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr, SrcDataRepr, SrcKind, Template, UdpRepr,
+    seal,
 };
 
 /// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
@@ -79,13 +80,16 @@ fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
 fn check_src(packet: &Packet<'_>) {
     let (psn, bytes) = (packet.bth.psn.get(), packet.payload);
     match packet.bth.opcode {
-        Opcode::SrcData => {
-            let Ok((header, data)) = SrcDataRepr::parse(psn, bytes) else { return };
+        opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
+            let is_parity = opcode == Opcode::SrcParity;
+            let parse = if is_parity { SrcDataRepr::parse_parity } else { SrcDataRepr::parse };
+            let Ok((header, data)) = parse(psn, bytes) else { return };
             assert_eq!(header.psn & Psn::MASK, psn);
             assert_eq!(bytes.len(), header.header_len() + data.len());
+            assert_eq!(header.block.is_some_and(|block| block.is_parity()), is_parity);
             let mut again = vec![0; header.header_len()];
             header.emit(&mut again).expect("as long as it says");
-            assert_eq!(SrcDataRepr::parse(psn, &again), Ok((header, &[][..])));
+            assert_eq!(parse(psn, &again), Ok((header, &[][..])));
             assert!(header.emit(&mut again[1..]).is_err(), "one byte short");
         }
         Opcode::SrcAck => {
@@ -114,12 +118,34 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
         inside.extend([7; 8]);
         seeds.push((format!("inside-src-{kind:?}"), inside));
     }
+    for (name, index, block_bytes) in [("data", 1, None), ("row", 8, Some(20)), ("void", 9, None)] {
+        let block = Some(BlockRepr { index, data: 8, parity: 2, scheme: 1 });
+        let is_parity = index >= 8;
+        let header = match name {
+            "void" => SrcDataRepr { block, ..SrcDataRepr::new(SrcKind::Send, 7, 0) },
+            _ => SrcDataRepr { block, block_bytes, ..sample(SrcKind::Write) },
+        };
+        let mut inside = bth(if is_parity { Opcode::SrcParity } else { Opcode::SrcData });
+        inside.resize(BTH_LEN + header.header_len(), 0);
+        header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        inside.extend(block_bytes.map_or([0; 8].to_vec(), |_| vec![7; 12]));
+        if name == "void" {
+            inside.truncate(BTH_LEN + header.header_len());
+        }
+        seeds.push((format!("inside-src-block-{name}"), inside));
+    }
     for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
         let none = SrcAckRepr::default();
         let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
         let refusal = is_refused.then_some(refusal);
         let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
         let mut ack = SrcAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
+        for i in 0..hops.min(4) {
+            let first = u32::try_from(i).expect("a few");
+            let word = [BlockWord::Nack, BlockWord::Settled][i % 2];
+            ack.blocks.push(BlockReport { first, word, data: 8, bits: 5 });
+        }
+        ack.marks = is_refused.then_some(6);
         for i in 0..words {
             ack.words.push(SackWord { base: 64 * i, bits: 5 });
         }
@@ -267,6 +293,7 @@ mod tests {
             let packet = Packet::parse(&frame).expect("right outside");
             let taken = match packet.bth.opcode {
                 Opcode::SrcData => SrcDataRepr::parse(0, packet.payload).map(|_| ()),
+                Opcode::SrcParity => SrcDataRepr::parse_parity(0, packet.payload).map(|_| ()),
                 _ => SrcAckRepr::parse(0, packet.payload).map(|_| ()),
             };
             assert_eq!(taken, Ok(()), "{name}");
