@@ -1,6 +1,7 @@
 //! A forger who knows addresses and numbers sends whatever it likes: nothing may panic, nothing
 //! outside what was granted may change, and every request still ends.
 
+mod blocks;
 mod classes;
 mod selective;
 

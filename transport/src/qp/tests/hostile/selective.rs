@@ -25,13 +25,18 @@ fn frame(s: &Scene, header: &SrcDataRepr, len: usize) -> Vec<u8> {
     resealed(frame)
 }
 
-fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
+/// Where SRC's header begins in a frame.
+pub(super) fn header_at(frame: &mut [u8]) -> &mut [u8] {
+    &mut frame[AT..]
+}
+
+pub(super) fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
     let len = frame.len();
     spanwire_wire::seal(&mut frame, len);
     frame
 }
 
-fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrcDataRepr {
+pub(super) fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrcDataRepr {
     let reth = Some(RethRepr { va, rkey, dma_len: 64 });
     SrcDataRepr { reth, last: false, ..SrcDataRepr::new(SrcKind::Write, psn, s.qpn.get()) }
 }
@@ -47,7 +52,7 @@ fn bent(s: &Scene, at: usize, value: u8) -> Vec<u8> {
     resealed(frame)
 }
 
-fn right_ack(s: &Scene) -> SrcAckRepr<'static> {
+pub(super) fn right_ack(s: &Scene) -> SrcAckRepr<'static> {
     SrcAckRepr {
         next: FIRST + 1,
         newest: FIRST,
@@ -58,7 +63,7 @@ fn right_ack(s: &Scene) -> SrcAckRepr<'static> {
     }
 }
 
-fn ack(s: &Scene, ack: &SrcAckRepr<'_>) -> Vec<u8> {
+pub(super) fn ack(s: &Scene, ack: &SrcAckRepr<'_>) -> Vec<u8> {
     let bth = s.bth(Opcode::SrcAck, ack.next & Psn::MASK);
     let mut frame = seal(bth, NONE, ack.header_len(), 0);
     ack.emit(&mut frame[AT..]).unwrap();
@@ -290,6 +295,6 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
 
 /// The numbers of the first packet that side 0 sent, and of the next that it expects.
 const FIRST: u32 = 1000 << 8;
-const NEXT: u32 = ((EPSN - 1) << 8) + 1;
+pub(super) const NEXT: u32 = ((EPSN - 1) << 8) + 1;
 /// Where SRC's header stands in a frame over IPv4.
 const AT: usize = 14 + 20 + 8 + 12;
