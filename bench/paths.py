@@ -189,7 +189,7 @@ def dead_once(lab, args, way):
                 out.write(os.urandom(1 << 20))
         cc, spared = args.cc.split(), lab.links_of_tcp(COPY_PORT)
         receiver = lab.start("b", "copy", "receive", "--dev", "sw0", "--into", into, "--once",
-                             "--json", *cc)
+                             "--json", *cc, *way)
         time.sleep(1.0)
         sender = lab.start("a", "copy", "send", source, ADDRESSES["b"], "--dev", "sw0", "--json",
                            *cc, *way)
@@ -255,7 +255,11 @@ def loss(args):
                 for way, more in MESSAGE_WAYS + [("TCP", None)]:
                     if args.only and way not in args.only.split("|"):
                         continue
-                    times = tcp(lab, args, size) if more is None else src(lab, args, size, more)
+                    try:
+                        times = tcp(lab, args, size) if more is None else src(lab, args, size, more)
+                    except RuntimeError as why:
+                        print(f"{name:<8} {size >> 10:>5} KiB {way:<15} {why}", flush=True)
+                        continue
                     shown = " ".join(f"{1e3 * t:8.1f}" for t in times[1:])
                     print(f"{name:<8} {size >> 10:>5} KiB {way:<15} {times[0]:>6} {shown}", flush=True)
             if "burst_loss" in "".join(changes):
