@@ -279,7 +279,8 @@ fn run__src_is_read_to_the_end_of_its_headers() {
     let (code, lines, errors) = run(&[file]);
     assert_eq!((code, &*errors), (1, ""), "what is wrong on purpose is fifteen packets");
     for told in [
-        "SRC Data  psn 0xffff00 AckReq  SEND First psn 0xffffff00 message 0 offset 0 sent",
+        "SRC Data  psn 0xffff00  SEND First psn 0xffffff00 message 0 offset 0 sent",
+        "block 0xffffff00 data 0 of 4+2",
         "WRITE Last psn",
         "READ Response First psn",
         "Atomic Response Only psn",
