@@ -249,9 +249,11 @@ def loss(args):
     print(f"{'loss':<8} {'message':>8} {'':<15} {'n':>6} {'p50':>8} {'p99':>8} {'p99.9':>8}  ms", flush=True)
     with Lab(args.spanwire, args.mbit) as lab:
         for name, changes in LOSSES.items():
+            if name not in args.losses.split(","):
+                continue
             lab.set(*(f"port.l{n}.{change}" for n in range(1, LINKS + 1)
                       for change in changes + ([] if changes else ["loss=0%"])))
-            for size in (64 << 10, 1 << 20, 5 << 20):
+            for size in (int(kib) << 10 for kib in args.kib.split(",")):
                 for way, more in MESSAGE_WAYS + [("TCP", None)]:
                     if args.only and way not in args.only.split("|"):
                         continue
@@ -378,6 +380,8 @@ def main():
     parser.add_argument("--alive", action="store_true", help="dead: kill nothing")
     parser.add_argument("--only", help="names of ways, with | between")
     parser.add_argument("--seconds", type=float, default=20, help="loss: of each measurement")
+    parser.add_argument("--losses", default="none,random,bursts", help="loss: which")
+    parser.add_argument("--kib", default="64,1024,5120", help="loss: sizes of messages")
     parser.add_argument("--keep", help="folder for reports")
     args = parser.parse_args()
     args.spanwire = os.path.abspath(args.spanwire)
