@@ -23,6 +23,8 @@ use std::collections::VecDeque;
 pub(crate) struct Sent<T> {
     /// The number of the first in `ring`.
     una: u64,
+    /// The lowest number of data that has not arrived, as far as it is known.
+    due: u64,
     ring: VecDeque<Entry<T>>,
     /// Which of `ring` have arrived, once more: acknowledgements repeat themselves.
     arrived: Bits,
@@ -62,6 +64,8 @@ struct Entry<T> {
     sent_at: Time,
     /// The last transmission before this one was found lost.
     was_lost: bool,
+    /// It was sent more than once.
+    was_resent: bool,
     /// What its flow had delivered then.
     at_send: AtSend,
     /// The path it was sent by last; 0 if nobody chose.
@@ -96,6 +100,8 @@ pub(crate) struct Told<'a> {
     pub(crate) echo: Time,
     /// What is said of blocks.
     pub(crate) blocks: &'a [BlockReport],
+    /// What was sent no later than this would have arrived.
+    pub(crate) overdue: Time,
     /// Which packets came marked: bit i is the newest less i.
     pub(crate) marks: u64,
 }
@@ -137,6 +143,7 @@ impl<T: Copy> Sent<T> {
         let una = u64::from(first) + (1 << 32);
         Self {
             una,
+            due: una,
             ring: VecDeque::new(),
             arrived: Bits::new(una),
             order: VecDeque::new(),
@@ -154,12 +161,18 @@ impl<T: Copy> Sent<T> {
     /// Nothing that was sent matters any more.
     pub(crate) fn forget(&mut self) {
         let (una, counters) = (self.next(), self.counters);
-        *self = Self { una, arrived: Bits::new(una), counters, ..Self::new(0) };
+        *self = Self { una, due: una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
 
     /// The oldest number that is not acknowledged.
     pub(crate) fn una(&self) -> u64 {
         self.una
+    }
+
+    /// The oldest number that a request waits for: parity that has not arrived is none.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        self.due
     }
 
     /// The number of the next new packet.
@@ -193,6 +206,7 @@ impl<T: Copy> Sent<T> {
             bytes,
             sent_at: now,
             was_lost: false,
+            was_resent: false,
             at_send: AtSend::default(),
             path,
             place,
@@ -255,6 +269,7 @@ impl<T: Copy> Sent<T> {
         debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
+        entry.was_resent = true;
         let bytes = u64::from(entry.bytes);
         if was == State::Lost {
             self.in_flight_pkts += 1;
@@ -305,13 +320,15 @@ impl<T: Copy> Sent<T> {
             }
         }
         for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
-            acked.short.add(self.on_short(report, told.echo));
+            acked.short.add(self.on_short(report, told.echo.max(told.overdue)));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
             self.una += 1;
         }
         self.arrived.forget_below(self.una);
+        self.due = self.due.max(self.una);
+        self.pass_over_parity();
         Ok(acked)
     }
 

@@ -56,7 +56,7 @@ impl QueuePair {
             if before.is_some() && src.sender.oldest() == before {
                 break;
             }
-            let Some((over, signaled)) = src.sender.pop_done(src.sent.una()) else {
+            let Some((over, signaled)) = src.sender.pop_done(src.sent.due()) else {
                 break;
             };
             if signaled {
@@ -96,7 +96,10 @@ impl Selective {
         }
         let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
         let marks = self.marks(ack);
-        let told = Told { next: ack.next, words, newest: ack.newest, echo, blocks, marks };
+        let (next, newest) = (ack.next, ack.newest);
+        let patience = self.sent.patience(&self.rtt).filter(|_| !blocks.is_empty());
+        let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
+        let told = Told { next, words, newest, echo, blocks, overdue, marks };
         let spurious = self.sent.counters().spurious;
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;

@@ -53,6 +53,10 @@ impl Place {
         self.is_coded() && self.index == 0
     }
 
+    fn is_parity(self) -> bool {
+        self.index >= self.data && self.is_coded()
+    }
+
     /// It is the last of its block.
     pub(crate) fn is_last(self) -> bool {
         u64::from(self.index) + 1 == self.pkts()
@@ -90,8 +94,17 @@ impl<T: Copy> Sent<T> {
         data.take_while(|n| *n < number).filter(is_missing).last()
     }
 
+    /// Moves `due` over what has arrived and over parity.
+    #[inline]
+    pub(super) fn pass_over_parity(&mut self) {
+        let passes = |e: &super::Entry<T>| e.state == State::Arrived || e.place.is_parity();
+        while self.entry(self.due).is_some_and(passes) {
+            self.due += 1;
+        }
+    }
+
     /// A packet of a block was lost. If what has arrived, what is in flight and what will leave are
-    /// not enough for the rest, the lowest missing data are sent again.
+    /// not enough for the rest, the lowest missing data are sent again; all that are missing, if what was sent again is lost once more.
     #[inline(never)]
     pub(super) fn review(&mut self, number: u64, place: Place) {
         let first = number.saturating_sub(place.index.into());
@@ -106,21 +119,26 @@ impl<T: Copy> Sent<T> {
         };
         let have = u64_from((first..first + place.pkts()).filter(|n| counts(*n)).count());
         let mut short = u64::from(place.data).saturating_sub(have);
+        let is_lost = |e: &super::Entry<T>| e.state == State::Lost && !e.is_queued;
+        let is_lost_again = |n: u64| self.entry(n).is_some_and(|e| is_lost(e) && e.was_resent);
+        if short > 0 && (first..first + place.pkts()).any(is_lost_again) {
+            short = place.pkts();
+        }
         for n in first..first + u64::from(place.data) {
             if short == 0 {
                 break;
             }
-            if self.entry(n).is_some_and(|e| e.state == State::Lost && !e.is_queued) {
+            if self.entry(n).is_some_and(is_lost) {
                 self.queue(n);
                 short -= 1;
             }
         }
     }
 
-    /// The peer is short of data of a block: what was sent of it no later than `echo` and does not
+    /// The peer is short of data of a block: what was sent of it no later than `until` and does not
     /// count is lost.
     #[inline(never)]
-    pub(super) fn on_short(&mut self, report: &BlockReport, echo: Time) -> Newly {
+    pub(super) fn on_short(&mut self, report: &BlockReport, until: Time) -> Newly {
         let mut short = Newly::default();
         let Some((first, place)) = self.block(report) else { return short };
         for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
@@ -128,7 +146,7 @@ impl<T: Copy> Sent<T> {
             let Some(entry) = self.entry_mut(number) else { continue };
             match entry.state {
                 State::Arrived => entry.place.is_void = true,
-                State::InFlight if entry.sent_at <= echo => {
+                State::InFlight if entry.sent_at <= until => {
                     short.pkts += 1;
                     short.bytes += u64::from(entry.bytes);
                     self.lose_only(number);
@@ -213,7 +231,15 @@ mod tests {
     }
 
     fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> Told<'a> {
-        Told { next: 0, words, newest, echo: at(newest.into()), blocks, marks: 0 }
+        Told {
+            next: 0,
+            words,
+            newest,
+            echo: at(newest.into()),
+            blocks,
+            overdue: Time::ZERO,
+            marks: 0,
+        }
     }
 
     fn report(word: BlockWord, first: u32, bits: u64) -> BlockReport {
@@ -251,7 +277,7 @@ mod tests {
         s.on_ack(&told(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
         s.delivered_at = Some(at(1200));
         s.detect(at(2000), &rtt());
-        assert_eq!(again(&mut s), [0]);
+        assert_eq!(again(&mut s), [0, 2], "all that is missing, this time");
     }
 
     #[test]
@@ -272,6 +298,30 @@ mod tests {
         assert_eq!(again(&mut s), [2], "with 5 on its way one more is enough");
         s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
         assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
+    }
+
+    #[test]
+    fn on_short__what_left_long_ago_is_lost_though_nothing_newer_came() {
+        let mut s = blocks(1);
+        let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
+        s.on_ack(&told(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
+        assert_eq!(again(&mut s), [1], "sent at 999 us");
+        let words = [word(&[0, 4, 5])];
+        let told = told(&words, 5, &nack);
+        s.on_ack(&Told { overdue: at(998), ..told }).unwrap();
+        assert_eq!(again(&mut s), []);
+        s.on_ack(&Told { overdue: at(999), ..told }).unwrap();
+        assert_eq!(again(&mut s), [1, 2, 3], "lost once more: all that is missing");
+    }
+
+    #[test]
+    fn due__passes_over_parity_that_has_not_arrived() {
+        let mut s = blocks(2);
+        let first = s.una();
+        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7])], 7, &[])).unwrap();
+        assert_eq!((s.una(), s.due()), (first + 4, first + 8));
+        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7, 8, 9])], 9, &[])).unwrap();
+        assert_eq!((s.una(), s.due()), (first + 4, first + 12));
     }
 
     #[test]

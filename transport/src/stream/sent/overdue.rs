@@ -19,14 +19,18 @@ pub(crate) struct Found {
 }
 
 impl<T: Copy> Sent<T> {
+    /// For how long a packet is not missed; none before a round trip is known.
+    pub(crate) fn patience(&self, rtt: &Rtt) -> Option<Dur> {
+        let window = self.reorder.window(rtt.smallest(), rtt.smoothed()?);
+        Some(rtt.latest().max(rtt.smallest()) + window)
+    }
+
     /// Finds what is lost by `now`, and when to look again.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> Found {
         let mut found = Found::default();
-        let (Some(delivered_at), Some(smoothed)) = (self.delivered_at, rtt.smoothed()) else {
+        let (Some(delivered_at), Some(overdue)) = (self.delivered_at, self.patience(rtt)) else {
             return found;
         };
-        let window = self.reorder.window(rtt.smallest(), smoothed);
-        let overdue = rtt.latest().max(rtt.smallest()) + window;
         while let Some(first) = self.order.front().copied() {
             if self.current(first).is_none() {
                 self.order.pop_front();
