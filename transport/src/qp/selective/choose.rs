@@ -185,7 +185,6 @@ impl Selective {
             (Next::Idle | Next::Segment(_), None) => return (None, false),
         };
         let place = self.begin_block(&part);
-        let is_last = is_last && !place.is_coded();
         let asks = is_last || asks_by_number(number, limits, window_left);
         (Some(Sending { number, part, kind: SendingKind::New, asks, place }), false)
     }
@@ -213,7 +212,13 @@ impl Selective {
             self.coder.as_mut()?.abandon();
             return None;
         };
-        let is_last = place.is_last() && !self.sender.has_unsent() && self.answers.len() == 0;
+        // The last data and all parity behind it: one answer of them may be lost as well, and nobody
+        // asks again before two round trips are over.
+        let is_last = match &part {
+            Part::Request(segment) => self.answers.len() == 0 && self.sender.is_last(segment),
+            Part::Read(part) => part.last && self.answers.len() == 1 && !self.sender.has_unsent(),
+            _ => self.answers.len() == 0 && !self.sender.has_unsent(),
+        };
         let asks = is_last || asks_by_number(number, limits, window_left);
         Some(Sending { number, part, kind: SendingKind::New, asks, place })
     }

@@ -57,11 +57,6 @@ impl Place {
         self.index >= self.data && self.is_coded()
     }
 
-    /// It is the last of its block.
-    pub(crate) fn is_last(self) -> bool {
-        u64::from(self.index) + 1 == self.pkts()
-    }
-
     /// As its packet says it.
     pub(crate) fn repr(self) -> Option<BlockRepr> {
         let Self { index, data, parity, scheme, .. } = self;
