@@ -12,7 +12,7 @@ local KINDS = {
 local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused", "block" }
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
-local WORDS = { [0] = "short", "settled" }
+local WORDS = { [0] = "short", "settled", "rebuilt" }
 -- The NAK codes of the InfiniBand specification.
 local CODES = {
   [0] = "PSN sequence error", "invalid request", "remote access error", "remote operational error",

@@ -142,7 +142,7 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
         let mut ack = SrcAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
         for i in 0..hops.min(4) {
             let first = u32::try_from(i).expect("a few");
-            let word = [BlockWord::Nack, BlockWord::Settled][i % 2];
+            let word = [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt][i % 3];
             ack.blocks.push(BlockReport { first, word, data: 8, bits: 5 });
         }
         ack.marks = is_refused.then_some(6);

@@ -37,6 +37,8 @@ pub enum BlockWord {
     Nack,
     /// The packets `bits` did not arrive and are not needed any more.
     Settled,
+    /// The packets `bits` were rebuilt. They may still arrive.
+    Rebuilt,
 }
 
 /// A report of one block.
@@ -125,6 +127,7 @@ impl BlockReports {
             let word = match report[4] {
                 0 => BlockWord::Nack,
                 1 => BlockWord::Settled,
+                2 => BlockWord::Rebuilt,
                 _ => return Err(DropReason::SrcKind),
             };
             let (first, data) = (be::u32_at(report, 0), report[5]);
@@ -186,7 +189,7 @@ mod tests {
             assert_eq!(short, Err(DropReason::ExtTooShort));
             assert!(list.emit(&mut &mut vec![0; cut][..]).is_err());
         }
-        for (at, wrong) in [(0, 0), (0, 5), (8, 2), (9, 0), (9, 64)] {
+        for (at, wrong) in [(0, 0), (0, 5), (8, 3), (9, 0), (9, 64)] {
             let mut other = bytes.clone();
             other[at] = wrong;
             assert_eq!(BlockReports::take(&mut &other[..]), Err(DropReason::SrcKind), "{at}");

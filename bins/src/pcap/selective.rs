@@ -116,6 +116,7 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr<'_>) -> fmt::Result {
         let word = match report.word {
             BlockWord::Nack => "SHORT, counts",
             BlockWord::Settled => "settled",
+            BlockWord::Rebuilt => "rebuilt",
         };
         write!(f, "  block {:#010x} {word} {:#x}", report.first, report.bits)?;
     }

@@ -11,6 +11,7 @@ use super::lost::Lost;
 use super::received::unwrap;
 use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
+use coded::Rebuilt;
 pub(crate) use coded::{Newly, Place};
 pub(crate) use paths::{Fate, OnPath};
 use spanwire_base::{Time, u64_from, usize_from};
@@ -40,6 +41,8 @@ pub(crate) struct Sent<T> {
     reorder: ReorderWindow,
     /// When the latest of all transmissions that have arrived was sent.
     delivered_at: Option<Time>,
+    /// Packets that the peer has rebuilt, and that may still arrive there.
+    rebuilt: VecDeque<Rebuilt>,
     /// What has happened to packets on their ways, if anybody wants to know.
     on_paths: Option<Vec<OnPath>>,
     counters: SentCounters,
@@ -153,6 +156,7 @@ impl<T: Copy> Sent<T> {
             unsent_of_block: 0,
             reorder: ReorderWindow::default(),
             delivered_at: None,
+            rebuilt: VecDeque::new(),
             on_paths: None,
             counters: SentCounters::default(),
         }
@@ -307,8 +311,12 @@ impl<T: Copy> Sent<T> {
         }
         let mut acked = Acked { marks: told.marks, ..Acked::default() };
         self.note_echo(newest, told.echo, &mut acked);
-        for report in told.blocks.iter().filter(|report| report.word == BlockWord::Settled) {
-            acked.settled.add(self.on_settled(report));
+        for report in told.blocks {
+            match report.word {
+                BlockWord::Settled => acked.settled.add(self.on_settled(report)),
+                BlockWord::Rebuilt => self.on_rebuilt(report),
+                BlockWord::Nack => {}
+            }
         }
         for number in self.una..next.min(end) {
             self.arrived(number, &mut acked);

@@ -212,8 +212,8 @@ impl Selective {
             self.coder.as_mut()?.abandon();
             return None;
         };
-        // The last data and all parity behind it: one answer of them may be lost as well, and nobody
-        // asks again before two round trips are over.
+        // The last data and all parity behind it: one answer of them may be lost as well, and
+        // nobody asks again before two round trips are over.
         let is_last = match &part {
             Part::Request(segment) => self.answers.len() == 0 && self.sender.is_last(segment),
             Part::Read(part) => part.last && self.answers.len() == 1 && !self.sender.has_unsent(),

@@ -8,7 +8,7 @@ use crate::event::AsyncEvent;
 use crate::payload::Payload;
 use crate::qp::state::QpState;
 use crate::qp::{QueuePair, Shared};
-use crate::stream::received::{Arrival, wrap};
+use crate::stream::received::{Arrival, unwrap, wrap};
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
 use spanwire_wire::{
@@ -73,6 +73,9 @@ impl QueuePair {
             Arrival::Duplicate => {
                 sh.counters.duplicate_request += 1;
                 src.received.take_again(header.psn);
+                if let Some(block) = &header.block {
+                    src.rebuild.on_again(unwrap(src.received.next(), header.psn), block);
+                }
                 src.feedback.on_data(now, p, &header, false, lag);
                 src.feedback.ask_again(now, lag);
                 return Ok(data.len());

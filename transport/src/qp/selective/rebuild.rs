@@ -148,11 +148,11 @@ impl Rebuild {
         let Ok(at) = self.find(first) else { return 0..0 };
         let b = &mut self.open[at];
         let data = ones(b.block.data);
-        let settled = data & !b.counts;
-        (b.came, b.counts) = (b.came | data, b.counts | data);
+        let rebuilt = data & !b.counts;
+        b.counts |= data;
         let idle = b.parity_numbers();
         self.counters.rebuilt += 1;
-        self.say(at, BlockWord::Settled, settled);
+        self.say(at, BlockWord::Rebuilt, rebuilt);
         self.judge(at, memory);
         idle
     }
@@ -166,9 +166,17 @@ impl Rebuild {
         self.memory.drop_sums(b, memory);
         let before = refused.saturating_sub(first).min(b.block.data.into());
         let placed = ((1 << before) - 1) & !b.counts;
-        (b.came, b.counts) = (b.came | placed, (b.counts | placed) & ones(b.block.data));
-        self.say(at, BlockWord::Settled, placed);
+        b.counts = (b.counts | placed) & ones(b.block.data);
+        self.say(at, BlockWord::Rebuilt, placed);
         self.short(at);
+    }
+
+    /// A packet came once more, or after it was rebuilt.
+    pub(super) fn on_again(&mut self, number: u64, block: &BlockRepr) {
+        let Ok(at) = self.find(number.saturating_sub(block.index.into())) else { return };
+        if self.open[at].block == (BlockRepr { index: 0, ..*block }) {
+            self.open[at].came |= 1 << block.index;
+        }
     }
 
     /// A block says that data are lost which have arrived: its parity is no parity of theirs.
@@ -285,7 +293,7 @@ impl Rebuild {
     fn say(&mut self, at: usize, word: BlockWord, bits: u64) {
         let b = &self.open[at];
         let report = BlockReport { first: wrap(b.first), word, data: b.block.data, bits };
-        if bits == 0 && word == BlockWord::Settled {
+        if bits == 0 && word != BlockWord::Nack {
             return;
         }
         if word == BlockWord::Nack {

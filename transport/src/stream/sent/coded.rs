@@ -25,6 +25,15 @@ pub(crate) struct Newly {
     pub(crate) bytes: u64,
 }
 
+/// A packet that the peer has rebuilt while it was on its way, for all we knew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rebuilt {
+    number: u64,
+    bytes: u64,
+    path: u16,
+    sent_at: Time,
+}
+
 impl Newly {
     pub(super) fn add(&mut self, more: Self) {
         self.pkts += more.pkts;
@@ -99,7 +108,8 @@ impl<T: Copy> Sent<T> {
     }
 
     /// A packet of a block was lost. If what has arrived, what is in flight and what will leave are
-    /// not enough for the rest, the lowest missing data are sent again; all that are missing, if what was sent again is lost once more.
+    /// not enough for the rest, the lowest missing data are sent again; all that are missing, if
+    /// what was sent again is lost once more.
     #[inline(never)]
     pub(super) fn review(&mut self, number: u64, place: Place) {
         let first = number.saturating_sub(place.index.into());
@@ -153,10 +163,34 @@ impl<T: Copy> Sent<T> {
         short
     }
 
+    /// Packets of a block were rebuilt: nobody waits for them any more. Whether they were lost is
+    /// told when they are settled.
+    #[inline(never)]
+    pub(super) fn on_rebuilt(&mut self, report: &BlockReport) {
+        let Some((first, place)) = self.block(report) else { return };
+        for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            let was = std::mem::replace(&mut entry.state, State::Arrived);
+            let (bytes, path, sent_at) = (u64::from(entry.bytes), entry.path, entry.sent_at);
+            if was == State::Arrived {
+                continue;
+            }
+            self.arrived.set(number);
+            if was == State::InFlight {
+                self.in_flight_pkts -= 1;
+                self.in_flight_bytes -= bytes;
+                if self.rebuilt.len() >= REBUILT_MAX {
+                    self.rebuilt.pop_front();
+                }
+                self.rebuilt.push_back(Rebuilt { number, bytes, path, sent_at });
+            }
+        }
+    }
+
     /// Packets of a block did not arrive and are not needed any more.
     #[inline(never)]
     pub(super) fn on_settled(&mut self, report: &BlockReport) -> Newly {
-        let mut lost = Newly::default();
+        let mut lost = self.settle_rebuilt(report);
         let Some((first, place)) = self.block(report) else { return lost };
         for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
             let Some(entry) = self.entry_mut(number) else { continue };
@@ -179,6 +213,23 @@ impl<T: Copy> Sent<T> {
         lost
     }
 
+    /// What was rebuilt did not come.
+    fn settle_rebuilt(&mut self, report: &BlockReport) -> Newly {
+        let mut lost = Newly::default();
+        let first = unwrap(self.una, report.first);
+        let is_it = |r: &Rebuilt| {
+            let i = r.number.wrapping_sub(first);
+            i < 64 && report.bits >> i & 1 != 0
+        };
+        while let Some(at) = self.rebuilt.iter().position(is_it) {
+            let Some(Rebuilt { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else { break };
+            lost.add(Newly { pkts: 1, bytes });
+            let fate = Fate::Settled;
+            self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
+        }
+        lost
+    }
+
     /// The block that a report is of, if something of it is not acknowledged: its first number, and
     /// the place of its first packet.
     fn block(&self, report: &BlockReport) -> Option<(u64, Place)> {
@@ -189,6 +240,10 @@ impl<T: Copy> Sent<T> {
         is_it.then_some((first, Place { index: 0, ..place }))
     }
 }
+
+/// What is remembered of packets that were rebuilt: two of each of the last hundred blocks that
+/// lost any. Of what is older nobody is told.
+const REBUILT_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -376,6 +431,25 @@ mod tests {
         assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
         assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
         assert!(s.on_ack(&Told { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
+    }
+
+    #[test]
+    fn on_rebuilt__is_no_loss_and_no_arrival_before_it_is_known() {
+        let mut s = blocks(2);
+        let rebuilt = [report(BlockWord::Rebuilt, 0, 0b110)];
+        let words = [word(&[0, 1, 2, 3, 4])];
+        let acked = s.on_ack(&told(&words, 4, &rebuilt)).unwrap();
+        assert_eq!((acked.pkts, acked.settled), (3, Newly::default()));
+        let paths: Vec<u16> = s.take_on_paths().iter().map(|told| told.path).collect();
+        assert_eq!(paths, [1, 4, 5], "of the ways of 1 and 2 nothing is known");
+        // 1 came late; 2 and the parity 5 never.
+        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        for want in [200, 0] {
+            let acked = s.on_ack(&told(&words, 4, &settled)).unwrap();
+            assert_eq!(acked.settled.bytes, want, "told once");
+        }
+        let fates: Vec<_> = s.take_on_paths().iter().map(|told| (told.path, told.fate)).collect();
+        assert_eq!(fates, [(3, Fate::Settled), (6, Fate::Settled)]);
     }
 
     #[test]

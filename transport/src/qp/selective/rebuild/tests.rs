@@ -125,16 +125,30 @@ fn overdue__names_what_counts_and_then_what_did_not_come() {
     assert_eq!(s.send(&mut r, &mut memory, 7), Then::Rebuild);
     assert_eq!(r.compute(FIRST).len(), 1);
     assert_eq!(r.rebuilt(FIRST, &mut memory), FIRST + 8..FIRST + 10);
-    let settled = BlockReport { word: BlockWord::Settled, bits: 1 << 6, ..nack };
-    assert_eq!(r.reports().as_slice(), [nack, settled], "each twice");
+    let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
+    assert_eq!(r.reports().as_slice(), [nack, rebuilt], "each twice");
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
     assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Settle(FIRST + 8..FIRST + 10)));
-    let idle = BlockReport { bits: 1 << 8, ..settled };
-    assert_eq!(r.reports().as_slice(), [settled, idle]);
-    assert_eq!(r.reports().as_slice(), [idle]);
+    let settled = BlockReport { word: BlockWord::Settled, bits: 0b1_0100_0000, ..nack };
+    assert_eq!(r.reports().as_slice(), [rebuilt, settled]);
+    assert_eq!(r.reports().as_slice(), [settled]);
     assert_eq!(r.reports().as_slice(), []);
     assert!(memory.is_unused() && r.overdue(Time::MAX, &mut memory).is_none());
     assert_eq!(r.next_deadline(), None);
+}
+
+#[test]
+fn on_again__what_parity_only_overtook_is_not_lost() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = both();
+    (1..8).for_each(|i| _ = s.send(&mut r, &mut memory, i));
+    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Rebuild);
+    assert_eq!(r.compute(FIRST).len(), 1);
+    r.rebuilt(FIRST, &mut memory);
+    r.on_again(FIRST, &BlockRepr { index: 0, ..s.place });
+    assert_eq!(s.send(&mut r, &mut memory, 9), Then::Idle(FIRST + 8..FIRST + 10));
+    let words: Vec<BlockWord> = r.reports().as_slice().iter().map(|report| report.word).collect();
+    assert_eq!((words, r.open.len()), (vec![BlockWord::Rebuilt], 0), "all of it has come");
 }
 
 #[test]

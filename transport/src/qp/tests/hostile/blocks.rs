@@ -132,7 +132,7 @@ fn reports__of_what_was_not_sent_change_nothing() {
     let before = in_flight(&s);
     for _ in 0..1_000 {
         let mut blocks = BlockReports::default();
-        for word in [BlockWord::Nack, BlockWord::Settled] {
+        for word in [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt] {
             let near = u32::try_from(rng.below(200)).unwrap();
             let first = right_ack(&s).next.wrapping_sub(100).wrapping_add(near);
             let data = u8::try_from(1 + rng.below(63)).unwrap();
