@@ -244,7 +244,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&parity, block_at(&parity) + 1, 63),
         bend(&parity, block_at(&parity), 6),
         bend(&reported, INT_AT, 5),
-        bend(&reported, INT_AT + 4 + 4, 2),
+        bend(&reported, INT_AT + 4 + 4, 3),
     ]
 }
 
