@@ -64,7 +64,8 @@ impl Received {
     pub(crate) fn judge(&self, psn: u32) -> Arrival {
         let number = unwrap(self.next, psn);
         match number {
-            n if n + self.limit_pkts < self.next => Arrival::Old,
+            // A sender that has not sent the parity which was settled is so much further behind.
+            n if n + self.limit_pkts + u64::from(BLOCK_PKTS_MAX) < self.next => Arrival::Old,
             n if n < self.next => Arrival::Duplicate,
             n if n >= self.limit() => Arrival::Beyond,
             n if self.has(n) => Arrival::Duplicate,
@@ -327,8 +328,8 @@ mod tests {
         assert_eq!(r.judge(4), Arrival::Duplicate);
         assert_eq!(r.judge(5 + 100), Arrival::Beyond);
         assert!(matches!(r.judge(5 + 99), Arrival::Missing(_)));
-        assert_eq!(r.judge(5u32.wrapping_sub(100)), Arrival::Duplicate);
-        assert_eq!(r.judge(5u32.wrapping_sub(101)), Arrival::Old);
+        assert_eq!(r.judge(5u32.wrapping_sub(164)), Arrival::Duplicate);
+        assert_eq!(r.judge(5u32.wrapping_sub(165)), Arrival::Old);
         assert_eq!(r.judge(5u32.wrapping_add(1 << 31)), Arrival::Old, "half a turn is past");
     }
 
@@ -379,7 +380,7 @@ mod tests {
                 let next = oracle.next();
                 let number = oracle.first + u64::from(ahead);
                 let want = match number {
-                    n if n + 256 < next => Arrival::Old,
+                    n if n + 256 + 64 < next => Arrival::Old,
                     n if n < next || oracle.all.contains(&n) => Arrival::Duplicate,
                     n if n >= next + 256 => Arrival::Beyond,
                     n => Arrival::Missing(n),

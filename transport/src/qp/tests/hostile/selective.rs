@@ -149,7 +149,7 @@ fn requests(s: &Scene) -> Vec<Class> {
     let (past, ahead) = (NEXT - 1, NEXT + 5);
     let mut rows = vec![
         dropped("far ahead", data(s, NEXT.wrapping_add(65_536)), "drop_beyond_psn_limit"),
-        dropped("long ago", data(s, NEXT.wrapping_sub(65_537)), "drop_old_packet"),
+        dropped("long ago", data(s, NEXT.wrapping_sub(65_601)), "drop_old_packet"),
         dropped("half the numbers away", data(s, NEXT ^ 1 << 31), "drop_old_packet"),
         counted("again", data(s, past), DUPLICATE).answered(),
     ];
