@@ -190,31 +190,8 @@ impl<T: Copy> Sent<T> {
     /// Packets of a block did not arrive and are not needed any more.
     #[inline(never)]
     pub(super) fn on_settled(&mut self, report: &BlockReport) -> Newly {
-        let mut lost = self.settle_rebuilt(report);
-        let Some((first, place)) = self.block(report) else { return lost };
-        for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
-            let Some(entry) = self.entry_mut(number) else { continue };
-            let was = std::mem::replace(&mut entry.state, State::Arrived);
-            let (bytes, path, sent_at) = (u64::from(entry.bytes), entry.path, entry.sent_at);
-            if was == State::Arrived {
-                continue;
-            }
-            self.arrived.set(number);
-            if was == State::InFlight {
-                self.in_flight_pkts -= 1;
-                self.in_flight_bytes -= bytes;
-                lost.add(Newly { pkts: 1, bytes });
-                if self.on_paths.is_some() {
-                    let fate = Fate::Settled;
-                    self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
-                }
-            }
-        }
-        lost
-    }
-
-    /// What was rebuilt did not come.
-    fn settle_rebuilt(&mut self, report: &BlockReport) -> Newly {
+        // What was not rebuilt before is taken for that first: then all of it is there to be told.
+        self.on_rebuilt(report);
         let mut lost = Newly::default();
         let first = unwrap(self.una, report.first);
         let is_it = |r: &Rebuilt| {
