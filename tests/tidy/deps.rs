@@ -151,7 +151,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "fuzz",
-        ours: &["base", "wire", "mem", "cc", "transport", "tests"],
+        ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "transport", "tests"],
         theirs: &["libfuzzer-sys"],
     },
 ];

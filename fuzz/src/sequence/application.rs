@@ -21,6 +21,7 @@ impl World {
         }
         let next = self.ep.poll_timeout();
         assert!(next.is_none_or(|t| t > self.now), "still due after the timeout");
+        self.time_passed();
     }
 
     pub(super) fn post_send(&mut self, step: &[u8; STEP_LEN]) {

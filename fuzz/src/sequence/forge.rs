@@ -1,11 +1,13 @@
 //! The forger: makes any packet out of a step's operands, near where it would be believed.
 
+mod blocks;
 mod selective;
 
 use super::STEP_LEN;
 use super::memory::{Memory, PLOT_LEN, Plot};
-use super::selective::Inside;
+use super::outgoing::Outgoing;
 use super::setup::{MTU, OUR_IP, PEER_IP};
+use super::streams::Inside;
 use spanwire_base::u64_from;
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
@@ -25,9 +27,11 @@ pub(super) struct View<'a> {
     pub(super) memory: &'a Memory,
     /// The queue pair speaks SRC, and the same numbers of that.
     pub(super) is_src: bool,
+    pub(super) src_first: u32,
     pub(super) src_next: u32,
     pub(super) src_snd_una: u32,
     pub(super) src_snd_nxt: u32,
+    pub(super) outgoing: &'a Outgoing,
     pub(super) now_ps: u64,
 }
 
@@ -70,16 +74,16 @@ impl Forged {
     /// its header takes.
     fn of_src(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, _, _, flags, _, len, _, at, ..] = *step;
-        let opcode = selective::opcode(op);
-        let body = match opcode {
+        let body = match selective::opcode(op) {
             Opcode::SrcData => selective::data(step, view),
             _ => selective::ack(step, view),
         };
         let special = Special::of(flags >> 2);
-        let bth = special.bth(flags, opcode, view.qpn, Psn::new(body.psn & Psn::MASK));
+        let bth = special.bth(flags, body.opcode, view.qpn, Psn::new(body.psn & Psn::MASK));
         let (header_len, ext) = (body.header.len(), ExtHeaders::default());
         let whole = header_len + body.payload_len;
-        let mut frame = emit(special, bth, ext, whole, FILL | (len & FILL_MASK));
+        let fill = FILL | (len.wrapping_add(body.hue) & FILL_MASK);
+        let mut frame = emit(special, bth, ext, whole, fill);
         // Where the BTH ends, over either version of IP.
         let start = frame.len() - whole.next_multiple_of(4) - ICRC_LEN;
         frame[start..start + header_len].copy_from_slice(&body.header);

@@ -66,13 +66,13 @@ impl Plot {
     }
 
     /// What it is filled with: secrets where nobody may read.
-    fn fill(self) -> u8 {
+    fn fill(self) -> Vec<u8> {
         match self {
-            Self::Granted => 0x11,
-            Self::ReadOnly => 0x22,
-            Self::Source => 0x33,
+            Self::Granted => vec![0x11; PLOT_LEN],
+            Self::ReadOnly => vec![0x22; PLOT_LEN],
+            Self::Source => vec![0x33; PLOT_LEN],
             Self::WriteOnly | Self::Private | Self::Foreign | Self::Landing | Self::Fetched => {
-                SECRET
+                (0..SECRET_PERIOD).map(|i| SECRET | i).cycle().take(PLOT_LEN).collect()
             }
         }
     }
@@ -82,7 +82,7 @@ impl Memory {
     pub(super) fn new(ep: &mut Endpoint, pd: PdId, foreign: PdId) -> Self {
         let beds = Plot::ALL.map(|plot| {
             let region = Region::zeroed(PLOT_LEN);
-            let should = vec![plot.fill(); PLOT_LEN];
+            let should = plot.fill();
             region.copy_in(0, &should).expect("as long as the region");
             let pd = if plot == Plot::Foreign { foreign } else { pd };
             // The last one ends where the address space does, so that sums may wrap.
@@ -130,8 +130,12 @@ impl Memory {
     }
 
     pub(super) fn word(&self, reach: &Reach) -> u64 {
-        let bytes = &self.bed(reach.plot).should[reach.bytes.clone()];
-        u64::from_ne_bytes(bytes.try_into().expect("a word"))
+        u64::from_ne_bytes(self.bytes(reach).try_into().expect("a word"))
+    }
+
+    /// As they were when somebody last asked what changed.
+    pub(super) fn bytes(&self, reach: &Reach) -> &[u8] {
+        &self.bed(reach.plot).should[reach.bytes.clone()]
     }
 
     /// What changed since the last call, if anything did: one range of one plot.
@@ -189,6 +193,12 @@ impl Reach {
             && self.bytes.start <= other.bytes.start
             && other.bytes.end <= self.bytes.end
     }
+
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.plot == other.plot
+            && self.bytes.start < other.bytes.end
+            && other.bytes.start < self.bytes.end
+    }
 }
 
 impl Plot {
@@ -199,5 +209,7 @@ impl Plot {
 
 /// Bytes of each plot: four packets.
 pub(super) const PLOT_LEN: usize = 1024;
-/// What fills memory that a peer may not read. Nothing that the forger sends holds it.
-pub(super) const SECRET: u8 = 0xee;
+/// Memory that a peer may not read holds this and the numbers below [`SECRET_PERIOD`] in turn.
+/// Nothing that the forger sends does, nor what is computed of it: that is one byte again and again.
+pub(super) const SECRET: u8 = 0xe0;
+pub(super) const SECRET_PERIOD: u8 = 16;

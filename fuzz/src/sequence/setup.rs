@@ -2,12 +2,14 @@
 
 use super::SETUP_LEN;
 use super::memory::{Memory, Plot};
-use super::selective::Streams;
+use super::streams::Streams;
 use spanwire_base::{Dur, Rate, u32_from};
 use spanwire_cc::{Algorithm, Controller as _, Path};
+use spanwire_erasure::Scheme;
+use spanwire_loadbalance::Choice;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps,
-    QpInit, SrqId, SrqInit, ValidConfig, WireMode,
+    Access, AddressVector, Balance, CodingWhen, Config, CongestionControl, CqId, Endpoint,
+    ErasureCoding, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig, WireMode,
 };
 use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
@@ -31,6 +33,9 @@ pub(super) struct Setup {
     pub(super) rnr_retry: u8,
     pub(super) congestion: Option<CongestionControl>,
     pub(super) weight: Option<u8>,
+    /// In SRC only.
+    pub(super) erasure: Option<ErasureCoding>,
+    pub(super) balance: Option<Balance>,
 }
 
 /// What was made.
@@ -47,9 +52,11 @@ impl Setup {
     pub(super) fn of(bytes: [u8; SETUP_LEN]) -> Self {
         let [flags, reads, psns, retries, access, timeout] = bytes;
         let psn = |i: u8| Psn::new(PSNS[usize::from(i) % PSNS.len()]);
+        let is_src = flags & 0x80 != 0;
+        let (codes, balances) = (is_src && retries & 8 != 0, is_src && retries & 0x80 != 0);
         Self {
             srq: flags & 1 != 0,
-            is_src: flags & 0x80 != 0,
+            is_src,
             only_receives: flags & 0xc0 == 0xc0,
             small_cqs: flags & 0x0e == 0x0e,
             access: if access < RESTRICTED { Access::ALL } else { restricted(access) },
@@ -62,6 +69,8 @@ impl Setup {
             rnr_retry: (retries >> 4) & 7,
             congestion: congestion(access, flags & 0x10 != 0),
             weight: (flags & 0x20 != 0).then_some(access.max(1)),
+            erasure: codes.then(|| erasure(timeout >> 4)),
+            balance: balances.then(|| balance(psns >> 2 & 3 | psns >> 4 & 0xc)),
         }
     }
 
@@ -123,16 +132,18 @@ impl Setup {
     /// The streams of SRC as they begin.
     pub(super) fn streams(&self) -> Streams {
         let [rq_psn, sq_psn] = [self.rq_psn, self.sq_psn].map(|psn| psn.get() << 8);
-        Streams::new(rq_psn, sq_psn, self.segment_bytes()).unproven(self.only_receives)
+        Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
     }
 
-    /// Payload of a full packet of SRC: telemetry that is asked for needs room.
-    fn segment_bytes(&self) -> u32 {
+    /// Payload of a full packet of SRC: telemetry that is asked for needs room, and so does a place
+    /// in a block.
+    pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
         let asks = |c: CongestionControl| c.algorithm.start(&path).wants_int();
         let room = INT_HEADER_LEN + usize::from(INT_HOPS) * INT_HOP_LEN;
         let room = if self.congestion.is_some_and(asks) { room } else { 0 };
-        SEGMENT_BYTES - u32_from(room)
+        let place = if self.erasure.is_some() { 8 } else { 0 };
+        SEGMENT_BYTES - u32_from(room) - place
     }
 
     /// What takes it from RTR to RTS.
@@ -144,6 +155,8 @@ impl Setup {
             rnr_retry: Some(self.rnr_retry),
             congestion: self.congestion,
             weight: self.weight,
+            erasure: self.erasure,
+            balance: self.balance,
             ..QpAttr::rts(self.sq_psn)
         }
     }
@@ -167,6 +180,29 @@ fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
         (params.window_pkts, params.rate_mbps) = if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
     }
     Some(CongestionControl { algorithm, base_rtt: knows_rtt.then_some(Dur::from_us(10)) })
+}
+
+/// Codes of all kinds, and when they are used: always, beyond a data centre, or where a round trip
+/// is known at all; some follow the loss.
+fn erasure(which: u8) -> ErasureCoding {
+    let (data, parity) = [(8, 2), (2, 1), (4, 2), (1, 1), (3, 2), (16, 3), (62, 2), (32, 32)]
+        [usize::from(which & 7)];
+    let code = ErasureCoding::new(data, parity);
+    match which {
+        0..8 => code,
+        8 => code.auto(),
+        9 | 10 => code.adaptive(1, 2),
+        11 => code.adaptive(2, 30),
+        12 => ErasureCoding { scheme: Scheme::CAUCHY, ..code },
+        13 => ErasureCoding { scheme: Scheme::CAUCHY, ..code.adaptive(1, 9) },
+        _ => ErasureCoding { when: CodingWhen::BaseRtt(Dur::from_us(20)), ..code },
+    }
+}
+
+fn balance(which: u8) -> Balance {
+    let known = Choice::known();
+    let choice = Choice::named(known[usize::from(which) % known.len()]).expect("it is known");
+    Balance { choice, seed: which.into() }
 }
 
 /// Limits small enough that a scenario meets them all.

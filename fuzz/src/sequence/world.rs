@@ -5,8 +5,8 @@ use super::forge::{Forged, View};
 use super::ledger::Ledger;
 use super::memory::{Memory, Plot, Reach};
 use super::output::{Output, packets};
-use super::selective::Streams;
 use super::setup::{Made, Setup, WINDOW_PKTS};
+use super::streams::Streams;
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_transport::{Access, Counters, CqId, DropReason, Endpoint, QpAttr, QpState, SrqId};
 use spanwire_wire::{
@@ -74,8 +74,9 @@ impl World {
         assert_eq!(self.memory.changed(), None, "only packets change memory");
     }
 
-    /// Everything posted ends once, and the queue pair leaves nothing behind.
-    pub(super) fn end(mut self) {
+    /// Everything posted ends once, and the queue pair leaves nothing behind. Returns what was
+    /// counted.
+    pub(super) fn end(mut self) -> Counters {
         let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &error).expect("every state leads to ERR");
         self.transmit(0, 0);
@@ -93,6 +94,7 @@ impl World {
         assert_eq!(self.ep.poll_timeout(), None, "a timer without a queue pair");
         assert_eq!(self.memory.changed(), None);
         self.check_counters();
+        self.ep.counters().clone()
     }
 
     /// All only grow.
@@ -119,9 +121,11 @@ impl World {
             snd_nxt: self.output.snd_nxt,
             memory: &self.memory,
             is_src: self.setup.is_src,
-            src_next: self.streams.next(),
-            src_snd_una: self.streams.snd_nxt().wrapping_sub(in_flight),
-            src_snd_nxt: self.streams.snd_nxt(),
+            src_first: self.setup.rq_psn.get() << 8,
+            src_next: self.streams.expected(),
+            src_snd_una: self.streams.snd_nxt.wrapping_sub(in_flight),
+            src_snd_nxt: self.streams.snd_nxt,
+            outgoing: &self.streams.outgoing,
             now_ps: self.now.as_ps(),
         }
     }
@@ -287,6 +291,7 @@ pub(super) struct Tally {
     pub(super) duplicates: u64,
     pub(super) not_ready: u64,
     pub(super) fatal: u64,
+    pub(super) rebuilt: u64,
     /// Requests taken, but not carried out: these three, and what came out of sequence.
     refused: u64,
     messages: u64,
@@ -298,10 +303,10 @@ impl Tally {
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
         let dropped = own.chain(wire).map(|r| c.dropped(r)).sum();
         let (duplicates, not_ready) = (c.duplicate_request, c.out_of_buffer);
-        let fatal = c.tx_fatal_naks;
+        let (fatal, rebuilt) = (c.tx_fatal_naks, c.ec_rebuilt_packets);
         let refused = duplicates + c.out_of_sequence + not_ready + fatal;
         let (taken, messages) = (c.rx_packets, c.rx_messages);
-        Self { taken, dropped, duplicates, not_ready, fatal, refused, messages }
+        Self { taken, dropped, duplicates, not_ready, fatal, rebuilt, refused, messages }
     }
 }
 

@@ -1,16 +1,21 @@
 //! Packets of SRC, near where they would be believed.
 
+use super::blocks::{Stand, reports};
 use super::{STEP_LEN, View, dma_len, target};
+use spanwire_base::u32_from;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
+    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
     SrcAckRepr, SrcDataRepr, SrcKind,
 };
 
 /// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
 pub(super) struct Body {
+    pub(super) opcode: Opcode,
     pub(super) psn: u32,
     pub(super) header: Vec<u8>,
     pub(super) payload_len: usize,
+    /// Added to what its data are filled with.
+    pub(super) hue: u8,
 }
 
 /// The opcode that a step means for a queue pair of SRC: mostly its own two.
@@ -22,9 +27,35 @@ pub(super) fn opcode(op: u8) -> Opcode {
     }
 }
 
-/// The body of a data packet.
+/// The body of a packet of data, or of parity.
 pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
-    let [_, op, base, distance, _, shape, len, plot, at, dma, value] = *step;
+    let [_, op, base, distance, _, shape, ..] = *step;
+    let psn = psn(view, base, distance);
+    let Some(stand) = Stand::of(step, psn, view) else { return segment(step, view, psn, None) };
+    let is_parity = stand.place.is_parity();
+    if is_parity && shape & 3 == 2 {
+        return given_up(op, psn, stand.place);
+    }
+    segment(step, view, psn, Some(stand))
+}
+
+/// An empty parity packet; now and then it says more than it should.
+fn given_up(op: u8, psn: u32, place: BlockRepr) -> Body {
+    let kind = if op & 0x40 == 0 { SrcKind::Send } else { SrcKind::Write };
+    let receive = (op & 0x20 != 0).then_some(0);
+    let header = SrcDataRepr { block: Some(place), receive, ..SrcDataRepr::new(kind, psn, 0) };
+    body(Opcode::SrcParity, &header, 0, 0)
+}
+
+fn body(opcode: Opcode, header: &SrcDataRepr, payload_len: usize, hue: u8) -> Body {
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes).expect("as long as it says");
+    Body { opcode, psn: header.psn, header: bytes, payload_len, hue }
+}
+
+/// A segment of a message, or parity, which is as one.
+fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand>) -> Body {
+    let [_, op, base, _, _, shape, len, plot, at, dma, value] = *step;
     let kind = SrcKind::ALL[usize::from(op) % SrcKind::ALL.len()];
     let carries = matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
     let payload_len = match shape & 3 {
@@ -32,12 +63,15 @@ pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         3 => 4 * usize::from(len),
         _ => usize::from(len),
     };
-    let single = SrcDataRepr::new(kind, psn(view, base, distance), value.into());
-    let last = shape & 8 == 0;
+    let payload_len = stand.filter(|_| carries).map_or(payload_len, |s| s.payload_len());
+    let before = stand.map_or(0, |s| s.before());
+    let single = SrcDataRepr::new(kind, psn, value.into());
+    let last = shape & 8 == 0 && stand.is_none_or(|s| s.is_last());
     let (va, rkey) = target(view.memory, plot, at);
-    let exact = spanwire_base::u32_from(payload_len);
-    let asked = match (kind, dma) {
-        (SrcKind::Write, 0..0xf0) => exact,
+    let va = va.wrapping_add(before.into());
+    let asked = match (kind, dma, &stand) {
+        (SrcKind::Write, _, Some(stand)) => stand.dma_len(dma),
+        (SrcKind::Write, 0..0xf0, None) => u32_from(payload_len),
         _ => dma_len(Opcode::RcReadRequest.props(), dma, 0, len),
     };
     let reth = RethRepr { va, rkey, dma_len: asked };
@@ -46,11 +80,11 @@ pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let has_imm = shape & 0x10 != 0 && last;
     let takes_receive = kind == SrcKind::Send || kind == SrcKind::Write && has_imm;
     let header = SrcDataRepr {
-        first: shape & 4 == 0,
+        first: shape & 4 == 0 && stand.is_none_or(|s| s.is_first()),
         last,
-        path: at.into(),
+        path: if base >> 4 & 1 == 0 { at.into() } else { 0xc000 | u16::from(at) },
         sent_ps: view.now_ps.saturating_sub(u64::from(value) << 20),
-        offset: offset(kind, dma),
+        offset: offset(kind, dma).wrapping_add(before),
         reth: matches!(kind, SrcKind::Write | SrcKind::ReadRequest).then_some(reth),
         atomic: matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap).then_some(atomic),
         imm: (has_imm && takes_receive).then_some(7),
@@ -58,11 +92,13 @@ pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         receive: takes_receive.then_some(u32::from(value & 0xf)),
         answers: kind_answers(kind).then_some(value.into()),
         original: (kind == SrcKind::AtomicResponse).then_some(len.into()),
+        block: stand.map(|s| s.place),
+        block_bytes: stand.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
         ..single
     };
-    let mut bytes = vec![0; header.header_len()];
-    header.emit(&mut bytes).expect("as long as it says");
-    Body { psn: header.psn, header: bytes, payload_len }
+    let is_parity = stand.is_some_and(|s| s.place.is_parity());
+    let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+    body(opcode, &header, payload_len, stand.map_or(0, |s| s.place.index.wrapping_mul(7)))
 }
 
 /// The body of an acknowledgement.
@@ -70,15 +106,17 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let [_, op, base, distance, _, words, len, newest, at, limits, refused] = *step;
     let next = psn(view, base, distance);
     let signed = |v: u8| u32::from_ne_bytes(i32::from(v.cast_signed()).to_ne_bytes());
+    let newest = match newest & 3 {
+        0 => next.wrapping_sub(1),
+        1 => view.src_snd_nxt.wrapping_sub(1),
+        _ => view.src_snd_una.wrapping_add(signed(newest) >> 2),
+    };
+    let knows_paths = base & 0x80 != 0;
     let mut ack = SrcAckRepr {
         next,
-        newest: match newest & 3 {
-            0 => next.wrapping_sub(1),
-            1 => view.src_snd_nxt.wrapping_sub(1),
-            _ => view.src_snd_una.wrapping_add(signed(newest) >> 2),
-        },
-        path: at.into(),
-        reason: AckReason::Count,
+        newest,
+        path: if knows_paths { view.outgoing.path(newest) } else { at.into() },
+        reason: if base >> 4 == 0 { AckReason::Count } else { AckReason::Block },
         echo_ps: match at & 7 {
             7 => view.now_ps.wrapping_add(1 << (at >> 3)),
             6 => 0,
@@ -86,6 +124,9 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         },
         hold_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
         rx_pkts: u32::from(limits >> 3),
+        ce_pkts: if knows_paths { u32::from(limits >> 3) >> (limits >> 6) } else { 0 },
+        marks: knows_paths.then(|| 1 | u64::from_ne_bytes([len; 8]).rotate_right(words.into())),
+        blocks: reports(step, view),
         psn_limit: match limits & 7 {
             0..4 => next.wrapping_add(256),
             4 => next,
@@ -119,9 +160,9 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         let psn = view.src_snd_una.wrapping_add(u32::from(refused >> 4));
         ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
     }
-    let mut bytes = vec![0; ack.header_len()];
-    ack.emit(&mut bytes).expect("as long as it says");
-    Body { psn: ack.next, header: bytes, payload_len: 0 }
+    let mut header = vec![0; ack.header_len()];
+    ack.emit(&mut header).expect("as long as it says");
+    Body { opcode: Opcode::SrcAck, psn: ack.next, header, payload_len: 0, hue: 0 }
 }
 
 /// Telemetry of a port with every bit set.

@@ -1,0 +1,175 @@
+//! Blocks of the peer's: what may be computed of them, what may be settled, what may be said.
+
+use spanwire_base::{u32_from, usize_from};
+use spanwire_erasure::{Code, Columns, Scheme, Source};
+use spanwire_wire::{BlockReport, BlockRepr, BlockWord, RethRepr, SrcDataRepr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// What came in blocks.
+#[derive(Default)]
+pub(super) struct Incoming {
+    blocks: BTreeMap<Name, Block>,
+    /// Numbers that were computed.
+    rebuilt: BTreeSet<u64>,
+    /// Numbers that may have been settled, or not: the time at which that happens is the engine's.
+    settled: BTreeSet<u64>,
+}
+
+/// A block's first number, its data and parity packets and its scheme. There may be several of one
+/// first number, by a peer that contradicts itself.
+type Name = (u64, u8, u8, u8);
+
+#[derive(Default)]
+struct Block {
+    /// When the first of it came, something else of its numbers had: nobody kept its parity.
+    is_plain: bool,
+    data: BTreeMap<u8, Vec<u8>>,
+    rows: BTreeMap<u8, Vec<u8>>,
+    /// What parity said last, and how long it was.
+    whole: Option<(SrcDataRepr, u32)>,
+}
+
+/// A segment that can be computed.
+pub(super) struct Computed {
+    pub(super) number: u64,
+    pub(super) header: SrcDataRepr,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Incoming {
+    /// A packet was taken that had not come before. `has` says what had.
+    pub(super) fn on_packet(
+        &mut self,
+        number: u64,
+        h: &SrcDataRepr,
+        payload: &[u8],
+        has: impl Fn(u64) -> bool,
+    ) {
+        self.settled.remove(&number);
+        let Some(place) = &h.block else { return };
+        let name = name(number, place);
+        let is_plain = || numbers(&name).any(|n| n != number && has(n));
+        let fresh = || Block { is_plain: is_plain(), ..Block::default() };
+        let block = self.blocks.entry(name).or_insert_with(fresh);
+        match (place.index.checked_sub(place.data), h.block_bytes) {
+            (None, _) => _ = block.data.insert(place.index, payload.to_vec()),
+            (Some(row), Some(_)) => {
+                block.rows.insert(row, payload.to_vec());
+                block.whole = Some((*h, u32_from(payload.len())));
+            }
+            // It gives its number up.
+            (Some(_), None) => {}
+        }
+    }
+
+    /// What can be computed of the block of a packet, lowest first: all that is lost of its data.
+    ///
+    /// # Panics
+    /// It cannot.
+    pub(super) fn compute(&self, number: u64, place: &BlockRepr) -> Vec<Computed> {
+        let name = name(number, place);
+        let block = &self.blocks[&name];
+        assert!(!block.is_plain, "{name:x?} is rebuilt, and its parity was not kept");
+        let (whole, longest) = block.whole.expect("nothing is rebuilt without parity");
+        let scheme = Scheme::from_id(place.scheme).expect("nothing is rebuilt of an unknown code");
+        let code = Code::new(scheme, place.data.into(), place.parity.into()).expect("there is one");
+        let there = block.data.keys().fold(0, |bits, i| bits | 1 << i);
+        let rows = block.rows.keys().fold(0, |bits, row| bits | 1 << row);
+        let recovery = code.recovery(place.data.into(), Columns::from_bits(there), rows);
+        let recovery = recovery.expect("nothing is rebuilt of too little");
+        let before = |i: u8| u32::from(i) * longest;
+        let bytes = whole.block_bytes.expect("parity that is kept has them");
+        let len = |i: u8| {
+            if i + 1 == place.data { bytes - before(i) } else { longest }
+        };
+        let lost = recovery.lost();
+        let mut out: Vec<_> = lost.iter().map(|i| vec![0; usize_from(len(*i).into())]).collect();
+        for (i, payload) in &block.data {
+            recovery.add(Source::Data(*i), payload, &mut out);
+        }
+        for (row, payload) in &block.rows {
+            recovery.add(Source::Parity(*row), payload, &mut out);
+        }
+        let computed = lost.iter().zip(out).map(|(&i, bytes)| Computed {
+            number: name.0 + u64::from(i),
+            header: SrcDataRepr {
+                reth: whole.reth.map(|reth| RethRepr {
+                    va: reth.va.wrapping_add(before(i).into()),
+                    dma_len: len(i),
+                    ..reth
+                }),
+                // What ends a message is said of its last segment.
+                ieth: whole.ieth.filter(|_| i + 1 == place.data),
+                ..whole
+            },
+            bytes,
+        });
+        computed.collect()
+    }
+
+    /// A segment has been computed.
+    pub(super) fn rebuilt(&mut self, number: u64) {
+        self.rebuilt.insert(number);
+        self.settled.remove(&number);
+    }
+
+    /// Time has passed: what nobody waits for may have been settled.
+    pub(super) fn time_passed(&mut self, has: impl Fn(u64) -> bool) {
+        let parity = self.blocks.keys().filter(|name| data(name).all(&has)).flat_map(parity);
+        self.settled.extend(parity.filter(|number| !has(*number)));
+    }
+
+    /// A number may have been settled.
+    pub(super) fn may_be_settled(&self, number: u64) -> bool {
+        self.settled.contains(&number)
+    }
+
+    /// A number was settled, as something shows.
+    pub(super) fn was_settled(&mut self, number: u64) -> bool {
+        self.settled.remove(&number)
+    }
+
+    /// Perhaps nobody waits for a number: it is parity of a block whose data are here.
+    pub(super) fn may_be_idle(&self, number: u64, has: impl Fn(u64) -> bool) -> bool {
+        let near = (number.saturating_sub(PKTS_MAX), 0, 0, 0)..=(number, u8::MAX, u8::MAX, u8::MAX);
+        let mut near = self.blocks.range(near).map(|(name, _)| name);
+        near.any(|name| parity(name).contains(&number) && data(name).all(&has))
+    }
+
+    /// Checks what is said of a block; `near` is a number near it.
+    pub(super) fn check_report(&self, r: &BlockReport, first: u64, has: impl Fn(u64) -> bool) {
+        let of_it = self.blocks.keys().filter(|name| (name.0, name.1) == (first, r.data));
+        let pkts = of_it.map(|name| name.1 + name.2).max();
+        let pkts = pkts.unwrap_or_else(|| panic!("{r:?} of a block that is none"));
+        let named = (0..64).filter(|i| r.bits >> i & 1 != 0);
+        for (i, number) in named.map(|i| (i, first + i)) {
+            let is_right = match r.word {
+                BlockWord::Nack => has(number),
+                BlockWord::Settled => has(number) || self.may_be_settled(number),
+                BlockWord::Rebuilt => i < r.data.into() && self.rebuilt.contains(&number),
+            };
+            assert!(is_right && i < pkts.into(), "{r:?} names {i}");
+        }
+        let is_short = r.bits.count_ones() < r.data.into();
+        assert!(r.word != BlockWord::Nack || is_short, "{r:?} lacks nothing");
+    }
+}
+
+fn name(number: u64, place: &BlockRepr) -> Name {
+    (number - u64::from(place.index), place.data, place.parity, place.scheme)
+}
+
+fn data(name: &Name) -> Range<u64> {
+    name.0..name.0 + u64::from(name.1)
+}
+
+fn parity(name: &Name) -> Range<u64> {
+    data(name).end..numbers(name).end
+}
+
+fn numbers(name: &Name) -> Range<u64> {
+    name.0..name.0 + u64::from(name.1 + name.2)
+}
+
+const PKTS_MAX: u64 = 64;

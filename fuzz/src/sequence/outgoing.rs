@@ -1,0 +1,150 @@
+//! Our own packets of SRC: their places in blocks, the parity behind those, and their ways.
+
+use super::setup::Setup;
+use spanwire_base::{u32_from, usize_from};
+use spanwire_erasure::{Code, Scheme};
+use spanwire_loadbalance::Entropy;
+use spanwire_transport::ErasureCoding;
+use spanwire_wire::{BlockRepr, Packet, SrcDataRepr, SrcKind};
+use std::collections::BTreeMap;
+
+/// What has left.
+pub(super) struct Outgoing {
+    erasure: Option<ErasureCoding>,
+    balances: bool,
+    /// By number: its place in a block, and the way it took last.
+    sent: BTreeMap<u32, (Option<BlockRepr>, u16)>,
+    /// The block of which the last new packet was one, until it is whole.
+    open: Option<Open>,
+}
+
+struct Open {
+    /// The place of its next packet.
+    next: BlockRepr,
+    /// Of its first and its latest data.
+    first: SrcDataRepr,
+    latest: SrcDataRepr,
+    solicited: bool,
+    data: Vec<Vec<u8>>,
+}
+
+impl Outgoing {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let (erasure, balances) = (setup.erasure, setup.balance.is_some());
+        Self { erasure, balances, sent: BTreeMap::new(), open: None }
+    }
+
+    /// The place of a packet in its block, if it was in one.
+    pub(super) fn place(&self, psn: u32) -> Option<BlockRepr> {
+        self.sent.get(&psn).and_then(|(place, _)| *place)
+    }
+
+    /// The way that a packet took last; 0 if nobody chose, or it never left.
+    pub(super) fn path(&self, psn: u32) -> u16 {
+        self.sent.get(&psn).map_or(0, |(_, path)| *path)
+    }
+
+    /// Packets of the block that has begun which have not left: the peer may know of them.
+    pub(super) fn left_of_block(&self) -> i32 {
+        self.open.as_ref().map_or(0, |open| i32::from(open.next.pkts() - open.next.index))
+    }
+
+    /// The queue pair has failed: a block that has begun stays as it is.
+    pub(super) fn failed(&mut self) {
+        self.open = None;
+    }
+
+    /// Checks a packet that left, for the first time or again.
+    pub(super) fn check(&mut self, p: &Packet<'_>, h: &SrcDataRepr, payload: &[u8], is_new: bool) {
+        assert_eq!(h.path != 0, self.balances, "{h:?}");
+        self.check_way(p, h.path);
+        if is_new {
+            self.check_new(p.bth.solicited, h, payload);
+        } else {
+            let place = self.place(h.psn);
+            assert_eq!(h.block, place, "{h:?} is sent again");
+            if place.is_some_and(|place| place.is_parity()) {
+                let empty =
+                    SrcDataRepr { block: place, ..SrcDataRepr::new(SrcKind::Send, h.psn, 0) };
+                let (path, sent_ps) = (h.path, h.sent_ps);
+                assert_eq!(*h, SrcDataRepr { path, sent_ps, ..empty }, "its bytes are gone");
+            }
+        }
+        self.sent.insert(h.psn, (h.block, h.path));
+    }
+
+    /// The source port is the path, if that is one.
+    pub(super) fn check_way(&self, p: &Packet<'_>, path: u16) {
+        let is_port = Entropy::from_port(path).port() == path;
+        assert!(!is_port || p.udp.src_port == path, "{path:#x} by {:#x}", p.udp.src_port);
+    }
+
+    fn check_new(&mut self, solicited: bool, h: &SrcDataRepr, payload: &[u8]) {
+        let Some(place) = h.block else {
+            assert!(self.open.is_none(), "{h:?} within a block");
+            return;
+        };
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                self.check_shape(&place);
+                let data = Vec::new();
+                Open { next: place, first: *h, latest: *h, solicited, data }
+            }
+        };
+        assert_eq!(place, open.next, "{h:?}");
+        if place.is_parity() {
+            open.check_parity(solicited, h, payload);
+        } else {
+            assert!(place.index == 0 || h.message == open.first.message, "{h:?} of two messages");
+            let longest = open.data.first().map_or(payload.len(), Vec::len);
+            let is_last = place.index + 1 == place.data;
+            assert!(payload.len() == longest || is_last && payload.len() < longest, "{h:?}");
+            let is_full = self.erasure.is_some_and(|code| code.data == place.data);
+            assert!(!is_last || is_full || h.last, "{h:?} ends a block that is short");
+            open.data.push(payload.to_vec());
+            (open.latest, open.solicited) = (*h, solicited);
+        }
+        open.next.index += 1;
+        self.open = Some(open).filter(|open| open.next.index < place.pkts());
+    }
+
+    /// A block begins as it was asked for.
+    fn check_shape(&self, place: &BlockRepr) {
+        let code = self.erasure.expect("nobody asked for blocks");
+        let (least, most) = code.adaptive.unwrap_or((code.parity, code.parity));
+        let parity = least.min(code.parity)..=most.max(code.parity);
+        assert!(place.index == 0 && place.data <= code.data, "{place:?}");
+        assert!(parity.contains(&place.parity) && place.scheme == code.scheme.id(), "{place:?}");
+    }
+}
+
+impl Open {
+    /// Parity is that of the data that left, and is said to be of all of it.
+    fn check_parity(&self, solicited: bool, h: &SrcDataRepr, payload: &[u8]) {
+        let place = h.block.expect("it has one");
+        let bytes = u32_from(self.data.iter().map(Vec::len).sum());
+        let (first, latest) = (&self.first, &self.latest);
+        let header = SrcDataRepr {
+            psn: h.psn,
+            path: h.path,
+            sent_ps: h.sent_ps,
+            last: latest.last,
+            reth: first.reth.map(|reth| spanwire_wire::RethRepr { dma_len: bytes, ..reth }),
+            imm: latest.imm,
+            ieth: latest.ieth,
+            receive: latest.receive,
+            block: h.block,
+            block_bytes: Some(bytes),
+            ..*first
+        };
+        assert_eq!((h, solicited), (&header, self.solicited));
+        let scheme = Scheme::from_id(place.scheme).expect("one that there is");
+        let code = Code::new(scheme, place.data.into(), place.parity.into()).expect("there is one");
+        let mut rows = vec![vec![0; self.data[0].len()]; place.parity.into()];
+        for (column, data) in (0..).zip(&self.data) {
+            code.add(column, data, &mut rows);
+        }
+        assert_eq!(payload, rows[usize_from((place.index - place.data).into())], "{h:?}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Scenarios that reach something.
+
+use super::SETUP_LEN;
+
+/// Scenarios to start from, by name: each request and each response once, in its place.
+#[must_use]
+pub fn seeds() -> Vec<(String, Vec<u8>)> {
+    let (post_recv, transmit, poll) = (12, 13, 14);
+    let recv = [post_recv, 0, 250, 0, 0, 0, 0, 0, 0, 0, 0];
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for (i, opcode) in (0..).zip(spanwire_wire::Opcode::ALL) {
+        for setup in [[0; SETUP_LEN], [1, 0x22, 1, 0x77, 0, 0]] {
+            let mut data = setup.to_vec();
+            data.extend(recv);
+            // A request of our own of each kind, so that responses have something to answer.
+            for op in 0..8 {
+                data.extend([11, op, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            data.extend(send_out);
+            for (base, second) in [(0, 0), (1, 0), (1, 1)] {
+                data.extend([0, i, base, 0, 0, 1, 8, 0, 0, 0, second]);
+                data.extend(send_out);
+            }
+            data.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            seeds.push((format!("{}-{}", opcode.props().name, setup[0]), data));
+        }
+    }
+    seeds.extend(src_seeds());
+    seeds.extend(block_seeds());
+    seeds.extend(coded_seeds());
+    seeds
+}
+
+/// The same for SRC: each kind of data in and out of its place, and each kind of acknowledgement.
+fn src_seeds() -> Vec<(String, Vec<u8>)> {
+    let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for (kind, flags) in (0..8).flat_map(|kind| [(kind, 0x80), (kind, 0x81), (kind, 0xc0)]) {
+        let mut data = vec![flags, 0x22, 1, 0x77, 0, 14];
+        for at in 0..4 {
+            data.extend([post_recv, at * 50, 50, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        for op in 0..8 {
+            data.extend([11, op, 40, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        data.extend(send_out);
+        // The second packet before the first, then the first, then again.
+        for (distance, value) in [(1, 1), (0, 0), (0xff, 0)] {
+            data.extend([0, kind, 0, distance, 0, 0, 8, 0, 0, 0, value]);
+            data.extend(send_out);
+        }
+        // Of all that was sent: some by the bitmap, later all of it.
+        data.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 0, 0, 0]);
+        data.extend([pause, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        data.extend(send_out);
+        data.extend([0, 0xa0, 2, 0, 0, 0, 0, 1, 0, 0, kind]);
+        data.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        seeds.push((format!("src-{kind}-{flags}"), data));
+    }
+    seeds
+}
+
+/// Blocks of the peer's: what is lost of one is computed, or is too much, or only parity is late.
+fn block_seeds() -> Vec<(String, Vec<u8>)> {
+    let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    let (send, write, response) = (0, 1, 3);
+    // Codes by the forger's list, the last of which nobody knows, with their data and all packets.
+    for (kind, (code, data, all)) in [send, write, response].into_iter().flat_map(|kind| {
+        [(1, 2, 3), (2, 2, 4), (5, 4, 6), (8, 3, 6), (15, 4, 6)].map(|code| (kind, code))
+    }) {
+        let much: Vec<u8> = (data..all).chain([0]).collect();
+        // What came last may say that it is of another block.
+        for (name, lost, shape) in [
+            ("first", vec![0], 0),
+            ("parity", vec![data], 0),
+            ("much", much.clone(), 0),
+            ("other", much, 0xc0),
+        ] {
+            let mut steps = vec![0x80, 0x22, 1, 0x77, 0, 14];
+            for at in 0..4 {
+                steps.extend([post_recv, at * 50, 50, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            // A READ of as much as the block has: the message 0.
+            steps.extend([11, 5, data * 5, 0, 0, 0, 0, 0, 0, 0, 0]);
+            steps.extend(send_out);
+            // From the highest on, so that distances stay what they are.
+            for index in (0..all).rev().filter(|i| !lost.contains(i)) {
+                steps.extend([0, kind, code << 4, index, 0, 0, 40, 0, 0, 0, 0]);
+            }
+            steps.extend([pause, 33, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+            steps.extend(send_out);
+            steps.extend([0, kind, code << 4, 0, 0, shape, 40, 0, 0, 0, 0]);
+            steps.extend(send_out);
+            steps.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            seeds.push((format!("block-{kind}-{code}-{name}"), steps));
+        }
+    }
+    seeds
+}
+
+/// Blocks of our own, over paths or not, and each kind of report of them.
+fn coded_seeds() -> Vec<(String, Vec<u8>)> {
+    let (transmit, poll, pause) = (13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for code in 0..16 {
+        for (balances, report) in [(0x77, 0), (0xf7, 1), (0xf7, 2), (0x77, 5)] {
+            // The balance by the bits of the first PSNs that are free.
+            let mut steps = vec![0x80, 0x22, code << 2 & 0xc, balances | 8, 0, code << 4 | 14];
+            for op in 0..8 {
+                steps.extend([11, op, 100, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            for (words, bits) in [(1, 0xf0), (2, 0x7e), (0x81, 0xff)] {
+                steps.extend(send_out);
+                steps.extend([pause, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                // Of what left, some has come; one or two blocks are spoken of.
+                steps.extend([0, 0xa0 | report, 0x91, 0, 0, words, bits, 1, 0, 0, 0]);
+                steps.extend([0, 0xa0 | report, 0x41, 0, 0, words, bits, 1, 1, 0, report << 2]);
+                steps.extend([pause, 31, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            // A READ of the peer's is answered in blocks, and then all has arrived.
+            steps.extend([0, 2, 0, 0, 0, 0, 0, 0, 0, 100, 0]);
+            steps.extend(send_out);
+            steps.extend([0, 0xa0, 2, 0, 0, 0, 0, 1, 0, 0, 0]);
+            steps.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            seeds.push((format!("coded-{code}-{balances:x}-{report}"), steps));
+        }
+    }
+    seeds
+}

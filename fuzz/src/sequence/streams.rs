@@ -1,0 +1,162 @@
+//! Both streams of a connection of SRC, as they must be.
+
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use super::setup::{REORDER_PKTS, Setup};
+use spanwire_base::u64_from;
+use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrcAckRepr, SrcDataRepr};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is behind the BTH of a packet of SRC, read once more from the frame.
+pub(super) enum Inside {
+    /// Data or parity.
+    Data(Box<SrcDataRepr>, Vec<u8>),
+    /// Without its telemetry, which changes nothing that is known here.
+    Ack(Box<SrcAckRepr<'static>>),
+}
+
+/// Both streams of a connection, as they must be.
+pub(super) struct Streams {
+    /// The lowest number of the peer's that has not arrived.
+    pub(super) next: u64,
+    /// Those above that have.
+    ahead: BTreeSet<u64>,
+    /// What is done when everything before it has arrived.
+    pub(super) atomics: BTreeMap<u64, AtomicEthRepr>,
+    /// The same of keys, and whether it may have been done already: nobody waits for parity that
+    /// only may have come.
+    pub(super) invalidations: BTreeMap<u64, (u32, bool)>,
+    /// Blocks of the peer's.
+    pub(super) incoming: Incoming,
+    /// The queue pair has failed, by a refusal or by itself: what came last may not count.
+    pub(super) has_refused: bool,
+    /// Our next new packet, and those before it.
+    pub(super) snd_nxt: u32,
+    pub(super) outgoing: Outgoing,
+    /// Answers that may still leave for the first time.
+    pub(super) answers_left: u64,
+    /// Payload of a full packet of ours.
+    pub(super) segment_bytes: u32,
+    /// Until it is told to send: bytes that came and were not answered.
+    unproven: Option<u64>,
+}
+
+impl Inside {
+    pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
+        let psn = packet.bth.psn.get();
+        match packet.bth.opcode {
+            opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
+                let (header, data) = match opcode {
+                    Opcode::SrcParity => SrcDataRepr::parse_parity(psn, packet.payload),
+                    _ => SrcDataRepr::parse(psn, packet.payload),
+                }
+                .ok()?;
+                Some(Self::Data(Box::new(header), data.to_vec()))
+            }
+            Opcode::SrcAck => {
+                let ack = SrcAckRepr::parse(psn, packet.payload).ok()?;
+                Some(Self::Ack(Box::new(SrcAckRepr { int: &[], ..ack })))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Streams {
+    pub(super) fn new(setup: &Setup, [rq_psn, sq_psn]: [u32; 2]) -> Self {
+        Self {
+            // A turn ahead, so that nothing underflows.
+            next: u64::from(rq_psn) + (1 << 32),
+            ahead: BTreeSet::new(),
+            atomics: BTreeMap::new(),
+            invalidations: BTreeMap::new(),
+            incoming: Incoming::default(),
+            has_refused: false,
+            snd_nxt: sq_psn,
+            outgoing: Outgoing::new(setup),
+            answers_left: 0,
+            segment_bytes: setup.segment_bytes(),
+            unproven: None,
+        }
+    }
+
+    /// No more may leave than comes, until [`Streams::prove`].
+    pub(super) fn unproven(self, is_unproven: bool) -> Self {
+        Self { unproven: is_unproven.then_some(0), ..self }
+    }
+
+    pub(super) fn prove(&mut self) {
+        self.unproven = None;
+    }
+
+    /// A frame was handed in.
+    pub(super) fn came(&mut self, frame_len: usize) {
+        self.unproven = self.unproven.map(|bytes| bytes + u64_from(frame_len));
+    }
+
+    /// A frame left.
+    pub(super) fn left(&mut self, frame_len: usize) {
+        if let Some(bytes) = &mut self.unproven {
+            let left = bytes.checked_sub(u64_from(frame_len));
+            *bytes = left.expect("more bytes leave than came, before it was told to send");
+        }
+    }
+
+    /// What it is on the wire.
+    pub(super) fn expected(&self) -> u32 {
+        low(self.next)
+    }
+
+    /// The number nearest to `next` that has these bits on the wire.
+    pub(super) fn number(&self, psn: u32) -> u64 {
+        self.next.wrapping_add_signed(i64::from(psn.wrapping_sub(self.expected()).cast_signed()))
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        number < self.next || self.ahead.contains(&number)
+    }
+
+    pub(super) fn is_new(&self, number: u64) -> bool {
+        number < self.next + u64::from(REORDER_PKTS) && !self.has(number)
+    }
+
+    pub(super) fn arrive(&mut self, number: u64) {
+        self.ahead.insert(number);
+        while self.ahead.remove(&self.next) {
+            self.next += 1;
+        }
+    }
+
+    /// A packet was taken that had not come before.
+    pub(super) fn take(&mut self, number: u64, header: &SrcDataRepr, data: &[u8]) {
+        let Self { incoming, next, ahead, .. } = self;
+        incoming.on_packet(number, header, data, |n| n < *next || ahead.contains(&n));
+        self.arrive(number);
+    }
+
+    /// Timers have run.
+    pub(super) fn time_passed(&mut self) {
+        let Self { incoming, next, ahead, .. } = self;
+        incoming.time_passed(|n| n < *next || ahead.contains(&n));
+    }
+
+    /// The engine expects a number with these low bits: what it passed over is settled.
+    pub(super) fn expects(&mut self, psn: Psn) {
+        while self.expected() & Psn::MASK != psn.get() {
+            let is_right = self.incoming.was_settled(self.next);
+            assert!(is_right, "{:#x} has not come, and {psn:?} is next", self.next);
+            self.arrive(self.next);
+        }
+    }
+
+    /// Below this, everything may have been carried out.
+    pub(super) fn due(&self) -> u64 {
+        let has = |n| self.has(n);
+        let passes = |n: &u64| has(*n) || self.incoming.may_be_idle(*n, has);
+        (self.next..).find(|n| !passes(n)).unwrap_or(self.next)
+    }
+}
+
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).expect("masked")
+}
