@@ -108,6 +108,7 @@ impl Rebuild {
         if !keeps && b.keeps_parity() {
             self.counters.plain += 1;
             self.memory.drop_sums(b, memory);
+            b.counts &= ones(b.block.data);
         }
         // An empty parity packet is the last word on its number, and adds nothing.
         let is_kept = !block.is_parity() || b.keeps_parity() && header.block_bytes.is_some();

@@ -215,6 +215,24 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
     assert_eq!((r.open[0].came, r.take_counters().plain), (1, 1));
 }
 
+/// Parity that was kept counts for nothing once its sums are gone.
+#[test]
+fn on_packet__a_block_that_turns_plain_counts_no_parity() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = both();
+    for i in [0, 1, 2, 3, 4, 5, 9] {
+        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+    }
+    let header = SrcDataRepr { block_bytes: Some(700), ..s.header(8) };
+    let packet = (FIRST + 8, &header, false);
+    let parity = Payload::Bytes(s.payload(8));
+    assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), Then::Nothing);
+    let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
+    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Short));
+    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b11_1111 };
+    assert_eq!(r.reports().as_slice(), [nack], "two more are needed");
+}
+
 #[test]
 fn on_packet__blocks_that_never_end_are_bounded() {
     let s = Sender::new(8, 2);

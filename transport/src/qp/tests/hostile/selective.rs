@@ -294,7 +294,7 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
 }
 
 /// The numbers of the first packet that side 0 sent, and of the next that it expects.
-const FIRST: u32 = 1000 << 8;
+pub(super) const FIRST: u32 = 1000 << 8;
 pub(super) const NEXT: u32 = ((EPSN - 1) << 8) + 1;
 /// Where SRC's header stands in a frame over IPv4.
 const AT: usize = 14 + 20 + 8 + 12;
