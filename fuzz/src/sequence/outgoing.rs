@@ -16,6 +16,7 @@ pub(super) struct Outgoing {
     sent: BTreeMap<u32, (Option<BlockRepr>, u16)>,
     /// The block of which the last new packet was one, until it is whole.
     open: Option<Open>,
+    has_failed: bool,
 }
 
 struct Open {
@@ -31,7 +32,7 @@ struct Open {
 impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
-        Self { erasure, balances, sent: BTreeMap::new(), open: None }
+        Self { erasure, balances, sent: BTreeMap::new(), open: None, has_failed: false }
     }
 
     /// The place of a packet in its block, if it was in one.
@@ -49,9 +50,11 @@ impl Outgoing {
         self.open.as_ref().map_or(0, |open| i32::from(open.next.pkts() - open.next.index))
     }
 
-    /// The queue pair has failed: a block that has begun stays as it is.
+    /// The queue pair has failed: a block that had begun stays as it is. Answers may begin others.
     pub(super) fn failed(&mut self) {
-        self.open = None;
+        if !std::mem::replace(&mut self.has_failed, true) {
+            self.open = None;
+        }
     }
 
     /// Checks a packet that left, for the first time or again.

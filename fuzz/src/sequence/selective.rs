@@ -63,10 +63,7 @@ impl World {
     fn follow(&mut self) {
         let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
         // A response whose own memory is gone ends the queue pair as well, and has not come.
-        if info.state == QpState::Err {
-            self.streams.has_refused = true;
-            self.streams.outgoing.failed();
-        }
+        self.streams.has_refused |= info.state == QpState::Err;
         if !self.streams.has_refused {
             self.streams.expects(info.attr.rq_psn.expect("it receives"));
         }
@@ -231,6 +228,11 @@ impl World {
         let ahead = h.psn.wrapping_sub(self.streams.snd_nxt).cast_signed();
         assert!(ahead <= 0, "{h:?} leaves a gap");
         assert!(sends || is_answer && state == QpState::Err, "{h:?} while {state:?}");
+        // It may have failed before this packet was written.
+        let now = self.ep.query_qp(self.qpn).expect("it was not destroyed").state;
+        if now == QpState::Err {
+            self.streams.outgoing.failed();
+        }
         self.streams.outgoing.check(p, h, data, ahead == 0);
         if ahead == 0 {
             self.streams.snd_nxt = self.streams.snd_nxt.wrapping_add(1);
