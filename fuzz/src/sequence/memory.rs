@@ -209,7 +209,7 @@ impl Plot {
 
 /// Bytes of each plot: four packets.
 pub(super) const PLOT_LEN: usize = 1024;
-/// Memory that a peer may not read holds this and the numbers below [`SECRET_PERIOD`] in turn.
-/// Nothing that the forger sends does, nor what is computed of it: that is one byte again and again.
+/// Memory that a peer may not read holds this plus the numbers below [`SECRET_PERIOD`] in turn.
+/// Nothing that the forger sends does, nor what is computed of it: those are one byte repeated.
 pub(super) const SECRET: u8 = 0xe0;
 pub(super) const SECRET_PERIOD: u8 = 16;
