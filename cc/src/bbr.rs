@@ -15,7 +15,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What BBR leaves to choose.
-    struct;
+    struct Params of f64;
     /// Gain of rate and window at the start: 2 / ln 2.
     ///
     /// Linux: 739/256.

@@ -1,7 +1,7 @@
 //! The seam, and every algorithm by name.
 
-use crate::params::{Field, ParamError, parse};
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
+use crate::{gemini, powertcp, timely};
 use spanwire_base::{Dur, Rate, Time};
 
 /// How much may be in flight, and how fast it may leave: one flow's congestion control.
@@ -60,13 +60,18 @@ pub trait Controller {
 }
 
 /// Lists the algorithms: a module each, with a `Params` and a type of the variant's name that has
-/// `new(&Params, &Path)`.
+/// `new(&Params, &Path)`. Then names for one of them with other parameters than its defaults.
 macro_rules! algorithms {
-    ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*) => {
-        /// Which algorithm, with its parameters.
-        #[derive(Clone, Copy, PartialEq, Debug)]
-        pub enum Algorithm {
-            $($(#[$doc])* $Name(crate::$module::Params),)*
+    (
+        $($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*
+        $($preset:literal = $value:expr;)*
+    ) => {
+        spanwire_params::choices! {
+            /// Which algorithm, with its parameters.
+            #[derive(Clone, Copy, PartialEq, Debug)]
+            enum Algorithm of f64, "congestion control";
+            $($(#[$doc])* $Name(crate::$module::Params) = $name;)*
+            $($preset = $value;)*
         }
 
         /// One flow's congestion control.
@@ -76,68 +81,11 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// Their names.
-            pub const NAMES: &'static [&'static str] = &[$($name),*];
-
-            /// The one of this name, with its defaults.
-            ///
-            /// # Errors
-            /// There is none.
-            pub fn named(name: &str) -> Result<Self, ParamError> {
-                match name {
-                    $($name => Ok(Self::$Name(crate::$module::Params::default())),)*
-                    _ => Self::preset(name).ok_or_else(|| ParamError::NoAlgorithm {
-                        name: name.to_owned(),
-                        known: Self::known(),
-                    }),
-                }
-            }
-
-            /// Its name.
-            #[must_use]
-            pub fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$Name(_) => $name,)*
-                }
-            }
-
-            /// Its parameters, as people see them.
-            #[must_use]
-            pub fn fields(&self) -> &'static [Field] {
-                match self {
-                    $(Self::$Name(_) => crate::$module::Params::FIELDS,)*
-                }
-            }
-
-            /// Their values, in the order of [`Algorithm::fields`].
-            #[must_use]
-            pub fn values(&self) -> Vec<f64> {
-                match self {
-                    $(Self::$Name(params) => params.values(),)*
-                }
-            }
-
-            /// Checks all of them.
-            ///
-            /// # Errors
-            /// The first that is outside its range.
-            pub fn validate(&self) -> Result<(), ParamError> {
-                match self {
-                    $(Self::$Name(params) => params.validate(),)*
-                }
-            }
-
             /// A controller for one flow.
             #[must_use]
             pub fn start(&self, path: &Path) -> Cc {
                 match self {
                     $(Self::$Name(params) => Cc::$Name(crate::$module::$Name::new(params, path)),)*
-                }
-            }
-
-            fn put(&mut self, name: &str, value: f64) {
-                match self {
-                    $(Self::$Name(params) => params.put(name, value),)*
                 }
             }
         }
@@ -201,47 +149,22 @@ algorithms! {
     MpRdma = "mprdma" in mprdma;
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
+    "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: 1.0, ..Default::default() });
+    "timely-classic" = Self::Timely(timely::Params { patched: 0.0, ..Default::default() });
+    "gemini-paper" = Self::Gemini(gemini::Params::paper());
 }
 
-impl Algorithm {
-    /// Names for an algorithm with other parameters than its defaults.
-    pub const PRESETS: &'static [&'static str] =
-        &["theta-powertcp", "timely-classic", "gemini-paper"];
-
-    fn preset(name: &str) -> Option<Self> {
-        use crate::{gemini, powertcp, timely};
-        match name {
-            "theta-powertcp" => {
-                Some(Self::PowerTcp(powertcp::Params { theta: 1.0, ..Default::default() }))
-            }
-            "timely-classic" => {
-                Some(Self::Timely(timely::Params { patched: 0.0, ..Default::default() }))
-            }
-            "gemini-paper" => Some(Self::Gemini(gemini::Params::paper())),
-            _ => None,
-        }
-    }
-
-    /// Every name that [`Algorithm::named`] takes.
-    #[must_use]
-    pub fn known() -> Vec<&'static str> {
-        [Self::NAMES, Self::PRESETS].concat()
-    }
-
-    /// Sets a parameter from text: a number, or `on` and `off`.
-    ///
-    /// # Errors
-    /// There is no such parameter, or it cannot have this value; then nothing has changed.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
-        let (field, value) = parse(self.fields(), name, text)?;
-        self.put(field.name, value);
-        Ok(())
-    }
+/// A row of Markdown for each parameter: name, default, range, what it means and where the default
+/// is from. docs/cc.md has these tables.
+#[must_use]
+pub fn table(algorithm: &Algorithm) -> String {
+    spanwire_params::table(algorithm.fields(), &algorithm.values())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_params::ParamError;
 
     #[test]
     fn named__every_one_has_valid_defaults_and_a_documented_range() {
@@ -262,7 +185,8 @@ mod tests {
         }
         let known = Algorithm::known();
         let name = "cubic".to_owned();
-        assert_eq!(Algorithm::named("cubic"), Err(ParamError::NoAlgorithm { name, known }));
+        let what = "congestion control";
+        assert_eq!(Algorithm::named("cubic"), Err(ParamError::NoChoice { what, name, known }));
     }
 
     #[test]
@@ -294,5 +218,19 @@ mod tests {
         }
         let mut algorithm = Algorithm::named("unocc").unwrap();
         assert!(algorithm.set("nothing", "1").unwrap_err().to_string().contains("quick_adapt"));
+    }
+
+    #[test]
+    fn table__has_a_row_for_each_parameter() {
+        for name in Algorithm::known() {
+            let algorithm = Algorithm::named(name).unwrap();
+            let text = table(&algorithm);
+            assert_eq!(text.lines().count(), 2 + algorithm.fields().len());
+        }
+        let fixed = table(&Algorithm::named("fixed").unwrap());
+        assert!(
+            fixed.contains("| `window_pkts` | 192 | 1 to 1e6 | The window in packets"),
+            "{fixed}"
+        );
     }
 }

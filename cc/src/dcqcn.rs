@@ -12,7 +12,7 @@ use spanwire_base::{Rate, Time};
 
 params! {
     /// What DCQCN leaves to choose.
-    struct;
+    struct Params of f64;
     /// Gain of the average of congestion.
     ///
     /// DCQCN, table 14.

@@ -12,7 +12,7 @@ use spanwire_base::{Rate, Time};
 
 params! {
     /// What adapters let one choose.
-    struct;
+    struct Params of f64;
     /// Gain of the average of congestion (1 - dce_tcp_g / 1024).
     ///
     /// NVIDIA: 1019.

@@ -12,7 +12,7 @@ use spanwire_base::{Rate, Time};
 
 params! {
     /// What DCTCP leaves to choose.
-    struct;
+    struct Params of f64;
     /// Gain of the average of the marked fraction.
     ///
     /// RFC 8257, section 4.2.

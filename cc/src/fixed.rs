@@ -7,7 +7,7 @@ use spanwire_base::{Rate, Time};
 
 params! {
     /// What never changes.
-    struct;
+    struct Params of f64;
     /// The window in packets of the path's MTU.
     ///
     /// 192 fit the rings of a veth pair (docs/decisions/0004).

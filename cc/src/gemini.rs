@@ -12,7 +12,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What Gemini leaves to choose.
-    struct;
+    struct Params of f64;
     /// Additive increase in bytes a round trip, the same for all flows; 0: by `h_pkts`.
     ///
     /// Uno's runs.

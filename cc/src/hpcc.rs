@@ -12,7 +12,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What HPCC leaves to choose.
-    struct;
+    struct Params of f64;
     /// The utilisation aimed at.
     ///
     /// HPCC, section 4.

@@ -22,14 +22,12 @@ pub mod gemini;
 pub mod hpcc;
 pub mod mprdma;
 mod near;
-pub mod params;
 pub mod powertcp;
 #[cfg(test)]
 mod properties;
 mod round;
 mod sample;
 pub mod swift;
-mod table;
 mod telemetry;
 #[cfg(test)]
 mod testing;
@@ -37,6 +35,6 @@ pub mod timely;
 mod units;
 pub mod unocc;
 
-pub use controller::{Algorithm, Cc, Controller};
+pub use controller::{Algorithm, Cc, Controller, table};
 pub use sample::{Ack, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
-pub use table::table;
+pub use spanwire_params as params;

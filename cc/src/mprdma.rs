@@ -15,7 +15,7 @@ use spanwire_base::Time;
 
 params! {
     /// What MP-RDMA leaves to choose.
-    struct;
+    struct Params of f64;
     /// How far behind the newest a packet may arrive, in packets: at most half of what a receiver
     /// keeps track of.
     ///

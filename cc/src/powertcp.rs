@@ -14,7 +14,7 @@ use spanwire_base::{Rate, Time};
 
 params! {
     /// What PowerTCP leaves to choose.
-    struct;
+    struct Params of f64;
     /// 0: by telemetry. 1: by the round trip (theta-PowerTCP).
     theta = 0.0 in 0.0..=1.0;
     /// Gain of the window's update.

@@ -13,7 +13,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What Swift leaves to choose.
-    struct;
+    struct Params of f64;
     /// The target of the fabric's delay in microseconds, without hops and flows; 0 is the base
     /// round trip and 10.
     base_target_us = 0.0 in 0.0..=1e6;

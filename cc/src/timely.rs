@@ -14,7 +14,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What TIMELY leaves to choose.
-    struct;
+    struct Params of f64;
     /// 1: patched, with a fixed point. 0: classic.
     patched = 1.0 in 0.0..=1.0;
     /// Gain of the average of the round trip's differences.

@@ -12,7 +12,7 @@ use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// What Uno leaves to choose.
-    struct;
+    struct Params of f64;
     /// Additive increase for each round trip, as a part of the flow's bandwidth-delay product.
     ///
     /// Uno, table 2.

@@ -1,18 +1,22 @@
 //! Every policy by name.
 
-use crate::params::{Field, ParamError, parse};
 use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, PathState, Pick, Round};
+use crate::{plb, rps};
 use spanwire_base::Time;
-use std::fmt;
 
 /// Lists the policies: a module each, with a `Params` and a type of the variant's name that has
-/// `new(&Params, &Flow)`.
+/// `new(&Params, &Flow)`. Then names for one of them with certain parameters.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*) => {
-        /// Which policy, with its parameters.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Choice {
-            $($(#[$doc])* $Name(crate::$module::Params),)*
+    (
+        $($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*
+        $($preset:literal = $value:expr;)*
+    ) => {
+        spanwire_params::choices! {
+            /// Which policy, with its parameters.
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            enum Choice of u64, "load balancing";
+            $($(#[$doc])* $Name(crate::$module::Params) = $name;)*
+            $($preset = $value;)*
         }
 
         /// One flow's policy.
@@ -22,69 +26,12 @@ macro_rules! policies {
         }
 
         impl Choice {
-            /// Their names.
-            pub const NAMES: &'static [&'static str] = &[$($name),*];
-
-            /// The one of this name, with its defaults.
-            ///
-            /// # Errors
-            /// There is none.
-            pub fn named(name: &str) -> Result<Self, ParamError> {
-                match name {
-                    $($name => Ok(Self::$Name(crate::$module::Params::default())),)*
-                    _ => Self::preset(name).ok_or_else(|| ParamError::NoPolicy {
-                        name: name.to_owned(),
-                        known: Self::known(),
-                    }),
-                }
-            }
-
-            /// Its name.
-            #[must_use]
-            pub fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$Name(_) => $name,)*
-                }
-            }
-
-            /// Its parameters, as people see them.
-            #[must_use]
-            pub fn fields(&self) -> &'static [Field] {
-                match self {
-                    $(Self::$Name(_) => crate::$module::Params::FIELDS,)*
-                }
-            }
-
-            /// Their values, in the order of [`Choice::fields`].
-            #[must_use]
-            pub fn values(&self) -> Vec<u64> {
-                match self {
-                    $(Self::$Name(params) => params.values(),)*
-                }
-            }
-
-            /// Checks all of them.
-            ///
-            /// # Errors
-            /// The first that is outside its range.
-            pub fn validate(&self) -> Result<(), ParamError> {
-                match self {
-                    $(Self::$Name(params) => params.validate(),)*
-                }
-            }
-
             /// A policy for one flow. A value outside its range counts as the nearest inside.
             #[must_use]
             pub fn start(&self, flow: &Flow) -> Policy {
                 let valid = self.clamped();
                 match &valid {
                     $(Self::$Name(p) => Policy::$Name(crate::$module::$Name::new(p, flow)),)*
-                }
-            }
-
-            fn put(&mut self, name: &str, value: u64) {
-                match self {
-                    $(Self::$Name(params) => params.put(name, value),)*
                 }
             }
         }
@@ -146,55 +93,13 @@ policies! {
     UnoLb = "unolb" in unolb;
     /// Paths that were good are used again.
     Reps = "reps" in reps;
+    "rps-rr" = Self::Rps(rps::Params::round_robin());
+    "plb-linux" = Self::Plb(plb::Params::linux());
+    "plb-uno" = Self::Plb(plb::Params::uno());
+    "plb-dc" = Self::Plb(plb::Params::default());
 }
 
 impl Choice {
-    /// Names for a policy with certain parameters.
-    pub const PRESETS: &'static [&'static str] = &["rps-rr", "plb-linux", "plb-uno", "plb-dc"];
-
-    fn preset(name: &str) -> Option<Self> {
-        use crate::{plb, rps};
-        match name {
-            "rps-rr" => Some(Self::Rps(rps::Params::round_robin())),
-            "plb-linux" => Some(Self::Plb(plb::Params::linux())),
-            "plb-uno" => Some(Self::Plb(plb::Params::uno())),
-            "plb-dc" => Some(Self::Plb(plb::Params::default())),
-            _ => None,
-        }
-    }
-
-    /// Every name that [`Choice::named`] takes.
-    #[must_use]
-    pub fn known() -> Vec<&'static str> {
-        [Self::NAMES, Self::PRESETS].concat()
-    }
-
-    /// From text: a name, and parameters behind it: `unolb,subflows=20,reroute=copy`.
-    ///
-    /// # Errors
-    /// There is no such policy or parameter, or it cannot have that value.
-    pub fn parse(text: &str) -> Result<Self, ParamError> {
-        let mut parts = text.split(',').map(str::trim);
-        let mut choice = Self::named(parts.next().unwrap_or_default())?;
-        for part in parts {
-            let pair = part.split_once('=');
-            let (key, value) =
-                pair.ok_or_else(|| ParamError::NotASetting { text: part.to_owned() })?;
-            choice.set(key.trim(), value)?;
-        }
-        Ok(choice)
-    }
-
-    /// Sets a parameter from text: a whole number, or a word where its values have names.
-    ///
-    /// # Errors
-    /// There is no such parameter, or it cannot have this value; then nothing has changed.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
-        let (field, value) = parse(self.fields(), name, text)?;
-        self.put(field.name, value);
-        Ok(())
-    }
-
     /// All packets of a flow take one path until it changes: they stay in order.
     #[must_use]
     pub fn is_single_path(&self) -> bool {
@@ -202,29 +107,24 @@ impl Choice {
     }
 
     fn clamped(mut self) -> Self {
-        for (field, value) in self.fields().iter().zip(self.values()) {
-            self.put(field.name, value.clamp(field.min, field.max));
+        for (field, value) in self.fields().iter().zip(self.values_mut()) {
+            *value = (*value).clamp(field.min, field.max);
         }
         self
     }
 }
 
-/// As [`Choice::parse`] takes it: the name, and the parameters that are not at their defaults.
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
-        for (field, value) in self.fields().iter().zip(self.values()) {
-            if value != field.default {
-                write!(f, ",{}={}", field.name, field.text(value))?;
-            }
-        }
-        Ok(())
-    }
+/// A row of Markdown for each parameter: name, default, range, what it means and where the default
+/// is from. docs/loadbalance.md has these tables.
+#[must_use]
+pub fn table(choice: &Choice) -> String {
+    spanwire_params::table(choice.fields(), &choice.values())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_params::ParamError;
 
     #[test]
     fn named__every_one_has_valid_defaults_and_a_documented_range() {
@@ -243,7 +143,8 @@ mod tests {
         }
         let known = Choice::known();
         let name = "conga".to_owned();
-        assert_eq!(Choice::named("conga"), Err(ParamError::NoPolicy { name, known }));
+        let what = "load balancing";
+        assert_eq!(Choice::named("conga"), Err(ParamError::NoChoice { what, name, known }));
     }
 
     #[test]
@@ -309,5 +210,16 @@ mod tests {
         let params = crate::unolb::Params { subflows: 0, ..Default::default() };
         let mut policy = Choice::UnoLb(params).start(&Flow { seed: 1, base_rtt: None });
         policy.pick(&crate::testing::data(Time::ZERO, 7));
+    }
+
+    #[test]
+    fn table__has_a_row_for_each_parameter() {
+        for name in Choice::known() {
+            let choice = Choice::named(name).unwrap();
+            assert_eq!(table(&choice).lines().count(), 2 + choice.fields().len());
+        }
+        let unolb = table(&Choice::named("unolb").unwrap());
+        assert!(unolb.contains("| `subflows` | 10 | 1 to 32 | Paths in use"), "{unolb}");
+        assert!(unolb.contains("| `reroute` | fresh | fresh, copy |"), "{unolb}");
     }
 }

@@ -8,7 +8,7 @@ use spanwire_base::{Rng, Time};
 
 params! {
     /// Nothing to choose.
-    struct;
+    struct Params of u64;
 }
 
 /// See the module.

@@ -18,7 +18,6 @@ mod balancer;
 mod choice;
 pub mod ecmp;
 mod entropy;
-pub mod params;
 mod paths;
 pub mod plb;
 mod policy;
@@ -27,7 +26,6 @@ pub mod reps;
 pub mod rps;
 mod rtt;
 mod sample;
-mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -35,9 +33,9 @@ mod tests;
 pub mod unolb;
 
 pub use balancer::{Balancer, Counters, Picked};
-pub use choice::{Choice, Policy};
+pub use choice::{Choice, Policy, table};
 pub use entropy::Entropy;
 pub use paths::PathReport;
 pub use policy::{LoadBalancer, PathState, Pick};
 pub use sample::{Flow, LossKind, Outgoing, PathAck, PathLoss, Round};
-pub use table::table;
+pub use spanwire_params as params;

@@ -17,7 +17,7 @@ use spanwire_base::{Dur, Rng, Time};
 
 params! {
     /// When a path is given up.
-    struct;
+    struct Params of u64;
     /// A round is congested from so many 256ths of its packets on.
     ///
     /// Linux: 128.

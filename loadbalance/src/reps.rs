@@ -18,7 +18,7 @@ use spanwire_base::{Dur, Rng, Time, usize_from};
 
 params! {
     /// How much is kept, and when it is trusted.
-    struct;
+    struct Params of u64;
     /// So many paths are kept.
     ///
     /// htsim: 8.

@@ -15,7 +15,7 @@ use spanwire_base::Rng;
 
 params! {
     /// How packets are sprayed.
-    struct;
+    struct Params of u64;
     /// The flow uses 2 to the power of so many paths.
     ///
     /// Of 256 paths each of eight links gets 32, give or take five.

@@ -41,7 +41,7 @@ use subflow::{Limits, Subflow};
 
 params! {
     /// How many paths, and when one is left.
-    struct;
+    struct Params of u64;
     /// Paths in use at a time; as many as packets in a block, so that each takes its own.
     ///
     /// Uno: 10, for blocks of 8 and 2.

@@ -46,7 +46,9 @@ pub use link::{LinkCounters, LinkId};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};
-pub use params::{CcChoice, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value};
+pub use params::{
+    CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,
+};
 pub use record::{FlowSeries, QueueSeries, Series};
 pub use report::{FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};

@@ -1,13 +1,11 @@
 //! Parameters of scenarios: typed, documented, and overridden by text.
 
-mod cc;
+mod chosen;
 mod ec;
-mod lb;
 mod value;
 
-pub use cc::CcChoice;
+pub use chosen::{CcChoice, Chosen, LbChoice};
 pub use ec::{EcBlocks, EcChoice};
-pub use lb::LbChoice;
 pub use value::Value;
 
 use serde::Serialize;

@@ -12,6 +12,7 @@ const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "
 const LIBRARIES: &[&str] = &[
     "af_xdp",
     "base",
+    "params",
     "wire",
     "mem",
     "erasure",

@@ -14,8 +14,9 @@ struct Allowed {
 /// The direction of the whole workspace. `io` knows no protocol; `transport` no I/O.
 const ALLOWED: &[Allowed] = &[
     Allowed { krate: "base", ours: &[], theirs: &[] },
-    Allowed { krate: "cc", ours: &["base"], theirs: &[] },
-    Allowed { krate: "loadbalance", ours: &["base"], theirs: &[] },
+    Allowed { krate: "params", ours: &[], theirs: &[] },
+    Allowed { krate: "cc", ours: &["base", "params"], theirs: &[] },
+    Allowed { krate: "loadbalance", ours: &["base", "params"], theirs: &[] },
     Allowed { krate: "pacer", ours: &["base"], theirs: &[] },
     Allowed { krate: "erasure", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
@@ -29,7 +30,17 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "sim",
-        ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "switch", "transport"],
+        ours: &[
+            "base",
+            "params",
+            "wire",
+            "mem",
+            "cc",
+            "erasure",
+            "loadbalance",
+            "switch",
+            "transport",
+        ],
         // Counters are taken over by name, so that the switch's list of them is the only one.
         theirs: &["serde", "serde_json"],
     },

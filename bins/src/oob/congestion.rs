@@ -23,13 +23,10 @@ pub struct Congestion {
 impl From<&CongestionControl> for Congestion {
     fn from(choice: &CongestionControl) -> Self {
         let CongestionControl { algorithm, base_rtt } = choice;
-        let values = algorithm.fields().iter().zip(algorithm.values());
-        let set = values
-            .filter(|(field, value)| field.default.to_bits() != value.to_bits())
-            .map(|(field, value)| (field.name.to_owned(), value.to_string()));
+        let set = algorithm.differences(&algorithm.defaults()).into_iter();
         Self {
             name: algorithm.name().to_owned(),
-            set: set.collect(),
+            set: set.map(|(field, text)| (field.to_owned(), text)).collect(),
             base_rtt_ns: base_rtt.map(Dur::as_ns),
         }
     }
