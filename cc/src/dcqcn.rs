@@ -117,10 +117,7 @@ impl Dcqcn {
         } else if high > recovery {
             self.target += self.p.additive_mbps / MBPS;
         }
-        self.target = self.target.min(self.base.line());
-        self.current = f64::midpoint(self.target, self.current);
-        if self.base.line() - self.current < self.base.line() * AT_LINE {
-            self.current = self.base.line();
+        if approach(&mut self.current, &mut self.target, self.base.line()) {
             self.increase_at = None;
         }
     }
@@ -180,6 +177,17 @@ impl Controller for Dcqcn {
     }
 }
 
+/// Halves the way to a target, which is `line` at most. True when `line` is reached.
+pub(crate) fn approach(current: &mut f64, target: &mut f64, line: f64) -> bool {
+    *target = target.min(line);
+    *current = f64::midpoint(*target, *current);
+    let is_there = line - *current < line * AT_LINE;
+    if is_there {
+        *current = line;
+    }
+    is_there
+}
+
 /// The window beside a rate: what `rtts` base round trips bring at it; without them, or a base
 /// round trip, none.
 pub(crate) fn window(base: &Base, rtts: f64, current: f64, mtu: f64) -> u64 {
@@ -192,7 +200,7 @@ pub(crate) fn window(base: &Base, rtts: f64, current: f64, mtu: f64) -> u64 {
 /// Mbit/s in a byte a nanosecond.
 pub(crate) const MBPS: f64 = 8e3;
 /// So near to the line rate is at it.
-pub(crate) const AT_LINE: f64 = 1e-6;
+const AT_LINE: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {

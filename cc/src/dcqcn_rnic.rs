@@ -3,7 +3,7 @@
 //! # Source
 //! NVIDIA's page of DCQCN parameters, with the names in brackets, and ns-3's model of it.
 
-use crate::dcqcn::{AT_LINE, MBPS, window};
+use crate::dcqcn::{MBPS, approach, window};
 use crate::params::params;
 use crate::round::{Base, Guard};
 use crate::units::{dur, power, rate};
@@ -145,10 +145,7 @@ impl DcqcnRnic {
             self.target += self.p.additive_mbps / MBPS;
         }
         self.stage += 1.0;
-        self.target = self.target.min(self.base.line());
-        self.current = f64::midpoint(self.target, self.current);
-        if self.base.line() - self.current < self.base.line() * AT_LINE {
-            self.current = self.base.line();
+        if approach(&mut self.current, &mut self.target, self.base.line()) {
             self.increase_at = None;
         }
     }

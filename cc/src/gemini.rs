@@ -70,7 +70,6 @@ pub struct Gemini {
     /// Losses have one of their own: a small cut for a mark does not stand in for a half.
     loss_cut: Guard,
     srtt: Option<f64>,
-    is_scaled: bool,
 }
 
 impl Gemini {
@@ -93,15 +92,13 @@ impl Gemini {
             cut: Guard::default(),
             loss_cut: Guard::default(),
             srtt: None,
-            is_scaled: false,
         };
         this.scale();
         this
     }
 
     fn scale(&mut self) {
-        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
-            self.is_scaled = true;
+        if let Some(bdp) = self.base.bdp_once() {
             self.cwnd = (bdp * self.p.max_bdps).max(self.mtu);
         }
     }

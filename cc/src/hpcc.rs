@@ -44,7 +44,6 @@ pub struct Hpcc {
     stage: f64,
     round: Round,
     telemetry: Telemetry,
-    is_scaled: bool,
 }
 
 impl Hpcc {
@@ -62,15 +61,13 @@ impl Hpcc {
             stage: 0.0,
             round: Round::default(),
             telemetry: Telemetry::default(),
-            is_scaled: false,
         };
         this.scale();
         this
     }
 
     fn scale(&mut self) {
-        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
-            self.is_scaled = true;
+        if let Some(bdp) = self.base.bdp_once() {
             (self.cwnd, self.reference) = (bdp.max(self.mtu), bdp.max(self.mtu));
         }
     }

@@ -44,7 +44,6 @@ pub struct MpRdma {
     pkts: f64,
     /// The highest number acknowledged.
     newest: u64,
-    is_scaled: bool,
 }
 
 impl MpRdma {
@@ -57,15 +56,13 @@ impl MpRdma {
             base: Base::new(path),
             pkts: UNKNOWN_PKTS,
             newest: 0,
-            is_scaled: false,
         };
         this.scale();
         this
     }
 
     fn scale(&mut self) {
-        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
-            self.is_scaled = true;
+        if let Some(bdp) = self.base.bdp_once() {
             self.pkts = bdp / self.mtu * self.p.initial_bdps.min(self.p.max_bdps);
             self.clamp();
         }

@@ -53,7 +53,6 @@ pub struct PowerTcp {
     /// The last acknowledgement and its round trip in nanoseconds (theta).
     last: Option<(Time, f64)>,
     round: Round,
-    is_scaled: bool,
 }
 
 impl PowerTcp {
@@ -72,15 +71,13 @@ impl PowerTcp {
             telemetry: Telemetry::default(),
             last: None,
             round: Round::default(),
-            is_scaled: false,
         };
         this.scale();
         this
     }
 
     fn scale(&mut self) {
-        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
-            self.is_scaled = true;
+        if let Some(bdp) = self.base.bdp_once() {
             let w = bdp.max(self.mtu);
             (self.cwnd, self.old, self.noted) = (w, w, w);
         }

@@ -32,11 +32,14 @@ pub(crate) struct Base {
     configured: Option<Dur>,
     smallest: Option<Dur>,
     line: f64,
+    /// [`Base::bdp_once`] has told.
+    has_told: bool,
 }
 
 impl Base {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { configured: path.base_rtt, smallest: None, line: bytes_per_ns(path.line_rate) }
+        let (configured, line) = (path.base_rtt, bytes_per_ns(path.line_rate));
+        Self { configured, smallest: None, line, has_told: false }
     }
 
     /// Takes the sample of an acknowledgement. True when it is the first ever.
@@ -60,6 +63,14 @@ impl Base {
     /// The bandwidth-delay product in bytes.
     pub(crate) fn bdp(&self) -> Option<f64> {
         self.rtt_ns().map(|t| t * self.line)
+    }
+
+    /// The same, the first time that it is known and never again: for a window of packets that
+    /// becomes one of bandwidth-delay products.
+    pub(crate) fn bdp_once(&mut self) -> Option<f64> {
+        let bdp = self.bdp().filter(|_| !self.has_told);
+        self.has_told |= bdp.is_some();
+        bdp
     }
 
     /// Bytes per nanosecond of our own link.
@@ -133,6 +144,17 @@ mod tests {
         let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt });
         base.on_ack(&ack(3, 0));
         assert_eq!(base.rtt(), base_rtt);
+    }
+
+    #[test]
+    fn bdp_once__tells_what_is_known_once() {
+        let line_rate = Rate::from_gbps(8);
+        let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
+        assert_eq!(base.bdp_once(), None);
+        base.on_ack(&Ack { rtt: Some(Dur::from_us(20)), ..Ack::default() });
+        assert_eq!((base.bdp_once(), base.bdp_once()), (Some(20_000.0), None));
+        base.on_ack(&Ack { rtt: Some(Dur::from_us(10)), ..Ack::default() });
+        assert_eq!((base.bdp_once(), base.bdp()), (None, Some(10_000.0)));
     }
 
     #[test]

@@ -60,8 +60,6 @@ pub struct UnoCc {
     mtu: f64,
     base: Base,
     cwnd: f64,
-    /// The window is in bandwidth-delay products that are known.
-    is_scaled: bool,
     /// The average of the marked fraction.
     marked: f64,
     /// The epoch that runs began.
@@ -99,7 +97,6 @@ impl UnoCc {
             mtu: f64::from(path.mtu_bytes),
             base: Base::new(path),
             cwnd: params.unknown_pkts * f64::from(path.mtu_bytes),
-            is_scaled: false,
             marked: 0.0,
             epoch_at: None,
             epoch: Epoch::default(),
@@ -112,8 +109,7 @@ impl UnoCc {
 
     /// The window in bandwidth-delay products, once they are known.
     fn scale(&mut self) {
-        if let Some(bdp) = self.base.bdp().filter(|_| !self.is_scaled) {
-            self.is_scaled = true;
+        if let Some(bdp) = self.base.bdp_once() {
             self.cwnd = bdp * self.p.max_bdps * self.p.initial;
             self.clamp();
         }
