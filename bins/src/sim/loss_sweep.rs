@@ -3,7 +3,7 @@
 use super::args::RunArgs;
 use super::file::Chosen;
 use super::pictures;
-use super::report::rounded;
+use super::report::{per_second, rounded, write_checks};
 use super::run::{cannot_write, explained, shown};
 use super::sweep::sweep;
 use crate::fabric::Error;
@@ -145,13 +145,7 @@ impl SweepReport {
             "  {} events, {} packet hops in {:.1} s, {rate} a second",
             self.events, self.packet_hops, self.wall_s
         );
-        match self.violations.len() {
-            0 => out.push_str("  checkers: ok\n"),
-            n => _ = writeln!(out, "  checkers: FAILED, {n} violations"),
-        }
-        for violation in &self.violations {
-            let _ = writeln!(out, "    {violation}");
-        }
+        write_checks(&mut out, &self.violations, usize::MAX);
         out
     }
 }
@@ -160,9 +154,4 @@ impl SweepReport {
 fn ended(pair: &[SweepRow]) -> String {
     let of = |row: &SweepRow| Some(format!("  {} ended: {}", row.mode, row.failed?));
     pair.iter().filter_map(of).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
-fn per_second(n: u64, seconds: f64) -> f64 {
-    n as f64 / seconds.max(1e-9)
 }

@@ -29,8 +29,7 @@ impl RunReport {
         wall: Duration,
     ) -> Self {
         let wall_s = wall.as_secs_f64();
-        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
-        let packet_hops_per_s = report.packet_hops as f64 / wall_s.max(1e-9);
+        let packet_hops_per_s = per_second(report.packet_hops, wall_s);
         Self { report, parameters, wall_s, packet_hops_per_s }
     }
 
@@ -60,15 +59,7 @@ impl RunReport {
             rounded(self.packet_hops_per_s)
         );
         let _ = writeln!(out, "  event hash {}", r.event_hash);
-        if r.checkers_ok {
-            out.push_str("  checkers: ok\n");
-        } else {
-            let _ = writeln!(out, "  checkers: FAILED, {} violations", r.violations.len());
-        }
-        for violation in r.violations.iter().take(ROWS_MAX) {
-            let _ = writeln!(out, "    {violation}");
-        }
-        write_rest(&mut out, r.violations.len());
+        write_checks(&mut out, &r.violations, ROWS_MAX);
         out
     }
 }
@@ -112,7 +103,7 @@ fn write_flows(out: &mut String, flows: &[FlowReport]) {
             flow.failed.unwrap_or_default()
         );
     }
-    write_rest(out, flows.len());
+    write_rest(out, flows.len(), ROWS_MAX);
     let mut fcts: Vec<f64> = flows.iter().filter_map(|f| f.fct_us).collect();
     fcts.sort_by(f64::total_cmp);
     let Some(last) = fcts.len().checked_sub(1) else {
@@ -181,10 +172,22 @@ fn write_counts(out: &mut String, what: &str, counts: &BTreeMap<String, u64>) {
     }
 }
 
+/// What the checkers found: the first `most` of the violations.
+pub(super) fn write_checks(out: &mut String, violations: &[String], most: usize) {
+    match violations.len() {
+        0 => out.push_str("  checkers: ok\n"),
+        n => _ = writeln!(out, "  checkers: FAILED, {n} violations"),
+    }
+    for violation in violations.iter().take(most) {
+        let _ = writeln!(out, "    {violation}");
+    }
+    write_rest(out, violations.len(), most);
+}
+
 /// How many rows were not printed, if any.
-fn write_rest(out: &mut String, rows: usize) {
-    if rows > ROWS_MAX {
-        let _ = writeln!(out, "  ... {} more", rows - ROWS_MAX);
+fn write_rest(out: &mut String, rows: usize, most: usize) {
+    if rows > most {
+        let _ = writeln!(out, "  ... {} more", rows - most);
     }
 }
 
@@ -192,6 +195,12 @@ fn write_rest(out: &mut String, rows: usize) {
 pub(super) fn decimals(value: f64) -> String {
     let places = if value >= 100.0 { 1 } else { 3 };
     format!("{value:.places$}")
+}
+
+/// How many in a second.
+#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
+pub(super) fn per_second(n: u64, seconds: f64) -> f64 {
+    n as f64 / seconds.max(1e-9)
 }
 
 /// In thousands or millions.

@@ -2,7 +2,7 @@
 
 use super::args::RunArgs;
 use super::file::Chosen;
-use super::report::{decimals, rounded};
+use super::report::{decimals, per_second, rounded, write_checks};
 use super::run::{cannot_write, prepare};
 use super::sweep::sweep;
 use crate::fabric::Error;
@@ -200,17 +200,10 @@ impl SeedsReport {
         if !drops.is_empty() {
             let _ = writeln!(out, "  drops: {}", drops.join(", "));
         }
-        #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
-        let rate = rounded(self.packet_hops as f64 / self.wall_s.max(1e-9));
+        let rate = rounded(per_second(self.packet_hops, self.wall_s));
         let (hops, wall) = (self.packet_hops, self.wall_s);
         let _ = writeln!(out, "  {hops} packet hops in {wall:.1} s, {rate} a second");
-        match self.violations.len() {
-            0 => out.push_str("  checkers: ok\n"),
-            n => _ = writeln!(out, "  checkers: FAILED, {n} violations"),
-        }
-        for violation in &self.violations {
-            let _ = writeln!(out, "    {violation}");
-        }
+        write_checks(&mut out, &self.violations, usize::MAX);
         out
     }
 

@@ -1,7 +1,7 @@
 //! `spanwire sim swarm`: one network after another, each drawn from a seed.
 
 use super::args::SwarmArgs;
-use super::report::rounded;
+use super::report::{per_second, rounded};
 use super::sweep::sweep;
 use crate::fabric::Error;
 use crate::report::{LiveLine, bar, say};
@@ -170,11 +170,6 @@ impl SwarmReport {
         );
         out
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
-fn per_second(n: u64, seconds: f64) -> f64 {
-    n as f64 / seconds.max(1e-9)
 }
 
 /// The parameters of FNV-1a, 64 bit.

@@ -141,15 +141,9 @@ impl Station {
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
         let mut report = JobReport {
-            job,
-            progress,
-            latency,
-            half_rtt,
-            sha256: None,
-            peer_messages: 0,
-            peer_atomics: None,
             flow: span.map(|(first, last)| last.since(&first)),
             paths: self.paths(setup, &sending),
+            ..JobReport::new(job, progress, latency, half_rtt)
         };
         if progress.failure.is_some() {
             // The peer may be dead: its opinion is not waited for.
@@ -169,6 +163,26 @@ impl Station {
 }
 
 impl JobReport {
+    /// What our end knows by itself; of the peer, flows and paths nothing is said.
+    pub(super) fn new(
+        job: Job,
+        progress: Progress,
+        latency: Histogram<u64>,
+        half_rtt: bool,
+    ) -> Self {
+        Self {
+            job,
+            progress,
+            latency,
+            half_rtt,
+            sha256: None,
+            peer_messages: 0,
+            peer_atomics: None,
+            flow: None,
+            paths: PathsReport::default(),
+        }
+    }
+
     /// How long it took, from the first post to the last completion.
     #[must_use]
     pub fn duration(&self) -> Dur {

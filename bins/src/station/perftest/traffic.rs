@@ -1,9 +1,8 @@
 //! What moves in a perftest run: at most one application for each part of our role.
 
 use super::super::client::{JobReport, is_send_ping_pong};
-use crate::initiator::{Initiator, Progress};
+use crate::initiator::Initiator;
 use crate::oob::Job;
-use crate::path_report::PathsReport;
 use crate::target::Target;
 use crate::write_ping_pong::WritePingPong;
 use spanwire_base::{Dur, Time};
@@ -59,20 +58,12 @@ impl Traffic {
 
     /// What we measured of `job`, if we measured anything.
     pub(super) fn report(&self, job: Job) -> Option<JobReport> {
-        let of = |progress: Progress, latency, half_rtt| JobReport {
-            job,
-            progress,
-            latency,
-            half_rtt,
-            sha256: None,
-            peer_messages: 0,
-            peer_atomics: None,
-            flow: None,
-            paths: PathsReport::default(),
-        };
         match (&self.active, &self.ping_pong) {
-            (Some(a), _) => Some(of(a.progress(), a.latency().clone(), is_send_ping_pong(&job))),
-            (None, Some(p)) => Some(of(p.progress(), p.latency().clone(), true)),
+            (Some(a), _) => {
+                let half_rtt = is_send_ping_pong(&job);
+                Some(JobReport::new(job, a.progress(), a.latency().clone(), half_rtt))
+            }
+            (None, Some(p)) => Some(JobReport::new(job, p.progress(), p.latency().clone(), true)),
             (None, None) => None,
         }
     }
