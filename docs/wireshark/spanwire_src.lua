@@ -118,8 +118,9 @@ local VERSION = 1
 local DATA, ACK, PARITY = 0xc0, 0xc1, 0xc2
 local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
-local INT, INT_LEN, HOP_LEN, HOPS_MAX = 1, 4, 24, 16
-local BLOCKS, BLOCKS_LEN, REPORT_LEN, REPORTS_MAX = 4, 4, 16, 4
+local LIST_LEN = 4
+local INT, HOP_LEN, HOPS_MAX = 1, 24, 16
+local BLOCKS, REPORT_LEN, REPORTS_MAX = 4, 16, 4
 local MARKS, MARKS_LEN = 8, 8
 local BLOCK, BLOCK_PKTS_MAX = 0x100, 64
 
@@ -323,67 +324,56 @@ local function add_counts(reader, told)
   return missing
 end
 
--- The telemetry that an acknowledgement echoes; false if it cannot be read.
-local function add_int(reader)
-  local range = reader:take(INT_LEN)
-  if not range then
+-- A list behind a head with the number of its entries, which stands in `field` and is `most` at
+-- most: `add` is given each entry's bytes. False if it cannot be read, or `add` says so.
+local function add_list(reader, field, most, entry_len, add)
+  local head = reader:take(LIST_LEN)
+  if not head then
     return false
   end
-  local hops = range(0, 1):uint()
-  local item = reader.tree:add(f.int_hops, range(0, 1))
-  if hops < 1 or hops > HOPS_MAX then
+  local count = head(0, 1):uint()
+  local item = reader.tree:add(field, head(0, 1))
+  if count < 1 or count > most then
     item:add_proto_expert_info(e.kind)
     return false
   end
-  reader:reserved(range(1, 3))
-  for _ = 1, hops do
-    range = reader:take(HOP_LEN)
-    if not range then
+  reader:reserved(head(1, 3))
+  for _ = 1, count do
+    local range = reader:take(entry_len)
+    if not range or not add(reader, range) then
       return false
     end
-    local hop = reader.tree:add(f.int_hop, range)
-    hop:add(f.int_time, range(0, 8))
-    hop:add(f.int_tx_bytes, range(8, 8))
-    hop:add(f.int_queue_bytes, range(16, 4))
-    hop:add(f.int_rate, range(20, 4))
   end
   return true
 end
 
--- What an acknowledgement says of blocks; false if it cannot be read.
-local function add_blocks(reader)
-  local range = reader:take(BLOCKS_LEN)
-  if not range then
-    return false
-  end
-  local count = range(0, 1):uint()
-  local item = reader.tree:add(f.blocks, range(0, 1))
-  if count < 1 or count > REPORTS_MAX then
+-- The telemetry of a switch that an acknowledgement echoes.
+local function add_hop(reader, range)
+  local hop = reader.tree:add(f.int_hop, range)
+  hop:add(f.int_time, range(0, 8))
+  hop:add(f.int_tx_bytes, range(8, 8))
+  hop:add(f.int_queue_bytes, range(16, 4))
+  hop:add(f.int_rate, range(20, 4))
+  return true
+end
+
+-- What an acknowledgement says of a block; false if it cannot be.
+local function add_report(reader, range)
+  local report = reader.tree:add(f.report, range)
+  report:add(f.report_first, range(0, 4))
+  local item = report:add(f.report_word, range(4, 1))
+  if not WORDS[range(4, 1):uint()] then
     item:add_proto_expert_info(e.kind)
     return false
   end
-  reader:reserved(range(1, 3))
-  for _ = 1, count do
-    range = reader:take(REPORT_LEN)
-    if not range then
-      return false
-    end
-    local report = reader.tree:add(f.report, range)
-    report:add(f.report_first, range(0, 4))
-    item = report:add(f.report_word, range(4, 1))
-    if not WORDS[range(4, 1):uint()] then
-      item:add_proto_expert_info(e.kind)
-      return false
-    end
-    local data = range(5, 1):uint()
-    item = report:add(f.report_data, range(5, 1))
-    if data < 1 or data >= BLOCK_PKTS_MAX then
-      item:add_proto_expert_info(e.kind)
-      return false
-    end
-    reader:reserved(range(6, 2))
-    report:add(f.report_bits, range(8, 8))
+  local data = range(5, 1):uint()
+  item = report:add(f.report_data, range(5, 1))
+  if data < 1 or data >= BLOCK_PKTS_MAX then
+    item:add_proto_expert_info(e.kind)
+    return false
   end
+  reader:reserved(range(6, 2))
+  report:add(f.report_bits, range(8, 8))
   return true
 end
 
@@ -445,10 +435,11 @@ local function dissect_ack(reader, pinfo)
     reader:reserved(range(5, 3))
     info = string.format("%s, PSN %d refused", info, range(0, 4):uint())
   end
-  if bit.band(presence, INT) ~= 0 and not add_int(reader) then
+  local has_hops, has_blocks = bit.band(presence, INT) ~= 0, bit.band(presence, BLOCKS) ~= 0
+  if has_hops and not add_list(reader, f.int_hops, HOPS_MAX, HOP_LEN, add_hop) then
     return info
   end
-  if bit.band(presence, BLOCKS) ~= 0 and not add_blocks(reader) then
+  if has_blocks and not add_list(reader, f.blocks, REPORTS_MAX, REPORT_LEN, add_report) then
     return info
   end
   if bit.band(presence, MARKS) ~= 0 then
