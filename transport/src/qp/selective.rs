@@ -346,6 +346,9 @@ impl Selective {
 
     pub(super) fn stop_answering(&mut self) {
         self.answers.clear();
+        if let Some(coder) = &mut self.coder {
+            coder.abandon();
+        }
     }
 
     /// How far acknowledgements may lag behind.

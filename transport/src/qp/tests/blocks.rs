@@ -4,6 +4,7 @@
 use super::*;
 use crate::testing::Filter;
 use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding};
+use spanwire_base::{Node, PortId};
 use spanwire_wire::{BlockWord, Packet, SrcAckRepr, SrcDataRepr};
 
 /// Both sides send in blocks of eight and two.
@@ -243,6 +244,31 @@ fn adapt__parity_follows_the_loss() {
     let mut p = Pair::with(&PairConfig { erasure: fixed, ..PairConfig::src() });
     assert_eq!(parity_of(&mut p, 40, 0), 2, "off by default");
     assert_eq!(parity_of(&mut p, 100, 100), 2);
+}
+
+/// Answers of a queue pair that has failed are coded too. Where a port has room for data and not for
+/// parity, whose header is longer, they end with that.
+#[test]
+fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
+    let mut p = Pair::with(&coded());
+    p.post(0, 1, Op::Read, 0, 2 * 248);
+    let (sge, remote) = (p.ends[0].sge(0, 8), p.ends[1].remote(0));
+    let op = WrOp::Write { remote: RemoteAddr { rkey: remote.rkey ^ 1, ..remote } };
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.post_send(qpn, &WorkRequest::new(2, op, &[sge])).unwrap();
+    p.step(0);
+    p.now += LATENCY;
+    p.receive(1);
+    let qpn = p.ends[1].qpns[0];
+    assert_eq!(p.ends[1].ep.query_qp(qpn).unwrap().state, QpState::Err);
+    // What stands around a READ response in a block over IPv4: all but its 248 bytes.
+    let mut frame = [0; 14 + 20 + 8 + 12 + 24 + 4 + 4 + 248 + 4];
+    let mut sent = Vec::new();
+    while let Some(meta) = p.ends[1].ep.poll_transmit(p.now, PortId::HOST, &mut frame) {
+        sent.push(Packet::parse(&frame[..meta.len]).unwrap().bth.opcode);
+        assert!(sent.len() < 10, "{sent:?}");
+    }
+    assert_eq!(sent, [Opcode::SrcData, Opcode::SrcData, Opcode::SrcAck], "no parity; the refusal");
 }
 
 #[test]
