@@ -149,6 +149,14 @@ impl Streams {
         }
     }
 
+    /// What the engine expects is not known any more: at most what follows if all is settled that
+    /// may be.
+    pub(super) fn may_expect(&mut self) {
+        while self.incoming.was_settled(self.next) {
+            self.arrive(self.next);
+        }
+    }
+
     /// Below this, everything may have been carried out.
     pub(super) fn due(&self) -> u64 {
         let has = |n| self.has(n);

@@ -246,8 +246,8 @@ fn adapt__parity_follows_the_loss() {
     assert_eq!(parity_of(&mut p, 100, 100), 2);
 }
 
-/// Answers of a queue pair that has failed are coded too. Where a port has room for data and not for
-/// parity, whose header is longer, they end with that.
+/// Answers of a queue pair that has failed are coded too. Where a port has room for data and not
+/// for parity, whose header is longer, they end with that.
 #[test]
 fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
     let mut p = Pair::with(&coded());
