@@ -144,6 +144,12 @@ impl Traffic {
         self.outgoing.iter().map(|o| (o.flow, &o.progress.took[..]))
     }
 
+    /// When the messages of each flow of which this host is the responder were delivered, of those
+    /// that use up a receive.
+    pub fn deliveries(&self) -> impl Iterator<Item = (u32, &[Time])> {
+        self.incoming.iter().map(|i| (i.flow, &i.delivered[..]))
+    }
+
     /// What was wrong so far, one sentence each.
     #[must_use]
     pub fn violations(&self) -> &[String] {

@@ -14,9 +14,18 @@ pub enum Measure {
     Completion,
     /// Of messages, each: from its post to its completion.
     Messages,
+    /// Of messages, each but the first: from the delivery of the one before it to its own, at the
+    /// receiver. The longest is the gap that a failure leaves.
+    Deliveries,
 }
 
 impl Measure {
+    /// Each message has a time of its own.
+    #[must_use]
+    pub fn is_of_messages(self) -> bool {
+        matches!(self, Self::Messages | Self::Deliveries)
+    }
+
     /// By the word of a scenario's parameter.
     pub(crate) fn of(word: &str) -> Self {
         match word {

@@ -72,7 +72,7 @@ pub struct FlowReport {
     /// Its completion time in us, from the first post on; none when it did not complete.
     /// [`Report::measure`] says up to when.
     pub fct_us: Option<f64>,
-    /// What each of its messages took in us, where completion times are those of messages.
+    /// What each of its messages took in us, or the time since the one before, where times are those of messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages_us: Vec<f64>,
     /// Payload in that time.
@@ -135,14 +135,10 @@ impl Report {
 
 fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
     let progress = network.progress();
-    let mut messages: Vec<Vec<f64>> = vec![Vec::new(); progress.len()];
-    if measure == Measure::Messages {
-        for (flow, took) in network.hosts().flat_map(|host| host.app().message_times()) {
-            messages[flow as usize] = took.iter().map(|d| to_f64(d.as_ps()) / 1e6).collect();
-        }
-    }
+    let messages = message_times(network, measure);
     let report = |((flow, p), messages_us): ((&Flow, &FlowProgress), Vec<f64>)| {
-        let end = if measure == Measure::Arrival { p.finished } else { p.completed };
+        let is_there = matches!(measure, Measure::Arrival | Measure::Deliveries);
+        let end = if is_there { p.finished } else { p.completed };
         let fct = p.started.zip(end).map(|(from, to)| to.since(from));
         let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
         let path = network.topology().path(network.routes(), flow.src, flow.dst);
@@ -166,6 +162,24 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
     network.flows().iter().zip(&progress).zip(messages).map(report).collect()
 }
 
+/// The times of each flow's messages in us, if they are what is measured.
+fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
+    let mut all: Vec<Vec<f64>> = vec![Vec::new(); network.flows().len()];
+    let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
+    for app in network.hosts().map(|host| host.app()) {
+        match measure {
+            Measure::Messages => app
+                .message_times()
+                .for_each(|(flow, took)| all[flow as usize] = took.iter().copied().map(us).collect()),
+            Measure::Deliveries => app.deliveries().for_each(|(flow, at)| {
+                all[flow as usize] = at.windows(2).map(|two| us(two[1].since(two[0]))).collect();
+            }),
+            Measure::Arrival | Measure::Completion => {}
+        }
+    }
+    all
+}
+
 /// The completion time of a flow alone on its way: propagation, the first packet at each link, then
 /// all at the slowest, and the acknowledgement back if the requester is to know.
 fn alone(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
@@ -174,7 +188,7 @@ fn alone(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> D
     let (mtu, overhead) = (setup.full_payload(ends), setup.data_overhead(ends));
     let there = path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
     match measure {
-        Measure::Arrival => there,
+        Measure::Arrival | Measure::Deliveries => there,
         _ => there + path.one_way(setup.ack_bytes(ends)),
     }
 }

@@ -170,6 +170,7 @@ impl SeedsReport {
     fn to_text(&self) -> String {
         let (what, from) = match self.measure {
             Measure::Messages => ("messages", "post to completion"),
+            Measure::Deliveries => ("gaps", "one delivery to the next"),
             Measure::Completion => ("flows", "post to completion"),
             Measure::Arrival => ("flows", "post to arrival"),
         };
@@ -222,9 +223,9 @@ impl SeedsReport {
 
 impl SeedRow {
     fn new(report: &Report) -> Self {
-        let of_flow = |f: &spanwire_sim::FlowReport| match report.measure {
-            Measure::Messages => f.messages_us.iter().map(|us| Some(*us)).collect(),
-            Measure::Arrival | Measure::Completion => vec![f.fct_us],
+        let of_flow = |f: &spanwire_sim::FlowReport| match report.measure.is_of_messages() {
+            true => f.messages_us.iter().map(|us| Some(*us)).collect(),
+            false => vec![f.fct_us],
         };
         let fct_us: Vec<Option<f64>> = report.flows.iter().flat_map(of_flow).collect();
         let summary = Summary::of(fct_us.iter().flatten().copied());

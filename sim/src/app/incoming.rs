@@ -27,6 +27,8 @@ pub(crate) struct Incoming {
     pub(crate) next: u64,
     /// Bytes of messages that used up a receive.
     pub(crate) received_bytes: u64,
+    /// When each of these was delivered.
+    pub(crate) delivered: Vec<Time>,
 }
 
 /// Receive requests: of one flow, or of all through a shared queue.
@@ -103,6 +105,7 @@ impl Incoming {
         }
         self.next = i + 1;
         self.received_bytes += u64::from(message.len);
+        self.delivered.push(now);
         if self.next == self.plan.count() {
             self.finished = Some(now);
         }

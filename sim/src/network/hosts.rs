@@ -252,6 +252,7 @@ fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setu
         finished,
         next,
         received_bytes,
+        delivered: Vec::new(),
     };
     traffic.add_incoming(flow_end);
     if !setup.shared_recvs {

@@ -244,6 +244,7 @@ pub(super) const ALL: &[Scenario] = &[
     super::uno::FIG13B,
     super::uno::FIG13C,
     super::uno::WAN,
+    super::uno::FAILOVER,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {

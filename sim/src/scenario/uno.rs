@@ -8,7 +8,7 @@ use crate::params::{CcChoice, Params, Value};
 use crate::run::{Fault, Plan};
 use crate::setup::Setup;
 use crate::topology::Topology;
-use crate::workload::Flow;
+use crate::workload::{Flow, FlowOp};
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_switch::{BlockLoss, BurstLoss, Impairments, Interval, PhantomConfig, Prob, Ratio};
 
@@ -72,6 +72,31 @@ pub(super) const WAN: Scenario = Scenario {
             .without("outstanding")
     },
     plan: wan,
+};
+
+/// A copy over a few links, one of which dies in the middle.
+pub(super) const FAILOVER: Scenario = Scenario {
+    name: "uno-failover",
+    about: "a copy over a long way of four links, one of which dies: from delivery to delivery",
+    params: |p| {
+        unorc(large(p))
+            .with("bytes", Value::Bytes(64 << 20), "bytes of the flow")
+            .with("message", Value::Bytes(256 << 10), "bytes of each message")
+            .with("outstanding", Value::count(8, 8192), "messages under way at once")
+            .with("rtt", Value::Time(Dur::from_ms(10)), "the round trip")
+            .with("rate", Value::Rate(Rate::from_bps(200_000_000)), "rate of what leads to a host")
+            .with("trunk_rate", Value::Rate(Rate::from_gbps(1)), "rate of the links between")
+            .with("paths", Value::count(4, 100), "links beside each other that make up the way")
+            .with("queue", Value::Bytes(500_000), "limit of each switch queue")
+            .with("window", Value::count(250, 65_536), "packets of a queue pair under way")
+            .with("cc", Value::Cc(CcChoice::default()), "congestion control")
+            .with("mtu", Value::Word { word: "1024".to_owned(), of: MTUS.to_vec() }, "path MTU")
+            .with("segment", Value::Count { n: 1_408, min: 0, max: 65_280 }, SEGMENT_ABOUT)
+            .with("timeout", Value::Time(Dur::from_ms(67)), "local ACK timeout")
+            .with("dies", Value::Time(Dur::from_secs(1)), "when the first link dies, both ways")
+            .without("delay")
+    },
+    plan: failover,
 };
 
 /// What the experiments of figure 13 have in common.
@@ -167,22 +192,12 @@ fn block_loss(p: &Params) -> Option<BlockLoss> {
 
 fn wan(p: &Params, mut setup: Setup) -> Plan {
     let (bytes, rate, rtt) = (p.bytes("bytes"), p.rate("rate"), p.time("rtt"));
-    let mut t = Topology::default();
-    let hosts = ["left-host", "right-host"].map(|name| t.add_host(name));
-    let switches = ["left", "right"].map(|name| t.add_switch(name));
-    for (host, switch) in hosts.into_iter().zip(switches) {
-        t.connect(host, switch, rate, Dur::ZERO);
-    }
-    let first = t.links.len();
-    for _ in 0..p.count("paths") {
-        t.connect(switches[0], switches[1], rate, rtt / 2);
-    }
+    let (t, links) = two_hosts(rate, rate, p.count("paths"), rtt / 2);
     let lossy = lossy(p.chance("loss"), p.count("burst"));
-    let links = first..t.links.len();
     one_message(&mut setup, bytes);
     mark(&mut setup, rate.bytes_in(rtt).max(1 << 20), Ratio::new(9, 10));
     let all = bytes.saturating_mul(p.count("count").into());
-    let flow = Flow::new(hosts[0], hosts[1], Time::ZERO, all);
+    let flow = Flow::new(0, 1, Time::ZERO, all);
     let mut plan = Plan::new("", t, vec![flow], setup);
     if !lossy.is_none() {
         plan = links.fold(plan, |plan, link| plan.with_fault(link, &lossy));
@@ -190,6 +205,42 @@ fn wan(p: &Params, mut setup: Setup) -> Plan {
     plan.until = Time::ZERO + rtt * u64::from(p.count("count")) * 100 + Dur::from_secs(10);
     plan.measure = Measure::Messages;
     plan
+}
+
+fn failover(p: &Params, mut setup: Setup) -> Plan {
+    let (rate, far) = (p.rate("rate"), p.time("rtt") / 2);
+    let (t, trunk) = two_hosts(rate, p.rate("trunk_rate"), p.count("paths"), far);
+    mark(&mut setup, rate.bytes_in(p.time("rtt")).max(1 << 20), Ratio::new(9, 10));
+    let op = FlowOp::Send;
+    let flow = Flow { op, ..Flow::new(0, 1, Time::ZERO, p.bytes("bytes")) };
+    let dead = Interval { from: p.time("dies"), to: Dur::from_secs(1_000_000) };
+    let impairments = Impairments { blackhole: vec![dead], ..Impairments::default() };
+    let mut plan = Plan::new("", t, vec![flow], setup).with_fault(trunk.start, &impairments);
+    plan.measure = Measure::Deliveries;
+    // Who stays on a dead link gives up: a result, too.
+    plan.may_fail_until = plan.until;
+    plan
+}
+
+/// Two hosts, each behind a switch, and so many links between these. Returns which these are.
+fn two_hosts(
+    rate: Rate,
+    trunk_rate: Rate,
+    paths: u32,
+    far: Dur,
+) -> (Topology, std::ops::Range<usize>) {
+    let mut t = Topology::default();
+    let hosts = ["left-host", "right-host"].map(|name| t.add_host(name));
+    let switches = ["left", "right"].map(|name| t.add_switch(name));
+    for (host, switch) in hosts.into_iter().zip(switches) {
+        t.connect(host, switch, rate, Dur::ZERO);
+    }
+    let first = t.links.len();
+    for _ in 0..paths {
+        t.connect(switches[0], switches[1], trunk_rate, far);
+    }
+    let trunk = first..t.links.len();
+    (t, trunk)
 }
 
 /// Losses of this rate in the long run, alone or in runs of `burst` on average.
@@ -238,6 +289,7 @@ fn word(word: &str, of: &[&'static str]) -> Value {
 /// Uno's artifact, lcp/configs/tms/simple/fail_more.cm and ai.cm; the first alone is fail_one.cm.
 const PAIRS: [(u32, u32); 8] =
     [(15, 247), (0, 129), (87, 252), (25, 145), (44, 151), (12, 182), (102, 139), (120, 179)];
+const MTUS: &[&str] = &["1024", "2048", "4096"];
 const DEAD: &[&str] = &["none", "forward", "both"];
 const DEAD_ABOUT: &str =
     "the first border link swallows everything: forward as in the artifact, or both ways";
