@@ -237,7 +237,7 @@ impl Selective {
             self.timers.restart(now);
             return false;
         }
-        match self.timers.fire(now, &self.rtt) {
+        match self.timers.fire(now, &self.rtt, self.sent.oldest_at()) {
             Silence::Nothing => {}
             Silence::Probe => {
                 counters.tail_loss_probes += 1;
@@ -269,7 +269,7 @@ impl Selective {
         if !state.sends() {
             return told;
         }
-        let timers = self.timers.next(&self.rtt);
+        let timers = self.timers.next(&self.rtt, self.sent.oldest_at());
         earlier(earlier(told, self.look_at), earlier(self.credit.next(), timers))
     }
 

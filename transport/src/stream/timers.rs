@@ -84,23 +84,23 @@ impl Timers {
         needless
     }
 
-    /// When [`Timers::fire`] has something to do.
+    /// When [`Timers::fire`] has something to do. `oldest` is when what is in flight longest was
+    /// sent.
     #[inline]
-    pub(crate) fn next(&self, rtt: &Rtt) -> Option<Time> {
-        let timeout = self.timeout_at(rtt)?;
+    pub(crate) fn next(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
+        let timeout = self.timeout_at(rtt, oldest)?;
         Some(self.probe_at(rtt).map_or(timeout, |probe| probe.min(timeout)))
     }
 
-    /// What is due at `now`.
-    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt) -> Silence {
+    /// What is due at `now`; `oldest` as in [`Timers::next`].
+    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt, oldest: Option<Time>) -> Silence {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
             self.may_probe = false;
             self.blind_probes += 1;
             return Silence::Probe;
         }
-        let Some(since) =
-            self.quiet_since.filter(|_| self.timeout_at(rtt).is_some_and(|at| at <= now))
-        else {
+        let is_due = self.timeout_at(rtt, oldest).is_some_and(|at| at <= now);
+        let Some(since) = self.quiet_since.filter(|_| is_due) else {
             return Silence::Nothing;
         };
         if self.expired == 0 {
@@ -157,8 +157,11 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
-    fn timeout_at(&self, rtt: &Rtt) -> Option<Time> {
-        let since = self.quiet_since?;
+    /// Silence counts from the last word of the peer, but not from before what it can speak of: all
+    /// that was in flight then may have been lost, found so, and sent again.
+    fn timeout_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
+        let quiet_since = self.quiet_since?;
+        let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
         if self.expired == 0 {
             return Some(since + after);
@@ -197,14 +200,14 @@ mod tests {
     #[test]
     fn fire__probes_once_and_then_takes_everything_for_lost() {
         let (mut t, rtt) = timers();
-        assert_eq!(t.next(&rtt), None);
+        assert_eq!(t.next(&rtt, None), None);
         t.on_sent(at(0));
         t.on_sent(at(50));
-        assert_eq!(t.next(&rtt), Some(at(250)), "two round trips after the newest");
-        assert_eq!(t.fire(at(249), &rtt), Silence::Nothing);
-        assert_eq!(t.fire(at(250), &rtt), Silence::Probe);
-        assert_eq!(t.next(&rtt), Some(at(1000)), "since the oldest");
-        assert_eq!(t.fire(at(1000), &rtt), Silence::Timeout);
+        assert_eq!(t.next(&rtt, None), Some(at(250)), "two round trips after the newest");
+        assert_eq!(t.fire(at(249), &rtt, None), Silence::Nothing);
+        assert_eq!(t.fire(at(250), &rtt, None), Silence::Probe);
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "since the oldest");
+        assert_eq!(t.fire(at(1000), &rtt, None), Silence::Timeout);
         assert!(t.is_silent());
     }
 
@@ -212,15 +215,15 @@ mod tests {
     fn fire__doubles_and_gives_up() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        t.fire(at(200), &rtt);
+        t.fire(at(200), &rtt, None);
         for due in [1000, 3000] {
-            assert_eq!(t.next(&rtt), Some(at(due)));
-            assert_eq!(t.fire(at(due), &rtt), Silence::Timeout);
-            assert_eq!(t.fire(at(due + 200), &rtt), Silence::Probe, "once after each");
+            assert_eq!(t.next(&rtt, None), Some(at(due)));
+            assert_eq!(t.fire(at(due), &rtt, None), Silence::Timeout);
+            assert_eq!(t.fire(at(due + 200), &rtt, None), Silence::Probe, "once after each");
         }
-        assert_eq!(t.next(&rtt), Some(at(7000)));
-        assert_eq!(t.fire(at(7000), &rtt), Silence::Exhausted);
-        assert_eq!(t.next(&rtt), None);
+        assert_eq!(t.next(&rtt, None), Some(at(7000)));
+        assert_eq!(t.fire(at(7000), &rtt, None), Silence::Exhausted);
+        assert_eq!(t.next(&rtt, None), None);
     }
 
     #[test]
@@ -230,8 +233,8 @@ mod tests {
         t.on_sent(at(0));
         let mut verdict = None;
         while verdict.is_none() {
-            let due = t.next(&rtt).unwrap();
-            verdict = (t.fire(due, &rtt) == Silence::Exhausted).then_some(due);
+            let due = t.next(&rtt, None).unwrap();
+            verdict = (t.fire(due, &rtt, None) == Silence::Exhausted).then_some(due);
         }
         assert_eq!(verdict, Some(at(127_000)), "1 + 2 + 4 ... + 64 ms");
     }
@@ -240,15 +243,15 @@ mod tests {
     fn on_heard__begins_anew_and_tells_a_needless_timeout() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        t.fire(at(200), &rtt);
-        t.fire(at(1000), &rtt);
+        t.fire(at(200), &rtt, None);
+        t.fire(at(1000), &rtt, None);
         t.on_sent(at(1001));
         assert!(t.on_heard(at(1100), at(0), true), "what was sent before the timeout arrived");
         assert!(!t.on_heard(at(1200), at(1001), true), "told once");
         assert!(!t.is_silent());
-        assert_eq!(t.next(&rtt), Some(at(1400)));
+        assert_eq!(t.next(&rtt, None), Some(at(1400)));
         assert!(!t.on_heard(at(1300), at(1001), false));
-        assert_eq!(t.next(&rtt), None, "nothing is in flight");
+        assert_eq!(t.next(&rtt, None), None, "nothing is in flight");
     }
 
     #[test]
@@ -258,12 +261,12 @@ mod tests {
         t.on_sent(at(0));
         for (begin, timeout) in [(0, 50_000), (50_000, 150_000)] {
             for after in [6_250, 18_750, 43_750] {
-                assert_eq!(t.next(&rtt), Some(at(begin + after)));
-                assert_eq!(t.fire(at(begin + after), &rtt), Silence::Probe);
+                assert_eq!(t.next(&rtt, None), Some(at(begin + after)));
+                assert_eq!(t.fire(at(begin + after), &rtt, None), Silence::Probe);
                 t.on_sent(at(begin + after));
             }
-            assert_eq!(t.next(&rtt), Some(at(timeout)));
-            assert_eq!(t.fire(at(timeout), &rtt), Silence::Timeout);
+            assert_eq!(t.next(&rtt, None), Some(at(timeout)));
+            assert_eq!(t.fire(at(timeout), &rtt, None), Silence::Timeout);
             t.on_sent(at(timeout));
         }
     }
@@ -275,8 +278,8 @@ mod tests {
         t.on_sent(at(0));
         let mut fired = Vec::new();
         while fired.last() != Some(&Silence::Timeout) {
-            let due = t.next(&rtt).unwrap();
-            fired.push(t.fire(due, &rtt));
+            let due = t.next(&rtt, None).unwrap();
+            fired.push(t.fire(due, &rtt, None));
             t.on_sent(due);
             // Each probe is answered, with nothing new.
             t.on_heard(due, at(0), true);

@@ -25,6 +25,11 @@ impl<T: Copy> Sent<T> {
         Some(rtt.latest().max(rtt.smallest()) + window)
     }
 
+    /// When what is in flight longest was sent, or a little before.
+    pub(crate) fn oldest_at(&self) -> Option<Time> {
+        self.order.front().map(|transmission| transmission.at)
+    }
+
     /// Finds what is lost by `now`, and when to look again.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> Found {
         let mut found = Found::default();
