@@ -75,7 +75,9 @@ impl Feedback {
         }
     }
 
-    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap.
+    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap. Where
+    /// the sender chooses paths, gaps are nothing but paths of unequal length, and marks those of
+    /// one of them: a few packets are told of together.
     #[inline]
     pub(super) fn on_data(
         &mut self,
@@ -106,7 +108,7 @@ impl Feedback {
         self.due.get_or_insert(now + lag.time);
         if p.bth.ack_req {
             self.ask(AckReason::Asked);
-        } else if at_once || turned {
+        } else if (at_once || turned) && (path == 0 || self.untold >= PATHS_PKTS) {
             self.ask(AckReason::Gap);
         } else if self.untold >= lag.pkts {
             self.ask(AckReason::Count);
@@ -219,6 +221,9 @@ impl Feedback {
         self.rx_pkts > 0
     }
 }
+
+/// Packets of several paths in an acknowledgement: a quarter of a full one.
+const PATHS_PKTS: u32 = 4;
 
 /// Bytes of the IP packet.
 pub(super) fn ip_bytes(p: &Packet<'_>) -> u64 {
