@@ -69,6 +69,8 @@ struct Entry<T> {
     was_lost: bool,
     /// It was sent more than once.
     was_resent: bool,
+    /// That it was lost was found by time.
+    was_overdue: bool,
     /// What its flow had delivered then.
     at_send: AtSend,
     /// The path it was sent by last; 0 if nobody chose.
@@ -211,6 +213,7 @@ impl<T: Copy> Sent<T> {
             sent_at: now,
             was_lost: false,
             was_resent: false,
+            was_overdue: false,
             at_send: AtSend::default(),
             path,
             place,
@@ -365,8 +368,12 @@ impl<T: Copy> Sent<T> {
         acked.was_lost = entry.was_lost;
         acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
         if entry.was_lost && echo < entry.sent_at {
+            // What a receiver misses of a block too soon says nothing of our own patience.
+            let was_overdue = entry.was_overdue;
             self.counters.spurious += 1;
-            self.reorder.widen();
+            if was_overdue {
+                self.reorder.widen();
+            }
         }
     }
 

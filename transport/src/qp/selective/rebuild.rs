@@ -99,8 +99,9 @@ impl Rebuild {
         };
         let b = &mut self.open[at];
         let late = self.pace.last_is_here(now, slower, &block);
-        b.deadline = b.deadline.max(Some(late));
-        b.nacks = 0;
+        // What was asked for begins to come: the rest of it is not as far away as an answer was.
+        let was_asked_for = std::mem::replace(&mut b.nacks, 0) > 0;
+        b.deadline = if was_asked_for { Some(late) } else { b.deadline.max(Some(late)) };
         self.next = earlier(self.next, b.deadline);
         let whole = header.block_bytes.map(|bytes| (bytes, data.len()));
         let keeps = self.memory.add(b, &block, data, memory)

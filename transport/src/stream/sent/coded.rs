@@ -154,6 +154,7 @@ impl<T: Copy> Sent<T> {
                 State::InFlight if entry.sent_at <= until => {
                     short.pkts += 1;
                     short.bytes += u64::from(entry.bytes);
+                    entry.was_overdue = false;
                     self.lose_only(number);
                 }
                 State::InFlight | State::Lost => {}

@@ -128,6 +128,9 @@ impl<T: Copy> Sent<T> {
     /// Something in flight is lost: it is to be sent again, unless its block can do without.
     pub(super) fn lose(&mut self, number: u64) {
         let Some(place) = self.lose_only(number) else { return };
+        if let Some(entry) = self.entry_mut(number) {
+            entry.was_overdue = true;
+        }
         if place.is_coded() { self.review(number, place) } else { self.queue(number) }
     }
 
