@@ -107,6 +107,8 @@ pub(crate) struct Told<'a> {
     pub(crate) blocks: &'a [BlockReport],
     /// What was sent no later than this would have arrived.
     pub(crate) overdue: Time,
+    /// What was sent later than this cannot have been heard of.
+    pub(crate) audible: Time,
     /// Which packets came marked: bit i is the newest less i.
     pub(crate) marks: u64,
 }
@@ -125,8 +127,6 @@ pub(crate) struct Acked {
     pub(crate) again: bool,
     /// The newest arrival's number.
     pub(crate) newest: u64,
-    /// As [`Told::marks`].
-    marks: u64,
     /// It was a retransmission of what was lost.
     pub(crate) was_lost: bool,
     /// What was delivered when it left; none if it is known from before, or of another transmission
@@ -312,7 +312,7 @@ impl<T: Copy> Sent<T> {
         if is_beyond || is_old {
             return Err(BeyondSent);
         }
-        let mut acked = Acked { marks: told.marks, ..Acked::default() };
+        let mut acked = Acked::default();
         self.note_echo(newest, told.echo, &mut acked);
         for report in told.blocks {
             match report.word {
@@ -322,12 +322,12 @@ impl<T: Copy> Sent<T> {
             }
         }
         for number in self.una..next.min(end) {
-            self.arrived(number, &mut acked);
+            self.arrived(number, told, &mut acked);
         }
         for word in told.words {
             let base = unwrap(self.una, word.base);
             for number in numbers(base, self.arrived.news(base, word.bits)) {
-                self.arrived(number, &mut acked);
+                self.arrived(number, told, &mut acked);
             }
         }
         for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
@@ -377,14 +377,13 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    fn arrived(&mut self, number: u64, acked: &mut Acked) {
+    fn arrived(&mut self, number: u64, told: &Told<'_>, acked: &mut Acked) {
         let Some(entry) = self.entry_mut(number) else { return };
         let (was, bytes) = (entry.state, u64::from(entry.bytes));
         if was == State::Arrived {
             return;
         }
         entry.state = State::Arrived;
-        let (path, sent_at) = (entry.path, entry.sent_at);
         self.arrived.set(number);
         acked.pkts += 1;
         acked.bytes += bytes;
@@ -393,9 +392,7 @@ impl<T: Copy> Sent<T> {
             self.in_flight_bytes -= bytes;
         }
         if self.on_paths.is_some() {
-            let behind = acked.newest.wrapping_sub(number);
-            let marked = u32::from(behind < 64 && acked.marks >> behind & 1 != 0);
-            self.tell_path(OnPath { path, pkts: 1, bytes, marked, sent_at, fate: Fate::Arrived });
+            self.tell_arrived(number, acked.newest, told);
         }
     }
 }

@@ -99,7 +99,8 @@ impl Selective {
         let (next, newest) = (ack.next, ack.newest);
         let patience = self.sent.patience(&self.rtt).filter(|_| !blocks.is_empty());
         let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
-        let told = Told { next, words, newest, echo, blocks, overdue, marks };
+        let audible = now - self.rtt.smallest();
+        let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
         let spurious = self.sent.counters().spurious;
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;

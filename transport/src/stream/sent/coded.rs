@@ -266,6 +266,7 @@ mod tests {
             echo: at(newest.into()),
             blocks,
             overdue: Time::ZERO,
+            audible: Time::MAX,
             marks: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! What becomes of packets on their ways, for whoever chooses the ways.
 
-use super::Sent;
+use super::{Entry, Sent, Told};
 use spanwire_base::Time;
 
 /// What happened to packets that were sent by one path.
@@ -43,6 +43,22 @@ impl<T: Copy> Sent<T> {
         if let Some(on_paths) = self.on_paths.as_mut().filter(|old| old.is_empty()) {
             *on_paths = list;
         }
+    }
+
+    /// The packet `number` has arrived. Of what was sent twice the first may have, by a path that
+    /// is forgotten: the second one's path has brought nothing then.
+    pub(super) fn tell_arrived(&mut self, number: u64, newest: u64, told: &Told<'_>) {
+        let Some(&Entry { path, sent_at, bytes, was_resent, .. }) = self.entry(number) else {
+            return;
+        };
+        let may_be = if number == newest { sent_at == told.echo } else { sent_at <= told.audible };
+        if was_resent && !may_be {
+            return;
+        }
+        let behind = newest.wrapping_sub(number);
+        let marked = u32::from(behind < 64 && told.marks >> behind & 1 != 0);
+        let (bytes, fate) = (bytes.into(), Fate::Arrived);
+        self.tell_path(OnPath { path, pkts: 1, bytes, marked, sent_at, fate });
     }
 
     pub(super) fn tell_path(&mut self, one: OnPath) {

@@ -29,7 +29,8 @@ fn word(numbers: &[u64]) -> SackWord {
 }
 
 fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
-    Told { next, words, newest, echo: at(echo), blocks: &[], overdue: Time::ZERO, marks: 0 }
+    let (echo, overdue, audible) = (at(echo), Time::ZERO, Time::MAX);
+    Told { next, words, newest, echo, blocks: &[], overdue, audible, marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
@@ -263,8 +264,8 @@ proptest! {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
                     let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
-                    let overdue = Time::ZERO;
-                    let told = Told { next, words, newest, echo, blocks, overdue, marks };
+                    let (overdue, audible) = (Time::ZERO, Time::MAX);
+                    let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
                     sent.on_ack(&told).unwrap();
                     rtt.sample(now.since(echo), Dur::ZERO);
                     silent = 0;
