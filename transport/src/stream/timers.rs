@@ -212,6 +212,22 @@ mod tests {
     }
 
     #[test]
+    fn fire__what_was_sent_again_gets_its_own_round_trip() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        // All of it was found lost, and left again.
+        t.on_sent(at(120));
+        t.may_probe = false;
+        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
+        assert_eq!(t.fire(at(1000), &rtt, Some(at(120))), Silence::Nothing);
+        t.on_heard(at(150), at(50), true);
+        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the probe");
+        t.may_probe = false;
+        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "since the last word");
+        assert_eq!(t.fire(at(1150), &rtt, Some(at(120))), Silence::Timeout);
+    }
+
+    #[test]
     fn fire__doubles_and_gives_up() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));

@@ -83,7 +83,12 @@ impl Pace {
         }
         if took_ps < GAP_MAX.as_ps() {
             let sample = Dur::from_ps(took_ps / ahead);
-            self.gap = if self.gap == Dur::ZERO { sample } else { (self.gap * 7 + sample) / 8 };
+            // What is sent again comes a round trip behind its block and says nothing of the pace.
+            let most = (self.gap * 2).max(SLACK);
+            self.gap = match self.gap {
+                Dur::ZERO => sample,
+                gap => (gap * 7 + sample.min(most)) / 8,
+            };
         }
     }
 }

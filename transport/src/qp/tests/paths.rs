@@ -98,6 +98,31 @@ fn set_path__nobody_who_does_not_choose_changes_a_thing() {
     assert!(p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).is_none());
 }
 
+#[test]
+fn on_data__of_several_paths_a_few_packets_are_told_of_together() {
+    // Neighbours change places, as paths of unequal length make them: as many gaps as packets.
+    let acks = |choice: &str| {
+        let (qp_window_pkts, endpoint_window_pkts) = (256, 512);
+        let config = Config { qp_window_pkts, endpoint_window_pkts, ..Config::default() };
+        let mut p = Pair::with(&PairConfig { config, ..with(choice) });
+        let (acks, mut sent) = (Rc::new(RefCell::new(0)), 0);
+        let count = Rc::clone(&acks);
+        p.filter = Box::new(move |_, packet| {
+            if packet.bth.opcode == Opcode::SrcAck {
+                *count.borrow_mut() += 1;
+                return Fate::Pass;
+            }
+            sent += 1;
+            Fate::Late(Dur::from_us(sent ^ 1))
+        });
+        p.post(0, 0, Op::Write, 0, 60_000);
+        assert!(p.run(SECOND));
+        *acks.borrow()
+    };
+    let (one, many) = (acks("ecmp"), acks("unolb"));
+    assert!(many * 2 < one, "{one} {many}");
+}
+
 /// One of four links dies for good; acknowledgements that take it are lost as well.
 fn dies(choice: &str, coded: bool) -> (Pair, u64) {
     let erasure = coded.then(ErasureCoding::default);

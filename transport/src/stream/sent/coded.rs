@@ -344,6 +344,16 @@ mod tests {
     }
 
     #[test]
+    fn on_short__what_was_missed_too_soon_does_not_widen_the_window() {
+        let mut s = blocks(1);
+        let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
+        s.on_ack(&Told { echo: at(5), ..told(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
+        assert_eq!(again(&mut s), [3]);
+        s.on_ack(&Told { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
+        assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 1));
+    }
+
+    #[test]
     fn due__passes_over_parity_that_has_not_arrived() {
         let mut s = blocks(2);
         let first = s.una();

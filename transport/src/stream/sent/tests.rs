@@ -157,6 +157,24 @@ fn note_echo__a_probe_is_not_a_loss() {
 }
 
 #[test]
+fn tell_arrived__a_probe_does_not_prove_its_path() {
+    // 9 leaves again by another path, at 300; its first transmission arrives all the same.
+    for (newest, echo, audible, paths) in
+        [(9, 9, 310, &[1][..]), (9, 300, 310, &[1, 2]), (8, 8, 299, &[1]), (8, 8, 300, &[1, 2])]
+    {
+        let mut s = Sent::new(0);
+        s.watch_paths();
+        (0..10).for_each(|i| s.push(at(i), i, 100, Place::NONE, 1));
+        let (number, _) = s.newest().unwrap();
+        s.resent(at(300), number, 2);
+        s.on_ack(&Told { audible: at(audible), ..told(10, &[], newest, echo) }).unwrap();
+        let told = s.take_on_paths();
+        let all: Vec<u16> = told.iter().map(|one| one.path).collect();
+        assert_eq!((all.as_slice(), told[0].pkts), (paths, 9), "{newest} {echo} {audible}");
+    }
+}
+
+#[test]
 fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
     let (mut s, rtt) = (ten(), rtt(20));
     s.widen_to(Dur::from_us(1000));

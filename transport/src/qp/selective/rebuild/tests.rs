@@ -138,6 +138,30 @@ fn overdue__names_what_counts_and_then_what_did_not_come() {
 }
 
 #[test]
+fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
+    let s = Sender::new(8, 2);
+    let ((mut r, mut memory), (_, mut none)) = (both(), both());
+    let mut send = |r: &mut Rebuild, index: u8, us: u64| {
+        let header = SrcDataRepr { sent_ps: us * 1_000_000, ..s.header(index) };
+        let payload = Payload::Bytes(s.payload(index));
+        let packet = (FIRST + u64::from(index), &header, false);
+        r.on_packet(at(us + 10), packet, payload, |_| 0, &mut memory);
+    };
+    (0..5).for_each(|i| send(&mut r, i, i.into()));
+    let soon = r.open[0].deadline.unwrap().since(at(14));
+    let mut asked = 0;
+    while asked < 5 {
+        let due = r.next_deadline().unwrap();
+        asked += u32::from(r.overdue(due, &mut none) == Some(Overdue::Short));
+    }
+    assert!(r.open[0].deadline.unwrap() > at(50_000), "an answer takes its time");
+    send(&mut r, 5, 30_000);
+    assert!(r.overdue(at(30_010), &mut none).is_none());
+    let due = r.open[0].deadline.unwrap().since(at(30_010));
+    assert!(due <= soon + soon / 4, "{due:?} {soon:?}");
+}
+
+#[test]
 fn on_again__what_parity_only_overtook_is_not_lost() {
     let s = Sender::new(8, 2);
     let (mut r, mut memory) = both();
