@@ -75,9 +75,9 @@ impl Feedback {
         }
     }
 
-    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap. Where
-    /// the sender chooses paths, gaps are nothing but paths of unequal length, and marks those of
-    /// one of them: a few packets are told of together.
+    /// Counts a data packet that came at `now`. `at_once` when it leaves or closes a gap. Between
+    /// packets of different paths a gap is nothing but their unequal length, and a mark one of
+    /// them's: a few are told of together.
     #[inline]
     pub(super) fn on_data(
         &mut self,
@@ -99,6 +99,7 @@ impl Feedback {
         self.note_mark(header.psn, is_ce);
         let turned = std::mem::replace(&mut self.last_was_ce, is_ce) != is_ce;
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
+        let is_alone = path == self.newest.path;
         self.newest = Newest { psn, path, hop_limit: p.ip.hop_limit(), echo_ps, at: now };
         self.int.clear();
         if !p.trailer.is_empty() {
@@ -108,7 +109,7 @@ impl Feedback {
         self.due.get_or_insert(now + lag.time);
         if p.bth.ack_req {
             self.ask(AckReason::Asked);
-        } else if (at_once || turned) && (path == 0 || self.untold >= PATHS_PKTS) {
+        } else if (at_once || turned) && (is_alone || self.untold >= PATHS_PKTS) {
             self.ask(AckReason::Gap);
         } else if self.untold >= lag.pkts {
             self.ask(AckReason::Count);
