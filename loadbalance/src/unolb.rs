@@ -37,6 +37,7 @@ use crate::rtt::Rtt;
 use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, PathState, Pick};
 use dead::Dead;
 use spanwire_base::{Dur, Rng, Time, u64_from, usize_from};
+use std::collections::VecDeque;
 use subflow::{Limits, Subflow};
 
 params! {
@@ -73,6 +74,9 @@ pub struct UnoLb {
     rtt: Rtt,
     subflows: Box<[Subflow]>,
     dead: Dead,
+    /// What subflows have left last, as many as there are: a block of which some packets took one
+    /// of these is to take it no second time.
+    left: VecDeque<Entropy>,
     /// When something was last heard of any path.
     heard_at: Option<Time>,
     /// When the packet left that was sent latest of those that were lost.
@@ -102,6 +106,7 @@ impl UnoLb {
             rtt: Rtt::default(),
             subflows: subflows.into(),
             dead: Dead::new(),
+            left: VecDeque::new(),
             heard_at: None,
             lost_at: None,
             detour: 0,
@@ -170,6 +175,10 @@ impl UnoLb {
         let new = if self.p.reroute == COPY { self.copy(now) } else { None };
         let new = new.or_else(|| self.fresh(now, old))?;
         self.subflows[at].move_to(new, now);
+        if self.left.len() == self.subflows.len() {
+            self.left.pop_front();
+        }
+        self.left.push_back(old);
         Some(old)
     }
 
@@ -184,12 +193,14 @@ impl UnoLb {
         self.subflows.iter().filter(move |s| self.is_alive(now, s))
     }
 
-    /// A path that nobody uses and that is not known to be dead; if there is none, one that is
-    /// another.
+    /// A path that nobody uses, or has just left, and that is not known to be dead; if there is
+    /// none, one that is another.
     fn fresh(&mut self, now: Time, old: Entropy) -> Option<Entropy> {
         let used = |path| self.subflows.iter().any(|s| s.entropy == path);
         let rng = &mut self.rng;
-        let unused = self.pool.draw_fitting(rng, |path| !used(path) && !self.dead.has(path, now));
+        let fits = |path| !used(path) && !self.dead.has(path, now);
+        let unused = self.pool.draw_fitting(rng, |path| fits(path) && !self.left.contains(&path));
+        let unused = unused.or_else(|| self.pool.draw_fitting(rng, fits));
         let shared = |rng: &mut Rng| {
             self.pool.draw_fitting(rng, |path| path != old && !self.dead.has(path, now))
         };

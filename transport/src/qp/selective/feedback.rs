@@ -1,6 +1,7 @@
 //! When to acknowledge, and what the acknowledgement says beside what has arrived.
 
 use spanwire_base::{Dur, Time, u64_from};
+use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
     AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrcAckRepr, SrcDataRepr,
 };
@@ -215,6 +216,12 @@ impl Feedback {
         }
         (self.untold, self.untold_ce) = (0, 0);
         (self.due, self.told_at) = (None, Some(now));
+    }
+
+    /// The path of the packet that came last; 0 if its sender chose none that there is.
+    pub(super) fn way_back(&self) -> u16 {
+        let path = self.newest.path;
+        if Entropy::from_port(path).port() == path { path } else { 0 }
     }
 
     /// Something has come, so there is somebody to tell.

@@ -87,7 +87,8 @@ impl Selective {
         self.paths.as_ref().map(|paths| paths.balancer())
     }
 
-    /// The source port of the packet that leaves now; 0 if nobody chooses.
+    /// The source port of the packet that leaves now. Who does not choose follows its peer, if that
+    /// does: what arrived last came by a way that works. 0 if neither does.
     #[inline]
     pub(super) fn pick_path(
         &mut self,
@@ -96,7 +97,7 @@ impl Selective {
         bytes: u32,
         flow: Option<&mut Flow>,
     ) -> u16 {
-        let Some(paths) = &mut self.paths else { return 0 };
+        let Some(paths) = &mut self.paths else { return self.feedback.way_back() };
         let retransmit = sending.kind != SendingKind::New;
         let lost_on = self.sent.path(sending.number).filter(|_| retransmit);
         let picked = paths.balancer.pick(&Outgoing {

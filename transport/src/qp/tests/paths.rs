@@ -2,7 +2,7 @@
 //! brought data, and a way that dies is left.
 
 use super::*;
-use crate::{Balance, CongestionControl, ErasureCoding};
+use crate::{Balance, CongestionControl, ErasureCoding, QpAttr};
 use spanwire_loadbalance::{Choice, PathState};
 use spanwire_wire::Packet;
 use std::cell::RefCell;
@@ -96,6 +96,33 @@ fn set_path__nobody_who_does_not_choose_changes_a_thing() {
     let ports: BTreeSet<u16> = ports.borrow().iter().map(|(_, port)| *port).collect();
     assert_eq!(ports.len(), 1);
     assert!(p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).is_none());
+}
+
+#[test]
+fn pick_path__who_does_not_choose_takes_the_way_that_its_peer_took() {
+    let rts = |rts: &mut QpAttr| {
+        rts.balance = rts.balance.filter(|_| rts.sq_psn != Some(Psn::new(0xff_fff0)));
+    };
+    let mut p = Pair::with(&PairConfig { rts, ..with("rps") });
+    assert!(p.ends[1].ep.qp_paths(p.ends[1].qpns[0]).is_none());
+    let (newest, seen) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(BTreeSet::new())));
+    let (last, ports) = (Rc::clone(&newest), Rc::clone(&seen));
+    p.filter = Box::new(move |side, packet| {
+        let is_data = packet.bth.opcode != Opcode::SrcAck;
+        match (side, is_data) {
+            (0, _) => *last.borrow_mut() = packet.udp.src_port,
+            (_, true) => _ = ports.borrow_mut().insert((packet.udp.src_port, *last.borrow())),
+            _ => {}
+        }
+        Fate::Pass
+    });
+    for i in 0..20 {
+        p.post(0, i, Op::Read, 0, 200);
+        assert!(p.run(SECOND));
+    }
+    let seen = seen.borrow();
+    assert!(seen.len() > 10, "{seen:?}");
+    assert!(seen.iter().all(|(took, came)| took == came && *took >= 0xc000), "{seen:?}");
 }
 
 #[test]
