@@ -100,6 +100,7 @@ impl QueuePair {
         sh.counters.out_of_sequence += u64::from(number > src.received.end());
         src.received.take(number);
         src.feedback.on_data(now, p, &header, leaves_or_closes_gap, lag);
+        src.feedback.on_in_order(number, p.bth.ack_req, src.received.due());
         sh.counters.rx_messages += u64::from(!is_parity && is_whole_write(&header));
         if header.block.is_some() {
             self.on_block(now, &arrived, sh);

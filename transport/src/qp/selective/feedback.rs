@@ -30,6 +30,8 @@ pub(super) struct Feedback {
     /// One is due now.
     now: Option<AckReason>,
     last_was_ce: bool,
+    /// The packet with the highest number that asked, while what came before it is missing.
+    asked: Option<u64>,
     refusal: Option<Refusal>,
     /// The refusal is of one answer, and the connection goes on.
     refuses_once: bool,
@@ -70,6 +72,7 @@ impl Feedback {
             due: None,
             now: None,
             last_was_ce: false,
+            asked: None,
             refusal: None,
             refuses_once: false,
             told_at: None,
@@ -114,6 +117,18 @@ impl Feedback {
             self.ask(AckReason::Gap);
         } else if self.untold >= lag.pkts {
             self.ask(AckReason::Count);
+        }
+    }
+
+    /// The packet `number` came and all below `due` is here. Who asked behind a gap, and waits for
+    /// an answer that has all of it, gets one when the gap closes.
+    #[inline]
+    pub(super) fn on_in_order(&mut self, number: u64, asks: bool, due: u64) {
+        if asks && number >= due {
+            self.asked = self.asked.max(Some(number));
+        } else if self.asked.is_some_and(|asked| asked < due) {
+            self.asked = None;
+            self.ask(AckReason::Asked);
         }
     }
 
