@@ -166,10 +166,11 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
 fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
     let mut all: Vec<Vec<f64>> = vec![Vec::new(); network.flows().len()];
     let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
-    for app in network.hosts().map(|host| host.app()) {
+    for host in network.hosts() {
+        let app = host.app();
         match measure {
             Measure::Messages => app.message_times().for_each(|(flow, took)| {
-                all[flow as usize] = took.iter().copied().map(us).collect()
+                all[flow as usize] = took.iter().copied().map(us).collect();
             }),
             Measure::Deliveries => app.deliveries().for_each(|(flow, at)| {
                 all[flow as usize] = at.windows(2).map(|two| us(two[1].since(two[0]))).collect();
