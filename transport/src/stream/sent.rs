@@ -265,11 +265,6 @@ impl<T: Copy> Sent<T> {
         self.entry(number).map(|e| (number, e.what))
     }
 
-    /// The path that a packet was sent by last, while it is not acknowledged.
-    pub(crate) fn path(&self, number: u64) -> Option<u16> {
-        self.entry(number).map(|e| e.path)
-    }
-
     /// A packet was sent again, by this path.
     pub(crate) fn resent(&mut self, now: Time, number: u64, path: u16) {
         let Some(entry) = self.entry_mut(number) else { return };

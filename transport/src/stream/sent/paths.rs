@@ -33,6 +33,11 @@ impl<T: Copy> Sent<T> {
         self.on_paths.get_or_insert_default();
     }
 
+    /// The path that a packet was sent by last, while it is not acknowledged.
+    pub(crate) fn path(&self, number: u64) -> Option<u16> {
+        self.entry(number).map(|e| e.path)
+    }
+
     /// What has happened to packets on their ways since the last time.
     pub(crate) fn take_on_paths(&mut self) -> Vec<OnPath> {
         self.on_paths.as_mut().map(std::mem::take).unwrap_or_default()
