@@ -72,8 +72,8 @@ pub struct FlowReport {
     /// Its completion time in us, from the first post on; none when it did not complete.
     /// [`Report::measure`] says up to when.
     pub fct_us: Option<f64>,
-    /// What each of its messages took in us, or the time since the one before, where times are those
-    /// of messages.
+    /// What each of its messages took in us, or the time since the one before, where times are
+    /// those of messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages_us: Vec<f64>,
     /// Payload in that time.
