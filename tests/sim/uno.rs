@@ -102,22 +102,48 @@ fn fig13c__an_iteration_of_an_all_reduce_gets_around_a_dead_link_and_losses() {
     let mean = |lb, ec| mean("uno-fig13c", 2, lb, ec, &[]) / 10_400.0;
     let (spray, uno, uno_ec) = (mean("spray", "off"), mean("unolb", "off"), mean("unolb", "8,2"));
     assert!(uno < 0.6 * spray && uno_ec < 0.6 * spray, "{uno_ec} {uno} {spray}");
-    assert!(uno_ec < 2.2, "times the ideal: {uno_ec}");
+    // U-13, over a hundred seeds: 1.45.
+    assert!(uno_ec < 1.6, "times the ideal: {uno_ec}");
+}
+
+/// One of four links dies under a copy: with several paths and coding nothing is missing for two
+/// round trips, and who has one path may be left with none.
+#[test]
+fn failover__a_link_that_dies_leaves_a_gap_below_two_round_trips() {
+    let gaps = |lb, ec| -> Vec<Option<f64>> {
+        let set = [("lb", lb), ("ec", ec), ("bytes", "16MB"), ("dies", "300ms")];
+        let (_, reports) = run("uno-failover", 6, &set);
+        let gap = |report: &Report| {
+            let flow = &report.flows[0];
+            let mut times = flow.messages_us.clone();
+            times.sort_by(f64::total_cmp);
+            let beyond = times.last()? - times[times.len() / 2];
+            flow.failed.is_none().then_some(beyond / 10_000.0)
+        };
+        reports.iter().map(gap).collect()
+    };
+    let [one, plain, coded] =
+        [("ecmp", "off"), ("unolb", "off"), ("unolb", "8,2")].map(|(l, e)| gaps(l, e));
+    let all = format!("{one:?} {plain:?} {coded:?}");
+    assert!(one.contains(&None), "{all}");
+    assert!(plain.iter().chain(&coded).all(|gap| gap.is_some_and(|rtts| rtts < 2.0)), "{all}");
 }
 
 /// Messages of 5 MiB at 1 % loss and 40 ms: what coding is worth.
 #[test]
 fn wan__coding_shortens_the_latency_of_messages() {
     let took = |set: &[(&str, &str)]| {
-        let (_, reports) = run("uno-wan", 1, &[&[("count", "60"), ("lb", "unolb")], set].concat());
+        let (_, reports) = run("uno-wan", 1, &[&[("count", "400"), ("lb", "unolb")], set].concat());
         let mut took = reports[0].flows[0].messages_us.clone();
         took.sort_by(f64::total_cmp);
-        assert_eq!(took.len(), 60);
-        (took[30], took[59])
+        assert_eq!(took.len(), 400);
+        // Of 80 blocks one in 110 messages loses three of ten: 3.6, and 8 in one run of 30.
+        (took[200], took[400 - 9])
     };
     let clean = took(&[("loss", "0%")]);
     let [off, on] = ["off", "8,2"].map(|ec| took(&[("ec", ec)]));
     // The round trip and 1.7 ms of transmission.
     assert!((41_600.0..41_800.0).contains(&clean.1), "{clean:?}");
-    assert!(off.0 > 1.8 * clean.0 && on.0 < 1.6 * clean.0, "{clean:?} {off:?} {on:?}");
+    assert!(off.0 > 1.8 * clean.0, "{clean:?} {off:?}");
+    assert!(on.0 < 1.02 * clean.0 && on.1 < 1.3 * clean.0, "{clean:?} {on:?}");
 }

@@ -1,5 +1,5 @@
-//! How fast a peer sends and how far its packets are spread, from their timestamps: when a packet
-//! that has not come is late.
+//! How fast a peer sends and how far its packets overtake each other, from their timestamps: when a
+//! packet that has not come is late.
 
 use spanwire_base::{Dur, Time};
 use spanwire_wire::BlockRepr;
@@ -7,13 +7,17 @@ use spanwire_wire::BlockRepr;
 /// The pace of a stream.
 ///
 /// Timestamps are of the sender's clock and arrivals of ours: their difference says nothing, but
-/// differences of differences do. The fastest packet of the last two periods is the measure of all.
+/// differences of differences do. A packet that others overtook is compared with the newest of
+/// these. What holds all up alike, a queue that grows or a core that was taken away, makes nobody
+/// late: nothing overtakes anything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// The packet of a block that came last in order: its number, and when it was sent.
     newest: Option<(u64, u64)>,
     /// The smoothed time between two packets.
     gap: Dur,
+    /// The packet that was sent latest of those that came.
+    latest: Option<Latest>,
     /// Of this period and of the last one.
     now: Option<Period>,
     before: Option<Period>,
@@ -22,47 +26,61 @@ pub(super) struct Pace {
 }
 
 #[derive(Clone, Copy, Debug)]
+struct Latest {
+    at: Time,
+    sent_ps: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Period {
     since: Time,
-    /// Arrival less timestamp of the fastest packet, modulo 2^64.
-    fastest_ps: u64,
-    /// By how much the slowest was slower than the fastest then known.
+    /// By how much the latest of those that were overtaken was late.
     spread: Dur,
 }
 
 impl Pace {
     /// A packet that was sent at `sent_ps` of its sender's clock came as packet `number`, the
-    /// `index`th of a block. Returns by how much it was slower than the fastest.
+    /// `index`th of a block. Returns by how much it took longer than what overtook it.
     pub(super) fn on_packet(&mut self, now: Time, number: u64, sent_ps: u64, index: u8) -> Dur {
         self.seen = (self.seen + 1).min(ENOUGH_PKTS);
         self.note_gap(number, sent_ps, index);
-        let trip_ps = now.as_ps().wrapping_sub(sent_ps);
-        let fastest = [self.now, self.before].into_iter().flatten().map(|p| p.fastest_ps);
-        let slower = fastest.map(|fastest| trip_ps.wrapping_sub(fastest).cast_signed()).max();
-        let slower = u64::try_from(slower.unwrap_or(0).max(0)).unwrap_or(0);
-        let slower = Dur::from_ps(slower).min(SPREAD_MAX);
-        let fresh = Period { since: now, fastest_ps: trip_ps, spread: slower };
+        let slower = self.slower(now, sent_ps).min(SPREAD_MAX);
         match &mut self.now {
             Some(period) if now.since(period.since) < PERIOD => {
-                if trip_ps.wrapping_sub(period.fastest_ps).cast_signed() < 0 {
-                    period.fastest_ps = trip_ps;
-                }
                 period.spread = period.spread.max(slower);
             }
-            _ => self.before = self.now.replace(fresh),
+            _ => self.before = self.now.replace(Period { since: now, spread: slower }),
         }
         slower
     }
 
+    /// By how much a packet took longer than the one that was sent latest, if that was sent after
+    /// it; nothing if it is the latest itself.
+    fn slower(&mut self, now: Time, sent_ps: u64) -> Dur {
+        let overtaken_by = |latest: &Latest| {
+            let ahead_ps = u64::try_from(latest.sent_ps.wrapping_sub(sent_ps).cast_signed()).ok();
+            let behind = now.since(latest.at);
+            // An old one says nothing, or a clock that was set back would for ever.
+            ahead_ps
+                .filter(|ahead| *ahead > 0 && behind < PERIOD)
+                .map(|ps| behind + Dur::from_ps(ps))
+        };
+        let slower = self.latest.as_ref().and_then(overtaken_by);
+        if slower.is_none() {
+            self.latest = Some(Latest { at: now, sent_ps });
+        }
+        slower.unwrap_or(Dur::ZERO)
+    }
+
     /// When the last packet of a block is here, or will not come, as a packet of it says that came
-    /// at `now` and was `slower` than the fastest.
+    /// at `now` and was `slower` than what overtook it.
     pub(super) fn last_is_here(&self, now: Time, slower: Dur, block: &BlockRepr) -> Time {
         let behind = block.pkts() - 1 - block.index;
         let latest = now + self.gap * u64::from(behind) + self.wait();
         latest - slower.min(self.wait())
     }
 
-    /// By how much a packet may be slower than the fastest.
+    /// By how much a packet may be slower than others.
     pub(super) fn wait(&self) -> Dur {
         let spread = [self.now, self.before].into_iter().flatten().map(|p| p.spread).max();
         let spread = spread.unwrap_or(Dur::ZERO);
@@ -93,8 +111,7 @@ impl Pace {
     }
 }
 
-/// What is the fastest packet is measured anew so often, or two clocks that drift apart would make
-/// all packets slow.
+/// How long it is remembered how late packets were: one to two of these.
 const PERIOD: Dur = Dur::from_ms(1000);
 /// Timestamps are the peer's: no more than this is believed.
 const SPREAD_MAX: Dur = Dur::from_ms(1000);
@@ -104,3 +121,64 @@ const ENOUGH_PKTS: u32 = 64;
 const UNKNOWN: Dur = Dur::from_ms(1);
 /// A receiver's own jitter.
 const SLACK: Dur = Dur::from_us(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: BlockRepr = BlockRepr { index: 0, data: 8, parity: 2, scheme: 1 };
+
+    /// Packets with their numbers, that left and came at these microseconds.
+    fn pace(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Pace {
+        let mut pace = Pace::default();
+        for (number, sent, came) in packets {
+            let index = u8::try_from(number % 10).unwrap();
+            pace.on_packet(Time::from_ns(came * 1000), number, sent * 1_000_000, index);
+        }
+        pace
+    }
+
+    #[test]
+    fn wait__is_a_guess_and_then_nothing_where_nothing_is_overtaken() {
+        let wait = |packets: u64| pace((0..packets).map(|i| (i, i, i + 1000))).wait();
+        assert!(wait(63) > UNKNOWN);
+        assert_eq!(wait(64), SLACK);
+    }
+
+    #[test]
+    fn wait__a_receiver_that_was_away_makes_nobody_late() {
+        // From 100 us on for 50 ms; then everything comes at once.
+        let came = |i: u64| if i < 100 { i + 1000 } else { (i + 1000).max(51_100) };
+        assert_eq!(pace((0..1000).map(|i| (i, i, came(i)))).wait(), SLACK);
+        // The way becomes longer by a queue.
+        assert_eq!(pace((0..1000).map(|i| (i, i, 3 * i + 1000))).wait(), SLACK);
+    }
+
+    #[test]
+    fn wait__is_the_difference_of_paths() {
+        // Odd packets take 500 us more.
+        let mut packets: Vec<_> = (0..1000).map(|i| (i, i, i + 1000 + 500 * (i % 2))).collect();
+        packets.sort_by_key(|(_, _, came)| *came);
+        let wait = pace(packets).wait();
+        assert!((Dur::from_us(560)..Dur::from_us(600)).contains(&wait), "{wait:?}");
+    }
+
+    #[test]
+    fn wait__forgets_after_two_periods() {
+        let far = |us| (1000 + us, us, us + 1000);
+        let late = (0..100).map(|i| (i, i, i + 1000)).chain([(50, 50, 5000)]);
+        let seen = |until: u64| pace(late.clone().chain((10..until).map(|i| far(i * 1000)))).wait();
+        assert!(seen(900) > Dur::from_us(3900));
+        assert_eq!(seen(2100), SLACK);
+    }
+
+    #[test]
+    fn last_is_here__counts_what_is_behind_and_what_was_slow() {
+        let p = pace((0..1000).map(|i| (i, 2 * i, 2 * i + 1000)));
+        let now = Time::from_ns(5_000_000);
+        let at = |index, slower| p.last_is_here(now, slower, &BlockRepr { index, ..BLOCK });
+        assert_eq!(at(9, Dur::ZERO), now + SLACK);
+        assert_eq!(at(4, Dur::ZERO), now + Dur::from_us(10) + SLACK);
+        assert_eq!(at(9, Dur::from_us(5)), now + SLACK - Dur::from_us(5));
+    }
+}

@@ -264,6 +264,7 @@ impl Rebuild {
                 let (whole, deadline, nacks) = (None, None, 0);
                 let is_whole = came == 0 && code(&block).is_some();
                 let sums = if is_whole { Sums::Empty } else { Sums::Plain };
+                self.counters.plain += u64::from(!is_whole);
                 let begun = Block { first, block, came, counts, sums, whole, deadline, nacks };
                 self.open.insert(at, begun);
                 Some(at)

@@ -255,7 +255,10 @@ impl QueuePair {
 
     /// The queue pair fails for a packet that belongs to no request.
     fn fail_with_event(&mut self, status: WcStatus, sh: &mut Shared<'_>) {
-        sh.events.push(AsyncEvent::QpFatal(self.qpn));
+        // One that has failed still answers what came before that, and is told of once.
+        if self.state != QpState::Err {
+            sh.events.push(AsyncEvent::QpFatal(self.qpn));
+        }
         self.fail_oldest(status, sh);
     }
 }

@@ -283,6 +283,7 @@ fn on_packet__a_scheme_that_is_not_known_is_plain() {
     }
     assert_eq!(s.send(&mut r, &mut memory, 8), Then::Nothing);
     assert_eq!(s.send(&mut r, &mut memory, 7), Then::Idle(FIRST + 8..FIRST + 10));
+    assert_eq!(r.take_counters().plain, 1);
 }
 
 /// A receive request may be missing for the last segment only: those before it are there.
