@@ -247,25 +247,15 @@ impl Traffic {
         }
     }
 
-    /// The queue pair only sends, and all that it was to send is over.
-    fn is_over(&self, qpn: Qpn) -> bool {
-        let mut here = self.outgoing.iter().filter(|outgoing| outgoing.qpn == qpn).peekable();
-        let sends_only = here.peek().is_some() && !self.by_qpn.contains_key(&qpn.get());
-        sends_only && here.all(|outgoing| outgoing.progress.finished.is_some())
-    }
-
     fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &Endpoint) {
         match event {
             AsyncEvent::CommEst(_) | AsyncEvent::SqDrained(_) | AsyncEvent::LastWqeReached(_) => {}
             // Whether it may do so is for `check_end` to say.
             AsyncEvent::QpFatal(qpn) if speaks_src(qpn, endpoint) => {
-                let is_over = self.is_over(qpn);
                 match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
                     Some(incoming) if incoming.given_up.is_none() => {
                         incoming.given_up = Some(now);
                     }
-                    // The peer left before it said anything of the parity behind the messages.
-                    _ if is_over => {}
                     _ => self.violations.push(format!("{event:?}")),
                 }
             }

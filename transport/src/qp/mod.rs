@@ -313,7 +313,8 @@ impl QueuePair {
         self.state.sends()
             && match &self.selective {
                 None => self.requester.has_outstanding() && self.loss.has_timeout(),
-                Some(src) => src.waits_for_peer(),
+                // Of parity behind what is over nobody need ever hear.
+                Some(src) => src.waits_for_peer() && !src.owes_only_parity(),
             }
     }
 

@@ -256,9 +256,16 @@ impl Selective {
                     self.probe = Some(Probe::Tail);
                 }
             }
+            // Parity is behind requests that are over: who has left owes no word of it.
+            Silence::Exhausted if self.owes_only_parity() => self.timers.forgive(),
             Silence::Exhausted => return true,
         }
         false
+    }
+
+    /// All that it was asked to send has arrived.
+    pub(super) fn owes_only_parity(&self) -> bool {
+        self.sender.oldest().is_none() && self.sent.due() >= self.sent.next()
     }
 
     /// When [`Selective::handle_timeout`] has something to do, or an acknowledgement is due.

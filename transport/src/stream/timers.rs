@@ -141,6 +141,12 @@ impl Timers {
         self.quiet_since = None;
     }
 
+    /// As [`Timers::stop`], and what is sent next begins with all its retries.
+    pub(crate) fn forgive(&mut self) {
+        (self.quiet_since, self.expired_at) = (None, None);
+        (self.expired, self.blind_probes, self.may_probe) = (0, 0, true);
+    }
+
     fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
         let since = self.quiet_since?;
         let after = match rtt.probe_timeout() {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::testing::Filter;
-use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding};
+use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
 use spanwire_base::{Node, PortId};
 use spanwire_wire::{BlockWord, Packet, SrcAckRepr, SrcDataRepr};
 
@@ -269,6 +269,35 @@ fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
         assert!(sent.len() < 10, "{sent:?}");
     }
     assert_eq!(sent, [Opcode::SrcData, Opcode::SrcData, Opcode::SrcAck], "no parity; the refusal");
+}
+
+/// A peer that leaves when it has the data, and says nothing of the parity behind them, ends
+/// nothing: in RC, too, who waits for nothing hears of nothing.
+#[test]
+fn forgive__who_left_with_only_parity_unanswered_is_not_given_up() {
+    let rts = |a: &mut QpAttr| (a.timeout, a.retry_cnt) = (Some(8), Some(1));
+    let mut p = warm(&PairConfig { rts, ..coded() });
+    let mut heard = false;
+    p.filter = Box::new(move |side, packet| match (side, packet.bth.opcode) {
+        (0, Opcode::SrcParity) => Fate::Drop,
+        (0, _) => Fate::Pass,
+        _ if std::mem::replace(&mut heard, true) => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    p.post(0, 1, Op::Write, 0, 200);
+    p.run(SECOND * 10);
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
+    assert!(p.ends[0].ep.counters().local_ack_timeout_err >= 2);
+    assert_eq!(p.ends[0].ep.poll_async_event(), None);
+    // What comes next has all its retries, to one that is there as to one that is not.
+    p.filter = Box::new(|_, _| Fate::Pass);
+    p.post(0, 2, Op::Write, 0, 3000);
+    assert!(p.run(SECOND));
+    p.filter = Box::new(|_, _| Fate::Drop);
+    p.post(0, 3, Op::Write, 0, 3000);
+    p.run(SECOND * 10);
+    let want = [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::RetryExcErr)];
+    assert_eq!(statuses(&p.ends[0].wcs), want);
 }
 
 #[test]
