@@ -21,7 +21,6 @@ mod sender;
 mod write;
 
 use crate::attr::{Mtu, QpAttr, QpCaps};
-use crate::coding::ErasureCoding;
 use crate::config::{Config, MIN_REORDER_PKTS};
 use crate::counters::Counters;
 use crate::qp::flow::Flow;
@@ -193,18 +192,6 @@ impl Selective {
         let least = full_bytes.min(*SEGMENT_BYTES.start());
         self.segment_bytes = full_bytes.saturating_sub(room).max(least);
         self.segment_bytes
-    }
-
-    /// Data leave in blocks from now on, in packets of at most `full_bytes` of payload less what
-    /// their place in a block takes.
-    pub(super) fn set_erasure(
-        &mut self,
-        choice: ErasureCoding,
-        base_rtt: Option<Dur>,
-        full_bytes: u32,
-    ) {
-        self.coder = Some(Box::new(Coder::new(choice, base_rtt)));
-        self.ask_for_int(self.int_hops, full_bytes);
     }
 
     /// Does what is due at `now`: `sends` when it is more than an acknowledgement. True when the

@@ -1,6 +1,7 @@
 //! The sender's side of erasure coding: which packets form a block, and its parity
 //! (docs/PROTOCOL.md, "Blocks", 1 to 3).
 
+use super::Selective;
 use crate::coding::{CodingWhen, ErasureCoding};
 use crate::stream::rtt::Rtt;
 use spanwire_base::{Dur, usize_from};
@@ -182,6 +183,20 @@ impl Coder {
             let most = most.max(least);
             self.parity = parity_for(x, self.loss.smoothed_ppm, least, most);
         }
+    }
+}
+
+impl Selective {
+    /// Data leave in blocks from now on, in packets of at most `full_bytes` of payload less what
+    /// their place in a block takes.
+    pub(in crate::qp) fn set_erasure(
+        &mut self,
+        choice: ErasureCoding,
+        base_rtt: Option<Dur>,
+        full_bytes: u32,
+    ) {
+        self.coder = Some(Box::new(Coder::new(choice, base_rtt)));
+        self.ask_for_int(self.int_hops, full_bytes);
     }
 }
 
