@@ -289,13 +289,18 @@ mod tests {
             return;
         }
         let plan = Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores: [0, 1] };
-        let report = run(&plan, |_, _| true).unwrap();
-        for row in &report.rows {
-            let achieved = row.achieved.unwrap().median;
-            // Never faster; slower when the core was taken away for longer than a burst makes up.
-            assert!((0.3..1.02).contains(&achieved), "{achieved}");
-            assert!(row.histogram.iter().sum::<u64>() > 100);
-        }
+        // Never faster; slower when the core was taken away for longer than a burst makes up, which
+        // on a machine that does other things may be any time, but not each time.
+        let mut all = Vec::new();
+        let keeps_pace = (0..5).any(|_| {
+            let rows = run(&plan, |_, _| true).unwrap().rows;
+            let achieved = |row: &Row| row.achieved.unwrap().median;
+            assert!(rows.iter().all(|row| achieved(row) < 1.02), "{rows:?}");
+            all.extend(rows.iter().map(achieved));
+            let counted = |row: &Row| row.histogram.iter().sum::<u64>();
+            rows.iter().all(|row| achieved(row) > 0.3 && counted(row) > 100)
+        });
+        assert!(keeps_pace, "{all:?}");
     }
 
     fn is_root() -> bool {
