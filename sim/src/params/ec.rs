@@ -47,7 +47,8 @@ impl EcBlocks {
     /// As a queue pair is given it: always on, by the scheme that is fastest.
     #[must_use]
     pub fn coding(&self) -> ErasureCoding {
-        ErasureCoding { adaptive: self.adaptive, ..ErasureCoding::new(self.data, self.parity) }
+        let coding = ErasureCoding::new(self.data, self.parity);
+        self.adaptive.map_or(coding, |(least, most)| coding.adaptive(least, most))
     }
 
     fn is_valid(&self) -> bool {
@@ -82,7 +83,9 @@ mod tests {
     #[test]
     fn parse__takes_what_display_writes_and_nothing_that_cannot_be() {
         for text in ["off", "8,2", "4,2", "16,4", "62,2", "32,32", "8,2,1-4"] {
-            assert_eq!(EcChoice::parse(text).map(|c| c.to_string()), Some(text.to_owned()));
+            let choice = EcChoice::parse(text).unwrap();
+            assert_eq!(choice.to_string(), text);
+            assert!(choice.0.is_none_or(|blocks| blocks.coding().is_valid()), "{text}");
         }
         for text in [
             "",
