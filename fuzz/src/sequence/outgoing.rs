@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub(super) struct Outgoing {
     erasure: Option<ErasureCoding>,
     balances: bool,
+    /// The path of what came last, if there is such a path: who does not balance takes it back.
+    way_back: u16,
     /// By number: its place in a block, and the way it took last.
     sent: BTreeMap<u32, (Option<BlockRepr>, u16)>,
     /// The block of which the last new packet was one, until it is whole.
@@ -32,7 +34,8 @@ struct Open {
 impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
-        Self { erasure, balances, sent: BTreeMap::new(), open: None, has_failed: false }
+        let (way_back, sent) = (0, BTreeMap::new());
+        Self { erasure, balances, way_back, sent, open: None, has_failed: false }
     }
 
     /// The place of a packet in its block, if it was in one.
@@ -59,7 +62,10 @@ impl Outgoing {
 
     /// Checks a packet that left, for the first time or again.
     pub(super) fn check(&mut self, p: &Packet<'_>, h: &SrcDataRepr, payload: &[u8], is_new: bool) {
-        assert_eq!(h.path != 0, self.balances, "{h:?}");
+        match self.balances {
+            true => assert_ne!(h.path, 0, "{h:?}"),
+            false => assert_eq!(h.path, self.way_back, "{h:?}"),
+        }
         self.check_way(p, h.path);
         if is_new {
             self.check_new(p.bth.solicited, h, payload);
@@ -74,6 +80,11 @@ impl Outgoing {
             }
         }
         self.sent.insert(h.psn, (h.block, h.path));
+    }
+
+    /// A packet was taken that came by this path.
+    pub(super) fn came_by(&mut self, path: u16) {
+        self.way_back = if Entropy::from_port(path).port() == path { path } else { 0 };
     }
 
     /// The source port is the path, if that is one.

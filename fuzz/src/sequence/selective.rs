@@ -82,6 +82,7 @@ impl World {
     /// What a packet of data or parity that was taken explains.
     fn judge_data(&mut self, h: &SrcDataRepr, data: &[u8], change: [&Tally; 2]) -> Judged {
         let [before, after] = change;
+        self.streams.outgoing.came_by(h.path);
         let number = self.streams.number(h.psn);
         let is_new = self.streams.is_new(number);
         if after.duplicates != before.duplicates {
