@@ -65,6 +65,8 @@ pub enum AckReason {
     Refused,
     /// A block was rebuilt, or is short.
     Block,
+    /// The newest packet was not taken, because it found no receive request.
+    NoReceive,
 }
 
 /// A request that will not be carried out.
@@ -300,8 +302,16 @@ fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], Drop
 }
 
 impl AckReason {
-    const ALL: [Self; 7] =
-        [Self::Count, Self::Time, Self::Gap, Self::Asked, Self::Limit, Self::Refused, Self::Block];
+    const ALL: [Self; 8] = [
+        Self::Count,
+        Self::Time,
+        Self::Gap,
+        Self::Asked,
+        Self::Limit,
+        Self::Refused,
+        Self::Block,
+        Self::NoReceive,
+    ];
 
     fn from_u8(v: u8) -> Option<Self> {
         Self::ALL.get(usize::from(v)).copied()
@@ -433,7 +443,7 @@ mod tests {
             (2, 1, DropReason::SrcFeature),
             (3, 2, DropReason::SrcFeature),
             (3, 16, DropReason::SrcFeature),
-            (10, 7, DropReason::SrcKind),
+            (10, 8, DropReason::SrcKind),
             (63, 1, DropReason::SrcKind),
         ] {
             let mut other = bytes.clone();

@@ -14,7 +14,7 @@ use crate::wc::WcStatus;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance as lb;
-use spanwire_wire::{NakCode, Packet, SrcAckRepr};
+use spanwire_wire::{AckReason, NakCode, Packet, SrcAckRepr};
 
 impl QueuePair {
     pub(super) fn on_src_ack(
@@ -262,11 +262,10 @@ impl Selective {
             Part::Request(segment) => self.sender.uses_receive(&segment),
             Part::Read(_) | Part::Atomic { .. } | Part::Parity => false,
         };
-        let came = self.sent.missing(ack.newest).is_some_and(is_it);
-        if ack.refusal.is_some() || !came {
+        let turned_away = ack.reason == AckReason::NoReceive;
+        if !turned_away || !self.sent.missing(ack.newest).is_some_and(is_it) {
             return false;
         }
-        // It came and is not among what has arrived: it found no receive request.
         let since = self.credit.judge_until(echo);
         let (sender, limit) = (&self.sender, self.credit.receive_limit());
         self.sent.turned_away(ack.newest, echo, since, |part| !may_leave(sender, part, limit));

@@ -128,8 +128,8 @@ impl QueuePair {
             Placed::Failed => return Ok(false),
             Placed::No(Objection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
-                src.feedback.ask(AckReason::Limit);
                 src.feedback.on_data(now, p, header, false, lag);
+                src.feedback.on_no_receive();
             }
             Placed::No(Objection::Refused(..)) if !arrived.in_order => {
                 return Err(DropReason::RefusedAhead);

@@ -46,6 +46,8 @@ struct Newest {
     hop_limit: u8,
     echo_ps: u64,
     at: Time,
+    /// It was not taken, because it found no receive request.
+    found_no_receive: bool,
 }
 
 /// How far acknowledgements may lag behind.
@@ -104,7 +106,8 @@ impl Feedback {
         let turned = std::mem::replace(&mut self.last_was_ce, is_ce) != is_ce;
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
         let is_alone = path == self.newest.path;
-        self.newest = Newest { psn, path, hop_limit: p.ip.hop_limit(), echo_ps, at: now };
+        let hop_limit = p.ip.hop_limit();
+        self.newest = Newest { psn, path, hop_limit, echo_ps, at: now, found_no_receive: false };
         self.int.clear();
         if !p.trailer.is_empty() {
             self.keep_int(p.trailer);
@@ -130,6 +133,13 @@ impl Feedback {
             self.asked = None;
             self.ask(AckReason::Asked);
         }
+    }
+
+    /// The packet that [`Feedback::on_data`] counted last found no receive request. The sender is
+    /// told so explicitly: SACK words may be cut, and their absence proves nothing.
+    pub(super) fn on_no_receive(&mut self) {
+        self.newest.found_no_receive = true;
+        self.ask(AckReason::NoReceive);
     }
 
     /// Remembers whether a packet was marked, beside the others near it.
@@ -215,7 +225,8 @@ impl Feedback {
     /// Writes what it knows into an acknowledgement; the sender is told now.
     pub(super) fn tell(&mut self, now: Time, ack: &mut SrcAckRepr<'_>) {
         let held = now.since(self.newest.at).as_ns();
-        ack.reason = self.now.take().unwrap_or(AckReason::Time);
+        let reason = self.now.take().unwrap_or(AckReason::Time);
+        ack.reason = if self.newest.found_no_receive { AckReason::NoReceive } else { reason };
         ack.newest = self.newest.psn;
         ack.path = self.newest.path;
         ack.hop_limit = self.newest.hop_limit;

@@ -9,7 +9,11 @@ use std::rc::Rc;
 /// A pair of which side 1 was only told where its peer is, and the bytes of frames that each side
 /// has sent.
 fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
-    let mut p = Pair::with(&PairConfig { ips, ..PairConfig::src() });
+    half_open_with(&PairConfig { ips, ..PairConfig::src() })
+}
+
+fn half_open_with(c: &PairConfig) -> (Pair, Rc<RefCell<[u64; 2]>>) {
+    let mut p = Pair::with(c);
     let q = p.ends[1].qpns[0];
     let was = p.ends[1].ep.query_qp(q).unwrap().attr;
     let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
@@ -17,7 +21,7 @@ fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
         state: Some(QpState::Rtr),
         path_mtu: was.path_mtu,
         dest_qpn: was.dest_qpn,
-        rq_psn: Some(Psn::new(PairConfig::src().psns[0])),
+        rq_psn: Some(Psn::new(c.psns[0])),
         max_dest_rd_atomic: was.max_dest_rd_atomic,
         min_rnr_timer: was.min_rnr_timer,
         av: was.av,
@@ -117,4 +121,45 @@ fn poll_src__answers_of_one_that_fails_before_it_may_send_are_not_sent() {
     assert!(left <= came, "{left} bytes for {came}");
     let want = [(1, WcStatus::WrFlushErr), (2, WcStatus::RemAccessErr)];
     assert_eq!(statuses(&p.ends[0].wcs), want);
+}
+
+/// An acknowledgement whose SACK words were cut, because little has come, says nothing of which
+/// packets arrived. It must not be read as "no receive request".
+#[test]
+fn on_ack__cut_words_are_no_missing_receive_request() {
+    for len in [1, 16, 64, 200, 1000] {
+        for lost in 0..4 {
+            let rts = |a: &mut QpAttr| a.rnr_retry = Some(0);
+            let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::src() });
+            let mut seen = 0;
+            p.filter = Box::new(move |side, _| {
+                seen += usize::from(side == 0);
+                if side == 0 && seen == lost + 1 { Fate::Drop } else { Fate::Pass }
+            });
+            for i in 0..4 {
+                p.post_recv(1, 10 + i, 0, 1000);
+                p.post(0, i, Op::Send, 0, len);
+                p.run(Dur::from_us(1));
+            }
+            p.run(SECOND);
+            let want: Vec<_> = (0..4).map(|i| (i, WcStatus::Success)).collect();
+            assert_eq!(statuses(&p.ends[0].wcs), want, "{len} bytes, packet {lost} lost");
+            assert_eq!(p.ends[0].ep.counters().rnr_nak_retry_err, 0, "{len} bytes");
+        }
+    }
+}
+
+/// Without a receive request the retry limit holds before the peer is proven as well.
+#[test]
+fn on_ack__a_missing_receive_request_is_known_without_words() {
+    for len in [1, 64, 1000] {
+        let rts = |a: &mut QpAttr| a.rnr_retry = Some(2);
+        let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::src() });
+        for i in 0..4 {
+            p.post(0, i, Op::Send, 0, len);
+        }
+        p.run(SECOND * 10);
+        let first = statuses(&p.ends[0].wcs).first().copied();
+        assert_eq!(first, Some((0, WcStatus::RnrRetryExcErr)), "{len} bytes");
+    }
 }
