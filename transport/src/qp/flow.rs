@@ -196,11 +196,6 @@ impl Flow {
         Some(self.clock.next())
     }
 
-    /// A packet waits for its time.
-    pub(super) fn is_paced(&self) -> bool {
-        self.limit == FlowLimit::Pacer
-    }
-
     /// It had its turn and nothing could leave.
     pub(super) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
         if limit == FlowLimit::Application {
@@ -214,6 +209,12 @@ impl Flow {
     pub(super) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
         self.held_back |= self.window_pkts() <= own_pkts;
         self.hold(now, FlowLimit::Window);
+    }
+
+    /// The window is full, and nothing is left to send: the flow is limited by its application.
+    /// Delivery rate samples stay valid, because the window was used to the end.
+    pub(super) fn on_window_full_and_idle(&mut self, now: Time) {
+        self.hold(now, FlowLimit::Application);
     }
 
     /// A packet left; `inflight_bytes` with it.

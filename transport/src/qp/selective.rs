@@ -59,6 +59,8 @@ pub(super) struct Selective {
     recovery: Option<u64>,
     /// A packet that leaves before all others, whatever the windows say.
     probe: Option<Probe>,
+    /// The packet that is next waits for the pacer, as of the last choice.
+    is_paced: bool,
     credit: Credit,
     /// The peer takes no packet at or above this; none before it has said.
     psn_limit: Option<u64>,
@@ -127,6 +129,7 @@ impl Selective {
             look_at: None,
             recovery: None,
             probe: None,
+            is_paced: false,
             credit: Credit::new(attr),
             psn_limit: None,
             first_window_pkts: attr.peer_reorder_pkts.unwrap_or(MIN_REORDER_PKTS),
@@ -216,16 +219,16 @@ impl Selective {
             counters.receive_limit_probes += 1;
             self.probe = Some(Probe::Receive);
         }
-        // What was to be sent has not left yet: the silence is ours, not the peer's. What waits for
-        // the pacer would wait for ever if probes were sent, and paid for, in its place.
-        let unsent = self.has_nothing_out();
-        let paced = flow.as_ref().is_some_and(|flow| flow.is_paced());
-        if unsent || paced || self.probe.is_some() {
+        // What was to be sent has not left yet: the silence is ours, not the peer's.
+        if self.has_nothing_out() || self.probe.is_some() {
             self.timers.restart(now);
             return false;
         }
         match self.timers.fire(now, &self.rtt, self.sent.oldest_at()) {
             Silence::Nothing => {}
+            // The packet that waits for the pacer asks the peer as well as a probe would, which
+            // would take its turn. What is in flight has its retransmission timeout all the same.
+            Silence::Probe if self.is_paced => {}
             Silence::Probe => {
                 counters.tail_loss_probes += 1;
                 self.probe = Some(Probe::Tail);

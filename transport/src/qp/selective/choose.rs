@@ -61,6 +61,13 @@ pub(super) enum SendingKind {
 impl Selective {
     /// Chooses the next packet. [`Selective::on_sent`] once it is written.
     pub(super) fn choose(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
+        let choice = self.next_choice(now, limits, flow);
+        self.is_paced = matches!(choice, Choice::Paced(_));
+        choice
+    }
+
+    #[inline]
+    fn next_choice(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
         if let Some(sending) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
             // It may leave whatever the windows say, but a pacer is not asked twice.
             return match flow.and_then(|flow| flow.probe_paced_until(now)) {
@@ -72,8 +79,10 @@ impl Selective {
         let window = if self.timers.is_silent() { 1 } else { limits.window_pkts };
         let in_flight = self.sent.in_flight_pkts();
         if in_flight >= u64::from(window) {
-            if let Some(flow) = flow.filter(|_| self.has_more()) {
-                flow.on_window_full(now, window);
+            match flow {
+                Some(flow) if self.has_more() => flow.on_window_full(now, window),
+                Some(flow) => flow.on_window_full_and_idle(now),
+                None => {}
             }
             return Choice::Idle;
         }

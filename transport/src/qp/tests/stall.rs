@@ -2,7 +2,7 @@
 
 use super::{SECOND, forge, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig};
-use crate::{Config, DropReason, QpState, Sge, WcStatus, WorkRequest, WrOp};
+use crate::{Config, CongestionControl, DropReason, QpState, Sge, WcStatus, WorkRequest, WrOp};
 use spanwire_base::{Dur, Node, PortId, RxMeta};
 use spanwire_wire::{Opcode, Syndrome};
 
@@ -127,4 +127,36 @@ fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no
         assert_eq!(p.ends[0].bytes(at, 8000), want[at..at + 8000]);
     }
     assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
+}
+
+/// A window that is full, with nothing left to send, does not wait for the pacer. If the timers
+/// took it for that, neither a probe nor a timeout would follow, and nothing would ever complete.
+#[test]
+fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
+    let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
+    algorithm.set("window_pkts", "2").unwrap();
+    algorithm.set("rate_mbps", "1").unwrap();
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let mut p = Pair::with(&PairConfig { congestion, ..PairConfig::src() });
+    p.post(0, 1, Op::Write, 0, 256);
+    p.step(0);
+    p.now += crate::testing::LATENCY;
+    p.step(1);
+    p.now += crate::testing::LATENCY;
+    let old = p.take_inbox(0);
+    assert_eq!(old.len(), 1, "the acknowledgement of the first");
+    p.inject(0, &old[0]);
+    p.filter = Box::new(|_, _| Fate::Drop);
+    p.post(0, 2, Op::Write, 0, 512);
+    while p.ends[0].ep.counters().local_ack_timeout_err == 0 {
+        p.run(Dur::from_us(10));
+    }
+    // What was lost waits for the pacer. A duplicate of an old acknowledgement makes the timeout
+    // look spurious, and fills the window with it.
+    p.inject(0, &old[0]);
+    assert_eq!(p.ends[0].ep.counters().spurious_timeouts, 1);
+    p.filter = Box::new(|_, _| Fate::Pass);
+    p.run(SECOND * 100);
+    let want = [(1, WcStatus::Success), (2, WcStatus::Success)];
+    assert_eq!(statuses(&p.ends[0].wcs), want);
 }
