@@ -9,7 +9,8 @@ local src = Proto("spanwire_src", "Spanwire Reliable Connection")
 local KINDS = {
   [0] = "SEND", "WRITE", "READ request", "READ response", "FETCH_ADD", "CMP_SWAP", "atomic response",
 }
-local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused", "block" }
+local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "refused", "block",
+  "no receive request" }
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
 local WORDS = { [0] = "short", "settled", "rebuilt" }
@@ -26,6 +27,7 @@ local f = {
   presence = ProtoField.uint16("spanwire.src.presence", "Presence", base.HEX),
   first = ProtoField.bool("spanwire.src.first", "First segment", 8, nil, 0x80),
   last = ProtoField.bool("spanwire.src.last", "Last segment", 8, nil, 0x40),
+  retransmission = ProtoField.bool("spanwire.src.retransmission", "Retransmission", 8, nil, 0x20),
   path = ProtoField.uint16("spanwire.src.path", "Path", base.DEC),
   sent = ProtoField.uint64("spanwire.src.sent", "Time sent, ps", base.DEC),
   message = ProtoField.uint32("spanwire.src.message", "Message", base.DEC),
@@ -251,7 +253,8 @@ local function dissect_data(reader, pinfo)
   end
   tree:add(f.first, fixed(4, 1))
   tree:add(f.last, fixed(4, 1))
-  if bit.band(fixed(4, 1):uint(), 0x3f) ~= 0 then
+  tree:add(f.retransmission, fixed(4, 1))
+  if bit.band(fixed(4, 1):uint(), 0x1f) ~= 0 then
     tree:add_tvb_expert_info(e.reserved, fixed(4, 1))
   end
   reader:reserved(fixed(5, 1))

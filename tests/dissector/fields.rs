@@ -97,6 +97,7 @@ fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrcDataRepr, data_le
     put("spanwire.src.psn", h.psn.into());
     put("spanwire.src.first", h.first.into());
     put("spanwire.src.last", h.last.into());
+    put("spanwire.src.retransmission", h.is_retransmission.into());
     put("spanwire.src.path", h.path.into());
     put("spanwire.src.sent", h.sent_ps);
     put("spanwire.src.message", h.message.into());
@@ -225,6 +226,7 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.src.psn",
     "spanwire.src.first",
     "spanwire.src.last",
+    "spanwire.src.retransmission",
     "spanwire.src.sent",
     "spanwire.src.message",
     "spanwire.src.offset",

@@ -4,7 +4,7 @@
 //!  0      version 4 = 1 | kind 4
 //!  1      PSN 31..24 (the BTH has the rest)
 //!  2..4   presence bits
-//!  4      first 1 | last 1 | reserved 6
+//!  4      first 1 | last 1 | retransmission 1 | reserved 5
 //!  5      reserved
 //!  6..8   path
 //!  8..16  time sent, ps
@@ -49,6 +49,9 @@ pub struct SrcDataRepr {
     pub first: bool,
     /// The message's last segment.
     pub last: bool,
+    /// This PSN was sent before. The payload was read again and may differ from the first
+    /// transmission, over which the parity of its block was computed.
+    pub is_retransmission: bool,
     /// The path it was sent by, as its sender numbers them.
     pub path: u16,
     /// When it was sent, in the sender's time; echoed and not looked at.
@@ -88,6 +91,7 @@ impl SrcDataRepr {
             psn,
             first: true,
             last: true,
+            is_retransmission: false,
             path: 0,
             sent_ps: 0,
             message,
@@ -145,8 +149,9 @@ impl SrcDataRepr {
             return Err(DropReason::SrcFeature);
         }
         let mut this = Self {
-            first: fixed[4] & 0x80 != 0,
-            last: fixed[4] & 0x40 != 0,
+            first: fixed[4] & FIRST != 0,
+            last: fixed[4] & LAST != 0,
+            is_retransmission: fixed[4] & RETRANSMISSION != 0,
             path: be::u16_at(fixed, 6),
             sent_ps: be::u64_at(fixed, 8),
             offset: be::u32_at(fixed, 20),
@@ -198,7 +203,7 @@ impl SrcDataRepr {
         let [psn_hi, ..] = self.psn.to_be_bytes();
         be::put(fixed, 0, [VERSION << 4 | self.kind.to_u8(), psn_hi]);
         be::put(fixed, 2, self.presence().to_be_bytes());
-        be::put(fixed, 4, [u8::from(self.first) << 7 | u8::from(self.last) << 6, 0]);
+        be::put(fixed, 4, [self.flags(), 0]);
         be::put(fixed, 6, self.path.to_be_bytes());
         be::put(fixed, 8, self.sent_ps.to_be_bytes());
         be::put(fixed, 16, self.message.to_be_bytes());
@@ -222,6 +227,14 @@ impl SrcDataRepr {
             *take_mut(&mut rest)? = bytes.to_be_bytes();
         }
         Ok(())
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        flag(self.first, FIRST)
+            | flag(self.last, LAST)
+            | flag(self.is_retransmission, RETRANSMISSION)
     }
 
     fn presence(&self) -> u16 {
@@ -326,6 +339,9 @@ pub(crate) fn take_mut<'a, const N: usize>(
 /// The version of SRC's headers.
 pub(crate) const VERSION: u8 = 1;
 const FIXED_LEN: usize = 24;
+const FIRST: u8 = 1 << 7;
+const LAST: u8 = 1 << 6;
+const RETRANSMISSION: u8 = 1 << 5;
 
 const RETH: u16 = 1 << 0;
 const ATOMIC: u16 = 1 << 1;
@@ -359,6 +375,7 @@ mod tests {
         let atomic = |kind| SrcDataRepr { atomic: Some(operands), ..base(kind) };
         vec![
             SrcDataRepr { last: false, ..send },
+            SrcDataRepr { is_retransmission: true, ..send },
             SrcDataRepr { first: false, offset: 4096, ..send },
             SrcDataRepr { imm: Some(1), ..send },
             SrcDataRepr { ieth: Some(2), ..send },

@@ -61,6 +61,9 @@ fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
     };
     write!(f, "{} {place} psn {:#010x} message {}", kind_name(h.kind), h.psn, h.message)?;
     write!(f, " offset {} sent {} ps", h.offset, h.sent_ps)?;
+    if h.is_retransmission {
+        write!(f, " retransmission")?;
+    }
     if let Some(reth) = &h.reth {
         write!(f, "  va {:#018x} rkey {:#010x} len {}", reth.va, reth.rkey, reth.dma_len)?;
     }
@@ -147,6 +150,7 @@ fn reason_name(reason: AckReason) -> &'static str {
         AckReason::Limit => "limit moved",
         AckReason::Refused => "refused",
         AckReason::Block => "block",
+        AckReason::NoReceive => "no receive request",
     }
 }
 

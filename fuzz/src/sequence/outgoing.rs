@@ -67,6 +67,7 @@ impl Outgoing {
             false => assert_eq!(h.path, self.way_back, "{h:?}"),
         }
         self.check_way(p, h.path);
+        assert_eq!(h.is_retransmission, !is_new, "{h:?}");
         if is_new {
             self.check_new(p.bth.solicited, h, payload);
         } else {
@@ -76,7 +77,8 @@ impl Outgoing {
                 let empty =
                     SrcDataRepr { block: place, ..SrcDataRepr::new(SrcKind::Send, h.psn, 0) };
                 let (path, sent_ps) = (h.path, h.sent_ps);
-                assert_eq!(*h, SrcDataRepr { path, sent_ps, ..empty }, "its bytes are gone");
+                let empty = SrcDataRepr { path, sent_ps, is_retransmission: true, ..empty };
+                assert_eq!(*h, empty, "its bytes are gone");
             }
         }
         self.sent.insert(h.psn, (h.block, h.path));

@@ -38,9 +38,13 @@ pub(crate) struct Sent<T> {
     in_flight_bytes: u64,
     /// Packets of the block that was begun last that have not left yet.
     unsent_of_block: u64,
+    /// Lost data of that block are retransmitted ([`Place::retransmits`]).
+    open_block_retransmits: bool,
     reorder: ReorderWindow,
-    /// When the latest of all transmissions that have arrived was sent.
-    delivered_at: Option<Time>,
+    /// The latest of all transmissions that have arrived: when it was sent, and its number.
+    /// Transmissions of one time are ordered by number (RFC 8985, section 6.1), since a burst that
+    /// leaves in one step of the driver has one time.
+    delivered: Option<(Time, u64)>,
     /// Packets that the peer has rebuilt, and that may still arrive there.
     rebuilt: VecDeque<Rebuilt>,
     /// What has happened to packets on their ways, if anybody wants to know.
@@ -156,8 +160,9 @@ impl<T: Copy> Sent<T> {
             in_flight_pkts: 0,
             in_flight_bytes: 0,
             unsent_of_block: 0,
+            open_block_retransmits: false,
             reorder: ReorderWindow::default(),
-            delivered_at: None,
+            delivered: None,
             rebuilt: VecDeque::new(),
             on_paths: None,
             counters: SentCounters::default(),
@@ -205,8 +210,10 @@ impl<T: Copy> Sent<T> {
 
     /// A new packet was sent; its number was [`Sent::next`].
     #[inline]
-    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32, place: Place, path: u16) {
+    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32, mut place: Place, path: u16) {
         let number = self.next();
+        self.open_block_retransmits &= place.is_coded() && !place.begins_block();
+        place.retransmits = self.open_block_retransmits;
         self.ring.push_back(Entry {
             what,
             bytes,
@@ -272,13 +279,16 @@ impl<T: Copy> Sent<T> {
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
         entry.was_resent = true;
-        let bytes = u64::from(entry.bytes);
+        let (bytes, place) = (u64::from(entry.bytes), entry.place);
         if was == State::Lost {
             self.in_flight_pkts += 1;
             self.in_flight_bytes += bytes;
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
+        if place.is_coded() && !place.is_parity() && !place.retransmits {
+            self.retransmit_block(number, place);
+        }
     }
 
     /// What the flow had delivered when the packet `number` was sent, which was just now.
@@ -326,7 +336,8 @@ impl<T: Copy> Sent<T> {
             }
         }
         for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
-            acked.short.add(self.on_short(report, told.echo.max(told.overdue)));
+            let until = (told.echo, newest).max((told.overdue, u64::MAX));
+            acked.short.add(self.on_short(report, until));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
@@ -353,8 +364,9 @@ impl<T: Copy> Sent<T> {
 
     /// The echo says which transmission of the newest arrival it was.
     fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
-        let overtaken = self.delivered_at.is_some_and(|at| echo < at);
-        self.delivered_at = self.delivered_at.max(Some(echo));
+        let arrived = Some((echo, newest));
+        let overtaken = arrived < self.delivered;
+        self.delivered = self.delivered.max(arrived);
         (acked.late, acked.newest) = (overtaken, newest);
         let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
             acked.again = true;

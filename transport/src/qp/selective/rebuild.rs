@@ -104,7 +104,8 @@ impl Rebuild {
         b.deadline = if was_asked_for { Some(late) } else { b.deadline.max(Some(late)) };
         self.next = earlier(self.next, b.deadline);
         let whole = header.block_bytes.map(|bytes| (bytes, data.len()));
-        let keeps = self.memory.add(b, &block, data, memory)
+        let is_summed = !header.is_retransmission || block.is_parity();
+        let keeps = (!is_summed || self.memory.add(b, &block, data, memory))
             && whole.is_none_or(|(bytes, longest)| b.take_whole(header, solicited, bytes, longest));
         if !keeps && b.keeps_parity() {
             self.counters.plain += 1;
@@ -115,6 +116,7 @@ impl Rebuild {
         let is_kept = !block.is_parity() || b.keeps_parity() && header.block_bytes.is_some();
         b.came |= 1 << block.index;
         b.counts |= u64::from(is_kept) << block.index;
+        b.summed |= u64::from(is_summed && !block.is_parity()) << block.index;
         self.judge(at, memory)
     }
 
@@ -135,7 +137,8 @@ impl Rebuild {
             }
         }
         let elided = matches!(b.sums, Sums::Elided);
-        let segments = lost.iter().zip(lens).zip(out).map(|((&i, len), bytes)| {
+        let segments = lost.iter().zip(lens).zip(out).filter(|((i, _), _)| b.lacks(**i));
+        let segments = segments.map(|((&i, len), bytes)| {
             let (header, solicited) = whole.segment(i, len, b.block.data);
             let number = b.first + u64::from(i);
             let header = SrcDataRepr { psn: wrap(number), ..header };
@@ -261,11 +264,12 @@ impl Rebuild {
                 // What came of it when nobody kept account is in no sum.
                 let came = arrived(first) & ones(block.pkts()) & !itself;
                 let counts = came & ones(block.data);
-                let (whole, deadline, nacks) = (None, None, 0);
+                let (summed, whole, deadline, nacks) = (0, None, None, 0);
                 let is_whole = came == 0 && code(&block).is_some();
                 let sums = if is_whole { Sums::Empty } else { Sums::Plain };
                 self.counters.plain += u64::from(!is_whole);
-                let begun = Block { first, block, came, counts, sums, whole, deadline, nacks };
+                let begun =
+                    Block { first, block, came, counts, summed, sums, whole, deadline, nacks };
                 self.open.insert(at, begun);
                 Some(at)
             }

@@ -302,6 +302,7 @@ impl Selective {
                 (SrcDataRepr { answers, original, ..plain }, 0)
             }
         };
+        header.is_retransmission = sending.kind != SendingKind::New;
         header.sent_ps = now.as_ps();
         header.block = sending.place.repr();
         Some((header, len, solicited))

@@ -51,6 +51,25 @@ fn state(p: &Pair, side: usize) -> QpState {
     p.ends[side].ep.query_qp(p.ends[side].qpns[0]).unwrap().state
 }
 
+/// A driver reads the clock once a step, so a burst has one send time. RFC 8985 section 6.1 orders
+/// packets of one time by sequence.
+#[test]
+fn find_lost__within_a_burst_of_one_send_time_costs_no_more_than_a_reordering_window() {
+    for lost in [0, 7, 18] {
+        let mut p = warm();
+        p.filter = drop_one(lost, |side, packet| side == 0 && header(packet).is_some());
+        p.post(0, 1, Op::Write, 0, 20 * 256);
+        let started = p.now;
+        while p.ends[0].wcs.is_empty() {
+            p.run(Dur::from_ns(100));
+        }
+        // One round trip until the loss can be known, a quarter of it, and one for the repair.
+        let rtts = p.now.since(started).as_ps() * 10 / (crate::testing::LATENCY * 2).as_ps();
+        assert!(rtts <= 24, "packet {lost}: {rtts} tenths of a round trip");
+        assert_eq!(p.ends[0].ep.counters().retransmitted_packets, 1, "packet {lost}");
+    }
+}
+
 #[test]
 fn find_lost__only_what_is_lost_is_sent_again() {
     for lost in [0, 1, 100, 189, 190, 300, 390] {

@@ -16,6 +16,8 @@ pub(crate) struct Place {
     scheme: u8,
     /// It arrived and was not kept: it does not count.
     is_void: bool,
+    /// Lost data of its block are retransmitted, whatever parity there is.
+    pub(super) retransmits: bool,
 }
 
 /// Packets that had not been known to be lost.
@@ -43,11 +45,12 @@ impl Newly {
 
 impl Place {
     /// In no block.
-    pub(crate) const NONE: Self = Self { index: 0, data: 0, parity: 0, scheme: 0, is_void: false };
+    pub(crate) const NONE: Self =
+        Self { index: 0, data: 0, parity: 0, scheme: 0, is_void: false, retransmits: false };
 
     pub(crate) fn of(block: &BlockRepr) -> Self {
         let &BlockRepr { index, data, parity, scheme } = block;
-        Self { index, data, parity, scheme, is_void: false }
+        Self { index, data, parity, scheme, ..Self::NONE }
     }
 
     /// It is in a block.
@@ -62,7 +65,7 @@ impl Place {
         self.is_coded() && self.index == 0
     }
 
-    fn is_parity(self) -> bool {
+    pub(super) fn is_parity(self) -> bool {
         self.index >= self.data && self.is_coded()
     }
 
@@ -107,9 +110,12 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// A packet of a block was lost. If what has arrived, what is in flight and what will leave are
-    /// not enough for the rest, the lowest missing data are sent again; all that are missing, if
-    /// what was sent again is lost once more.
+    /// A packet of a block was lost. If the packets of the block that have arrived, are in flight
+    /// or are still to leave for the first time suffice to recover the rest, nothing is
+    /// retransmitted. Else parity is of no use to this block any more, and all its lost data are.
+    ///
+    /// A retransmission takes no part in recovery: it reads memory again, which may have changed
+    /// since parity was computed over the first transmission. A sum of both would be neither.
     #[inline(never)]
     pub(super) fn review(&mut self, number: u64, place: Place) {
         let first = number.saturating_sub(place.index.into());
@@ -119,31 +125,34 @@ impl<T: Copy> Sent<T> {
             Some(e) => match e.state {
                 State::Arrived => !e.place.is_void,
                 State::InFlight => true,
-                State::Lost => e.is_queued,
+                State::Lost => false,
             },
         };
         let have = u64_from((first..first + place.pkts()).filter(|n| counts(*n)).count());
-        let mut short = u64::from(place.data).saturating_sub(have);
-        let is_lost = |e: &super::Entry<T>| e.state == State::Lost && !e.is_queued;
-        let is_lost_again = |n: u64| self.entry(n).is_some_and(|e| is_lost(e) && e.was_resent);
-        if short > 0 && (first..first + place.pkts()).any(is_lost_again) {
-            short = place.pkts();
-        }
-        for n in first..first + u64::from(place.data) {
-            if short == 0 {
-                break;
-            }
-            if self.entry(n).is_some_and(is_lost) {
-                self.queue(n);
-                short -= 1;
-            }
+        if place.retransmits || have < u64::from(place.data) {
+            self.retransmit_block(number, place);
         }
     }
 
-    /// The peer is short of data of a block: what was sent of it no later than `until` and does not
-    /// count is lost.
+    /// Retransmits the data that are lost, now and from now on, of the block in which the packet
+    /// `number` has this place.
     #[inline(never)]
-    pub(super) fn on_short(&mut self, report: &BlockReport, until: Time) -> Newly {
+    pub(super) fn retransmit_block(&mut self, number: u64, place: Place) {
+        let first = number.saturating_sub(place.index.into());
+        for number in first..first + place.pkts() {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            entry.place.retransmits = true;
+            if entry.state == State::Lost && !entry.place.is_parity() {
+                self.queue(number);
+            }
+        }
+        self.open_block_retransmits |= first + place.pkts() > self.next();
+    }
+
+    /// The peer is short of data of a block: what was sent of it no later than `until`, a time and
+    /// a number among those of one time, and does not count is lost.
+    #[inline(never)]
+    pub(super) fn on_short(&mut self, report: &BlockReport, until: (Time, u64)) -> Newly {
         let mut short = Newly::default();
         let Some((first, place)) = self.block(report) else { return short };
         for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
@@ -151,7 +160,7 @@ impl<T: Copy> Sent<T> {
             let Some(entry) = self.entry_mut(number) else { continue };
             match entry.state {
                 State::Arrived => entry.place.is_void = true,
-                State::InFlight if entry.sent_at <= until => {
+                State::InFlight if (entry.sent_at, number) <= until => {
                     short.pkts += 1;
                     short.bytes += u64::from(entry.bytes);
                     entry.was_overdue = false;
@@ -297,16 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn review__what_parity_cannot_make_up_for_is_sent_again_and_no_more() {
+    fn review__of_a_block_that_parity_cannot_recover_all_lost_data_are_retransmitted() {
         let mut s = blocks(2);
         s.on_ack(&told(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
         s.detect(at(200), &rtt());
-        assert_eq!(again(&mut s), [0, 1], "of 0, 1, 2 and 4, four of which count with these");
+        assert_eq!(again(&mut s), [0, 1, 2], "of 0, 1, 2 and the parity 4");
         // One of them is lost once more.
         s.on_ack(&told(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
-        s.delivered_at = Some(at(1200));
+        s.delivered = Some((at(1200), 0));
         s.detect(at(2000), &rtt());
-        assert_eq!(again(&mut s), [0, 2], "all that is missing, this time");
+        assert_eq!(again(&mut s), [0, 2], "a retransmission is no part of recovery");
     }
 
     #[test]
@@ -314,7 +323,7 @@ mod tests {
         let mut s = blocks(2);
         s.on_ack(&told(&[word(&[2, 5])], 5, &[])).unwrap();
         s.lose_all();
-        assert_eq!(again(&mut s), [0, 1, 6, 7, 8, 9]);
+        assert_eq!(again(&mut s), [0, 1, 3, 6, 7, 8, 9]);
     }
 
     #[test]
@@ -324,7 +333,7 @@ mod tests {
         let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
         let acked = s.on_ack(&Told { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
         assert_eq!((acked.pkts, acked.short), (3, Newly { pkts: 2, bytes: 200 }));
-        assert_eq!(again(&mut s), [2], "with 5 on its way one more is enough");
+        assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
         s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
         assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
     }
@@ -334,7 +343,7 @@ mod tests {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
         s.on_ack(&told(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
-        assert_eq!(again(&mut s), [1], "sent at 999 us");
+        assert_eq!(again(&mut s), [1, 2, 3], "sent at 999 us");
         let words = [word(&[0, 4, 5])];
         let told = told(&words, 5, &nack);
         s.on_ack(&Told { overdue: at(998), ..told }).unwrap();
@@ -351,6 +360,46 @@ mod tests {
         assert_eq!(again(&mut s), [3]);
         s.on_ack(&Told { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
         assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 1));
+    }
+
+    #[test]
+    fn retransmit_block__what_leaves_later_of_a_block_is_retransmitted_too() {
+        let push = |s: &mut Sent<u64>, i: u8| {
+            let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
+            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+        };
+        let mut s = Sent::new(0);
+        (0..2).for_each(|i| push(&mut s, i));
+        // 0 is lost and retransmitted; both arrive, so nothing of the block is in the ring.
+        s.resent(at(50), s.una(), 1);
+        s.on_ack(&Told { next: 2, ..told(&[], 1, &[]) }).unwrap();
+        assert!(s.is_empty());
+        (2..12).for_each(|i| push(&mut s, i));
+        s.on_ack(&Told { next: 2, ..told(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
+        s.detect(at(300), &rtt());
+        // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
+        assert_eq!(again(&mut s), [2, 3]);
+    }
+
+    #[test]
+    fn resent__a_probe_of_coded_data_leaves_nothing_of_its_block_to_parity() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[2, 6, 7])], 7, &[])).unwrap();
+        s.detect(at(200), &rtt());
+        let (number, what) = s.newest().unwrap();
+        assert_eq!((again(&mut s), what), (vec![0, 1, 3], 9));
+        let mut s = blocks(1);
+        s.on_ack(&Told { echo: at(1), ..told(&[word(&[1])], 1, &[]) }).unwrap();
+        s.detect(at(126), &rtt());
+        assert_eq!((lost_numbers(&s), again(&mut s)), (vec![0], vec![]));
+        let (probed, what) = s.newest().unwrap();
+        assert_eq!((probed, what), (number - 6, 3));
+        s.resent(at(300), probed, 9);
+        assert_eq!(again(&mut s), [0], "3 may have been lost as well, and is no part of recovery");
+    }
+
+    fn lost_numbers(s: &Sent<u64>) -> Vec<u64> {
+        s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
     }
 
     #[test]

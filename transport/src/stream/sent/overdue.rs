@@ -33,7 +33,7 @@ impl<T: Copy> Sent<T> {
     /// Finds what is lost by `now`, and when to look again.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> Found {
         let mut found = Found::default();
-        let (Some(delivered_at), Some(overdue)) = (self.delivered_at, self.patience(rtt)) else {
+        let (Some(delivered), Some(overdue)) = (self.delivered, self.patience(rtt)) else {
             return found;
         };
         while let Some(first) = self.order.front().copied() {
@@ -41,7 +41,7 @@ impl<T: Copy> Sent<T> {
                 self.order.pop_front();
                 continue;
             }
-            if first.at >= delivered_at {
+            if (first.at, first.number) >= delivered {
                 return found;
             }
             let due = first.at + overdue;
@@ -157,11 +157,15 @@ impl<T: Copy> Sent<T> {
         Some(place)
     }
 
-    /// A lost packet is to be sent again.
+    /// A lost packet is to be retransmitted, and with it what else of its block is lost.
     pub(super) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
+        let place = entry.place;
         if !std::mem::replace(&mut entry.is_queued, true) {
             self.lost.push(number);
+        }
+        if place.is_coded() && !place.retransmits {
+            self.retransmit_block(number, place);
         }
     }
 }

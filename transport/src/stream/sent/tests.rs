@@ -91,6 +91,22 @@ fn detect__waits_as_long_as_packets_may_overtake_each_other() {
 }
 
 #[test]
+fn detect__orders_packets_of_one_time_by_number() {
+    let mut s = Sent::new(0);
+    for i in 0..10 {
+        s.push(at(0), i, 100, Place::NONE, 0);
+    }
+    let rtt = rtt(100);
+    s.on_ack(&told(2, &[word(&[3, 4, 5, 6])], 6, 0)).unwrap();
+    assert_eq!(found(&mut s, at(100), &rtt), (0, Some(at(125))));
+    assert_eq!(found(&mut s, at(125), &rtt), (1, None), "7 to 9 were sent after what has arrived");
+    assert_eq!(lost(&s), [2]);
+    // One of the same time that was overtaken counts as late.
+    let late = s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 8])], 8, 0)).unwrap().late;
+    assert!(!late && s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 7, 8])], 7, 0)).unwrap().late);
+}
+
+#[test]
 fn detect__says_nothing_about_what_was_sent_last() {
     let mut s = ten();
     s.on_ack(&told(9, &[], 8, 8)).unwrap();

@@ -16,6 +16,9 @@ pub(super) struct Block {
     pub(super) came: u64,
     /// Of these, those that count: not parity that was not kept.
     pub(super) counts: u64,
+    /// Data packets whose first transmission is in the sums. A retransmission is not: its payload
+    /// may be another version of memory than the one that parity was computed over.
+    pub(super) summed: u64,
     pub(super) sums: Sums,
     /// What parity says of all of it.
     pub(super) whole: Option<Whole>,
@@ -50,6 +53,11 @@ impl Block {
         self.counts & data == data
     }
 
+    /// The data packet `index` is missing.
+    pub(super) fn lacks(&self, index: u8) -> bool {
+        self.counts >> index & 1 == 0
+    }
+
     pub(super) fn keeps_parity(&self) -> bool {
         !matches!(self.sums, Sums::Plain)
     }
@@ -59,13 +67,14 @@ impl Block {
         data..data + u64::from(self.block.parity)
     }
 
-    /// How the lost data follow from what counts, if they do.
+    /// How the data that are not in the sums follow from the sums, if they do. Some of them may
+    /// have come as retransmissions.
     pub(super) fn recovery(&self) -> Option<Recovery> {
         let rows = self.counts >> self.block.data;
         if rows == 0 || self.whole.is_none() || !self.keeps_parity() {
             return None;
         }
-        let there = Columns::from_bits(self.counts & ones(self.block.data));
+        let there = Columns::from_bits(self.summed);
         let rows = u32::try_from(rows).ok()?;
         code(&self.block)?.recovery(self.block.data.into(), there, rows).ok()
     }
