@@ -1,8 +1,10 @@
+use super::acked::BeyondSent;
 use super::*;
 use crate::stream::received::{Arrival, Received, wrap};
 use crate::stream::rtt::Rtt;
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rng};
+use spanwire_wire::SackWord;
 use std::collections::BTreeSet;
 
 fn at(us: u64) -> Time {
