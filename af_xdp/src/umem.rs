@@ -201,22 +201,23 @@ impl Umem {
     )]
     pub(crate) fn give(&self, frame: Frame, to: Holder) -> u64 {
         let index = self.index_of(&frame);
-        self.0.holders[index].store(to as u8, Ordering::Relaxed);
+        self.0.holders[index].store(to as u8, Ordering::Release);
         u64::from(frame.chunk) << self.0.chunk_shift
     }
 
     /// Takes a chunk back at whatever address inside it the kernel says, with the offset of that
     /// address. `None` when `holder` was not given that chunk: the address is nonsense or a repeat.
     ///
-    /// Load and store need not be one operation: the program's threads race here only if the
-    /// kernel returns one chunk to two sockets at the same time.
+    /// A compare-exchange, because sockets of one UMEM may be on several threads: if the kernel
+    /// returns one chunk to two of them at the same time, only one gets the token. A second token
+    /// would be a second `&mut` to the same bytes.
     pub(crate) fn take(&self, address: u64, holder: Holder) -> Option<(Frame, u32)> {
         let chunk = u32::try_from(address >> self.0.chunk_shift).ok()?;
         let slot = self.0.holders.get(chunk as usize)?;
-        if slot.load(Ordering::Relaxed) != holder as u8 {
-            return None;
-        }
-        slot.store(WITH_PROGRAM, Ordering::Relaxed);
+        // Acquire, with the release of `give`: what the thread that gave the chunk did to its bytes
+        // happened before what the thread that takes it back does.
+        slot.compare_exchange(holder as u8, WITH_PROGRAM, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         let offset = u32::try_from(address & ((1 << self.0.chunk_shift) - 1)).ok()?;
         let umem = self.0.id;
         Some((Frame { chunk, umem }, offset))
@@ -284,6 +285,7 @@ static NEXT_ID: AtomicU32 = AtomicU32::new(0);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     /// Memory with chosen, possibly wrong, bounds; never touched.
     struct Claim(usize, usize);
@@ -351,6 +353,39 @@ mod tests {
         assert_eq!((frame.index(), offset), (2, 256));
         assert!(umem.take(address, Holder::Receive).is_none());
         assert_eq!(umem.with_kernel(), 0);
+    }
+
+    #[test]
+    fn take__two_threads_that_are_returned_one_chunk_get_one_token() {
+        const CHUNKS: u32 = 4096;
+        let (umem, frames) = Umem::with_frames(CHUNKS, 2048).expect("8 MiB, never touched");
+        let mut frames = Some(frames);
+        for round in 0..60 {
+            for frame in frames.take().expect("those of the round before") {
+                umem.give(frame, Holder::Receive);
+            }
+            let reached = [AtomicU32::new(0), AtomicU32::new(0)];
+            let race = |me: usize| {
+                let take = |n: u32| {
+                    // Side by side, but without the other if its core has other things to do.
+                    reached[me].store(n, Ordering::SeqCst);
+                    let is_behind = || reached[1 - me].load(Ordering::SeqCst) < n;
+                    (0..500).take_while(|_| is_behind()).for_each(|_| std::hint::spin_loop());
+                    umem.take(u64::from(n) << 11, Holder::Receive).map(|(frame, _)| frame)
+                };
+                (0..CHUNKS).filter_map(take).collect::<Vec<_>>()
+            };
+            let mut taken = thread::scope(|scope| {
+                let other = scope.spawn(|| race(0));
+                let mut taken = race(1);
+                taken.append(&mut other.join().expect("no panic"));
+                taken
+            });
+            taken.sort_unstable_by_key(Frame::index);
+            let indices = taken.iter().map(Frame::index);
+            assert!(indices.eq(0..umem.chunks()), "round {round}: {} tokens", taken.len());
+            frames = Some(taken);
+        }
     }
 
     #[test]
