@@ -66,12 +66,14 @@ pub(super) fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
     };
-    set_option(fd, libc::SO_RCVTIMEO, (&raw const value).cast(), size_of_val(&value))
+    // SAFETY: all bytes of `value`, which has no padding, on this stack.
+    unsafe { set_option(fd, libc::SO_RCVTIMEO, (&raw const value).cast(), size_of_val(&value)) }
 }
 
 /// Makes a socket send and receive through one interface only (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    set_option(fd, libc::SO_BINDTODEVICE, name.as_ptr().cast(), name.len())
+    // SAFETY: the bytes of `name`, borrowed for the call.
+    unsafe { set_option(fd, libc::SO_BINDTODEVICE, name.as_ptr().cast(), name.len()) }
 }
 
 /// One ethtool request: `argument` is a `repr(C)` struct of linux/ethtool.h that begins with its
@@ -108,7 +110,9 @@ pub(super) unsafe fn ethtool<T>(
     check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) })
 }
 
-fn set_option(
+/// # Safety
+/// `value` must point to `length` initialised bytes that outlive the call, none of them an address.
+unsafe fn set_option(
     fd: BorrowedFd<'_>,
     option: c_int,
     value: *const c_void,
@@ -116,7 +120,7 @@ fn set_option(
 ) -> io::Result<()> {
     let length = libc::socklen_t::try_from(length)
         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: both callers pass a pointer to `length` readable bytes that outlive the call.
+    // SAFETY: `length` readable bytes that outlive the call, by this function's contract.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, length) })
 }
 

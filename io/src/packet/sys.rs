@@ -3,7 +3,7 @@
 use crate::poll::poll;
 use af_xdp::steer::STEER_PORT;
 use std::ffi::{c_int, c_void};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -19,12 +19,7 @@ pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new, valid and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut filter = FILTER;
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).expect("a handful of instructions"),
-        filter: filter.as_mut_ptr(),
-    };
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    attach_filter(&socket, &FILTER)?;
     set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
     for (force, ask) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
@@ -106,13 +101,47 @@ struct Statistics {
     drops: u32,
 }
 
+/// What an option's value can be: bytes that the kernel only copies.
+///
+/// # Safety
+/// The implementor must be `repr(C)` or a primitive, without padding and without addresses: the
+/// kernel reads every byte, and would follow an address.
+unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+
 /// Sets an option whose value is a `T` of C.
-fn set_option<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+fn set_option<T: Plain>(
+    socket: &impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
     let value_ptr = std::ptr::from_ref(value).cast::<c_void>();
-    // SAFETY: the kernel reads at most the bytes of `value`. A filter's pointer in there is the
-    // caller's to keep alive; the only one is.
+    // SAFETY: the kernel reads at most the bytes of `value`, all of them initialised and none of
+    // them an address that it would follow, because `T` is `Plain`.
     check(unsafe {
         libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value_ptr, len_of(value))
+    })
+}
+
+/// Has the kernel drop what `filter`, in classic BPF, does not take.
+fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads `program` and, through it, `len` instructions, both borrowed for the
+    // call; it copies them and writes nothing.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            len_of(&program),
+        )
     })
 }
 
@@ -190,3 +219,52 @@ const FILTER: [libc::sock_filter; 18] = [
 const ETH_P_ALL: u16 = 3;
 /// Frames that this machine sends are not received; of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: c_int = 23;
+
+/// A value with an address in it is refused at compile time: for such a type both implementations
+/// of `IsRefused` would have to apply, and the call below would be ambiguous.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    trait IsRefused<How> {
+        const IS_REFUSED: bool = true;
+    }
+    struct AsPlain;
+    impl<T> IsRefused<()> for T {}
+    impl<T: Plain> IsRefused<AsPlain> for T {}
+
+    #[test]
+    fn set_option__takes_no_value_with_an_address() {
+        const { assert!(<libc::sock_fprog as IsRefused<_>>::IS_REFUSED) };
+        const { assert!(<*const u8 as IsRefused<_>>::IS_REFUSED) };
+        const { assert!(<&u32 as IsRefused<_>>::IS_REFUSED) };
+    }
+
+    #[test]
+    fn set_option__an_integer_reaches_the_kernel() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_BROADCAST, &1u32).expect("a valid option");
+        assert!(socket.broadcast().expect("readable"));
+        let refused = set_option(&socket, libc::SOL_SOCKET, 12_345, &1u32).expect_err("unknown");
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOPROTOOPT));
+    }
+
+    #[test]
+    fn attach_filter__the_kernel_drops_what_it_does_not_take() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
+        socket.set_nonblocking(true).expect("a valid option");
+        let to = socket.local_addr().expect("bound");
+        let fd = OwnedFd::from(socket.try_clone().expect("a descriptor"));
+        let mut bytes = [0; 8];
+        attach_filter(&fd, &[give(0)]).expect("a valid program");
+        socket.send_to(b"dropped", to).expect("sent");
+        // Loopback delivers within the call that sends.
+        let empty = socket.recv(&mut bytes).expect_err("dropped");
+        assert_eq!(empty.kind(), ErrorKind::WouldBlock);
+        attach_filter(&fd, &[give(u32::MAX)]).expect("a valid program");
+        socket.send_to(b"taken", to).expect("sent");
+        assert_eq!(socket.recv(&mut bytes).expect("taken"), 5);
+        let none = attach_filter(&fd, &[]).expect_err("no program");
+        assert_eq!(none.raw_os_error(), Some(libc::EINVAL));
+    }
+}
