@@ -7,6 +7,8 @@
 //! the region.
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod mapping;
 mod region;
 
+pub use mapping::OutOfMemory;
 pub use region::{OutOfBounds, Region};

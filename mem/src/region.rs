@@ -1,6 +1,6 @@
 //! A range of bytes with checked copies in and out.
 
-use std::alloc::{self, Layout};
+use crate::mapping::{Mapping, OutOfMemory};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -48,14 +48,24 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` zeroed bytes of our own, aligned to a page. Zero bytes are a valid, empty region.
+    /// `len` zeroed bytes of our own, aligned to a page. Zero bytes are a valid, empty region. A
+    /// page takes memory from its first write on: an untouched region costs address space only.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]. That the kernel maps a region is no promise that it has memory for all of
+    /// its pages at once: by default Linux overcommits.
+    pub fn try_zeroed(len: usize) -> Result<Self, OutOfMemory> {
+        let owned = Mapping::zeroed(len)?;
+        Ok(Self { base: owned.base(), len, is_blank: false, _owner: Arc::new(owned) })
+    }
+
+    /// As [`Region::try_zeroed`], for a length that no peer has chosen.
     ///
     /// # Panics
-    /// If the machine has no memory left, as every allocation does.
+    /// Where that fails.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let owned = Pages::zeroed(len);
-        Self { base: owned.base, len, is_blank: false, _owner: Arc::new(owned) }
+        Self::try_zeroed(len).unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// A region over memory that belongs to someone else.
@@ -214,40 +224,6 @@ impl fmt::Display for OutOfBounds {
 
 impl std::error::Error for OutOfBounds {}
 
-/// Page-aligned zeroed memory from the global allocator.
-struct Pages {
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: the pointer is only used to free the memory, by whichever thread drops the last owner.
-unsafe impl Send for Pages {}
-
-// SAFETY: no method of Pages gives access to the memory.
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    fn zeroed(len: usize) -> Self {
-        // A layout of size zero may not be allocated: an empty region still owns one byte.
-        let layout = Layout::from_size_align(len.max(1), PAGE_BYTES)
-            .expect("a length that memory can hold rounds up to a page");
-        // SAFETY: the layout's size is not zero.
-        let base = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else { alloc::handle_alloc_error(layout) };
-        Self { base, layout }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout, freed once.
-        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// Alignment of our own regions: what mmap would give.
-const PAGE_BYTES: usize = 4096;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +236,47 @@ mod tests {
         r.copy_out(0, &mut out).unwrap();
         assert!(out.iter().all(|b| *b == 0));
         assert_eq!(r.addr() % 4096, 0);
+    }
+
+    #[test]
+    fn try_zeroed__costs_no_memory_until_it_is_written() {
+        let before = resident_bytes();
+        let regions: Vec<Region> = (0..64).map(|_| Region::try_zeroed(16 << 20).unwrap()).collect();
+        for r in &regions {
+            r.copy_in(r.len() - 1, &[7]).unwrap();
+        }
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 256 << 20, "1 GiB of regions, a byte of each written: {grown} bytes more");
+    }
+
+    #[test]
+    fn try_zeroed__reports_what_no_machine_has() {
+        for bytes in [1 << 50, usize::MAX / 2, usize::MAX] {
+            assert_eq!(Region::try_zeroed(bytes).unwrap_err(), OutOfMemory { bytes });
+        }
+    }
+
+    #[test]
+    fn drop__gives_the_memory_back() {
+        let address_space = || status("VmSize:");
+        let before = address_space();
+        for _ in 0..64 {
+            drop(Region::zeroed(256 << 20));
+        }
+        let grown = address_space().saturating_sub(before);
+        assert!(grown < 4 << 30, "64 regions of 256 MiB in turn: {grown} bytes of address space");
+    }
+
+    /// Bytes of this process that are in memory.
+    fn resident_bytes() -> usize {
+        status("VmRSS:")
+    }
+
+    /// A line of /proc/self/status, in bytes.
+    fn status(field: &str) -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     }
 
     #[test]

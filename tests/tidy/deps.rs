@@ -20,7 +20,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "pacer", ours: &["base"], theirs: &[] },
     Allowed { krate: "erasure", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
-    Allowed { krate: "mem", ours: &["base"], theirs: &[] },
+    Allowed { krate: "mem", ours: &["base"], theirs: &["libc"] },
     Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
     Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
     Allowed {
