@@ -191,8 +191,9 @@ impl Station {
         let Needs { bytes, caps, access, receives_apart } = needs;
         let pd = self.pd;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
-        let region = Region::zeroed(usize_from(bytes));
-        let mr = ep.reg_mr(pd, region.clone(), access, None)?;
+        let region = Region::try_zeroed(usize_from(bytes))?;
+        // Addresses of this process are not the peer's business.
+        let mr = ep.reg_mr(pd, region.clone(), access, Some(0))?;
         let completions = |n: u32| n.saturating_mul(job.qps).max(1);
         let cq = ep.create_cq(completions(caps.max_send_wr + caps.max_recv_wr))?;
         let recv_cq =
