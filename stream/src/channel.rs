@@ -6,6 +6,7 @@
 //! ([`Channel::handle_news`]), and when the side connection ended ([`Channel::handle_peer_left`]);
 //! each says how it stands afterwards.
 
+mod objects;
 mod opening;
 
 pub(crate) use opening::{Local, Opening, Rings, Route};
@@ -15,6 +16,7 @@ use crate::imm::Control;
 use crate::incoming::{Incoming, Taken};
 use crate::outgoing::{Fragment, Outgoing};
 use crate::shared::{Milestone, Shared};
+use objects::Objects;
 use spanwire_transport::{
     AsyncEvent, CqId, Endpoint, MemoryRegion, PostError, RecvRequest, RemoteAddr, Sge, Wc,
     WcOpcode, WcStatus, WorkRequest, WrOp,
@@ -27,10 +29,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Channel {
     shared: Arc<Shared>,
-    cq: CqId,
-    qpn: Qpn,
-    send_mr: MemoryRegion,
-    receive_mr: MemoryRegion,
+    objects: Objects,
     theirs: RemoteAddr,
     out: Outgoing,
     inn: Incoming,
@@ -54,12 +53,12 @@ pub(crate) enum Standing {
 impl Channel {
     /// The queue pair.
     pub(crate) fn qpn(&self) -> Qpn {
-        self.qpn
+        self.objects.qpn
     }
 
     /// Where its completions are.
     pub(crate) fn cq(&self) -> CqId {
-        self.cq
+        self.objects.cq
     }
 
     /// What it shares with its application.
@@ -80,7 +79,7 @@ impl Channel {
     /// Takes what has completed, and says what follows from it.
     pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> Standing {
         loop {
-            match endpoint.poll_cq(self.cq) {
+            match endpoint.poll_cq(self.objects.cq) {
                 Ok(Some(wc)) => {
                     if let Err(cause) = self.on_completion(&wc, endpoint) {
                         return Standing::Lost(cause);
@@ -132,7 +131,7 @@ impl Channel {
     pub(crate) fn close(&self, endpoint: &mut Endpoint, cause: Cause) {
         self.shared.set(Milestone::Gone);
         self.shared.fail(cause);
-        remove(endpoint, self.qpn, self.cq, [self.send_mr.lkey, self.receive_mr.lkey]);
+        self.objects.remove(endpoint);
     }
 
     fn on_completion(&mut self, wc: &Wc, endpoint: &mut Endpoint) -> Result<(), Cause> {
@@ -159,7 +158,7 @@ impl Channel {
             _ => {}
         }
         // A failed queue pair takes none; its completions say so.
-        let _ = endpoint.post_recv(self.qpn, &NOTHING);
+        let _ = endpoint.post_recv(self.objects.qpn, &NOTHING);
         let imm = wc.imm.ok_or(Cause::Protocol("a message without immediate data"))?;
         match wc.opcode {
             WcOpcode::RecvRdmaWithImm => self.on_fragment(imm, wc.byte_len),
@@ -225,17 +224,18 @@ impl Channel {
 
     fn post(&self, endpoint: &mut Endpoint, fragment: Fragment) -> Result<(), PostError> {
         let Fragment { offset, bytes, imm } = fragment;
-        let sge = Sge { addr: self.send_mr.addr + offset, len: bytes, lkey: self.send_mr.lkey };
+        let MemoryRegion { addr, lkey, .. } = self.objects.send_mr;
+        let sge = Sge { addr: addr + offset, len: bytes, lkey };
         let remote = RemoteAddr { va: self.theirs.va.wrapping_add(offset), ..self.theirs };
         let sges = std::slice::from_ref(&sge);
         let op = WrOp::WriteImm { remote, imm };
-        endpoint.post_send(self.qpn, &WorkRequest::new(0, op, sges))
+        endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, sges))
     }
 
     fn post_control(&mut self, endpoint: &mut Endpoint, say: Control) -> Result<(), PostError> {
         self.controls += 1;
         let op = WrOp::SendImm { imm: say.emit() };
-        endpoint.post_send(self.qpn, &WorkRequest::new(0, op, &[]))
+        endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, &[]))
     }
 
     /// Everything was delivered, and the other end knows it. One whose application takes no more
@@ -256,15 +256,6 @@ impl Channel {
 
 fn lost(what: &'static str) -> Standing {
     Standing::Lost(Cause::Protocol(what))
-}
-
-fn remove(endpoint: &mut Endpoint, qpn: Qpn, cq: CqId, lkeys: [u32; 2]) {
-    endpoint.destroy_qp(qpn);
-    endpoint.destroy_cq(cq);
-    for lkey in lkeys {
-        // It is there: nobody else knows it.
-        let _ = endpoint.dereg_mr(lkey);
-    }
 }
 
 const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };

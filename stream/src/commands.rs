@@ -4,6 +4,7 @@ use crate::channel::{Local, Rings, Route};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::paths::ConnectionPaths;
+use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -24,8 +25,8 @@ pub(crate) struct ChannelId {
 /// What other threads ask of the worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Make a queue pair.
-    Open(Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
+    /// Make a queue pair for connections of at most this shape.
+    Open(Shape, Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
     /// Connect it.
     Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
     /// It is connected on both sides: from now on its side connection is its sign of life.
@@ -54,6 +55,8 @@ pub(crate) struct Wish {
     pub(crate) shape: Shape,
     pub(crate) route: Route,
     pub(crate) theirs: Local,
+    /// Where the peer's connection is counted, if the peer made it.
+    pub(crate) place: Option<PeerPlace>,
 }
 
 /// The way to the worker.

@@ -26,14 +26,25 @@ pub struct Config {
     pub max_message_bytes: u32,
     /// Connections, open and half-open, 1..=1000. Default 256. What comes beyond is turned away.
     pub max_connections: u32,
+    /// Connections that one peer address has made to our listeners, open and half-open, 1..=1000.
+    /// Default 64: a quarter of all, so that one client leaves room for the others. One counts as
+    /// long as either half of it is held here.
+    pub max_connections_per_peer: u32,
     /// Connections being set up for others to our listeners, 1..=1000. Default 64: a thread each,
-    /// for a few milliseconds.
+    /// for a few milliseconds. As many may wait to be accepted at one listener.
     pub max_half_open: u32,
     /// As above, for one peer address, 1..=max_half_open. Default 8, so that one silent client
     /// leaves room for the others.
     pub max_half_open_per_peer: u32,
     /// How long setting up a connection may take, 10 ms..=60 s. Default 5 s.
     pub handshake_timeout: Duration,
+    /// How long a connection may wait at a listener to be accepted, 10 ms..=1 h. Default 30 s. Then
+    /// it is aborted, so that connections without a taker do not hold the places of others.
+    pub accept_timeout: Duration,
+    /// How long a connection may be without a fragment, credit or acknowledgement either way,
+    /// 10 ms..=24 h; then it is aborted. Default none: what a silence means is the applications'
+    /// affair.
+    pub idle_timeout: Option<Duration>,
     /// How long a connection whose handles were dropped may take to deliver what was sent,
     /// 0..=1 h. Default 30 s. Then it is aborted.
     pub linger: Duration,
@@ -78,9 +89,12 @@ impl Default for Config {
             fragments: 256,
             max_message_bytes: 1 << 20,
             max_connections: 256,
+            max_connections_per_peer: 64,
             max_half_open: 64,
             max_half_open_per_peer: 8,
             handshake_timeout: Duration::from_secs(5),
+            accept_timeout: Duration::from_secs(30),
+            idle_timeout: None,
             linger: Duration::from_secs(30),
             timeout: 14,
             retry_cnt: 7,
@@ -100,10 +114,15 @@ impl Config {
         let shape = Shape::wanted(&self);
         shape.validate()?;
         within("max_connections", self.max_connections.into(), 1, 1000)?;
+        within("max_connections_per_peer", self.max_connections_per_peer.into(), 1, 1000)?;
         within("max_half_open", self.max_half_open.into(), 1, 1000)?;
         let half_open = u64::from(self.max_half_open);
         within("max_half_open_per_peer", self.max_half_open_per_peer.into(), 1, half_open)?;
         within("handshake_timeout", ms(self.handshake_timeout), 10, 60_000)?;
+        within("accept_timeout", ms(self.accept_timeout), 10, 3_600_000)?;
+        if let Some(idle_timeout) = self.idle_timeout {
+            within("idle_timeout", ms(idle_timeout), 10, 86_400_000)?;
+        }
         within("linger", ms(self.linger), 0, 3_600_000)?;
         within("timeout", self.timeout.into(), 8, 20)?;
         within("retry_cnt", self.retry_cnt.into(), 1, 7)?;
@@ -241,6 +260,12 @@ mod tests {
         assert_eq!(e.to_string(), "max_half_open_per_peer is 65, but must be between 1 and 64");
         let wrong = Config { linger: Duration::from_secs(3601), ..Config::default() };
         assert_eq!(wrong.validate().unwrap_err().field, "linger");
+        let wrong = Config { max_connections_per_peer: 0, ..Config::default() };
+        assert_eq!(wrong.validate().unwrap_err().field, "max_connections_per_peer");
+        let wrong = Config { accept_timeout: Duration::from_millis(9), ..Config::default() };
+        assert_eq!(wrong.validate().unwrap_err().field, "accept_timeout");
+        let wrong = Config { idle_timeout: Some(Duration::ZERO), ..Config::default() };
+        assert_eq!(wrong.validate().unwrap_err().field, "idle_timeout");
     }
 
     #[test]

@@ -6,15 +6,15 @@ use crate::config::Shape;
 use crate::error::SetupError;
 use crate::modes::{Modes, settle};
 use crate::network::{ConnectOptions, NetworkShared};
+use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
 use spanwire_transport::{AddressVector, Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
-use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// A connection as both ends know it.
@@ -28,20 +28,6 @@ pub struct Established {
     pub(crate) local: SocketAddr,
 }
 
-/// Connections that are being set up for others.
-#[derive(Debug, Default)]
-pub(crate) struct HalfOpen {
-    total: u32,
-    per_peer: BTreeMap<IpAddr, u32>,
-}
-
-/// One of them, while it is.
-#[derive(Debug)]
-pub(crate) struct HalfOpenGuard {
-    network: Arc<NetworkShared>,
-    peer: IpAddr,
-}
-
 /// A queue pair at the worker that goes away again unless it is kept.
 struct Reserved<'a> {
     network: &'a NetworkShared,
@@ -51,6 +37,7 @@ struct Reserved<'a> {
 }
 
 /// What the two hellos come to.
+#[derive(Clone, Copy)]
 struct Terms {
     agreed: Agreed,
     shape: Shape,
@@ -66,14 +53,14 @@ pub(crate) fn call(
     deadline: Instant,
 ) -> Result<Established, SetupError> {
     let (local, peer) = addresses(&side)?;
-    let reserved = Reserved::new(network)?;
-    let ours = hello(network, &reserved.local, local.ip(), options, kind)?;
+    let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
+    let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
     side.send(&Word::Hello(Box::new(ours.clone()))).map_err(say)?;
     let theirs = expect_hello(&mut side, deadline)?;
     let come_to_terms = || {
         let terms = terms(network, &ours, &theirs, true)?;
-        let halves = reserved.connect(kind, &terms, &theirs)?;
+        let halves = reserved.connect(kind, &terms, &theirs, None)?;
         Ok((terms, halves))
     };
     let (terms, (sending, receiving)) = come_to_terms().inspect_err(|why| turn_away(&side, why))?;
@@ -84,10 +71,11 @@ pub(crate) fn call(
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Sets a connection up from the listener's side.
+/// Sets a connection up from the listener's side, for a caller that is counted at `place`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
+    place: PeerPlace,
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
@@ -99,12 +87,13 @@ pub(crate) fn answer(
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
-        // Nothing of ours is taken before it is known that there may be a connection.
         check(&theirs, kind, &options.protocol)?;
-        let reserved = Reserved::new(network)?;
-        let ours = hello(network, &reserved.local, local.ip(), options, kind)?;
+        let ours = hello(network, local.ip(), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
-        let halves = reserved.connect(kind, &terms, &theirs)?;
+        // Nothing of ours is taken before there are terms, and then only what they need.
+        let reserved = Reserved::new(network, terms.shape)?;
+        let halves = reserved.connect(kind, &terms, &theirs, Some(place))?;
+        let ours = ours.lending(&reserved.local);
         Ok((reserved, ours, terms, halves))
     };
     let (reserved, ours, terms, (sending, receiving)) =
@@ -133,40 +122,13 @@ pub(crate) fn turn_away(side: &Side, why: &SetupError) {
     side.send_last(&Word::Reject { reason });
 }
 
-impl HalfOpenGuard {
-    /// A place for a connection that `peer` wants.
-    pub(crate) fn enter(network: &Arc<NetworkShared>, peer: IpAddr) -> Result<Self, SetupError> {
-        let mut half_open = network.half_open.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_peer = half_open.per_peer.get(&peer).copied().unwrap_or_default();
-        if of_peer >= network.config.max_half_open_per_peer {
-            return Err(SetupError::Limit("max_half_open_per_peer"));
-        }
-        if half_open.total >= network.config.max_half_open {
-            return Err(SetupError::Limit("max_half_open"));
-        }
-        half_open.total += 1;
-        half_open.per_peer.insert(peer, of_peer + 1);
-        Ok(Self { network: network.clone(), peer })
-    }
-}
-
-impl Drop for HalfOpenGuard {
-    fn drop(&mut self) {
-        let mut half_open = self.network.half_open.lock().unwrap_or_else(PoisonError::into_inner);
-        half_open.total -= 1;
-        if let Some(of_peer) = half_open.per_peer.get_mut(&self.peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                half_open.per_peer.remove(&self.peer);
-            }
-        }
-    }
-}
-
 impl<'a> Reserved<'a> {
-    fn new(network: &'a NetworkShared) -> Result<Self, SetupError> {
-        let rings = Rings::new(&network.config);
-        let opened = network.commands.ask(|reply| Command::Open(rings, reply));
+    /// A queue pair and rings for a connection of at most `shape`.
+    fn new(network: &'a NetworkShared, shape: Shape) -> Result<Self, SetupError> {
+        let rings = Rings::new(shape.ring_bytes).map_err(|e| {
+            SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
+        })?;
+        let opened = network.commands.ask(|reply| Command::Open(shape, rings, reply));
         let (id, local) = opened.ok_or_else(|| network.gone())??;
         Ok(Self { network, id, local, kept: false })
     }
@@ -176,9 +138,10 @@ impl<'a> Reserved<'a> {
         kind: Kind,
         terms: &Terms,
         theirs: &Hello,
+        place: Option<PeerPlace>,
     ) -> Result<(Sending, Receiving), SetupError> {
-        let Terms { shape, route, .. } = *terms;
-        let wish = Box::new(Wish { id: self.id, kind, shape, route, theirs: theirs.local() });
+        let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
+        let wish = Box::new(Wish { id: self.id, kind, shape, route, theirs, place });
         let connected = self.network.commands.ask(|reply| Command::Connect(wish, reply));
         connected.ok_or_else(|| self.network.gone())?
     }
@@ -197,9 +160,9 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// What this end says of itself; what it lends is not in it yet.
 fn hello(
     network: &NetworkShared,
-    local: &Local,
     ip: IpAddr,
     options: &ConnectOptions,
     carries: Kind,
@@ -216,8 +179,8 @@ fn hello(
         path_mtu: network.path_mtu.bytes(),
         side_poll_port: network.side_poll_port(ip),
         modes: Modes::from(network.offer(ip, options.mode)),
-        qp: Qp::of(local),
-        ring: Ring::of(local, Shape::wanted(&network.config)),
+        qp: Qp::default(),
+        ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })
 }
 

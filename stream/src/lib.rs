@@ -64,6 +64,7 @@ pub mod modes;
 mod network;
 mod outgoing;
 mod paths;
+mod peers;
 mod receiving;
 mod sending;
 mod shared;

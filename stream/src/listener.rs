@@ -4,21 +4,22 @@ use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
 use crate::dial::listen;
 use crate::error::SetupError;
-use crate::handshake::{Established, HalfOpenGuard, answer, turn_away};
+use crate::handshake::{Established, answer, turn_away};
 use crate::network::{ConnectOptions, NetworkShared, start};
+use crate::peers::PeerPlace;
 use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
-use crossbeam_queue::ArrayQueue;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_base::usize_from;
 use spanwire_io::doorbell::EventFd;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -47,10 +48,20 @@ struct Desk {
     network: Arc<NetworkShared>,
     options: ConnectOptions,
     kind: Kind,
-    waiting: ArrayQueue<Established>,
+    /// The longest waiting first.
+    waiting: Mutex<VecDeque<Waiting>>,
     acceptable: Signal,
     closing: AtomicBool,
-    close: EventFd,
+    /// Wakes the accepting thread: the listener was dropped, or a first connection waits.
+    news: EventFd,
+}
+
+/// A connection that nobody has accepted yet.
+#[derive(Debug)]
+struct Waiting {
+    established: Established,
+    /// When it is given up.
+    until: Instant,
 }
 
 impl<C: Accepted> Listener<C> {
@@ -63,15 +74,14 @@ impl<C: Accepted> Listener<C> {
         let listener = listen(&network.ifname, port).map_err(|e| SetupError::Io("listen", e))?;
         let address = listener.local_addr().map_err(|e| SetupError::Io("listen", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
-        let waiting = ArrayQueue::new(usize_from(network.config.max_half_open.into()));
         let desk = Arc::new(Desk {
             network,
             options,
             kind,
-            waiting,
+            waiting: Mutex::default(),
             acceptable: Signal::new().map_err(descriptors)?,
             closing: AtomicBool::new(false),
-            close: EventFd::new().map_err(descriptors)?,
+            news: EventFd::new().map_err(descriptors)?,
         });
         let at_work = desk.clone();
         start("spanwire-accept", move || at_work.run(&listener))?;
@@ -123,8 +133,8 @@ impl<C: Accepted> Listener<C> {
     }
 
     fn look(&self) -> Option<Result<C, SetupError>> {
-        if let Some(established) = self.desk.waiting.pop() {
-            return Some(Ok(C::from_established(established)));
+        if let Some(waiting) = self.desk.waiting().pop_front() {
+            return Some(Ok(C::from_established(waiting.established)));
         }
         self.desk.closing.load(Ordering::SeqCst).then(|| Err(self.desk.network.gone()))
     }
@@ -148,7 +158,7 @@ impl<C> AsFd for Listener<C> {
 impl<C> Drop for Listener<C> {
     fn drop(&mut self) {
         self.desk.closing.store(true, Ordering::SeqCst);
-        self.desk.close.signal();
+        self.desk.news.signal();
     }
 }
 
@@ -156,10 +166,12 @@ impl Desk {
     /// Takes callers until the listener is dropped.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
+            let within = self.give_up_late(Instant::now());
             let mut fds =
-                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.close, PollFlags::IN)];
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.news, PollFlags::IN)];
             // A signal ends it early: look, and sleep again.
-            let _ = poll(&mut fds, None);
+            let _ = poll(&mut fds, within.as_ref());
+            self.news.clear();
             loop {
                 match listener.accept() {
                     Ok((stream, from)) => self.take(stream, from),
@@ -174,42 +186,78 @@ impl Desk {
             }
         }
         // Whoever was set up and not taken is told.
-        while let Some(Established { sending, .. }) = self.waiting.pop() {
-            sending.abort("the listener was closed");
+        for waiting in self.waiting().drain(..) {
+            waiting.established.sending.abort("the listener was closed");
         }
+    }
+
+    /// Gives up connections that have waited too long. Says how long to sleep until the next one.
+    fn give_up_late(&self, now: Instant) -> Option<Timespec> {
+        let mut waiting = self.waiting();
+        let within = self.network.config.accept_timeout;
+        while waiting.front().is_some_and(|first| first.until <= now)
+            && let Some(Waiting { established, .. }) = waiting.pop_front()
+        {
+            established.sending.abort(&format!("it was not accepted within {within:?}"));
+        }
+        let left = waiting.front()?.until.saturating_duration_since(now);
+        // In whole milliseconds, so that the kernel does not wake us just before the time.
+        Timespec::try_from(left + Duration::from_millis(1)).ok()
     }
 
     fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Ok(side) = Side::new(stream) else { return };
         let peer = from.ip().to_canonical();
-        let guard = match HalfOpenGuard::enter(&self.network, peer) {
-            Ok(guard) => guard,
+        let (half_open, place) = match self.network.peers.enter(&self.network.config, peer) {
+            Ok(places) => places,
             Err(why) => return turn_away(&side, &why),
         };
-        if self.waiting.is_full() {
+        if self.is_full(&self.waiting()) {
             return turn_away(&side, &SetupError::Limit("max_half_open"));
         }
         let desk = self.clone();
         let started = start("spanwire-handshake", move || {
-            let _guard = guard;
-            desk.set_up(side, from);
+            let _half_open = half_open;
+            desk.set_up(side, place, from);
         });
         if let Err(e) = started {
             tracing::warn!("{from} is turned away: {e}");
         }
     }
 
-    fn set_up(&self, side: Side, from: SocketAddr) {
+    fn set_up(&self, side: Side, place: PeerPlace, from: SocketAddr) {
         let deadline = Instant::now() + self.network.config.handshake_timeout;
-        match answer(&self.network, side, &self.options, self.kind, deadline) {
-            Ok(established) => {
-                if let Err(established) = self.waiting.push(established) {
-                    established.sending.abort("too many connections wait to be taken");
-                }
-                self.acceptable.raise();
-            }
+        match answer(&self.network, side, place, &self.options, self.kind, deadline) {
+            Ok(established) => self.put(established),
             Err(e) => tracing::info!("no connection with {from}: {e}"),
         }
+    }
+
+    /// Lets a connection wait to be accepted.
+    fn put(&self, established: Established) {
+        let mut waiting = self.waiting();
+        if self.is_full(&waiting) {
+            return established.sending.abort("too many connections wait to be taken");
+        }
+        if self.closing.load(Ordering::SeqCst) {
+            return established.sending.abort("the listener was closed");
+        }
+        let until = Instant::now() + self.network.config.accept_timeout;
+        waiting.push_back(Waiting { established, until });
+        let is_first = waiting.len() == 1;
+        drop(waiting);
+        if is_first {
+            self.news.signal();
+        }
+        self.acceptable.raise();
+    }
+
+    fn is_full(&self, waiting: &VecDeque<Waiting>) -> bool {
+        waiting.len() >= usize_from(self.network.config.max_half_open.into())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

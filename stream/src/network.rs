@@ -7,11 +7,12 @@ use crate::connection::Connection;
 use crate::dial::dial;
 use crate::error::SetupError;
 use crate::fabric::{Attachment, Error as FabricError, Way, Wrap};
-use crate::handshake::{Established, HalfOpen, call};
+use crate::handshake::{Established, call};
 use crate::keeper::Keeper;
 use crate::listener::Listener;
 use crate::modes::ModeChoice;
 use crate::paths::ConnectionPaths;
+use crate::peers::Peers;
 use crate::shared::{Kind, Tray};
 use crate::side::Side;
 use crate::worker::Worker;
@@ -73,7 +74,7 @@ pub(crate) struct NetworkShared {
     pub(crate) path_mtu: Mtu,
     ip_bytes: u32,
     pub(crate) ifname: String,
-    pub(crate) half_open: Mutex<HalfOpen>,
+    pub(crate) peers: Arc<Peers>,
     /// The side poll socket's address and port, once there is one.
     side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
     /// Why the worker has ended.
@@ -105,15 +106,14 @@ impl Network {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(|e| SetupError::Io("draw random keys", std::io::Error::other(e)))?;
-        let mut endpoint = Endpoint::new(engine.clone(), seed);
-        let pd = endpoint.alloc_pd().map_err(|e| SetupError::Config(e.to_string()))?;
+        let endpoint = Endpoint::new(engine.clone(), seed);
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
         let tray = Arc::new(Tray::new(config.max_connections, bell.clone()));
         let (queue_in, queue) = channel();
         let commands = Commands::new(queue_in, bell);
         let (keeper_handle, keeper) = Keeper::new(commands.clone()).map_err(descriptors)?;
-        let worker = Worker::new(pd, config.clone(), attachment.clock, tray, queue, keeper_handle);
+        let worker = Worker::new(config.clone(), attachment.clock, tray, queue, keeper_handle);
         let shared = Arc::new(NetworkShared {
             config,
             engine,
@@ -122,7 +122,7 @@ impl Network {
             path_mtu: attachment.path_mtu,
             ip_bytes: attachment.ip_bytes,
             ifname: ifname.to_owned(),
-            half_open: Mutex::default(),
+            peers: Arc::default(),
             side_poll: Mutex::default(),
             ended: OnceLock::new(),
         });

@@ -3,6 +3,7 @@
 
 use crate::config::Shape;
 use crate::error::Cause;
+use crate::peers::PeerPlace;
 use crate::signal::Signal;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     cause: OnceLock<Cause>,
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
+    /// Counts the connection at its peer for as long as one of its handles, or the worker, has it.
+    _place: Option<PeerPlace>,
 }
 
 /// A message in the receive ring, or a fragment of a byte stream.
@@ -120,7 +123,13 @@ impl Shared {
             cause: OnceLock::new(),
             sendable: Signal::new()?,
             receivable: Signal::new()?,
+            _place: None,
         })
+    }
+
+    /// The same for a connection that is counted at `place`.
+    pub(crate) fn counted_at(self, place: Option<PeerPlace>) -> Self {
+        Self { _place: place, ..self }
     }
 
     /// Tells the worker that the application did something, which it has published before.

@@ -54,7 +54,7 @@ pub(crate) struct Hello {
     pub(crate) ring: Ring,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Qp {
     qpn: u32,
     psn: u32,
@@ -95,6 +95,13 @@ impl Hello {
         Local { qpn, psn, va, rkey }
     }
 
+    /// The same with the queue pair and the ring that `local` names.
+    pub(crate) fn lending(mut self, local: &Local) -> Self {
+        self.qp = Qp::of(local);
+        self.ring = Ring::of(local, self.shape());
+        self
+    }
+
     pub(crate) fn shape(&self) -> Shape {
         let Ring { bytes: ring_bytes, fragment_bytes, fragments, max_message_bytes, .. } =
             self.ring;
@@ -103,7 +110,7 @@ impl Hello {
 }
 
 impl Qp {
-    pub(crate) fn of(local: &Local) -> Self {
+    fn of(local: &Local) -> Self {
         Self { qpn: local.qpn, psn: local.psn }
     }
 }

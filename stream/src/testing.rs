@@ -64,8 +64,8 @@ impl Pair {
         let config = config.validate().unwrap();
         let mut opened = [1, 2].map(|seed| {
             let mut endpoint = Endpoint::new(ValidConfig::default(), [seed; 32]);
-            let pd = endpoint.alloc_pd().unwrap();
-            let opening = Opening::new(&mut endpoint, pd, &config, Rings::new(&config)).unwrap();
+            let rings = Rings::new(shape.ring_bytes).unwrap();
+            let opening = Opening::new(&mut endpoint, &config, shape, rings).unwrap();
             (endpoint, opening)
         });
         let locals = [opened[0].1.local(), opened[1].1.local()];

@@ -1,9 +1,11 @@
 //! The thread that runs the engine: channels on their endpoint, the port, and what other threads
 //! ask of them.
 
+mod place;
+
 use crate::channel::{Channel, Local, Opening, Rings, Standing};
 use crate::commands::{ChannelId, Command, Wish};
-use crate::config::ValidConfig;
+use crate::config::{Shape, ValidConfig};
 use crate::error::{Cause, SetupError};
 use crate::fabric::Link;
 use crate::keeper::KeeperHandle;
@@ -11,11 +13,12 @@ use crate::paths::ConnectionPaths;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::{Milestone, Shared, Tray};
-use spanwire_base::{Dur, Time, usize_from};
+use place::{Place, State, dur};
+use spanwire_base::{Time, usize_from};
 use spanwire_io::clock::Clock;
 use spanwire_io::doorbell::BellPort;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
-use spanwire_transport::{App, CqId, Endpoint, Host, Notify, PdId};
+use spanwire_transport::{App, CqId, Endpoint, Host, Notify};
 use spanwire_wire::Qpn;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +27,6 @@ use std::sync::mpsc::Receiver;
 /// The application on the engine's core: all channels of a network.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pd: PdId,
     config: ValidConfig,
     clock: Clock,
     tray: Arc<Tray>,
@@ -40,27 +42,12 @@ pub(crate) struct Worker {
     for_port: VecDeque<Command>,
     stop: Option<Time>,
     stopping: bool,
-    /// When the first orphan is given up, or the worker ends.
+    /// When the first orphan or silent channel is given up, or the worker ends.
     wakes_at: Option<Time>,
-}
-
-#[derive(Debug)]
-struct Place {
-    generation: u64,
-    state: State,
-    /// When a channel without handles is given up.
-    orphan_until: Option<Time>,
-}
-
-#[derive(Debug)]
-enum State {
-    Opening(Opening),
-    Open(Channel),
 }
 
 impl Worker {
     pub(crate) fn new(
-        pd: PdId,
         config: ValidConfig,
         clock: Clock,
         tray: Arc<Tray>,
@@ -69,7 +56,6 @@ impl Worker {
     ) -> Self {
         let places = (0..config.max_connections).map(|_| None).collect();
         Self {
-            pd,
             config,
             clock,
             tray,
@@ -139,11 +125,11 @@ impl Worker {
     fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
         match command {
             // Nobody waits for an answer any more if it cannot be given.
-            Command::Open(rings, reply) => {
-                let _ = reply.send(self.open(rings, endpoint));
+            Command::Open(shape, rings, reply) => {
+                let _ = reply.send(self.open(shape, rings, endpoint));
             }
             Command::Connect(wish, reply) => {
-                let _ = reply.send(self.connect(&wish, endpoint));
+                let _ = reply.send(self.connect(*wish, endpoint));
             }
             Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
             // It has ended meanwhile; so does its side connection.
@@ -196,6 +182,7 @@ impl Worker {
 
     fn open(
         &mut self,
+        shape: Shape,
         rings: Rings,
         endpoint: &mut Endpoint,
     ) -> Result<(ChannelId, Local), SetupError> {
@@ -204,25 +191,26 @@ impl Worker {
         }
         let free = self.places.iter().position(Option::is_none);
         let place = free.ok_or(SetupError::Limit("max_connections"))?;
-        let opening = Opening::new(endpoint, self.pd, &self.config, rings)
+        let opening = Opening::new(endpoint, &self.config, shape, rings)
             .map_err(|e| SetupError::Config(e.to_string()))?;
         self.made += 1;
         let local = opening.local();
-        let state = State::Opening(opening);
-        self.places[place] = Some(Place { generation: self.made, state, orphan_until: None });
+        let (generation, state) = (self.made, State::Opening(opening));
+        let active_at = self.clock.now();
+        self.places[place] = Some(Place { generation, state, orphan_until: None, active_at });
         let slot = spanwire_base::u32_from(place);
         Ok((ChannelId { slot, generation: self.made }, local))
     }
 
     fn connect(
         &mut self,
-        wish: &Wish,
+        wish: Wish,
         endpoint: &mut Endpoint,
     ) -> Result<(Sending, Receiving), SetupError> {
         let slot = wish.id.slot;
         let place = self.places[usize_from(slot.into())].as_mut();
         let place = place.filter(|place| place.generation == wish.id.generation);
-        let Some(Place { state, .. }) = place else {
+        let Some(Place { state, active_at, .. }) = place else {
             return Err(SetupError::NetworkGone("the connection was given up".into()));
         };
         let State::Opening(opening) = &*state else {
@@ -230,7 +218,7 @@ impl Worker {
         };
         let shared = Shared::new(wish.kind, wish.shape, slot, self.tray.clone())
             .map_err(|e| SetupError::Io("make descriptors", e))?;
-        let shared = Arc::new(shared);
+        let shared = Arc::new(shared.counted_at(wish.place));
         let impossible = |e: &dyn std::fmt::Display| {
             SetupError::Garbled(format!("what the other end says of itself is not possible: {e}"))
         };
@@ -241,24 +229,18 @@ impl Worker {
         endpoint.req_notify_cq(channel.cq(), Notify::Next).map_err(|e| impossible(&e))?;
         self.by_cq.insert(channel.cq(), slot);
         *state = State::Open(channel);
+        *active_at = self.clock.now();
+        let idle_at = self.config.idle_timeout.map(|idle| *active_at + dur(idle));
+        self.wakes_at = self.wakes_at.into_iter().chain(idle_at).min();
         let sending = Sending::new(shared.clone(), rings.send);
         Ok((sending, Receiving::new(shared, rings.receive)))
     }
 
     fn discard(&mut self, id: ChannelId, endpoint: &mut Endpoint) {
         let place = &mut self.places[usize_from(id.slot.into())];
-        let Some(Place { state, .. }) = place.as_ref().filter(|p| p.generation == id.generation)
-        else {
-            return;
-        };
-        match state {
-            State::Opening(opening) => opening.discard(endpoint),
-            State::Open(channel) => {
-                self.by_cq.remove(&channel.cq());
-                channel.close(endpoint, Cause::Aborted("it was never set up".into()));
-            }
+        if let Some(place) = place.take_if(|place| place.generation == id.generation) {
+            place.discard(&mut self.by_cq, endpoint);
         }
-        *place = None;
     }
 
     fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
@@ -277,8 +259,7 @@ impl Worker {
         shared.out_of_tray();
         let is_orphan = shared.has(Milestone::Finished) && shared.has(Milestone::Deaf);
         if is_orphan && place.orphan_until.is_none() {
-            let linger = u64::try_from(self.config.linger.as_nanos()).unwrap_or(u64::MAX);
-            let until = self.clock.now() + Dur::from_ns(linger);
+            let until = self.clock.now() + dur(self.config.linger);
             place.orphan_until = Some(until);
             self.wakes_at = self.wakes_at.into_iter().chain([until]).min();
         }
@@ -308,11 +289,8 @@ impl Worker {
 
     /// The paths of all channels, the one that ended last first.
     fn paths(&self, endpoint: &Endpoint) -> Vec<ConnectionPaths> {
-        let open = self.places.iter().flatten().filter_map(|place| match &place.state {
-            State::Open(channel) => Some(channel.qpn()),
-            State::Opening(_) => None,
-        });
-        let look = |qpn| ConnectionPaths::look(endpoint, qpn, self.clock.now());
+        let open = self.places.iter().flatten().filter_map(Place::channel);
+        let look = |c: &Channel| ConnectionPaths::look(endpoint, c.qpn(), self.clock.now());
         self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
@@ -322,21 +300,22 @@ impl Worker {
         }
     }
 
-    /// Gives up what nobody holds and has not ended in time.
-    fn give_up_orphans(&mut self, now: Time, endpoint: &mut Endpoint) {
+    /// Gives up channels whose time is over: those without handles, and silent ones.
+    fn give_up_late(&mut self, now: Time, endpoint: &mut Endpoint) {
         if self.wakes_at.is_none_or(|at| now < at) {
             return;
         }
+        let idle = self.config.idle_timeout.map(dur);
         for slot in 0..self.config.max_connections {
             let place = self.places[usize_from(slot.into())].as_ref();
-            let until = place.and_then(|place| place.orphan_until);
-            if until.is_some_and(|until| until <= now) {
-                let why = "what was sent was not taken in time after it was closed";
+            let late = place.and_then(|place| place.deadline(idle)).filter(|(at, _)| *at <= now);
+            if let Some((_, why)) = late {
                 self.settle(slot, Standing::Lost(Cause::Aborted(why.into())), endpoint);
             }
         }
-        let orphans = self.places.iter().flatten().filter_map(|place| place.orphan_until);
-        self.wakes_at = orphans.chain(self.stop.filter(|at| *at > now)).min();
+        let places = self.places.iter().flatten();
+        let deadlines = places.filter_map(|place| place.deadline(idle)).map(|(at, _)| at);
+        self.wakes_at = deadlines.chain(self.stop.filter(|at| *at > now)).min();
     }
 
     fn is_over(&self) -> bool {
@@ -345,10 +324,8 @@ impl Worker {
     }
 
     fn slot_of(&self, qpn: Qpn) -> Option<u32> {
-        let found = self.places.iter().position(|place| match place {
-            Some(Place { state: State::Open(channel), .. }) => channel.qpn() == qpn,
-            _ => false,
-        });
+        let is_it = |place: &Place| place.channel().is_some_and(|channel| channel.qpn() == qpn);
+        let found = self.places.iter().position(|place| place.as_ref().is_some_and(is_it));
         found.map(spanwire_base::u32_from)
     }
 }
@@ -365,18 +342,19 @@ impl App for Worker {
         }
         while let Some(cq) = endpoint.poll_cq_event() {
             let Some(slot) = self.by_cq.get(&cq).copied() else { continue };
-            let Some(Some(Place { state: State::Open(channel), .. })) =
+            let Some(Some(Place { state: State::Open(channel), active_at, .. })) =
                 self.places.get_mut(usize_from(slot.into()))
             else {
                 continue;
             };
+            *active_at = now;
             // First, so that nothing is missed between the last look and this.
             let armed = endpoint.req_notify_cq(cq, Notify::Next);
             debug_assert!(armed.is_ok(), "a channel's queue exists as long as the channel");
             let standing = channel.handle_completions(endpoint);
             self.settle(slot, standing, endpoint);
         }
-        self.give_up_orphans(now, endpoint);
+        self.give_up_late(now, endpoint);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -387,11 +365,9 @@ impl App for Worker {
 impl Drop for Worker {
     /// Whatever ends the worker, nobody may wait for it for ever.
     fn drop(&mut self) {
-        for place in self.places.iter().flatten() {
-            if let State::Open(channel) = &place.state {
-                channel.shared().set(Milestone::Gone);
-                channel.shared().fail(Cause::NetworkGone("its worker has ended".into()));
-            }
+        for channel in self.places.iter().flatten().filter_map(Place::channel) {
+            channel.shared().set(Milestone::Gone);
+            channel.shared().fail(Cause::NetworkGone("its worker has ended".into()));
         }
     }
 }

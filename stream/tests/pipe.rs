@@ -402,3 +402,70 @@ fn connect__connections_are_limited_and_their_places_come_back() {
         thread::sleep(SOON);
     }
 }
+
+#[test]
+fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held() {
+    let (a, b) = networks_with(&Config { max_connections_per_peer: 2, ..Config::default() });
+    for _ in 0..3 {
+        let listener = a.listen(0, ConnectOptions::default()).unwrap();
+        let call = || b.connect(loopback(&listener), &ConnectOptions::default());
+        let held = [call().unwrap(), call().unwrap()];
+        let e = call().unwrap_err().to_string();
+        assert!(e.contains("max_connections_per_peer"), "{e}");
+        let accepted = [(); 2].map(|()| listener.accept_timeout(LATE).unwrap().expect("it called"));
+        // The callers have left; what the listener's application holds still counts.
+        for caller in held {
+            caller.abort("enough");
+        }
+        thread::sleep(SOON);
+        assert!(call().unwrap_err().to_string().contains("max_connections_per_peer"));
+        drop(accepted);
+        let deadline = Instant::now() + LATE;
+        while let Err(e) = call() {
+            assert!(Instant::now() < deadline, "its places do not come back: {e}");
+            thread::sleep(SOON);
+        }
+        thread::sleep(SOON);
+    }
+}
+
+#[test]
+fn listen__a_connection_that_is_not_accepted_in_time_is_given_up() {
+    let accept_timeout = Duration::from_millis(1000);
+    let (a, b) = networks_with(&Config { accept_timeout, ..Config::default() });
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let call = || b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+    let begin = Instant::now();
+    let mut late = [call(), call()];
+    for caller in &mut late {
+        let e = caller.recv_timeout(LATE).unwrap_err().to_string();
+        assert!(e.contains("not accepted within 1s"), "{e}");
+    }
+    assert!(begin.elapsed() >= accept_timeout);
+    assert!(listener.try_accept().unwrap().is_none(), "it is gone from the listener, too");
+    let mut in_time = call();
+    let mut accepted = listener.accept_timeout(LATE).unwrap().expect("it called");
+    thread::sleep(2 * accept_timeout);
+    in_time.send(b"still here").unwrap();
+    assert_eq!(accepted.recv().unwrap().as_deref(), Some(&b"still here"[..]));
+}
+
+#[test]
+fn idle_timeout__ends_a_silent_connection_and_no_other() {
+    let idle_timeout = Duration::from_secs(2);
+    let (a, b) = networks_with(&Config { idle_timeout: Some(idle_timeout), ..Config::default() });
+    let (mut taker, mut giver) = pair(&a, &b);
+    let begin = Instant::now();
+    let mut last = begin;
+    while begin.elapsed() < 2 * idle_timeout {
+        last = Instant::now();
+        giver.send(b"busy").unwrap();
+        assert!(taker.recv_timeout(LATE).unwrap().is_some());
+        thread::sleep(SOON);
+    }
+    for end in [taker.recv_timeout(LATE), giver.recv_timeout(LATE)] {
+        let e = end.unwrap_err().to_string();
+        assert!(e.contains("idle_timeout"), "{e}");
+    }
+    assert!(last.elapsed() >= idle_timeout, "{:?}", last.elapsed());
+}

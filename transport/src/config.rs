@@ -14,7 +14,8 @@ pub struct Config {
     pub max_qps: u32,
     /// Completion queues, 1..=65536. `create_cq` fails beyond. Default 1024.
     pub max_cqs: u32,
-    /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 64.
+    /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 1024:
+    /// one for each queue pair, so that peers need not share any.
     pub max_pds: u32,
     /// Shared receive queues, 1..=65536. `create_srq` fails beyond. Default 256.
     pub max_srqs: u32,
@@ -94,7 +95,7 @@ impl Default for Config {
         Self {
             max_qps: 1024,
             max_cqs: 1024,
-            max_pds: 64,
+            max_pds: 1024,
             max_srqs: 256,
             max_mrs: 4096,
             max_wr: 8192,

@@ -321,7 +321,7 @@ proptest! {
         }
         for attack in attacks {
             let end = &mut pair.ends[1];
-            let mr = end.channel.send_mr;
+            let mr = end.channel.objects.send_mr;
             let sge = |len| Sge { addr: mr.addr, len, lkey: mr.lkey };
             let theirs = end.channel.theirs;
             let (op, sge) = match attack {
@@ -332,7 +332,7 @@ proptest! {
                 Attack::Control { imm } => (WrOp::SendImm { imm }, sge(0)),
                 Attack::Plain { bytes } => (WrOp::Send, sge(bytes)),
             };
-            let qpn = end.channel.qpn;
+            let qpn = end.channel.qpn();
             let sges = [sge];
             let request = WorkRequest { signaled: false, ..WorkRequest::new(0, op, &sges) };
             let _ = end.endpoint.post_send(qpn, &request);

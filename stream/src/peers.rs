@@ -1,0 +1,156 @@
+//! How many connections each peer address has made to our listeners.
+
+use crate::config::Config;
+use crate::error::SetupError;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The counts of a network. An address is in the map only while something of it is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    half_open: u32,
+    per_peer: BTreeMap<IpAddr, OfPeer>,
+}
+
+/// What is counted of one address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct OfPeer {
+    half_open: u32,
+    connections: u32,
+}
+
+/// A connection that a peer made, counted until this is dropped: with the last of its memory.
+#[derive(Debug)]
+pub(crate) struct PeerPlace {
+    peers: Arc<Peers>,
+    peer: IpAddr,
+}
+
+/// A connection that is being set up, counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HalfOpenPlace {
+    peers: Arc<Peers>,
+    peer: IpAddr,
+}
+
+impl Peers {
+    /// Places for a connection that `peer` wants.
+    ///
+    /// # Errors
+    /// [`SetupError::Limit`].
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        config: &Config,
+        peer: IpAddr,
+    ) -> Result<(HalfOpenPlace, PeerPlace), SetupError> {
+        let mut counts = self.lock();
+        let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
+        for (count, limit, field) in [
+            (of_peer.half_open, config.max_half_open_per_peer, "max_half_open_per_peer"),
+            (of_peer.connections, config.max_connections_per_peer, "max_connections_per_peer"),
+            (counts.half_open, config.max_half_open, "max_half_open"),
+        ] {
+            if count >= limit {
+                return Err(SetupError::Limit(field));
+            }
+        }
+        counts.half_open += 1;
+        let OfPeer { half_open, connections } = of_peer;
+        let more = OfPeer { half_open: half_open + 1, connections: connections + 1 };
+        counts.per_peer.insert(peer, more);
+        let peers = || self.clone();
+        Ok((HalfOpenPlace { peers: peers(), peer }, PeerPlace { peers: peers(), peer }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut OfPeer)) {
+        if let Some(of_peer) = self.per_peer.get_mut(&peer) {
+            change(of_peer);
+            if *of_peer == OfPeer::default() {
+                self.per_peer.remove(&peer);
+            }
+        }
+    }
+}
+
+impl Drop for HalfOpenPlace {
+    fn drop(&mut self) {
+        let mut counts = self.peers.lock();
+        counts.half_open -= 1;
+        counts.change(self.peer, |of_peer| of_peer.half_open -= 1);
+    }
+}
+
+impl Drop for PeerPlace {
+    fn drop(&mut self) {
+        self.peers.lock().change(self.peer, |of_peer| of_peer.connections -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn peer(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    fn config() -> Config {
+        Config {
+            max_half_open: 3,
+            max_half_open_per_peer: 2,
+            max_connections_per_peer: 4,
+            ..Config::default()
+        }
+    }
+
+    fn refused<T>(entered: &Result<T, SetupError>) -> &'static str {
+        match entered {
+            Err(SetupError::Limit(field)) => field,
+            _ => "none",
+        }
+    }
+
+    #[test]
+    fn enter__each_limit_binds_by_its_name() {
+        let (peers, config) = (Arc::new(Peers::default()), config());
+        let mut half_open: Vec<_> =
+            (0..2).map(|_| peers.enter(&config, peer(1)).unwrap()).collect();
+        assert_eq!(refused(&peers.enter(&config, peer(1))), "max_half_open_per_peer");
+        half_open.push(peers.enter(&config, peer(2)).unwrap());
+        assert_eq!(refused(&peers.enter(&config, peer(3))), "max_half_open");
+        let connected: Vec<PeerPlace> = half_open.into_iter().map(|(_, place)| place).collect();
+        let more: Vec<PeerPlace> =
+            (0..2).map(|_| peers.enter(&config, peer(1)).unwrap().1).collect();
+        assert_eq!(refused(&peers.enter(&config, peer(1))), "max_connections_per_peer");
+        assert_eq!(refused(&peers.enter(&config, peer(2))), "none");
+        drop(connected);
+        assert_eq!(refused(&peers.enter(&config, peer(1))), "none");
+        drop(more);
+    }
+
+    #[test]
+    fn drop__of_the_last_place_forgets_the_address() {
+        let (peers, config) = (Arc::new(Peers::default()), config());
+        for last in 0..100 {
+            let (half_open, place) = peers.enter(&config, peer(last)).unwrap();
+            drop(half_open);
+            assert_eq!(peers.lock().per_peer.len(), 1);
+            drop(place);
+        }
+        let counts = peers.lock();
+        assert_eq!((counts.half_open, counts.per_peer.len()), (0, 0));
+    }
+}

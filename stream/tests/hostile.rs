@@ -1,0 +1,158 @@
+//! A peer that keeps to the side connection's words and then does as it likes: an engine of its own
+//! on the other end of the pipe.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use serde_json::{Value, json};
+use spanwire_io::driver::{Driver, Polling};
+use spanwire_mem::Region;
+use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_stream::modes::{Modes, settle};
+use spanwire_stream::{Cause, ConnectOptions, Error, Listener, Network, NetworkOptions};
+use spanwire_transport::{
+    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, Offer, PdId, QpAttr, QpCaps,
+    QpInit, RecvRequest, RemoteAddr, Sge, Wc, WcStatus, WireMode, WorkRequest, WrOp,
+};
+use spanwire_wire::{MacAddr, Psn, Qpn};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const LATE: Duration = Duration::from_secs(20);
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A queue pair of the stranger's, connected to a connection of the listener's.
+struct Line {
+    _side: BufReader<TcpStream>,
+    qpn: Qpn,
+    /// The listener's ring for this connection.
+    ring: RemoteAddr,
+}
+
+/// The machine at the other end of the pipe.
+struct Stranger {
+    endpoint: Endpoint,
+    attachment: Attachment,
+    driver: Driver,
+    pd: PdId,
+    cq: CqId,
+    memory: Region,
+    mr: MemoryRegion,
+}
+
+impl Stranger {
+    fn new(attachment: Attachment) -> Self {
+        let config = Config::default().validate().expect("the defaults");
+        let mut endpoint = Endpoint::new(config, [9; 32]);
+        let pd = endpoint.alloc_pd().unwrap();
+        let cq = endpoint.create_cq(64).unwrap();
+        let memory = Region::zeroed(4096);
+        let mr = endpoint.reg_mr(pd, memory.clone(), Access::LOCAL_WRITE, Some(0)).unwrap();
+        let driver = Driver::new(attachment.clock, Polling::Busy);
+        Self { endpoint, attachment, driver, pd, cq, memory, mr }
+    }
+
+    /// Sets a connection up, by the words of docs/PROTOCOL.md.
+    fn call(&mut self, address: SocketAddr, mode: WireMode) -> Line {
+        let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
+        let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();
+        self.endpoint.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
+        for _ in 0..16 {
+            self.endpoint.post_recv(qpn, &RecvRequest { wr_id: 0, sges: &[] }).unwrap();
+        }
+        let segment = Offer::segment_bytes(self.attachment.ip_bytes, true);
+        let offer = Offer::of(&Config::default(), segment).only(mode);
+        let hello = json!({
+            "type": "hello", "version": 1, "carries": "messages", "ip": LOCALHOST,
+            "path_mtu": 1024, "side_poll_port": null, "modes": Modes::from(offer),
+            "qp": {"qpn": qpn.get(), "psn": 7},
+            "ring": {"va": 0, "rkey": 1, "bytes": 65536, "fragment_bytes": 4096,
+                     "fragments": 16, "max_message_bytes": 4096},
+        });
+        let mut side = BufReader::new(TcpStream::connect(address).unwrap());
+        side.get_ref().set_read_timeout(Some(LATE)).unwrap();
+        writeln!(side.get_ref(), "{hello}").unwrap();
+        let mut answer = String::new();
+        side.read_line(&mut answer).unwrap();
+        let theirs: Value = serde_json::from_str(&answer).unwrap();
+        let number = |pointer: &str| theirs.pointer(pointer).and_then(Value::as_u64).unwrap();
+        let modes: Modes = serde_json::from_value(theirs["modes"].clone()).unwrap();
+        let agreed = settle(&offer, &Offer::from(&modes)).unwrap();
+        let mac = |n| MacAddr::new([2, 0x53, 0x57, 0, 0, n]);
+        let av = AddressVector {
+            src_mac: mac(2),
+            dst_mac: mac(1),
+            src_ip: LOCALHOST,
+            dst_ip: LOCALHOST,
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let word = |pointer: &str| u32::try_from(number(pointer)).unwrap();
+        let (their_qpn, psn) = (Qpn::new(word("/qp/qpn")), Psn::new(word("/qp/psn")));
+        let rtr = agreed.apply_to(QpAttr::rtr(their_qpn, psn, Mtu::B1024, av));
+        self.endpoint.modify_qp(qpn, &rtr).unwrap();
+        let rts = QpAttr { timeout: Some(14), retry_cnt: Some(2), ..QpAttr::rts(Psn::new(7)) };
+        self.endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts)).unwrap();
+        writeln!(side.get_ref(), "{{\"type\":\"ready\"}}").unwrap();
+        let ring = RemoteAddr { va: number("/ring/va"), rkey: word("/ring/rkey") };
+        Line { _side: side, qpn, ring }
+    }
+
+    /// Writes `bytes` from `line` to the beginning of `ring`, as a whole message if `is_message`.
+    fn write(&mut self, line: &Line, ring: RemoteAddr, bytes: &[u8], is_message: bool) -> Wc {
+        self.memory.copy_in(0, bytes).unwrap();
+        let len = u32::try_from(bytes.len()).unwrap();
+        let sges = [Sge { addr: self.mr.addr, len, lkey: self.mr.lkey }];
+        let op = match is_message {
+            true => WrOp::WriteImm { remote: ring, imm: 1 << 31 },
+            false => WrOp::Write { remote: ring },
+        };
+        self.endpoint.post_send(line.qpn, &WorkRequest::new(0, op, &sges)).unwrap();
+        let (deadline, cq) = (Instant::now() + LATE, self.cq);
+        let mut found = None;
+        let port = &mut *self.attachment.port;
+        let ran = self.driver.run_until(&mut self.endpoint, port, |endpoint| {
+            found = endpoint.poll_cq(cq).unwrap().filter(|wc| wc.qpn == line.qpn);
+            found.is_some() || Instant::now() > deadline
+        });
+        ran.expect("a pipe stays");
+        found.expect("a request completes")
+    }
+}
+
+#[test]
+fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
+    for mode in [WireMode::Rc, WireMode::Src] {
+        let wrap = Wrap::default();
+        let (a, b) = Attachment::pipe([&wrap, &wrap]).unwrap();
+        let network = Network::over(a, "lo", NetworkOptions::default()).unwrap();
+        let listener: Listener<_> = network.listen(0, ConnectOptions::default()).unwrap();
+        let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
+        let mut stranger = Stranger::new(b);
+        let lines = [(); 2].map(|()| {
+            let line = stranger.call(address, mode);
+            (line, listener.accept_timeout(LATE).unwrap().expect("it called"))
+        });
+        let [(victim, mut to_victim), (attacker, mut to_attacker)] = lines;
+        let told = stranger.write(&victim, victim.ring, b"the victim's own", true);
+        assert_eq!(told.status, WcStatus::Success, "{mode:?}");
+        let told = stranger.write(&attacker, victim.ring, b"what was written", false);
+        // The listener's queue pair may be gone before its NAK has left.
+        assert_ne!(told.status, WcStatus::Success, "{mode:?}");
+        assert_eq!(to_victim.recv().unwrap().as_deref(), Some(&b"the victim's own"[..]));
+        let ended = to_attacker.recv();
+        assert!(matches!(ended, Err(Error::Lost(Cause::Protocol(_)))), "{mode:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn connect__no_address_of_the_process_is_in_a_hello() {
+    let wrap = Wrap::default();
+    let (a, b) = Attachment::pipe([&wrap, &wrap]).unwrap();
+    let network = Network::over(a, "lo", NetworkOptions::default()).unwrap();
+    let listener: Listener<spanwire_stream::Connection> =
+        network.listen(0, ConnectOptions::default()).unwrap();
+    let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
+    let mut stranger = Stranger::new(b);
+    assert_eq!(stranger.call(address, WireMode::Src).ring.va, 0);
+}

@@ -1,0 +1,108 @@
+//! What callers that nobody knows cost a listener in memory. The listener is a process of its own,
+//! this test executed once more, so that its resident memory is only its own.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use serde_json::json;
+use socket2::{Domain, Socket, Type};
+use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_stream::{Config, ConnectOptions, Connection, Listener, Network, NetworkOptions};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+const LATE: Duration = Duration::from_secs(20);
+const GROWTH_MAX: u64 = 16 << 20;
+
+/// Set in the process that listens.
+const IS_LISTENER: &str = "SPANWIRE_TEST_IS_LISTENER";
+
+/// Listens until standard input ends, without taking any connection.
+fn listen() {
+    let wrap = Wrap::default();
+    let (a, _other_end) = Attachment::pipe([&wrap, &wrap]).unwrap();
+    // Half-open connections stay for as long as the test takes.
+    let config = Config { handshake_timeout: Duration::from_secs(60), ..Config::default() };
+    let config = config.validate().unwrap();
+    let network =
+        Network::over(a, "lo", NetworkOptions { config, ..NetworkOptions::default() }).unwrap();
+    let listener: Listener<Connection> = network.listen(0, ConnectOptions::default()).unwrap();
+    println!("\nport {}", listener.local_addr().port());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+struct ListenerProcess {
+    child: Child,
+    /// Kept open: the listener ends its test run with words.
+    _stdout: Lines<BufReader<ChildStdout>>,
+    port: u16,
+}
+
+impl ListenerProcess {
+    fn start(test: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(IS_LISTENER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.find_map(|line| line.unwrap().strip_prefix("port ")?.parse().ok());
+        let port = port.expect("it says its port");
+        Self { child, _stdout: lines, port }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/statm", self.child.id());
+        let statm = std::fs::read_to_string(path).unwrap();
+        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * 4096
+    }
+
+    /// Calls from `ip`, says hello and waits for what the listener says to it; if that is a hello,
+    /// the connection is half-open.
+    fn hello(&self, ip: Ipv4Addr) -> Option<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::new(ip.into(), 0).into()).unwrap();
+        socket.connect(&SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port).into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(LATE)).unwrap();
+        let hello = json!({
+            "type": "hello", "version": 1, "carries": "messages", "ip": ip, "path_mtu": 4096,
+            "side_poll_port": null, "qp": {"qpn": 7, "psn": 7},
+            "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096,
+                     "fragments": 4096, "max_message_bytes": 4096},
+        });
+        // One that is turned away may be cut off before it has said or heard anything.
+        let _ = writeln!(stream, "{hello}");
+        let mut answer = String::new();
+        let _ = BufReader::new(&mut stream).read_line(&mut answer);
+        answer.contains("\"hello\"").then_some(stream)
+    }
+}
+
+impl Drop for ListenerProcess {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn listen__half_open_connections_cost_little_memory() {
+    if std::env::var_os(IS_LISTENER).is_some() {
+        return listen();
+    }
+    let listener = ListenerProcess::start("listen__half_open_connections_cost_little_memory");
+    let before = listener.resident_bytes();
+    let grown = || listener.resident_bytes().saturating_sub(before);
+    let one: Vec<_> = (0..1000).filter_map(|_| listener.hello(Ipv4Addr::LOCALHOST)).collect();
+    assert_eq!(one.len(), 8, "half-open connections of one address: max_half_open_per_peer");
+    assert!(grown() < GROWTH_MAX, "{} bytes for 1,000 of one address", grown());
+    let address = |n: u16| Ipv4Addr::from((127 << 24 | 1 << 16 | u32::from(n)).to_be_bytes());
+    let many: Vec<_> = (0..10_000).filter_map(|n| listener.hello(address(n))).collect();
+    assert_eq!(one.len() + many.len(), 64, "half-open connections in all: max_half_open");
+    assert!(grown() < GROWTH_MAX, "{} bytes for 10,000 of many", grown());
+    eprintln!("{} KiB more for 64 half-open connections", grown() >> 10);
+}
