@@ -32,6 +32,7 @@ pub mod walk;
 
 pub use args::{CopyArgs, DEFAULT_PORT};
 
+use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::interface;
 use crate::report::{LiveLine, say};
@@ -42,7 +43,6 @@ use report::{CopyReport, Speedometer};
 use session::{End, Session};
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,20 +50,20 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// It could not run; the message says what is wrong, where, and what to do.
-pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         CopyCommand::Receive(args) => receive_all(args, interrupt),
         CopyCommand::Send(args) => send_all(args, interrupt),
     }
 }
 
-fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
-    let roots = walk::Root::all(&args.paths)?;
+    let roots = walk::Root::all(&args.paths).map_err(usage)?;
     // Before the receiver is called: a large tree takes its time.
     let totals = walk::Totals::of(&roots, || interrupt.is_set());
     if interrupt.is_set() {
-        return Ok(ExitCode::from(130));
+        return Ok(interrupt.exit());
     }
     let (at_work, connection) = args.reach_receiver()?;
     let agreed = connection.about().agreed;
@@ -90,12 +90,12 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
     report.paths = paths;
     tell(common, &report);
-    Ok(exit_code(&report, &session))
+    Ok(exit(&session, report.ok, interrupt))
 }
 
-fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
-    let root = DestDir::open(&args.into)?;
+    let root = DestDir::open(&args.into).map_err(usage)?;
     let dev = interface::sole(args.dev.as_deref())?;
     let at_work = common.network(&dev)?;
     let code = take_senders(args, interrupt, &dev, &at_work, &root);
@@ -111,7 +111,7 @@ fn take_senders(
     dev: &str,
     at_work: &CopyNetwork,
     root: &Arc<DestDir>,
-) -> Result<ExitCode, Error> {
+) -> Result<Exit, Error> {
     let common = &args.common;
     let listener = at_work.network.listen(args.port, talk::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
@@ -133,13 +133,13 @@ fn take_senders(
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
-            Err(_) if interrupt.is_set() => return Ok(ExitCode::from(130)),
+            Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(why) if args.once => return Err(why),
             // The next sender must not suffer from this one.
             Err(why) => eprintln!("{peer}: {why}"),
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn receive_one(
@@ -149,7 +149,7 @@ fn receive_one(
     at_work: &CopyNetwork,
     connection: Connection,
     root: &Arc<DestDir>,
-) -> Result<ExitCode, Error> {
+) -> Result<Exit, Error> {
     let common = &args.common;
     let session = Session::new(common.json);
     let mut view = View::new(common);
@@ -174,7 +174,7 @@ fn receive_one(
     (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
     report.paths = at_work.paths(&agreed);
     tell(common, &report);
-    Ok(exit_code(&report, &session))
+    Ok(exit(&session, report.ok, interrupt))
 }
 
 /// What was counted since `before`.
@@ -248,11 +248,14 @@ fn tell(common: &CommonArgs, report: &CopyReport) {
     }
 }
 
-fn exit_code(report: &CopyReport, session: &Session) -> ExitCode {
-    match (report.ok, session.outcome()) {
-        (_, Some(End::Interrupted)) => ExitCode::from(130),
-        (true, _) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::FAILURE,
+fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
+    match session.outcome() {
+        Some(End::Interrupted) => interrupt.exit(),
+        _ if ok => Exit::Success,
+        Some(End::PeerGone(_)) => Exit::PeerUnreachable,
+        Some(End::Failed(_)) | None => Exit::Failure,
+        // What is in place is right; something that was to come is not in place.
+        Some(End::Complete | End::PeerAborted(_) | End::Protocol(_)) => Exit::TransferWrong,
     }
 }
 

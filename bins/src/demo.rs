@@ -4,6 +4,7 @@
 //! The hosts are two anonymous network namespaces joined by a veth pair. They belong to this
 //! process alone: whatever ends it, Ctrl-C and SIGKILL included, nothing is left behind.
 
+use crate::exit::Exit;
 use crate::fabric::{Attachment, Error, Fabric, Wrap};
 use crate::oob::{Job, JobKind, Oob, Op};
 use crate::report::{
@@ -19,7 +20,6 @@ use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::Agreed;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::ExitCode;
 use std::thread;
 
 /// Arguments of `spanwire demo`.
@@ -72,16 +72,27 @@ pub struct DemoReport {
     pub perf: Vec<PerfRow>,
 }
 
+impl DemoReport {
+    /// How the demo ends: a transfer that is not right is the worst that can be.
+    fn exit(&self) -> Exit {
+        match (self.ok, self.transfer.sha256_match) {
+            (true, _) => Exit::Success,
+            (false, true) => Exit::Failure,
+            (false, false) => Exit::TransferWrong,
+        }
+    }
+}
+
 /// Runs the demo. The exit code says whether every byte was right.
 ///
 /// # Errors
 /// Nothing could be run at all.
-pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let measured = measure(args, interrupt);
     if interrupt.is_set() {
         // Whatever the two sides said of each other's going away, the user knows why.
         eprintln!("interrupted");
-        return Ok(ExitCode::from(130));
+        return Ok(interrupt.exit());
     }
     let report = measured?;
     if args.json {
@@ -89,7 +100,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     } else {
         say(&text(&report));
     }
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(report.exit())
 }
 
 fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {

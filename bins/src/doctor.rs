@@ -11,6 +11,7 @@ pub use check::{Check, Status, worst};
 pub use host::HostFacts;
 pub use interface::{Deferral, InterfaceFacts};
 
+use crate::exit::Exit;
 use crate::fabric::{Error, interface as find};
 use crate::report::say;
 use clap::Args;
@@ -18,7 +19,6 @@ use serde::Serialize;
 use spanwire_io::net::Netlink;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::process::ExitCode;
 
 /// The arguments of `spanwire doctor`.
 #[derive(Args, Clone, Debug)]
@@ -67,7 +67,7 @@ pub struct InterfaceReport {
 ///
 /// # Errors
 /// No such interface, `/proc` cannot be read, or the kernel cannot be asked.
-pub fn run(args: &DoctorArgs) -> Result<ExitCode, Error> {
+pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     let report = DoctorReport::read(args)?;
     let text = if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
@@ -77,7 +77,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Error> {
         report.to_list()
     };
     say(&text);
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.ok { Exit::Success } else { Exit::Failure })
 }
 
 impl DoctorReport {

@@ -20,6 +20,7 @@ pub use error::LabError;
 pub use report::{DownReport, UpHost, UpReport, UpSwitch};
 pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
+use crate::exit::Exit;
 use namespace::{Found, host_devices};
 use serde::Serialize;
 use spanwire_io::net::{NetError, NetErrorKind, NetNs};
@@ -27,7 +28,6 @@ use state::{State, StateDir};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Does what the arguments say and prints the answer on stdout.
@@ -37,25 +37,25 @@ use std::time::Duration;
 /// the process becomes the command, so that signals and the exit code are the command's own.
 ///
 /// # Errors
-/// See [`LabError`]; [`LabError::exit_code`] is what the process should end with.
-pub fn run(args: &LabArgs) -> Result<ExitCode, LabError> {
+/// See [`LabError`]; [`LabError::exit`] is what the process should end with.
+pub fn run(args: &LabArgs) -> Result<Exit, LabError> {
     match &args.command {
         LabCommand::Up(args) => {
             let report = up(args)?;
             print(args.lab.json, &report, UpReport::to_text)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Success)
         }
         LabCommand::Down(args) => {
             let report = down(&args.name)?;
             print(args.json, &report, DownReport::to_text)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Success)
         }
         LabCommand::Exec(args) => exec(args),
         LabCommand::Status(args) => {
             check_name(&args.name)?;
             let report = LabStatus::read(&args.name)?;
             print(args.json, &report, LabStatus::to_text)?;
-            Ok(if report.up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if report.up { Exit::Success } else { Exit::Failure })
         }
     }
 }
@@ -117,7 +117,7 @@ pub fn down(name: &str) -> Result<DownReport, LabError> {
 /// # Errors
 /// The lab is not up or has no such host, the program does not exist or cannot be run, or not
 /// permitted.
-pub fn exec(args: &ExecArgs) -> Result<ExitCode, LabError> {
+pub fn exec(args: &ExecArgs) -> Result<Exit, LabError> {
     check_name(&args.name)?;
     let state = StateDir::of(&args.name).read()?;
     let mut names = hosts(state.as_ref());

@@ -11,6 +11,7 @@
 //! | [`lab`] | `spanwire lab`: hosts to play with, joined by a cable or a switch |
 //! | [`switch`] | `spanwire switch`: a network in the middle |
 //! | [`pcap`] | `spanwire pcap`: what a capture holds |
+//! | [`exit`] | the exit codes of all of them |
 //! | [`station`] | one worker that gives or takes jobs |
 //! | [`fabric`] | what carries the frames, with faults or a capture around it |
 //! | [`oob`] | the side connection |
@@ -28,6 +29,7 @@ pub mod copy;
 pub mod demo;
 pub mod doctor;
 mod ec_args;
+pub mod exit;
 pub mod fabric;
 pub mod initiator;
 mod interface;

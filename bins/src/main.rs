@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use spanwire_bins::exit::{Exit, Failed, usage};
 use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
 use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
@@ -42,52 +43,39 @@ fn main() -> ExitCode {
     log_to_stderr();
     let cli = Cli::parse();
     match run(&cli) {
-        Ok(code) => code,
-        Err((why, code)) => {
+        Ok(exit) => exit.into(),
+        Err(why) => {
             eprintln!("error: {why}");
-            code
+            Exit::of(&why).into()
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<ExitCode, (Error, ExitCode)> {
-    let failed = |why: Error| (why, ExitCode::FAILURE);
-    if let Command::Lab(args) = &cli.command {
-        // Without our signal handlers: `lab exec` becomes the command it runs.
-        return lab::run(args).map_err(|e| {
-            let code = ExitCode::from(e.exit_code());
-            (e.into(), code)
-        });
-    }
-    if let Command::Pcap(args) = &cli.command {
-        // Without our signal handlers: an interrupt simply ends it.
-        return Ok(pcap::run(args));
-    }
-    if let Command::Sim(args) = &cli.command {
-        // 1 is for what checkers find: what cannot run is wrong usage.
-        return sim::run(args).map_err(|e| (e, ExitCode::from(2)));
-    }
-    if let Command::Doctor(args) = &cli.command {
-        return doctor::run(args).map_err(failed);
-    }
-    if let Command::Plot(args) = &cli.command {
-        return rates::run(args).map_err(failed);
-    }
-    let interrupt = Interrupt::install().map_err(|e| failed(e.into()))?;
+fn run(cli: &Cli) -> Result<Exit, Error> {
     match &cli.command {
-        Command::Demo(args) => demo::run(args, &interrupt),
-        Command::Copy(args) => copy::run(args, &interrupt),
-        Command::Perf(args) => perf::run(args, &interrupt),
-        Command::Switch(args) => switch::run(args, &interrupt),
-        Command::Lab(_)
-        | Command::Pcap(_)
-        | Command::Doctor(_)
-        | Command::Plot(_)
-        | Command::Sim(_) => {
-            unreachable!("handled above")
-        }
+        // Without our signal handlers: `lab exec` becomes the command it runs.
+        Command::Lab(args) => lab::run(args).map_err(|e| Failed::new(e.exit(), e).into()),
+        // Without them, too: a signal simply ends these, with the code that a shell makes of it.
+        Command::Pcap(args) => Ok(pcap::run(args)),
+        // 1 is for what checkers find: what cannot run is wrong usage.
+        Command::Sim(args) => sim::run(args).map_err(usage),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Plot(args) => rates::run(args).map_err(usage),
+        Command::Demo(args) => until_signal(|interrupt| demo::run(args, interrupt)),
+        Command::Copy(args) => until_signal(|interrupt| copy::run(args, interrupt)),
+        Command::Perf(args) => until_signal(|interrupt| perf::run(args, interrupt)),
+        Command::Switch(args) => until_signal(|interrupt| switch::run(args, interrupt)),
     }
-    .map_err(failed)
+}
+
+/// Runs a command that a signal ends in good order. What fails because of the signal ends as the
+/// signal does.
+fn until_signal(command: impl FnOnce(&Interrupt) -> Result<Exit, Error>) -> Result<Exit, Error> {
+    let interrupt = Interrupt::install()?;
+    command(&interrupt).map_err(|why| match interrupt.is_set() {
+        true => Failed::new(interrupt.exit(), why).into(),
+        false => why,
+    })
 }
 
 /// Warnings and errors by default; RUST_LOG asks for more.

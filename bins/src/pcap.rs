@@ -14,6 +14,7 @@ pub use line::{Line, opcode_name};
 pub use link::{Linked, VLAN_MAX, is_known, unlink};
 pub use selective::Src;
 
+use crate::exit::Exit;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +22,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The arguments of `spanwire pcap`.
 #[derive(Args, Clone, Debug)]
@@ -85,17 +85,17 @@ pub struct FileReport {
 /// not be read to its end. When nobody reads the output any more (`| head`), it ends there, with
 /// the code for what it has seen.
 #[must_use]
-pub fn run(args: &PcapArgs) -> ExitCode {
+pub fn run(args: &PcapArgs) -> Exit {
     let stdout = io::stdout().lock();
     // At a terminal or behind a live capture a line is wanted when its packet is there.
     let live = io::stdout().is_terminal() || args.files.iter().any(|f| f == Path::new("-"));
     let mut out: Box<dyn Write> =
         if live { Box::new(stdout) } else { Box::new(BufWriter::new(stdout)) };
-    let mut worst = 0;
+    let mut worst = Exit::Success;
     for (i, path) in args.files.iter().enumerate() {
         let mut report = FileReport { file: path.display().to_string(), ..FileReport::default() };
         let written = report.read(path, i, args, &mut out).and_then(|()| out.flush());
-        worst = worst.max(report.exit_code());
+        worst = worst.max(report.exit());
         if let Some(error) = &report.error {
             eprintln!("error: {}: {error}", report.file);
         }
@@ -104,22 +104,22 @@ pub fn run(args: &PcapArgs) -> ExitCode {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
             Err(e) => {
                 eprintln!("error: cannot print: {e}");
-                worst = 2;
+                worst = Exit::Usage;
                 break;
             }
         }
     }
-    ExitCode::from(worst)
+    worst
 }
 
 impl FileReport {
     /// What the process should end with if this were the only file: see [`run`].
     #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub fn exit(&self) -> Exit {
         match self {
-            Self { error: Some(_), .. } => 2,
-            Self { icrc_bad: 0, parse_errors: 0, .. } => 0,
-            _ => 1,
+            Self { error: Some(_), .. } => Exit::Usage,
+            Self { icrc_bad: 0, parse_errors: 0, .. } => Exit::Success,
+            _ => Exit::Failure,
         }
     }
 

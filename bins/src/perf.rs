@@ -10,6 +10,7 @@ mod test_args;
 
 pub use args::PerfArgs;
 
+use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::oob::{Oob, listen};
 use crate::rates;
@@ -21,14 +22,13 @@ use meter::Meter;
 use report::{ClientReport, text};
 use room::{Event, Room};
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
-use std::process::ExitCode;
 use test_args::OobKind;
 
 /// Runs the subcommand.
 ///
 /// # Errors
 /// It could not run; the message says what is wrong, where, and what to do.
-pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         PerfCommand::Server(args) => {
             let mut args = args.clone();
@@ -49,8 +49,8 @@ pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     }
 }
 
-fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
-    args.test.check_own_server()?;
+fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+    args.test.check_own_server().map_err(usage)?;
     let common = &args.common;
     common.check()?;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -80,6 +80,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
                         }
                         (guest, Ok(()))
                     }
+                    Err(why) if interrupt.is_set() => return Err(why),
                     Err(why) => (guest, Err(why)),
                 }
             }
@@ -96,7 +97,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
             break;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
@@ -104,8 +105,8 @@ fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
     listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
 }
 
-fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
-    args.test.check_own_client()?;
+fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+    args.test.check_own_client().map_err(usage)?;
     let common = &args.common;
     common.check()?;
     let stream = args.reach_server("is `spanwire perf server` running there?")?;
@@ -117,7 +118,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     }
     let mut oob = Oob::tcp(stream)?;
     station.meet(&mut oob)?;
-    let job = args.job(&station)?;
+    let job = args.job(&station).map_err(usage)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
         let (qps, packets) = (job.qps, packets(station.agreed(), job.path_mtu));
@@ -141,11 +142,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
     } else {
         say(&text(&report));
     }
-    Ok(match (report.ok, interrupt.is_set()) {
-        (_, true) => ExitCode::from(130),
-        (true, _) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::FAILURE,
-    })
+    Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
 }
 
 fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {

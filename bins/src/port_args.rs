@@ -2,6 +2,7 @@
 
 use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
+use crate::exit::usage;
 use crate::fabric::{Attachment, Error, Wrap};
 use crate::window;
 use spanwire_io::fault::FaultConfig;
@@ -41,7 +42,7 @@ impl PortArgs {
     /// # Errors
     /// The window is out of its range.
     pub(crate) fn config(&self, dev: &str) -> Result<ValidConfig, Error> {
-        window::config(self.window(), self.cc.line_rate(dev))
+        window::config(self.window(), self.cc.line_rate(dev)).map_err(usage)
     }
 
     /// The congestion control that is named, if one is.
@@ -49,7 +50,7 @@ impl PortArgs {
     /// # Errors
     /// There is none of that name, or a parameter is wrong.
     pub(crate) fn congestion(&self) -> Result<Option<CongestionControl>, Error> {
-        self.cc.choice()
+        self.cc.choice().map_err(usage)
     }
 
     /// The erasure coding that is wanted, if one is.
@@ -57,7 +58,7 @@ impl PortArgs {
     /// # Errors
     /// There is no such code.
     pub(crate) fn erasure(&self) -> Result<Option<ErasureCoding>, Error> {
-        self.ec.erasure()
+        self.ec.erasure().map_err(usage)
     }
 
     /// The load balancing that is wanted, if one is.
@@ -108,7 +109,7 @@ pub(crate) fn sleep_precisely() {
 /// A percentage in millionths; `name` is the argument's, for the error.
 pub(crate) fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
     if !(0.0..=100.0).contains(&percent) {
-        return Err(format!("{name} {percent} is no percentage").into());
+        return Err(usage(format!("{name} {percent} is no percentage")));
     }
     #[expect(
         clippy::cast_possible_truncation,

@@ -8,13 +8,13 @@ mod violins;
 pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
 
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::plot::Level;
 use crate::report::say;
 use spanwire_switch::Human;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use violins::{Of, SeedsRun, violins};
 
 /// Arguments of `spanwire plot`.
@@ -53,11 +53,11 @@ pub struct PlotArgs {
 ///
 /// # Errors
 /// A file is not what it should be, or cannot be written.
-pub fn run(args: &PlotArgs) -> Result<ExitCode, Error> {
+pub fn run(args: &PlotArgs) -> Result<Exit, Error> {
     let svg = if args.violin.is_empty() { over_time(args)? } else { side_by_side(args)? };
     fs::write(&args.out, svg).map_err(|e| at(&args.out, &e.into()))?;
     say(&format!("{}\n", args.out.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn side_by_side(args: &PlotArgs) -> Result<String, Error> {

@@ -1,12 +1,18 @@
 //! SIGINT and SIGTERM as a flag that loops look at.
 
+use crate::exit::Exit;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Set once the user asks the program to end.
-#[derive(Clone, Debug)]
-pub struct Interrupt(Arc<AtomicBool>);
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    is_set: Arc<AtomicBool>,
+    /// The signal that set it; 0 if none did.
+    signal: Arc<AtomicUsize>,
+}
 
 impl Interrupt {
     /// From now on, the first SIGINT or SIGTERM sets the flag; a second one ends the process at
@@ -15,29 +21,41 @@ impl Interrupt {
     /// # Errors
     /// The system refuses the handler.
     pub fn install() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the shutdown looks at the flag before the second line sets it.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        use signal_hook::flag;
+        let this = Self::default();
+        for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
+            // Actions run in this order. The shutdown looks at the flag before the last line sets
+            // it, and a reader that sees the flag also sees the signal.
+            let status = i32::from(exit.code());
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&this.is_set))?;
+            let number = usize::try_from(signal).map_err(io::Error::other)?;
+            flag::register_usize(signal, Arc::clone(&this.signal), number)?;
+            flag::register(signal, Arc::clone(&this.is_set))?;
         }
-        Ok(Self(flag))
+        Ok(this)
     }
 
     /// A flag that nothing sets, for tests.
     #[must_use]
     pub fn never() -> Self {
-        Self(Arc::new(AtomicBool::new(false)))
+        Self::default()
     }
 
     /// The user asked.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// How a job that was cut short ends: by the signal that came, as for SIGINT if none did.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        let terminated = usize::try_from(SIGTERM).ok() == Some(self.signal.load(Ordering::SeqCst));
+        if terminated { Exit::Terminated } else { Exit::Interrupted }
     }
 
     /// Sets the flag as a signal would: one worker's failure ends the others.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_set.store(true, Ordering::Release);
     }
 }

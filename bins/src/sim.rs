@@ -17,10 +17,10 @@ mod testing;
 
 pub use args::SimArgs;
 
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::signals::Interrupt;
 use args::SimCommand;
-use std::process::ExitCode;
 
 /// Runs the subcommand.
 ///
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 ///
 /// # Errors
 /// It could not run; the message says what there is.
-pub fn run(args: &SimArgs) -> Result<ExitCode, Error> {
+pub fn run(args: &SimArgs) -> Result<Exit, Error> {
     match &args.command {
         SimCommand::List(args) => run::list(args),
         SimCommand::Run(args) => run::run(args),

@@ -18,9 +18,9 @@ pub use ctl::CtlArgs;
 pub use file::{FilePort, SwitchFile};
 pub use run::{PORT_FRAME_ROOM, RunArgs};
 
+use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::signals::Interrupt;
-use std::process::ExitCode;
 
 /// Arguments of `spanwire switch`.
 #[derive(clap::Args, Clone, Debug)]
@@ -42,10 +42,10 @@ enum SwitchCommand {
 ///
 /// # Errors
 /// It could not run; the message says what is wrong, where, and what to do.
-pub fn run(args: &SwitchArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub fn run(args: &SwitchArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match (&args.command, &args.run) {
         (Some(SwitchCommand::Ctl(args)), _) => ctl::run(args, interrupt),
         (None, Some(args)) => run::run(args, interrupt),
-        (None, None) => Err("name a configuration with --config FILE".into()),
+        (None, None) => Err(usage("name a configuration with --config FILE")),
     }
 }

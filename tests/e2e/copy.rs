@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A directory that goes with the test.
-struct TempDir(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("spanwire-e2e-copy-{}-{n}", std::process::id());
@@ -22,7 +22,7 @@ impl TempDir {
     }
 
     /// The path of `name` in it, as text.
-    fn join(&self, name: &str) -> String {
+    pub(crate) fn join(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a plain name").to_owned()
     }
 }
@@ -40,7 +40,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn receiver(lab: &Lab, into: &TempDir, more: &[&str]) -> Running {
+pub(crate) fn receiver(lab: &Lab, into: &TempDir, more: &[&str]) -> Running {
     let into = into.join("");
     let args = [&["copy", "receive", "--dev", "sw0", "--into", &into], more].concat();
     lab.start_until(&lab.hosts.a.ns, &args, "receiving on sw0")
@@ -224,7 +224,7 @@ fn copy__a_killed_receiver_is_told_of_and_the_next_attempt_goes_on() {
     let killed = Instant::now();
     let outcome = sender.wait();
     assert!(killed.elapsed() < Duration::from_secs(10), "took {:?}", killed.elapsed());
-    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(4), "{}", outcome.stderr);
     let report = outcome.json();
     assert_eq!((&report["ok"], &report["resumable"]), (&false.into(), &true.into()));
     for words in ["the other end is gone", "the same command again goes on"] {
@@ -250,9 +250,9 @@ fn copy__a_killed_or_interrupted_sender_is_told_of_and_the_next_one_goes_on() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(BIG, 5));
     fs::write(&path, &bytes).unwrap();
-    for (signal, words) in [
-        (libc::SIGKILL, "the other end is gone"),
-        (libc::SIGINT, "the other end gave up: interrupted by its user"),
+    for (signal, code, words) in [
+        (libc::SIGKILL, 4, "the other end is gone"),
+        (libc::SIGINT, 5, "the other end gave up: interrupted by its user"),
     ] {
         let into_text = into.join("");
         let args = ["copy", "receive", "--dev", "sw0", "--once", "--json", "--into", &into_text];
@@ -263,7 +263,7 @@ fn copy__a_killed_or_interrupted_sender_is_told_of_and_the_next_one_goes_on() {
         wait_for_partial(&into, "big", before + (4 << 20));
         let ended = sender.end_with(signal);
         let outcome = receiver.wait();
-        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert_eq!(outcome.code, Some(code), "{}", outcome.stderr);
         assert!(outcome.stderr.contains(words), "{words:?} not in {}", outcome.stderr);
         assert_eq!(outcome.json()["resumable"], true);
         if signal == libc::SIGINT {
@@ -291,7 +291,7 @@ fn copy__an_interrupted_receiver_says_so_to_both() {
     let ended = receiver.end_with(libc::SIGINT);
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     let outcome = sender.wait();
-    assert_eq!(outcome.code, Some(1));
+    assert_eq!(outcome.code, Some(5));
     assert!(outcome.stderr.contains("interrupted by its user"), "{}", outcome.stderr);
     assert_eq!(names(&into.0), [".big.spanwire-partial"]);
 }
@@ -310,7 +310,7 @@ fn copy__a_cable_that_is_pulled_is_noticed_at_both_ends() {
     let pulled = Instant::now();
     for end in [sender, receiver] {
         let outcome = end.wait();
-        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert_eq!(outcome.code, Some(4), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("the other end is gone"), "{}", outcome.stderr);
     }
     // 1.8 s for the packets, 8 s for the silent TCP; the rest is a busy machine.
@@ -349,7 +349,7 @@ fn copy__what_is_there_is_replaced_only_when_asked() {
     fs::write(into.join("there"), "precious").unwrap();
     let careful = receiver(&lab, &into, &[]);
     let outcome = send(&lab, &[&there, &other], &[]);
-    assert_eq!(outcome.code, Some(1));
+    assert_eq!(outcome.code, Some(5));
     assert!(outcome.stderr.contains("--overwrite"), "{}", outcome.stderr);
     assert_eq!(fs::read(into.join("there")).unwrap(), b"precious");
     assert_eq!(fs::read(into.join("other")).unwrap(), b"other", "the rest is copied");
@@ -382,7 +382,7 @@ fn copy__no_space_and_no_permission_are_said_before_a_byte_is_sent() {
     let mount = Tmpfs::new(&into, "1m,ro");
     let readonly = receiver(&lab, &into, &[]);
     let outcome = send(&lab, &[&small], &[]);
-    assert_eq!(outcome.code, Some(1));
+    assert_eq!(outcome.code, Some(5));
     assert!(outcome.stderr.contains("Read-only"), "{}", outcome.stderr);
     readonly.terminate();
     drop(mount);

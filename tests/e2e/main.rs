@@ -7,6 +7,7 @@
 
 mod cc;
 mod copy;
+mod exit;
 mod hostile;
 mod lab;
 mod modes;

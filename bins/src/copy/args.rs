@@ -1,6 +1,7 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
 use super::talk;
+use crate::exit::{Failed, usage};
 use crate::fabric::Error;
 use crate::interface;
 use crate::path_report::PathsReport;
@@ -170,33 +171,35 @@ impl SendArgs {
             Err(why) => {
                 // The next address may want the same interface.
                 let _ = network.network.shutdown(Duration::ZERO);
-                Err(cannot_reach(ip, port, &why))
+                Err(cannot_reach(ip, port, why))
             }
         }
     }
 }
 
-fn cannot_reach(ip: IpAddr, port: u16, why: &SetupError) -> Error {
-    let advice = match why {
+fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
+    let advice = match &why {
         SetupError::Io(_, e) if e.kind() == ErrorKind::ConnectionRefused => {
             "; is `spanwire copy receive` running there?"
         }
         SetupError::Io(..) => "; is the address right, and reachable through this interface?",
         _ => "",
     };
-    format!("cannot copy to {ip} on TCP port {port}: {why}{advice}").into()
+    let text = format!("cannot copy to {ip} on TCP port {port}: {why}{advice}");
+    Failed::because_of(why, text).into()
 }
 
 /// `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
 fn host_and_port(text: &str) -> Result<(String, u16), Error> {
-    let wrong = || format!("{text} is no receiver (try 10.0.0.1, host:18517 or [fd00::1]:18517)");
+    let wrong =
+        || usage(format!("{text} is no receiver (try 10.0.0.1, host:18517 or [fd00::1]:18517)"));
     let port = |p: &str| p.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(wrong);
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
         let port = match rest.strip_prefix(':') {
             Some(p) => port(p)?,
             None if rest.is_empty() => DEFAULT_PORT,
-            None => return Err(wrong().into()),
+            None => return Err(wrong()),
         };
         return Ok((host.to_owned(), port));
     }
@@ -205,7 +208,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), Error> {
         Some((host, p)) if !p.contains(':') && !host.is_empty() => Ok((host.to_owned(), port(p)?)),
         Some((_, p)) if p.contains(':') => Ok((text.to_owned(), DEFAULT_PORT)),
         None if !text.is_empty() => Ok((text.to_owned(), DEFAULT_PORT)),
-        _ => Err(wrong().into()),
+        _ => Err(wrong()),
     }
 }
 

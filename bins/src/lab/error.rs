@@ -1,5 +1,6 @@
 //! What can go wrong with a lab, in words that say what to do.
 
+use crate::exit::Exit;
 use spanwire_io::net::{NetError, NetErrorKind};
 use std::fmt;
 use std::io;
@@ -87,13 +88,17 @@ impl LabError {
     /// What the process should end with: as a shell does, 127 for a program that does not exist
     /// and 126 for one that cannot be run; 2 for bad arguments; else 1.
     #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub fn exit(&self) -> Exit {
         match self {
-            Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
-            Self::Exec { .. } => 126,
-            Self::BadName { .. } | Self::NoCommand | Self::NoHost { .. } | Self::Switch(_) => 2,
-            Self::Net { source, .. } if source.kind() == NetErrorKind::Invalid => 2,
-            _ => 1,
+            Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Exit::NoCommand
+            }
+            Self::Exec { .. } => Exit::CannotExec,
+            Self::BadName { .. } | Self::NoCommand | Self::NoHost { .. } | Self::Switch(_) => {
+                Exit::Usage
+            }
+            Self::Net { source, .. } if source.kind() == NetErrorKind::Invalid => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }
@@ -166,17 +171,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_code__as_a_shell() {
+    fn exit__as_a_shell() {
         let exec = |kind: io::ErrorKind| LabError::Exec {
             program: "x".to_owned(),
             namespace: "sw-a".to_owned(),
             source: kind.into(),
         };
-        assert_eq!(exec(io::ErrorKind::NotFound).exit_code(), 127);
-        assert_eq!(exec(io::ErrorKind::PermissionDenied).exit_code(), 126);
-        assert_eq!(LabError::NoCommand.exit_code(), 2);
+        assert_eq!(exec(io::ErrorKind::NotFound).exit().code(), 127);
+        assert_eq!(exec(io::ErrorKind::PermissionDenied).exit().code(), 126);
+        assert_eq!(LabError::NoCommand.exit().code(), 2);
         let lab = "sw".to_owned();
-        assert_eq!(LabError::AlreadyUp { lab }.exit_code(), 1);
+        assert_eq!(LabError::AlreadyUp { lab }.exit().code(), 1);
     }
 
     #[test]

@@ -293,7 +293,7 @@ mod tests {
         let two = file(&["a", "b"]);
         let refused = |args: &UpArgs, file: &SwitchFile| {
             let error = plan(args, file).expect_err("refused");
-            assert_eq!(error.exit_code(), 2);
+            assert_eq!(error.exit().code(), 2);
             error.to_string()
         };
         for mtu in [1279, 3827, u32::MAX] {

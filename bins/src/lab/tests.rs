@@ -119,7 +119,7 @@ fn up__bad_prefix_leaves_nothing_behind() {
         ["--queues", "0"],
     ] {
         let error = lab.up(&words).expect_err("bad");
-        assert_eq!(error.exit_code(), 2, "{error}");
+        assert_eq!(error.exit().code(), 2, "{error}");
         assert_eq!(lab.present().len(), 0, "{words:?}");
     }
 }
@@ -200,7 +200,7 @@ fn exec__process_becomes_the_command() {
         let words = if script.starts_with('/') { program.as_slice() } else { shell.as_slice() };
         let error = run(&parse(words)).expect_err("returns only on failure");
         println!("{error}");
-        std::process::exit(i32::from(error.exit_code()));
+        std::process::exit(i32::from(error.exit().code()));
     }
     if lacks_privilege("exec") {
         return;
@@ -246,7 +246,7 @@ fn exec__names_the_hosts_there_are() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "c", "true"];
     let error = run(&parse(&words)).expect_err("no host c");
-    assert_eq!(error.exit_code(), 2);
+    assert_eq!(error.exit().code(), 2);
     assert!(error.to_string().ends_with("it has a, b"), "{error}");
 }
 
@@ -309,7 +309,7 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
 fn check_name__safe_in_paths_and_arguments() {
     for bad in ["", "-x", "a/b", "a b", "..", "ä", &"n".repeat(33)] {
         let error = check_name(bad).expect_err(bad);
-        assert_eq!(error.exit_code(), 2);
+        assert_eq!(error.exit().code(), 2);
     }
     for good in ["sw", "my_lab-2", &"n".repeat(32)] {
         assert!(check_name(good).is_ok(), "{good}");

@@ -21,13 +21,13 @@ fn pcap_args__queue_pairs_are_decimal_or_hex() {
 }
 
 #[test]
-fn file_report_exit_code__the_worst_counts() {
+fn file_report_exit__the_worst_counts() {
     let good = FileReport { roce_packets: 1, icrc_good: 1, ..FileReport::default() };
-    assert_eq!(good.exit_code(), 0);
-    assert_eq!(FileReport { truncated: 1, icrc_unchecked: 1, ..good.clone() }.exit_code(), 0);
-    assert_eq!(FileReport { icrc_bad: 1, ..good.clone() }.exit_code(), 1);
-    assert_eq!(FileReport { parse_errors: 1, ..good.clone() }.exit_code(), 1);
-    assert_eq!(FileReport { icrc_bad: 1, error: Some(String::new()), ..good }.exit_code(), 2);
+    assert_eq!(good.exit().code(), 0);
+    assert_eq!(FileReport { truncated: 1, icrc_unchecked: 1, ..good.clone() }.exit().code(), 0);
+    assert_eq!(FileReport { icrc_bad: 1, ..good.clone() }.exit().code(), 1);
+    assert_eq!(FileReport { parse_errors: 1, ..good.clone() }.exit().code(), 1);
+    assert_eq!(FileReport { icrc_bad: 1, error: Some(String::new()), ..good }.exit().code(), 2);
 }
 
 #[test]

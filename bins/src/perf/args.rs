@@ -1,6 +1,7 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
 use super::test_args::TestArgs;
+use crate::exit::Failed;
 use crate::fabric::{self, Error};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
@@ -95,10 +96,10 @@ pub(super) struct ClientArgs {
     /// Draw rate, window, round trip and marks of the intervals
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
-    /// Fail (exit code 1) below this goodput
+    /// Fail (exit code 3) below this goodput
     #[arg(long, value_name = "GBPS")]
     pub(super) min_gbps: Option<f64>,
-    /// Fail (exit code 1) above this 99th percentile
+    /// Fail (exit code 3) above this 99th percentile
     #[arg(long, value_name = "US")]
     pub(super) max_p99_us: Option<f64>,
 }
@@ -128,6 +129,7 @@ impl CommonArgs {
 
     /// Refuses what is wrong whoever is at the other end, before anybody is asked.
     pub(super) fn check(&self) -> Result<(), Error> {
+        self.faults()?;
         self.port.congestion()?;
         self.port.erasure().map(|_| ())
     }
@@ -189,7 +191,8 @@ impl ClientArgs {
                 ErrorKind::ConnectionRefused => question,
                 _ => "is the address right, and reachable through this interface?",
             };
-            format!("cannot reach {server} on TCP port {port}: {e}; {advice}").into()
+            let why = format!("cannot reach {server} on TCP port {port}: {e}; {advice}");
+            Failed::on_the_way(&e, why).into()
         })
     }
 

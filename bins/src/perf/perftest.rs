@@ -5,18 +5,18 @@ use super::meter::Meter;
 use super::report::{ClientReport, text};
 use super::room::{STOP_SEEN_WITHIN, accept};
 use super::{listen_on, nonzero};
+use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::oob::perftest::{Exchange, PerftestError, Report, Test};
 use crate::report::{PerfRow, bytes, perf_table, say};
 use crate::signals::Interrupt;
 use crate::station::{PerftestOutcome, PerftestPeer, Station};
 use std::net::{IpAddr, Ipv6Addr};
-use std::process::ExitCode;
 
 /// Serves stock clients, all of the same test.
-pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
-    let test = args.test.perftest()?;
+    let test = args.test.perftest().map_err(usage)?;
     let mut station = common.station(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
     station.set_transfer_bytes_max(args.max_transfer);
     let (port, tool) = (args.test.port(), test.tool());
@@ -38,7 +38,8 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode
         let served = outcome.map(|outcome| tell_served(common, peer, &test, &outcome, &station));
         match served {
             Ok(()) => {}
-            Err(_) if interrupt.is_set() => break,
+            // The signal ended the job.
+            Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(e) if args.one_off || station.port_is_gone() => return Err(e),
             // The next client must not suffer from this one.
             Err(e) => eprintln!("client {peer}: {e}"),
@@ -47,14 +48,14 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<ExitCode
             break;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 /// Runs against a stock server.
-pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
-    args.check_perftest()?;
+pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+    args.check_perftest().map_err(usage)?;
     let common = &args.common;
-    let test = args.test.perftest()?;
+    let test = args.test.perftest().map_err(usage)?;
     let stream = args.reach_server(&format!("is {} running there?", test.tool()))?;
     let us = stream.local_addr()?.ip().to_canonical();
     let mut station = common.station(args.test.address.unwrap_or(us))?;
@@ -72,7 +73,7 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, 
     let outcome = match outcome {
         Err(e) if matches!(e.downcast_ref(), Some(PerftestError::Stopped)) => {
             eprintln!("{e}");
-            return Ok(ExitCode::from(130));
+            return Ok(interrupt.exit());
         }
         other => other?,
     };
@@ -85,11 +86,7 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<ExitCode, 
         say(&text(&report));
         say(&peer_text(&outcome.peer, outcome.path_mtu));
     }
-    Ok(match (report.ok, interrupt.is_set()) {
-        (_, true) => ExitCode::from(130),
-        (true, _) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::FAILURE,
-    })
+    Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
 }
 
 fn tell_served(

@@ -3,13 +3,15 @@
 use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
 use super::nonzero;
+use crate::exit::Exit;
+use crate::initiator::Failure;
 use crate::oob::Congestion;
 use crate::path_report::PathsReport;
 use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, seconds};
 use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
 use serde::Serialize;
 use spanwire_base::Time;
-use spanwire_transport::Agreed;
+use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
 
 /// The JSON object that `spanwire perf client --json` prints.
@@ -27,6 +29,9 @@ pub(super) struct ClientReport {
     #[serde(flatten)]
     paths: PathsReport,
     pub(super) ok: bool,
+    /// How the client ends unless a signal ends it.
+    #[serde(skip)]
+    pub(super) exit: Exit,
     error: Option<String>,
     thresholds: Vec<Threshold>,
     transfer: Option<TransferRow>,
@@ -86,6 +91,7 @@ impl ClientReport {
             congestion: station.sending().congestion.as_ref().map(Congestion::from),
             paths: report.paths.clone(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
+            exit: exit(report, &thresholds),
             error,
             thresholds,
             transfer,
@@ -140,6 +146,18 @@ pub(super) fn text(r: &ClientReport) -> String {
 fn unix_seconds(station: &Station, at: Time) -> f64 {
     let start = station.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
     start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
+}
+
+/// How a client with this outcome ends.
+fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
+    let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
+    match report.progress.failure {
+        _ if differs || !report.atomics_agree() => Exit::TransferWrong,
+        Some(Failure::Completion(WcStatus::RetryExcErr)) => Exit::PeerUnreachable,
+        _ if !report.is_ok() => Exit::Failure,
+        _ if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,
+        _ => Exit::Success,
+    }
 }
 
 fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {

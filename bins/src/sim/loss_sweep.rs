@@ -6,6 +6,7 @@ use super::pictures;
 use super::report::{per_second, rounded, write_checks};
 use super::run::{cannot_write, explained, shown};
 use super::sweep::sweep;
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::report::{LiveLine, bar, say};
 use crate::signals::Interrupt;
@@ -15,7 +16,6 @@ use spanwire_sim::{Bar, CellOutcome, LossSweep, SweepRow};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZero;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ pub(super) struct SweepReport {
 }
 
 /// Runs it.
-pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
         return Err("loss-sweep is many runs: --pcap, --samples and --flows are of one".into());
@@ -62,8 +62,11 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<ExitCode, Error> {
         true => say(&format!("{}\n", serde_json::to_string(&report)?)),
         false => say(&report.to_text()),
     }
-    let ok = report.checkers_ok && report.bars.iter().all(|bar| bar.ok);
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (report.checkers_ok, report.bars.iter().all(|bar| bar.ok)) {
+        (false, _) => Exit::Failure,
+        (true, false) => Exit::ThresholdMissed,
+        (true, true) => Exit::Success,
+    })
 }
 
 /// Runs every cell, on all cores: each is a world of its own, and the rows are in their order.

@@ -7,6 +7,7 @@ use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
 use super::{samples, seeds};
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::report::say;
 use crate::suggest::unknown;
@@ -15,18 +16,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// `spanwire sim list`.
-pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
+pub(super) fn list(args: &ListArgs) -> Result<Exit, Error> {
     let scenarios = Scenario::all().iter().map(|s| (s.name, s.about, s.params()));
     let sweep = (LossSweep::NAME, LossSweep::ABOUT, LossSweep::params());
     let scenarios = scenarios.chain([sweep]);
     if args.json {
         let entries: Vec<_> = scenarios.map(|(name, about, p)| entry(name, about, &p)).collect();
         say(&format!("{}\n", serde_json::to_string(&entries)?));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Success);
     }
     let mut out = String::new();
     for (name, about, params) in scenarios {
@@ -38,7 +38,7 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
         }
     }
     say(&out);
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn entry(name: &str, about: &str, parameters: &Params) -> serde_json::Value {
@@ -46,7 +46,7 @@ fn entry(name: &str, about: &str, parameters: &Params) -> serde_json::Value {
 }
 
 /// `spanwire sim run`.
-pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     let chosen = Chosen::of(args)?;
     if chosen.name == LossSweep::NAME {
         return loss_sweep::run(args, &chosen);
@@ -67,7 +67,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     } else {
         say(&report.to_text());
     }
-    Ok(if report.report.checkers_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
 /// What is to run, and all parameters as they are then.

@@ -5,6 +5,7 @@ use super::file::Chosen;
 use super::report::{decimals, per_second, rounded, write_checks};
 use super::run::{cannot_write, prepare};
 use super::sweep::sweep;
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::plot::{AxisSpec, Group, Quantity, ViolinFigure};
 use crate::report::{LiveLine, bar, say};
@@ -16,7 +17,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::num::NonZero;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
@@ -98,7 +98,7 @@ struct Summary {
 }
 
 /// Runs the scenario from `seeds` seeds on all cores, each a world of its own.
-pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
         return Err("--seeds is many runs: --pcap, --samples and --flows are of one".into());
@@ -129,7 +129,7 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
         true => say(&format!("{}\n", serde_json::to_string(&report)?)),
         false => say(&report.to_text()),
     }
-    Ok(if report.checkers_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
 impl SeedsReport {

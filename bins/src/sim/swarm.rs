@@ -3,6 +3,7 @@
 use super::args::SwarmArgs;
 use super::report::{per_second, rounded};
 use super::sweep::sweep;
+use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::report::{LiveLine, bar, say};
 use crate::signals::Interrupt;
@@ -11,7 +12,6 @@ use spanwire_base::u64_from;
 use spanwire_sim::{SwarmOutcome, swarm_run};
 use std::fmt::Write as _;
 use std::num::NonZero;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ struct Tally {
 }
 
 /// Runs the seeds.
-pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
     let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let threads = args.threads.unwrap_or_else(cores);
@@ -87,9 +87,9 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<ExitCode, E
         say(&report.to_text());
     }
     Ok(match (report.failed.is_empty(), report.done == report.seeds) {
-        (false, _) => ExitCode::FAILURE,
-        (true, true) => ExitCode::SUCCESS,
-        (true, false) => ExitCode::from(130),
+        (false, _) => Exit::Failure,
+        (true, true) => Exit::Success,
+        (true, false) => interrupt.exit(),
     })
 }
 

@@ -140,15 +140,19 @@ impl Station {
         let clock = self.attachment.clock;
         let mut looked = Time::ZERO;
         let target = self.drive(target, |target| {
-            let now = clock.now();
-            if now.since(looked) >= LOOK_EVERY {
+            let (now, stopped) = (clock.now(), stop());
+            // A client that has left already was not cut short.
+            if stopped || now.since(looked) >= LOOK_EVERY {
                 looked = now;
                 end = look(oob);
             }
-            end.is_some() || stop() || target.failure().is_some()
+            end.is_some() || stopped || target.failure().is_some()
         })?;
         if let Some(what) = target.failure() {
             return Err(what.into());
+        }
+        if end.is_none() {
+            return Err("interrupted".into());
         }
         let complete = matches!(end, Some(Ended::Done));
         if complete {

@@ -1,12 +1,12 @@
 //! `spanwire switch ctl`: asks a running switch, and tells it.
 
 use super::control::{Reply, Request, ask};
+use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::lab;
 use crate::report::say;
 use crate::signals::Interrupt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Arguments of `spanwire switch ctl`.
@@ -45,10 +45,10 @@ enum CtlCommand {
 ///
 /// # Errors
 /// No switch answers, or it refuses.
-pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
-        None => lab::control_socket(&args.lab)?,
+        None => lab::control_socket(&args.lab).map_err(usage)?,
     };
     match &args.command {
         CtlCommand::Set { changes } => {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<ExitCode, Err
         }
         CtlCommand::Show { interval: Some(seconds) } => {
             let pause = Duration::try_from_secs_f64(*seconds)
-                .map_err(|e| format!("--interval {seconds}: {e}"))?;
+                .map_err(|e| usage(format!("--interval {seconds}: {e}")))?;
             while !interrupt.is_set() {
                 show(args.json, &request(&socket, &Request::Show {})?);
                 let again = Instant::now() + pause.max(INTERVAL_MIN);
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<ExitCode, Err
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
@@ -79,7 +79,7 @@ fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
         format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
     })?;
     match reply.error {
-        Some(why) => Err(why.into()),
+        Some(why) => Err(usage(why)),
         None => Ok(reply),
     }
 }

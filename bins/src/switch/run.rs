@@ -4,6 +4,7 @@ use super::control::{Asked, Control, Reply, Request};
 use super::file::{FilePort, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
+use crate::exit::{Exit, usage};
 use crate::fabric::{Error, interface};
 use crate::port_args::{preference, sleep_precisely};
 use crate::report::say;
@@ -16,7 +17,6 @@ use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
 use spanwire_switch::Shaped;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `spanwire switch` that runs one.
 #[derive(clap::Args, Clone, Debug)]
@@ -66,12 +66,12 @@ struct Session {
 ///
 /// # Errors
 /// The file is wrong, a port cannot be opened, or one is gone.
-pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let shown = args.config.display();
-    let text =
-        std::fs::read_to_string(&args.config).map_err(|e| format!("cannot read {shown}: {e}"))?;
-    let file = SwitchFile::parse(&text).map_err(|e| format!("{shown}: {e}"))?;
-    let every = interval(args.interval)?;
+    let text = std::fs::read_to_string(&args.config)
+        .map_err(|e| usage(format!("cannot read {shown}: {e}")))?;
+    let file = SwitchFile::parse(&text).map_err(|e| usage(format!("{shown}: {e}")))?;
+    let every = interval(args.interval).map_err(usage)?;
     if let Some(core) = args.core {
         affinity::pin(core)?;
     }
@@ -86,7 +86,7 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<ExitCode, Err
     } else {
         say(&report.to_text());
     }
-    ended.map(|()| ExitCode::SUCCESS)
+    ended.map(|()| Exit::Success)
 }
 
 impl Session {

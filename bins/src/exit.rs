@@ -1,0 +1,226 @@
+//! The exit codes of `spanwire`: one table for every command, as docs/TOOLS.md shows it.
+//!
+//! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
+//! knows; every other error ends with [`Exit::Failure`].
+
+use crate::fabric::Error;
+use crate::oob::OobError;
+use crate::oob::perftest::PerftestError;
+use spanwire_stream::SetupError;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// How a command ends. The discriminant is the exit code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything that was asked for is done, and right.
+    Success = 0,
+    /// The command could not run, or what it looked at is not in order.
+    Failure = 1,
+    /// The command line, or a file that it names, is wrong.
+    Usage = 2,
+    /// It ran well, but missed a threshold that was set for it.
+    ThresholdMissed = 3,
+    /// The peer does not answer, or stopped answering.
+    PeerUnreachable = 4,
+    /// Bytes differ, or not everything is in place.
+    TransferWrong = 5,
+    /// `lab exec`: the command is there and cannot be run; as a shell reports it.
+    CannotExec = 126,
+    /// `lab exec`: there is no such command; as a shell reports it.
+    NoCommand = 127,
+    /// SIGINT cut a job short; 128 + 2, as a shell reports a process that the signal ended.
+    Interrupted = 130,
+    /// SIGTERM cut a job short; 128 + 15.
+    Terminated = 143,
+}
+
+/// An error that ends the process with an exit code of its own.
+#[derive(Debug)]
+pub struct Failed {
+    exit: Exit,
+    why: String,
+}
+
+impl Exit {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 10] = [
+        Self::Success,
+        Self::Failure,
+        Self::Usage,
+        Self::ThresholdMissed,
+        Self::PeerUnreachable,
+        Self::TransferWrong,
+        Self::CannotExec,
+        Self::NoCommand,
+        Self::Interrupted,
+        Self::Terminated,
+    ];
+
+    /// The exit code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// What it means, as docs/TOOLS.md has it.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Success => "done, and right",
+            Self::Failure => "it could not run, or what it looked at is not in order",
+            Self::Usage => "wrong usage: the command line, or a file that it names",
+            Self::ThresholdMissed => "a threshold was missed",
+            Self::PeerUnreachable => "the peer does not answer, or stopped answering",
+            Self::TransferWrong => "the transfer is wrong: bytes differ, or something is missing",
+            Self::CannotExec => "`lab exec`: the command cannot be run",
+            Self::NoCommand => "`lab exec`: there is no such command",
+            Self::Interrupted => "interrupted by SIGINT",
+            Self::Terminated => "terminated by SIGTERM",
+        }
+    }
+
+    /// How `error` ends the process.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
+        if let Some(failed) = error.downcast_ref::<Failed>() {
+            return failed.exit;
+        }
+        let unreachable = if let Some(why) = error.downcast_ref::<OobError>() {
+            match why {
+                OobError::Io(e) => is_unreachable(e),
+                OobError::Closed | OobError::Silent(_) => true,
+                _ => false,
+            }
+        } else if let Some(why) = error.downcast_ref::<PerftestError>() {
+            match why {
+                PerftestError::Io(e) => is_unreachable(e),
+                PerftestError::Closed(_) | PerftestError::Silent(..) => true,
+                _ => false,
+            }
+        } else if let Some(why) = error.downcast_ref::<SetupError>() {
+            match why {
+                SetupError::Io(_, e) => is_unreachable(e),
+                SetupError::Silent(_) | SetupError::Closed | SetupError::NoWay(_) => true,
+                _ => false,
+            }
+        } else {
+            false
+        };
+        if unreachable { Self::PeerUnreachable } else { Self::Failure }
+    }
+}
+
+impl Failed {
+    /// `why`, which ends the process with `exit`.
+    #[must_use]
+    pub fn new(exit: Exit, why: impl fmt::Display) -> Self {
+        Self { exit, why: why.to_string() }
+    }
+
+    /// `why`, which ends the process as `cause` would.
+    #[must_use]
+    pub fn because_of(cause: impl Into<Error>, why: impl fmt::Display) -> Self {
+        Self::new(Exit::of(&cause.into()), why)
+    }
+
+    /// `why`, after `cause` on the way to the peer.
+    #[must_use]
+    pub fn on_the_way(cause: &io::Error, why: impl fmt::Display) -> Self {
+        let exit = if is_unreachable(cause) { Exit::PeerUnreachable } else { Exit::Failure };
+        Self::new(exit, why)
+    }
+}
+
+/// The command line, or a file that it names, is wrong: for `map_err`.
+#[must_use]
+pub fn usage(why: impl fmt::Display) -> Error {
+    Failed::new(Exit::Usage, why).into()
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// True if a call failed because the peer does not answer, or is gone.
+fn is_unreachable(e: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        e.kind(),
+        Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::NotConnected
+            | Kind::BrokenPipe
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::TimedOut
+            | Kind::WouldBlock
+            | Kind::UnexpectedEof
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn all__codes_are_distinct_and_ascend() {
+        assert!(Exit::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
+    }
+
+    #[test]
+    fn all__is_the_table_of_the_tools_document() {
+        let tools = include_str!("../../docs/TOOLS.md");
+        for exit in Exit::ALL {
+            let row = format!("| {} | {} |", exit.code(), exit.meaning());
+            assert!(tools.contains(&row), "docs/TOOLS.md lacks {row:?}");
+        }
+    }
+
+    #[test]
+    fn of__tells_a_silent_peer_from_a_peer_that_refuses() {
+        let io = |kind| io::Error::from(kind);
+        let unreachable: [Error; 5] = [
+            OobError::Closed.into(),
+            OobError::Io(io(io::ErrorKind::ConnectionReset)).into(),
+            SetupError::Silent(Duration::from_secs(1)).into(),
+            SetupError::Io("reach", io(io::ErrorKind::ConnectionRefused)).into(),
+            PerftestError::Closed("hello").into(),
+        ];
+        for error in unreachable {
+            assert_eq!(Exit::of(&error), Exit::PeerUnreachable, "{error}");
+        }
+        let failures: [Error; 4] = [
+            OobError::Rejected("busy".into()).into(),
+            SetupError::Refused("busy".into()).into(),
+            SetupError::Io("listen", io(io::ErrorKind::AddrInUse)).into(),
+            "a sentence".into(),
+        ];
+        for error in failures {
+            assert_eq!(Exit::of(&error), Exit::Failure, "{error}");
+        }
+    }
+
+    #[test]
+    fn of__an_error_with_a_code_of_its_own_keeps_it() {
+        let usage = usage("--mtu 7");
+        assert_eq!((Exit::of(&usage), usage.to_string()), (Exit::Usage, "--mtu 7".to_owned()));
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let failed = Failed::on_the_way(&refused, "cannot reach it");
+        assert_eq!(Exit::of(&failed.into()), Exit::PeerUnreachable);
+    }
+}
