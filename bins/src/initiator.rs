@@ -5,8 +5,8 @@ use crate::oob::{Job, JobKind, MemoryParams, Op};
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 use spanwire_transport::{
-    App, CqId, Endpoint, MemoryRegion, RecvRequest, RemoteAddr, Sge, Wc, WcOpcode, WcStatus,
-    WorkRequest, WrOp,
+    App, CqId, Endpoint, MemoryRegion, PostError, RecvRequest, RemoteAddr, Sge, Wc, WcOpcode,
+    WcStatus, WorkRequest, WrOp,
 };
 use spanwire_wire::Qpn;
 
@@ -19,6 +19,8 @@ pub struct Initiator {
     /// Messages on each queue pair, where a number is set instead of a time.
     limit: Option<u64>,
     outstanding: u64,
+    /// Queue pairs whose next ping waits for a completion.
+    waiting: u32,
     until: Option<Time>,
     result: Progress,
     latency: Histogram<u64>,
@@ -34,6 +36,11 @@ struct Lane {
     posted_at: Vec<Time>,
     /// Bytes of the message in each slot.
     bytes: Vec<u32>,
+    /// Pings without a completion. A pong shows that its ping has arrived, but it may overtake the
+    /// ACK that completes the ping.
+    pings: u32,
+    /// The send queue is full of such pings: the next one waits for a completion.
+    is_waiting: bool,
 }
 
 /// How far a job is.
@@ -74,6 +81,8 @@ impl Initiator {
             posted: 0,
             posted_at: vec![Time::ZERO; depth],
             bytes: vec![0; depth],
+            pings: 0,
+            is_waiting: false,
         };
         Self {
             job,
@@ -82,6 +91,7 @@ impl Initiator {
             mr,
             limit: None,
             outstanding: 0,
+            waiting: 0,
             until: None,
             result: Progress::default(),
             latency: latency_histogram(),
@@ -170,13 +180,24 @@ impl Initiator {
         let sge = Sge { addr: self.mr.addr + offset, len, lkey: self.mr.lkey };
         let wr_id = wr_id(lane, slot);
         let wr = WorkRequest::new(wr_id, op, std::slice::from_ref(&sge));
-        if ep.post_send(self.qps[lane].qpn, &wr).is_err() {
-            self.result.failure = Some(Failure::Internal("a send queue took no more requests"));
-            return;
+        match ep.post_send(self.qps[lane].qpn, &wr) {
+            Ok(()) => {}
+            Err(PostError::QueueFull) if self.qps[lane].pings > 0 => {
+                self.qps[lane].is_waiting = true;
+                self.waiting += 1;
+                return;
+            }
+            Err(_) => {
+                self.result.failure = Some(Failure::Internal("a send queue took no more requests"));
+                return;
+            }
         }
-        self.qps[lane].posted_at[slot] = now;
-        self.qps[lane].bytes[slot] = len;
-        self.qps[lane].posted += 1;
+        let is_ping = self.is_ping_pong();
+        let lane = &mut self.qps[lane];
+        lane.posted_at[slot] = now;
+        lane.bytes[slot] = len;
+        lane.posted += 1;
+        lane.pings += u32::from(is_ping);
         self.outstanding += 1;
     }
 
@@ -219,6 +240,11 @@ impl Initiator {
         let pong = wc.opcode == WcOpcode::Recv;
         if self.is_ping_pong() && !pong {
             // The ping's own completion: the pong ends the round.
+            self.qps[lane].pings -= 1;
+            if std::mem::take(&mut self.qps[lane].is_waiting) {
+                self.waiting -= 1;
+                self.post(now, lane, slot, ep);
+            }
             return;
         }
         let took = now.since(self.qps[lane].posted_at[slot]);
@@ -233,7 +259,7 @@ impl Initiator {
     }
 
     fn finish_if_drained(&mut self, now: Time) {
-        if self.outstanding == 0 || self.result.failure.is_some() {
+        if self.outstanding + u64::from(self.waiting) == 0 || self.result.failure.is_some() {
             self.result.finished.get_or_insert(now);
         }
     }
@@ -274,6 +300,10 @@ pub(crate) fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .expect("bounds and digits are within the histogram's range")
 }
+
+/// Send requests that each side of a SEND ping-pong may have without a completion: the message that
+/// answers one may overtake the ACK that completes it, or the ACK may be lost.
+pub(crate) const PING_PONG_SENDS: u32 = 16;
 
 /// What a status usually means here.
 fn advice(status: WcStatus) -> &'static str {

@@ -384,3 +384,6 @@ const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests;

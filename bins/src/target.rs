@@ -3,9 +3,11 @@
 use crate::oob::{Job, JobKind, Op};
 use spanwire_base::{Time, usize_from};
 use spanwire_transport::{
-    App, CqId, Endpoint, MemoryRegion, RecvRequest, Sge, Wc, WcOpcode, WcStatus, WorkRequest, WrOp,
+    App, CqId, Endpoint, MemoryRegion, PostError, RecvRequest, Sge, Wc, WcOpcode, WcStatus,
+    WorkRequest, WrOp,
 };
 use spanwire_wire::Qpn;
+use std::collections::VecDeque;
 
 /// Serves one job.
 pub struct Target {
@@ -21,6 +23,19 @@ struct Lane {
     qpn: Qpn,
     /// Receives posted so far: the place of a transfer's next one.
     posted: u64,
+    /// Pongs without a completion.
+    pongs: u32,
+    /// Pings that are answered once the send queue has room for it. Their receives are not posted
+    /// anew before that, so there are at most [`Target::receives`] of them.
+    owed: VecDeque<Ping>,
+}
+
+/// A ping that has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Ping {
+    /// The slot of its receive.
+    slot: u64,
+    bytes: u32,
 }
 
 impl Target {
@@ -28,7 +43,8 @@ impl Target {
     /// starts.
     #[must_use]
     pub fn new(job: Job, cq: CqId, qps: &[Qpn], mr: MemoryRegion) -> Self {
-        let qps = qps.iter().map(|qpn| Lane { qpn: *qpn, posted: 0 }).collect();
+        let lane = |qpn: &Qpn| Lane { qpn: *qpn, posted: 0, pongs: 0, owed: VecDeque::new() };
+        let qps = qps.iter().map(lane).collect();
         Self { job, cq, qps, mr, messages: 0, failure: None }
     }
 
@@ -84,18 +100,42 @@ impl Target {
     }
 
     fn on_completion(&mut self, wc: &Wc, ep: &mut Endpoint) {
-        if wc.status != WcStatus::Success || wc.opcode != WcOpcode::Recv {
+        if wc.status != WcStatus::Success {
+            return;
+        }
+        let (lane, slot) = (usize_from(wc.wr_id >> 32), wc.wr_id & 0xffff_ffff);
+        if wc.opcode != WcOpcode::Recv {
+            self.qps[lane].pongs -= 1;
+            self.answer(lane, ep);
             return;
         }
         self.messages += 1;
-        let (lane, slot) = (usize_from(wc.wr_id >> 32), wc.wr_id & 0xffff_ffff);
-        self.post_receive(lane, slot, ep);
         if matches!(self.job.kind, JobKind::Latency { .. }) {
-            let sge = Sge { addr: self.mr.addr, len: wc.byte_len, lkey: self.mr.lkey };
-            let wr = WorkRequest::new(0, WrOp::Send, std::slice::from_ref(&sge));
-            if ep.post_send(self.qps[lane].qpn, &wr).is_err() {
-                self.failure = Some("a send queue took no more requests");
+            self.qps[lane].owed.push_back(Ping { slot, bytes: wc.byte_len });
+            self.answer(lane, ep);
+        } else {
+            self.post_receive(lane, slot, ep);
+        }
+    }
+
+    /// Answers the pings of a queue pair as far as its send queue has room. A ping's receive is
+    /// posted anew then.
+    fn answer(&mut self, lane: usize, ep: &mut Endpoint) {
+        while let Some(Ping { slot, bytes }) = self.qps[lane].owed.front().copied() {
+            let sge = Sge { addr: self.mr.addr, len: bytes, lkey: self.mr.lkey };
+            let wr_id = (lane as u64) << 32;
+            let wr = WorkRequest::new(wr_id, WrOp::Send, std::slice::from_ref(&sge));
+            match ep.post_send(self.qps[lane].qpn, &wr) {
+                Ok(()) => {}
+                Err(PostError::QueueFull) if self.qps[lane].pongs > 0 => return,
+                Err(_) => {
+                    self.failure = Some("a send queue took no more requests");
+                    return;
+                }
             }
+            self.qps[lane].owed.pop_front();
+            self.qps[lane].pongs += 1;
+            self.post_receive(lane, slot, ep);
         }
     }
 }

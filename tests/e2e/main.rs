@@ -12,6 +12,7 @@ mod hostile;
 mod lab;
 mod modes;
 mod paths;
+mod perf;
 mod perftest;
 mod switch;
 

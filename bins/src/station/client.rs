@@ -2,7 +2,7 @@
 
 use super::{FlowRow, Flows, Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
 use crate::fabric::Error;
-use crate::initiator::{Initiator, Progress};
+use crate::initiator::{Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
     Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
     Request,
@@ -79,9 +79,10 @@ impl Station {
     ) -> Result<JobReport, Error> {
         // What the server would refuse is refused before any memory is taken for it.
         check(&job, self.attachment.path_mtu)?;
+        let is_ping_pong = is_send_ping_pong(&job);
         let caps = QpCaps {
-            max_send_wr: job.depth,
-            max_recv_wr: if is_send_ping_pong(&job) { job.depth } else { 0 },
+            max_send_wr: if is_ping_pong { PING_PONG_SENDS } else { job.depth },
+            max_recv_wr: if is_ping_pong { job.depth } else { 0 },
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,

@@ -6,7 +6,7 @@ mod traffic;
 use super::client::JobReport;
 use super::{HELLO_WITHIN, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
 use crate::fabric::Error;
-use crate::initiator::Initiator;
+use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
     Exchange, Keys, Report, Round, Test, cycle_buffer_from, cycle_buffer_to_bytes, gid_of,
     mtu_from, mtu_to_bytes, version_from, version_to_bytes,
@@ -134,7 +134,7 @@ impl Station {
             return Err(why.into());
         }
         let caps = QpCaps {
-            max_send_wr: depth * 2,
+            max_send_wr: (depth * 2).max(PING_PONG_SENDS),
             max_recv_wr: Target::receives(&job),
             max_send_sge: 1,
             max_recv_sge: 1,

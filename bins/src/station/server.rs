@@ -3,6 +3,7 @@
 use super::guest::is_gone;
 use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
 use crate::fabric::Error;
+use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{
     Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request,
 };
@@ -98,7 +99,7 @@ impl Station {
         let job = request.job;
         let receives = Target::receives(&job);
         let caps = QpCaps {
-            max_send_wr: job.depth.max(1) * 2,
+            max_send_wr: (job.depth * 2).max(PING_PONG_SENDS),
             max_recv_wr: receives,
             max_send_sge: 1,
             max_recv_sge: 1,
