@@ -3,15 +3,16 @@
 
 mod block;
 mod memory;
+mod open;
 
 use super::pace::Pace;
 use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use crate::stream::received::wrap;
-use crate::timer::earlier;
 pub(super) use block::Segment;
 use block::{Block, code, ones};
 use memory::{Memory, Sums};
+use open::{At, Open};
 use spanwire_base::{Time, usize_from};
 use spanwire_erasure::Source;
 use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrcDataRepr};
@@ -22,10 +23,7 @@ use std::ops::Range;
 /// Blocks of which something has come and not everything is accounted for.
 #[derive(Debug)]
 pub(super) struct Rebuild {
-    /// In the order of their numbers.
-    open: VecDeque<Block>,
-    /// No block's time comes before this.
-    next: Option<Time>,
+    open: Open,
     pace: Pace,
     memory: Memory,
     /// What is to be said, and in how many acknowledgements more.
@@ -66,8 +64,7 @@ pub(super) enum Overdue {
 impl Rebuild {
     pub(super) fn new(peer: IpAddr, limit_bytes: u64) -> Self {
         Self {
-            open: VecDeque::new(),
-            next: None,
+            open: Open::default(),
             pace: Pace::default(),
             memory: Memory { peer, limit_bytes, used_bytes: 0, spare: Vec::new() },
             reports: VecDeque::new(),
@@ -102,7 +99,8 @@ impl Rebuild {
         // What was asked for begins to come: the rest of it is not as far away as an answer was.
         let was_asked_for = std::mem::replace(&mut b.nacks, 0) > 0;
         b.deadline = if was_asked_for { Some(late) } else { b.deadline.max(Some(late)) };
-        self.next = earlier(self.next, b.deadline);
+        self.open.arm(at);
+        let b = &mut self.open[at];
         let whole = header.block_bytes.map(|bytes| (bytes, data.len()));
         let is_summed = !header.is_retransmission || block.is_parity();
         let keeps = (!is_summed || self.memory.add(b, &block, data, memory))
@@ -123,7 +121,7 @@ impl Rebuild {
     /// The lost data of the first block that can be rebuilt, lowest first. [`Rebuild::rebuilt`] or
     /// [`Rebuild::give_up`] once it is known where they went.
     pub(super) fn compute(&mut self, first: u64) -> Vec<Segment> {
-        let Ok(at) = self.find(first) else { return Vec::new() };
+        let Some(at) = self.open.find(first) else { return Vec::new() };
         let b = &self.open[at];
         let (Some(whole), Some(recovery)) = (&b.whole, b.recovery()) else { return Vec::new() };
         let lost = recovery.lost();
@@ -150,7 +148,7 @@ impl Rebuild {
     /// The lost data of a block are where they belong. Returns the numbers that nobody waits for
     /// any more.
     pub(super) fn rebuilt(&mut self, first: u64, memory: &mut BlockMemory) -> Range<u64> {
-        let Ok(at) = self.find(first) else { return 0..0 };
+        let Some(at) = self.open.find(first) else { return 0..0 };
         let b = &mut self.open[at];
         let data = ones(b.block.data);
         let rebuilt = data & !b.counts;
@@ -165,7 +163,7 @@ impl Rebuild {
     /// The lost data of a block could be computed, and those from the number `refused` on could not
     /// be put where they belong: whoever sent them is to send them itself.
     pub(super) fn give_up(&mut self, first: u64, refused: u64, memory: &mut BlockMemory) {
-        let Ok(at) = self.find(first) else { return };
+        let Some(at) = self.open.find(first) else { return };
         self.counters.plain += 1;
         let b = &mut self.open[at];
         self.memory.drop_sums(b, memory);
@@ -178,7 +176,8 @@ impl Rebuild {
 
     /// A packet came once more, or after it was rebuilt.
     pub(super) fn on_again(&mut self, number: u64, block: &BlockRepr) {
-        let Ok(at) = self.find(number.saturating_sub(block.index.into())) else { return };
+        let first = number.saturating_sub(block.index.into());
+        let Some(at) = self.open.find(first) else { return };
         if self.open[at].block == (BlockRepr { index: 0, ..*block }) {
             self.open[at].came |= 1 << block.index;
         }
@@ -186,7 +185,7 @@ impl Rebuild {
 
     /// A block says that data are lost which have arrived: its parity is no parity of theirs.
     pub(super) fn contradicted(&mut self, first: u64, memory: &mut BlockMemory) {
-        let Ok(at) = self.find(first) else { return };
+        let Some(at) = self.open.find(first) else { return };
         self.counters.plain += 1;
         let b = &mut self.open[at];
         self.memory.drop_sums(b, memory);
@@ -196,18 +195,12 @@ impl Rebuild {
     /// When [`Rebuild::overdue`] has something to do.
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.next
+        self.open.next()
     }
 
     /// A block whose time has come at `now`. Settling ends it.
     pub(super) fn overdue(&mut self, now: Time, memory: &mut BlockMemory) -> Option<Overdue> {
-        if self.next.is_none_or(|next| next > now) {
-            return None;
-        }
-        let Some(at) = self.open.iter().position(|b| b.deadline.is_some_and(|at| at <= now)) else {
-            self.next = self.open.iter().filter_map(|b| b.deadline).min();
-            return None;
-        };
+        let at = self.open.pop_due(now)?;
         let b = &mut self.open[at];
         if b.has_data() {
             let idle = b.parity_numbers();
@@ -219,6 +212,7 @@ impl Rebuild {
         b.nacks += 1;
         let wait = self.pace.wait() * (1 << b.nacks);
         b.deadline = (b.nacks < NACKS_MAX).then_some(now + wait);
+        self.open.arm(at);
         self.short(at);
         Some(Overdue::Short)
     }
@@ -237,15 +231,10 @@ impl Rebuild {
 
     /// Forgets all blocks: nothing more is received.
     pub(super) fn clear(&mut self, memory: &mut BlockMemory) {
-        while !self.open.is_empty() {
-            self.close(0, memory);
+        while let Some(at) = self.open.any() {
+            self.close(at, memory);
         }
         self.reports.clear();
-        self.next = None;
-    }
-
-    fn find(&self, first: u64) -> Result<usize, usize> {
-        self.open.binary_search_by_key(&first, |b| b.first)
     }
 
     /// Where a block is, or would be if it has just begun. None if there are too many, or it
@@ -255,12 +244,12 @@ impl Rebuild {
         first: u64,
         block: &BlockRepr,
         arrived: impl FnOnce(u64) -> u64,
-    ) -> Option<usize> {
+    ) -> Option<At> {
         let itself = 1 << block.index;
         let block = BlockRepr { index: 0, ..*block };
-        match self.find(first) {
-            Ok(at) => (self.open[at].block == block).then_some(at),
-            Err(at) if self.open.len() < OPEN_MAX => {
+        match self.open.find(first) {
+            Some(at) => (self.open[at].block == block).then_some(at),
+            None if self.open.len() < OPEN_MAX => {
                 // What came of it when nobody kept account is in no sum.
                 let came = arrived(first) & ones(block.pkts()) & !itself;
                 let counts = came & ones(block.data);
@@ -270,15 +259,14 @@ impl Rebuild {
                 self.counters.plain += u64::from(!is_whole);
                 let begun =
                     Block { first, block, came, counts, summed, sums, whole, deadline, nacks };
-                self.open.insert(at, begun);
-                Some(at)
+                Some(self.open.begin(begun))
             }
-            Err(_) => None,
+            None => None,
         }
     }
 
     /// What follows from what counts of a block.
-    fn judge(&mut self, at: usize, memory: &mut BlockMemory) -> Then {
+    fn judge(&mut self, at: At, memory: &mut BlockMemory) -> Then {
         let b = &mut self.open[at];
         if b.has_data() {
             let idle = b.parity_numbers();
@@ -292,12 +280,12 @@ impl Rebuild {
     }
 
     /// Reports a block as short.
-    fn short(&mut self, at: usize) {
+    fn short(&mut self, at: At) {
         self.counters.nacks += 1;
         self.say(at, BlockWord::Nack, self.open[at].counts);
     }
 
-    fn say(&mut self, at: usize, word: BlockWord, bits: u64) {
+    fn say(&mut self, at: At, word: BlockWord, bits: u64) {
         let b = &self.open[at];
         let report = BlockReport { first: wrap(b.first), word, data: b.block.data, bits };
         if bits == 0 && word != BlockWord::Nack {
@@ -312,10 +300,9 @@ impl Rebuild {
         self.reports.push_back((report, REPORT_TIMES));
     }
 
-    fn close(&mut self, at: usize, memory: &mut BlockMemory) {
-        if let Some(mut block) = self.open.remove(at) {
-            self.memory.drop_sums(&mut block, memory);
-        }
+    fn close(&mut self, at: At, memory: &mut BlockMemory) {
+        self.memory.drop_sums(&mut self.open[at], memory);
+        self.open.close(at);
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use spanwire_wire::{RethRepr, SrcKind};
+use std::collections::BTreeSet;
 
 const PEER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 const FIRST: u64 = (1 << 32) + 1000;
@@ -148,16 +149,16 @@ fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
         r.on_packet(at(us + 10), packet, payload, |_| 0, &mut memory);
     };
     (0..5).for_each(|i| send(&mut r, i, i.into()));
-    let soon = r.open[0].deadline.unwrap().since(at(14));
+    let soon = r.open.oldest().deadline.unwrap().since(at(14));
     let mut asked = 0;
     while asked < 5 {
         let due = r.next_deadline().unwrap();
         asked += u32::from(r.overdue(due, &mut none) == Some(Overdue::Short));
     }
-    assert!(r.open[0].deadline.unwrap() > at(50_000), "an answer takes its time");
+    assert!(r.open.oldest().deadline.unwrap() > at(50_000), "an answer takes its time");
     send(&mut r, 5, 30_000);
     assert!(r.overdue(at(30_010), &mut none).is_none());
-    let due = r.open[0].deadline.unwrap().since(at(30_010));
+    let due = r.open.oldest().deadline.unwrap().since(at(30_010));
     assert!(due <= soon + soon / 4, "{due:?} {soon:?}");
 }
 
@@ -208,7 +209,7 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
     }
     assert_eq!(s.send(&mut r, &mut memory, 0), Then::Nothing);
     assert_eq!(s.send(&mut r, &mut memory, 1), Then::Idle(FIRST + 2..FIRST + 4));
-    assert!(r.open.is_empty() && memory.is_unused());
+    assert!(r.open.len() == 0 && memory.is_unused());
 }
 
 #[test]
@@ -236,7 +237,7 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
     s.send(&mut r, &mut memory, 0);
     let other = Sender { place: BlockRepr { parity: 3, ..s.place }, ..Sender::new(8, 2) };
     assert_eq!(other.send(&mut r, &mut memory, 1), Then::Nothing);
-    assert_eq!((r.open[0].came, r.take_counters().plain), (1, 1));
+    assert_eq!((r.open.oldest().came, r.take_counters().plain), (1, 1));
 }
 
 /// Parity that was kept counts for nothing once its sums are gone.
@@ -320,4 +321,59 @@ fn on_packet__knows_what_came_when_nobody_kept_account() {
         let is_kept = arrived == 0;
         assert_eq!(s.send(&mut r, &mut memory, 3) == Then::Rebuild, is_kept, "{arrived:b}");
     }
+}
+
+/// In which order blocks begin.
+type Order = (&'static str, fn(u64) -> u64);
+
+/// As many blocks as there may be, begun in any order and all due at once, cost no more looks than
+/// there are of them: each says once that it is short, and is looked at once for that.
+#[test]
+fn overdue__of_many_blocks_each_is_looked_at_once() {
+    const BLOCKS: u64 = 4096;
+    let orders: [Order; 4] = [
+        ("ascending", |i| i),
+        ("descending", |i| BLOCKS - 1 - i),
+        ("from the middle", |i| BLOCKS / 2 + i / 2 - (i % 2) * (i | 1)),
+        ("in strides", |i| i % 64 * 64 + i / 64),
+    ];
+    for (name, order) in orders {
+        let (mut r, mut memory) = both();
+        let s = Sender::new(2, 2);
+        let begun: BTreeSet<u64> = (0..BLOCKS).map(order).collect();
+        assert_eq!(begun.len(), 4096, "{name}");
+        for i in (0..BLOCKS).map(order) {
+            let packet = (FIRST + 16 * i, &s.header(0), false);
+            let data = Payload::Bytes(s.payload(0));
+            assert_eq!(r.on_packet(at(10), packet, data, |_| 0, &mut memory), Then::Nothing);
+        }
+        assert_eq!((r.open.len(), r.open.looks), (4096, 0), "{name}");
+        for round in 1..=u64::from(NACKS_MAX) {
+            let mut short = 0;
+            while r.overdue(at(1_000_000_000 * round), &mut memory).is_some() {
+                short += 1;
+            }
+            assert_eq!(short, BLOCKS, "{name}");
+            assert!(r.open.looks <= round * BLOCKS, "{name}: {} looks", r.open.looks);
+        }
+        assert_eq!(r.next_deadline(), None, "{name}: nothing is asked for any more");
+        r.clear(&mut memory);
+        assert!(r.open.len() == 0 && memory.is_unused(), "{name}");
+    }
+}
+
+/// A block that is put off is looked at when its time was, and not before it is now.
+#[test]
+fn overdue__what_is_put_off_comes_due_when_it_is_said_to() {
+    let s = Sender::new(8, 2);
+    let (mut r, mut memory) = both();
+    s.send(&mut r, &mut memory, 0);
+    let first = r.next_deadline().unwrap();
+    let later = (FIRST + 1, &s.header(1), false);
+    let data = Payload::Bytes(s.payload(1));
+    r.on_packet(first, later, data, |_| 0, &mut memory);
+    assert_eq!(r.overdue(first, &mut memory), None);
+    let put_off = r.next_deadline().unwrap();
+    assert!(put_off > first);
+    assert_eq!(r.overdue(put_off, &mut memory), Some(Overdue::Short));
 }
