@@ -28,7 +28,7 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_loadbalance::Balancer;
 use spanwire_pacer::{Wheel, WheelConfig};
-use spanwire_wire::{Packet, Qpn};
+use spanwire_wire::{Qpn, Unverified};
 
 /// Queue pairs and everything they use, on one core, without I/O.
 ///
@@ -330,7 +330,7 @@ impl Entry {
 
 impl Node for Endpoint {
     fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        match Packet::parse_elided(frame, meta.elided_bytes as usize) {
+        match Unverified::parse(frame, meta.elided_bytes as usize) {
             Err(reason) => self.counters.drop(DropReason::Wire(reason)),
             Ok(p) => {
                 let taken = self.with_qp(p.bth.dest_qp, |qp, sh| qp.handle_packet(now, &p, sh));

@@ -107,7 +107,7 @@ pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Repr};
 pub use opcode::{OpClass, OpKind, Opcode, OpcodeProps, Service};
-pub use packet::Packet;
+pub use packet::{Packet, Unverified};
 pub use pfc::PfcFrame;
 pub use psn::Psn;
 pub use qpn::Qpn;

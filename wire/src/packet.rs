@@ -2,7 +2,7 @@
 
 use crate::{
     Bth, BthRepr, DropReason, Ethernet, EthernetRepr, ExtHeaders, IpRepr, Ipv4, Ipv4Repr, Ipv6,
-    Ipv6Repr, Udp, UdpRepr, ethernet, icrc, udp,
+    Ipv6Repr, Qpn, Udp, UdpRepr, ethernet, icrc, udp,
 };
 
 /// A received RoCEv2 packet: its headers by value, its payload where it arrived.
@@ -55,12 +55,9 @@ impl<'a> Packet<'a> {
     /// As [`Packet::parse`].
     #[inline]
     pub fn parse_elided(frame: &'a [u8], elided_bytes: usize) -> Result<Self, DropReason> {
-        let (packet, covered, sent_icrc) = dissect(frame, elided_bytes)?;
-        if icrc::icrc(covered).map(u32::to_le_bytes) == Some(*sent_icrc) {
-            Ok(packet)
-        } else {
-            Err(DropReason::BadIcrc)
-        }
+        let unverified = Unverified::parse(frame, elided_bytes)?;
+        unverified.verify()?;
+        Ok(unverified.packet)
     }
 
     /// Like [`Packet::parse`] without the ICRC: for a link that cannot corrupt (a simulated one),
@@ -69,7 +66,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// As [`Packet::parse`], never [`DropReason::BadIcrc`].
     pub fn parse_unverified(frame: &'a [u8]) -> Result<Self, DropReason> {
-        dissect(frame, 0).map(|(packet, _, _)| packet)
+        Unverified::parse(frame, 0).map(|unverified| unverified.packet)
     }
 
     /// Bytes of the payload on the wire, elided or not.
@@ -79,11 +76,49 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The packet, the bytes that its ICRC covers and the ICRC.
-type Dissected<'a> = (Packet<'a>, &'a [u8], &'a [u8; icrc::LEN]);
+/// A received packet of which everything was checked but the ICRC, which costs as much as all of
+/// the rest: it says for whom it is, so that what is for nobody is dropped before that.
+#[derive(Clone, Copy, Debug)]
+pub struct Unverified<'a> {
+    packet: Packet<'a>,
+    /// What the ICRC covers, and the ICRC.
+    covered: &'a [u8],
+    sent_icrc: &'a [u8; icrc::LEN],
+}
+
+impl<'a> Unverified<'a> {
+    /// As [`Packet::parse_elided`] up to the ICRC.
+    ///
+    /// # Errors
+    /// As [`Packet::parse`], never [`DropReason::BadIcrc`].
+    #[inline]
+    pub fn parse(frame: &'a [u8], elided_bytes: usize) -> Result<Self, DropReason> {
+        dissect(frame, elided_bytes)
+    }
+
+    /// The queue pair that it is for, if it is what it seems to be.
+    #[must_use]
+    #[inline]
+    pub fn dest_qp(&self) -> Qpn {
+        self.packet.bth.dest_qp
+    }
+
+    /// The packet, if its ICRC is right.
+    ///
+    /// # Errors
+    /// [`DropReason::BadIcrc`].
+    #[inline]
+    pub fn verify(&self) -> Result<&Packet<'a>, DropReason> {
+        if icrc::icrc(self.covered).map(u32::to_le_bytes) == Some(*self.sent_icrc) {
+            Ok(&self.packet)
+        } else {
+            Err(DropReason::BadIcrc)
+        }
+    }
+}
 
 #[inline]
-fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Dissected<'_>, DropReason> {
+fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Unverified<'_>, DropReason> {
     let eth = EthernetRepr::parse(&Ethernet::new(frame)?);
     let ip_bytes = &frame[ethernet::LEN..];
     let (ip, ip_payload) = match eth.ethertype {
@@ -108,7 +143,7 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Dissected<'_>, DropReaso
     let (covered, behind) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
     let trailer = &behind[icrc::LEN..];
     let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes, trailer };
-    Ok((packet, covered, sent_icrc))
+    Ok(Unverified { packet, covered, sent_icrc })
 }
 
 /// Bytes of the payload without its pad, which fills it up to a multiple of four bytes.

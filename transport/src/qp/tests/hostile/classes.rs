@@ -214,6 +214,12 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
     let nobody = Qpn::new(s.qpn.get() ^ 0x40_0000);
     let send: fn(&Scene) -> Vec<u8> = |s| s.send(EPSN);
     let ack: fn(&Scene) -> Vec<u8> = |s| s.ack(1003, ACK);
+    // Whom it is for is looked up first: computing an ICRC costs more than anything else here.
+    let unsealed: fn(&Scene) -> Vec<u8> = |s| {
+        let mut frame = s.send(EPSN);
+        frame[BTH + 20] ^= 1;
+        frame
+    };
     vec![
         dropped("a wrong QPN", other(s, nobody, send), "drop_unknown_qpn"),
         dropped("QP1", other(s, Qpn::GSI, send), "drop_unknown_qpn"),
@@ -222,6 +228,7 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         dropped("another partition", s.bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
         dropped("UC", s.alien(Opcode::UcSendOnly), "drop_wrong_service"),
         dropped("UD", s.alien(Opcode::UdSendOnly), "drop_wrong_service"),
+        dropped("a wrong QPN, and no ICRC", other(s, nobody, unsealed), "drop_unknown_qpn"),
         dropped("before RTR", other(s, init, send), "drop_qp_not_receiving"),
         dropped("an answer before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
         counted("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), &["rx_packets", "rp_cnp_handled"]),
