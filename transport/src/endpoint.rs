@@ -112,6 +112,10 @@ impl Endpoint {
         };
         let weight = self.with_qp(qpn, modify).unwrap_or(Err(ModifyError::UnknownQp))?;
         self.schedule.set_weight(self.slot_of(qpn), weight);
+        if attr.state == Some(QpState::Reset) {
+            let qp = self.qps.at(self.slot_of(qpn));
+            self.tell_of_given_back(qp.and_then(|e| e.qp.init().srq));
+        }
         Ok(())
     }
 
@@ -164,7 +168,7 @@ impl Endpoint {
         if wr.sges.len() > q.queue.max_sge() {
             return Err(PostError::TooManySges);
         }
-        if q.queue.is_full() {
+        if q.is_full() {
             return Err(PostError::QueueFull);
         }
         let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
@@ -260,6 +264,16 @@ impl Endpoint {
         self.cqs.take_event() | self.events.take_news()
     }
 
+    /// A queue pair has given back what it had taken out of `srq`, if anything: another one's peer
+    /// may be waiting for it.
+    fn tell_of_given_back(&mut self, srq: Option<SrqId>) {
+        let Some(srq) = srq else { return };
+        let q = self.srqs.queues.at_mut(srq.0);
+        if q.is_some_and(|q| q.queue.len() > 0 && q.take_wanted()) {
+            self.tell_of_receive(srq);
+        }
+    }
+
     /// Lets every queue pair that takes from `srq` tell its peer that there is more.
     fn tell_of_receive(&mut self, srq: SrqId) {
         let uses = self.qps.iter().filter(|(_, e)| e.qp.uses_srq(srq));
@@ -332,9 +346,13 @@ impl Node for Endpoint {
     fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
         match Unverified::parse(frame, meta.elided_bytes as usize) {
             Err(reason) => self.counters.drop(DropReason::Wire(reason)),
-            Ok(p) => {
-                let taken = self.with_qp(p.bth.dest_qp, |qp, sh| qp.handle_packet(now, &p, sh));
-                if taken.is_none() {
+            Ok(unverified) => {
+                // The ICRC costs more than all before it: only what has a queue pair is worth it.
+                let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| match unverified.verify() {
+                    Ok(packet) => qp.handle_packet(now, packet, sh),
+                    Err(reason) => sh.counters.drop(DropReason::Wire(reason)),
+                };
+                if self.with_qp(unverified.dest_qp(), handle).is_none() {
                     self.counters.drop(DropReason::UnknownQpn);
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::event::{AsyncEvent, Events};
 use crate::mr::PdId;
-use crate::qp::receive::Rwqe;
+use crate::qp::receive::{Rwqe, Taken};
 use crate::qp::wq::WorkQueue;
 use crate::tables::Slab;
 use crate::verbs::{RecvRequest, Sge};
@@ -27,7 +27,7 @@ pub struct SrqInit {
 /// What can be asked of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInfo {
-    /// Receive requests it can hold.
+    /// Receive requests it can hold, with those that messages have taken and not used up.
     pub max_wr: u32,
     /// SGEs of a receive request.
     pub max_sge: u32,
@@ -54,6 +54,8 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: PdId,
     pub(crate) queue: WorkQueue<Rwqe>,
     max_wr: u32,
+    /// Requests that queue pairs have taken and not used up: they may come back.
+    taken: u32,
     /// Tells once when fewer requests than this are left; 0 when it has told or was never set.
     limit: u32,
     /// A queue pair's peer may be waiting for a request.
@@ -69,7 +71,13 @@ pub(crate) struct SrqTable {
 impl SharedReceiveQueue {
     pub(crate) fn new(init: &SrqInit) -> Self {
         let &SrqInit { pd, max_wr, max_sge } = init;
-        Self { pd, queue: WorkQueue::new(max_wr, max_sge, 0), max_wr, limit: 0, is_wanted: false }
+        let queue = WorkQueue::new(max_wr, max_sge, 0);
+        Self { pd, queue, max_wr, taken: 0, limit: 0, is_wanted: false }
+    }
+
+    /// There is no room for another request: a place is free when its request is used up.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() + self.taken as usize >= self.max_wr as usize
     }
 
     /// Queues a checked receive request of `len` bytes.
@@ -124,11 +132,27 @@ impl SrqTable {
         let q = self.queues.at_mut(srq.0)?;
         sges.extend(q.queue.sges(0).iter().copied());
         let rwqe = q.queue.pop_front()?;
+        q.taken += 1;
         if q.queue.len() < q.limit as usize {
             q.limit = 0;
             events.push(AsyncEvent::SrqLimitReached(srq));
         }
         Some((q.pd, rwqe))
+    }
+
+    /// A request that [`SrqTable::take`] gave out has its completion.
+    pub(crate) fn used_up(&mut self, srq: SrqId) {
+        if let Some(q) = self.queues.at_mut(srq.0) {
+            q.taken = q.taken.saturating_sub(1);
+        }
+    }
+
+    /// A request that [`SrqTable::take`] gave out was not used up: it is the oldest again.
+    pub(crate) fn give_back(&mut self, srq: SrqId, taken: &Taken) {
+        if let Some(q) = self.queues.at_mut(srq.0) {
+            q.taken = q.taken.saturating_sub(1);
+            q.queue.push_front(taken.rwqe, &taken.sges);
+        }
     }
 }
 

@@ -130,20 +130,24 @@ impl Endpoint {
         Ok(qpn)
     }
 
-    /// Removes a queue pair with everything posted, without completions; a request that it has
-    /// taken from a shared receive queue goes with it. Its number is not used again soon: packets
-    /// still on their way to it find nobody.
+    /// Removes a queue pair with everything posted to it, without completions. Receive requests
+    /// that it has taken from a shared receive queue and not used up go back there. Its number is
+    /// not used again soon: packets still on their way to it find nobody.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
         entry.qp.forget_blocks(&mut self.block_memory);
+        entry.qp.give_back(&mut self.srqs);
+        let srq = entry.qp.init().srq;
         self.schedule.forget(slot, entry.held);
         self.timers.cancel(slot);
         self.pacer.remove(slot);
         self.events.forget(|event| event.qpn() == Some(qpn));
-        self.qps.remove(slot).is_some()
+        self.qps.remove(slot);
+        self.tell_of_given_back(srq);
+        true
     }
 
     /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.

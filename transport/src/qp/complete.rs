@@ -80,7 +80,7 @@ impl QueuePair {
         }
         self.forget_blocks(sh.block_memory);
         while self.flush_one(sh) {}
-        while let Some(recv) = self.responder.receive.pop() {
+        while let Some(recv) = self.responder.receive.pop(sh.srqs) {
             let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
             self.complete(self.recv_cq, wc, sh);
         }

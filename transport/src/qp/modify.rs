@@ -9,6 +9,7 @@ use super::{QueuePair, Shared};
 use crate::attr::{AddressVector, Mtu, QpAttr, WireMode};
 use crate::config::Config;
 use crate::event::AsyncEvent;
+use crate::srq::SrqTable;
 use spanwire_wire::Ecn;
 
 impl QueuePair {
@@ -43,6 +44,7 @@ impl QueuePair {
         match (self.state, to) {
             (_, QpState::Reset) => {
                 self.forget_blocks(sh.block_memory);
+                self.give_back(sh.srqs);
                 self.reset();
             }
             (QpState::Err, QpState::Err) => {}
@@ -155,12 +157,17 @@ impl QueuePair {
         }
     }
 
+    /// Forgets the receive requests, without completions: those out of a shared queue go back.
+    pub(crate) fn give_back(&mut self, srqs: &mut SrqTable) {
+        self.responder.receive.clear(srqs);
+    }
+
     fn reset(&mut self) {
         self.loss.stop();
         self.tells_drained = false;
         self.established = false;
         self.requester.reset();
-        self.responder.reset();
+        self.responder.stop();
         self.acks = Acks::default();
         self.cnps = Cnps::default();
         self.selective = None;

@@ -147,23 +147,50 @@ impl Receive {
     }
 
     /// The message that used it is over, well or not.
-    pub(crate) fn finish(&mut self) -> Option<Rwqe> {
-        self.taken.take().map(|t| t.rwqe)
+    #[inline]
+    pub(crate) fn finish(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
+        let taken = self.taken.take()?;
+        self.used_up(srqs);
+        Some(taken.rwqe)
     }
 
-    /// Takes the oldest request out: for flushing. What is left of a shared queue stays there.
-    pub(crate) fn pop(&mut self) -> Option<Rwqe> {
-        self.finish().or_else(|| self.ahead.pop_front().map(|t| t.rwqe)).or_else(|| match &mut self
-            .source
-        {
+    /// Takes the oldest request out, because its message is complete or to flush it. What is left
+    /// of a shared queue stays there.
+    pub(crate) fn pop(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
+        if self.taken.is_some() {
+            return self.finish(srqs);
+        }
+        if let Some(taken) = self.ahead.pop_front() {
+            self.used_up(srqs);
+            return Some(taken.rwqe);
+        }
+        match &mut self.source {
             Source::Own(_, queue) => queue.pop_front(),
             Source::Shared(_) => None,
-        })
+        }
     }
 
-    /// Forgets everything posted, without completions.
-    pub(crate) fn clear(&mut self) {
-        while self.pop().is_some() {}
+    /// Forgets everything, without completions: what was posted here is gone, what was taken out
+    /// of a shared queue goes back, where its order is what it was.
+    pub(crate) fn clear(&mut self, srqs: &mut SrqTable) {
+        match &mut self.source {
+            Source::Own(_, queue) => {
+                self.taken = None;
+                queue.clear();
+            }
+            Source::Shared(srq) => {
+                while let Some(taken) = self.ahead.pop_back().or_else(|| self.taken.take()) {
+                    srqs.give_back(*srq, &taken);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn used_up(&self, srqs: &mut SrqTable) {
+        if let Source::Shared(srq) = self.source {
+            srqs.used_up(srq);
+        }
     }
 }
 
@@ -189,9 +216,9 @@ mod tests {
         }
         let taken = r.taken().unwrap();
         assert_eq!((taken.rwqe.wr_id, taken.sges.len(), taken.pd), (1, 1, PdId(1)));
-        assert_eq!(r.pop().map(|w| w.wr_id), Some(1), "flushed first");
-        assert_eq!(r.pop().map(|w| w.wr_id), Some(2));
-        assert_eq!(r.pop(), None);
+        assert_eq!(r.pop(&mut srqs).map(|w| w.wr_id), Some(1), "flushed first");
+        assert_eq!(r.pop(&mut srqs).map(|w| w.wr_id), Some(2));
+        assert_eq!(r.pop(&mut srqs), None);
     }
 
     #[test]
@@ -211,7 +238,7 @@ mod tests {
         assert_eq!(srqs.queues.at(srq.0).unwrap().info().posted, 97);
         assert_eq!(r.at(2).map(|(pd, w, _)| (pd, w.wr_id)), Some((PdId(3), 2)));
         assert_eq!(r.at(3).map(|(_, w, _)| w.wr_id), None);
-        let popped: Vec<u64> = std::iter::from_fn(|| r.pop()).map(|w| w.wr_id).collect();
+        let popped: Vec<u64> = std::iter::from_fn(|| r.pop(&mut srqs)).map(|w| w.wr_id).collect();
         assert_eq!(popped, [0, 1, 2]);
     }
 
@@ -224,7 +251,7 @@ mod tests {
         }
         assert!(r.reach(1, &mut srqs, &mut events));
         assert!(!r.reach(2, &mut srqs, &mut events));
-        assert_eq!(r.pop().map(|w| w.wr_id), Some(1));
+        assert_eq!(r.pop(&mut srqs).map(|w| w.wr_id), Some(1));
         assert_eq!((r.at(0).map(|(_, w, _)| w.wr_id), r.reachable(&srqs)), (Some(2), 1));
     }
 

@@ -93,12 +93,6 @@ impl Responder {
         self.inbound = None;
     }
 
-    /// Forgets the receive requests as well.
-    pub(crate) fn reset(&mut self) {
-        self.stop();
-        self.receive.clear();
-    }
-
     /// Takes one request packet through the steps, in the order rxe and IBTA's responder have them.
     /// The first step that objects ends it; nothing has changed then but what its outcome says.
     // One caller: out of line, the outcome goes through memory.
@@ -155,9 +149,14 @@ impl Responder {
     }
 
     /// As [`Responder::refuse`], and the receive request in use fails too.
-    fn refuse_recv(&mut self, code: NakCode, status: WcStatus) -> RequestOutcome {
+    fn refuse_recv(
+        &mut self,
+        code: NakCode,
+        status: WcStatus,
+        g: &mut Ground<'_>,
+    ) -> RequestOutcome {
         let reply = Owed::nak(self.epsn, code, self.msn);
-        let recv = self.receive.finish().map(|r| (r.wr_id, status));
+        let recv = self.receive.finish(g.srqs).map(|r| (r.wr_id, status));
         RequestOutcome::Refused { reply, recv }
     }
 

@@ -70,6 +70,18 @@ impl<T> WorkQueue<T> {
         self.entries.push_back(Queued { entry, slot, sge_count, inline_len });
     }
 
+    /// Puts the request that was taken out last back, with its SGEs: it is the oldest again.
+    ///
+    /// # Panics
+    /// If the queue is full: the caller has kept its place.
+    pub(crate) fn push_front(&mut self, entry: T, sges: &[Sge]) {
+        assert!(!self.is_full(), "the place of what was taken out was kept");
+        let front = self.entries.front().map_or(self.next_slot, |q| q.slot);
+        let slot = front.checked_sub(1).unwrap_or(self.capacity - 1);
+        self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
+        self.entries.push_front(Queued { entry, slot, sge_count: sges.len(), inline_len: 0 });
+    }
+
     /// The `i`-th oldest request.
     #[inline]
     pub(crate) fn at(&self, i: usize) -> Option<&T> {
@@ -136,6 +148,32 @@ mod tests {
             assert_eq!(q.pop_front(), Some(round * 2 + 1));
         }
         assert!(q.sges(0).is_empty());
+    }
+
+    #[test]
+    fn push_front__takes_the_places_of_what_was_taken_out() {
+        let sge = |addr| Sge { addr, len: 1, lkey: 1 };
+        for before in 0..4 {
+            let mut q = WorkQueue::new(3, 1, 0);
+            for i in 0..before {
+                q.push(i, &[], &[]);
+                q.pop_front();
+            }
+            for i in 10..13 {
+                q.push(i, &[sge(i)], &[]);
+            }
+            let out = [q.pop_front().unwrap(), q.pop_front().unwrap(), q.pop_front().unwrap()];
+            for i in out.into_iter().rev() {
+                q.push_front(i, &[sge(i)]);
+            }
+            assert!(q.is_full());
+            for i in 10..13 {
+                assert_eq!(q.sges(0), [sge(i)], "after {before}");
+                assert_eq!(q.pop_front(), Some(i), "after {before}");
+                q.push(i + 10, &[sge(i + 10)], &[]);
+            }
+            assert_eq!((q.sges(0), q.sges(2)), (&[sge(20)][..], &[sge(22)][..]));
+        }
     }
 
     #[test]

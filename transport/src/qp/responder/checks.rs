@@ -85,7 +85,7 @@ impl Responder {
         let fits = match props.kind {
             OpKind::Send => {
                 if self.receive.taken().is_some_and(|t| after > t.rwqe.len) {
-                    return Err(self.refuse_recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
+                    return Err(self.refuse_recv(NakCode::InvalidRequest, WcStatus::LocLenErr, g));
                 }
                 true
             }

@@ -24,7 +24,7 @@ impl Responder {
                 if placed {
                     return Ok(());
                 }
-                Err(self.refuse_recv(NakCode::RemoteOperational, WcStatus::LocProtErr))
+                Err(self.refuse_recv(NakCode::RemoteOperational, WcStatus::LocProtErr, g))
             }
             OpKind::Write if len > 0 => {
                 let Some(reth) = self.reth(p) else {
@@ -58,7 +58,7 @@ impl Responder {
                 _ if props.imm => Some(WcOpcode::RecvRdmaWithImm),
                 _ => None,
             };
-            let recv = opcode.and_then(|op| self.receive.finish().map(|r| (r.wr_id, op)));
+            let recv = opcode.and_then(|op| Some((self.receive.finish(g.srqs)?.wr_id, op)));
             let invalidated_rkey = p.ext.ieth;
             if let Some(rkey) = invalidated_rkey {
                 g.mrs.invalidate(rkey);

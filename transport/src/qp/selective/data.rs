@@ -205,7 +205,7 @@ impl QueuePair {
         sh.counters.tx_fatal_naks += 1;
         sh.events.push(self.refusal(Syndrome::Nak(code)));
         self.say_refused(psn, code);
-        let rwqe = recv.and_then(|status| Some((self.responder.receive.pop()?, status)));
+        let rwqe = recv.and_then(|status| Some((self.responder.receive.pop(sh.srqs)?, status)));
         if let Some((rwqe, status)) = rwqe {
             self.complete(self.recv_cq, self.wc(rwqe.wr_id, status, WcOpcode::Recv), sh);
         }

@@ -275,7 +275,7 @@ impl Inbound {
         }
         self.first_receive = self.first_receive.wrapping_add(1);
         self.progress.pop_front();
-        let recv = g.receive.pop().map(|r| (r.wr_id, e.opcode));
+        let recv = g.receive.pop(g.srqs).map(|r| (r.wr_id, e.opcode));
         let &Ending { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
         Ok(Due::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))
     }

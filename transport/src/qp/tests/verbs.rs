@@ -5,8 +5,9 @@ use super::{SECOND, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{
     Access, AsyncEvent, CqId, ModifyError, Notify, PostError, QpAttr, QpState, RecvRequest, Sge,
-    SrqId, WcOpcode, WcStatus, WorkRequest, WrOp,
+    SrqId, WcOpcode, WcStatus, WireMode, WorkRequest, WrOp,
 };
+use spanwire_base::Dur;
 
 pub(super) fn events(p: &mut Pair, side: usize) -> Vec<AsyncEvent> {
     std::iter::from_fn(|| p.ends[side].ep.poll_async_event()).collect()
@@ -372,5 +373,117 @@ fn poll_async_event__tells_what_no_completion_does() {
         }
         p.run(SECOND);
         assert_eq!(events(&mut p, 0), [AsyncEvent::CqErr(cq), AsyncEvent::QpFatal(qpn)]);
+    });
+}
+
+/// Of three messages of two packets, the first packet of the first is lost: what the others name is
+/// out of the shared queue, and not used up.
+fn taken_ahead(max_wr: u32) -> (Pair, SrqId) {
+    let (mut p, srq) = with_srq(max_wr);
+    for i in 0..8 {
+        post_srq(&mut p, srq, i, 4096 * usize::try_from(i).unwrap(), 512).unwrap();
+    }
+    let mut n = 0;
+    p.filter = Box::new(move |side, packet| {
+        n += usize::from(side == 0 && packet.payload_len() > 0);
+        if side == 0 && n != 1 && packet.payload_len() > 0 { Fate::Pass } else { Fate::Drop }
+    });
+    for i in 0..3 {
+        send(&mut p, 0, i, 0, 512);
+    }
+    p.run(Dur::from_us(20));
+    p.filter = Box::new(|_, _| Fate::Pass);
+    (p, srq)
+}
+
+fn posted(p: &Pair, srq: SrqId) -> u32 {
+    p.ends[1].ep.query_srq(srq).unwrap().posted
+}
+
+#[test]
+fn reset__gives_a_shared_queue_back_what_was_not_used_up() {
+    for destroys in [false, true] {
+        in_both_modes(|mode| {
+            let (mut p, srq) = match mode {
+                WireMode::Src => taken_ahead(8),
+                WireMode::Rc => begun(8),
+            };
+            let taken = if mode == WireMode::Src { 3 } else { 1 };
+            assert_eq!(posted(&p, srq), 8 - taken, "{mode:?}");
+            // Its place is not free before it has been used up.
+            assert_eq!(post_srq(&mut p, srq, 99, 0, 64), Err(PostError::QueueFull), "{mode:?}");
+            if destroys {
+                let qpn = p.ends[1].qpns[0];
+                assert!(p.ends[1].ep.destroy_qp(qpn));
+            } else {
+                to_state(&mut p, 1, QpState::Reset).unwrap();
+            }
+            assert_eq!(posted(&p, srq), 8, "{mode:?}");
+            assert!(p.ends[1].wcs.is_empty(), "{mode:?}: without completions");
+            for i in 0..8 {
+                send(&mut p, 1, 100 + i, 0, 64);
+            }
+            p.run(Dur::from_ms(10));
+            let used: Vec<_> = p.ends[1].wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+            let want: Vec<_> = (0..8).map(|i| (i, WcStatus::Success)).collect();
+            assert_eq!(used, want, "{mode:?}: in the order in which they were posted");
+        });
+    }
+}
+
+/// The first packet of a message has come, and no more.
+fn begun(max_wr: u32) -> (Pair, SrqId) {
+    let (mut p, srq) = with_srq(max_wr);
+    for i in 0..8 {
+        post_srq(&mut p, srq, i, 4096 * usize::try_from(i).unwrap(), 512).unwrap();
+    }
+    let mut n = 0;
+    p.filter = Box::new(move |side, _| {
+        n += usize::from(side == 0);
+        if side == 0 && n == 1 { Fate::Pass } else { Fate::Drop }
+    });
+    send(&mut p, 0, 1, 0, 512);
+    p.run(Dur::from_us(20));
+    p.filter = Box::new(|_, _| Fate::Pass);
+    (p, srq)
+}
+
+#[test]
+fn reset__what_goes_back_reaches_a_peer_that_waits_for_it() {
+    in_both_modes(|mode| {
+        if mode == WireMode::Rc {
+            return;
+        }
+        let (mut p, srq) = taken_ahead(8);
+        // Queue pair 1 uses the other five up, and wants one more.
+        for i in 0..6 {
+            send(&mut p, 1, 100 + i, 0, 64);
+        }
+        p.run(Dur::from_us(100));
+        assert_eq!((posted(&p, srq), p.ends[1].wcs.len()), (0, 5));
+        let qpn = p.ends[1].qpns[0];
+        assert!(p.ends[1].ep.destroy_qp(qpn));
+        p.run(Dur::from_us(30));
+        assert_eq!(p.ends[1].wcs.len(), 6, "told at once, not found out by a probe");
+    });
+}
+
+#[test]
+fn error__flushes_what_was_taken_out_of_a_shared_queue_and_frees_its_places() {
+    in_both_modes(|mode| {
+        let (mut p, srq) = match mode {
+            WireMode::Src => taken_ahead(8),
+            WireMode::Rc => begun(8),
+        };
+        let taken = if mode == WireMode::Src { 3 } else { 1 };
+        to_state(&mut p, 1, QpState::Err).unwrap();
+        p.run(Dur::from_us(1));
+        let flushed: Vec<_> = p.ends[1].wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        let want: Vec<_> = (0..taken).map(|i| (i, WcStatus::WrFlushErr)).collect();
+        assert_eq!(flushed, want, "{mode:?}");
+        for i in 0..taken {
+            post_srq(&mut p, srq, 20 + i, 0, 64).unwrap();
+        }
+        assert_eq!(post_srq(&mut p, srq, 99, 0, 64), Err(PostError::QueueFull), "{mode:?}");
     });
 }
