@@ -131,7 +131,11 @@ impl QueuePair {
                 src.feedback.on_data(now, p, header, false, lag);
                 src.feedback.on_no_receive();
             }
-            Placed::No(Objection::Refused(..)) if !arrived.in_order => {
+            // A key that does not fit costs the connection wherever its packet stands: one that
+            // could be tried for nothing would be guessed.
+            Placed::No(Objection::Refused(code, _))
+                if !arrived.in_order && code != NakCode::RemoteAccess =>
+            {
                 return Err(DropReason::RefusedAhead);
             }
             Placed::No(Objection::Refused(code, recv)) => {
@@ -311,7 +315,7 @@ impl Selective {
     /// The peer sends on after a refusal that it has not heard.
     fn say_again(&mut self, now: Time) {
         let lag = self.lag();
-        if self.feedback.has_refused() {
+        if self.feedback.may_refuse_again() {
             self.feedback.ask_again(now, lag);
         }
     }

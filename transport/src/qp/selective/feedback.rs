@@ -35,6 +35,8 @@ pub(super) struct Feedback {
     refusal: Option<Refusal>,
     /// The refusal is of one answer, and the connection goes on.
     refuses_once: bool,
+    /// Acknowledgements that have carried a refusal which ends the connection.
+    refusals: u32,
     /// When the last acknowledgement left.
     told_at: Option<Time>,
 }
@@ -77,6 +79,7 @@ impl Feedback {
             asked: None,
             refusal: None,
             refuses_once: false,
+            refusals: 0,
             told_at: None,
         }
     }
@@ -198,8 +201,14 @@ impl Feedback {
         }
     }
 
-    /// Something was refused.
-    pub(super) fn has_refused(&self) -> bool {
+    /// Something was refused, and the peer, which sends on, may be told so once more. Not without
+    /// end: a refusal of what a forger sent names nothing that the peer could take for its own, and
+    /// only silence ends its wait.
+    pub(super) fn may_refuse_again(&self) -> bool {
+        self.has_refused() && self.refusals < REFUSALS_MAX
+    }
+
+    fn has_refused(&self) -> bool {
         self.refusal.is_some() && !self.refuses_once
     }
 
@@ -237,6 +246,7 @@ impl Feedback {
         let is_mixed = self.untold_ce > 0 && self.untold_ce < self.untold;
         ack.marks = Some(self.marks).filter(|_| is_mixed);
         ack.refusal = self.refusal;
+        self.refusals += u32::from(self.has_refused());
         if std::mem::take(&mut self.refuses_once) {
             self.refusal = None;
         }
@@ -256,6 +266,9 @@ impl Feedback {
     }
 }
 
+/// Acknowledgements that carry a refusal: as many may be lost one after the other as any path
+/// loses. A peer that takes none of them for its own hears nothing more.
+const REFUSALS_MAX: u32 = 64;
 /// Packets of several paths in an acknowledgement: a quarter of a full one.
 const PATHS_PKTS: u32 = 4;
 

@@ -3,14 +3,14 @@
 
 use super::Selective;
 use super::data::{Placed, is_whole_write};
-use super::inbound::Arrived;
+use super::inbound::{Arrived, Objection};
 use super::rebuild::{Overdue, Segment, Then};
 use crate::blocks::BlockMemory;
 use crate::counters::Counters;
 use crate::qp::{QueuePair, Shared};
 use crate::stream::received::{Arrival, wrap};
 use spanwire_base::Time;
-use spanwire_wire::AckReason;
+use spanwire_wire::{AckReason, NakCode};
 
 impl QueuePair {
     /// A packet of a block came for the first time and has been put where it belongs, or is parity.
@@ -55,6 +55,9 @@ impl QueuePair {
             match placed {
                 Ok(Placed::Yes) => src.received.take(number),
                 Ok(Placed::Failed) => return,
+                Ok(Placed::No(Objection::Refused(code @ NakCode::RemoteAccess, _))) => {
+                    return self.refuse_message(header.psn, code, None, sh);
+                }
                 // As it came it would have been refused, or turned away, in its turn: its sender
                 // is told so when it sends it.
                 Ok(Placed::No(_)) | Err(_) => {

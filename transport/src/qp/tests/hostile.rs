@@ -4,6 +4,7 @@
 mod blocks;
 mod classes;
 mod selective;
+mod keys;
 
 use crate::testing::{Op, Pair, PairConfig};
 use crate::{Access, Config, Endpoint, QpState, Wc, WireMode};

@@ -66,7 +66,11 @@ fn parity__that_lies_writes_nothing_that_data_could_not() {
         let reth = parity.reth.map(|reth| RethRepr { rkey: key, ..reth });
         inject(&mut s, &SrcDataRepr { reth, ..parity });
         let c = s.pair.ends[0].ep.counters();
-        assert_eq!((c.ec_rebuilt_packets, c.tx_fatal_naks), (rebuilt, 0), "{name}");
+        // A key that does not fit ends the queue pair, as that of a WRITE that came would.
+        let (is_right, failed) = (rebuilt > 0, QpState::Err);
+        assert_eq!((c.ec_rebuilt_packets, c.tx_fatal_naks), (rebuilt, 1 - rebuilt), "{name}");
+        let state = s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state;
+        assert_eq!(state == failed, !is_right, "{name}");
         let after = s.pair.ends[0].bytes(0, REGION);
         let changed = (0..REGION).filter(|i| before[*i] != after[*i]);
         let may = 0x1000..0x1000 + if rebuilt > 0 { 128 } else { 64 };

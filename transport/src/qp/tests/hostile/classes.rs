@@ -321,7 +321,7 @@ pub(super) fn counted(name: &'static str, frame: Vec<u8>, counters: &[&'static s
     Class { name, before: Vec::new(), frame, counters, is_answered: false }
 }
 
-fn answers_sent(p: &mut Pair) -> usize {
+pub(super) fn answers_sent(p: &mut Pair) -> usize {
     let (now, mut frame, mut answers) = (p.now, vec![0; 8192], 0);
     while let Some(meta) = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame) {
         let packet = Packet::parse(&frame[..meta.len]).unwrap();

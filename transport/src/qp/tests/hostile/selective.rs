@@ -18,7 +18,7 @@ pub(super) fn scene() -> Scene {
 }
 
 /// A frame with this header and `len` bytes behind it.
-fn frame(s: &Scene, header: &SrcDataRepr, len: usize) -> Vec<u8> {
+pub(super) fn frame(s: &Scene, header: &SrcDataRepr, len: usize) -> Vec<u8> {
     let bth = s.bth(Opcode::SrcData, header.psn & Psn::MASK);
     let mut frame = seal(bth, NONE, header.header_len() + len, 9);
     header.emit(&mut frame[AT..]).unwrap();
@@ -159,6 +159,7 @@ fn requests(s: &Scene) -> Vec<Class> {
         ("across the end", s.va + (1 << 16) - 63, s.rkey),
         ("a wrapping address", u64::MAX - 10, s.rkey),
     ] {
+        // What is new of them ends the queue pair: `keys`.
         let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
         rows.push(again.answered());
         let frame = frame(s, &write(s, ahead, va, rkey), 64);
