@@ -40,17 +40,21 @@ pub enum DropReason {
     DuplicateReadForgotten,
     /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
     DuplicateAtomicForgotten,
-    /// SRC: a packet beyond what its sender was told that it may send.
+    /// SRC: a packet beyond what its sender was told that it may send. RC: a request so far ahead
+    /// of the expected PSN that no sender has it in flight.
     BeyondPsnLimit,
     /// SRC: a packet from before everything that its sender may still doubt.
     OldPacket,
     /// SRC: something that is refused once everything before it has arrived, which it has not.
     RefusedAhead,
+    /// A congestion notification: in SRC, whose acknowledgements carry the marks; in RC within a
+    /// round trip of the last one that counted.
+    IgnoredCnp,
 }
 
 impl DropReason {
     /// The reasons that are the engine's own, in the order of their counters.
-    pub const OWN: [Self; 19] = [
+    pub const OWN: [Self; 20] = [
         Self::UnknownQpn,
         Self::WrongPeer,
         Self::BadPkey,
@@ -70,6 +74,7 @@ impl DropReason {
         Self::BeyondPsnLimit,
         Self::OldPacket,
         Self::RefusedAhead,
+        Self::IgnoredCnp,
     ];
 
     /// Name of the counter, in snake case.
@@ -96,6 +101,7 @@ impl DropReason {
             Self::BeyondPsnLimit => "beyond_psn_limit",
             Self::OldPacket => "old_packet",
             Self::RefusedAhead => "refused_ahead",
+            Self::IgnoredCnp => "ignored_cnp",
         }
     }
 

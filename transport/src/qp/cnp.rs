@@ -1,4 +1,5 @@
-//! The notification point of RC: a marked packet is answered with a congestion notification.
+//! The notification point of RC: a marked packet is answered with a congestion notification. And
+//! how many of the peer's count.
 
 use super::{QueuePair, Shared, Transmit};
 use spanwire_base::{Dur, Time};
@@ -9,6 +10,8 @@ use spanwire_wire::{BthRepr, ExtHeaders, OpClass};
 pub(super) struct Cnps {
     is_owed: bool,
     not_before: Time,
+    /// None of the peer's counts before this.
+    none_counts_before: Time,
 }
 
 impl Cnps {
@@ -18,6 +21,16 @@ impl Cnps {
             self.is_owed = true;
             self.not_before = now + INTERVAL;
         }
+    }
+
+    /// One of the peer's came: whether it counts, which one a round trip does, or one in the time
+    /// in which our own kind sends no other before a round trip is known.
+    pub(super) fn counts(&mut self, now: Time, srtt: Option<Dur>) -> bool {
+        let counts = now >= self.none_counts_before;
+        if counts {
+            self.none_counts_before = now + srtt.unwrap_or(INTERVAL);
+        }
+        counts
     }
 
     pub(super) fn are_owed(&self) -> bool {
@@ -63,5 +76,15 @@ mod tests {
         assert!(owed(1, OpClass::Request));
         assert!(!owed(50, OpClass::Response));
         assert!(owed(51, OpClass::Response));
+    }
+
+    #[test]
+    fn counts__once_in_a_round_trip() {
+        let mut c = Cnps::default();
+        let at = |us| Time::ZERO + Dur::from_us(us);
+        let srtt = Some(Dur::from_us(20));
+        assert!(c.counts(at(0), None), "the first");
+        assert_eq!([1, 49, 50].map(|us| c.counts(at(us), srtt)), [false, false, true]);
+        assert_eq!([51, 69, 70].map(|us| c.counts(at(us), srtt)), [false, false, true]);
     }
 }

@@ -8,6 +8,7 @@ use super::state::QpState;
 use super::{QueuePair, Shared, Transmit};
 use crate::attr::{CongestionControl, QpAttr};
 use crate::config::Config;
+use crate::drop::DropReason;
 use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{LossKind, Sent};
@@ -95,11 +96,19 @@ impl QueuePair {
         Transmit::Idle
     }
 
-    pub(super) fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) {
+    /// A congestion notification came. One counts in a round trip: that is how long the last
+    /// answer to one takes to show, and a forger, which needs addresses and a QPN only, sends as
+    /// many as it likes.
+    #[cold]
+    pub(super) fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) -> Result<(), DropReason> {
+        if !self.cnps.counts(now, self.srtt()) {
+            return Err(DropReason::IgnoredCnp);
+        }
         sh.counters.rp_cnp_handled += 1;
         if let Some(flow) = self.flow.as_deref_mut().filter(|_| self.state.sends()) {
             flow.on_cnp(now);
         }
+        Ok(())
     }
 
     pub(super) fn allowance(&self, room: Room, config: &Config) -> Allowance {

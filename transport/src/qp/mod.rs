@@ -159,10 +159,7 @@ impl QueuePair {
                 }
                 OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
                 OpClass::Response => self.on_atomic_ack(now, p, sh),
-                OpClass::Notification => {
-                    self.on_cnp(now, sh);
-                    Ok(())
-                }
+                OpClass::Notification => self.on_cnp(now, sh),
             },
         };
         match taken {

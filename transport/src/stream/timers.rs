@@ -169,11 +169,9 @@ impl Timers {
         let quiet_since = self.quiet_since?;
         let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
-        if self.expired == 0 {
-            return Some(since + after);
-        }
         let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
-        Some(since + backed_off.min(after.max(self.unknown * UNKNOWN_MAX)))
+        // However long round trips and holds are said to be: an echo may be a forger's.
+        Some(since + backed_off.min(self.unknown * UNKNOWN_MAX))
     }
 }
 

@@ -19,6 +19,7 @@ impl Responder {
                 self.epsn_refused = false;
                 Ok(())
             }
+            AHEAD_MAX.. => Err(RequestOutcome::Drop(DropReason::BeyondPsnLimit)),
             1.. if self.epsn_refused => Err(RequestOutcome::Drop(DropReason::AfterSequenceGap)),
             1.. => {
                 self.epsn_refused = true;
@@ -152,6 +153,9 @@ impl Responder {
     }
 }
 
+/// A request so far ahead is none of the peer's: it has fewer packets in flight. A NAK of its gap
+/// would make the peer go back, for each packet that a forger sends, whatever PSN it guesses.
+const AHEAD_MAX: i32 = (1 << 16) + 1;
 /// IBTA: a message is at most 2^31 bytes.
 const MAX_DMA_BYTES: u32 = 1 << 31;
 /// Half the PSN space: beyond it, before and after cannot be told apart.

@@ -16,8 +16,7 @@ use spanwire_wire::{
 };
 
 impl QueuePair {
-    /// Takes a packet: of SRC, or a congestion notification. The bytes have passed the wire's
-    /// checks.
+    /// Takes a packet. The bytes have passed the wire's checks.
     // Out of line: RC, which goes another way, would carry its registers and stack along.
     #[inline(never)]
     pub(in crate::qp) fn handle_src_packet(
@@ -36,10 +35,8 @@ impl QueuePair {
             (Err(reason), _) => Err(reason),
             (Ok(()), OpKind::SrcData | OpKind::SrcParity) => self.on_src_data(now, p, sh),
             (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
-            (Ok(()), _) => {
-                self.on_cnp(now, sh);
-                Ok(0)
-            }
+            // Its acknowledgements carry the marks, under numbers that a forger has to know.
+            (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };
         match taken {
             Ok(bytes) => {

@@ -1,10 +1,11 @@
 //! A forger who knows addresses and numbers sends whatever it likes: nothing may panic, nothing
 //! outside what was granted may change, and every request still ends.
 
+mod blind;
 mod blocks;
 mod classes;
-mod selective;
 mod keys;
+mod selective;
 
 use crate::testing::{Op, Pair, PairConfig};
 use crate::{Access, Config, Endpoint, QpState, Wc, WireMode};

@@ -282,7 +282,8 @@ fn requests(s: &Scene) -> Vec<Class> {
     const DUPLICATE: &[&str] = &["rx_packets", "rx_payload_bytes", "duplicate_request"];
     const GAP: &[&str] = &["rx_packets", "rx_payload_bytes", "out_of_sequence"];
     let (past, future) = (EPSN - 1, EPSN + 5);
-    let mut rows = Vec::new();
+    let far = s.write(Psn::new(EPSN).plus(65_537).get(), s.va, s.rkey);
+    let mut rows = vec![dropped("far ahead", far, "drop_beyond_psn_limit")];
     let targets = [
         ("a bad rkey", s.va, s.rkey ^ 1),
         ("out of bounds", s.va + (1 << 16), s.rkey),

@@ -82,7 +82,7 @@ pub(super) fn classes(s: &Scene) -> Vec<Class> {
     rows.extend(requests(s));
     rows.extend(responses(s));
     let cnp = seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0);
-    rows.push(counted("CNP", cnp, &["rx_packets", "rp_cnp_handled"]));
+    rows.push(dropped("CNP", cnp, "drop_ignored_cnp"));
     rows.push(dropped("RC", s.send(EPSN), "drop_wrong_service"));
     rows
 }
@@ -162,8 +162,6 @@ fn requests(s: &Scene) -> Vec<Class> {
         // What is new of them ends the queue pair: `keys`.
         let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
         rows.push(again.answered());
-        let frame = frame(s, &write(s, ahead, va, rkey), 64);
-        rows.push(dropped(name, frame, "drop_refused_ahead"));
     }
     let send = SrcDataRepr { receive: Some(0), ..SrcDataRepr::new(SrcKind::Send, ahead, 1) };
     let plain = write(s, ahead, s.va, s.rkey);

@@ -1,0 +1,124 @@
+//! What a forger that knows addresses and a QPN, and has not seen a packet, can do to the speed of
+//! a connection: nothing worth mentioning.
+
+use super::classes::{EPSN, NONE, Scene};
+use super::seal;
+use super::selective::{FIRST, ack, right_ack, scene};
+use crate::qp::tests::flow;
+use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::{QpAttr, WireMode};
+use spanwire_base::{Dur, Time};
+use spanwire_wire::{BthRepr, Opcode, Psn, SrcAckRepr};
+
+/// What side 0's congestion control allows after a millisecond of WRITEs, with a forged CNP each
+/// microsecond or without.
+fn rate_under_cnps(mode: WireMode, forges: bool) -> (Option<spanwire_base::Rate>, u64) {
+    let mut p = flow::pair(mode, "dcqcn", &[]);
+    let qpn = p.ends[0].qpns[0];
+    let cnp = seal(BthRepr::new(Opcode::Cnp, qpn, Psn::new(0)), NONE, 0, 0);
+    for i in 0..20 {
+        p.post(0, i, Op::Write, 0, 60_000);
+    }
+    let end = p.now + Dur::from_ms(1);
+    while p.now < end {
+        let next = p.now + Dur::from_us(1);
+        p.run(Dur::from_us(1));
+        p.now = p.now.max(next);
+        if forges {
+            p.inject(0, &cnp);
+        }
+    }
+    let info = p.ends[0].ep.query_qp(qpn).unwrap().flow.unwrap();
+    (info.rate, p.ends[0].ep.counters().rp_cnp_handled)
+}
+
+#[test]
+fn cnps__do_not_reach_the_congestion_control_of_src() {
+    let free = rate_under_cnps(WireMode::Src, false);
+    assert_eq!(rate_under_cnps(WireMode::Src, true), free);
+}
+
+/// However many come, one counts in a round trip.
+#[test]
+fn cnps__of_rc_count_once_in_a_round_trip() {
+    let mut p = flow::pair(WireMode::Rc, "dcqcn", &[]);
+    let qpn = p.ends[0].qpns[0];
+    let cnp = seal(BthRepr::new(Opcode::Cnp, qpn, Psn::new(0)), NONE, 0, 0);
+    p.post(0, 1, Op::Write, 0, 256);
+    assert!(p.run(Dur::from_ms(1)) || !p.ends[0].wcs.is_empty());
+    let srtt = p.ends[0].ep.query_qp(qpn).unwrap().srtt.unwrap();
+    assert!(srtt >= Dur::from_us(10), "there and back");
+    let handled = |p: &Pair| p.ends[0].ep.counters().rp_cnp_handled;
+    for round in 1..=3 {
+        for _ in 0..1000 {
+            p.inject(0, &cnp);
+        }
+        assert_eq!(handled(&p), round, "of a thousand in a round trip");
+        p.now += srtt;
+    }
+    assert_eq!(p.ends[0].ep.counters().rx_packets, 3 + 1, "the WRITE's ACK, and those");
+}
+
+/// A PSN far ahead of RC's is forged or a lifetime old: it does not cost its sender a go-back.
+#[test]
+fn gaps__wider_than_any_window_are_not_answered() {
+    for (ahead, answers) in [(1, 1), (65_536, 1), (65_537, 0), (1 << 22, 0), ((1 << 23) - 1, 0)] {
+        let mut s = Scene::of(Pair::new());
+        let bth = s.bth(Opcode::RcSendOnly, Psn::new(EPSN).plus(ahead).get());
+        let forged = seal(bth, NONE, 64, 9);
+        s.pair.inject(0, &forged);
+        let c = s.pair.ends[0].ep.counters();
+        assert_eq!(c.out_of_sequence, answers, "{ahead} ahead");
+        assert_eq!(super::classes::answers_sent(&mut s.pair) as u64, answers, "{ahead} ahead");
+    }
+}
+
+/// The whole of an attack on RC: packets from far ahead, and a transfer that goes back for none.
+#[test]
+fn gaps__a_spray_from_far_ahead_costs_no_retransmission() {
+    let mut p = Pair::new();
+    let qpn = p.ends[1].qpns[0];
+    let far = Psn::new(1000).plus(1 << 20);
+    for i in 0..20 {
+        p.post(0, i, Op::Write, 0, 60_000);
+    }
+    for _ in 0..2000 {
+        // From side 0's address.
+        let mut forged = seal(BthRepr::new(Opcode::RcSendOnly, qpn, far), NONE, 64, 9);
+        let (a, b) = ([10, 0, 0, 2], [10, 0, 0, 1]);
+        assert_eq!((&forged[26..30], &forged[30..34]), (&a[..], &b[..]));
+        forged[26..30].copy_from_slice(&b);
+        forged[30..34].copy_from_slice(&a);
+        let len = forged.len();
+        spanwire_wire::seal(&mut forged, len);
+        p.inject(1, &forged);
+        p.run(Dur::from_us(1));
+    }
+    assert!(p.run(Dur::from_secs(1)));
+    let c = p.ends[0].ep.counters();
+    assert_eq!((c.retransmitted_packets, p.ends[0].wcs.len()), (0, 20));
+}
+
+/// An acknowledgement that says that its packet took a thousand seconds does not put the timeout
+/// off for as long.
+#[test]
+fn echo__of_an_impossible_time_does_not_put_the_timeout_off() {
+    for hold_ns in [0, u32::MAX - 1] {
+        let rts: fn(&mut QpAttr) = |a| a.timeout = Some(10);
+        let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::src() }));
+        s.pair.now += Dur::from_secs(1000);
+        let lie =
+            SrcAckRepr { next: FIRST + 2, newest: FIRST + 1, echo_ps: 0, hold_ns, ..right_ack(&s) };
+        let frame = ack(&s, &lie);
+        s.pair.inject(0, &frame);
+        let timeouts = |s: &Scene| s.pair.ends[0].ep.counters().local_ack_timeout_err;
+        assert_eq!(timeouts(&s), 0);
+        let limit = Dur::from_ns(4096) * (4 << 10);
+        s.pair.run(limit + Dur::from_ms(1));
+        assert!(timeouts(&s) > 0, "no timeout within four times the queue pair's own");
+    }
+    let mut s = scene();
+    s.pair.filter = Box::new(|_, _| Fate::Pass);
+    assert!(s.pair.run(Dur::from_secs(1)));
+    assert!(s.pair.now > Time::ZERO);
+}
