@@ -54,10 +54,10 @@ impl ListenerProcess {
     }
 
     fn resident_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/statm", self.child.id());
-        let statm = std::fs::read_to_string(path).unwrap();
-        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * 4096
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Calls from `ip`, says hello and waits for what the listener says to it; if that is a hello,
@@ -105,4 +105,25 @@ fn listen__half_open_connections_cost_little_memory() {
     assert_eq!(one.len() + many.len(), 64, "half-open connections in all: max_half_open");
     assert!(grown() < GROWTH_MAX, "{} bytes for 10,000 of many", grown());
     eprintln!("{} KiB more for 64 half-open connections", grown() >> 10);
+}
+
+#[test]
+fn listen__connections_without_a_byte_cost_little_memory() {
+    if std::env::var_os(IS_LISTENER).is_some() {
+        return listen();
+    }
+    let listener = ListenerProcess::start("listen__connections_without_a_byte_cost_little_memory");
+    let before = listener.resident_bytes();
+    let mut held = Vec::new();
+    for _ in 0..1000 {
+        if let Some(mut stream) = listener.hello(Ipv4Addr::LOCALHOST) {
+            stream.write_all(b"{\"type\":\"ready\"}\n").unwrap();
+            held.push(stream);
+        }
+    }
+    // Nobody accepts them, so that many wait and the others are aborted.
+    assert!((8..=1000).contains(&held.len()), "{} came to terms", held.len());
+    let grown = listener.resident_bytes().saturating_sub(before);
+    assert!(grown < GROWTH_MAX, "{grown} bytes for {} connections", held.len());
+    eprintln!("{} KiB more for {} connections", grown >> 10, held.len());
 }
