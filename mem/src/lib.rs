@@ -1,14 +1,15 @@
 //! Memory that another party may write at any moment: an application thread, or the network
 //! through a registered memory region.
 //!
-//! Bytes are copied in and out through raw pointers and are never borrowed: a `&[u8]` promises the
-//! compiler that nobody else writes, and here somebody may. A concurrent writer can make a copy
-//! hold a mixture of old and new bytes, as with DMA; it can never make it read or write outside
-//! the region.
+//! Bytes are copied in and out and never borrowed: a `&[u8]` promises the compiler that there is no
+//! other writer. All access, atomics included, is in one module (`shared.rs`), which says why it is
+//! defined behaviour. A concurrent writer can make a copy hold a mixture of old and new bytes, as
+//! with DMA; it can never make it read or write outside the region.
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod mapping;
 mod region;
+mod shared;
 
 pub use mapping::OutOfMemory;
 pub use region::{OutOfBounds, Region};

@@ -1,10 +1,10 @@
 //! A range of bytes with checked copies in and out.
 
 use crate::mapping::{Mapping, OutOfMemory};
+use crate::shared;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A range of memory shared with other parties. Cloning shares the same bytes.
 ///
@@ -40,11 +40,7 @@ impl<T: Send + Sync> Owner for T {}
 // it gives access by copying only, so moving it to another thread moves no borrow.
 unsafe impl Send for Region {}
 
-// SAFETY: see Send. No reference to the bytes is ever made, so no aliasing rule is relied on.
-// Copies that race are, by the letter, a data race: the language has no bytewise atomic copy yet.
-// That is a deliberate deviation, the one that users of memory shared with devices or guests make:
-// the copies are library calls on raw pointers, their bytes are only moved on as bytes, a mixture
-// of old and new as with DMA, and decide nothing here.
+// SAFETY: see Send. Accesses that race are defined: `shared` makes all of them, and says why.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -74,9 +70,9 @@ impl Region {
     /// mapped (an `Arc` of a mapping, a guard), or `()` for memory that outlives the process.
     ///
     /// # Safety
-    /// The `len` bytes from `base` must stay valid for reads and writes, from any thread, until
-    /// `owner` is dropped, and for that time no `&` or `&mut` reference to any of them may be used
-    /// while a copy of this region may run.
+    /// The aligned 8-byte words that hold the `len` bytes from `base` must stay valid for reads and
+    /// writes, from any thread, until `owner` is dropped. For that time they must not be accessed
+    /// in any other way than by regions over them while a copy of one may run.
     pub unsafe fn from_raw<T: Send + Sync + 'static>(
         base: NonNull<u8>,
         len: usize,
@@ -123,7 +119,7 @@ impl Region {
         // SAFETY: `checked` proved that src.len() bytes from `at` lie inside the region, which
         // lives while `self` does. `src` is a borrow of ordinary memory; the region's bytes are
         // never borrowed (from_raw's contract), so the two cannot overlap.
-        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), at, src.len()) };
+        unsafe { shared::store(at, src) };
         Ok(())
     }
 
@@ -137,7 +133,7 @@ impl Region {
             return Ok(());
         };
         // SAFETY: as in copy_in, with the roles of source and destination swapped.
-        unsafe { std::ptr::copy_nonoverlapping(at, dst.as_mut_ptr(), dst.len()) };
+        unsafe { shared::load(at, dst) };
         Ok(())
     }
 
@@ -151,11 +147,9 @@ impl Region {
     /// # Errors
     /// [`OutOfBounds`] when a byte of the word is outside; nothing is changed then.
     pub fn fetch_add(&self, offset: usize, add: u64) -> Result<u64, OutOfBounds> {
-        self.update(
-            offset,
-            |word| word.fetch_add(add, Ordering::SeqCst),
-            |old| old.wrapping_add(add),
-        )
+        // SAFETY: `update` gives a word inside the region, aligned.
+        let atomic = |word| unsafe { shared::fetch_add(word, add) };
+        self.update(offset, atomic, |old| old.wrapping_add(add))
     }
 
     /// Writes `swap` into the 64-bit word at `offset` if it is `compare`, and returns what it was
@@ -164,18 +158,16 @@ impl Region {
     /// # Errors
     /// [`OutOfBounds`] when a byte of the word is outside; nothing is changed then.
     pub fn compare_swap(&self, offset: usize, compare: u64, swap: u64) -> Result<u64, OutOfBounds> {
-        let exchange = |word: &AtomicU64| {
-            let (ok, no) = (Ordering::SeqCst, Ordering::SeqCst);
-            word.compare_exchange(compare, swap, ok, no).unwrap_or_else(|old| old)
-        };
-        self.update(offset, exchange, |old| if old == compare { swap } else { old })
+        // SAFETY: `update` gives a word inside the region, aligned.
+        let atomic = |word| unsafe { shared::compare_swap(word, compare, swap) };
+        self.update(offset, atomic, |old| if old == compare { swap } else { old })
     }
 
-    /// Changes the word at `offset`: by `atomic` where the machine can, else by `plain`.
+    /// Changes the word at `offset`: by `atomic` where it is aligned, which is told it, else by `plain`.
     fn update(
         &self,
         offset: usize,
-        atomic: impl FnOnce(&AtomicU64) -> u64,
+        atomic: impl FnOnce(*mut u64) -> u64,
         plain: impl FnOnce(u64) -> u64,
     ) -> Result<u64, OutOfBounds> {
         let Some(at) = self.checked(offset, size_of::<u64>())? else {
@@ -183,10 +175,7 @@ impl Region {
         };
         let at = at.cast::<u64>();
         if at.is_aligned() {
-            // SAFETY: `checked` proved that the eight bytes lie inside the region, which lives
-            // while `self` does, and they are aligned. The reference is to an atomic, made for
-            // memory that others change, and ends with this expression (decision 0012).
-            return Ok(atomic(unsafe { AtomicU64::from_ptr(at) }));
+            return Ok(atomic(at));
         }
         let mut bytes = [0; size_of::<u64>()];
         self.copy_out(offset, &mut bytes)?;
@@ -302,14 +291,14 @@ mod tests {
     #[test]
     fn from_raw__drops_the_owner_with_the_last_clone() {
         static DROPPED: AtomicBool = AtomicBool::new(false);
-        struct Guard(#[expect(dead_code, reason = "held for its drop")] Box<[u8; 8]>);
+        struct Guard(#[expect(dead_code, reason = "held for its drop")] Box<[u64; 1]>);
         impl Drop for Guard {
             fn drop(&mut self) {
                 DROPPED.store(true, Ordering::SeqCst);
             }
         }
-        let mut bytes = Box::new([7u8; 8]);
-        let base = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        let mut bytes = Box::new([u64::from_ne_bytes([7; 8])]);
+        let base = NonNull::new(bytes.as_mut_ptr().cast()).unwrap();
         // SAFETY: the box is moved into the owner and not touched again, its heap bytes stay put.
         let r = unsafe { Region::from_raw(base, 8, Guard(bytes)) };
         let clone = r.clone();

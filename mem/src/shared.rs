@@ -1,0 +1,41 @@
+//! Access to bytes that other threads, by order of the network, may read and write at the same
+//! time: the one place where a region's memory is touched.
+//!
+//! # Why this is sound
+//! In Rust's memory model (that of C++20) two accesses to overlapping bytes, of which one writes
+//! and which nothing orders, are undefined behaviour unless both are atomic *and* of the same
+//! address and size. `ptr::copy` is not atomic; volatile accesses are not either; and a byte-wise
+//! atomic copy beside a 64-bit FETCH_ADD is of another size. A peer chooses the offsets, lengths
+//! and times of WRITEs, READs and atomics, so none of that may be relied on here.
+//!
+//! - **On x86-64** every access is machine code of ours, by `asm!`: to the language, a region's
+//!   bytes are outside of the program, like the memory of a device, and `asm!` moves bytes between
+//!   there and the caller's slice, which it has borrowed. The language knows no race on memory that
+//!   no Rust code accesses. What happens there is the processor's to define, and it does: each byte
+//!   read is one that was written to that place, instructions never write outside their operands,
+//!   `lock` operations are atomic to all others, and stores become visible in order (x86-TSO), so
+//!   that what is published by a release store after a copy is found by its acquire load.
+//! - **Elsewhere** ([`words`]) a region's memory is an array of `AtomicU64`, and every access is an
+//!   atomic access to one whole aligned word: parts of words are written by compare-exchange. All
+//!   accesses have one size, so the model above allows them all.
+//!
+//! Either way the compiler may neither invent, tear, repeat nor assume anything of a region's
+//! bytes; a copy that races holds a mixture of old and new bytes, as with DMA.
+//!
+//! The bytes must not be accessed in any other way while that is possible: that is the contract of
+//! [`Region::from_raw`](crate::Region::from_raw). The words are those of LLVM's and the kernel's
+//! practice, too: vm-memory and crossbeam use volatile or plain copies for the same purpose and call
+//! it a deviation; RFC 3301 (`AtomicPerByte`) would be the language's own answer, for copies.
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod words;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use words::{compare_swap, fetch_add, load, store};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{compare_swap, fetch_add, load, store};
+
+#[cfg(test)]
+mod tests;

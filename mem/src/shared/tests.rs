@@ -1,0 +1,258 @@
+use super::words;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// One way to access shared bytes: both must behave alike.
+#[derive(Clone, Copy)]
+struct Access {
+    name: &'static str,
+    load: unsafe fn(*const u8, &mut [u8]),
+    store: unsafe fn(*mut u8, &[u8]),
+    fetch_add: unsafe fn(*mut u64, u64) -> u64,
+    compare_swap: unsafe fn(*mut u64, u64, u64) -> u64,
+}
+
+const WAYS: [Access; 2] = [
+    Access {
+        name: "this machine's",
+        load: super::load,
+        store: super::store,
+        fetch_add: super::fetch_add,
+        compare_swap: super::compare_swap,
+    },
+    Access {
+        name: "words",
+        load: words::load,
+        store: words::store,
+        fetch_add: words::fetch_add,
+        compare_swap: words::compare_swap,
+    },
+];
+
+/// Whole words of memory that only the functions under test access once it is made.
+struct Memory(*mut u8, usize);
+
+// SAFETY: a pointer that `Access` alone follows, as tests of concurrent access want it.
+unsafe impl Send for Memory {}
+
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(words: usize) -> Self {
+        let memory = Box::leak(vec![0u64; words].into_boxed_slice());
+        Self(memory.as_mut_ptr().cast(), memory.len() * 8)
+    }
+
+    fn load(&self, way: Access, at: usize, len: usize) -> Vec<u8> {
+        assert!(at + len <= self.1);
+        let mut out = vec![0xee; len];
+        // SAFETY: inside the memory; what is beside it is not asked for.
+        unsafe { (way.load)(self.0.add(at), &mut out) };
+        out
+    }
+
+    fn store(&self, way: Access, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.1);
+        // SAFETY: inside the memory.
+        unsafe { (way.store)(self.0.add(at), bytes) };
+    }
+
+    fn word(&self, at: usize) -> *mut u64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.1);
+        // SAFETY: inside the memory.
+        unsafe { self.0.add(at).cast() }
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (1..=251u8).cycle().take(len).collect()
+}
+
+fn lengths() -> impl Iterator<Item = usize> {
+    (0..=300).chain([511, 512, 513, 1000, 1024, 1408, 4095, 4096, 4097])
+}
+
+#[test]
+fn store__writes_its_bytes_and_none_beside_them_at_every_length_and_alignment() {
+    for way in WAYS {
+        for len in lengths() {
+            let memory = Memory::new(len / 8 + 24);
+            let size = len + 128;
+            let bytes = pattern(len);
+            for at in (0..40).chain([63, 64, 65]) {
+                memory.store(way, 0, &vec![0; size]);
+                memory.store(way, at, &bytes);
+                let all = memory.load(way, 0, size);
+                assert!(all[at..at + len] == bytes, "{}: {len} bytes to {at}", way.name);
+                let beside = all[..at].iter().chain(&all[at + len..]);
+                assert!(beside.clone().all(|b| *b == 0), "{}: {len} bytes to {at}", way.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn load__reads_its_bytes_and_writes_none_beside_them_at_every_length_and_alignment() {
+    for way in WAYS {
+        for len in lengths() {
+            let memory = Memory::new(len / 8 + 24);
+            let bytes = pattern(len + 128);
+            memory.store(way, 0, &bytes);
+            for at in (0..40).chain([63, 64, 65]) {
+                let mut out = vec![0xee; len + 64];
+                let place = at % 33;
+                // SAFETY: inside the memory.
+                unsafe { (way.load)(memory.0.add(at), &mut out[place..place + len]) };
+                assert!(out[place..place + len] == bytes[at..at + len], "{}: {len}", way.name);
+                let beside = out[..place].iter().chain(&out[place + len..]);
+                assert!(beside.clone().all(|b| *b == 0xee), "{}: {len} from {at}", way.name);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn copy__by_vectors_of_either_width_is_the_same() {
+    use super::x86_64::{copy_avx, copy_sse};
+    let has_avx = std::arch::is_x86_feature_detected!("avx");
+    for len in lengths().filter(|len| *len >= 16) {
+        for (from, to) in [(0, 0), (1, 0), (0, 1), (13, 29), (31, 17)] {
+            let src = &pattern(len + 32)[from..from + len];
+            for is_wide in [false, true] {
+                let mut dst = vec![0xee; len + 64];
+                let at = dst[to..to + len].as_mut_ptr();
+                // SAFETY: two slices of `len` bytes, no shorter than a vector that there is.
+                unsafe {
+                    match is_wide && has_avx && len >= 32 {
+                        true => copy_avx(src.as_ptr(), at, len),
+                        false => copy_sse(src.as_ptr(), at, len),
+                    }
+                }
+                assert!(dst[to..to + len] == *src, "{is_wide}: {len} bytes");
+                let beside = dst[..to].iter().chain(&dst[to + len..]);
+                assert!(beside.clone().all(|b| *b == 0xee), "{is_wide}: {len} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn fetch_add__and_compare_swap_return_what_was_there() {
+    for way in WAYS {
+        let memory = Memory::new(2);
+        memory.store(way, 8, &u64::MAX.to_ne_bytes());
+        // SAFETY: an aligned word.
+        unsafe {
+            assert_eq!((way.fetch_add)(memory.word(8), 3), u64::MAX);
+            assert_eq!((way.compare_swap)(memory.word(8), 7, 9), 2);
+            assert_eq!((way.compare_swap)(memory.word(8), 2, 9), 2);
+            assert_eq!((way.fetch_add)(memory.word(8), 0), 9);
+        }
+        assert_eq!(memory.load(way, 0, 8), [0; 8]);
+    }
+}
+
+/// Runs `work` with 0, 1, 2 on a thread each while `look` runs again and again on this one.
+fn beside_three(work: impl Fn(u8) + Sync, mut look: impl FnMut()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let work = &work;
+        let workers = [0, 1, 2].map(|n| scope.spawn(move || work(n)));
+        scope.spawn(|| {
+            let panicked = workers.into_iter().filter_map(|worker| worker.join().err()).count();
+            is_over.store(true, Ordering::Release);
+            assert_eq!(panicked, 0);
+        });
+        while !is_over.load(Ordering::Acquire) {
+            look();
+        }
+        look();
+    });
+}
+
+const ROUNDS: u64 = 2000;
+
+#[test]
+fn store__of_neighbours_at_once_loses_none_of_either() {
+    for way in WAYS {
+        let memory = Memory::new(64);
+        // Three threads own interleaved stretches of odd lengths; each finds its own bytes again.
+        let mine = |n: u8| (0..11).map(move |i| (i * 39 + usize::from(n) * 13, 13));
+        let work = |n: u8| {
+            for round in 0..ROUNDS {
+                let bytes = [u8::try_from(round % 200).unwrap() + n; 13];
+                for (at, len) in mine(n) {
+                    memory.store(way, at, &bytes[..len]);
+                    assert_eq!(memory.load(way, at, len), bytes[..len], "{}", way.name);
+                }
+            }
+        };
+        beside_three(work, || drop(memory.load(way, 0, 429)));
+    }
+}
+
+#[test]
+fn load__beside_writers_finds_only_bytes_that_were_written() {
+    for way in WAYS {
+        let memory = Memory::new(200);
+        // Every byte is its place times one of three odd factors, or zero in the beginning.
+        let byte = |at: usize, n: u8| u8::try_from(at % 256).unwrap().wrapping_mul(2 * n + 3);
+        let work = |n: u8| {
+            for round in 0..ROUNDS {
+                let at = usize::try_from(round).unwrap() * 7 % 300;
+                let bytes: Vec<u8> = (at..at + 1100).map(|at| byte(at, n)).collect();
+                memory.store(way, at, &bytes);
+            }
+        };
+        beside_three(work, || {
+            for (at, got) in memory.load(way, 3, 1397).into_iter().enumerate() {
+                let may = |n| got == byte(at + 3, n);
+                assert!(got == 0 || [0, 1, 2].into_iter().any(may), "{}: {at}: {got}", way.name);
+            }
+        });
+    }
+}
+
+#[test]
+fn fetch_add__beside_copies_of_its_neighbours_counts_every_one() {
+    for way in WAYS {
+        let memory = Memory::new(6);
+        let work = |n: u8| {
+            for round in 0..ROUNDS {
+                // SAFETY: an aligned word.
+                unsafe { (way.fetch_add)(memory.word(16), 1) };
+                memory.store(way, 3, &[n; 13]);
+                memory.store(way, 24, &round.to_ne_bytes()[..7]);
+            }
+        };
+        let mut last = 0;
+        beside_three(work, || {
+            let all = memory.load(way, 1, 46);
+            let count = u64::from_ne_bytes(all[15..23].try_into().unwrap());
+            assert!(count <= 3 * ROUNDS, "{}", way.name);
+            last = count;
+        });
+        assert_eq!(last, 3 * ROUNDS, "{}", way.name);
+    }
+}
+
+#[test]
+fn compare_swap__lets_one_of_three_win_each_round() {
+    for way in WAYS {
+        let memory = Memory::new(1);
+        let won = [const { std::sync::atomic::AtomicU64::new(0) }; 3];
+        let work = |n: u8| {
+            for round in 0..ROUNDS {
+                // SAFETY: an aligned word.
+                let found = unsafe { (way.compare_swap)(memory.word(0), round, round + 1) };
+                won[usize::from(n)].fetch_add(u64::from(found == round), Ordering::Relaxed);
+            }
+        };
+        beside_three(work, || {});
+        let wins: u64 = won.iter().map(|won| won.load(Ordering::Relaxed)).sum();
+        let word = u64::from_ne_bytes(memory.load(way, 0, 8).try_into().unwrap());
+        assert_eq!(wins, word, "{}", way.name);
+    }
+}

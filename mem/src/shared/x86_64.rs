@@ -1,0 +1,175 @@
+//! Access by machine code.
+
+use std::arch::{asm, is_x86_feature_detected};
+
+/// Copies the bytes from `at` on into all of `dst`.
+///
+/// # Safety
+/// `dst.len()` bytes from `at` must be readable, outside of `dst`, and accessed by this module only.
+pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
+    // SAFETY: the caller's promise; `dst` is borrowed.
+    unsafe { copy(at, dst.as_mut_ptr(), dst.len()) }
+}
+
+/// Copies `src` to `at` and the bytes behind it.
+///
+/// # Safety
+/// `src.len()` bytes from `at` must be writable, outside of `src`, and accessed by this module only.
+pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
+    // SAFETY: the caller's promise; `src` is borrowed.
+    unsafe { copy(src.as_ptr(), at, src.len()) }
+}
+
+/// Adds `add` to the word at `at`, wrapping; returns what it was. Atomic to every other access.
+///
+/// # Safety
+/// `at` must be aligned, readable and writable, and accessed by this module only.
+pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> u64 {
+    let mut word = add;
+    // SAFETY: touches the eight bytes of the word, which the caller promises.
+    unsafe {
+        asm!("lock xadd qword ptr [{at}], {word}", at = in(reg) at, word = inout(reg) word,
+            options(nostack));
+    }
+    word
+}
+
+/// Writes `swap` to the word at `at` if it is `compare`; returns what it was. Atomic to every other
+/// access.
+///
+/// # Safety
+/// As [`fetch_add`].
+pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> u64 {
+    let mut word = compare;
+    // SAFETY: touches the eight bytes of the word, which the caller promises.
+    unsafe {
+        asm!("lock cmpxchg qword ptr [{at}], {swap}", at = in(reg) at, swap = in(reg) swap,
+            inout("rax") word, options(nostack));
+    }
+    word
+}
+
+/// Copies `len` bytes. Bytes may be read and written more than once.
+///
+/// # Safety
+/// The bytes at `src` must be readable, those at `dst` writable, and none of them both.
+unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: each of the functions copies exactly `len` bytes for lengths of its range.
+    unsafe {
+        match len {
+            32.. if is_x86_feature_detected!("avx") => copy_avx(src, dst, len),
+            16.. => copy_sse(src, dst, len),
+            _ => copy_short(src, dst, len),
+        }
+    }
+}
+
+/// Copies by the first and the last bytes as one register each, which may overlap.
+macro_rules! both_ends {
+    ($src:ident, $dst:ident, $len:ident, $size:literal, $word:literal) => {
+        asm!(
+            concat!("mov {head", $word, "}, [{src}]"),
+            concat!("mov {tail", $word, "}, [{src} + {len} - ", $size, "]"),
+            concat!("mov [{dst}], {head", $word, "}"),
+            concat!("mov [{dst} + {len} - ", $size, "], {tail", $word, "}"),
+            src = in(reg) $src,
+            dst = in(reg) $dst,
+            len = in(reg) $len,
+            head = out(reg) _,
+            tail = out(reg) _,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// # Safety
+/// As [`copy`], for lengths below 16.
+unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: two registers of `size` bytes, the first at the beginning and the last at the end,
+    // lie inside and cover all of `size..=2 * size` bytes.
+    unsafe {
+        match len {
+            0 => {}
+            1 => asm!("mov {byte}, [{src}]", "mov [{dst}], {byte}", src = in(reg) src,
+                dst = in(reg) dst, byte = out(reg_byte) _, options(nostack, preserves_flags)),
+            2..4 => both_ends!(src, dst, len, 2, ":x"),
+            4..8 => both_ends!(src, dst, len, 4, ":e"),
+            _ => both_ends!(src, dst, len, 8, ":r"),
+        }
+    }
+}
+
+/// Copies by vectors of `$size` bytes in registers `$reg`: the last four and the first as they lie,
+/// those between in turns of four, from the first place in `dst` that is aligned.
+macro_rules! vectors {
+    ($name:ident, $size:literal, $reg:literal, $mov:literal, $leave:literal) => {
+        /// # Safety
+        /// As [`copy`], for lengths of at least one vector, on processors that have them.
+        pub(super) unsafe fn $name(src: *const u8, dst: *mut u8, len: usize) {
+            // SAFETY: reads and writes inside `len` bytes of `src` and `dst`: the first vector is,
+            // the last ones are where more than as many bytes are left, and the turns end where
+            // the last four begin.
+            unsafe {
+                asm!(
+                    concat!($mov, " ", $reg, "0, [{src}]"),
+                    concat!($mov, " ", $reg, "1, [{src} + {len} - {v}]"),
+                    "lea {end}, [{dst} + {len}]",
+                    "cmp {len}, 2 * {v}",
+                    "jbe 6f",
+                    concat!($mov, " ", $reg, "2, [{src} + {len} - 2 * {v}]"),
+                    "cmp {len}, 4 * {v}",
+                    "jbe 4f",
+                    concat!($mov, " ", $reg, "3, [{src} + {len} - 3 * {v}]"),
+                    concat!($mov, " ", $reg, "4, [{src} + {len} - 4 * {v}]"),
+                    "lea {at}, [{dst} + {v}]",
+                    "and {at}, -{v}",
+                    // From here on what leads from a place in dst to the one in src.
+                    "sub {src}, {dst}",
+                    "lea {len}, [{end} - 4 * {v}]",
+                    "cmp {at}, {len}",
+                    "jae 3f",
+                    "2:",
+                    concat!($mov, " ", $reg, "5, [{src} + {at}]"),
+                    concat!($mov, " ", $reg, "6, [{src} + {at} + {v}]"),
+                    concat!($mov, " ", $reg, "7, [{src} + {at} + 2 * {v}]"),
+                    concat!($mov, " ", $reg, "8, [{src} + {at} + 3 * {v}]"),
+                    concat!($mov, " [{at}], ", $reg, "5"),
+                    concat!($mov, " [{at} + {v}], ", $reg, "6"),
+                    concat!($mov, " [{at} + 2 * {v}], ", $reg, "7"),
+                    concat!($mov, " [{at} + 3 * {v}], ", $reg, "8"),
+                    "add {at}, 4 * {v}",
+                    "cmp {at}, {len}",
+                    "jb 2b",
+                    "3:",
+                    concat!($mov, " [{end} - 4 * {v}], ", $reg, "4"),
+                    concat!($mov, " [{end} - 3 * {v}], ", $reg, "3"),
+                    "jmp 5f",
+                    "4:",
+                    concat!($mov, " ", $reg, "3, [{src} + {v}]"),
+                    concat!($mov, " [{dst} + {v}], ", $reg, "3"),
+                    "5:",
+                    concat!($mov, " [{end} - 2 * {v}], ", $reg, "2"),
+                    "6:",
+                    concat!($mov, " [{end} - {v}], ", $reg, "1"),
+                    concat!($mov, " [{dst}], ", $reg, "0"),
+                    $leave,
+                    v = const $size,
+                    src = inout(reg) src => _,
+                    dst = in(reg) dst,
+                    len = inout(reg) len => _,
+                    end = out(reg) _,
+                    at = out(reg) _,
+                    // Of all vector registers, `vzeroupper` clears the upper halves.
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+vectors!(copy_avx, 32, "ymm", "vmovdqu", "vzeroupper");
+vectors!(copy_sse, 16, "xmm", "movdqu", "");
