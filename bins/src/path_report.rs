@@ -48,8 +48,8 @@ pub struct LbRow {
     pub reroutes: u64,
     /// How often a whole flow moved.
     pub moves: u64,
-    /// Packets found lost on any path.
-    pub lost_packets: u64,
+    /// Packets presumed lost, on any path.
+    pub presumed_lost_packets: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
 }
@@ -67,8 +67,8 @@ pub struct PathRow {
     pub sent_packets: u64,
     /// Packets that arrived.
     pub acked_packets: u64,
-    /// Packets found lost.
-    pub lost_packets: u64,
+    /// Packets presumed lost. Some may have arrived later.
+    pub presumed_lost_packets: u64,
     /// Of those that arrived, packets that came marked.
     pub marked_packets: u64,
     /// The round trip, smoothed; null while none is measured.
@@ -110,9 +110,9 @@ impl PathsReport {
         );
         let lb = self.lb.as_ref().map(|lb| match lb.why_not {
             None => {
-                let LbRow { name, reroutes, lost_packets, .. } = lb;
+                let LbRow { name, reroutes, presumed_lost_packets, .. } = lb;
                 let paths = self.paths.len();
-                format!("{name}: {paths} paths, {reroutes} reroutes, {lost_packets} packets lost")
+                format!("{name}: {paths} paths, {reroutes} reroutes, {presumed_lost_packets} packets presumed lost")
             }
             Some(why) => format!("not balanced: {why}"),
         });
@@ -134,7 +134,7 @@ impl LbRow {
             retransmits: sum(|c| c.retransmits),
             reroutes: sum(|c| c.reroutes),
             moves: sum(|c| c.path_changes),
-            lost_packets: sum(|c| c.lost_packets),
+            presumed_lost_packets: sum(|c| c.presumed_lost_packets),
             timeouts: sum(|c| c.timeouts),
         }
     }
@@ -153,7 +153,7 @@ impl PathRow {
             },
             sent_packets: path.sent_packets,
             acked_packets: path.acked_packets,
-            lost_packets: path.lost_packets,
+            presumed_lost_packets: path.presumed_lost_packets,
             marked_packets: path.marked_packets,
             srtt_us: path.srtt.map(microseconds),
             min_rtt_us: path.min_rtt.map(microseconds),
@@ -185,8 +185,8 @@ mod tests {
             acked_packets: 7,
             acked_bytes: 7_000,
             marked_packets: 1,
-            lost_packets: 2,
-            lost_bytes: 2_000,
+            presumed_lost_packets: 2,
+            presumed_lost_bytes: 2_000,
             srtt: Some(Dur::from_us(10_500)),
             min_rtt: None,
             heard_at: None,
@@ -204,7 +204,8 @@ mod tests {
         let offer = Offer::of(&Config::default(), Some(1408));
         let agreed = agree(&offer, &offer).unwrap();
         let (erasure, balance) = wanted();
-        let counters = Counters { picks: 9, reroutes: 2, lost_packets: 2, ..Counters::default() };
+        let counters =
+            Counters { picks: 9, reroutes: 2, presumed_lost_packets: 2, ..Counters::default() };
         let qps: Vec<_> = [(7, 0xc001), (8, 0xffff)]
             .map(|(qpn, port)| ConnectionPaths { qpn, counters, paths: vec![path(port)] })
             .into();

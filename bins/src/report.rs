@@ -152,6 +152,22 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
     out
 }
 
+/// Presumed, real and needless losses of what was sent, for people; `None` if nothing was presumed
+/// lost or retransmitted. `counters` are a report's, by name.
+#[must_use]
+pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
+    let count = |name| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let (presumed, retransmitted) =
+        (count("presumed_lost_packets"), count("retransmitted_packets"));
+    let spurious = count("spurious_lost_packets");
+    (presumed + retransmitted > 0).then(|| {
+        format!(
+            "  packets presumed lost: {presumed}, of these spurious: {spurious}; retransmitted: \
+             {retransmitted}\n"
+        )
+    })
+}
+
 /// A number of bytes with a binary unit, exact or to one decimal.
 #[must_use]
 pub fn bytes(n: u64) -> String {
@@ -243,6 +259,16 @@ mod tests {
         assert_eq!(bytes(64 << 10), "64 KiB");
         assert_eq!(bytes(1 << 20), "1 MiB");
         assert_eq!(bytes((1 << 30) + (1 << 29)), "1.5 GiB");
+    }
+
+    #[test]
+    fn loss_text__tells_presumed_from_spurious() {
+        let counters = serde_json::json!({
+            "presumed_lost_packets": 12, "spurious_lost_packets": 9, "retransmitted_packets": 13,
+        });
+        let text = loss_text(counters.as_object().unwrap()).unwrap();
+        assert_eq!(text, "  packets presumed lost: 12, of these spurious: 9; retransmitted: 13\n");
+        assert_eq!(loss_text(&serde_json::Map::new()), None);
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub struct Counters {
     pub reroutes: u64,
     /// How often the whole flow moved.
     pub path_changes: u64,
-    /// Packets found lost, on any path.
-    pub lost_packets: u64,
+    /// Packets presumed lost, on any path. Some may have arrived later.
+    pub presumed_lost_packets: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Paths whose counters made room for those of others.
@@ -93,7 +93,7 @@ impl Balancer {
 
     /// Packets of a path were lost.
     pub fn on_loss(&mut self, now: Time, loss: &PathLoss) {
-        self.counters.lost_packets += u64::from(loss.packets);
+        self.counters.presumed_lost_packets += u64::from(loss.packets);
         self.paths.on_loss(loss);
         self.policy.on_loss(now, loss);
     }
@@ -164,7 +164,7 @@ mod tests {
         assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (0, 1));
         let left = lb.paths(at(300)).find(|report| report.path == path).unwrap();
-        assert_eq!((left.left, left.state, left.lost_packets), (1, PathState::Retired, 4));
+        assert_eq!((left.left, left.state, left.presumed_lost_packets), (1, PathState::Retired, 4));
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let counted = Counters {
             picks: 66,
             retransmits: 1,
-            lost_packets: 3,
+            presumed_lost_packets: 3,
             timeouts: 1,
             paths_replaced: 2,
             ..Counters::default()

@@ -22,10 +22,10 @@ pub struct PathReport {
     pub acked_bytes: u64,
     /// Of those that arrived, packets that came marked CE.
     pub marked_packets: u64,
-    /// Packets found lost. Some may have arrived later.
-    pub lost_packets: u64,
+    /// Packets presumed lost. Some may have arrived later.
+    pub presumed_lost_packets: u64,
     /// Their payload bytes.
-    pub lost_bytes: u64,
+    pub presumed_lost_bytes: u64,
     /// The round trip, smoothed.
     pub srtt: Option<Dur>,
     /// The smallest.
@@ -119,8 +119,8 @@ impl Paths {
                 acked_packets: c.acked[0],
                 acked_bytes: c.acked[1],
                 marked_packets: c.marked,
-                lost_packets: c.lost[0],
-                lost_bytes: c.lost[1],
+                presumed_lost_packets: c.lost[0],
+                presumed_lost_bytes: c.lost[1],
                 srtt: c.rtt.smoothed(),
                 min_rtt: c.rtt.min(),
                 heard_at: c.heard_at,
@@ -204,8 +204,8 @@ mod tests {
             acked_packets: 2,
             acked_bytes: 2000,
             marked_packets: 1,
-            lost_packets: 1,
-            lost_bytes: 4096,
+            presumed_lost_packets: 1,
+            presumed_lost_bytes: 4096,
             srtt: Some(Dur::from_us(80)),
             min_rtt: Some(Dur::from_us(80)),
             heard_at: Some(at(300)),

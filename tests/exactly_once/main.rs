@@ -70,7 +70,7 @@ fn run__worlds_reach_every_corner() {
         "drop_after_sequence_gap",
         "drop_after_response_gap",
         "drop_repeated_nak",
-        "lost_packets",
+        "presumed_lost_packets",
         "tail_loss_probes",
         "receive_limit_probes",
         "spurious_retransmits",

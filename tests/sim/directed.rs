@@ -42,6 +42,11 @@ fn sends_again_what_was_lost(report: &Report) {
     let again = report.engine["retransmitted_packets"];
     // Some more: a probe of a tail each time that a flow waits, and what was late at first.
     assert!(again * 100 < lost * 110, "{again} sent again, {lost} lost");
+    let count = |name: &str| report.engine.get(name).copied().unwrap_or(0);
+    let presumed = count("presumed_lost_packets") - count("spurious_lost_packets");
+    // ACKs are among the lost.
+    let engine = &report.engine;
+    assert!(presumed <= lost, "{presumed} presumed lost for good, {lost} lost: {engine:?}");
 }
 
 #[test]

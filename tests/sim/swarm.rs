@@ -64,7 +64,7 @@ fn swarm__five_hundred_seeds_end_well() {
         "out_of_sequence",
         "implied_nak_seq_err",
         "local_ack_timeout_err",
-        "lost_packets",
+        "presumed_lost_packets",
         "receive_limit_probes",
         "spurious_retransmits",
         "spurious_timeouts",

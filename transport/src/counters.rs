@@ -38,7 +38,7 @@ pub struct Counters {
     pub implied_nak_seq_err: u64,
     /// Times the retransmission timer fired.
     pub local_ack_timeout_err: u64,
-    /// Packets sent again.
+    /// Packets retransmitted, whatever the cause: presumed loss, tail loss probes, no receive request.
     pub retransmitted_packets: u64,
     /// Completions with an error status on a send queue, flushes not counted.
     pub req_cqe_error: u64,
@@ -58,9 +58,13 @@ pub struct Counters {
     pub tail_loss_probes: u64,
     /// SRC: packets sent to ask whether a receive request has been posted.
     pub receive_limit_probes: u64,
-    /// SRC: packets found lost.
-    pub lost_packets: u64,
-    /// SRC: packets that were sent again and had arrived, as far as echoes tell.
+    /// SRC: packets presumed lost: overdue (RACK), outstanding at a retransmission timeout, or
+    /// reported missing from their block. Without erasure coding the network has lost at most
+    /// `presumed_lost_packets` - `spurious_lost_packets` + `tail_loss_probes` data packets.
+    pub presumed_lost_packets: u64,
+    /// SRC: of these, packets that had arrived or did so later, as far as ACKs prove it.
+    pub spurious_lost_packets: u64,
+    /// SRC: of these, packets that had been retransmitted by then.
     pub spurious_retransmits: u64,
     /// SRC: timeouts that turned out needless and were undone.
     pub spurious_timeouts: u64,
@@ -113,7 +117,8 @@ impl Default for Counters {
             rp_cnp_handled: 0,
             tail_loss_probes: 0,
             receive_limit_probes: 0,
-            lost_packets: 0,
+            presumed_lost_packets: 0,
+            spurious_lost_packets: 0,
             spurious_retransmits: 0,
             spurious_timeouts: 0,
             ec_parity_packets: 0,
@@ -181,7 +186,8 @@ impl Counters {
             ("rp_cnp_handled", self.rp_cnp_handled),
             ("tail_loss_probes", self.tail_loss_probes),
             ("receive_limit_probes", self.receive_limit_probes),
-            ("lost_packets", self.lost_packets),
+            ("presumed_lost_packets", self.presumed_lost_packets),
+            ("spurious_lost_packets", self.spurious_lost_packets),
             ("spurious_retransmits", self.spurious_retransmits),
             ("spurious_timeouts", self.spurious_timeouts),
             ("ec_parity_packets", self.ec_parity_packets),

@@ -4,7 +4,7 @@ use super::gaps::GapRow;
 use super::message::Sha256Hex;
 use super::session::{Current, End, Session};
 use crate::path_report::PathsReport;
-use crate::report::bytes;
+use crate::report::{bytes, loss_text};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -165,6 +165,7 @@ impl CopyReport {
         }
         out.push_str(if self.ok { ", SHA-256 equal on both ends\n" } else { "\n" });
         out.extend(self.paths.text());
+        out.extend(loss_text(&self.counters));
         out
     }
 }

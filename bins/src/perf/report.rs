@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::initiator::Failure;
 use crate::oob::Congestion;
 use crate::path_report::PathsReport;
-use crate::report::{PerfRow, TransferRow, bytes, op_name, perf_table, seconds};
+use crate::report::{PerfRow, TransferRow, bytes, loss_text, op_name, perf_table, seconds};
 use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
 use serde::Serialize;
 use spanwire_base::Time;
@@ -133,6 +133,7 @@ pub(super) fn text(r: &ClientReport) -> String {
     }
     out.extend(r.flow.as_ref().and_then(limits_text));
     out.extend(r.paths.text());
+    out.extend(loss_text(&r.counters));
     for t in r.thresholds.iter().filter(|t| !t.ok) {
         out.push_str(&format!("  FAILED: {} {:.3}, measured {:.3}\n", t.name, t.limit, t.measured));
     }

@@ -240,7 +240,9 @@ impl Selective {
                         (LossKind::Timeout(self.timers.expired()), self.sent.in_flight_bytes());
                     flow.on_loss(now, kind, lost, 0);
                 }
+                let before = self.sent.counters().presumed_lost;
                 self.sent.lose_all();
+                counters.presumed_lost_packets += self.sent.counters().presumed_lost - before;
                 self.tell_paths(now, None, lb::LossKind::Timeout);
                 if !self.sent.has_lost() {
                     self.probe = Some(Probe::Tail);

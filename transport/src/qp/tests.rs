@@ -18,6 +18,7 @@ mod events;
 mod flow;
 mod hostile;
 mod int;
+mod losses;
 mod paths;
 mod selective;
 mod soak;

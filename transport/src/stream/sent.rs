@@ -58,9 +58,11 @@ pub(crate) struct Sent<T> {
 pub(crate) struct SentCounters {
     /// Packets sent again.
     pub(crate) retransmitted: u64,
-    /// Packets found lost by time.
-    pub(crate) lost: u64,
-    /// Packets that were sent again though they had arrived, as far as echoes tell.
+    /// Packets presumed lost: overdue, outstanding at a timeout, or missing from their block.
+    pub(crate) presumed_lost: u64,
+    /// Of these, packets that arrived after all, as far as acknowledgements prove it.
+    pub(crate) spurious_lost: u64,
+    /// Of these, packets that had been retransmitted by then.
     pub(crate) spurious: u64,
 }
 
@@ -76,6 +78,8 @@ struct Entry<T> {
     was_resent: bool,
     /// That it was lost was found by time.
     was_overdue: bool,
+    /// A transmission of it is presumed lost, and none of it is known to have arrived.
+    is_presumed: bool,
     /// What its flow had delivered then.
     at_send: AtSend,
     /// The path it was sent by last; 0 if nobody chose.
@@ -175,6 +179,7 @@ impl<T: Copy> Sent<T> {
             was_lost: false,
             was_resent: false,
             was_overdue: false,
+            is_presumed: false,
             at_send: AtSend::default(),
             path,
             place,
@@ -233,6 +238,8 @@ impl<T: Copy> Sent<T> {
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
         entry.was_resent = true;
+        // After a probe the arrival may be of the transmission before it.
+        entry.is_presumed &= was == State::Lost;
         let (bytes, place) = (u64::from(entry.bytes), entry.place);
         if was == State::Lost {
             self.in_flight_pkts += 1;

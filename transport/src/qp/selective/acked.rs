@@ -101,10 +101,9 @@ impl Selective {
         let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
         let audible = now - self.rtt.smallest();
         let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
-        let spurious = self.sent.counters().spurious;
+        let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
-        counters.spurious_retransmits += self.sent.counters().spurious - spurious;
         if ack.hold_ns != u32::MAX {
             let (trip, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
             // What comes once more has others as its witness: without a newer count it is this
@@ -130,6 +129,10 @@ impl Selective {
             self.sent.find_all();
             counters.spurious_timeouts += 1;
         }
+        let found = *self.sent.counters();
+        counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
+        counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
+        counters.spurious_retransmits += found.spurious - before.spurious;
         if !self.waits_for_peer() || self.timers_may_rest() {
             self.timers.stop();
         }
@@ -151,7 +154,7 @@ impl Selective {
     ) {
         let found = self.sent.detect(now, &self.rtt);
         self.look_at = found.look_at;
-        counters.lost_packets += found.pkts;
+        counters.presumed_lost_packets += found.pkts;
         self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
         if found.pkts > found.coded_pkts && self.recovery.is_none() {
             self.recovery = Some(self.sent.next());
@@ -191,7 +194,6 @@ impl Selective {
         flow: Option<&mut Flow>,
     ) {
         let (short, settled) = (acked.short, acked.settled);
-        counters.lost_packets += short.pkts + settled.pkts;
         counters.ec_settled_packets += settled.pkts;
         counters.ec_short_packets += short.pkts;
         let (pkts, bytes) = (short.pkts + settled.pkts, short.bytes + settled.bytes);

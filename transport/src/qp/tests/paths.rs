@@ -54,7 +54,11 @@ fn pick_path__the_packets_of_a_block_take_different_ways() {
     let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
     let paths: Vec<_> = balancer.paths(p.now).collect();
     assert_eq!((paths.len(), balancer.counters().picks), (10, 50));
-    assert!(paths.iter().all(|p| (p.sent_packets, p.acked_packets, p.lost_packets) == (5, 5, 0)));
+    assert!(
+        paths
+            .iter()
+            .all(|p| (p.sent_packets, p.acked_packets, p.presumed_lost_packets) == (5, 5, 0))
+    );
     assert!(p.ends[1].ep.qp_paths(p.ends[1].qpns[0]).is_some());
 }
 

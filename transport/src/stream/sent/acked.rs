@@ -121,9 +121,7 @@ impl<T: Copy> Sent<T> {
         acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
         if entry.was_lost && echo < entry.sent_at {
             // What a receiver misses of a block too soon says nothing of our own patience.
-            let was_overdue = entry.was_overdue;
-            self.counters.spurious += 1;
-            if was_overdue {
+            if entry.was_overdue {
                 self.reorder.widen();
             }
         }
@@ -136,7 +134,11 @@ impl<T: Copy> Sent<T> {
             return;
         }
         entry.state = State::Arrived;
+        let is_presumed = entry.is_presumed;
         self.arrived.set(number);
+        if is_presumed {
+            self.judge_presumed(number, was, acked.newest, told);
+        }
         acked.pkts += 1;
         acked.bytes += bytes;
         if was == State::InFlight {

@@ -165,6 +165,7 @@ impl<T: Copy> Sent<T> {
                     short.bytes += u64::from(entry.bytes);
                     entry.was_overdue = false;
                     self.lose_only(number);
+                    self.presume_lost(number);
                 }
                 State::InFlight | State::Lost => {}
             }
@@ -211,6 +212,7 @@ impl<T: Copy> Sent<T> {
         while let Some(at) = self.rebuilt.iter().position(is_it) {
             let Some(Rebuilt { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else { break };
             lost.add(Newly { pkts: 1, bytes });
+            self.counters.presumed_lost += 1;
             let fate = Fate::Settled;
             self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
         }

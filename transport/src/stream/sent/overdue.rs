@@ -1,6 +1,6 @@
 //! Which packets are lost: those that are overdue, or all of them.
 
-use super::{Fate, OnPath, Place, Sent, State, Transmission};
+use super::{Fate, OnPath, Place, Sent, State, Told, Transmission};
 use crate::stream::received::unwrap;
 use crate::stream::rtt::Rtt;
 use spanwire_base::{Dur, Time};
@@ -52,7 +52,6 @@ impl<T: Copy> Sent<T> {
             let before = self.in_flight_bytes;
             let is_coded = self.place(first.number).is_coded();
             self.lose(first.number);
-            self.counters.lost += 1;
             found.pkts += 1;
             let bytes = before - self.in_flight_bytes;
             if is_coded {
@@ -65,7 +64,7 @@ impl<T: Copy> Sent<T> {
         found
     }
 
-    /// Takes everything in flight for lost: nothing was heard for too long.
+    /// Presumes everything in flight lost, after a retransmission timeout.
     pub(crate) fn lose_all(&mut self) {
         for transmission in std::mem::take(&mut self.order) {
             if self.current(transmission).is_some() {
@@ -81,7 +80,9 @@ impl<T: Copy> Sent<T> {
             entry.is_queued = false;
             if entry.state == State::Lost {
                 entry.state = State::InFlight;
+                let was_presumed = std::mem::take(&mut entry.is_presumed);
                 let (at, bytes) = (entry.sent_at, u64::from(entry.bytes));
+                self.counters.spurious_lost += u64::from(was_presumed);
                 self.in_flight_pkts += 1;
                 self.in_flight_bytes += bytes;
                 self.order.push_back(Transmission { number, at });
@@ -131,7 +132,32 @@ impl<T: Copy> Sent<T> {
         if let Some(entry) = self.entry_mut(number) {
             entry.was_overdue = true;
         }
+        self.presume_lost(number);
         if place.is_coded() { self.review(number, place) } else { self.queue(number) }
+    }
+
+    /// Counts the last transmission of a packet as presumed lost.
+    pub(super) fn presume_lost(&mut self, number: u64) {
+        self.counters.presumed_lost += 1;
+        if let Some(entry) = self.entry_mut(number) {
+            entry.is_presumed = true;
+        }
+    }
+
+    /// A packet of which a transmission was presumed lost has arrived; it was in the state `was`.
+    /// Counts the presumption as spurious if a later transmission cannot be what arrived: there is
+    /// none, or the echo or the smallest round trip excludes it.
+    #[inline(never)]
+    pub(super) fn judge_presumed(&mut self, number: u64, was: State, newest: u64, told: &Told<'_>) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        entry.is_presumed = false;
+        let is_first = match was {
+            State::Lost => true,
+            _ if number == newest => told.echo < entry.sent_at,
+            _ => told.audible < entry.sent_at,
+        };
+        self.counters.spurious_lost += u64::from(is_first);
+        self.counters.spurious += u64::from(is_first && was == State::InFlight);
     }
 
     /// Something in flight was turned away: it is to be sent again, whatever its block can do
@@ -140,6 +166,9 @@ impl<T: Copy> Sent<T> {
         let told = self.on_paths.take();
         self.lose_only(number);
         self.on_paths = told;
+        if let Some(entry) = self.entry_mut(number) {
+            entry.is_presumed = false;
+        }
         self.queue(number);
     }
 

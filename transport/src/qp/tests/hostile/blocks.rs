@@ -161,7 +161,7 @@ fn coded_scene(config: Config) -> Scene {
 fn losses(s: &Scene) -> ([u64; 3], u64, u64) {
     let end = &s.pair.ends[0];
     let c: &Counters = end.ep.counters();
-    let lost = [c.lost_packets, c.ec_settled_packets, c.ec_short_packets];
+    let lost = [c.presumed_lost_packets, c.ec_settled_packets, c.ec_short_packets];
     (lost, end.ep.query_qp(s.qpn).unwrap().in_flight_pkts, c.retransmitted_packets)
 }
 

@@ -1,0 +1,107 @@
+//! What is counted as presumed lost, retransmitted and spurious agrees between the counters of the
+//! endpoint, those of the load balancer and the packets that the wire really drops.
+
+use super::*;
+use crate::counters::Counters;
+use crate::{Balance, ErasureCoding};
+use spanwire_base::Rng;
+use spanwire_loadbalance::Choice;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Of 100 packets, how many of side 0's are dropped, how many of the ACKs, and how many of side 0's
+/// are late, in which case by at most so many microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    drops: u64,
+    ack_drops: u64,
+    late: u64,
+    late_us: u64,
+}
+
+/// Moves 3 MB over such a wire; the pair, and how many packets of side 0 it dropped.
+fn moved(wire: Wire, seed: u64, erasure: Option<ErasureCoding>) -> (Pair, u64) {
+    let balance = Some(Balance { choice: Choice::parse("rps,entropy_bits=4").unwrap(), seed });
+    let mut p = Pair::with(&PairConfig { balance, erasure, ..PairConfig::src() });
+    let (dropped, mut rng) = (Rc::new(Cell::new(0)), Rng::new(seed));
+    let count = Rc::clone(&dropped);
+    p.filter = Box::new(move |side, _| {
+        let is_drop = rng.below(100) < if side == 0 { wire.drops } else { wire.ack_drops };
+        count.set(count.get() + u64::from(is_drop && side == 0));
+        match is_drop {
+            true => Fate::Drop,
+            false if side == 0 && rng.below(100) < wire.late => {
+                Fate::Late(Dur::from_us(1 + rng.below(wire.late_us)))
+            }
+            false => Fate::Pass,
+        }
+    });
+    for i in 0..50 {
+        p.post(0, i, Op::Write, 0, 60_000);
+        assert!(p.run(SECOND * 100), "{wire:?}, seed {seed}");
+    }
+    assert!(p.ends[0].wcs.iter().all(|wc| wc.status == WcStatus::Success));
+    (p, dropped.get())
+}
+
+/// Every report of one run says the same.
+fn check_reports(p: &Pair) -> Counters {
+    let c = p.ends[0].ep.counters().clone();
+    let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
+    let lb = balancer.counters();
+    assert_eq!(lb.presumed_lost_packets, c.presumed_lost_packets);
+    assert_eq!((lb.retransmits, lb.timeouts), (c.retransmitted_packets, c.local_ack_timeout_err));
+    let by_path: u64 = balancer.paths(p.now).map(|path| path.presumed_lost_packets).sum();
+    assert_eq!(by_path, c.presumed_lost_packets);
+    assert!(c.spurious_lost_packets <= c.presumed_lost_packets, "{c:?}");
+    assert!(c.spurious_retransmits <= c.spurious_lost_packets, "{c:?}");
+    assert!(c.spurious_retransmits <= c.retransmitted_packets, "{c:?}");
+    c
+}
+
+#[test]
+fn presumed_lost__is_what_the_wire_dropped_and_what_is_counted_as_spurious() {
+    let lossy = Wire { drops: 3, ack_drops: 0, late: 0, late_us: 1 };
+    let wires = [
+        lossy,
+        Wire { ack_drops: 10, ..lossy },
+        Wire { drops: 20, ack_drops: 20, ..lossy },
+        Wire { late: 5, late_us: 20, ..lossy },
+    ];
+    for (wire, seed) in wires.into_iter().flat_map(|wire| [1, 2, 3].map(|seed| (wire, seed))) {
+        let (p, dropped) = moved(wire, seed, None);
+        let c = check_reports(&p);
+        let lost = c.presumed_lost_packets - c.spurious_lost_packets;
+        let told = format!("{wire:?}, seed {seed}: {dropped} dropped; {c:?}");
+        // A probe repairs the loss of a tail before the tail is presumed lost.
+        assert!(dropped <= lost + c.tail_loss_probes, "{told}");
+        // What is lost together with its ACK may not be provably spurious.
+        let unproven = if wire.ack_drops > 0 || wire.late > 0 { dropped / 4 } else { 0 };
+        assert!(lost <= dropped + unproven, "{told}");
+    }
+}
+
+#[test]
+fn presumed_lost__on_a_wire_that_loses_nothing_is_mostly_known_to_be_spurious() {
+    let wire = Wire { drops: 0, ack_drops: 0, late: 5, late_us: 20 };
+    let (mut presumed, mut spurious) = (0, 0);
+    for seed in 0..5 {
+        let (p, _) = moved(wire, seed, None);
+        let c = check_reports(&p);
+        presumed += c.presumed_lost_packets;
+        spurious += c.spurious_lost_packets;
+    }
+    assert!(presumed > 10, "{presumed}: the wire reorders too little to mean anything");
+    // An ACK that covers both transmissions of a packet proves nothing of the first.
+    assert!(spurious * 2 > presumed, "{spurious} of {presumed}");
+}
+
+#[test]
+fn presumed_lost__agrees_between_reports_of_coded_blocks() {
+    let wire = Wire { drops: 3, ack_drops: 2, late: 5, late_us: 20 };
+    for seed in 0..5 {
+        let (p, _) = moved(wire, seed, Some(ErasureCoding::default()));
+        let c = check_reports(&p);
+        assert!(c.presumed_lost_packets > 20 && c.ec_settled_packets > 0, "{c:?}");
+    }
+}
