@@ -1,27 +1,29 @@
-//! Counts the RoCEv2 frames (UDP port 4791) that arrive on one queue of an interface.
+//! Counts the RoCEv2 frames (UDP port 4791) to one address that arrive on one queue of an
+//! interface.
 //!
 //! ```text
-//! cargo run -p spanwire-af-xdp --example count -- IFNAME [QUEUE [SECONDS]]
+//! cargo run -p spanwire-af-xdp --example count -- IFNAME ADDRESS [QUEUE [SECONDS]]
 //! ```
 //!
-//! While it runs the interface's other traffic goes on as before; RoCEv2 frames of that queue end
-//! here.
+//! While it runs the interface's other traffic goes on as before; RoCEv2 frames of that queue to
+//! that address end here.
 
-use af_xdp::{AttachMode, Frame, Socket, SocketConfig, Steering, Traffic, Umem};
+use af_xdp::{Frame, Socket, SocketConfig, Steering, SteeringConfig, Umem};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let Some(ifname) = arguments.next() else {
-        return Err("usage: count IFNAME [QUEUE [SECONDS]]".into());
+    let (Some(ifname), Some(address)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: count IFNAME ADDRESS [QUEUE [SECONDS]]".into());
     };
     let queue: u32 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
 
     let ifindex = af_xdp::interface_index(&ifname)?;
-    let modes = [AttachMode::Native, AttachMode::Generic];
-    let (steering, refused) = Steering::attach(ifindex, queue + 1, Traffic::RoceV2, &modes)?;
+    let config = SteeringConfig { slots: queue + 1, ..SteeringConfig::new(ifindex) };
+    let (steering, refused) = Steering::attach(&config)?;
+    steering.set_addresses([address.parse()?])?;
     for refusal in refused {
         eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
     }

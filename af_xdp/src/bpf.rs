@@ -1,18 +1,15 @@
-//! The kernel's side of steering: the XSKMAP, the program and its link to an interface, by
-//! `bpf(2)` alone.
+//! The kernel's side of steering: the program and its link to an interface, by `bpf(2)` alone. The
+//! maps it reads are in [`crate::maps`].
 //!
 //! Everything is held by a descriptor: when the process ends, however it ends, the kernel detaches
 //! the program and the interface is as it was. Nothing is pinned.
 
 use crate::error::{Error, Place, Step};
-use crate::steer::{self, Traffic};
+use crate::maps::{AddressMap, XskMap};
+use crate::steer::{self, Maps};
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-
-/// A map from receive queue to AF_XDP socket (`BPF_MAP_TYPE_XSKMAP`).
-#[derive(Debug)]
-pub struct XskMap(OwnedFd);
 
 /// A loaded XDP program.
 #[derive(Debug)]
@@ -51,92 +48,23 @@ pub enum Verdict {
     Other(u32),
 }
 
-impl XskMap {
-    /// A map of `slots` slots, all empty. Slot `n` takes the socket of receive queue `n`.
-    ///
-    /// # Errors
-    /// [`Error::Os`]; `EPERM` without CAP_BPF, `EINVAL` for no slots.
-    pub fn new(slots: u32) -> Result<Self, Error> {
-        let mut attr = MapCreate {
-            map_type: MAP_TYPE_XSKMAP,
-            key_size: 4,
-            value_size: 4,
-            max_entries: slots,
-            map_flags: 0,
-        };
-        // SAFETY: the block holds no addresses.
-        let fd = unsafe { sys::bpf(MAP_CREATE, &mut attr) }
-            .map_err(|error| Error::os(Step::CreateMap, Place::default(), error))?;
-        // SAFETY: the descriptor was made by the call above.
-        Ok(Self(unsafe { sys::own(fd) }))
-    }
-
-    /// A map made elsewhere: a privileged helper may create and attach, and pass the descriptor to
-    /// a process that has CAP_NET_RAW only.
-    ///
-    /// # Safety
-    /// `fd` must be an XSKMAP, with keys and values of four bytes: the kernel reads as many bytes
-    /// from our stack as the map says.
-    #[must_use]
-    pub unsafe fn from_fd(fd: OwnedFd) -> Self {
-        Self(fd)
-    }
-
-    /// Steers receive queue `slot` to `socket`, which must be bound to that queue.
-    ///
-    /// # Errors
-    /// [`Error::Os`]; `E2BIG` when the map has no such slot.
-    pub fn set(&self, slot: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        let value = socket.as_raw_fd();
-        let mut attr = MapElement {
-            map_fd: self.0.as_raw_fd(),
-            pad: 0,
-            key: address_of(&slot),
-            value: address_of(&value),
-            flags: 0,
-        };
-        // SAFETY: key and value are four bytes each, as the map was made, and live on this stack.
-        unsafe { sys::bpf(MAP_UPDATE_ELEM, &mut attr) }
-            .map(drop)
-            .map_err(|error| Error::os(Step::UpdateMap, slot_place(slot), error))
-    }
-
-    /// Empties a slot: the queue's frames go to the kernel again. Emptying an empty slot is fine.
-    ///
-    /// # Errors
-    /// [`Error::Os`]; `EINVAL` when the map has no such slot.
-    pub fn clear(&self, slot: u32) -> Result<(), Error> {
-        let mut attr = MapElement {
-            map_fd: self.0.as_raw_fd(),
-            pad: 0,
-            key: address_of(&slot),
-            value: 0,
-            flags: 0,
-        };
-        // SAFETY: the key is four bytes, as the map was made, and lives on this stack.
-        match unsafe { sys::bpf(MAP_DELETE_ELEM, &mut attr) } {
-            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
-                Err(Error::os(Step::UpdateMap, slot_place(slot), error))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl AsFd for XskMap {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 impl Program {
-    /// Loads the steering program for `traffic` over `map`.
+    /// Loads the program that steers RoCEv2 to the addresses of one map to the sockets of the
+    /// other.
     ///
     /// # Errors
     /// As [`Program::load`].
-    pub fn steer(map: &XskMap, traffic: Traffic) -> Result<Self, Error> {
-        let fd = u32::try_from(map.0.as_raw_fd()).expect("an open descriptor is not negative");
-        Self::load(&steer::steer_for(traffic, fd))
+    pub fn steer_roce(sockets: &XskMap, addresses: &AddressMap) -> Result<Self, Error> {
+        let (xsks, addresses) = (number(sockets.as_fd()), number(addresses.as_fd()));
+        Self::load(&steer::steer_for(Maps::RoceV2 { xsks, addresses }))
+    }
+
+    /// Loads the program that steers every frame to the sockets of a map.
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn steer_all(sockets: &XskMap) -> Result<Self, Error> {
+        Self::load(&steer::steer_for(Maps::All { xsks: number(sockets.as_fd()) }))
     }
 
     /// Loads an XDP program that copes with frames in several buffers, so that it may be attached
@@ -266,12 +194,9 @@ fn load(insns: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     Ok(unsafe { sys::own(fd) })
 }
 
-fn slot_place(slot: u32) -> Place {
-    Place { ifindex: None, queue: Some(slot) }
-}
-
-fn address_of<T>(value: &T) -> u64 {
-    sys::u64_from(std::ptr::from_ref(value).expose_provenance())
+/// A descriptor as an instruction holds it.
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    u32::try_from(fd.as_raw_fd()).expect("an open descriptor is not negative")
 }
 
 fn address_of_slice<T>(values: &[T]) -> u64 {
@@ -284,26 +209,6 @@ fn address_of_bytes(bytes: &[u8]) -> u64 {
 
 // The forms of `union bpf_attr` that are used, field for field (uapi/linux/bpf.h). The kernel takes
 // shorter blocks than it knows and reads the rest as zero.
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    map_flags: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MapElement {
-    map_fd: RawFd,
-    pad: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -344,14 +249,10 @@ struct TestRun {
     duration: u32,
 }
 
-const MAP_CREATE: libc::c_long = 0;
-const MAP_UPDATE_ELEM: libc::c_long = 2;
-const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
 
-const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`: the program copes with multi-buffer frames (Linux 5.18).

@@ -5,9 +5,10 @@
 //!   from touching what the kernel has.
 //! - [`Socket`]: the four rings ([`FillRing`], [`RxRing`], [`TxRing`], [`CompletionRing`]), bound
 //!   zero-copy or, failing that, in copy mode; need-wakeup, multi-buffer packets and shared UMEMs.
-//! - [`Steering`]: the program that sends UDP port 4791 (RoCEv2) to the sockets and leaves the rest
-//!   to the kernel, attached in the driver or, failing that, in the stack. Its source and its
-//!   instructions are in [`mod@steer`]; other programs load through [`Program::load`].
+//! - [`Steering`]: the program that sends UDP port 4791 (RoCEv2) of the addresses in an
+//!   [`AddressMap`] to the sockets and leaves the rest to the kernel, attached in the driver or,
+//!   failing that, in the stack. Its source and its instructions are in [`mod@steer`]; other
+//!   programs load through [`Program::load`].
 //!
 //! Nothing the kernel writes is trusted for memory safety: an index or descriptor that makes no
 //! sense is counted and skipped.
@@ -18,7 +19,8 @@
 //! |---|---|
 //! | [`Socket::bind`], UMEM up to RLIMIT_MEMLOCK | CAP_NET_RAW |
 //! | a larger UMEM | CAP_IPC_LOCK as well |
-//! | [`XskMap::new`], [`Program::load`], [`Program::attach`] | CAP_BPF and CAP_NET_ADMIN |
+//! | [`XskMap::new`], [`AddressMap::new`] | CAP_BPF and CAP_NET_ADMIN |
+//! | [`Program::load`], [`Program::attach`] | CAP_BPF and CAP_NET_ADMIN |
 //! | [`XskMap::set`] through an inherited descriptor | nothing more |
 //! | [`Socket::set_busy_poll`] | nothing more |
 //! | [`Socket::set_prefer_busy_poll`], [`Socket::set_busy_poll_budget`] | CAP_NET_ADMIN |
@@ -29,11 +31,11 @@
 //! # Example
 //!
 //! ```no_run
-//! use af_xdp::{AttachMode, Socket, SocketConfig, Steering, Traffic, Umem};
+//! use af_xdp::{Socket, SocketConfig, Steering, SteeringConfig, Umem};
 //!
 //! let ifindex = af_xdp::interface_index("eth0")?;
-//! let modes = [AttachMode::Native, AttachMode::Generic];
-//! let (steering, refused) = Steering::attach(ifindex, 1, Traffic::RoceV2, &modes)?;
+//! let (steering, refused) = Steering::attach(&SteeringConfig::new(ifindex))?;
+//! steering.set_addresses(["192.0.2.1".parse()?])?;
 //! for refusal in refused {
 //!     eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
 //! }
@@ -77,6 +79,7 @@ compile_error!("AF_XDP is Linux's, and this crate knows 64-bit little-endian mac
 mod bpf;
 mod cursor;
 mod error;
+mod maps;
 mod ring;
 mod socket;
 pub mod steer;
@@ -84,12 +87,13 @@ mod steering;
 mod sys;
 mod umem;
 
-pub use bpf::{AttachMode, Link, Program, Verdict, XskMap};
+pub use bpf::{AttachMode, Link, Program, Verdict};
 pub use error::{Error, Place, Step};
+pub use maps::{AddressMap, XskMap};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
 pub use socket::{CopyMode, Kick, Refusal, Socket, SocketConfig, Statistics};
 pub use steer::Traffic;
-pub use steering::Steering;
+pub use steering::{Steering, SteeringConfig};
 pub use umem::{Frame, Umem, UmemMemory};
 
 /// The index of the interface of that name, in the network namespace of the calling thread.

@@ -184,7 +184,8 @@ impl Socket {
                 .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
-        bind_patiently(fd.as_fd(), address, config.busy_patience)
+        let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
+        while_busy(config.busy_patience, is_busy, || sys::bind(fd.as_fd(), address))
             .map_err(|error| Error::os(Step::Bind, place, error))?;
         let options: u32 = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| Error::os(Step::Option, place, error))?;
@@ -354,19 +355,17 @@ fn set<T: sys::Plain>(
         .map_err(|error| Error::os(step, config.place(), error))
 }
 
-/// Binds, waiting while the queue's last socket is being taken down: that happens after `close` has
-/// returned.
-fn bind_patiently(
-    fd: BorrowedFd<'_>,
-    address: &libc::sockaddr_xdp,
+/// Tries until it is not busy, for as long as `patience`. The last holder of a queue or interface
+/// is taken down after `close` has returned, and after its process was killed.
+pub(crate) fn while_busy<T, E>(
     patience: Duration,
-) -> io::Result<()> {
+    is_busy: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let start = Instant::now();
     loop {
-        match sys::bind(fd, address) {
-            Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < patience =>
-            {
+        match attempt() {
+            Err(error) if is_busy(&error) && start.elapsed() < patience => {
                 std::thread::sleep(BUSY_PAUSE);
             }
             result => return result,
@@ -377,6 +376,9 @@ fn bind_patiently(
 /// uapi/linux/if_xdp.h; not in libc yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
+/// How long the kernel may take to free a queue or interface: some tens of milliseconds, and more
+/// where other processes keep its cores busy.
+pub(crate) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<Socket>();

@@ -2,9 +2,13 @@
 /*
  * Steers RoCEv2 to AF_XDP and leaves everything else to the kernel.
  *
- *   UDP to port 4791 over IPv4 without options or fragments,      -> XSKMAP[receive queue]
- *   or over IPv6 without extension headers
+ *   UDP to port 4791 of an address in the address map, over IPv4  -> XSKMAP[receive queue]
+ *   without options or fragments, or over IPv6 without extension
+ *   headers
  *   anything else, and everything when the map slot is empty      -> XDP_PASS
+ *
+ * The address map holds the local unicast addresses. RoCEv2 that the host routes or bridges to
+ * others, and multicast, are the kernel's.
  *
  * A frame the program is not sure of is the kernel's: what is refused here still gets an answer
  * (ICMP, reassembly, neighbour discovery) from the stack that owns the address. VLAN tags are not
@@ -31,11 +35,13 @@ struct xdp_md {
 };
 
 enum { XDP_PASS = 2 };
-enum { HELPER_REDIRECT_MAP = 51 };
+enum { HELPER_MAP_LOOKUP_ELEM = 1, HELPER_REDIRECT_MAP = 51 };
 
+static void *(*map_lookup_elem)(void *map, const void *key) = (void *)HELPER_MAP_LOOKUP_ELEM;
 static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)HELPER_REDIRECT_MAP;
 
 #define BE16(host) __builtin_bswap16(host)
+#define BE32(host) __builtin_bswap32(host)
 
 /* Byte offsets in an untagged Ethernet frame. */
 enum {
@@ -43,9 +49,11 @@ enum {
 	IP4_VERSION_IHL = 14,
 	IP4_FRAGMENT = 20,
 	IP4_PROTOCOL = 23,
+	IP4_DESTINATION = 30,
 	IP4_UDP_DPORT = 36,
 	IP4_UDP_END = 42,
 	IP6_NEXT_HEADER = 20,
+	IP6_DESTINATION = 38,
 	IP6_UDP_DPORT = 56,
 	IP6_UDP_END = 62,
 };
@@ -57,41 +65,65 @@ enum {
 	FRAGMENT_MASK = 0x3fff, /* "more fragments" and the offset; "don't fragment" is welcome */
 	PROTOCOL_UDP = 17,
 	ROCEV2_PORT = 4791,
+	IP4_MAPPED = 0xffff, /* third word of ::ffff:a.b.c.d (RFC 4291) */
 };
 
-/* Only its address is used; the loader puts the map's descriptor in its place. */
-u32 xsks __attribute__((section(".maps"))) = 0;
+/* Key of the address map: an IPv6 address, or an IPv4 address as an IPv4-mapped one. */
+struct address {
+	u32 word[4];
+};
 
-static inline __attribute__((always_inline)) u16 word(const u8 *frame, u32 offset)
+/* Only their addresses are used; the loader puts the maps' descriptors in their place. */
+u32 xsks __attribute__((section(".maps"))) = 0;
+u32 addresses __attribute__((section(".maps"))) = 0;
+
+static inline __attribute__((always_inline)) u16 half(const u8 *frame, u32 offset)
 {
 	return *(const u16 *)(frame + offset);
+}
+
+static inline __attribute__((always_inline)) u32 word(const u8 *frame, u32 offset)
+{
+	return *(const u32 *)(frame + offset);
 }
 
 __attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
 {
 	const u8 *frame = (const u8 *)(long)ctx->data;
 	const u8 *end = (const u8 *)(long)ctx->data_end;
+	struct address to;
 
 	if (frame + IP4_UDP_END > end)
 		return XDP_PASS;
 
-	if (word(frame, ETH_TYPE) == BE16(TYPE_IPV4)) {
+	if (half(frame, ETH_TYPE) == BE16(TYPE_IPV4)) {
 		if (frame[IP4_VERSION_IHL] != IPV4_NO_OPTIONS || frame[IP4_PROTOCOL] != PROTOCOL_UDP)
 			return XDP_PASS;
-		if (word(frame, IP4_FRAGMENT) & BE16(FRAGMENT_MASK))
+		if (half(frame, IP4_FRAGMENT) & BE16(FRAGMENT_MASK))
 			return XDP_PASS;
-		if (word(frame, IP4_UDP_DPORT) != BE16(ROCEV2_PORT))
+		if (half(frame, IP4_UDP_DPORT) != BE16(ROCEV2_PORT))
 			return XDP_PASS;
-	} else if (word(frame, ETH_TYPE) == BE16(TYPE_IPV6)) {
+		to.word[0] = 0;
+		to.word[1] = 0;
+		to.word[2] = BE32(IP4_MAPPED);
+		to.word[3] = word(frame, IP4_DESTINATION);
+	} else if (half(frame, ETH_TYPE) == BE16(TYPE_IPV6)) {
 		if (frame + IP6_UDP_END > end)
 			return XDP_PASS;
 		if (frame[IP6_NEXT_HEADER] != PROTOCOL_UDP)
 			return XDP_PASS;
-		if (word(frame, IP6_UDP_DPORT) != BE16(ROCEV2_PORT))
+		if (half(frame, IP6_UDP_DPORT) != BE16(ROCEV2_PORT))
 			return XDP_PASS;
+		to.word[0] = word(frame, IP6_DESTINATION);
+		to.word[1] = word(frame, IP6_DESTINATION + 4);
+		to.word[2] = word(frame, IP6_DESTINATION + 8);
+		to.word[3] = word(frame, IP6_DESTINATION + 12);
 	} else {
 		return XDP_PASS;
 	}
+
+	if (!map_lookup_elem(&addresses, &to))
+		return XDP_PASS;
 
 	/* The low bits of the flags are the verdict for an empty slot. */
 	return redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);

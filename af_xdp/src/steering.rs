@@ -1,56 +1,133 @@
-//! Map, program and link of one interface, held together.
+//! Maps, program and link of one interface, held together.
 
-use crate::bpf::{AttachMode, Link, Program, XskMap};
+use crate::bpf::{AttachMode, Link, Program};
 use crate::error::Error;
-use crate::socket::{Refusal, Socket};
+use crate::maps::{AddressMap, XskMap};
+use crate::socket::{BUSY_PATIENCE, Refusal, Socket, while_busy};
 use crate::steer::Traffic;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A steering program attached to one interface, with the map that says which queue goes to
-/// which socket. Dropping it gives all traffic back to the kernel.
+/// How a steering program is to be attached. The fields are independent; [`SteeringConfig::new`]
+/// gives defaults.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SteeringConfig {
+    /// Index of the interface, in the network namespace of the thread that attaches.
+    pub ifindex: u32,
+    /// Receive queues that can be registered, `0..slots`. Default 1.
+    pub slots: u32,
+    /// Which frames of a registered queue go to its socket. Default [`Traffic::RoceV2`].
+    pub traffic: Traffic,
+    /// The modes to try, best first. Default: native, then generic.
+    pub modes: &'static [AttachMode],
+    /// Local addresses that [`Steering::set_addresses`] can set, 1..=65536; bounds the kernel's
+    /// memory to 100 bytes for each. Default 1024: a host of containers has some hundred.
+    pub addresses_max: u32,
+    /// How long to go on while another program is attached. Default 2 s: the kernel takes a
+    /// program off some time after the process that attached it was killed.
+    pub busy_patience: Duration,
+}
+
+/// A steering program attached to one interface, with the maps that say which queue goes to which
+/// socket and which addresses are local. Dropping it gives all traffic back to the kernel.
 #[derive(Debug)]
 pub struct Steering {
     map: XskMap,
+    addresses: Option<Arc<AddressMap>>,
     mode: AttachMode,
     // Order matters: the link goes before what it runs.
     _link: Link,
     _program: Program,
 }
 
+impl SteeringConfig {
+    /// The defaults for an interface.
+    #[must_use]
+    pub fn new(ifindex: u32) -> Self {
+        Self {
+            ifindex,
+            slots: 1,
+            traffic: Traffic::RoceV2,
+            modes: &[AttachMode::Native, AttachMode::Generic],
+            addresses_max: 1024,
+            busy_patience: BUSY_PATIENCE,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.modes.is_empty() {
+            return Err(Error::config("modes", "no mode to try"));
+        }
+        if !(1..=ADDRESSES_MAX).contains(&self.addresses_max) {
+            let reason = format!("{} is not in 1..={ADDRESSES_MAX}", self.addresses_max);
+            return Err(Error::config("addresses_max", reason));
+        }
+        Ok(())
+    }
+}
+
 impl Steering {
     /// Loads the steering program and attaches it to an interface in the first mode that works.
     /// Also says which modes were refused before, and why.
     ///
-    /// # Arguments
-    /// - `slots`: receive queues that can be registered, `0..slots`.
-    /// - `traffic`: which frames of a registered queue go to its socket.
-    /// - `modes`: the modes to try, best first.
+    /// With [`Traffic::RoceV2`] nothing is steered before [`Steering::set_addresses`].
     ///
     /// # Errors
-    /// The refusal of the last mode. A cause that every mode shares (no privilege, another program
-    /// attached) ends the search at once.
-    pub fn attach(
-        ifindex: u32,
-        slots: u32,
-        traffic: Traffic,
-        modes: &[AttachMode],
-    ) -> Result<(Self, Vec<Refusal<AttachMode>>), Error> {
-        let map = XskMap::new(slots)?;
-        let program = Program::steer(&map, traffic)?;
+    /// [`Error::Config`], or the refusal of the last mode. A cause that every mode shares (no
+    /// privilege, another program attached for longer than `busy_patience`) ends the search at
+    /// once.
+    pub fn attach(config: &SteeringConfig) -> Result<(Self, Vec<Refusal<AttachMode>>), Error> {
+        config.check()?;
+        let map = XskMap::new(config.slots)?;
+        let (program, addresses) = match config.traffic {
+            Traffic::RoceV2 => {
+                let addresses = AddressMap::new(config.addresses_max)?;
+                (Program::steer_roce(&map, &addresses)?, Some(Arc::new(addresses)))
+            }
+            Traffic::All => (Program::steer_all(&map)?, None),
+        };
         let mut refused = Vec::new();
-        for (n, &mode) in modes.iter().enumerate() {
-            match program.attach(ifindex, mode) {
+        let mut modes = config.modes.iter().copied();
+        let mut mode = modes.next().expect("checked: there is a mode");
+        loop {
+            let attach = || program.attach(config.ifindex, mode);
+            let error = match while_busy(config.busy_patience, is_busy, attach) {
                 Ok(link) => {
-                    let steering = Self { map, mode, _link: link, _program: program };
+                    let steering = Self { map, addresses, mode, _link: link, _program: program };
                     return Ok((steering, refused));
                 }
-                Err(error) if n + 1 == modes.len() || !is_about_the_mode(&error) => {
-                    return Err(error);
+                Err(error) => error,
+            };
+            match modes.next() {
+                Some(next) if is_about_the_mode(&error) => {
+                    refused.push(Refusal { mode, error });
+                    mode = next;
                 }
-                Err(error) => refused.push(Refusal { mode, error }),
+                _ => return Err(error),
             }
         }
-        Err(Error::config("modes", "no mode to try"))
+    }
+
+    /// Steers RoCEv2 to these addresses and no others, from the next frame on. Returns how many of
+    /// them were left out because `addresses_max` fit: the last ones. With [`Traffic::All`] there
+    /// is nothing to set.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn set_addresses(
+        &self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<usize, Error> {
+        self.addresses.as_ref().map_or(Ok(0), |map| map.replace(addresses))
+    }
+
+    /// The map of local addresses, to change it from another thread. `None` with
+    /// [`Traffic::All`].
+    #[must_use]
+    pub fn addresses(&self) -> Option<&Arc<AddressMap>> {
+        self.addresses.as_ref()
     }
 
     /// Where the program runs.
@@ -82,8 +159,36 @@ impl Steering {
     }
 }
 
+/// Whether another program is attached: perhaps that of a process that was killed, which the kernel
+/// is about to take off.
+fn is_busy(error: &Error) -> bool {
+    error.errno().is_some_and(|errno| errno == libc::EBUSY || errno == libc::EEXIST)
+}
+
 /// Whether another attach mode may fare better.
 fn is_about_the_mode(error: &Error) -> bool {
     let shared = [libc::EPERM, libc::EACCES, libc::EBUSY, libc::EEXIST, libc::ENODEV];
     error.errno().is_some_and(|errno| !shared.contains(&errno))
+}
+
+/// More than any host has: bounds the map to some megabytes.
+const ADDRESSES_MAX: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut SteeringConfig)) -> String {
+        let mut config = SteeringConfig::new(1);
+        change(&mut config);
+        config.check().expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn check__names_the_field_and_the_rule() {
+        SteeringConfig::new(1).check().expect("defaults are sound");
+        assert!(refusal(|c| c.modes = &[]).starts_with("modes: "));
+        assert!(refusal(|c| c.addresses_max = 0).starts_with("addresses_max: 0 is not in 1..="));
+        assert!(refusal(|c| c.addresses_max = 1 << 17).starts_with("addresses_max: "));
+    }
 }

@@ -360,7 +360,7 @@ mod tests {
         const CHUNKS: u32 = 4096;
         let (umem, frames) = Umem::with_frames(CHUNKS, 2048).expect("8 MiB, never touched");
         let mut frames = Some(frames);
-        for round in 0..60 {
+        for round in 0..40 {
             for frame in frames.take().expect("those of the round before") {
                 umem.give(frame, Holder::Receive);
             }

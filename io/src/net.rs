@@ -11,6 +11,7 @@
 
 mod address;
 mod error;
+mod events;
 mod features;
 mod hosts;
 mod link;
@@ -27,6 +28,7 @@ mod veth;
 
 pub use address::{InterfaceAddress, IpPrefix};
 pub use error::{NetError, NetErrorKind};
+pub use events::AddressEvents;
 pub use features::XdpFeatures;
 pub use hosts::{Host, LabConfig, TwoHosts};
 pub use link::{LinkCounters, LinkInfo, OperState, XdpMode, format_mac};

@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod device;
 mod error;
+mod local_addresses;
 mod open;
 mod probe;
 mod promiscuous;

@@ -4,12 +4,12 @@
 #![expect(non_snake_case, reason = "tests are named subject__case")]
 
 use spanwire_base::{Time, TxMeta};
-use spanwire_io::net::{Host, LabConfig, Netlink, TwoHosts};
+use spanwire_io::net::{Host, IpPrefix, LabConfig, NetNs, Netlink, TwoHosts, VethEnd, VethSpec};
 use spanwire_io::port::{Port, reserve};
 use spanwire_io::xdp::{SidePoll, Traffic, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -346,6 +346,38 @@ fn port__child_that_holds_a_port() {
 const CHILD_IFNAME: &str = "SPANWIRE_TEST_XDP_CHILD";
 const CHILD_READY: &str = "the port is open";
 
+/// A process that holds the port of a host.
+fn holder_of(host: &Host) -> Child {
+    let program = std::env::current_exe().expect("this test");
+    let mut command = Command::new(program);
+    command
+        .args(["--exact", "port__child_that_holds_a_port", "--nocapture"])
+        .env(CHILD_IFNAME, &host.ifname)
+        .stdout(Stdio::piped());
+    host.ns.contain(&mut command).expect("namespace");
+    let mut child = command.spawn().expect("start the child");
+    let output = BufReader::new(child.stdout.take().expect("piped"));
+    let ready = output.lines().any(|line| line.is_ok_and(|line| line.contains(CHILD_READY)));
+    assert!(ready, "the child opened its port");
+    child
+}
+
+#[test]
+fn open__right_after_a_kill_waits_for_the_program_of_the_dead() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    for _ in 0..10 {
+        let mut child = holder_of(&hosts.a);
+        child.kill().expect("SIGKILL");
+        // Before it is reaped: its memory, sockets and program are being taken down.
+        let port = open(&hosts.a, XdpPreference::Auto);
+        child.wait().expect("reaped");
+        drop(port);
+    }
+}
+
 #[test]
 fn port__a_killed_process_leaves_the_queue_to_the_next() {
     let _turn = turn();
@@ -354,19 +386,9 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
     };
     let mut b = open(&hosts.b, XdpPreference::Auto);
     for _ in 0..3 {
-        let program = std::env::current_exe().expect("this test");
-        let mut command = Command::new(program);
-        command
-            .args(["--exact", "port__child_that_holds_a_port", "--nocapture"])
-            .env(CHILD_IFNAME, &hosts.a.ifname)
-            .stdout(Stdio::piped());
-        hosts.a.ns.contain(&mut command).expect("namespace");
-        let mut child = command.spawn().expect("start the child");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        let ready = output.lines().any(|line| line.is_ok_and(|line| line.contains(CHILD_READY)));
+        let mut child = holder_of(&hosts.a);
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
-        assert!(ready, "the child opened its port");
         let mut a = open(&hosts.a, XdpPreference::Auto);
         // What the child sent may still be on its way.
         let drained = Instant::now() + Duration::from_millis(50);
@@ -376,6 +398,99 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
         cross(&mut a, &mut b, 1_000, 1400, 64);
         assert_all_home(&mut a);
     }
+}
+
+#[test]
+fn port__takes_roce_to_the_addresses_that_the_host_has_now() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let prefix = |text: &str| text.parse::<IpPrefix>().expect("a prefix");
+    let mut netlink = Netlink::open_in(&hosts.b.ns).expect("netlink");
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    let own: [IpAddr; 2] = [hosts.b.v4.into(), hosts.b.v6.into()];
+    let mut takes = |to: IpAddr| {
+        let mut count = 0;
+        let sent = hosts.a.ns.run(|| {
+            let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            UdpSocket::bind(any)?.send_to(b"RoCEv2", (to, 4791))
+        });
+        sent.expect("namespace").expect("sent");
+        for _ in 0..20 {
+            b.rx_burst(Time::ZERO, 64, &mut |_, _| count += 1);
+            b.flush(Time::ZERO).expect("there");
+            b.wait(Duration::from_millis(1)).expect("there");
+        }
+        count > 0
+    };
+    let mut until = |to: IpAddr, taken: bool| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while takes(to) != taken {
+            assert!(Instant::now() < deadline, "{to} is not {taken}");
+        }
+    };
+    // b answers an ARP request for an IPv4 address of any of its interfaces.
+    netlink.add_address("lo", prefix("10.77.0.99/32")).expect("privileged");
+    until(prefix("10.77.0.99/32").addr(), true);
+    own.into_iter().for_each(|address| until(address, true));
+    netlink.flush_addresses("lo").expect("privileged");
+    own.into_iter().for_each(|address| until(address, true));
+    for later in ["10.77.0.98/24", "fd77::98/64"].map(prefix) {
+        netlink.add_address("sw0", later).expect("privileged");
+        until(later.addr(), true);
+    }
+    // Its own addresses and no others: a knows the way, and b's kernel gets it.
+    netlink.flush_addresses("sw0").expect("privileged");
+    own.into_iter().for_each(|address| until(address, false));
+}
+
+/// A port on an interface of a bridge takes what is for an address of the bridge, and nothing that
+/// crosses it.
+#[test]
+fn port__leaves_roce_that_crosses_a_bridge_to_the_kernel() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    // Behind host b: the bridge is in b, and host a reaches c across it.
+    let c = NetNs::new_anonymous().expect("privileged");
+    let (near, far) = (VethEnd { ns: &hosts.b.ns, name: "c0" }, VethEnd { ns: &c, name: "sw0" });
+    VethSpec { a: near, b: far, mtu: 1500, queues: 1 }.create().expect("privileged");
+    let mut at_b = Netlink::open_in(&hosts.b.ns).expect("netlink");
+    at_b.flush_addresses("sw0").expect("privileged");
+    let mut ip = hosts.b.ns.command("sh").expect("namespace");
+    let commands = "ip link add br0 type bridge mcast_snooping 0 && ip link set br0 up && \
+                    ip link set sw0 master br0 && ip link set c0 master br0 up";
+    let done = ip.args(["-c", commands]).output().expect("iproute2 is there");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let prefix = |text: &str| text.parse::<IpPrefix>().expect("a prefix");
+    at_b.add_address("br0", prefix("10.77.0.2/24")).expect("privileged");
+    let mut at_c = Netlink::open_in(&c).expect("netlink");
+    at_c.set_up("sw0").expect("privileged");
+    at_c.add_address("sw0", prefix("10.77.0.3/24")).expect("privileged");
+
+    let mut port = open(&hosts.b, XdpPreference::Auto);
+    let bind = |ns: &NetNs, port| ns.run(|| UdpSocket::bind(("0.0.0.0", port)));
+    let sender = bind(&hosts.a.ns, 0).expect("namespace").expect("any port");
+    let receiver = bind(&c, 4791).expect("namespace").expect("nobody has it");
+    receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+    for n in 0_u32..100 {
+        sender.send_to(&n.to_be_bytes(), "10.77.0.3:4791").expect("sent");
+        let mut bytes = [0; 64];
+        let len = receiver.recv(&mut bytes).expect("it crosses");
+        assert_eq!(bytes[..len], n.to_be_bytes());
+    }
+    sender.send_to(b"for b", "10.77.0.2:4791").expect("sent");
+    let mut taken = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while taken.is_empty() {
+        port.wait(Duration::from_millis(10)).expect("there");
+        port.rx_burst(Time::ZERO, 64, &mut |frame, _| taken.push(frame[42..47].to_vec()));
+        port.flush(Time::ZERO).expect("there");
+        assert!(Instant::now() < deadline, "nothing for b");
+    }
+    assert_eq!(taken, [b"for b"]);
 }
 
 /// What a port does not take, the kernel of its host does; with all traffic, nothing is left.

@@ -1,5 +1,6 @@
 //! How a socket is to be made, checked before the kernel is asked.
 
+use super::BUSY_PATIENCE;
 use crate::error::{Error, Place};
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub struct SocketConfig {
     /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
     /// `tx_size`. Default `None`: the kernel's 32.
     pub tx_budget: Option<u32>,
-    /// How long to go on while the queue is busy. Default 500 ms: the kernel frees a queue some
-    /// tens of milliseconds after its socket was closed.
+    /// How long to go on while the queue is busy. Default 2 s: the kernel frees a queue some tens
+    /// of milliseconds after its socket was closed, later on a busy machine.
     pub busy_patience: Duration,
 }
 
@@ -59,7 +60,7 @@ impl SocketConfig {
             need_wakeup: true,
             multi_buffer: false,
             tx_budget: None,
-            busy_patience: Duration::from_millis(500),
+            busy_patience: BUSY_PATIENCE,
         }
     }
 

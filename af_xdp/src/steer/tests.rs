@@ -3,17 +3,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
-fn steer_for__only_the_map_load_changes() {
-    let programs: [(Traffic, &[u64], usize); 2] =
-        [(Traffic::RoceV2, &STEER, STEER_MAP_AT), (Traffic::All, &STEER_ALL, STEER_ALL_MAP_AT)];
-    for (traffic, plain, map_at) in programs {
-        let insns = steer_for(traffic, 0x1234_5678);
+fn steer_for__only_the_map_loads_change() {
+    let (xsks, addresses) = (0x1234_5678, 0x0765_4321);
+    let check = |insns: Vec<u64>, plain: &[u64], loads: &[(usize, u32)]| {
         assert_eq!(insns.len(), plain.len());
-        assert_eq!(insns[map_at], 0x1234_5678_0000_1118);
         for (n, (patched, plain)) in insns.iter().zip(plain).enumerate() {
-            assert_eq!(patched == plain, n != map_at, "{traffic:?}, instruction {n}");
+            match loads.iter().find(|(at, _)| *at == n) {
+                Some((_, fd)) => assert_eq!(*patched, 0x1118 | u64::from(*fd) << 32),
+                None => assert_eq!(patched, plain, "instruction {n}"),
+            }
         }
-    }
+    };
+    let loads = [(STEER_XSKS_AT, xsks), (STEER_ADDRESSES_AT, addresses)];
+    check(steer_for(Maps::RoceV2 { xsks, addresses }), &STEER, &loads);
+    check(steer_for(Maps::All { xsks }), &STEER_ALL, &[(STEER_ALL_XSKS_AT, xsks)]);
 }
 
 #[test]

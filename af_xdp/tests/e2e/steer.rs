@@ -1,7 +1,8 @@
 //! The verdicts of the steering program, frame by frame, as the kernel runs it.
 
 use crate::support::{pair_or_skip, roce_frame};
-use af_xdp::{Program, Socket, SocketConfig, Traffic, Umem, Verdict, XskMap};
+use af_xdp::{AddressMap, Program, Socket, SocketConfig, Umem, Verdict, XskMap};
+use std::net::IpAddr;
 
 fn v4(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut frame = vec![0; 64];
@@ -17,6 +18,7 @@ fn v6(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     frame[18..20].copy_from_slice(&40u16.to_be_bytes());
     frame[20] = 17;
     frame[21] = 64;
+    frame[38..54].copy_from_slice(&[0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
     frame[56..58].copy_from_slice(&4791u16.to_be_bytes());
     change(&mut frame);
     frame
@@ -42,7 +44,24 @@ fn passed() -> Vec<(&'static str, Vec<u8>)> {
         ("IPv6 fragment header", v6(|f| f[20] = 44)),
         ("IPv6 neighbour discovery", v6(|f| f[20] = 58)),
         ("IPv6, 61 bytes", v6(|_| ())[..61].to_vec()),
+        ("IPv4 of another host", v4(|f| f[33] = 3)),
+        ("IPv4 multicast", v4(|f| f[30..34].copy_from_slice(&[224, 0, 0, 1]))),
+        ("IPv4 broadcast", v4(|f| f[30..34].fill(255))),
+        ("IPv6 of another host", v6(|f| f[53] = 3)),
+        ("IPv6 of another network", v6(|f| f[38] = 0xfc)),
+        ("IPv6, second word", v6(|f| f[45] = 1)),
+        ("IPv6, third word", v6(|f| f[46] = 1)),
+        ("IPv6 multicast", v6(|f| f[38..40].copy_from_slice(&[0xff, 2]))),
+        ("the IPv4 address as IPv6", v6(|f| f[38..54].copy_from_slice(&MAPPED_OTHER))),
     ]
+}
+
+/// ::ffff:10.77.0.3, which is in no address map here.
+const MAPPED_OTHER: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 3];
+
+/// What [`v4`] and [`v6`] make goes here.
+fn ours() -> [IpAddr; 2] {
+    ["10.77.0.2", "fd77::2"].map(|text| text.parse().expect("an address"))
 }
 
 #[test]
@@ -52,7 +71,9 @@ fn steer__takes_roce_and_passes_the_rest() {
     };
     pair.a.run(|| {
         let map = XskMap::new(4).expect("map");
-        let program = Program::steer(&map, Traffic::RoceV2).expect("the verifier accepts it");
+        let addresses = AddressMap::new(8).expect("map");
+        addresses.replace(ours()).expect("two addresses");
+        let program = Program::steer_roce(&map, &addresses).expect("the verifier accepts it");
         let verdict = |frame: &[u8]| program.verdict(frame).expect("test run");
         let taken = [
             ("IPv4", v4(|_| ())),
@@ -75,6 +96,12 @@ fn steer__takes_roce_and_passes_the_rest() {
         for (name, frame) in passed() {
             assert_eq!(verdict(&frame), Verdict::Pass, "{name}");
         }
+        addresses.replace([]).expect("none");
+        for (name, frame) in &taken {
+            assert_eq!(verdict(frame), Verdict::Pass, "no address: {name}");
+        }
+        addresses.replace(ours()).expect("two addresses");
+        assert_eq!(verdict(&taken[0].1), Verdict::Redirect, "an address again");
         map.clear(0).expect("clear");
         map.clear(0).expect("clearing an empty slot");
         assert_eq!(verdict(&taken[0].1), Verdict::Pass, "cleared slot");
@@ -84,13 +111,33 @@ fn steer__takes_roce_and_passes_the_rest() {
 }
 
 #[test]
+fn replace__holds_the_first_addresses_that_fit_and_no_old_ones() {
+    if pair_or_skip(1500, 1).is_none() {
+        return;
+    }
+    let map = XskMap::new(1).expect("map");
+    let addresses = AddressMap::new(3).expect("map");
+    assert!(addresses.is_empty());
+    let v4 = |n: u8| IpAddr::from([10, 0, 0, n]);
+    // Twice the same address is one.
+    assert_eq!(addresses.replace([v4(1), v4(2), v4(1)]).expect("two"), 0);
+    assert_eq!(addresses.len(), 2);
+    // All of them new, while the map is not large enough for the old and the new.
+    assert_eq!(addresses.replace((3..9).map(v4)).expect("three of six"), 3);
+    assert_eq!(addresses.len(), 3);
+    assert_eq!(addresses.replace((4..9).map(v4)).expect("three of five"), 2);
+    assert!(AddressMap::new(0).is_err());
+    drop(Program::steer_roce(&map, &addresses).expect("the verifier accepts it"));
+}
+
+#[test]
 fn steer_all__takes_everything_while_there_is_a_socket() {
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
     };
     pair.a.run(|| {
         let map = XskMap::new(1).expect("map");
-        let program = Program::steer(&map, Traffic::All).expect("the verifier accepts it");
+        let program = Program::steer_all(&map).expect("the verifier accepts it");
         let mut frames = passed();
         frames.push(("RoCEv2", v4(|_| ())));
         let all = |expected: Verdict| {

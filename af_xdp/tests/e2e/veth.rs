@@ -2,32 +2,41 @@
 
 use crate::support::{Pair, pair_or_skip, roce_frame};
 use af_xdp::{
-    AttachMode, CopyMode, Frame, Kick, Received, Socket, SocketConfig, Steering, ToSend, Traffic,
-    Umem,
+    AttachMode, CopyMode, Frame, Kick, Received, Socket, SocketConfig, Steering, SteeringConfig,
+    ToSend, Umem,
 };
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+/// Where [`roce_frame`] goes.
+const TO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 2));
 
 /// A socket with its frames and its steering, in whatever namespace it was made.
 struct End {
     socket: Socket,
     umem: Umem,
     free: Vec<Frame>,
-    _steering: Option<Steering>,
+    steering: Option<Steering>,
 }
 
 impl End {
     fn open(ifname: &str, attach: AttachMode, change: impl FnOnce(&mut SocketConfig)) -> Self {
         let ifindex = af_xdp::interface_index(ifname).expect("the veth");
-        let (steering, refused) =
-            Steering::attach(ifindex, 1, Traffic::RoceV2, &[attach]).expect("attach");
+        let modes: &'static [AttachMode] = match attach {
+            AttachMode::Native => &[AttachMode::Native],
+            AttachMode::Generic => &[AttachMode::Generic],
+        };
+        let steering = SteeringConfig { modes, ..SteeringConfig::new(ifindex) };
+        let (steering, refused) = Steering::attach(&steering).expect("attach");
         assert!(refused.is_empty());
+        assert_eq!(steering.set_addresses([TO]).expect("one address"), 0);
         let mut config = SocketConfig::new(ifindex, 0);
         change(&mut config);
         let (umem, free) = Umem::with_frames(1024, 4096).expect("4 MiB");
         let (socket, _) = Socket::bind(&umem, &config).expect("bind");
         steering.register(0, &socket).expect("queue 0");
-        let mut end = Self { socket, umem, free, _steering: Some(steering) };
+        let mut end = Self { socket, umem, free, steering: Some(steering) };
         end.refill(end.socket.fill.size());
         end
     }
@@ -227,13 +236,11 @@ fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
         config.busy_patience = Duration::from_millis(20);
         let error = Socket::bind(&umem, &config).expect_err("taken");
         assert_eq!(error.errno(), Some(libc::EBUSY));
-        let error = Steering::attach(
-            ifindex,
-            1,
-            Traffic::RoceV2,
-            &[AttachMode::Native, AttachMode::Generic],
-        )
-        .expect_err("a program is attached");
+        let busy_patience = Duration::from_millis(20);
+        let steering = SteeringConfig { busy_patience, ..SteeringConfig::new(ifindex) };
+        let start = Instant::now();
+        let error = Steering::attach(&steering).expect_err("a program is attached");
+        assert!(start.elapsed() >= busy_patience, "{:?}", start.elapsed());
         assert!(error.to_string().contains("another XDP program"), "{error}");
     });
     for round in 0..5 {
@@ -246,6 +253,52 @@ fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
 }
 
 #[test]
+fn attach__waits_for_the_program_of_an_owner_that_is_going() {
+    let _turn = turn();
+    let Some(pair) = pair_or_skip(1500, 1) else {
+        return;
+    };
+    pair.a.run(|| {
+        let ifindex = af_xdp::interface_index("va").expect("va");
+        let config = SteeringConfig {
+            busy_patience: Duration::from_secs(60),
+            ..SteeringConfig::new(ifindex)
+        };
+        let (going, _) = Steering::attach(&config).expect("attach");
+        let owner = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(going);
+        });
+        let (_steering, refused) = Steering::attach(&config).expect("attach after the owner");
+        assert!(refused.is_empty(), "the first mode, not another one: {refused:?}");
+        owner.join().expect("no panic");
+    });
+}
+
+#[test]
+fn steering__roce_to_other_addresses_reaches_the_kernel() {
+    let _turn = turn();
+    let Some(pair) = pair_or_skip(1500, 1) else {
+        return;
+    };
+    let (mut a, mut b) = ends(&pair, AttachMode::Native, |_| ());
+    let mut received = [0; 64];
+    let sender = pair.a.run(|| std::net::UdpSocket::bind("10.77.0.1:0").expect("bind"));
+    let kernel = pair.b.run(|| std::net::UdpSocket::bind("10.77.0.2:4791").expect("bind"));
+    kernel.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
+    // 10.77.0.2 is an address of b's: what the map does not hold, the kernel delivers.
+    let steering = b.steering.as_ref().expect("attached");
+    assert_eq!(steering.set_addresses([]).expect("none"), 0);
+    sender.send_to(b"to the kernel", "10.77.0.2:4791").expect("sent");
+    let len = kernel.recv(&mut received).expect("the kernel's");
+    assert_eq!(&received[..len], b"to the kernel");
+    assert!(b.receive().is_empty());
+    let steering = b.steering.as_ref().expect("attached");
+    assert_eq!(steering.set_addresses([TO]).expect("one"), 0);
+    cross(&mut a, &mut b, 100, 1000, 32);
+}
+
+#[test]
 fn bind_shared__a_second_queue_uses_the_same_memory() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 2) else {
@@ -253,8 +306,9 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
     };
     pair.b.run(|| {
         let ifindex = af_xdp::interface_index("vb").expect("vb");
-        let (steering, _) =
-            Steering::attach(ifindex, 2, Traffic::RoceV2, &[AttachMode::Native]).expect("attach");
+        let two = SteeringConfig { slots: 2, ..SteeringConfig::new(ifindex) };
+        let (steering, _) = Steering::attach(&two).expect("attach");
+        steering.set_addresses([TO]).expect("one address");
         let (umem, mut frames) = Umem::with_frames(256, 4096).expect("memory");
         let (first, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("queue 0");
         let again = Socket::bind_shared(&first, &SocketConfig::new(ifindex, 0));
@@ -272,12 +326,11 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
         let mut a = pair.a.run(|| {
             let ifindex = af_xdp::interface_index("va").expect("va");
             // A veth end delivers to XDP only while its peer has NAPI, which attaching makes.
-            let (steering, _) =
-                Steering::attach(ifindex, 2, Traffic::RoceV2, &[AttachMode::Native])
-                    .expect("attach");
+            let two = SteeringConfig { slots: 2, ..SteeringConfig::new(ifindex) };
+            let (steering, _) = Steering::attach(&two).expect("attach");
             let (umem, free) = Umem::with_frames(1024, 4096).expect("memory");
             let (socket, _) = Socket::bind(&umem, &SocketConfig::new(ifindex, 1)).expect("bind");
-            End { socket, umem, free, _steering: Some(steering) }
+            End { socket, umem, free, steering: Some(steering) }
         });
         let mut buffer = [0; 256];
         let len = roce_frame(b"over queue one", &mut buffer);

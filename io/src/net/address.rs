@@ -2,7 +2,7 @@
 
 use super::error::{NetError, NetErrorKind};
 use super::link::check_name;
-use super::netlink::Netlink;
+use super::netlink::{Netlink, Refusal};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage,
@@ -155,9 +155,28 @@ impl Netlink {
         Ok(flushed)
     }
 
+    /// The addresses of all interfaces of the namespace, each with the index of its interface, in
+    /// the kernel's order: at these the host is reached.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn all_addresses(&mut self) -> Result<Vec<(u32, InterfaceAddress)>, NetError> {
+        let messages = self.dump_addresses(0).map_err(|r| r.asked("list the addresses"))?;
+        let of = |message: &AddressMessage| Some((message.header.index, address_of(message)?));
+        Ok(messages.iter().filter_map(of).collect())
+    }
+
     fn address_messages(&mut self, name: &str) -> Result<Vec<AddressMessage>, NetError> {
         check_name(name)?;
         let ifindex = self.ifindex(name)?;
+        let mut found =
+            self.dump_addresses(ifindex).map_err(|r| r.asked("list the addresses").on(name))?;
+        found.retain(|message| message.header.index == ifindex);
+        Ok(found)
+    }
+
+    /// The addresses of one interface, or of all with index 0, IPv4 first.
+    fn dump_addresses(&mut self, ifindex: u32) -> Result<Vec<AddressMessage>, Refusal> {
         let mut found = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut query = AddressMessage::default();
@@ -167,12 +186,10 @@ impl Netlink {
                 Ok(answers) => answers,
                 // A kernel without IPv6 has no such table.
                 Err(r) if r.errno() == Some(libc::EOPNOTSUPP) => continue,
-                Err(r) => return Err(r.asked("list the addresses").on(name)),
+                Err(r) => return Err(r),
             };
             found.extend(answers.into_iter().filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewAddress(message) if message.header.index == ifindex => {
-                    Some(message)
-                }
+                RouteNetlinkMessage::NewAddress(message) => Some(message),
                 _ => None,
             }));
         }

@@ -194,7 +194,8 @@ const fn give(bytes: u32) -> libc::sock_filter {
 const UDP: u32 = 17;
 const ROCE: u32 = STEER_PORT as u32;
 
-/// What the AF_XDP steering program takes, in classic BPF: `af_xdp/src/steer.bpf.c`.
+/// What the AF_XDP steering program takes (`af_xdp/src/steer.bpf.c`), in classic BPF, but to any
+/// address: the kernel keeps its own copy of each frame, to route or bridge it.
 const FILTER: [libc::sock_filter; 18] = [
     load_half(12),
     equals(0x0800, 9),   // not IPv4: to the test for IPv6

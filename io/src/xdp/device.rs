@@ -2,13 +2,17 @@
 
 use super::config::{QUEUES_MAX, XdpPreference};
 use super::error::XdpError;
+use super::local_addresses::LocalAddresses;
 use super::promiscuous::Promiscuous;
 use crate::net::Netlink;
-use af_xdp::{AttachMode, Socket, Steering, Traffic};
+use af_xdp::{AttachMode, Socket, Steering, SteeringConfig, Traffic};
 use std::sync::Arc;
 
-/// An interface with a steering program attached: RoCEv2, or all traffic, goes to the ports opened
-/// on its queues, everything else, and queues without a port, to the kernel.
+/// An interface with a steering program attached: RoCEv2 to a local address, or all traffic, goes
+/// to the ports opened on its queues, everything else, and queues without a port, to the kernel.
+///
+/// Local are the addresses of all interfaces of the namespace the device was attached in, also
+/// those that come later. RoCEv2 that the host routes or bridges to others stays the kernel's.
 ///
 /// Ports hold the device, so the program stays attached until the device and the last port are
 /// dropped. However the process ends, the kernel then detaches it.
@@ -18,6 +22,8 @@ pub struct XdpDevice {
     ifindex: u32,
     mtu: u32,
     preference: XdpPreference,
+    // Before the program whose map it fills.
+    _local_addresses: Option<LocalAddresses>,
     steering: Steering,
     _promiscuous: Option<Promiscuous>,
 }
@@ -32,7 +38,8 @@ impl XdpDevice {
     /// - `preference`: the modes that may be used, by the ports as well.
     ///
     /// # Errors
-    /// No such interface, no privilege, another XDP program is attached, or no mode works.
+    /// No such interface, no privilege, another XDP program is attached, or no mode works. The
+    /// program of a process that has just been killed is waited for.
     pub fn attach(
         ifname: &str,
         queues: u32,
@@ -44,8 +51,13 @@ impl XdpDevice {
             return Err(XdpError::Config { field: "queues", reason });
         }
         let link = Netlink::open()?.link(ifname)?;
-        let modes = preference.attach_modes();
-        let (steering, refused) = Steering::attach(link.ifindex, queues, traffic, modes)?;
+        let config = SteeringConfig {
+            slots: queues,
+            traffic,
+            modes: preference.attach_modes(),
+            ..SteeringConfig::new(link.ifindex)
+        };
+        let (steering, refused) = Steering::attach(&config)?;
         for refusal in refused {
             tracing::warn!(
                 interface = ifname,
@@ -58,7 +70,12 @@ impl XdpDevice {
             Traffic::All => Some(Promiscuous::new(ifname, link.ifindex)?),
             Traffic::RoceV2 => None,
         };
+        let local_addresses = match steering.addresses() {
+            Some(map) => Some(LocalAddresses::keep(ifname, link.ifindex, Arc::clone(map))?),
+            None => None,
+        };
         Ok(Arc::new(Self {
+            _local_addresses: local_addresses,
             ifname: ifname.to_owned(),
             ifindex: link.ifindex,
             mtu: link.mtu,

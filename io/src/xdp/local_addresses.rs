@@ -1,0 +1,122 @@
+//! Keeps the address map of a steering program equal to the local addresses.
+
+use super::XdpError;
+use crate::doorbell::EventFd;
+use crate::net::{AddressEvents, NetError, Netlink};
+use crate::poll::poll;
+use af_xdp::AddressMap;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A thread that puts the unicast addresses of a network namespace into an address map, now and
+/// whenever one comes or goes. Dropping it ends the thread; the map stays as it is.
+///
+/// The addresses are those of all interfaces: Linux takes a packet to any of them on any interface
+/// ("weak host model"), and servers are often reached at an address of `lo` or of a bridge.
+#[derive(Debug)]
+pub(super) struct LocalAddresses {
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Watch {
+    ifname: String,
+    ifindex: u32,
+    map: Arc<AddressMap>,
+    events: AddressEvents,
+    netlink: Netlink,
+    stop: Arc<EventFd>,
+}
+
+impl LocalAddresses {
+    /// Fills the map with the addresses of the calling thread's network namespace, and keeps it so.
+    /// If not all fit, those of interface `ifindex` are preferred.
+    ///
+    /// # Errors
+    /// The kernel does not list its addresses or refuses a change of the map, or no thread can be
+    /// made.
+    pub(super) fn keep(ifname: &str, ifindex: u32, map: Arc<AddressMap>) -> Result<Self, XdpError> {
+        let no_thread = |e| NetError::from_io("watch the addresses", &e).on(ifname);
+        let stop = Arc::new(EventFd::new().map_err(no_thread)?);
+        // Subscribed before they are listed: what changes in between is an event.
+        let events = AddressEvents::open()?;
+        let (ifname, netlink) = (ifname.to_owned(), Netlink::open()?);
+        let mut watch = Watch { ifname, ifindex, map, events, netlink, stop: Arc::clone(&stop) };
+        watch.fill()?;
+        let name = watch.ifname.clone();
+        let thread = thread::Builder::new().name("addresses".to_owned());
+        let thread = thread
+            .spawn(move || watch.run())
+            .map_err(|e| NetError::from_io("watch the addresses", &e).on(name))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for LocalAddresses {
+    fn drop(&mut self) {
+        self.stop.signal();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Watch {
+    fn run(mut self) {
+        let mut timeout = ASLEEP;
+        loop {
+            let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let (stop, events) = (self.stop.as_fd(), self.events.as_fd());
+            let mut entries = [stop, events].map(|fd| readable(fd.as_raw_fd()));
+            if let Err(error) = poll(&mut entries, timeout) {
+                tracing::warn!(interface = self.ifname, %error, "addresses are not watched");
+                return;
+            }
+            if entries[0].revents != 0 {
+                return;
+            }
+            let is_due = self.events.take() || timeout == RETRY;
+            if !is_due {
+                continue;
+            }
+            timeout = match self.fill() {
+                Ok(()) => ASLEEP,
+                Err(error) => {
+                    let interface = self.ifname.as_str();
+                    tracing::warn!(interface, %error, "addresses not steered, trying again");
+                    RETRY
+                }
+            };
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), XdpError> {
+        let mut all = self.netlink.all_addresses()?;
+        // An address that another host has already is not ours.
+        all.retain(|(_, address)| !address.duplicate);
+        all.sort_by_key(|(ifindex, _)| *ifindex != self.ifindex);
+        // An address may be on several interfaces, as link-local ones often are.
+        let mut seen = BTreeSet::new();
+        let addresses: Vec<IpAddr> = all.iter().map(|(_, address)| address.prefix.addr()).collect();
+        let unique = addresses.into_iter().filter(|address| seen.insert(*address));
+        let left_out = self.map.replace(unique)?;
+        if left_out > 0 {
+            tracing::warn!(
+                interface = self.ifname,
+                left_out,
+                "more local addresses than are steered: RoCEv2 to the others goes to the kernel"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Nothing is due until an address changes; a sleep that ends is harmless.
+const ASLEEP: Duration = Duration::from_secs(3600);
+/// The kernel refused for want of memory, most probably.
+const RETRY: Duration = Duration::from_secs(1);
