@@ -165,11 +165,11 @@ impl LossSweep {
 
     /// The window of a cell: the packets that fill the path for its round trip and, where frames
     /// are held back, for as long as those are; then those that the receiver may leave
-    /// unacknowledged, a quarter of these and at most 16; and the one on its way into the link.
+    /// unacknowledged, a quarter of the window and at most 16; and the one on its way into the link.
     #[must_use]
     pub fn window_pkts(&self, cell: &Cell) -> u32 {
         let path = self.path_pkts(cell);
-        (path + (path / 4).clamp(1, ACK_PKTS) + 1).min(WINDOW_MAX)
+        (path + (path + 1).div_ceil(3).clamp(1, ACK_PKTS) + 1).min(WINDOW_MAX)
     }
 
     /// Full packets that the link carries in a round trip and what a frame is held back.
@@ -297,10 +297,10 @@ mod tests {
         // 50 MB in frames of 8314 bytes, and 16 and 1 more.
         let long = cell(WireMode::Src, Dur::from_ms(40), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&long), 6_014 + 17);
-        // 25 kB are four of them; an acknowledgement is for one.
+        // 25 kB are four of them; an acknowledgement is for a quarter of seven.
         let short = cell(WireMode::Src, Dur::from_us(20), Dur::ZERO);
-        assert_eq!(sweep.window_pkts(&short), 4 + 2);
-        assert_eq!(sweep.window_pkts(&Cell { reorder: Dur::from_us(20), ..short }), 7 + 2);
+        assert_eq!(sweep.window_pkts(&short), 4 + 3);
+        assert_eq!(sweep.window_pkts(&Cell { reorder: Dur::from_us(20), ..short }), 7 + 4);
         assert_eq!(sweep.window_pkts(&Cell { mode: WireMode::Rc, ..long }), 11_968 + 17);
         let endless = cell(WireMode::Rc, Dur::from_secs(10), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&endless), WINDOW_MAX);
