@@ -3,6 +3,7 @@
 
 mod bits;
 mod lost;
+pub(crate) mod margin;
 pub(crate) mod received;
 mod reorder;
 pub(crate) mod rtt;

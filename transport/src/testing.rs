@@ -355,7 +355,8 @@ impl End {
         })
     }
 
-    fn next_event(&self) -> Option<Time> {
+    /// When the next frame comes or the next timer is due.
+    pub(crate) fn next_event(&self) -> Option<Time> {
         let frame = self.inbox.iter().map(|f| f.0).min();
         [frame, self.ep.poll_timeout()].into_iter().flatten().min()
     }

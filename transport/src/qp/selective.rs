@@ -228,7 +228,7 @@ impl Selective {
             Silence::Nothing => {}
             // The packet that waits for the pacer asks the peer as well as a probe would, which
             // would take its turn. What is in flight has its retransmission timeout all the same.
-            Silence::Probe if self.is_paced => {}
+            Silence::Probe if self.is_paced => self.timers.margin.cancel(),
             Silence::Probe => {
                 counters.tail_loss_probes += 1;
                 self.probe = Some(Probe::Tail);

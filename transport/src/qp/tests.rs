@@ -18,6 +18,7 @@ mod events;
 mod flow;
 mod hostile;
 mod int;
+mod late;
 mod losses;
 mod paths;
 mod selective;

@@ -9,7 +9,7 @@ mod paths;
 
 use super::bits::Bits;
 use super::lost::Lost;
-use super::received::unwrap;
+use super::received::{unwrap, wrap};
 use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
 pub(crate) use acked::{Acked, Told};
@@ -155,6 +155,11 @@ impl<T: Copy> Sent<T> {
 
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
+    }
+
+    /// Transmissions so far, but for a constant, modulo 2^32: first ones are numbered.
+    pub(crate) fn transmissions(&self) -> u32 {
+        wrap(self.next().wrapping_add(self.counters.retransmitted))
     }
 
     pub(crate) fn counters(&self) -> &SentCounters {

@@ -1,5 +1,6 @@
 //! When silence means something: the probe of the tail, and the retransmission timeout.
 
+use super::margin::ProbeMargin;
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
@@ -32,6 +33,8 @@ pub(crate) struct Timers {
     retry_cnt: u32,
     /// No verdict before so long a silence.
     patience: Dur,
+    /// What spurious probes have added to the timeouts.
+    pub(crate) margin: ProbeMargin,
 }
 
 /// What a timer that fired asks for.
@@ -64,6 +67,7 @@ impl Timers {
             unknown,
             retry_cnt: retry_cnt.into(),
             patience,
+            margin: ProbeMargin::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl Timers {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
             self.may_probe = false;
             self.blind_probes += 1;
+            self.margin.on_probe(now, self.sent_at);
             return Silence::Probe;
         }
         let is_due = self.timeout_at(rtt, oldest).is_some_and(|at| at <= now);
@@ -150,7 +155,7 @@ impl Timers {
     fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
         let since = self.quiet_since?;
         let after = match rtt.probe_timeout() {
-            Some(after) if self.may_probe => after,
+            Some(after) if self.may_probe => after + self.margin.get(),
             // Nobody knows how long to wait, and the timeout is long: a first packet that is lost,
             // or its answer, must not cost all of it each time. A short one is soon over, and what
             // queues up behind others would be sent again and again.
@@ -169,6 +174,8 @@ impl Timers {
         let quiet_since = self.quiet_since?;
         let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
+        // The probe's answer must have its time, too.
+        let after = after + self.margin.get();
         let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
         // However long round trips and holds are said to be: an echo may be a forger's.
         Some(since + backed_off.min(self.unknown * UNKNOWN_MAX))

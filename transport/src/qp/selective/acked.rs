@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::flow::{Flow, Progress};
 use crate::qp::{QueuePair, Shared};
+use crate::stream::margin::Arrivals;
 use crate::stream::received::unwrap;
 use crate::stream::sent::{Acked, Told};
 use crate::wc::WcStatus;
@@ -125,6 +126,13 @@ impl Selective {
             self.tell_of_blocks(now, &acked, counters, flow.as_deref_mut());
         }
         let gives_up = self.take_limits(ack, echo, counters);
+        let arrivals = Arrivals {
+            echo,
+            transmissions: self.sent.transmissions(),
+            received: ack.rx_pkts,
+            is_last: acked.pkts > 0 && self.sent.in_flight_pkts() == 0,
+        };
+        self.timers.margin.on_ack(now, &self.rtt, &arrivals);
         if self.timers.on_heard(now, echo, true) {
             self.sent.find_all();
             counters.spurious_timeouts += 1;

@@ -128,7 +128,7 @@ impl Selective {
     ) {
         self.probe = None;
         match sending.kind {
-            SendingKind::Sign => {}
+            SendingKind::Sign => self.timers.margin.on_sign(),
             SendingKind::Again => self.sent.resent(now, sending.number, path),
             SendingKind::New => {
                 self.sent.push(now, sending.part, bytes, sending.place, path);

@@ -1,0 +1,198 @@
+//! Spurious tail loss probes: how they are found, and the margin that follows from them.
+
+use super::rtt::Rtt;
+use spanwire_base::{Dur, Time};
+
+/// By how much probe and retransmission timeout exceed what the round trip says, since the peer has
+/// shown that it may be late: a host whose worker sleeps, or shares its core, does not process an
+/// arrived packet at once, and neither round trip nor its variation foresees that.
+///
+/// A probe was spurious if the ACK of the original was on its way. That is proven in two ways: the
+/// ACK echoes a transmission before the probe; or it counts both, original and probe, among the
+/// received packets and is late itself, as it is after a late host has found both at once. A prompt
+/// one that counts both says that an earlier ACK was lost: that probe was needed. The count is what
+/// the DSACK of RFC 8985 is (section 7.4.2), which widens the reordering window in the same way.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeMargin {
+    margin: Dur,
+    /// The last probe, until it is known whether it was needed.
+    probe: Option<SentProbe>,
+    /// Copies of acknowledged packets, which the stream does not count.
+    signs: u32,
+    /// Transmissions less packets received, when nothing was in flight last: what has been lost so
+    /// far, but for a constant.
+    lost: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SentProbe {
+    /// The newest transmission before it.
+    original_at: Time,
+    at: Time,
+}
+
+/// What an ACK says of transmissions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrivals {
+    /// When the transmission was sent that it echoes.
+    pub(crate) echo: Time,
+    /// Transmissions so far, but for a constant, modulo 2^32.
+    pub(crate) transmissions: u32,
+    /// Packets that the peer has received, duplicates included, modulo 2^32.
+    pub(crate) received: u32,
+    /// It acknowledges something, and nothing is in flight after it.
+    pub(crate) is_last: bool,
+}
+
+impl ProbeMargin {
+    /// What is added to both timeouts; at most [`MARGIN_MAX`].
+    #[inline]
+    pub(crate) fn get(&self) -> Dur {
+        self.margin
+    }
+
+    /// A probe is sent at `now`; the newest transmission before it left at `original_at`.
+    pub(crate) fn on_probe(&mut self, now: Time, original_at: Time) {
+        self.probe = Some(SentProbe { original_at, at: now });
+    }
+
+    /// The probe is not sent after all.
+    pub(crate) fn cancel(&mut self) {
+        self.probe = None;
+    }
+
+    /// A copy of an acknowledged packet left.
+    pub(crate) fn on_sign(&mut self) {
+        self.signs = self.signs.wrapping_add(1);
+    }
+
+    /// An ACK came at `now`.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, now: Time, rtt: &Rtt, arrivals: &Arrivals) {
+        if self.margin > Dur::ZERO {
+            self.margin = Dur::from_ps(self.margin.as_ps() - self.margin.as_ps() / DECAY);
+        }
+        let transmissions = arrivals.transmissions.wrapping_add(self.signs);
+        let lost = transmissions.wrapping_sub(arrivals.received);
+        if self.probe.is_some() {
+            self.judge(now, rtt, arrivals.echo, lost);
+        }
+        if arrivals.is_last {
+            self.lost = Some(lost);
+        }
+    }
+
+    /// Whether the last probe was spurious, if the ACK is of it or of its original.
+    fn judge(&mut self, now: Time, rtt: &Rtt, echo: Time, lost: u32) {
+        let (Some(probe), Some(smoothed)) = (self.probe, rtt.smoothed()) else { return };
+        if echo < probe.original_at {
+            return;
+        }
+        self.probe = None;
+        let is_late = now.since(echo) > smoothed + smoothed / 2;
+        let is_same = |before: u32| before.wrapping_sub(lost).cast_signed() >= 0;
+        if echo < probe.at || is_late && self.lost.is_some_and(is_same) {
+            let late = now.since(probe.original_at).as_ps().saturating_sub(smoothed.as_ps());
+            let margin = Dur::from_ps(late).min(MARGIN_MAX) * 2;
+            self.margin = self.margin.max(margin.min(MARGIN_MAX));
+        }
+    }
+}
+
+/// Two time slices of Linux's scheduler. What is later than that is not waited for.
+const MARGIN_MAX: Dur = Dur::from_ms(8);
+
+/// The part of the margin that an ACK takes off: half of it is gone after 2800. It is twice what the
+/// peer was late by, and so covers that for as long.
+const DECAY: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn rtt() -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(Dur::from_us(10), Dur::ZERO);
+        rtt
+    }
+
+    fn ack(echo: u64, transmissions: u32, received: u32) -> Arrivals {
+        Arrivals { echo: at(echo), transmissions, received, is_last: true }
+    }
+
+    /// One transmission was lost at some time, and a probe is sent.
+    fn probed() -> ProbeMargin {
+        let mut m = ProbeMargin::default();
+        m.on_ack(at(90), &rtt(), &ack(80, 1, 0));
+        m.on_probe(at(120), at(100));
+        m
+    }
+
+    #[test]
+    fn on_ack__an_echo_from_before_the_probe_proves_it_spurious() {
+        let mut m = probed();
+        m.on_ack(at(150), &rtt(), &ack(99, 3, 1));
+        assert_eq!(m.get(), Dur::ZERO, "of an earlier packet: nothing is known yet");
+        m.on_ack(at(160), &rtt(), &ack(100, 3, 1));
+        assert_eq!(m.get(), Dur::from_us(2 * (60 - 10)));
+    }
+
+    #[test]
+    fn on_ack__a_count_of_both_transmissions_proves_it_spurious() {
+        let mut m = probed();
+        m.on_ack(at(160), &rtt(), &ack(120, 3, 2));
+        assert_eq!(m.get(), Dur::from_us(2 * (60 - 10)));
+    }
+
+    #[test]
+    fn on_ack__a_probe_for_a_lost_ack_changes_nothing() {
+        let mut m = probed();
+        m.on_ack(at(130), &rtt(), &ack(120, 3, 2));
+        assert_eq!(m.get(), Dur::ZERO, "both have arrived, and the answer is prompt");
+    }
+
+    #[test]
+    fn on_ack__a_probe_for_a_lost_packet_changes_nothing() {
+        let mut m = probed();
+        m.on_ack(at(160), &rtt(), &ack(120, 3, 1));
+        assert_eq!(m.get(), Dur::ZERO);
+        m.on_ack(at(161), &rtt(), &ack(100, 3, 2));
+        assert_eq!(m.get(), Dur::ZERO, "judged once");
+        let mut unknown = ProbeMargin::default();
+        unknown.on_probe(at(120), at(100));
+        unknown.on_ack(at(160), &rtt(), &ack(120, 3, 2));
+        assert_eq!(unknown.get(), Dur::ZERO, "without a count to compare with there is no proof");
+    }
+
+    #[test]
+    fn on_ack__copies_of_what_was_acknowledged_count_as_transmissions() {
+        let mut m = probed();
+        m.on_sign();
+        m.on_ack(at(160), &rtt(), &ack(120, 1, 0));
+        assert_eq!(m.get(), Dur::ZERO, "the copy is lost");
+        m.on_probe(at(200), at(180));
+        m.on_sign();
+        m.on_ack(at(230), &rtt(), &ack(200, 1, 1));
+        assert!(m.get() > Dur::ZERO, "this one has arrived, and nothing else was sent");
+    }
+
+    #[test]
+    fn get__is_bounded_and_decays() {
+        let mut m = probed();
+        m.on_ack(at(5_000_000), &rtt(), &ack(100, 3, 2));
+        assert_eq!(m.get(), MARGIN_MAX);
+        for _ in 0..2850 {
+            m.on_ack(at(5_000_000), &rtt(), &ack(100, 3, 2));
+        }
+        assert!(m.get() < MARGIN_MAX / 2 && m.get() > MARGIN_MAX / 4, "{:?}", m.get());
+        m.on_probe(at(20), at(10));
+        m.cancel();
+        let before = m.get();
+        m.on_ack(at(9_000_000), &rtt(), &ack(10, 3, 2));
+        assert!(m.get() < before, "it was not sent");
+    }
+}
