@@ -17,6 +17,7 @@ mod args;
 pub mod chunk;
 pub mod dest;
 pub mod gaps;
+pub mod grant;
 pub mod message;
 pub mod partial;
 pub mod receive;
@@ -28,6 +29,7 @@ pub mod source;
 pub mod talk;
 #[cfg(test)]
 mod testing;
+pub mod there;
 pub mod walk;
 
 pub use args::{CopyArgs, DEFAULT_PORT};
@@ -157,7 +159,7 @@ fn receive_one(
     let peer = peer.ip();
     let before = at_work.network.counters();
     let started = Instant::now();
-    let received = receive::receive(connection, root, args.overwrite, &session, |session| {
+    let received = receive::receive(connection, root, args.grant(), &session, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
@@ -252,7 +254,7 @@ fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
     match session.outcome() {
         Some(End::Interrupted) => interrupt.exit(),
         _ if ok => Exit::Success,
-        Some(End::PeerGone(_)) => Exit::PeerUnreachable,
+        Some(End::PeerGone(_) | End::Stalled(_)) => Exit::PeerUnreachable,
         Some(End::Failed(_)) | None => Exit::Failure,
         // What is in place is right; something that was to come is not in place.
         Some(End::Complete | End::PeerAborted(_) | End::Protocol(_)) => Exit::TransferWrong,

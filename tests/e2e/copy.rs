@@ -57,7 +57,7 @@ fn send(lab: &Lab, paths: &[&str], more: &[&str]) -> Outcome {
 }
 
 /// Sends `paths`, which must succeed.
-fn send_well(lab: &Lab, paths: &[&str], more: &[&str]) -> Value {
+pub(crate) fn send_well(lab: &Lab, paths: &[&str], more: &[&str]) -> Value {
     let outcome = send(lab, paths, more);
     let report = outcome.json();
     assert_eq!(report["ok"], true, "{report}\n{}", outcome.stderr);

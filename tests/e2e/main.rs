@@ -14,6 +14,7 @@ mod modes;
 mod paths;
 mod perf;
 mod perftest;
+mod strangers;
 mod switch;
 
 use lab::{Lab, Outcome};

@@ -1,5 +1,6 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
+use super::grant::Grant;
 use super::talk;
 use crate::exit::{Failed, usage};
 use crate::fabric::Error;
@@ -57,7 +58,7 @@ pub(super) struct ReceiveArgs {
     #[arg(long)]
     pub(super) dev: Option<String>,
     /// Copy into this directory, and nowhere else
-    #[arg(long, default_value = ".", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(super) into: PathBuf,
     /// TCP port of the side connection
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
@@ -71,6 +72,9 @@ pub(super) struct ReceiveArgs {
     /// End after one sender
     #[arg(long)]
     pub(super) once: bool,
+    /// End a copy whose sender brings nothing for so long; 0.1 to 3600
+    #[arg(long, value_parser = stall_timeout, default_value = "30", value_name = "SECONDS")]
+    pub(super) stall_timeout: Duration,
     #[command(flatten)]
     pub(super) common: CommonArgs,
 }
@@ -132,6 +136,14 @@ impl CommonArgs {
     }
 }
 
+impl ReceiveArgs {
+    /// What senders are granted.
+    pub(super) fn grant(&self) -> Grant {
+        let Self { overwrite, stall_timeout, .. } = *self;
+        Grant { overwrite, stall_timeout }
+    }
+}
+
 impl SendArgs {
     /// Connects to the receiver, through the interface that leads there.
     pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection), Error> {
@@ -177,6 +189,12 @@ impl SendArgs {
     }
 }
 
+fn stall_timeout(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    let stall_timeout = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    Grant { stall_timeout, ..Grant::default() }.validate().map(|grant| grant.stall_timeout)
+}
+
 fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
     let advice = match &why {
         SetupError::Io(_, e) if e.kind() == ErrorKind::ConnectionRefused => {
@@ -215,6 +233,15 @@ fn host_and_port(text: &str) -> Result<(String, u16), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stall_timeout__is_within_its_range() {
+        assert_eq!(stall_timeout("30"), Ok(Grant::default().stall_timeout));
+        assert_eq!(stall_timeout("0.1"), Ok(Duration::from_millis(100)));
+        for bad in ["0", "0.09", "3601", "-1", "NaN", "inf", "1e30", "", "x"] {
+            assert!(stall_timeout(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn host_and_port__takes_what_people_write() {

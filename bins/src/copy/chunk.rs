@@ -14,7 +14,7 @@ pub struct ChunkHeader {
     pub index: u64,
     /// Where in the file the data belong.
     pub offset: u64,
-    /// Hash of the whole file as its sender read it, with [`LAST`] and [`SAME`]; else zeros.
+    /// Hash of the whole file as its sender read it, with [`LAST`]; else zeros.
     pub sha256: Sha256Hex,
 }
 
@@ -33,8 +33,6 @@ pub const FIRST: u32 = 1;
 pub const LAST: u32 = 2;
 /// The file is given up; the data say why, in UTF-8. The file's last chunk.
 pub const ABORT: u32 = 4;
-/// The file at the receiver is the same already. The file's only chunk.
-pub const SAME: u32 = 8;
 
 /// Bytes of a header; the last eight are zero.
 pub const HEADER_BYTES: usize = 64;
@@ -71,7 +69,7 @@ impl ChunkHeader {
         }
         match header.flags {
             0 | FIRST | LAST | ABORT => Ok((header, data)),
-            f if f == FIRST | LAST || f == FIRST | ABORT || f == FIRST | SAME => Ok((header, data)),
+            f if f == FIRST | LAST || f == FIRST | ABORT => Ok((header, data)),
             other => Err(ChunkError::Flags(other)),
         }
     }
@@ -79,7 +77,7 @@ impl ChunkHeader {
     /// True if no chunk of this file follows.
     #[must_use]
     pub fn ends_file(&self) -> bool {
-        self.has(LAST | ABORT | SAME)
+        self.has(LAST | ABORT)
     }
 
     /// True if `flag` is set.
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn emit__then_parse_is_the_same() {
-        for flags in [0, FIRST, LAST, ABORT, FIRST | LAST, FIRST | ABORT, FIRST | SAME] {
+        for flags in [0, FIRST, LAST, ABORT, FIRST | LAST, FIRST | ABORT] {
             let mut chunk = header(flags, 3).emit().to_vec();
             chunk.extend_from_slice(b"abc");
             assert_eq!(ChunkHeader::parse(&chunk), Ok((header(flags, 3), &b"abc"[..])));
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn parse__refuses_flags_without_meaning() {
-        for flags in [16, SAME, SAME | LAST, LAST | ABORT, u32::MAX] {
+        for flags in [8, 16, FIRST | 8, LAST | ABORT, u32::MAX] {
             let chunk = header(flags, 0).emit();
             assert_eq!(ChunkHeader::parse(&chunk), Err(ChunkError::Flags(flags)));
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What both ends name when they connect, with the version of this exchange.
-pub const PROTOCOL: &str = "spanwire-copy/2";
+pub const PROTOCOL: &str = "spanwire-copy/3";
 
 /// Everything that is said.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,23 +19,35 @@ pub enum Message {
     Accept(Accept),
     /// The sender names the next thing. Every entry is answered by `done` or `refused`.
     Entry(Entry),
+    /// The receiver has this many bytes of the file, all of it or from an earlier attempt. It
+    /// answers the entry when it has heard the sender's hash of them.
+    Have {
+        /// Number of the entry.
+        index: u64,
+        /// Bytes it has.
+        bytes: u64,
+    },
+    /// The sender's hash of the bytes that the receiver has. The receiver never says its own first:
+    /// a sender that has not got the file must not learn its hash.
+    Hash {
+        /// Number of the entry.
+        index: u64,
+        /// SHA-256 of as many bytes as `have` said.
+        sha256: Sha256Hex,
+    },
+    /// The sender gives up a file of which the receiver waits for a hash.
+    GiveUp {
+        /// Number of the entry.
+        index: u64,
+        /// Why, for people.
+        reason: String,
+    },
     /// The receiver wants this file's bytes from `offset` on.
     Want {
         /// Number of the entry.
         index: u64,
-        /// Bytes the receiver has from an earlier attempt; 0 for none.
+        /// Bytes that stay: those that `have` said if the hash is the same, else 0.
         offset: u64,
-        /// Their hash. Bytes whose hash is not the sender's are sent again.
-        sha256: Option<Sha256Hex>,
-    },
-    /// The receiver has a file of that name, size and time already.
-    Have {
-        /// Number of the entry.
-        index: u64,
-        /// Its hash.
-        sha256: Sha256Hex,
-        /// It may be replaced if it turns out to differ.
-        replace: bool,
     },
     /// An entry is in place under its final name.
     Done {
@@ -60,9 +72,9 @@ pub enum Message {
 /// What the sender brings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Bytes of all files, as counted before the start.
+    /// Bytes of all files, as counted before the start. The receiver takes no more.
     pub bytes: u64,
-    /// Files, as counted before the start.
+    /// Files, as counted before the start. The receiver takes no more.
     pub files: u64,
     /// The outermost names, to look for what is there already; empty when they are very many.
     pub roots: Vec<Name>,

@@ -22,37 +22,53 @@ pub struct Partial {
     file: File,
     len: u64,
     hash: Sha256,
+    /// Bytes from the file's beginning for which there is room.
+    reserved: u64,
+    /// Bytes of the whole file.
+    size: u64,
 }
 
 impl Partial {
-    /// What an earlier attempt left for `name`, with its hash; `None` if there is nothing.
+    /// What an earlier attempt left for `name`, a file of `size` bytes, not hashed yet; `None` if
+    /// there is nothing.
     ///
     /// # Errors
-    /// Another copy writes to it, or it cannot be read.
-    pub fn resume(
-        dir: &Arc<DestDir>,
-        name: &Name,
-        session: &Session,
-    ) -> Result<Option<Self>, String> {
+    /// Another copy writes to it, or it cannot be looked at.
+    pub fn find(dir: &Arc<DestDir>, name: &Name, size: u64) -> Result<Option<Self>, String> {
         let Some(mut partial) = Self::open(dir, name, OFlags::empty())? else {
             return Ok(None);
         };
-        let (hash, len) = hash_of(&mut partial.file, session)
-            .map_err(|e| format!("cannot read what there is of {}: {e}", dir.show(name)))?;
-        (partial.hash, partial.len) = (hash, len);
+        let meta = partial.file.metadata().map_err(|e| format!("{}: {e}", dir.show(name)))?;
+        (partial.len, partial.size) = (meta.len(), size);
         Ok(Some(partial))
     }
 
-    /// An empty one for a file of `size` bytes, whose room is taken at once.
+    /// Hashes what an earlier attempt left. Before this, [`Partial::append`] is a mistake.
+    ///
+    /// # Errors
+    /// It cannot be read, changed its length, or the copy is over.
+    pub fn hash_found(&mut self, session: &Session) -> Result<(), String> {
+        let shown = self.dir.show(&self.name);
+        let cannot =
+            |e: &dyn std::fmt::Display| format!("cannot read what there is of {shown}: {e}");
+        let (hash, len) = hash_of(&mut self.file, session).map_err(|e| cannot(&e))?;
+        if len != self.len {
+            return Err(cannot(&"its length changed"));
+        }
+        self.hash = hash;
+        Ok(())
+    }
+
+    /// An empty one for a file of `size` bytes, the first of which get room at once.
     ///
     /// # Errors
     /// It may not be made, another copy writes to it, or there is no room.
     pub fn create(dir: &Arc<DestDir>, name: &Name, size: u64) -> Result<Self, String> {
-        let partial = Self::open(dir, name, OFlags::CREATE)?
+        let mut partial = Self::open(dir, name, OFlags::CREATE)?
             .ok_or_else(|| format!("{} went away as it was opened", dir.show(name)))?;
+        partial.size = size;
         let truncated = partial.file.set_len(0);
-        if let Err(why) = truncated.map_err(|e| e.to_string()).and_then(|()| partial.reserve(size))
-        {
+        if let Err(why) = truncated.map_err(|e| e.to_string()).and_then(|()| partial.reserve()) {
             let why = format!("cannot make room for {}: {why}", dir.show(name));
             partial.discard();
             return Err(why);
@@ -84,21 +100,39 @@ impl Partial {
             Err(e) => return Err(dir.cannot("lock", name, e)),
         }
         let (dir, name) = (Arc::clone(dir), name.clone());
-        Ok(Some(Self { dir, name, file, len: 0, hash: Sha256::new() }))
+        let hash = Sha256::new();
+        Ok(Some(Self { dir, name, file, len: 0, hash, reserved: 0, size: 0 }))
     }
 
-    /// Takes the room for `size` bytes, where the file system can.
+    /// Takes room for the next [`RESERVE_BYTES`] of the file, where the file system can. A sender
+    /// that declares a size and brings nothing gets no more.
     ///
     /// # Errors
     /// There is none.
-    pub fn reserve(&self, size: u64) -> Result<(), String> {
-        if size <= self.len {
+    pub fn reserve(&mut self) -> Result<(), String> {
+        let wanted = self.size.min(self.len.saturating_add(RESERVE_BYTES));
+        if wanted <= self.reserved.max(self.len) {
             return Ok(());
         }
         // The length stays what has arrived: it is what a later attempt goes by.
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, size) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(()),
-            Err(e) => Err(e.to_string()),
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, wanted) {
+            Ok(()) => self.reserved = wanted,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {}
+            Err(e) => return Err(e.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Gives back the room behind what has arrived.
+    fn release(&mut self) {
+        if self.reserved > self.len {
+            // Some file systems give it back by the one, some by the other. What neither gives
+            // back, at most RESERVE_BYTES, goes with the file.
+            let (from, bytes) = (self.len, self.reserved - self.len);
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.file, punch, from, bytes);
+            let _ = self.file.set_len(self.len);
+            self.reserved = self.len;
         }
     }
 
@@ -121,7 +155,7 @@ impl Partial {
     pub fn start_over(&mut self) -> Result<(), String> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(|e| format!("cannot empty {}: {e}", self.dir.show(&self.name)))?;
-        (self.len, self.hash) = (0, Sha256::new());
+        (self.len, self.reserved, self.hash) = (0, 0, Sha256::new());
         Ok(())
     }
 
@@ -130,11 +164,15 @@ impl Partial {
     /// # Errors
     /// The disk is full or fails.
     pub fn append(&mut self, data: &[u8]) -> Result<(), String> {
-        self.file
-            .write_all(data)
-            .map_err(|e| format!("cannot write {}: {e}", self.dir.show(&self.name)))?;
+        let shown = || self.dir.show(&self.name);
+        self.file.write_all(data).map_err(|e| format!("cannot write {}: {e}", shown()))?;
         self.hash.update(data);
         self.len += data.len() as u64;
+        // With half of it used, so that room is taken in large pieces and seldom.
+        if self.reserved != 0 && self.reserved.saturating_sub(self.len) < RESERVE_BYTES / 2 {
+            let shown = self.dir.show(&self.name);
+            self.reserve().map_err(|e| format!("cannot make room for {shown}: {e}"))?;
+        }
         Ok(())
     }
 
@@ -171,6 +209,12 @@ impl Partial {
     pub fn discard(self) {
         // What cannot be removed is found, and judged by its hash, the next time.
         let _ = rustix::fs::unlinkat(&self.dir.fd, self.name.partial(), AtFlags::empty());
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -212,6 +256,10 @@ pub fn hash_up_to(
 }
 
 const PIECE_BYTES: usize = 1 << 18;
+
+/// Room on disk that is taken ahead of what has arrived, at most: large enough for few extents,
+/// little for a declared size to cost.
+const RESERVE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -257,16 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn resume__knows_what_there_is_and_goes_on_behind_it() {
+    fn find__knows_what_there_is_and_goes_on_behind_it() {
         let (tmp, dir, name) = setup();
         let session = Session::default();
-        assert!(Partial::resume(&dir, &name, &session).unwrap().is_none());
+        assert!(Partial::find(&dir, &name, 100).unwrap().is_none());
         assert!(!tmp.path().join(PARTIAL).exists(), "asking makes nothing");
         fs::write(tmp.path().join(PARTIAL), "abc").unwrap();
-        let mut partial = Partial::resume(&dir, &name, &session).unwrap().unwrap();
+        let mut partial = Partial::find(&dir, &name, 100).unwrap().unwrap();
+        partial.hash_found(&session).unwrap();
         assert_eq!(partial.bytes(), 3);
         assert_eq!(partial.sha256().0, <[u8; 32]>::from(Sha256::digest(b"abc")));
-        partial.reserve(1 << 20).unwrap();
+        partial.reserve().unwrap();
         partial.append(b"def").unwrap();
         assert_eq!(fs::read(tmp.path().join(PARTIAL)).unwrap(), b"abcdef");
         partial.start_over().unwrap();
@@ -277,22 +326,45 @@ mod tests {
     }
 
     #[test]
-    fn resume__refuses_what_others_may_have_put_there() {
+    fn find__refuses_what_others_may_have_put_there() {
         let (tmp, dir, name) = setup();
-        let session = Session::default();
         let secret = tmp.path().join("secret");
         fs::write(&secret, "s").unwrap();
         let at = tmp.path().join(PARTIAL);
         std::os::unix::fs::symlink(&secret, &at).unwrap();
-        assert!(Partial::resume(&dir, &name, &session).is_err(), "a symbolic link");
+        assert!(Partial::find(&dir, &name, 0).is_err(), "a symbolic link");
         assert!(Partial::create(&dir, &name, 0).is_err(), "a symbolic link");
         fs::remove_file(&at).unwrap();
         fs::hard_link(&secret, &at).unwrap();
         assert!(Partial::create(&dir, &name, 0).is_err(), "a hard link");
         fs::remove_file(&at).unwrap();
         fs::create_dir(&at).unwrap();
-        assert!(Partial::resume(&dir, &name, &session).is_err(), "a directory");
+        assert!(Partial::find(&dir, &name, 0).is_err(), "a directory");
         assert_eq!(fs::read(&secret).unwrap(), b"s");
+    }
+
+    #[test]
+    fn reserve__takes_room_ahead_and_no_more_and_gives_it_back() {
+        let (tmp, dir, name) = setup();
+        let at = tmp.path().join(PARTIAL);
+        let taken = || fs::metadata(&at).unwrap().blocks() * 512;
+        let slack = 1 << 20;
+        let mut partial = Partial::create(&dir, &name, 1 << 40).unwrap();
+        let piece = vec![7; 8 << 20];
+        for n in 1..=12 {
+            partial.append(&piece).unwrap();
+            let arrived = n * (8 << 20);
+            assert!(taken() <= arrived + RESERVE_BYTES + slack, "{} of {arrived}", taken());
+            // Where the file system can reserve, room is there before it is needed.
+            assert!(partial.reserved == 0 || partial.reserved > arrived);
+        }
+        drop(partial);
+        assert!(taken() <= (96 << 20) + slack, "{} stay", taken());
+        assert_eq!(fs::metadata(&at).unwrap().len(), 96 << 20);
+        let mut partial = Partial::find(&dir, &name, 1 << 40).unwrap().unwrap();
+        partial.reserve().unwrap();
+        partial.start_over().unwrap();
+        assert!(taken() <= slack, "{} stay", taken());
     }
 
     #[test]

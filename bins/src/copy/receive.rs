@@ -1,18 +1,21 @@
 //! The receiver: takes what a sender names, one sender at a time.
 
 use super::dest::{DEPTH_MAX, DestDir};
-use super::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
-use super::partial::{Partial, hash_of};
+use super::grant::Grant;
+use super::message::{
+    Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
+};
+use super::partial::Partial;
 use super::report::FileRow;
 use super::send::run_part;
 use super::session::{End, LOOK_EVERY, Session};
-use super::sink::{FileWork, Plan, Sink, Work};
+use super::sink::{FileWork, Sink, Work};
 use super::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
+use super::there::{Comparison, Named, Outcome, There, hashing_time};
 use crate::fabric::Error;
 use crate::report::bytes;
-use rustix::fs::FileType;
-use sha2::Digest;
 use spanwire_stream::Connection;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
@@ -27,14 +30,16 @@ use std::thread;
 pub fn receive(
     connection: Connection,
     root: &Arc<DestDir>,
-    overwrite: bool,
+    grant: Grant,
     session: &Session,
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
     let (sender, receiver) = connection.split();
     let speaking = Speaking::new(sender, session);
     let mut hearing = Hearing::new(receiver);
-    come_to_terms(&speaking, &mut hearing, session, &mut watch, root).inspect_err(|why| {
+    let Grant { overwrite, stall_timeout } = grant;
+    let terms = come_to_terms(&speaking, &mut hearing, session, &mut watch, root);
+    let request = terms.inspect_err(|why| {
         // Whoever is there should know why; if nobody is, nobody does.
         speaking.reject(&why.to_string());
     })?;
@@ -60,6 +65,9 @@ pub fn receive(
         stack: vec![Some(Arc::clone(root))],
         next: 0,
         overwrite,
+        declared: Declared { files: request.files, bytes: request.bytes },
+        comparisons: BTreeMap::new(),
+        full: VecDeque::new(),
     };
     let sorting = Sorting { words, chunks, spare };
     thread::scope(|scope| {
@@ -68,8 +76,12 @@ pub fn receive(
         scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
         scope.spawn(|| run_part(session, || sink.run()));
         scope.spawn(|| run_part(session, || taker.run()));
+        session.progressed();
         while !session.is_over() {
             watch(session);
+            if session.stalled_for() >= stall_timeout {
+                session.end(End::Stalled(stall_timeout));
+            }
             thread::park_timeout(LOOK_EVERY / 2);
         }
         speaking.end();
@@ -84,7 +96,7 @@ fn come_to_terms(
     session: &Session,
     watch: &mut dyn FnMut(&Session),
     root: &DestDir,
-) -> Result<(), Error> {
+) -> Result<Request, Error> {
     let request = match hearing.expect(session, watch, SENDER_ANSWERS_WITHIN)? {
         Message::Request(request) => request,
         other => return Err(unexpected("a request", &other).to_string().into()),
@@ -94,7 +106,8 @@ fn come_to_terms(
     progress.bytes_total.store(request.bytes, Ordering::Relaxed);
     progress.files_total.store(request.files, Ordering::Relaxed);
     let accept = Message::Accept(Accept { window: WINDOW });
-    speaking.send(&accept).map_err(|end| end.to_string().into())
+    speaking.send(&accept).map_err(|end| end.to_string())?;
+    Ok(request)
 }
 
 /// Refuses before the first byte what cannot fit, what is there of it already counted in.
@@ -127,6 +140,25 @@ struct Taker<'a> {
     /// Number of the next entry.
     next: u64,
     overwrite: bool,
+    declared: Declared,
+    /// Files of which something is there, until the sender has said its hash, by entry.
+    comparisons: BTreeMap<u64, Comparison>,
+    /// Directories that are full but for files that are compared.
+    full: VecDeque<FullDir>,
+}
+
+/// What the sender may still name of what it declared.
+struct Declared {
+    files: u64,
+    bytes: u64,
+}
+
+/// A directory that has been left.
+struct FullDir {
+    index: u64,
+    dir: Arc<DestDir>,
+    mode: u32,
+    mtime: Mtime,
 }
 
 impl Taker<'_> {
@@ -135,6 +167,8 @@ impl Taker<'_> {
         while !self.answers.session.is_over() {
             match self.words.recv_timeout(LOOK_EVERY) {
                 Ok(Message::Entry(entry)) => self.on_entry(entry)?,
+                Ok(Message::Hash { index, sha256 }) => self.on_hash(index, sha256)?,
+                Ok(Message::GiveUp { index, reason }) => self.on_give_up(index, &reason)?,
                 Ok(Message::Finish) => return self.on_finish(),
                 Ok(other) => return Err(unexpected("an entry", &other)),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -160,6 +194,7 @@ impl Taker<'_> {
             return Err(End::Protocol(what));
         }
         self.next += 1;
+        self.answers.session.progressed();
         if self.answers.unanswered.fetch_add(1, Ordering::AcqRel) >= u64::from(WINDOW) {
             return Err(End::Protocol("more entries at a time than were granted".into()));
         }
@@ -175,21 +210,81 @@ impl Taker<'_> {
                 self.answers.answer(index, made)
             }
             EntryKind::File { name, size, mode, mtime } => {
-                let planned = here.map_or_else(not_entered, |dir| {
-                    let plan = self.plan(&dir, &name, size, mtime);
-                    plan.map(|plan| (dir.clone(), plan)).map_err(|why| (dir.show(&name), why))
-                });
-                match planned {
-                    Err(refusal) => self.answers.answer(index, Err(refusal)),
-                    Ok((dir, plan)) => {
-                        let wish = self.wish(index, &plan, size);
-                        // Before the sender hears of it: its chunks find the writer ready.
-                        let file = FileWork { index, dir, name, size, mode, mtime, plan };
-                        self.give(Work::File(file));
-                        self.answers.speaking.send(&wish)
-                    }
+                self.declared.take(size)?;
+                match here {
+                    Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
+                    None => self.answers.answer(index, not_entered()),
                 }
             }
+        }
+    }
+
+    fn on_file(&mut self, index: u64, file: Named) -> Result<(), End> {
+        let session = self.answers.session;
+        let (bytes, there) = match file.there(self.overwrite) {
+            Err(why) => return self.answers.answer(index, Err((file.shown(), why))),
+            Ok(There::Nothing(partial)) => return self.want(index, file, partial, 0),
+            Ok(There::Whole(whole)) => (file.size, Ok(whole)),
+            Ok(There::Beginning(partial)) => (partial.bytes(), Err(partial)),
+        };
+        // The sender hashes while we do.
+        self.answers.speaking.send(&Message::Have { index, bytes })?;
+        session.allow(hashing_time(bytes));
+        let _at_work = session.at_work();
+        let comparison = match there {
+            Ok(whole) => Comparison::with_whole(file, whole, session),
+            Err(partial) => Comparison::with_beginning(file, partial, session),
+        };
+        self.comparisons.insert(index, comparison);
+        Ok(())
+    }
+
+    fn on_hash(&mut self, index: u64, theirs: Sha256Hex) -> Result<(), End> {
+        let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
+        let (session, (file, outcome)) =
+            (self.answers.session, comparison.outcome(theirs, self.overwrite));
+        match outcome {
+            Outcome::Same(sha256) => {
+                session.progress.begin(&file.name.to_string(), file.size, file.size);
+                session.progress.files_done.fetch_add(1, Ordering::Relaxed);
+                session.note(FileRow::same(file.shown(), file.size, sha256));
+                self.answers.done(index, Some(sha256))?;
+            }
+            Outcome::Wanted(partial, offset) => self.want(index, file, partial, offset)?,
+            Outcome::Refused(why) => self.answers.answer(index, Err((file.shown(), why)))?,
+        }
+        self.give_full();
+        Ok(())
+    }
+
+    fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
+        let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
+        let why = printable(reason.as_bytes());
+        self.answers.answer(index, Err((comparison.file.shown(), why)))?;
+        self.give_full();
+        Ok(())
+    }
+
+    /// Has the sender send a file from `offset` on.
+    fn want(
+        &self,
+        index: u64,
+        file: Named,
+        partial: Option<Partial>,
+        offset: u64,
+    ) -> Result<(), End> {
+        // Before the sender hears of it: its chunks find the writer ready.
+        self.give(Work::File(FileWork { index, file, partial, offset }));
+        self.answers.speaking.send(&Message::Want { index, offset })
+    }
+
+    /// Finishes directories whose files have all been compared.
+    fn give_full(&mut self) {
+        let first_open = self.comparisons.keys().next().copied().unwrap_or(u64::MAX);
+        while let Some(FullDir { index, dir, mode, mtime }) =
+            self.full.pop_front_if(|full| full.index < first_open)
+        {
+            self.give(Work::DirEnd { index, dir, mode, mtime });
         }
     }
 
@@ -213,60 +308,12 @@ impl Taker<'_> {
         }
         match self.stack.pop().flatten() {
             Some(dir) => {
-                self.give(Work::DirEnd { index, dir, mode, mtime });
+                self.full.push_back(FullDir { index, dir, mode, mtime });
+                self.give_full();
                 Ok(())
             }
             // That it was refused has been said.
             None => self.answers.answer(index, Ok(())),
-        }
-    }
-
-    /// What there is of a file, and whether it may come.
-    fn plan(
-        &self,
-        dir: &Arc<DestDir>,
-        name: &Name,
-        size: u64,
-        mtime: Mtime,
-    ) -> Result<Plan, String> {
-        let session = self.answers.session;
-        if let Some(seen) = dir.look(name.as_bytes())? {
-            // Of the time, seconds are what every file system keeps; the hash decides.
-            let alike = seen.size == size && seen.mtime.s == mtime.s;
-            if seen.kind == FileType::RegularFile && alike {
-                let (hash, _) = hash_of(&mut dir.read(name)?, session)
-                    .map_err(|e| format!("cannot read {}: {e}", dir.show(name)))?;
-                return Ok(Plan::Have(Sha256Hex(hash.finalize().into())));
-            }
-            let replaceable = matches!(seen.kind, FileType::RegularFile | FileType::Symlink);
-            if !(replaceable && self.overwrite) {
-                return Err(dir.taken(name, seen.kind, self.overwrite));
-            }
-        }
-        let partial = Partial::resume(dir, name, session)?;
-        let there = partial.as_ref().map_or(0, Partial::bytes);
-        let free = dir.free_bytes()?;
-        if size.saturating_sub(there) > free {
-            let what = bytes(size - there);
-            return Err(format!(
-                "no space for {}: {what} to come, {} free",
-                dir.show(name),
-                bytes(free)
-            ));
-        }
-        Ok(partial.map_or(Plan::Fresh, Plan::Resume))
-    }
-
-    /// How the sender is told.
-    fn wish(&self, index: u64, plan: &Plan, size: u64) -> Message {
-        match plan {
-            Plan::Have(sha256) => Message::Have { index, sha256: *sha256, replace: self.overwrite },
-            // A longer one is not the beginning of this file.
-            Plan::Resume(partial) if partial.bytes() <= size => {
-                let sha256 = Some(partial.sha256());
-                Message::Want { index, offset: partial.bytes(), sha256 }
-            }
-            Plan::Resume(_) | Plan::Fresh => Message::Want { index, offset: 0, sha256: None },
         }
     }
 
@@ -279,16 +326,34 @@ impl Taker<'_> {
 impl Answers<'_> {
     /// Done, or refused with (where, why).
     fn answer(&self, index: u64, result: Result<(), (String, String)>) -> Result<(), End> {
-        self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        let message = match result {
-            Ok(()) => Message::Done { index, sha256: None },
+        match result {
+            Ok(()) => self.done(index, None),
             Err((path, reason)) => {
                 self.session.note(FileRow::failed(path, 0, &reason));
-                Message::Refused { index, reason }
+                self.unanswered.fetch_sub(1, Ordering::AcqRel);
+                self.speaking.send(&Message::Refused { index, reason })
             }
-        };
-        self.speaking.send(&message)
+        }
     }
+
+    fn done(&self, index: u64, sha256: Option<Sha256Hex>) -> Result<(), End> {
+        self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        self.speaking.send(&Message::Done { index, sha256 })
+    }
+}
+
+impl Declared {
+    /// One more file, of `size` bytes.
+    fn take(&mut self, size: u64) -> Result<(), End> {
+        let more = |what| End::Protocol(format!("more {what} than it declared"));
+        self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
+        self.bytes = self.bytes.checked_sub(size).ok_or_else(|| more("bytes"))?;
+        Ok(())
+    }
+}
+
+fn unasked(index: u64) -> End {
+    End::Protocol(format!("a hash of entry {index}, of which none was asked for"))
 }
 
 fn not_entered<T>() -> Result<T, (String, String)> {
@@ -298,8 +363,9 @@ fn not_entered<T>() -> Result<T, (String, String)> {
 /// Entries that may be unanswered: each may hold two open files.
 const WINDOW: u32 = 64;
 
-/// Words that may wait for the taker: what was granted, and the last.
-const WORDS_WAITING: usize = 65;
+/// Words that may wait for the taker: the entries granted, a hash for each, and the last. While the
+/// taker hashes, chunks must not wait behind words.
+const WORDS_WAITING: usize = 129;
 
 /// Chunks that may wait for the writer; the others wait in the connection's ring.
 const CHUNKS_WAITING: usize = 2;

@@ -118,8 +118,10 @@ impl CopyReport {
         Self {
             ok: complete && failed == 0,
             error,
-            resumable: matches!(end, End::Interrupted | End::PeerGone(_) | End::PeerAborted(_))
-                && progress.bytes_done.load(Ordering::Relaxed) > 0,
+            resumable: matches!(
+                end,
+                End::Interrupted | End::PeerGone(_) | End::PeerAborted(_) | End::Stalled(_)
+            ) && progress.bytes_done.load(Ordering::Relaxed) > 0,
             peer,
             xdp_mode: None,
             mode: None,

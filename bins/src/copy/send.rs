@@ -54,6 +54,7 @@ pub fn send(
         jobs: jobs_in,
         window: u64::from(accept.window),
         named: 0,
+        declared: totals,
         open: BTreeMap::new(),
         finish_said: false,
     };
@@ -100,6 +101,8 @@ struct Teller<'a> {
     window: u64,
     /// Entries named so far.
     named: u64,
+    /// What may still be named of what was declared.
+    declared: Totals,
     /// Entries that were not answered yet.
     open: BTreeMap<u64, Open>,
     finish_said: bool,
@@ -111,6 +114,8 @@ struct Open {
     kind: EntryKind,
     /// Where a file's bytes are, until the receiver wants them.
     source: Option<Source>,
+    /// The receiver has asked for a hash.
+    is_hashed: bool,
 }
 
 impl Teller<'_> {
@@ -129,12 +134,17 @@ impl Teller<'_> {
     fn name_some(&mut self) -> Result<(), End> {
         while !self.finish_said && (self.open.len() as u64) < self.window {
             match self.walk.next() {
+                Some(Found::Entry { kind: EntryKind::File { size, .. }, shown, .. })
+                    if !self.is_declared(size) =>
+                {
+                    self.session.note(FileRow::failed(shown, size, GREW));
+                }
                 Some(Found::Entry { kind, shown, source }) => {
                     let index = self.named;
                     self.named += 1;
                     let entry = Entry { index, kind: kind.clone() };
                     self.speaking.send(&Message::Entry(entry))?;
-                    self.open.insert(index, Open { shown, kind, source });
+                    self.open.insert(index, Open { shown, kind, source, is_hashed: false });
                 }
                 Some(Found::Skipped { shown, why, expected: true }) => {
                     tracing::warn!("{shown} is left out: {why}");
@@ -152,14 +162,21 @@ impl Teller<'_> {
         Ok(())
     }
 
+    /// Whether one more file of `size` bytes is within what was declared; the receiver ends a copy
+    /// that brings more.
+    fn is_declared(&mut self, size: u64) -> bool {
+        let Totals { files, bytes } = self.declared;
+        let left = files.checked_sub(1).zip(bytes.checked_sub(size));
+        if let Some((files, bytes)) = left {
+            self.declared = Totals { files, bytes };
+        }
+        left.is_some()
+    }
+
     fn on_message(&mut self, message: Message) -> Result<(), End> {
         match message {
-            Message::Want { index, offset, sha256 } => {
-                self.start(index, Wish::From { offset, sha256 })
-            }
-            Message::Have { index, sha256, replace } => {
-                self.start(index, Wish::Has { sha256, replace })
-            }
+            Message::Want { index, offset } => self.start(index, Wish::From { offset }),
+            Message::Have { index, bytes } => self.start(index, Wish::Hash { bytes }),
             Message::Done { index, sha256 } => self.on_done(index, sha256),
             Message::Refused { index, reason } => self.on_refused(index, &reason),
             Message::Finished if self.finish_said => Err(End::Complete),
@@ -168,16 +185,20 @@ impl Teller<'_> {
     }
 
     fn start(&mut self, index: u64, wish: Wish) -> Result<(), End> {
-        let open = self.open.get_mut(&index);
-        let Some((EntryKind::File { size, mtime, .. }, source, shown)) =
-            open.and_then(|o| Some((&o.kind, o.source.take()?, o.shown.clone())))
-        else {
+        let open = self.open.get_mut(&index).ok_or_else(|| stray(index))?;
+        let EntryKind::File { size, mtime, .. } = open.kind else {
             return Err(stray(index));
         };
-        if matches!(wish, Wish::From { offset, .. } if offset > *size) {
-            return Err(stray(index));
-        }
-        let job = Job { index, shown, source, size: *size, mtime: *mtime, wish };
+        let (bytes, source) = match wish {
+            // The reader opens the file twice: what lies between may take long.
+            Wish::Hash { bytes } if !open.is_hashed => (bytes, open.source.clone()),
+            Wish::Hash { .. } => return Err(stray(index)),
+            Wish::From { offset } => (offset, open.source.take()),
+        };
+        let source = source.filter(|_| bytes <= size).ok_or_else(|| stray(index))?;
+        open.is_hashed = true;
+        let shown = open.shown.clone();
+        let job = Job { index, shown, source, size, mtime, wish };
         // The reader is gone only when the copy is over.
         let _ = self.jobs.send(job);
         Ok(())
@@ -197,6 +218,9 @@ impl Teller<'_> {
             let what = format!("{shown}: SHA-256 differs: {} sent", read.sha256);
             return Err(End::Protocol(what));
         }
+        if read.same {
+            self.session.progress.begin(&shown, size, size);
+        }
         self.session.progress.files_done.fetch_add(1, Ordering::Relaxed);
         self.session.note(match read.same {
             true => FileRow::same(shown, size, read.sha256),
@@ -206,10 +230,13 @@ impl Teller<'_> {
     }
 
     fn on_refused(&mut self, index: u64, reason: &str) -> Result<(), End> {
-        let Open { shown, kind, source } = self.open.remove(&index).ok_or_else(|| stray(index))?;
-        if source.is_none() && matches!(kind, EntryKind::File { .. }) {
-            // The reader may be at it.
-            self.notes.refuse(index);
+        let Open { shown, kind, source, .. } =
+            self.open.remove(&index).ok_or_else(|| stray(index))?;
+        if matches!(kind, EntryKind::File { .. }) {
+            if source.is_none() {
+                // The reader may be at it.
+                self.notes.refuse(index);
+            }
             self.notes.take(index);
         }
         let size = if let EntryKind::File { size, .. } = kind { size } else { 0 };
@@ -230,6 +257,10 @@ pub(super) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>
 fn stray(index: u64) -> End {
     End::Protocol(format!("an answer to entry {index}, which waits for none"))
 }
+
+/// Why a file is left out that was not counted.
+const GREW: &str =
+    "it came, or grew, after the files were counted; the same command again takes it";
 
 /// Outermost names that are told in the request: enough for a command line, little for a line.
 const ROOTS_NAMED_MAX: usize = 1000;

@@ -5,7 +5,7 @@ use super::report::FileRow;
 use spanwire_stream::{Cause, Error};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One copy under way. The first thread that ends it says how; the others look and stop.
@@ -17,6 +17,7 @@ pub struct Session {
     pub progress: Progress,
     ledger: Mutex<Ledger>,
     gaps: Mutex<Gaps>,
+    stall: Stall,
 }
 
 /// What became of the files.
@@ -45,10 +46,28 @@ pub enum End {
     PeerAborted(String),
     /// The peer's process or machine is gone.
     PeerGone(&'static str),
+    /// The peer's connection stands, but for so long it brought nothing.
+    Stalled(Duration),
     /// The peer does not keep to the protocol.
     Protocol(String),
     /// Something failed here.
     Failed(String),
+}
+
+/// How long the peer has kept this end waiting.
+#[derive(Debug, Default)]
+struct Stall {
+    /// Since when, perhaps in the future; unset until it is first asked for.
+    since: Mutex<Option<Instant>>,
+    /// Threads of this end that are at work themselves.
+    at_work: AtomicU64,
+}
+
+/// A thread of this end is at work until this is dropped: meanwhile the peer keeps nothing waiting.
+#[derive(Debug)]
+pub struct AtWork<'a> {
+    session: &'a Session,
+    began: Instant,
 }
 
 /// How far a copy is. Each number only grows.
@@ -109,6 +128,34 @@ impl Session {
         Self { ledger, ..Self::default() }
     }
 
+    /// The peer brought something.
+    pub fn progressed(&self) {
+        self.stall.allow(Duration::ZERO);
+    }
+
+    /// The peer needs up to `time` for what it was asked, without a word.
+    pub fn allow(&self, time: Duration) {
+        self.stall.allow(time);
+    }
+
+    /// Work of this end, during which the peer keeps nothing waiting. Never across a send: a peer
+    /// that takes nothing does keep this end waiting.
+    #[must_use]
+    pub fn at_work(&self) -> AtWork<'_> {
+        self.stall.at_work.fetch_add(1, Ordering::AcqRel);
+        AtWork { session: self, began: Instant::now() }
+    }
+
+    /// How long the peer has brought nothing although this end waited.
+    #[must_use]
+    pub fn stalled_for(&self) -> Duration {
+        if self.stall.at_work.load(Ordering::Acquire) > 0 {
+            return Duration::ZERO;
+        }
+        let now = Instant::now();
+        now.saturating_duration_since(*self.stall.lock().get_or_insert(now))
+    }
+
     /// A chunk of a file came at `now`; `is_last` if the file ends with it.
     pub fn chunk_came(&self, now: Instant, is_last: bool) {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(now, is_last);
@@ -140,6 +187,30 @@ impl Session {
     #[must_use]
     pub fn outcome(&self) -> Option<End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Stall {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allow(&self, time: Duration) {
+        let now = Instant::now();
+        let mut since = self.lock();
+        let from = since.map_or(now, |since| since.max(now));
+        *since = Some(from.checked_add(time).unwrap_or(from));
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let Self { session: Session { stall, .. }, began } = self;
+        // Not progress, but time that does not count.
+        if let Some(since) = &mut *stall.lock() {
+            *since = since.checked_add(began.elapsed()).unwrap_or(*since);
+        }
+        stall.at_work.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -200,6 +271,7 @@ impl fmt::Display for End {
             Self::Interrupted => f.write_str("interrupted"),
             Self::PeerAborted(why) => write!(f, "the other end gave up: {why}"),
             Self::PeerGone(how) => write!(f, "the other end is gone ({how})"),
+            Self::Stalled(time) => write!(f, "the other end brought nothing for {time:?}"),
             Self::Protocol(what) => write!(f, "the other end broke the protocol: {what}"),
             Self::Failed(what) => f.write_str(what),
         }
@@ -253,6 +325,25 @@ mod tests {
         assert_eq!(progress.bytes_sent(), 62);
         let current = progress.current();
         assert_eq!((&*current.name, current.size, current.done), ("b", 5, 2));
+    }
+
+    #[test]
+    fn stalled_for__counts_only_while_this_end_waits() {
+        let (session, short) = (Session::default(), Duration::from_millis(20));
+        let began = Instant::now();
+        assert_eq!(session.stalled_for(), Duration::ZERO, "it begins with the first question");
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short);
+        let at_work = session.at_work();
+        std::thread::sleep(short);
+        assert_eq!(session.stalled_for(), Duration::ZERO);
+        drop(at_work);
+        let stalled = session.stalled_for();
+        assert!(stalled >= short && stalled + short <= began.elapsed(), "{stalled:?}");
+        session.allow(Duration::from_secs(3600));
+        session.progressed();
+        std::thread::sleep(short);
+        assert_eq!(session.stalled_for(), Duration::ZERO, "progress takes no allowance away");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The writer of the receiver: puts chunks into files.
 
-use super::chunk::{ABORT, ChunkHeader, FIRST, LAST, SAME};
+use super::chunk::{ABORT, ChunkHeader, FIRST, LAST};
 use super::dest::DestDir;
-use super::message::{Message, Mtime, Name, Sha256Hex, printable};
+use super::message::{Message, Mtime, Sha256Hex, printable};
 use super::partial::Partial;
 use super::report::FileRow;
 use super::session::{End, LOOK_EVERY, Session};
 use super::talk::Speaking;
+use super::there::Named;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -35,28 +36,12 @@ pub enum Work {
 pub struct FileWork {
     /// Number of the entry.
     pub index: u64,
-    /// Where it goes.
-    pub dir: Arc<DestDir>,
-    /// Its name there.
-    pub name: Name,
-    /// Bytes.
-    pub size: u64,
-    /// Permission bits.
-    pub mode: u32,
-    /// When it was modified.
-    pub mtime: Mtime,
-    /// What there is of it.
-    pub plan: Plan,
-}
-
-/// What there is of a file.
-pub enum Plan {
-    /// Nothing.
-    Fresh,
+    /// The file.
+    pub file: Named,
     /// What an earlier attempt left.
-    Resume(Partial),
-    /// A file of that hash.
-    Have(Sha256Hex),
+    pub partial: Option<Partial>,
+    /// How much of that stays: where the first chunk must begin.
+    pub offset: u64,
 }
 
 /// The writer.
@@ -82,7 +67,7 @@ pub struct Sink<'a> {
 /// How the taking in of one file stands.
 enum State {
     /// Its first chunk has not come.
-    Expected(Plan),
+    Expected(Option<Partial>),
     /// It grows.
     Growing(Partial),
     /// It was refused; what still comes is dropped.
@@ -112,12 +97,15 @@ impl Sink<'_> {
         loop {
             match self.next_work()? {
                 Work::File(file) => self.take_file(file)?,
-                Work::DirEnd { index, dir, mode, mtime } => match dir.finish(mode, mtime) {
-                    Ok(()) => self.answer(&Message::Done { index, sha256: None })?,
-                    Err(reason) => self.answer(&Message::Refused { index, reason })?,
-                },
+                Work::DirEnd { index, dir, mode, mtime } => {
+                    let finished = self.at_work(|| dir.finish(mode, mtime));
+                    match finished {
+                        Ok(()) => self.answer(&Message::Done { index, sha256: None })?,
+                        Err(reason) => self.answer(&Message::Refused { index, reason })?,
+                    }
+                }
                 Work::Finish => {
-                    self.root.sync().map_err(End::Failed)?;
+                    self.at_work(|| self.root.sync()).map_err(End::Failed)?;
                     self.speaking.send(&Message::Finished)?;
                     return Err(End::Complete);
                 }
@@ -130,8 +118,9 @@ impl Sink<'_> {
     }
 
     fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
-        let plan = std::mem::replace(&mut file.plan, Plan::Fresh);
-        let mut state = State::Expected(plan);
+        let mut state = State::Expected(file.partial.take());
+        // Bytes that came since the sender was last found to be making progress.
+        let mut came = 0;
         loop {
             let chunk = match wait(&self.arrived, self.session) {
                 Ok(chunk) => chunk,
@@ -150,7 +139,12 @@ impl Sink<'_> {
             if header.index != file.index {
                 return Err(broken(&file, "a chunk of another file"));
             }
-            let ends = header.flags & (LAST | ABORT | SAME) != 0;
+            let ends = header.ends_file();
+            came += u64::from(header.len);
+            if ends || came >= PROGRESS_BYTES {
+                came = 0;
+                self.session.progressed();
+            }
             state = match self.step(&file, state, &header, data) {
                 Ok(Step::Next(state)) => state,
                 Ok(Step::Done(sha256)) => {
@@ -159,8 +153,8 @@ impl Sink<'_> {
                     State::Refused
                 }
                 Err(Wrong::File(reason)) => {
-                    let path = file.dir.show(&file.name);
-                    self.session.note(FileRow::failed(path, file.size, &reason));
+                    let Named { size, .. } = file.file;
+                    self.session.note(FileRow::failed(file.file.shown(), size, &reason));
                     self.answer(&Message::Refused { index: file.index, reason })?;
                     State::Refused
                 }
@@ -193,56 +187,53 @@ impl Sink<'_> {
             return Err(Wrong::File(why));
         }
         let partial = match (state, header.has(FIRST)) {
-            (State::Expected(Plan::Have(ours)), true) if header.has(SAME) => {
-                return self.confirm_same(file, ours, header);
-            }
-            (State::Expected(plan), true) if !header.has(SAME) => {
-                self.begin(file, plan, header.offset)?
-            }
+            (State::Expected(partial), true) => self.begin(file, partial, header.offset)?,
             (State::Growing(partial), false) => partial,
             _ => return Err(Wrong::Sender("chunks of a file out of order".into())),
         };
         self.grow(file, partial, header, data)
     }
 
-    /// Opens the file under its partial name, `offset` bytes of which are there and right.
-    fn begin(&self, file: &FileWork, plan: Plan, offset: u64) -> Result<Partial, Wrong> {
-        let partial = match plan {
-            Plan::Resume(partial) if offset == partial.bytes() && offset <= file.size => {
-                partial.reserve(file.size).map(|()| partial)
+    /// Opens the file under its partial name, of which what was granted is there and right.
+    fn begin(
+        &self,
+        work: &FileWork,
+        partial: Option<Partial>,
+        offset: u64,
+    ) -> Result<Partial, Wrong> {
+        // Anything else would be put behind bytes that the sender has not shown to know.
+        if offset != work.offset {
+            return Err(Wrong::Sender(format!("an offset of {offset} that was not offered")));
+        }
+        let Named { dir, name, size, .. } = &work.file;
+        let partial = match partial {
+            Some(mut partial) => {
+                let ready = if offset == 0 { partial.start_over() } else { Ok(()) };
+                ready.and_then(|()| partial.reserve()).map(|()| partial)
             }
-            Plan::Resume(mut partial) if offset == 0 => {
-                partial.start_over().and_then(|()| partial.reserve(file.size)).map(|()| partial)
-            }
-            Plan::Have(_) if offset == 0 && !self.overwrite => {
-                Err(format!("{} is there already, and differs", file.dir.show(&file.name)))
-            }
-            Plan::Fresh | Plan::Have(_) if offset == 0 => {
-                Partial::create(&file.dir, &file.name, file.size)
-            }
-            _ => return Err(Wrong::Sender(format!("an offset of {offset} that was not offered"))),
+            None => Partial::create(dir, name, *size),
         };
         let partial = partial.map_err(Wrong::File)?;
-        let shown = file.name.to_string();
-        self.session.progress.begin(&shown, file.size, offset);
+        self.session.progress.begin(&name.to_string(), *size, offset);
         Ok(partial)
     }
 
     fn grow(
         &self,
-        file: &FileWork,
+        work: &FileWork,
         mut partial: Partial,
         header: &ChunkHeader,
         data: &[u8],
     ) -> Result<Step, Wrong> {
+        let file = &work.file;
         let bytes = u64::from(header.len);
-        if header.offset != partial.bytes() || file.size - partial.bytes() < bytes {
+        if header.offset != partial.bytes() || file.size.saturating_sub(partial.bytes()) < bytes {
             return Err(Wrong::Sender(format!(
                 "{bytes} bytes at {} do not belong there",
                 header.offset
             )));
         }
-        if let Err(why) = partial.append(data) {
+        if let Err(why) = self.at_work(|| partial.append(data)) {
             return Err(Wrong::File(why));
         }
         self.session.progress.advance(bytes);
@@ -260,30 +251,20 @@ impl Sink<'_> {
                 "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
             )));
         }
-        match partial.commit(file.mode, file.mtime, self.overwrite) {
+        match self.at_work(|| partial.commit(file.mode, file.mtime, self.overwrite)) {
             Ok(()) => {
                 let resumed = self.session.progress.current().resumed;
-                let path = file.dir.show(&file.name);
-                self.session.note(FileRow::copied(path, file.size, ours, resumed));
+                self.session.note(FileRow::copied(file.shown(), file.size, ours, resumed));
                 Ok(Step::Done(ours))
             }
             Err(why) => Err(Wrong::File(why)),
         }
     }
 
-    fn confirm_same(
-        &self,
-        file: &FileWork,
-        ours: Sha256Hex,
-        header: &ChunkHeader,
-    ) -> Result<Step, Wrong> {
-        if header.sha256 != ours {
-            return Err(Wrong::Sender("it calls a file the same that is not".into()));
-        }
-        let path = file.dir.show(&file.name);
-        self.session.progress.begin(&file.name.to_string(), file.size, file.size);
-        self.session.note(FileRow::same(path, file.size, ours));
-        Ok(Step::Done(ours))
+    /// Does work of this end, for which the sender cannot be blamed.
+    fn at_work<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _at_work = self.session.at_work();
+        work()
     }
 
     fn answer(&self, message: &Message) -> Result<(), End> {
@@ -314,9 +295,7 @@ pub(super) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
 /// An attempt that brought nothing leaves nothing.
 fn drop_if_empty(state: State) {
     match state {
-        State::Growing(partial) | State::Expected(Plan::Resume(partial))
-            if partial.bytes() == 0 =>
-        {
+        State::Growing(partial) | State::Expected(Some(partial)) if partial.bytes() == 0 => {
             partial.discard();
         }
         _ => {}
@@ -324,8 +303,11 @@ fn drop_if_empty(state: State) {
 }
 
 fn broken(file: &FileWork, what: &str) -> End {
-    End::Protocol(format!("{what} ({})", file.dir.show(&file.name)))
+    End::Protocol(format!("{what} ({})", file.file.name))
 }
+
+/// Bytes that are progress: a sender that brings less in a stall timeout is as good as silent.
+const PROGRESS_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests;

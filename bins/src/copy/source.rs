@@ -1,8 +1,8 @@
 //! The reader of the sender: reads files, hashes them and sends them in chunks.
 
-use super::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST, SAME};
-use super::message::{Mtime, Sha256Hex};
-use super::partial::{hash_of, hash_up_to};
+use super::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
+use super::message::{Message, Mtime, Sha256Hex};
+use super::partial::hash_up_to;
 use super::session::{End, Session};
 use super::sink::wait;
 use super::talk::Speaking;
@@ -34,19 +34,15 @@ pub struct Job {
 /// What the receiver said to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// It has the first `offset` bytes, with that hash.
-    From {
+    /// It has the first `bytes` and wants to hear their hash.
+    Hash {
         /// Bytes it has.
-        offset: u64,
-        /// Their hash.
-        sha256: Option<Sha256Hex>,
+        bytes: u64,
     },
-    /// It has a whole file.
-    Has {
-        /// Its hash.
-        sha256: Sha256Hex,
-        /// It may be replaced.
-        replace: bool,
+    /// It wants what is behind the first `offset` bytes.
+    From {
+        /// Bytes that it keeps: 0, or those whose hash it has heard.
+        offset: u64,
     },
 }
 
@@ -57,6 +53,8 @@ pub struct Notes {
     refused: Mutex<BTreeSet<u64>>,
     /// What was sent of each file that is not answered yet.
     read: Mutex<BTreeMap<u64, WasRead>>,
+    /// The hash of the beginning of each file that is not answered yet, and of how many bytes.
+    begun: Mutex<BTreeMap<u64, (Sha256, u64)>>,
 }
 
 /// What was read of a file.
@@ -108,11 +106,25 @@ impl Notes {
 
     /// What was read of file `index`, which is answered now.
     pub fn take(&self, index: u64) -> Option<WasRead> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(&index)
     }
 
     fn was_read(&self, index: u64, what: WasRead) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(index, what);
+    }
+
+    fn has_begun(&self, index: u64, hash: Sha256, bytes: u64) {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(index, (hash, bytes));
+    }
+
+    /// The hash of the first `bytes` of file `index`; known of those that the receiver has heard.
+    fn beginning(&self, index: u64, bytes: u64) -> Option<Sha256> {
+        let known = self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
+        match bytes {
+            0 => Some(Sha256::new()),
+            _ => known.filter(|(_, of)| *of == bytes).map(|(hash, _)| hash),
+        }
     }
 
     fn forget_refusal(&self, index: u64) -> bool {
@@ -138,8 +150,12 @@ impl Feeder<'_> {
     }
 
     fn send_file(&self, job: &Job) -> Result<(), Stop> {
+        let offset = match job.wish {
+            Wish::Hash { bytes } => return self.say_hash(job, bytes),
+            Wish::From { offset } => offset,
+        };
         let mut started = false;
-        match self.send_chunks(job, &mut started) {
+        match self.send_from(job, offset, &mut started) {
             Err(Stop::File(why)) => {
                 let first = if started { 0 } else { FIRST };
                 let cut = why.len().min(usize_from(self.chunk_bytes.into()) - HEADER_BYTES);
@@ -151,48 +167,46 @@ impl Feeder<'_> {
         }
     }
 
-    fn send_chunks(&self, job: &Job, started: &mut bool) -> Result<(), Stop> {
-        let cannot =
-            |e: &dyn std::fmt::Display| Stop::File(format!("cannot read {}: {e}", job.shown));
-        let mut file = job.source.open().map_err(|e| cannot(&e))?;
-        check_unchanged(&file, job)?;
-        let begun = match job.wish {
-            Wish::Has { sha256, replace } => {
-                let (hash, _) = hash_of(&mut file, self.session).map_err(|e| cannot(&e))?;
-                let ours = Sha256Hex(hash.finalize().into());
-                if ours == sha256 {
-                    check_unchanged(&file, job)?;
-                    return self.say_same(job, ours, started);
-                }
-                if !replace {
-                    return Err(Stop::File(format!(
-                        "{}: the receiver has a file of that name, size and time that differs \
-                         (--overwrite at the receiver replaces it)",
-                        job.shown
-                    )));
-                }
-                rewound(file).map_err(|e| cannot(&e))?
-            }
-            Wish::From { offset, sha256 } => {
-                let (hash, len) =
-                    hash_up_to(&mut file, offset, self.session).map_err(|e| cannot(&e))?;
-                let ours = Sha256Hex(hash.clone().finalize().into());
-                if len == offset && (offset == 0 || sha256 == Some(ours)) {
-                    Begun { file, hash, offset }
-                } else {
-                    // The file is another one now, or the partial one was damaged.
-                    rewound(file).map_err(|e| cannot(&e))?
-                }
-            }
+    /// Tells the receiver the hash of the first `bytes`, or that there is none.
+    fn say_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
+        let word = match self.hash_beginning(job, bytes) {
+            Ok(sha256) => Message::Hash { index: job.index, sha256 },
+            Err(Stop::File(reason)) => Message::GiveUp { index: job.index, reason },
+            Err(end) => return Err(end),
         };
-        self.send_rest(job, begun, started)
+        self.speaking.send(&word).map_err(Stop::Copy)
     }
 
-    fn say_same(&self, job: &Job, sha256: Sha256Hex, started: &mut bool) -> Result<(), Stop> {
-        self.session.progress.begin(&job.shown, job.size, job.size);
-        self.notes.was_read(job.index, WasRead { sha256, resumed: job.size, same: true });
-        *started = true;
-        self.put(job.index, FIRST | SAME, 0, Some(sha256), &mut [0; HEADER_BYTES])
+    fn hash_beginning(&self, job: &Job, bytes: u64) -> Result<Sha256Hex, Stop> {
+        let mut file = Self::open(job)?;
+        let (hash, len) =
+            hash_up_to(&mut file, bytes, self.session).map_err(|e| cannot_read(job, &e))?;
+        check_unchanged(&file, job)?;
+        if len != bytes {
+            return Err(changed(job));
+        }
+        let sha256 = Sha256Hex(hash.clone().finalize().into());
+        if bytes == job.size {
+            let same = WasRead { sha256, resumed: job.size, same: true };
+            self.notes.was_read(job.index, same);
+        }
+        self.notes.has_begun(job.index, hash, bytes);
+        Ok(sha256)
+    }
+
+    fn send_from(&self, job: &Job, offset: u64, started: &mut bool) -> Result<(), Stop> {
+        let stray = || End::Protocol(format!("{} from {offset}, not from what it has", job.shown));
+        let beginning = self.notes.beginning(job.index, offset);
+        let hash = beginning.ok_or_else(|| Stop::Copy(stray()))?;
+        let mut file = Self::open(job)?;
+        file.seek(SeekFrom::Start(offset)).map_err(|e| cannot_read(job, &e))?;
+        self.send_rest(job, Begun { file, hash, offset }, started)
+    }
+
+    fn open(job: &Job) -> Result<File, Stop> {
+        let file = job.source.open().map_err(|e| cannot_read(job, &e))?;
+        check_unchanged(&file, job)?;
+        Ok(file)
     }
 
     fn send_rest(&self, job: &Job, begun: Begun, started: &mut bool) -> Result<(), Stop> {
@@ -211,7 +225,7 @@ impl Feeder<'_> {
             let data = &mut chunk[HEADER_BYTES..];
             file.read_exact(data).map_err(|e| match e.kind() {
                 ErrorKind::UnexpectedEof => changed(job),
-                _ => Stop::File(format!("cannot read {}: {e}", job.shown)),
+                _ => cannot_read(job, &e),
             })?;
             hash.update(&*data);
             let last = u64::try_from(want) == Ok(left);
@@ -269,9 +283,8 @@ fn changed(job: &Job) -> Stop {
     Stop::File(format!("{} changed while it was sent", job.shown))
 }
 
-fn rewound(mut file: File) -> std::io::Result<Begun> {
-    file.seek(SeekFrom::Start(0))?;
-    Ok(Begun { file, hash: Sha256::new(), offset: 0 })
+fn cannot_read(job: &Job, e: &dyn std::fmt::Display) -> Stop {
+    Stop::File(format!("cannot read {}: {e}", job.shown))
 }
 
 #[cfg(test)]

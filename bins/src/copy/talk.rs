@@ -97,6 +97,7 @@ impl<'a> Speaking<'a> {
             }
             Some(End::Interrupted) => "interrupted by its user".to_owned(),
             Some(End::Protocol(what)) => what,
+            Some(End::Stalled(time)) => format!("you brought nothing for {time:?}"),
             // Paths and disks of ours are not its business.
             _ => "something failed there".to_owned(),
         };
@@ -169,16 +170,21 @@ impl Hearing {
     /// # Errors
     /// How the copy ends.
     pub fn sort(&mut self, sorting: &Sorting, session: &Session) -> Result<(), End> {
+        let mut finish_heard = false;
         while !session.is_over() {
             match self.receiver.recv_into_timeout(&mut self.buffer, LOOK_EVERY) {
                 Ok(true) => {}
+                // After its last word it may; the writer knows whether all is in place.
+                Ok(false) if finish_heard => return Ok(()),
                 Ok(false) => return Err(finished()),
                 Err(StreamError::TimedOut(_)) => continue,
                 Err(e) => return Err(e.into()),
             }
             // Who takes these is gone only when the copy is over.
             let _ = if self.buffer.first() == Some(&b'{') {
-                sorting.words.send(parse(&self.buffer)?).map_err(drop)
+                let word = parse(&self.buffer)?;
+                finish_heard |= word == Message::Finish;
+                sorting.words.send(word).map_err(drop)
             } else {
                 // One that is none is the writer's to refuse.
                 if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
@@ -253,7 +259,8 @@ mod tests {
         let (spare_in, spare) = channel();
         spare_in.send(Vec::with_capacity(12_345)).unwrap();
         speaking.send_bytes(&[0; 100]).unwrap();
-        speaking.send(&Message::Finish).unwrap();
+        let word = Message::GiveUp { index: 0, reason: String::new() };
+        speaking.send(&word).unwrap();
         speaking.send_bytes(&[0; 200]).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
@@ -262,10 +269,27 @@ mod tests {
             let ended = hearing.sort(&sorting, &Session::default());
             assert_eq!(ended, Err(finished()));
         });
-        assert_eq!(words_out.try_iter().collect::<Vec<_>>(), [Message::Finish]);
+        assert_eq!(words_out.try_iter().collect::<Vec<_>>(), [word]);
         let chunks: Vec<_> = chunks_out.try_iter().collect();
         assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
         assert!(chunks[1].capacity() >= 12_345);
+    }
+
+    #[test]
+    fn sort__a_sender_that_finishes_after_its_last_word_is_not_gone() {
+        let mut wire = Wire::new();
+        let session = Session::default();
+        let (a, b) = wire.pair();
+        let (sender, receiver) = (a.split().0, b.split().1);
+        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
+        let ((words, _words), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
+        speaking.send(&Message::Finish).unwrap();
+        session.end(End::Complete);
+        std::thread::scope(|scope| {
+            scope.spawn(|| speaking.end());
+            let sorting = Sorting { words, chunks, spare: channel().1 };
+            assert_eq!(hearing.sort(&sorting, &Session::default()), Ok(()));
+        });
     }
 
     #[test]

@@ -1,9 +1,11 @@
+use super::super::chunk::{ChunkHeader, FIRST, HEADER_BYTES, LAST};
 use super::super::testing::{TempDir, Wire};
 use super::super::walk::{Root, Totals};
 use super::super::{message, send};
 use super::*;
+use sha2::Digest;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,13 +18,17 @@ struct Hostile<'a> {
 
 const LATE: Duration = Duration::from_secs(10);
 
+/// What a hostile sender says that it brings.
+const DECLARED_BYTES: u64 = 16 << 30;
+const DECLARED_FILES: u64 = 100;
+
 impl<'a> Hostile<'a> {
     /// Comes to terms with the receiver.
     fn meet(connection: Connection, session: &'a Session) -> Self {
         let (sender, receiver) = connection.split();
         let (speaking, hearing) = (Speaking::new(sender, session), Hearing::new(receiver));
         let mut hostile = Self { hearing, speaking, next: 0 };
-        let request = Request { bytes: 0, files: 0, roots: Vec::new() };
+        let request = Request { bytes: DECLARED_BYTES, files: DECLARED_FILES, roots: Vec::new() };
         hostile.speaking.send(&Message::Request(request)).unwrap();
         assert!(matches!(hostile.hear(), Message::Accept(_)));
         hostile
@@ -42,12 +48,36 @@ impl<'a> Hostile<'a> {
         self.hear()
     }
 
+    /// Why the receiver ends the copy.
+    fn hear_the_end(&mut self) -> String {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < LATE, "the receiver does not end it");
+            if let Err(End::PeerAborted(reason)) = self.hearing.recv(LATE) {
+                return reason;
+            }
+        }
+    }
+
+    /// Sends a chunk; `whole` is the file whose hash it has.
+    fn chunk(&self, index: u64, flags: u32, offset: u64, data: &[u8], whole: Option<&[u8]>) {
+        let sha256 = whole.map_or(Sha256Hex([0; 32]), hash_of_bytes);
+        let len = u32::try_from(data.len()).unwrap();
+        let mut chunk = [&[0; HEADER_BYTES], data].concat();
+        let header = ChunkHeader { flags, len, index, offset, sha256 };
+        self.speaking.send_chunk(&header, &mut chunk).unwrap();
+    }
+
     fn is_refused(&mut self, kind: EntryKind, words: &str) {
         match self.ask(kind) {
             Message::Refused { reason, .. } => assert!(reason.contains(words), "{reason}"),
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn hash_of_bytes(bytes: &[u8]) -> Sha256Hex {
+    Sha256Hex(sha2::Sha256::digest(bytes).into())
 }
 
 fn name(name: &str) -> Name {
@@ -68,11 +98,16 @@ fn dir_end() -> EntryKind {
 
 /// What becomes of a receiver into `into` while `talk` speaks to it.
 fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
+    against_granted(into, Grant { overwrite, ..Grant::default() }, talk)
+}
+
+/// As [`against`], of a receiver that grants this.
+fn against_granted(into: &Path, grant: Grant, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
     let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
     let (session, its_own) = (Session::new(false), Session::new(false));
     thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(ours, &root, overwrite, &session, |_| {}));
+        let receiving = scope.spawn(|| receive(ours, &root, grant, &session, |_| {}));
         let mut hostile = Hostile::meet(theirs, &its_own);
         talk(&mut hostile);
         hostile.speaking.reject("gone for lunch");
@@ -120,7 +155,7 @@ fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
 #[test]
 fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
     type Talk = fn(&mut Hostile<'_>);
-    let cases: [(&str, Talk); 6] = [
+    let cases: [(&str, Talk); 10] = [
         ("leaves the directory", |s| s.say(dir_end())),
         ("entry 7 where 0", |s| {
             s.next = 7;
@@ -141,23 +176,172 @@ fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
                 s.say(file(&format!("f{n}"), 10));
             }
         }),
+        ("more files than it declared", |s| {
+            for n in 0..DECLARED_FILES {
+                s.ask(file(&format!("f{n}"), 0));
+                s.chunk(n, FIRST | LAST, 0, b"", Some(b""));
+                s.hear();
+            }
+            s.say(file("more", 0));
+        }),
+        ("more bytes than it declared", |s| {
+            s.say(file("half", DECLARED_BYTES / 2));
+            s.say(file("rest", DECLARED_BYTES / 2 + 1));
+        }),
+        ("a hash of entry 0, of which none", |s| {
+            s.say(file("f", 10));
+            let hash = Message::Hash { index: 0, sha256: hash_of_bytes(b"") };
+            s.speaking.send(&hash).unwrap();
+        }),
+        ("an offset of 3 that was not offered", |s| {
+            s.say(file("f", 6));
+            s.chunk(0, FIRST | LAST, 3, b"def", Some(b"abcdef"));
+        }),
         ("where an entry was due", |s| s.speaking.send(&Message::Finished).unwrap()),
     ];
     for (words, talk) in cases {
         let into = TempDir::new();
         let end = against(into.path(), false, |sender| {
             talk(sender);
-            let start = Instant::now();
-            loop {
-                assert!(start.elapsed() < LATE, "{words}: nothing is said");
-                if let Err(End::PeerAborted(reason)) = sender.hearing.recv(LATE) {
-                    assert!(reason.contains(words), "{words:?} not in {reason}");
-                    break;
-                }
-            }
+            let reason = sender.hear_the_end();
+            assert!(reason.contains(words), "{words:?} not in {reason}");
         });
         assert!(matches!(&end, End::Protocol(what) if what.contains(words)), "{end:?}");
     }
+}
+
+/// A file in `into` that [`file`] names.
+fn put(into: &Path, name: &str, content: &[u8]) {
+    let path = into.join(name);
+    fs::write(&path, content).unwrap();
+    let mtime = std::time::UNIX_EPOCH + Duration::from_secs(1);
+    fs::File::options().write(true).open(path).unwrap().set_modified(mtime).unwrap();
+}
+
+#[test]
+fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
+    let into = TempDir::new();
+    let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
+    for overwrite in [false, true] {
+        put(into.path(), "f", secret);
+        put(into.path(), ".g.spanwire-partial", begun);
+        let mut heard = String::new();
+        against(into.path(), overwrite, |sender| {
+            for (index, name, size) in [(0, "f", 6), (1, "g", 100)] {
+                let answer = sender.ask(file(name, size));
+                heard += &serde_json::to_string(&answer).unwrap();
+                let guess = Message::Hash { index, sha256: hash_of_bytes(b"guess") };
+                sender.speaking.send(&guess).unwrap();
+                heard += &serde_json::to_string(&sender.hear()).unwrap();
+            }
+        });
+        for bytes in [secret, begun] {
+            let hash = hash_of_bytes(bytes).to_string();
+            assert!(!heard.contains(&hash), "{heard}");
+        }
+        assert_eq!(fs::read(into.path().join("f")).unwrap(), secret);
+    }
+}
+
+#[test]
+fn receive__a_hash_that_is_right_is_answered_with_what_stays() {
+    let into = TempDir::new();
+    put(into.path(), "f", b"abcdef");
+    put(into.path(), ".g.spanwire-partial", b"abc");
+    against(into.path(), false, |sender| {
+        let of = |index, bytes| Message::Hash { index, sha256: hash_of_bytes(bytes) };
+        assert_eq!(sender.ask(file("f", 6)), Message::Have { index: 0, bytes: 6 });
+        // The file is compared when its directory is left already.
+        assert_eq!(sender.ask(dir("d")), Message::Done { index: 1, sha256: None });
+        assert_eq!(sender.ask(file("new", 0)), Message::Want { index: 2, offset: 0 });
+        sender.say(dir_end());
+        sender.chunk(2, FIRST | LAST, 0, b"", Some(b""));
+        assert!(matches!(sender.hear(), Message::Done { index: 2, .. }));
+        sender.speaking.send(&of(0, b"abcdef")).unwrap();
+        let same = Message::Done { index: 0, sha256: Some(hash_of_bytes(b"abcdef")) };
+        let mut answers = [sender.hear(), sender.hear()];
+        answers.sort_by_key(|answer| matches!(answer, Message::Done { index: 3, .. }));
+        assert_eq!(answers, [same, Message::Done { index: 3, sha256: None }]);
+        assert_eq!(sender.ask(file("g", 6)), Message::Have { index: 4, bytes: 3 });
+        sender.speaking.send(&of(4, b"abc")).unwrap();
+        assert_eq!(sender.hear(), Message::Want { index: 4, offset: 3 });
+        sender.chunk(4, FIRST | LAST, 3, b"def", Some(b"abcdef"));
+        assert!(matches!(sender.hear(), Message::Done { index: 4, .. }));
+    });
+    assert_eq!(fs::read(into.path().join("g")).unwrap(), b"abcdef");
+}
+
+#[test]
+fn receive__a_sender_that_gives_a_compared_file_up_is_answered() {
+    let into = TempDir::new();
+    put(into.path(), "f", b"abcdef");
+    against(into.path(), false, |sender| {
+        assert!(matches!(sender.ask(file("f", 6)), Message::Have { .. }));
+        let word = Message::GiveUp { index: 0, reason: "gone\x1b[2J".into() };
+        sender.speaking.send(&word).unwrap();
+        let reason = "gone\\u{1b}[2J".to_owned();
+        assert_eq!(sender.hear(), Message::Refused { index: 0, reason });
+    });
+}
+
+/// Short, so that no test waits for the half minute that a user does.
+const STALL: Duration = Duration::from_millis(300);
+
+#[test]
+fn receive__a_sender_that_brings_nothing_loses_its_place() {
+    type Talk = fn(&mut Hostile<'_>);
+    let cases: [(&str, Talk); 5] = [
+        ("nothing at all", |_| {}),
+        ("no chunk", |s| s.say(file("f", 10))),
+        ("a byte", |s| {
+            s.say(file("f", 10));
+            s.chunk(0, FIRST, 0, b"x", None);
+        }),
+        ("no hash", |s| assert!(matches!(s.ask(file("there", 6)), Message::Have { .. }))),
+        ("a byte at a time", |s| {
+            s.say(file("f", 1 << 30));
+            s.hear();
+            let mut offset = 0;
+            // A tenth of what counts as progress within the time.
+            while s.hearing.recv(STALL / 100).is_ok() {
+                s.chunk(0, if offset == 0 { FIRST } else { 0 }, offset, b"x", None);
+                offset += 1;
+            }
+        }),
+    ];
+    for (what, talk) in cases {
+        let into = TempDir::new();
+        put(into.path(), "there", b"abcdef");
+        let grant = Grant { stall_timeout: STALL, ..Grant::default() };
+        let end = against_granted(into.path(), grant, |sender| {
+            talk(sender);
+            // The last case has heard the end already.
+            if what != "a byte at a time" {
+                assert!(sender.hear_the_end().contains("brought nothing"), "{what}");
+            }
+        });
+        assert_eq!(end, End::Stalled(STALL), "{what}");
+    }
+}
+
+#[test]
+fn receive__a_declared_size_takes_little_room_and_gives_it_back() {
+    let into = TempDir::new();
+    let partial = into.path().join(".f.spanwire-partial");
+    let blocks = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
+    against(into.path(), false, |sender| {
+        sender.say(file("f", 4 << 30));
+        assert!(matches!(sender.hear(), Message::Want { .. }));
+        sender.chunk(0, FIRST, 0, b"x", None);
+        let start = Instant::now();
+        while fs::metadata(&partial).map_or(0, |meta| meta.len()) < 1 {
+            assert!(start.elapsed() < LATE, "the byte does not arrive");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(blocks() <= 65 << 20, "{} bytes are taken", blocks());
+    });
+    assert!(blocks() <= 1 << 20, "{} bytes stay", blocks());
+    assert_eq!(fs::read(&partial).unwrap(), b"x", "what came can be resumed");
 }
 
 #[test]
@@ -170,7 +354,7 @@ fn receive__a_sender_with_too_much_is_turned_away() {
     let (speaking, mut hearing) = (Speaking::new(sender, &its_own), Hearing::new(receiver));
     let roots = vec![name("huge")];
     speaking.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
-    let why = receive(ours, &root, false, &session, |_| {}).unwrap_err();
+    let why = receive(ours, &root, Grant::default(), &session, |_| {}).unwrap_err();
     assert!(why.to_string().contains("no space"), "{why}");
     let told = hearing.recv(LATE).unwrap_err();
     assert!(told.to_string().contains("no space"), "{told}");
@@ -184,8 +368,9 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
     let (sender, receiver) = (Session::new(true), Session::new(true));
+    let grant = Grant { overwrite, ..Grant::default() };
     thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(ours, &root, overwrite, &receiver, |_| {}));
+        let receiving = scope.spawn(|| receive(ours, &root, grant, &receiver, |_| {}));
         send::send(theirs, roots, totals, &sender, |_| {}).unwrap();
         receiving.join().unwrap().unwrap();
     });
@@ -200,7 +385,7 @@ fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
     let session = Session::new(false);
     let start = Instant::now();
     let ends = |session: &Session| session.end(End::Interrupted);
-    let why = receive(ours, &root, false, &session, ends).unwrap_err();
+    let why = receive(ours, &root, Grant::default(), &session, ends).unwrap_err();
     assert_eq!(why.to_string(), "interrupted");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }

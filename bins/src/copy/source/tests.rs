@@ -11,8 +11,11 @@ fn job(path: PathBuf, wish: Wish) -> Job {
     Job { index: 5, shown: "f".into(), source: Source::Root(path), size, mtime, wish }
 }
 
-/// The chunks that `job` becomes, each of `data_bytes` at most.
-fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8>)> {
+/// A word, or a chunk's header and data.
+type Said = Result<(ChunkHeader, Vec<u8>), Message>;
+
+/// What is said for `job`, in chunks of `data_bytes` at most.
+fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said>) {
     let session = Session::default();
     let (_jobs, jobs) = channel();
     let (theirs, ours) = Wire::new().pair();
@@ -20,32 +23,47 @@ fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8
     let speaking = Speaking::new(sender, &session);
     let chunk_bytes = data_bytes + u32_from(HEADER_BYTES);
     let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session: &session, notes };
-    if let Err(Stop::Copy(end)) = feeder.send_file(job) {
-        panic!("{end}");
-    }
+    let end = match feeder.send_file(job) {
+        Err(Stop::Copy(end)) => Err(end),
+        _ => Ok(()),
+    };
     session.end(End::Complete);
     let mut got = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| speaking.end());
         let (_sender, mut receiver) = theirs.split();
         while let Some(chunk) = receiver.recv().unwrap_or_else(|e: Error| panic!("{e}")) {
+            if chunk.first() == Some(&b'{') {
+                got.push(Err(serde_json::from_slice(&chunk).unwrap()));
+                continue;
+            }
             let (header, data) = ChunkHeader::parse(&chunk).unwrap();
             assert_eq!(header.index, 5);
-            got.push((header, data.to_vec()));
+            got.push(Ok((header, data.to_vec())));
         }
     });
-    got
+    (end, got)
+}
+
+/// The chunks that `job` becomes, each of `data_bytes` at most.
+fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8>)> {
+    let (end, said) = said(job, notes, data_bytes);
+    assert_eq!(end, Ok(()));
+    said.into_iter().map(|said| said.expect("a chunk")).collect()
+}
+
+/// The one word that is said for `job`.
+fn word(job: &Job, notes: &Notes) -> Message {
+    let (end, mut said) = said(job, notes, 8);
+    assert_eq!((end, said.len()), (Ok(()), 1));
+    said.remove(0).expect_err("a word")
 }
 
 fn hash(data: &[u8]) -> Sha256Hex {
     Sha256Hex(Sha256::digest(data).into())
 }
 
-fn from(offset: u64, sha256: Sha256Hex) -> Wish {
-    Wish::From { offset, sha256: Some(sha256) }
-}
-
-const FRESH: Wish = Wish::From { offset: 0, sha256: None };
+const FRESH: Wish = Wish::From { offset: 0 };
 
 #[test]
 fn send_file__in_pieces_with_the_hash_at_the_end() {
@@ -67,36 +85,46 @@ fn send_file__in_pieces_with_the_hash_at_the_end() {
 }
 
 #[test]
-fn send_file__goes_on_only_behind_its_own_beginning() {
+fn send_file__goes_on_only_behind_what_it_has_said_the_hash_of() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "12345678abc").unwrap();
     let notes = Notes::default();
-    let sent = chunks(&job(path.clone(), from(9, hash(b"12345678a"))), &notes, 8);
-    assert_eq!(sent.len(), 1);
-    assert_eq!((sent[0].0.flags, sent[0].0.offset, &*sent[0].1), (FIRST | LAST, 9, &b"bc"[..]));
-    assert_eq!(sent[0].0.sha256, hash(b"12345678abc"), "of all of it");
-    let whole = chunks(&job(path.clone(), from(11, hash(b"12345678abc"))), &notes, 8);
-    assert_eq!((whole.len(), whole[0].1.len()), (1, 0), "only the end is missing");
-    let other = chunks(&job(path, from(9, hash(b"another one"))), &notes, 8);
-    assert_eq!((other.len(), other[0].0.offset), (2, 0), "starts over");
+    for (bytes, rest) in [(9, &b"bc"[..]), (11, b"")] {
+        let beginning = Message::Hash { index: 5, sha256: hash(&b"12345678abc"[..bytes]) };
+        let bytes = u64::try_from(bytes).unwrap();
+        assert_eq!(word(&job(path.clone(), Wish::Hash { bytes }), &notes), beginning);
+        let sent = chunks(&job(path.clone(), Wish::From { offset: bytes }), &notes, 8);
+        assert_eq!(sent.len(), 1);
+        assert_eq!((sent[0].0.flags, sent[0].0.offset, &*sent[0].1), (FIRST | LAST, bytes, rest));
+        assert_eq!(sent[0].0.sha256, hash(b"12345678abc"), "of all of it");
+        let read = notes.take(5).unwrap();
+        assert_eq!((read.resumed, read.same), (bytes, false));
+    }
+    word(&job(path.clone(), Wish::Hash { bytes: 9 }), &notes);
+    let over = chunks(&job(path.clone(), FRESH), &notes, 8);
+    assert_eq!((over.len(), over[0].0.offset), (2, 0), "the receiver wants it from the beginning");
+    for offset in [8, 9, 11] {
+        let (end, said) = said(&job(path.clone(), Wish::From { offset }), &notes, 8);
+        assert!(matches!(end, Err(End::Protocol(_))) && said.is_empty(), "{offset}: {end:?}");
+    }
 }
 
 #[test]
-fn send_file__one_that_is_there_is_compared_and_not_sent() {
+fn send_file__one_that_is_there_is_hashed_and_not_sent() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "abc").unwrap();
-    let has = |content: &[u8], replace| Wish::Has { sha256: hash(content), replace };
     let notes = Notes::default();
-    let same = chunks(&job(path.clone(), has(b"abc", false)), &notes, 8);
-    assert_eq!((same[0].0.flags, same[0].0.sha256), (FIRST | SAME, hash(b"abc")));
-    assert!(notes.take(5).is_some_and(|read| read.same));
-    let replaced = chunks(&job(path.clone(), has(b"abd", true)), &notes, 8);
-    assert_eq!((replaced[0].0.flags, &*replaced[0].1), (FIRST | LAST, &b"abc"[..]));
-    let kept = chunks(&job(path, has(b"abd", false)), &notes, 200);
-    assert_eq!(kept[0].0.flags, FIRST | ABORT);
-    assert!(String::from_utf8_lossy(&kept[0].1).contains("differs"));
+    let whole = Message::Hash { index: 5, sha256: hash(b"abc") };
+    assert_eq!(word(&job(path.clone(), Wish::Hash { bytes: 3 }), &notes), whole);
+    let same = WasRead { sha256: hash(b"abc"), resumed: 3, same: true };
+    assert_eq!(notes.take(5), Some(same));
+    let announced = job(path.clone(), Wish::Hash { bytes: 3 });
+    fs::remove_file(path).unwrap();
+    let given_up = word(&announced, &notes);
+    assert!(matches!(&given_up, Message::GiveUp { index: 5, reason } if reason.contains("cannot")));
+    assert_eq!(notes.take(5), None);
 }
 
 #[test]

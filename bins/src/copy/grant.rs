@@ -1,0 +1,44 @@
+//! What a receiver grants a sender.
+
+use std::time::Duration;
+
+/// What a receiver grants a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// Existing files may be replaced.
+    pub overwrite: bool,
+    /// How long the sender may bring nothing while this end waits for it, 100 ms..=1 h. Then the
+    /// copy ends: there is one place, and others may be waiting for it.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Grant {
+    fn default() -> Self {
+        Self { overwrite: false, stall_timeout: STALL_TIMEOUT }
+    }
+}
+
+impl Grant {
+    /// The same, checked.
+    ///
+    /// # Errors
+    /// The time is out of its range.
+    pub fn validate(self) -> Result<Self, String> {
+        match (STALL_TIMEOUT_MIN..=STALL_TIMEOUT_MAX).contains(&self.stall_timeout) {
+            true => Ok(self),
+            false => Err(format!(
+                "a stall timeout of {:?} is not within {STALL_TIMEOUT_MIN:?} and \
+                 {STALL_TIMEOUT_MAX:?}",
+                self.stall_timeout
+            )),
+        }
+    }
+}
+
+/// How long a sender may bring nothing: a sender that lives brings something within a second, and
+/// a disk that spins up takes less than this.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+const STALL_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
+const STALL_TIMEOUT_MAX: Duration = Duration::from_secs(3600);

@@ -1,0 +1,136 @@
+//! What a peer that nobody knows can do to `spanwire copy receive`, in words and chunks of its own.
+
+use crate::copy::{TempDir, receiver, send_well};
+use crate::lab::{Lab, Running};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use spanwire_bins::copy::chunk::{ChunkHeader, FIRST, HEADER_BYTES};
+use spanwire_bins::copy::message::Sha256Hex;
+use spanwire_bins::copy::{DEFAULT_PORT, talk};
+use spanwire_io::xdp::XdpPreference;
+use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_stream::{Connection, ModeChoice, Network, NetworkOptions};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LATE: Duration = Duration::from_secs(20);
+
+/// A sender on host b that says what it likes, and whose engine acknowledges like any other.
+struct Stranger {
+    connection: Connection,
+    /// Everything it has been told.
+    heard: String,
+}
+
+impl Stranger {
+    /// Runs `talk` with a stranger that has been accepted.
+    fn with(lab: &Lab, talk: impl FnOnce(&mut Self) + Send) {
+        let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
+        let run = || {
+            let wrap = Wrap::default();
+            let attachment = Attachment::xdp("sw0", 0, XdpPreference::Auto, &wrap).unwrap();
+            let config = talk::limits().validate().unwrap();
+            let options = NetworkOptions { config, ..NetworkOptions::default() };
+            let network = Network::over(attachment, "sw0", options).unwrap();
+            let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();
+            let mut stranger = Self { connection, heard: String::new() };
+            let declared =
+                json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "roots": []});
+            assert_eq!(stranger.ask(&declared)["type"], "accept");
+            talk(&mut stranger);
+            stranger.connection.abort("that was all");
+            network.shutdown(LATE).unwrap();
+        };
+        lab.hosts.b.ns.run(run).unwrap();
+    }
+
+    fn say(&mut self, word: &Value) {
+        self.connection.send(word.to_string().as_bytes()).unwrap();
+    }
+
+    fn ask(&mut self, word: &Value) -> Value {
+        self.say(word);
+        let answer = self.connection.recv_timeout(LATE).unwrap().expect("an answer");
+        self.heard += std::str::from_utf8(&answer).unwrap();
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// Names a file that was modified in the first second of 1970.
+    fn name(&mut self, index: u64, name: &str, size: u64) -> Value {
+        let mtime = json!({"s": 1, "ns": 0});
+        self.ask(&json!({
+            "type": "entry", "index": index, "kind": "file", "name": name, "size": size,
+            "mode": 0o644, "mtime": mtime,
+        }))
+    }
+}
+
+fn hash(bytes: &[u8]) -> Sha256Hex {
+    Sha256Hex(Sha256::digest(bytes).into())
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LATE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn strangers__a_silent_sender_loses_its_place_and_the_room_that_it_declared() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let file = from.join("real");
+    fs::write(&file, "real").unwrap();
+    // By the user's own option: the default of 30 s would only make the test longer.
+    let receiver = receiver(&lab, &into, &["--stall-timeout", "1"]);
+    let partial = into.join(".huge.spanwire-partial");
+    let taken = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
+    Stranger::with(&lab, |stranger| {
+        assert_eq!(stranger.name(0, "huge", 4 << 30)["type"], "want");
+        let mut chunk = [0; HEADER_BYTES + 1];
+        let none = Sha256Hex([0; 32]);
+        let header = ChunkHeader { flags: FIRST, len: 1, index: 0, offset: 0, sha256: none };
+        chunk[..HEADER_BYTES].copy_from_slice(&header.emit());
+        stranger.connection.send(&chunk).unwrap();
+        wait_until("the byte arrives", || fs::metadata(&partial).is_ok_and(|m| m.len() == 1));
+        assert!(taken() <= 65 << 20, "one byte of 4 GiB takes {} bytes", taken());
+        let end = stranger.connection.recv_timeout(LATE).unwrap_err();
+        assert!(end.to_string().contains("brought nothing for 1s"), "{end}");
+    });
+    wait_until("the room is given back", || taken() <= 1 << 20);
+    send_well(&lab, &[&file], &[]);
+    assert_eq!(fs::read(into.join("real")).unwrap(), b"real");
+    receiver.terminate();
+}
+
+#[test]
+fn strangers__no_hash_is_said_to_a_sender_that_has_not_got_the_file() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let into = TempDir::new();
+    let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
+    let there = into.join("secret");
+    fs::write(&there, secret).unwrap();
+    let mtime = std::time::UNIX_EPOCH + Duration::from_secs(1);
+    fs::File::options().write(true).open(&there).unwrap().set_modified(mtime).unwrap();
+    fs::write(into.join(".begun.spanwire-partial"), begun).unwrap();
+    let receiver = receiver(&lab, &into, &["--once"]);
+    Stranger::with(&lab, |stranger| {
+        for (index, name, size) in [(0, "secret", 6), (1, "begun", 100)] {
+            assert_eq!(stranger.name(index, name, size)["type"], "have");
+            let guess = hash(b"a guess");
+            stranger.ask(&json!({"type": "hash", "index": index, "sha256": guess}));
+        }
+        for bytes in [secret, begun] {
+            assert!(!stranger.heard.contains(&hash(bytes).to_string()), "{}", stranger.heard);
+        }
+    });
+    assert_eq!(receiver.wait().code, Some(5));
+    assert_eq!(fs::read(&there).unwrap(), secret);
+}
