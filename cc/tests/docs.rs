@@ -13,7 +13,7 @@ fn table__stands_in_the_documentation_as_it_is() {
         assert!(
             PAGES.contains(&table),
             "docs/cc.md: the parameters of {name} are not those of the code; \
-             `cargo run -p spanwire-cc --example params {name}` prints them:\n{table}"
+             `cargo run -p spanwire-cc --example cc_params {name}` prints them:\n{table}"
         );
     }
 }

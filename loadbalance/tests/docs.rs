@@ -13,7 +13,7 @@ fn table__stands_in_the_documentation_as_it_is() {
         assert!(
             choice.fields().is_empty() || PAGES.contains(&table(&choice)),
             "docs/loadbalance.md: the parameters of {name} are not those of the code; \
-             `cargo run -p spanwire-loadbalance --example params {name}` prints them:\n{}",
+             `cargo run -p spanwire-loadbalance --example lb_params {name}` prints them:\n{}",
             table(&choice)
         );
     }

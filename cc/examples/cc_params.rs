@@ -1,4 +1,4 @@
-//! Prints the tables of docs/cc.md: `cargo run -p spanwire-cc --example params [NAME]`.
+//! Prints the tables of docs/cc.md: `cargo run -p spanwire-cc --example cc_params [NAME]`.
 #![forbid(unsafe_code)]
 
 use spanwire_cc::{Algorithm, table};

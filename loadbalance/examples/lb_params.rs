@@ -1,4 +1,4 @@
-//! Prints the tables of docs/loadbalance.md: `cargo run -p spanwire-loadbalance --example params`,
+//! Prints the tables of docs/loadbalance.md: `cargo run -p spanwire-loadbalance --example lb_params`,
 //! with names behind it only theirs.
 #![forbid(unsafe_code)]
 
