@@ -4,10 +4,13 @@
 //! so that the loop that forwards never does; it only looks whether something has been asked.
 
 use crate::fabric::Error;
+use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, Permissions};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -67,9 +70,13 @@ impl Control {
         let shown = path.display();
         clear(path).map_err(|e| format!("--socket {shown}: {e}"))?;
         let bind = || {
-            let listener = UnixListener::bind(path)?;
-            fs::set_permissions(path, Permissions::from_mode(0o600))?;
-            Ok(listener)
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            // On Linux the file gets the mode of its socket, less the umask. So there is no time
+            // at which it has another one.
+            rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+            socket.bind(&SockAddr::unix(path)?)?;
+            socket.listen(BACKLOG)?;
+            Ok(UnixListener::from(OwnedFd::from(socket)))
         };
         let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
         let (asks, asked) = sync_channel(1);
@@ -164,6 +171,9 @@ fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
+/// Askers that may wait while one is answered.
+const BACKLOG: i32 = 16;
+
 /// A request is a few changes.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
@@ -176,6 +186,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::inotify::{CreateFlags, Reader, ReadFlags, WatchFlags, add_watch, init};
+    use std::mem::MaybeUninit;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn path() -> PathBuf {
@@ -214,6 +227,27 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(switch.join().expect("no panic"));
         assert!(!path.exists(), "the file goes with the switch");
+    }
+
+    #[test]
+    fn listen__the_socket_never_has_another_mode() {
+        let dir = path();
+        fs::create_dir(&dir).expect("a new directory");
+        let watch = init(CreateFlags::NONBLOCK).expect("inotify");
+        add_watch(&watch, &dir, WatchFlags::CREATE | WatchFlags::ATTRIB).expect("a watch");
+        let control = Control::listen(&dir.join("s")).expect("a new file");
+        let mode = fs::metadata(dir.join("s")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+        let mut reader = Reader::new(&watch, &mut buffer);
+        let mut seen = Vec::new();
+        while let Ok(event) = reader.next() {
+            seen.push(event.events());
+        }
+        // A mode that is changed after the creation is an event of its own.
+        assert_eq!(seen, [ReadFlags::CREATE]);
+        drop(control);
+        fs::remove_dir(&dir).expect("empty");
     }
 
     #[test]
