@@ -186,7 +186,7 @@ fn plain(path: &Path) -> &str {
 }
 
 #[test]
-fn copy__a_path_that_dies_costs_no_request_and_two_round_trips() {
+fn copy__a_path_that_dies_costs_no_request_and_a_bounded_gap() {
     let Some(lab) = Paths::new() else { return };
     until_right(|| {
         let how = ["--ec", "8,2", "--lb", "unolb"];
