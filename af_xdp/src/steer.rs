@@ -23,8 +23,8 @@ pub const STEER_PORT: u16 = 4791;
 /// The instructions of the steering program, each as the little-endian word of `struct bpf_insn`
 /// (opcode in the low byte, then registers, offset, immediate).
 ///
-/// Instruction [`STEER_XSKS_AT`] loads the address of the XSKMAP, [`STEER_ADDRESSES_AT`] that of the
-/// map of local addresses; a loader must put the maps' descriptors there (see [`steer_for`]).
+/// Instruction [`STEER_XSKS_AT`] loads the address of the XSKMAP, [`STEER_ADDRESSES_AT`] that of
+/// the map of local addresses; a loader must put the maps' descriptors there (see [`steer_for`]).
 pub const STEER: [u64; 56] = [
     0x0000_0000_0000_17bf, //  0: r7 = r1
     0x0000_0002_0000_06b7, //  1: r6 = 2 ; XDP_PASS

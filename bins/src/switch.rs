@@ -8,6 +8,7 @@
 mod control;
 mod ctl;
 mod file;
+mod hotplug;
 mod keys;
 mod report;
 mod run;

@@ -5,7 +5,7 @@
 
 use super::lab::{Outcome, Running, SPANWIRE, run_here, skip, start_here, take_turn};
 use serde_json::Value;
-use spanwire_io::net::{NetNs, Netlink};
+use spanwire_io::net::{Ethtool, IpPrefix, NetNs, Netlink, Offloads, VethEnd, VethSpec};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -474,22 +474,89 @@ fn ctl__refuses_and_changes_nothing() {
     assert!(!nobody.success && nobody.stderr.contains("no switch answers"), "{}", nobody.stderr);
 }
 
-#[test]
-fn switch__a_port_that_goes_ends_it_with_its_name() {
-    let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
-    let mut netlink = Netlink::open_in(&lab.ns("switch")).expect("privileged");
-    netlink.delete_link("b").expect("it is there");
-    let log = lab.up["switch"]["log"].as_str().expect("a path");
-    let deadline = Instant::now() + Duration::from_secs(5);
-    let said = loop {
-        let said = std::fs::read_to_string(log).expect("readable");
-        if said.contains("error:") {
-            break said;
+/// What switch ctl shows of a port once `is_so` says yes.
+fn shown(lab: &SwitchLab, port: usize, is_so: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let shown = lab.ctl(&["show"]);
+        assert!(shown.success, "the switch has ended: {}", shown.stderr);
+        let shown = shown.json()["ports"][port].clone();
+        if is_so(&shown) {
+            return shown;
         }
-        assert!(Instant::now() < deadline, "the switch has not noticed: {said}");
+        assert!(Instant::now() < deadline, "not within 30 s: {shown}");
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
+    let Some(lab) = SwitchLab::new("[port.a]\n[port.b]\n[port.c]\n") else { return };
+    assert_eq!(round_trips(&lab, lab.v4(1), 5).len(), 5);
+    let [c4, c6] = ["v4", "v6"].map(|family| lab.address(2, family));
+    // From c, whose request for a's MAC address tells a its own, which is a new one each time.
+    let c_reaches_a = || {
+        let to = SocketAddr::new(lab.v4(0), 7_790);
+        let at = lab.ns("a").run(|| UdpSocket::bind(to)).expect("privileged").expect("a's");
+        at.set_read_timeout(Some(Duration::from_millis(200))).expect("not zero");
+        let from = lab.ns("c").run(|| UdpSocket::bind("0.0.0.0:0")).expect("privileged");
+        let sent = from.expect("any port").send_to(b"from c", to);
+        sent.is_ok() && at.recv(&mut [0; 8]).is_ok()
     };
-    assert!(said.contains("error: interface b queue 0 is gone"), "{said}");
+    assert!((0..10).any(|_| c_reaches_a()));
+
+    // Traffic between the other two all the time, every datagram of which has an answer.
+    let netlink = |host| Netlink::open_in(&lab.ns(host)).expect("privileged");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) {
+                count += round_trips(&lab, lab.v4(1), 50).len();
+            }
+            count
+        });
+        for round in 1..=2 {
+            netlink("switch").delete_link("c").expect("it is there");
+            let dead = shown(&lab, 2, |port| port["mode"].is_null());
+            assert_eq!(dead["xdp"]["gone"], round, "{dead}");
+            let to = SocketAddr::new(c4, 7_791);
+            let from = lab.ns("b").run(|| UdpSocket::bind("0.0.0.0:0")).expect("privileged");
+            let from = from.expect("any port");
+            let before = dead["xdp"]["drop_gone"].as_u64().unwrap_or(0);
+            let dropped = |port: &Value| {
+                // Or a request for c's MAC address, which is flooded.
+                let _ = from.send_to(b"nobody", to);
+                port["xdp"]["drop_gone"].as_u64() > Some(before)
+            };
+            shown(&lab, 2, dropped);
+            let text = run_here(&["switch", "ctl", "--lab", &lab.name, "show"]).stdout;
+            assert!(text.contains("c (gone)") && text.contains("drop_gone"), "{text}");
+
+            let (host, switch) = (lab.ns("c"), lab.ns("switch"));
+            let (a, b) = (VethEnd { ns: &host, name: "sw0" }, VethEnd { ns: &switch, name: "c" });
+            VethSpec { a, b, mtu: 1500, queues: 1 }.create().expect("privileged");
+            netlink("switch").set_up("c").expect("privileged");
+            let mut at_c = netlink("c");
+            at_c.set_up("sw0").expect("privileged");
+            // As lab up does: a veth has no hardware that would finish a checksum.
+            let ethtool = Ethtool::open_in(&host).expect("privileged");
+            ethtool.set_offloads("sw0", &Offloads::OFF).expect("privileged");
+            for (address, bits) in [(c4, 24), (c6, 64)] {
+                let prefix = IpPrefix::new(address, bits).expect("a prefix");
+                at_c.add_address("sw0", prefix).expect("privileged");
+            }
+            let back = shown(&lab, 2, |port| port["mode"].is_string());
+            assert!(back["xdp"]["drop_gone"].as_u64() > Some(before), "{back}");
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !c_reaches_a() {
+                assert!(Instant::now() < deadline, "nothing comes from c any more");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let count = traffic.join().expect("a and b never noticed");
+        assert!(count > 0, "no traffic");
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a running switch shows: counters and configuration of every port.
 
+use super::hotplug::HotplugPort;
 use crate::report::bytes;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
@@ -38,8 +39,8 @@ pub(super) struct SwitchReport {
 pub(super) struct PortReport {
     pub(super) name: String,
     pub(super) device: String,
-    /// How the AF_XDP socket is attached.
-    pub(super) mode: &'static str,
+    /// How the AF_XDP socket is attached; `None` while the interface is gone.
+    pub(super) mode: Option<&'static str>,
     /// The line behind the port as it is now.
     pub(super) line: LineConfig,
     /// Bytes waiting for the line.
@@ -48,7 +49,8 @@ pub(super) struct PortReport {
     pub(super) counters: PortCounters,
     /// What the line has counted.
     pub(super) line_counters: LineCounters,
-    /// What the socket and the kernel have counted, without zeros.
+    /// What the socket and the kernel have counted, without zeros, and how many frames were lost
+    /// for want of the interface.
     pub(super) xdp: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -67,7 +69,7 @@ impl SwitchReport {
         (now, clock): (Time, Clock),
         names: &[String],
         shaped: &Shaped,
-        ports: &[XdpPort],
+        ports: &[HotplugPort<XdpPort>],
         driver: DriverCounters,
     ) -> Self {
         let switch = shaped.switch().counters();
@@ -75,11 +77,11 @@ impl SwitchReport {
         let ports =
             named.enumerate().filter_map(|(n, (((name, port), counters), line_counters))| {
                 let id = PortId::new(u8::try_from(n).ok()?)?;
-                let counted = port.counters().list().into_iter().filter(|(_, count)| *count > 0);
+                let counted = port.counters().into_iter().filter(|(_, count)| *count > 0);
                 Some(PortReport {
                     name: name.clone(),
-                    device: port.device().ifname().to_owned(),
-                    mode: port.mode().as_str(),
+                    device: port.device().to_owned(),
+                    mode: port.mode(),
                     line: shaped.line(id)?.config().clone(),
                     queue_bytes: shaped.switch().port_bytes(id),
                     counters,
@@ -118,7 +120,7 @@ impl SwitchReport {
             let _ = writeln!(
                 text,
                 "{:8.1} s  {:<width$}  in {:>8.1} Mbit/s  out {:>8.1} Mbit/s  waiting {:>9}  \
-                 dropped {:>6}  lost {:>6}",
+                 dropped {:>6}  lost {:>6}{}",
                 self.up_s,
                 port.name,
                 mbps(now.rx_bytes - was.counters.rx_bytes, seconds),
@@ -126,6 +128,7 @@ impl SwitchReport {
                 bytes(port.queue_bytes),
                 now.dropped() - was.counters.dropped(),
                 line.dropped() - was_line.dropped(),
+                if port.mode.is_some() { "" } else { "  gone" },
             );
         }
         text
@@ -146,7 +149,7 @@ impl SwitchReport {
                  \x20   waiting {}, at most {} in a queue",
                 port.name,
                 port.device,
-                port.mode,
+                port.mode.unwrap_or("gone"),
                 line_text(&port.line),
                 c.rx_pkts,
                 bytes(c.rx_bytes),
@@ -166,7 +169,7 @@ impl SwitchReport {
                     let _ = writeln!(text, "    {name}: {}", counted.join(", "));
                 }
             }
-            let missed = nonzero(&port.xdp, "kernel_rx kernel_fill tx_busy tx_nobufs");
+            let missed = nonzero(&port.xdp, "kernel_rx kernel_fill tx_busy tx_nobufs drop_gone");
             if !missed.is_empty() {
                 let _ = writeln!(text, "    lost around the switch: {}", missed.join(", "));
             }
@@ -263,7 +266,7 @@ mod tests {
         let port = PortReport {
             name: "a".to_owned(),
             device: "eth0".to_owned(),
-            mode: "native-copy",
+            mode: Some("native-copy"),
             line: LineConfig::default(),
             queue_bytes: 2048,
             counters,
@@ -303,6 +306,20 @@ mod tests {
         missing.ports[0].xdp.insert("kernel_tx_ring_empty".to_owned(), 7.into());
         let text = missing.to_text();
         assert!(text.contains("lost around the switch: kernel_fill_empty 5\n"), "{text}");
+    }
+
+    #[test]
+    fn to_text__says_that_an_interface_is_gone_and_what_was_lost() {
+        let before = report(2.0, 3_000_000, 9);
+        let mut gone = report(4.0, 3_000_000, 9);
+        gone.ports[0].mode = None;
+        gone.ports[0].xdp.insert("drop_gone".to_owned(), 11.into());
+        let text = gone.to_text();
+        assert!(text.contains("eth0 (gone): "), "{text}");
+        assert!(text.contains("lost around the switch: drop_gone 11\n"), "{text}");
+        assert!(
+            gone.interval(&before).contains("gone") && !before.interval(&before).contains("gone")
+        );
     }
 
     #[test]

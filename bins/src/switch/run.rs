@@ -2,6 +2,7 @@
 
 use super::control::{Asked, Control, Reply, Request};
 use super::file::{FilePort, SwitchFile};
+use super::hotplug::HotplugPort;
 use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
@@ -17,6 +18,7 @@ use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
 use spanwire_switch::Shaped;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments of `spanwire switch` that runs one.
 #[derive(clap::Args, Clone, Debug)]
@@ -56,7 +58,7 @@ pub const PORT_FRAME_ROOM: u32 = 3840;
 /// A running switch.
 struct Session {
     names: Vec<String>,
-    ports: Vec<XdpPort>,
+    ports: Vec<HotplugPort<XdpPort>>,
     shaped: Shaped,
     driver: Driver,
     control: Option<Control>,
@@ -65,7 +67,7 @@ struct Session {
 /// Runs a switch until it is interrupted.
 ///
 /// # Errors
-/// The file is wrong, a port cannot be opened, or one is gone.
+/// The file is wrong, or a port cannot be opened. One whose interface goes later is no error.
 pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let shown = args.config.display();
     let text = std::fs::read_to_string(&args.config)
@@ -91,8 +93,11 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
 
 impl Session {
     fn open(args: &RunArgs, file: &SwitchFile) -> Result<Self, Error> {
-        let ports: Result<Vec<_>, Error> =
-            file.ports().iter().map(|port| open(port, args.xdp)).collect();
+        let hotplug = |port: &FilePort| {
+            let (port, preference) = (port.clone(), args.xdp);
+            HotplugPort::new(&port.device.clone(), Arc::new(move || open(&port, preference)))
+        };
+        let ports: Result<Vec<_>, Error> = file.ports().iter().map(hotplug).collect();
         let polling = match args.poll {
             Wait::Busy => Polling::Busy,
             Wait::Adaptive => {

@@ -1,0 +1,131 @@
+//! A host that runs spanwire and forwards RoCEv2 between others: what is not addressed to it is
+//! left alone.
+
+use super::lab::{Running, skip, take_turn};
+use serde_json::Value;
+use spanwire_io::net::{NetNs, Netlink, VethEnd, VethSpec};
+use std::net::{IpAddr, UdpSocket};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// Hosts left and right, and a host between them with an interface towards each.
+struct Row {
+    left: NetNs,
+    middle: NetNs,
+    right: NetNs,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Row {
+    /// `None` where it is not permitted (said aloud).
+    fn new() -> Option<Self> {
+        if skip() {
+            return None;
+        }
+        let turn = take_turn();
+        let [left, middle, right] = [(); 3].map(|()| NetNs::new_anonymous().expect("privileged"));
+        for (host, name) in [(&left, "l0"), (&right, "r0")] {
+            let (a, b) = (VethEnd { ns: host, name: "sw0" }, VethEnd { ns: &middle, name });
+            VethSpec { a, b, mtu: 1500, queues: 1 }.create().expect("privileged");
+        }
+        for (n, (host, name)) in
+            [(&left, "sw0"), (&right, "sw0"), (&middle, "l0"), (&middle, "r0")].iter().enumerate()
+        {
+            let mut netlink = Netlink::open_in(host).expect("privileged");
+            netlink.disable_ipv6_autoconf(name).expect("privileged");
+            netlink.set_up(name).expect("privileged");
+            // Without one a router solicits no neighbour.
+            address(host, name, &format!("fe80::{}/64", n + 1));
+        }
+        Some(Self { left, middle, right, _turn: turn })
+    }
+
+    /// RoCEv2 from the left to the right arrives, in order and without a gap, over both IP
+    /// versions, while the host between them serves one client after another on interface `dev`.
+    fn check(&self, dev: &str, right: [&str; 2], middle: [&str; 2]) {
+        let any = || UdpSocket::bind(("::", 4791));
+        let receiver = self.right.run(any).expect("privileged").expect("nobody has the port");
+        receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+        let sender = self.left.run(|| UdpSocket::bind("[::]:0")).expect("privileged").expect("any");
+        let cross = |to: &str| {
+            let to: IpAddr = to.parse().expect("an address");
+            let to = match to {
+                IpAddr::V4(to) => to.to_ipv6_mapped(),
+                IpAddr::V6(to) => to,
+            };
+            for n in 0_u32..200 {
+                sender.send_to(&n.to_be_bytes(), (to, 4791)).expect("sent");
+                let mut bytes = [0; 64];
+                let len = receiver.recv(&mut bytes);
+                let len = len.unwrap_or_else(|e| panic!("datagram {n} to {to} is lost: {e}"));
+                assert_eq!(bytes[..len], n.to_be_bytes(), "to {to}");
+            }
+        };
+        let says = format!("serving on {dev}");
+        let server = Running::start_until(&self.middle, &["perf", "server", "--dev", dev], &says);
+        for (through, ours) in right.into_iter().zip(middle) {
+            cross(through);
+            let args = ["perf", "client", "--dev", "sw0", ours, "--transfer", "4M", "--json"];
+            let outcome = Running::start(&self.left, &args).wait();
+            let report: Value = outcome.json();
+            assert_eq!(report["ok"], true, "{report}{}", outcome.stderr);
+            cross(through);
+        }
+        server.terminate();
+    }
+}
+
+/// Adds an address.
+fn address(ns: &NetNs, name: &str, text: &str) {
+    let mut netlink = Netlink::open_in(ns).expect("privileged");
+    netlink.add_address(name, text.parse().expect("a prefix")).expect("privileged");
+}
+
+/// Runs a command of iproute2.
+fn ip(ns: &NetNs, args: &str) {
+    let mut command = ns.command("ip").expect("there");
+    let done = command.args(args.split(' ')).output().expect("iproute2 is there");
+    assert!(done.status.success(), "ip {args}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn server__a_router_goes_on_routing_roce_that_is_for_others() {
+    let Some(row) = Row::new() else { return };
+    let Row { left, middle, right, .. } = &row;
+    for (ns, name, v4, v6) in [
+        (left, "sw0", "10.78.1.2/24", "fd78:1::2/64"),
+        (middle, "l0", "10.78.1.1/24", "fd78:1::1/64"),
+        (middle, "r0", "10.78.2.1/24", "fd78:2::1/64"),
+        (right, "sw0", "10.78.2.2/24", "fd78:2::2/64"),
+    ] {
+        address(ns, name, v4);
+        address(ns, name, v6);
+    }
+    for (ns, side) in [(left, 1), (right, 2)] {
+        ip(ns, &format!("-4 route add default via 10.78.{side}.1"));
+        ip(ns, &format!("-6 route add default via fd78:{side}::1"));
+    }
+    for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        let file = format!("/proc/sys/net/{key}");
+        middle.run(|| std::fs::write(&file, "1")).expect("privileged").expect("a setting");
+    }
+    // The last of its addresses is of another interface than the one that is served on.
+    row.check("l0", ["10.78.2.2", "fd78:2::2"], ["10.78.1.1", "fd78:2::1"]);
+}
+
+/// The server is on the bridge itself; `io/tests/xdp_port.rs` has a port on an interface of one.
+#[test]
+fn server__a_bridge_goes_on_bridging_roce_that_is_for_others() {
+    let Some(row) = Row::new() else { return };
+    let Row { left, middle, right, .. } = &row;
+    ip(middle, "link add br0 type bridge mcast_snooping 0");
+    for port in ["l0", "r0"] {
+        ip(middle, &format!("link set {port} master br0"));
+    }
+    ip(middle, "link set br0 up");
+    for (ns, name, n) in [(left, "sw0", 1), (middle, "br0", 2), (right, "sw0", 3)] {
+        address(ns, name, &format!("10.78.0.{n}/24"));
+        address(ns, name, &format!("fd78::{n}/64"));
+    }
+    row.check("br0", ["10.78.0.3", "fd78::3"], ["10.78.0.2", "fd78::2"]);
+}
