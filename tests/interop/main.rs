@@ -9,6 +9,7 @@
 mod badwire;
 mod case;
 mod guest;
+mod matrix;
 mod perftest;
 mod probe;
 mod session;

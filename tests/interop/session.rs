@@ -94,8 +94,9 @@ impl Terms {
 }
 
 impl Tally {
-    /// Runs a session and notes what became of each of its cases. To be called in our namespace.
-    pub(crate) fn run(&mut self, guest: &Guest, terms: &Terms, cases: &[Case]) {
+    /// Runs a session, notes what became of each of its cases and says which of them passed. To be
+    /// called in our namespace.
+    pub(crate) fn run(&mut self, guest: &Guest, terms: &Terms, cases: &[Case]) -> Vec<bool> {
         self.sessions += 1;
         let title = terms.title();
         let begun = Instant::now();
@@ -115,7 +116,7 @@ impl Tally {
         let nothing = Transcript::default();
         let ours = done.as_ref().map_or(&nothing, |done| &done.transcript);
         let failed_before = self.failed.len();
-        self.judge(terms, &title, cases, ours, &theirs);
+        let passed = self.judge(terms, &title, cases, ours, &theirs);
         if let Some(wrong) = wrong {
             self.failed.push(format!("{title}: {wrong}"));
         }
@@ -129,6 +130,7 @@ impl Tally {
                 ours.steps, ran.code, ran.output
             ));
         }
+        passed
     }
 
     fn judge(
@@ -138,12 +140,13 @@ impl Tally {
         cases: &[Case],
         ours: &Transcript,
         theirs: &Transcript,
-    ) {
+    ) -> Vec<bool> {
         let (requester, responder) = match terms.ours {
             Ours::Requester => (ours, theirs),
             Ours::Responder => (theirs, ours),
         };
         let (mut at_requester, mut at_responder) = (0, 0);
+        let mut passed = Vec::new();
         for case in cases {
             let asked = part(requester, &mut at_requester, case.requester.script.len());
             let answered = part(responder, &mut at_responder, case.responder.script.len());
@@ -153,12 +156,14 @@ impl Tally {
             let wrong = match (asking, answering) {
                 (Ok(()), Ok(())) => {
                     self.passed += 1;
+                    passed.push(true);
                     println!("ok   {title}: {name}");
                     continue;
                 }
                 (Err(e), _) => format!("requester: {e}"),
                 (_, Err(e)) => format!("responder: {e}"),
             };
+            passed.push(false);
             println!("FAIL {title}: {name}: {wrong}");
             self.failed.push(format!("{title}: {name}: {wrong}"));
         }
@@ -169,6 +174,7 @@ impl Tally {
             println!("FAIL {title}: {wrong}");
             self.failed.push(format!("{title}: {wrong}"));
         }
+        passed
     }
 
     /// Prints the summary.
