@@ -10,7 +10,7 @@ use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Qp, Ring, Side, VERSION, Word};
+use crate::side::{Hello, Qp, Ring, Side, VERSION, Word, printable};
 use spanwire_transport::{AddressVector, Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
@@ -34,6 +34,14 @@ struct Reserved<'a> {
     id: ChannelId,
     local: Local,
     kept: bool,
+}
+
+/// What both ends read out of two hellos.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Agreement {
+    pub(crate) agreed: Agreed,
+    pub(crate) shape: Shape,
+    pub(crate) path_mtu: Mtu,
 }
 
 /// What the two hellos come to.
@@ -102,7 +110,7 @@ pub(crate) fn answer(
     greet(network, &theirs);
     match side.recv(deadline)? {
         Word::Ready => {}
-        other => return Err(SetupError::Garbled(format!("{other:?} where ready was due"))),
+        other => return Err(unexpected(&other, "ready")),
     }
     reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
@@ -111,15 +119,19 @@ pub(crate) fn answer(
 
 /// Tells a peer that there will be no connection, if that needs no waiting.
 pub(crate) fn turn_away(side: &Side, why: &SetupError) {
-    let reason = match why {
+    side.send_last(&Word::Reject { reason: reason_for(why) });
+}
+
+/// What a peer that is turned away is told.
+pub(crate) fn reason_for(why: &SetupError) -> String {
+    match why {
         // Our own machine is not its business.
         SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
         SetupError::Version(theirs) => {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
         }
         why => why.to_string(),
-    };
-    side.send_last(&Word::Reject { reason });
+    }
 }
 
 impl<'a> Reserved<'a> {
@@ -185,11 +197,21 @@ fn hello(
 }
 
 fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError> {
-    match side.recv(deadline)? {
+    expected_hello(side.recv(deadline)?)
+}
+
+/// The hello of another end that speaks as this one does.
+pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
+    match word {
         Word::Hello(hello) if hello.version != VERSION => Err(SetupError::Version(hello.version)),
         Word::Hello(hello) => Ok(*hello),
-        other => Err(SetupError::Garbled(format!("{other:?} where a hello was due"))),
+        other => Err(unexpected(&other, "a hello")),
     }
+}
+
+/// A word at the wrong time.
+pub(crate) fn unexpected(word: &Word, due: &str) -> SetupError {
+    SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
 }
 
 /// Whether the applications fit each other.
@@ -204,13 +226,34 @@ fn check(theirs: &Hello, kind: Kind, protocol: &str) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// What two hellos come to; the same at both ends.
+/// What two hellos come to, here: with the way to the other end.
 fn terms(
     network: &NetworkShared,
     ours: &Hello,
     theirs: &Hello,
     we_called: bool,
 ) -> Result<Terms, SetupError> {
+    let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
+    let hop = network.way.hop(theirs.ip)?;
+    let av = AddressVector {
+        src_mac: hop.src_mac,
+        dst_mac: hop.dst_mac,
+        src_ip: ours.ip,
+        dst_ip: theirs.ip,
+        udp_src_port: None,
+        // Both wire modes answer marks: SRC by counts, RC by CNPs.
+        traffic_class: Ecn::Ect0.bits(),
+        hop_limit: hop.hop_limit,
+    };
+    Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
+}
+
+/// What two hellos come to; the same at both ends.
+pub(crate) fn agree(
+    ours: &Hello,
+    theirs: &Hello,
+    we_called: bool,
+) -> Result<Agreement, SetupError> {
     check(theirs, ours.carries, &ours.protocol)?;
     if ours.ip.is_ipv4() != theirs.ip.is_ipv4() {
         let what = format!("{} and {} are not of one IP version", ours.ip, theirs.ip);
@@ -224,18 +267,7 @@ fn terms(
     let shape = shape.map_err(|e| SetupError::Garbled(format!("its ring: {e}")))?;
     let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
         .ok_or_else(|| SetupError::Garbled(format!("{} is no path MTU", theirs.path_mtu)))?;
-    let hop = network.way.hop(theirs.ip)?;
-    let av = AddressVector {
-        src_mac: hop.src_mac,
-        dst_mac: hop.dst_mac,
-        src_ip: ours.ip,
-        dst_ip: theirs.ip,
-        udp_src_port: None,
-        // Both wire modes answer marks: SRC by counts, RC by CNPs.
-        traffic_class: Ecn::Ect0.bits(),
-        hop_limit: hop.hop_limit,
-    };
-    Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
+    Ok(Agreement { agreed, shape, path_mtu })
 }
 
 /// Both ends' programs are attached by now, so the datagrams meet them.

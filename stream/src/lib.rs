@@ -54,11 +54,15 @@ mod connection;
 pub mod dial;
 mod error;
 pub mod fabric;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod half;
 mod handshake;
 mod imm;
 mod incoming;
 mod keeper;
+mod lines;
 mod listener;
 pub mod modes;
 mod network;

@@ -96,6 +96,21 @@ impl ModeChoice {
 }
 
 impl Modes {
+    /// Bytes of the process's memory that they hold.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let inside = |mode: &Mode| match mode {
+            Mode::Src(src) => {
+                let names: usize = src.features.iter().map(String::capacity).sum();
+                let lists = src.versions.capacity() * size_of::<u64>();
+                names + lists + src.features.capacity() * size_of::<String>()
+            }
+            Mode::Rc | Mode::Unknown => 0,
+        };
+        let own = self.0.capacity() * size_of::<Mode>();
+        own + self.0.iter().map(inside).sum::<usize>()
+    }
+
     /// Nothing is said.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -5,6 +5,7 @@
 use crate::channel::Local;
 use crate::config::Shape;
 use crate::error::SetupError;
+use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES, TooLong};
 use crate::modes::Modes;
 use crate::shared::Kind;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,7 @@ pub(crate) struct Ring {
 pub(crate) struct Side {
     stream: TcpStream,
     /// Received and not yet taken.
-    buffer: Vec<u8>,
+    lines: Lines,
 }
 
 /// What a look at the side connection found.
@@ -100,6 +101,12 @@ impl Hello {
         self.qp = Qp::of(local);
         self.ring = Ring::of(local, self.shape());
         self
+    }
+
+    /// Bytes of the process's memory that it holds.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.protocol.capacity() + self.modes.heap_bytes()
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -136,7 +143,7 @@ impl Side {
             .with_retries(KEEPALIVE_RETRIES);
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(PEER_GONE_WITHIN))?;
-        Ok(Self { stream, buffer: Vec::new() })
+        Ok(Self { stream, lines: Lines::default() })
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -159,7 +166,7 @@ impl Side {
     pub(crate) fn recv(&mut self, deadline: Instant) -> Result<Word, SetupError> {
         let begin = Instant::now();
         loop {
-            match self.take_line()? {
+            match self.take_word()? {
                 Some(Word::Reject { reason } | Word::Abort { reason }) => {
                     return Err(SetupError::Refused(printable(&reason)));
                 }
@@ -184,7 +191,7 @@ impl Side {
     /// What has come, without waiting. The stream must not block.
     pub(crate) fn look(&mut self) -> Heard {
         loop {
-            match self.take_line() {
+            match self.take_word() {
                 Ok(Some(word)) => return Heard::Word(word),
                 Ok(None) => {}
                 Err(_) => return Heard::End,
@@ -200,23 +207,27 @@ impl Side {
     }
 
     fn fill(&mut self) -> io::Result<usize> {
-        let mut piece = [0; 4096];
+        let mut piece = [0; PIECE_BYTES];
         let count = self.stream.read(&mut piece)?;
-        self.buffer.extend_from_slice(&piece[..count]);
+        self.lines.push(&piece[..count]);
         Ok(count)
     }
 
-    fn take_line(&mut self) -> Result<Option<Word>, SetupError> {
-        let Some(end) = self.buffer.iter().position(|b| *b == b'\n') else {
-            // A peer that never ends its line does not get to fill our memory.
-            if self.buffer.len() > LINE_BYTES_MAX {
-                let what = format!("a line above {LINE_BYTES_MAX} bytes");
-                return Err(SetupError::Garbled(what));
-            }
-            return Ok(None);
-        };
-        let line: Vec<u8> = self.buffer.drain(..=end).collect();
-        serde_json::from_slice(&line).map(Some).map_err(|e| SetupError::Garbled(e.to_string()))
+    fn take_word(&mut self) -> Result<Option<Word>, SetupError> {
+        parse(self.lines.take()?.as_deref())
+    }
+}
+
+/// The word of a line, if there is one.
+pub(crate) fn parse(line: Option<&[u8]>) -> Result<Option<Word>, SetupError> {
+    // What is wrong is said in the peer's own words.
+    let garbled = |e: serde_json::Error| SetupError::Garbled(printable(&e.to_string()));
+    line.map(serde_json::from_slice).transpose().map_err(garbled)
+}
+
+impl From<TooLong> for SetupError {
+    fn from(_: TooLong) -> Self {
+        Self::Garbled(format!("a line above {LINE_BYTES_MAX} bytes"))
     }
 }
 
@@ -242,9 +253,6 @@ const KEEPALIVE_RETRIES: u32 = 4;
 
 /// A line fits the socket's buffer; a peer that does not read waits for no one.
 const WRITE_WITHIN: Duration = Duration::from_secs(1);
-
-/// A hello with every mode there may be is a tenth of that.
-const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Longer reasons are cut.
 const REASON_CHARS_MAX: usize = 400;

@@ -1,0 +1,163 @@
+//! The handshake on any bytes, for the fuzz target `stream`: what a stranger may say over the side
+//! connection, and what must hold whatever that is.
+
+use crate::channel::Local;
+use crate::config::{Config, Shape};
+use crate::error::SetupError;
+use crate::handshake::{agree, expected_hello, reason_for, unexpected};
+use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES};
+use crate::modes::{ModeChoice, Modes};
+use crate::shared::Kind;
+use crate::side::{Hello, Qp, Ring, VERSION, Word, parse, printable};
+use spanwire_transport::{Offer, SrcFeature, SrcFeatures, SrcOffer, SrcVersions};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What came of one line.
+#[derive(PartialEq, Eq, Debug)]
+enum Said {
+    Word(Word),
+    /// The last: the connection ends.
+    Wrong(String),
+}
+
+/// Hears `data` as a listener or a caller does: the first byte says as which, the second how what
+/// follows is cut into pieces.
+///
+/// # Panics
+/// When the handshake breaks a promise (`fuzz/README.md`).
+pub fn run(data: &[u8]) {
+    let Some((&[role, cut], said)) = data.split_first_chunk::<2>() else { return };
+    let ours = our_hello(role);
+    let whole = hear(said, PIECE_BYTES);
+    assert_eq!(whole, hear(said, usize::from(cut) % 64 + 1), "cut otherwise");
+    let we_called = role & 2 != 0;
+    for (place, said) in whole.into_iter().enumerate() {
+        match said {
+            Said::Wrong(why) => check_shown(&why),
+            Said::Word(word) => check_word(word, place == 0, &ours, we_called),
+        }
+    }
+}
+
+/// What a peer may begin with: right hellos, and words that have their place.
+#[must_use]
+pub fn seeds() -> Vec<(String, Vec<u8>)> {
+    let line = |word: &Word| {
+        let mut line = serde_json::to_vec(word).expect("words are JSON");
+        line.push(b'\n');
+        line
+    };
+    let mut seeds = Vec::new();
+    for role in 0..16 {
+        let hello = line(&Word::Hello(Box::new(our_hello(role))));
+        let ready = line(&Word::Ready);
+        seeds.push((format!("hello-{role}"), [&[role, 7][..], &hello, &ready].concat()));
+    }
+    for (name, word) in [
+        ("reject", Word::Reject { reason: "no \u{1b}[2J".to_owned() }),
+        ("abort", Word::Abort { reason: "over".to_owned() }),
+    ] {
+        seeds.push((name.to_owned(), [&[0, 3][..], &line(&word)].concat()));
+    }
+    seeds.push(("long".to_owned(), [&[0, 63][..], &[b'x'; LINE_BYTES_MAX + 9]].concat()));
+    seeds
+}
+
+/// The words of a stream of bytes that comes in such pieces, up to what is none.
+fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
+    let (mut lines, mut words) = (Lines::default(), Vec::new());
+    for piece in said.chunks(piece_bytes) {
+        lines.push(piece);
+        let held = lines.held_bytes();
+        assert!(held <= 2 * (LINE_BYTES_MAX + PIECE_BYTES), "{held} bytes are held");
+        loop {
+            match lines.take().map_err(SetupError::from).and_then(|line| parse(line.as_deref())) {
+                Ok(None) => break,
+                Ok(Some(word)) => words.push(Said::Word(word)),
+                Err(why) => {
+                    words.push(Said::Wrong(why.to_string()));
+                    return words;
+                }
+            }
+        }
+    }
+    words
+}
+
+fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
+    let again = serde_json::to_vec(&word).expect("words are JSON");
+    assert_eq!(parse(Some(&again)).expect("it was one"), Some(word.clone()), "said once more");
+    if let Word::Hello(hello) = &word {
+        let held = hello.heap_bytes();
+        assert!(held <= HELLO_BYTES_MAX, "a hello holds {held} bytes");
+    }
+    if let Word::Reject { reason } | Word::Abort { reason } = &word {
+        check_shown(&printable(reason));
+    }
+    if !is_first {
+        check_error(&unexpected(&word, "ready"));
+        return;
+    }
+    let theirs = match expected_hello(word) {
+        Ok(theirs) => theirs,
+        Err(why) => return check_error(&why),
+    };
+    match agree(ours, &theirs, we_called) {
+        Err(why) => check_error(&why),
+        Ok(terms) => {
+            let at_their_end = agree(&theirs, ours, !we_called).expect("it is agreed");
+            assert_eq!(terms, at_their_end, "both ends come to the same");
+            let (shape, config) = (terms.shape, Config::default());
+            let bounds = Shape::wanted(&config);
+            assert!(shape.agree(shape).is_ok_and(|same| same == shape), "{shape:?} is possible");
+            assert!(shape.ring_bytes <= bounds.ring_bytes, "{shape:?} is more than we allow");
+            assert!(shape.fragments <= bounds.fragments, "{shape:?} is more than we allow");
+            assert!(terms.path_mtu.bytes() <= ours.path_mtu.max(theirs.path_mtu));
+        }
+    }
+}
+
+/// An error is shown to people, and its reason is sent to the peer in a line that it takes.
+fn check_error(why: &SetupError) {
+    check_shown(&why.to_string());
+    let line = serde_json::to_vec(&Word::Reject { reason: reason_for(why) });
+    let line = line.expect("words are JSON");
+    assert!(line.len() <= LINE_BYTES_MAX, "a reason of {} bytes", line.len());
+}
+
+/// Fit for a terminal, and not endless.
+fn check_shown(text: &str) {
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+    assert!(text.chars().count() <= SHOWN_CHARS_MAX, "{} characters", text.chars().count());
+}
+
+/// The hello of this end, by the bits of `role`.
+fn our_hello(role: u8) -> Hello {
+    let src = SrcOffer {
+        versions: SrcVersions::of([1]),
+        features: SrcFeatures::of([SrcFeature::Block.name()]),
+        segment_bytes: 1408,
+        reorder_pkts: 65_536,
+    };
+    let offer = Offer { rc: true, src: Some(src) };
+    let choice = if role & 8 == 0 { ModeChoice::Auto } else { ModeChoice::Src };
+    Hello {
+        version: VERSION,
+        carries: if role & 1 == 0 { Kind::Messages } else { Kind::Bytes },
+        protocol: "chess/2".to_owned(),
+        ip: match role & 4 {
+            0 => IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)),
+            _ => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        },
+        path_mtu: 1024,
+        side_poll_port: Some(51_966),
+        modes: Modes::from(choice.of(offer)),
+        qp: Qp::default(),
+        ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
+    }
+}
+
+/// A line may name a feature each three bytes, at 24 bytes and what a vector keeps ready.
+const HELLO_BYTES_MAX: usize = 32 * LINE_BYTES_MAX;
+/// A protocol's name of 255 characters, each escaped, and the words around it.
+const SHOWN_CHARS_MAX: usize = 4000;
