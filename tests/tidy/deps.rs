@@ -162,7 +162,17 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "fuzz",
-        ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "transport", "tests"],
+        ours: &[
+            "base",
+            "wire",
+            "mem",
+            "cc",
+            "erasure",
+            "loadbalance",
+            "transport",
+            "stream",
+            "tests",
+        ],
         theirs: &["libfuzzer-sys"],
     },
 ];

@@ -1,10 +1,10 @@
-//! Writes what the fuzzing starts from: `corpus parse|sequence FOLDER`.
+//! Writes what the fuzzing starts from: `corpus parse|sequence|stream FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
 //! whole and without its outer headers, and SRC of our own; the queue pair gets scenarios that the
 //! tests of its target know to reach something.
 
-use spanwire_fuzz::{parse, sequence};
+use spanwire_fuzz::{parse, sequence, stream};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -18,12 +18,13 @@ type Inputs = Vec<(String, Vec<u8>)>;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [target, folder] = &args[..] else {
-        return Err("usage: corpus parse|sequence FOLDER".into());
+        return Err("usage: corpus parse|sequence|stream FOLDER".into());
     };
     let inputs = match &**target {
         "parse" => [parse_inputs()?, parse::src_seeds()].concat(),
         "sequence" => sequence::seeds(),
-        other => return Err(format!("no target {other}: parse or sequence").into()),
+        "stream" => stream::seeds(),
+        other => return Err(format!("no target {other}: parse, sequence or stream").into()),
     };
     fs::create_dir_all(folder)?;
     for (name, bytes) in inputs {
