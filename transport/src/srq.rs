@@ -199,6 +199,34 @@ mod tests {
     }
 
     #[test]
+    fn give_back__is_the_oldest_again_in_the_place_that_was_kept() {
+        let (mut t, id) = table(3);
+        let sge = |addr| Sge { addr, len: 1, lkey: 1 };
+        let q = t.queues.at_mut(id.0).unwrap();
+        for i in 0..3 {
+            q.post(&RecvRequest { wr_id: i, sges: &[sge(i)] }, 1);
+        }
+        let mut events = Events::default();
+        let mut take = |t: &mut SrqTable| {
+            let mut sges = arrayvec::ArrayVec::new();
+            let (pd, rwqe) = t.take(id, &mut sges, &mut events).unwrap();
+            Taken { rwqe, pd, sges }
+        };
+        let (first, second) = (take(&mut t), take(&mut t));
+        assert!(t.queues.at(id.0).unwrap().is_full(), "both places are kept");
+        t.used_up(id);
+        assert!(!t.queues.at(id.0).unwrap().is_full());
+        t.give_back(id, &second);
+        let again = take(&mut t);
+        assert_eq!((again.rwqe.wr_id, &again.sges[..]), (1, &[sge(1)][..]));
+        assert_eq!((first.rwqe.wr_id, take(&mut t).rwqe.wr_id), (0, 2));
+        // Of a queue that is gone nothing comes back.
+        t.queues.remove(id.0);
+        t.used_up(id);
+        t.give_back(id, &again);
+    }
+
+    #[test]
     fn set_limit__tells_once_each_time_it_is_armed() {
         let (mut t, id) = table(4);
         let q = t.queues.at_mut(id.0).unwrap();
