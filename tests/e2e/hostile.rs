@@ -5,6 +5,9 @@
 //! What it does not send is what RoCE allows anybody who knows the numbers to do: a packet at the
 //! expected PSN is the peer's, whoever sent it (docs/PROTOCOL.md, "Security").
 
+mod floods;
+mod src;
+
 use super::lab::Lab;
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -25,15 +28,23 @@ const ROUNDS: u64 = 8;
 
 #[test]
 fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted() {
+    under_attack("rc", |n, lab| (n.against_server(lab), n.against_client(lab)));
+}
+
+/// Attacks on the server, and on the client.
+type Attacks = (Vec<Attack>, Vec<Attack>);
+
+/// A transfer in this wire mode, and what the third party sends both ends while it runs.
+fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(&lab);
     let mut tap = Tap::new(&lab.hosts.b);
-    let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json", "--mode", "rc"];
+    let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json", "--mode", mode];
     let mut client = lab.start_client(lab.v4(), &args);
     let numbers = tap.learn();
 
-    let (to_server, to_client) = (numbers.against_server(&lab), numbers.against_client(&lab));
+    let (to_server, to_client) = attacks(&numbers, &lab);
     let mut from_b = Injector::new(&lab.hosts.b);
     let mut from_a = Injector::new(&lab.hosts.a);
     for _ in 0..ROUNDS {
@@ -216,19 +227,7 @@ impl Forge {
     /// A SEND at `psn` that is right but for `change`, with the IPv4 checksum and the ICRC made
     /// right again.
     fn bent(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        let mut frame = self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64);
-        change(&mut frame);
-        frame[24..26].fill(0);
-        let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-        let sum: u32 = words.sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let folded = u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice");
-        frame[24..26].copy_from_slice(&(!folded).to_be_bytes());
-        let len = frame.len();
-        if icrc(&frame[14..len - 4]).is_some() {
-            seal(&mut frame, len);
-        }
-        frame
+        bent(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
     }
 
     /// A datagram to RoCE's port with these bytes in it.
@@ -242,6 +241,22 @@ impl Forge {
             // `bent` seals what is long enough to have an ICRC.
         })
     }
+}
+
+/// A frame over IPv4 with a change, and the checksum and the ICRC made right again.
+fn bent(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    change(&mut frame);
+    frame[24..26].fill(0);
+    let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice");
+    frame[24..26].copy_from_slice(&(!folded).to_be_bytes());
+    let len = frame.len();
+    if icrc(&frame[14..len - 4]).is_some() {
+        seal(&mut frame, len);
+    }
+    frame
 }
 
 fn emit(headers: &Headers, len: usize) -> Vec<u8> {
@@ -338,8 +353,11 @@ impl Numbers {
         // A wrong UDP checksum is nobody's business: the ICRC decides, and the PSN.
         let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
         udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
+        let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
+        unsealed[BTH + 20] ^= 1;
         let rows = [
             ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
             (
                 "the management QP",
                 bent(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
@@ -378,7 +396,7 @@ impl Numbers {
             attacks.push(counted(name, write, "duplicate_request"));
             attacks.push(counted(name, read, "drop_duplicate_read_forgotten"));
             attacks.push(counted(name, add, "drop_duplicate_atomic_forgotten"));
-            attacks.push(counted(name, early, "out_of_sequence"));
+            attacks.push(counted(name, early, "drop_beyond_psn_limit"));
         }
         attacks
     }
