@@ -1,19 +1,25 @@
 //! What two engines must have done: memory, receive requests, completions. It sees what is posted
 //! and which packets arrive whole, and knows nothing of how the engines work.
 
+mod history;
 mod selective;
 
+use history::History;
 use selective::Stream;
 use spanwire_transport::{Wc, WcOpcode, WcStatus};
 use spanwire_wire::{OpKind, Opcode, Packet, Psn};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Both sides' memory and queue pairs as they must be.
 pub(crate) struct Model {
     pub(crate) mtu: usize,
     /// Both sides speak SRC: a message is one number, whatever its packets.
     src: bool,
+    /// Of all queue pairs; 7 never gives up.
+    rnr_retry: u8,
     pub(crate) sides: [Side; 2],
+    /// What each side's application wrote over while requests may have read it.
+    pub(crate) history: [History; 2],
 }
 
 /// One side as it must be.
@@ -24,6 +30,8 @@ pub(crate) struct Side {
     pub(crate) srq: Option<VecDeque<Recv>>,
     /// What may, but need not, have reached memory: the results of requests under way.
     pending: Vec<Pending>,
+    /// What must be in memory when it is compared next.
+    landed: Vec<Pending>,
 }
 
 /// One queue pair as it must be.
@@ -48,8 +56,10 @@ pub(crate) struct Qp {
     due: VecDeque<Delivery>,
     /// A READ or an atomic of the peer was carried out.
     pub(crate) has_answered: bool,
-    /// It failed: its peer stayed silent too long.
+    /// It failed: its peer stayed silent too long, or had no receive request too often.
     pub(crate) dead: bool,
+    /// How often the packets of its messages arrived and found no receive request.
+    turned_away: BTreeMap<usize, u32>,
 }
 
 /// A request and what must come of it.
@@ -63,6 +73,9 @@ pub(crate) struct Message {
     pub(crate) pkts: u64,
     /// Bytes that it carries or that it must bring.
     pub(crate) data: Vec<u8>,
+    /// Where the bytes that it carries are read from, until it is over; `None` if they were copied
+    /// when it was posted.
+    pub(crate) source: Option<Source>,
     /// Offset in the peer's memory.
     pub(crate) remote: usize,
     /// Offset in our own memory where a result lands.
@@ -100,12 +113,24 @@ struct Delivery {
     solicited: bool,
 }
 
+/// Memory that a request reads, and that may change before it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Source {
+    /// Whose memory, and where.
+    pub(crate) side: usize,
+    pub(crate) at: usize,
+    /// How many changes there had been when reading could begin.
+    pub(crate) since: usize,
+}
+
 /// Bytes that may still be what they were.
 struct Pending {
     qp: usize,
     number: u64,
     at: usize,
     data: Vec<u8>,
+    /// `data` was read from there at its `since`.
+    source: Option<Source>,
 }
 
 /// What the application learns from a completion.
@@ -114,7 +139,9 @@ pub(crate) enum Finished {
     Sent { from: usize, to: usize },
     /// A receive was used.
     Received { recv: Recv, invalidated: Option<u32> },
-    /// A request or a receive failed.
+    /// A receive was flushed.
+    Flushed { recv: Recv },
+    /// A request failed.
     Failed,
 }
 
@@ -125,15 +152,18 @@ impl Model {
         memory: [Vec<u8>; 2],
         qps: usize,
         srq: [bool; 2],
+        rnr_retry: u8,
     ) -> Self {
         let side = |memory, srq: bool| Side {
             memory,
             qps: (0..qps).map(|_| Qp::default()).collect(),
             srq: srq.then(VecDeque::new),
             pending: Vec::new(),
+            landed: Vec::new(),
         };
         let [a, b] = memory;
-        Self { mtu, src, sides: [side(a, srq[0]), side(b, srq[1])] }
+        let (sides, history) = ([side(a, srq[0]), side(b, srq[1])], Default::default());
+        Self { mtu, src, rnr_retry, sides, history }
     }
 
     /// Takes note of a request; fills in its numbers.
@@ -165,18 +195,26 @@ impl Model {
         let m =
             posted.get(i).cloned().unwrap_or_else(|| panic!("packet {number} was never posted"));
         match p.bth.opcode.props().kind {
-            OpKind::Send | OpKind::Write => self.place(side, qp, number, &m, p),
+            OpKind::Send | OpKind::Write => self.place(side, qp, (number, i), &m, p),
             OpKind::ReadRequest => self.read(side, qp, number, i, &m, p),
             OpKind::Atomic => self.atomic(side, qp, number, i, &m),
             other => panic!("{other:?} is no request"),
         }
     }
 
-    fn place(&mut self, side: usize, qp: usize, number: u64, m: &Message, p: &Packet<'_>) {
+    fn place(
+        &mut self,
+        side: usize,
+        qp: usize,
+        (number, i): (u64, usize),
+        m: &Message,
+        p: &Packet<'_>,
+    ) {
         let at = usize::try_from(number - m.first).expect("small") * self.mtu;
         let (first, last) = (number == m.first, number + 1 == m.first + m.pkts);
         let len = (m.data.len() - at).min(self.mtu);
-        assert_eq!(p.payload, &m.data[at..at + len], "the payload of packet {number}");
+        assert_eq!(p.payload.len(), len, "the payload of packet {number}");
+        self.check_payload(m, at, p.payload);
         let props = p.bth.opcode.props();
         assert_eq!((props.first, props.last), (first, last), "the place of packet {number}");
         let takes = match m.kind {
@@ -185,6 +223,7 @@ impl Model {
             _ => false,
         };
         if takes && !self.sides[side].take(qp) {
+            self.turn_away(1 - side, qp, i);
             return; // Not ready: it will come again.
         }
         let to = match m.kind {
@@ -192,7 +231,7 @@ impl Model {
             _ => m.remote,
         };
         let here = &mut self.sides[side];
-        here.memory[to + at..to + at + len].copy_from_slice(&m.data[at..at + len]);
+        here.memory[to + at..to + at + len].copy_from_slice(p.payload);
         let q = &mut here.qps[qp];
         q.expected += 1;
         if last && m.kind != Kind::Write {
@@ -233,13 +272,37 @@ impl Model {
         self.bring(1 - side, qp, number, i, 0, old.to_ne_bytes().to_vec());
     }
 
-    /// From now on a result may land at the side that asked.
+    /// From now on a result may land at the side that asked. A READ's is read from now on.
     fn bring(&mut self, side: usize, qp: usize, number: u64, i: usize, at: usize, data: Vec<u8>) {
-        self.sides[1 - side].qps[qp].has_answered = true;
+        let peer = 1 - side;
+        self.sides[peer].qps[qp].has_answered = true;
+        let since = self.history[peer].len();
         let here = &mut self.sides[side];
         let m = &mut here.qps[qp].posted[i];
         m.data[at..at + data.len()].copy_from_slice(&data);
-        here.pending.push(Pending { qp, number, at: m.local + at, data });
+        let source = Source { side: peer, at: m.remote + at, since };
+        let source = (m.kind == Kind::Read).then_some(source);
+        here.pending.push(Pending { qp, number, at: m.local + at, data, source });
+    }
+
+    /// What a packet carries from byte `at` of its message on is what its memory held at some time
+    /// since the message was posted, byte by byte.
+    fn check_payload(&self, m: &Message, at: usize, payload: &[u8]) {
+        for (i, byte) in payload.iter().enumerate().filter(|(i, b)| **b != m.data[at + i]) {
+            let had = m.source.is_some_and(|s| self.history[s.side].had(&s, at + i, *byte));
+            assert!(had, "byte {} of {m:?} leaves as {byte:#04x}", at + i);
+        }
+    }
+
+    /// A packet of message `i` of `side` found no receive request.
+    fn turn_away(&mut self, side: usize, qp: usize, i: usize) {
+        *self.sides[side].qps[qp].turned_away.entry(i).or_default() += 1;
+    }
+
+    /// The application of `side` writes over what requests may be reading.
+    pub(crate) fn change(&mut self, side: usize, at: usize, bytes: &[u8]) {
+        self.sides[side].scribble(at, bytes);
+        self.history[side].note(at, bytes);
     }
 
     /// Checks a completion of `side` and takes note of what it means.
@@ -252,6 +315,7 @@ impl Model {
 
     fn complete_send(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
         let arrived = self.sides[1 - side].qps[qp].expected;
+        let rnr_retry = self.rnr_retry;
         let here = &mut self.sides[side];
         let q = &mut here.qps[qp];
         let (from, i) = (q.over, usize::try_from(wc.wr_id).expect("small"));
@@ -269,8 +333,17 @@ impl Model {
             here.land(qp, from, i + 1);
             return Finished::Sent { from, to: i + 1 };
         }
-        let want = if q.dead { WcStatus::WrFlushErr } else { WcStatus::RetryExcErr };
-        assert_eq!(wc.status, want, "{wc:?}");
+        match wc.status {
+            WcStatus::WrFlushErr => assert!(q.dead, "{wc:?}"),
+            WcStatus::RetryExcErr => assert!(!q.dead, "{wc:?}"),
+            // So often at least the peer must have had no receive request for what is not over.
+            WcStatus::RnrRetryExcErr => {
+                let times: u32 = q.turned_away.range(from..).map(|(_, times)| times).sum();
+                let justified = rnr_retry < RNR_FOR_EVER && times > u32::from(rnr_retry);
+                assert!(!q.dead && justified, "{wc:?}: turned away {times} of {rnr_retry}");
+            }
+            _ => panic!("{wc:?}"),
+        }
         assert!(!q.dead || i == from, "{wc:?}: flushed out of order");
         if !std::mem::replace(&mut q.dead, true) {
             // Those before the one that failed went well; from here on nothing is certain.
@@ -280,17 +353,18 @@ impl Model {
     }
 
     fn complete_recv(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
+        if wc.status != WcStatus::Success && !self.sides[side].qps[qp].dead {
+            self.give_up(side, qp);
+        }
         let q = &mut self.sides[side].qps[qp];
         if wc.status != WcStatus::Success {
-            // An end of SRC that only answers gives a silent peer up as well.
-            let gave_up = self.src && q.over == q.posted.len() && q.has_answered;
-            q.dead |= gave_up;
             assert!(q.dead && wc.status == WcStatus::WrFlushErr, "{wc:?}");
             assert!(q.due.is_empty(), "{wc:?}: {:?} come first", q.due);
             let next = q.taken.take().or_else(|| q.ahead.pop_front());
             let next = next.or_else(|| q.recvs.pop_front());
-            assert_eq!(next.map(|r| r.wr_id), Some(wc.wr_id), "{wc:?}: flushed out of order");
-            return Finished::Failed;
+            let recv = next.filter(|r| r.wr_id == wc.wr_id);
+            let recv = recv.unwrap_or_else(|| panic!("{wc:?}: flushed out of order"));
+            return Finished::Flushed { recv };
         }
         let due = q.due.pop_front().unwrap_or_else(|| panic!("{wc:?}: nothing was delivered"));
         let got = Delivery {
@@ -305,6 +379,34 @@ impl Model {
         Finished::Received { recv: due.recv, invalidated: due.invalidated }
     }
 
+    /// An end of SRC that only answers gives a silent peer up as well.
+    ///
+    /// # Panics
+    /// If it waits for something else, which must fail then, or has answered nothing.
+    pub(crate) fn give_up(&mut self, side: usize, qp: usize) {
+        let is_busy = self.is_busy(side, qp);
+        let q = &mut self.sides[side].qps[qp];
+        let answers_only = !is_busy && q.has_answered;
+        assert!(
+            self.src && answers_only,
+            "queue pair {qp} of side {side} failed with {} of {}, {:?}",
+            q.over,
+            q.posted.len(),
+            q.posted.get(q.over)
+        );
+        let (from, to) = (q.over, q.posted.len());
+        (q.dead, q.over) = (true, to);
+        self.sides[side].land(qp, from, to);
+    }
+
+    /// A request is not over as far as its application can know. What asked for no completion and
+    /// was carried out may be.
+    pub(crate) fn is_busy(&self, side: usize, qp: usize) -> bool {
+        let arrived = self.sides[1 - side].qps[qp].expected;
+        let q = &self.sides[side].qps[qp];
+        q.posted[q.over..].iter().any(|m| m.signaled || m.first + m.pkts > arrived)
+    }
+
     /// Every receive completion that must have come has come.
     pub(crate) fn check_told(&self, side: usize) {
         for (i, q) in self.sides[side].qps.iter().enumerate() {
@@ -315,16 +417,22 @@ impl Model {
     /// Compares `side`'s real memory with what it must be. A result under way may have landed, byte
     /// by byte; what has landed once stays.
     pub(crate) fn check_memory(&mut self, side: usize, real: &[u8]) {
-        let here = &mut self.sides[side];
+        let (here, history) = (&mut self.sides[side], &self.history);
         assert_eq!(real.len(), here.memory.len(), "the same memory");
+        for p in here.landed.drain(..) {
+            let range = p.at..p.at + p.data.len();
+            for at in range.clone().filter(|at| real[*at] != p.data[at - p.at]) {
+                let (got, want) = (real[at], p.data[at - p.at]);
+                let landed = p.allows(at, got, history);
+                assert!(landed, "memory of side {side} at {at}: {got:#04x}, read was {want:#04x}");
+            }
+            here.memory[range.clone()].copy_from_slice(&real[range]);
+        }
         let blocks = real.chunks(BLOCK_BYTES).zip(here.memory.chunks_mut(BLOCK_BYTES));
         for (i, (real, model)) in blocks.enumerate().filter(|(_, (real, model))| real != model) {
             for (j, (got, want)) in real.iter().zip(model).enumerate() {
                 let at = i * BLOCK_BYTES + j;
-                let landed = |p: &Pending| {
-                    (p.at..p.at + p.data.len()).contains(&at) && p.data[at - p.at] == *got
-                };
-                if *got != *want && !here.pending.iter().any(landed) {
+                if *got != *want && !here.pending.iter().any(|p| p.allows(at, *got, history)) {
                     panic!("memory of side {side} at {at}: {got:#04x}, must be {want:#04x}");
                 }
                 *want = *got;
@@ -350,23 +458,28 @@ impl Side {
         q.taken.is_some()
     }
 
-    /// The results of requests `from..to` are in memory, whole.
+    /// The results of requests `from..to` are in memory, whole, as the next comparison must find.
     fn land(&mut self, qp: usize, from: usize, to: usize) {
         let q = &self.qps[qp];
         let Some(end) = to.checked_sub(1).map(|i| q.posted[i].first + q.posted[i].pkts) else {
             return;
         };
-        let memory = &mut self.memory;
-        self.pending.retain(|p| {
-            let done = p.qp == qp && p.number < end;
-            if done {
-                memory[p.at..p.at + p.data.len()].copy_from_slice(&p.data);
-            }
-            !done
-        });
+        self.landed.extend(self.pending.extract_if(.., |p| p.qp == qp && p.number < end));
         debug_assert!(from <= to, "requests are over in order");
     }
 }
 
+impl Pending {
+    /// The byte at `at` may be `got` once this has landed there.
+    fn allows(&self, at: usize, got: u8, history: &[History; 2]) -> bool {
+        let Some(i) = at.checked_sub(self.at).filter(|i| *i < self.data.len()) else {
+            return false;
+        };
+        self.data[i] == got || self.source.is_some_and(|s| history[s.side].had(&s, i, got))
+    }
+}
+
+/// As verbs have it.
+const RNR_FOR_EVER: u8 = 7;
 /// Memory is compared a block at a time, and only a block that differs byte by byte.
 const BLOCK_BYTES: usize = 4096;

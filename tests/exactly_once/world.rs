@@ -2,30 +2,22 @@
 //! side, and the model that is compared after every step. Everything follows from one seed.
 
 mod drawn;
+mod liveness;
 mod posting;
+mod wire;
 
 use crate::model::{Finished, Kind, Model, Recv};
-use posting::{MAILBOX, SLOT, config, memory_bytes};
+use liveness::{Patience, Signs};
+use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
     WireMode,
 };
-use spanwire_wire::{MacAddr, OpClass, Opcode, Packet, Psn, Qpn, ip_end};
+use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
 use std::collections::BTreeMap;
-use std::ops::Range;
-
-/// What the wire does, in parts per thousand of the frames.
-#[derive(Clone, Debug)]
-struct Faults {
-    lost: u64,
-    twice: u64,
-    late: u64,
-    corrupt: u64,
-    /// A quarter of all paths, and when it is dead.
-    dead: (u16, Range<Time>),
-}
+use wire::Faults;
 
 /// Two sides, the wire between them and the model.
 pub(crate) struct World {
@@ -34,7 +26,14 @@ pub(crate) struct World {
     wire: Rng,
     /// Decides about blocks and paths, apart from all else.
     uno: Rng,
+    /// Decides when memory changes under requests that read it, and which.
+    change_rng: Rng,
     faults: Faults,
+    patience: Patience,
+    /// Messages are small.
+    small: bool,
+    /// Congestion control lets few packets leave, slowly.
+    is_slow: bool,
     pub(crate) ends: Vec<End>,
     pub(crate) model: Model,
     /// Frames under way by time of arrival and order of sending: side, frame.
@@ -43,6 +42,15 @@ pub(crate) struct World {
     /// Requests still to be posted.
     budget: u64,
     next_action: Option<Time>,
+    /// When a source changes next, and how long after each change at most; never if that is zero.
+    next_change: Time,
+    change_every: Dur,
+    /// When queue pairs that only receive so far may send.
+    rts_at: Time,
+    /// Until then only receives are posted.
+    quiet_until: Time,
+    /// Each frame is printed.
+    pub(crate) is_traced: bool,
     /// What a test does to the world to see it noticed: called before each comparison.
     pub(crate) sabotage: Option<fn(&mut World)>,
 }
@@ -72,6 +80,9 @@ struct QpEnd {
     /// A region whose key the peer may take away: lkey, and the rkey while the peer has one.
     invalidatable: (u32, Option<u32>),
     draining: bool,
+    /// It only receives so far: what it is given to send.
+    rts: Option<QpAttr>,
+    signs: Signs,
     /// The last request of all is posted.
     last_posted: bool,
 }
@@ -79,16 +90,11 @@ struct QpEnd {
 impl World {
     /// The world of a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        let (mut rng, mut uno) = (Rng::new(seed), Rng::new(seed ^ UNO));
+        let [mut rng, mut uno, mut wide] = [0, UNO, WIDE].map(|of| Rng::new(seed ^ of));
         let dead = drawn::dead_paths(&mut uno);
+        let is_slow = wide.below(5) == 0;
+        let faults = Faults::drawn(&mut wide, dead, is_slow);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
-        let faults = Faults {
-            lost: pick(&[0, 0, 10, 50, 150]),
-            twice: pick(&[0, 20, 100]),
-            late: pick(&[0, 50, 250]),
-            corrupt: pick(&[0, 0, 20]),
-            dead,
-        };
         let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
         let qps = usize_from(pick(&[1, 1, 2, 3]));
         let shared = [pick(&[0, 0, 1]) == 1, pick(&[0, 0, 1]) == 1];
@@ -96,8 +102,12 @@ impl World {
         drawn::block_memory(&mut uno, &mut config);
         let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
+        let is_stocked = pick(&[0, 1]) == 1;
+        let rnr_retry =
+            if is_stocked { pick(&[7, 7, 0, 0, 1, 3]) } else { pick(&[7, 7, 7, 7, 1, 3]) };
+        let rnr_retry = u8::try_from(rnr_retry).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
-        let budget = pick(&[6, 12, 30]) * qps as u64;
+        let budget = pick(&[8, 16, 40]) * qps as u64;
         let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]))];
         let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
@@ -109,33 +119,61 @@ impl World {
             ends[i].region.copy_in(0, &bytes).expect("as long as the region");
             bytes
         });
-        let model = Model::new(mtu.bytes() as usize, mode == WireMode::Src, memory, qps, shared);
+        let is_src = mode == WireMode::Src;
+        let model = Model::new(mtu.bytes() as usize, is_src, memory, qps, shared, rnr_retry);
         let (wire, now) = (rng.fork(), Time::ZERO);
         let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
         let sabotage = None;
+        let patience = Patience {
+            mode,
+            timeout: faults.timeout(),
+            retry_cnt,
+            rnr_retry,
+            qps: qps as u64,
+            rtt: faults.longest_rtt(),
+            good_rtt: faults.good_rtt(),
+        };
+        let mut pick = |of: &[u64]| of[usize_from(wide.below(of.len() as u64))];
+        let small = pick(&[0, 1]) == 1 && !is_slow;
+        let change_every = faults.delay * pick(&[0, 1, 4, 20]);
+        let rts_at = now + faults.delay * pick(&[0, 0, 10, 100]);
         let mut world = Self {
             now,
             rng,
             wire,
             uno,
+            change_rng: wide,
             faults,
+            patience,
+            small,
+            is_slow,
             ends,
             model,
             flight,
             sent,
             budget,
             next_action,
+            next_change: now,
+            change_every,
+            rts_at,
+            quiet_until: now,
+            is_traced: false,
             sabotage,
         };
         for q in 0..qps {
-            world.connect(q, (mode, mtu, segment), [rd_atomic, retry_cnt], psns);
+            world.connect(q, (mode, mtu, segment), rd_atomic, psns);
+        }
+        for n in 0..if is_stocked { qps * RECVS } else { 0 } {
+            for side in [0, 1] {
+                world.post_recv(side, n % qps);
+            }
         }
         world
     }
 
-    fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), limits: [u8; 2], psns: [u64; 2]) {
+    fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), rd_atomic: u8, psns: [u64; 2]) {
         let (mode, mtu, segment) = wire;
-        let [rd_atomic, retry_cnt] = limits;
+        let Patience { timeout, retry_cnt, rnr_retry, .. } = self.patience;
         let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
         let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
         for me in [0, 1] {
@@ -158,23 +196,38 @@ impl World {
                 segment_bytes: (mode == WireMode::Src && segment > 0).then_some(segment),
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
-            let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng);
+            let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
             let is_src = mode == WireMode::Src;
             let erasure = drawn::erasure(&mut self.uno).filter(|_| is_src);
             let balance = drawn::balance(&mut self.uno).filter(|_| is_src);
             let rts = QpAttr {
                 max_rd_atomic: Some(rd_atomic),
-                timeout: Some(7),
+                timeout: Some(timeout),
                 retry_cnt: Some(retry_cnt),
+                rnr_retry: Some(rnr_retry),
                 congestion,
                 weight,
                 erasure,
                 balance,
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
-            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+            for attr in [QpAttr::init(Access::ALL), rtr] {
                 self.ends[me].ep.modify_qp(qpns[me], &attr).expect("the customary way");
             }
+            self.ends[me].qps[q].rts = Some(rts);
+            // One side of some worlds only receives at first.
+            if me == 0 || self.rts_at <= self.now {
+                self.begin_to_send(me, q);
+            }
+        }
+    }
+
+    /// A queue pair that only received may send, unless it has failed.
+    fn begin_to_send(&mut self, side: usize, q: usize) {
+        let is_dead = self.model.sides[side].qps[q].dead;
+        let end = &mut self.ends[side];
+        if let Some(rts) = end.qps[q].rts.take().filter(|_| !is_dead) {
+            end.ep.modify_qp(end.qps[q].qpn, &rts).expect("the customary way");
         }
     }
 
@@ -183,22 +236,22 @@ impl World {
     /// # Panics
     /// When an engine does what the model does not allow, or does not come to an end.
     pub(crate) fn run(&mut self) {
-        let limit = Time::ZERO + Dur::from_secs(60);
+        let limit = Time::ZERO + Dur::from_secs(600);
         loop {
-            for side in [0, 1] {
-                self.step(side);
-            }
+            let is_more = [0, 1].map(|side| self.step(side)).contains(&true);
+            self.check_alive();
             if self.next_action.is_some_and(|at| at <= self.now) {
                 self.act();
                 continue;
             }
             let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
             let frame = self.flight.keys().next().map(|k| k.0);
-            let Some(next) = [timers, frame, self.next_action].into_iter().flatten().min() else {
-                break;
-            };
+            let burst = is_more.then(|| self.now + BURST_GAP);
+            let next = [timers, frame, self.next_action, burst].into_iter().flatten().min();
+            let Some(next) = next else { break };
             assert!(next < limit, "does not come to an end");
             self.now = self.now.max(next);
+            self.change_sources();
         }
         for (side, model) in self.model.sides.iter().enumerate() {
             for (q, qp) in model.qps.iter().enumerate() {
@@ -208,14 +261,32 @@ impl World {
         }
     }
 
-    /// As a driver does it: receive one, time out, transmit; and compare after each.
-    fn step(&mut self, side: usize) {
+    /// Writes over sources as often as the world has it.
+    fn change_sources(&mut self) {
+        if self.change_every == Dur::ZERO || self.now < self.next_change || !self.needs_finish() {
+            return;
+        }
+        let side = usize_from(self.change_rng.below(2));
+        self.change(side);
+        let wait = Dur::from_ps(self.change_rng.below(self.change_every.as_ps()));
+        self.next_change = self.now + wait;
+    }
+
+    /// As a driver does it: receive one, time out, transmit; and compare after each. True when
+    /// more may leave a little later.
+    fn step(&mut self, side: usize) -> bool {
         while let Some(frame) = self.arrive(side) {
             let end = &mut self.ends[side];
-            let request = Packet::parse(&frame).ok().filter(is_request).map(|p| {
+            let whole = Packet::parse(&frame).ok().map(|p| {
                 let q = end.qps.iter().position(|q| q.qpn == p.bth.dest_qp);
                 (q.expect("sent to one of them"), p)
             });
+            if let Some((q, p)) = &whole {
+                self.note_heard(side, *q);
+                self.trace(side, "gets", p);
+            }
+            let request = whole.filter(|(_, p)| is_request(p));
+            let end = &mut self.ends[side];
             if let Some((q, p)) = &request {
                 self.model.deliver(side, *q, p);
             }
@@ -235,52 +306,19 @@ impl World {
         let mut frame = [0; 1024];
         let ep = &mut self.ends[side].ep;
         let mut out = Vec::new();
-        while let Some(meta) = ep.poll_transmit(self.now, PortId::HOST, &mut frame) {
+        while out.len() < self.faults.burst
+            && let Some(meta) = ep.poll_transmit(self.now, PortId::HOST, &mut frame)
+        {
             out.push(frame[..meta.len].to_vec());
         }
-        let sent = !out.is_empty();
+        let (sent, is_more) = (!out.is_empty(), out.len() == self.faults.burst);
         for frame in out {
             self.transmit(side, frame);
         }
         if sent {
             self.settle(side);
         }
-    }
-
-    fn arrive(&mut self, side: usize) -> Option<Vec<u8>> {
-        let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, (to, _))| *to == side);
-        let key = *due?.0;
-        self.flight.remove(&key).map(|(_, frame)| frame)
-    }
-
-    fn transmit(&mut self, side: usize, mut frame: Vec<u8>) {
-        let p = Packet::parse(&frame).expect("an engine wrote it");
-        let path = p.udp.src_port;
-        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
-            let q = self.ends[1 - side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
-            self.model.send_src(side, q.expect("sent to one of them"), &p);
-        }
-        let Faults { lost, twice, late, corrupt, ref dead } = self.faults;
-        let hit = |wire: &mut Rng, rate: u64| wire.below(1000) < rate;
-        let is_dead = path % 4 == dead.0 && dead.1.contains(&self.now);
-        if hit(&mut self.wire, lost) || is_dead {
-            return;
-        }
-        if hit(&mut self.wire, corrupt) {
-            // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
-            let end = ip_end(&frame, 0).expect("an IP packet");
-            let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
-            frame[at] ^= 1 << self.wire.below(8);
-            assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
-        }
-        drawn::stamp(&mut self.wire, self.now, &mut frame);
-        let copies = 1 + u64::from(hit(&mut self.wire, twice));
-        for _ in 0..copies {
-            let by = if hit(&mut self.wire, late) { self.wire.below(60) } else { 0 };
-            let at = self.now + Dur::from_us(5 + by);
-            self.sent += 1;
-            self.flight.insert((at, self.sent), (1 - side, frame.clone()));
-        }
+        is_more
     }
 
     /// Takes what one side's application is told, and compares.
@@ -298,6 +336,10 @@ impl World {
         while let Some(wc) = self.ends[side].ep.poll_cq(cq).expect("no overrun") {
             let q = self.ends[side].qps.iter().position(|q| q.qpn == wc.qpn);
             let q = q.expect("a completion of one of them");
+            if self.is_traced {
+                eprintln!("{:?}: {side} completes {wc:?}", self.now);
+            }
+            self.check_failure(side, q, wc.status);
             let finished = self.model.complete(side, q, &wc);
             // Before anything is written over.
             self.compare(side);
@@ -306,10 +348,14 @@ impl World {
                 Finished::Received { recv, invalidated } => {
                     self.received(side, q, recv, invalidated);
                 }
+                Finished::Flushed { recv } => self.ends[side].free_recvs.push(recv.at),
                 Finished::Failed => {}
             }
         }
         while let Some(event) = self.ends[side].ep.poll_async_event() {
+            if self.is_traced {
+                eprintln!("{:?}: {side} is told {event:?}", self.now);
+            }
             self.on_event(side, event);
         }
     }
@@ -328,12 +374,13 @@ impl World {
                 assert!(std::mem::replace(&mut self.ends[side].qps[q].draining, false));
                 self.modify(side, q, QpState::Rts);
             }
-            AsyncEvent::LastWqeReached(_) => {}
+            AsyncEvent::LastWqeReached(_) | AsyncEvent::CommEst(_) => {}
             AsyncEvent::QpFatal(qpn) => {
                 let q = self.ends[side].qps.iter().position(|q| q.qpn == qpn);
-                let qp = &mut self.model.sides[side].qps[q.expect("an event of one of them")];
-                assert!(qp.over == qp.posted.len() && qp.has_answered, "side {side}: {event:?}");
-                qp.dead = true;
+                let q = q.expect("an event of one of them");
+                if !self.model.sides[side].qps[q].dead {
+                    self.model.give_up(side, q);
+                }
             }
             other => panic!("side {side}: {other:?}"),
         }
@@ -384,26 +431,43 @@ impl World {
 
     /// The applications do something, now and then; when the budget is used up, what is left to do.
     fn act(&mut self) {
+        if self.rts_at <= self.now || self.budget == 0 {
+            for q in 0..self.ends[1].qps.len() {
+                self.begin_to_send(1, q);
+            }
+        }
         let side = usize_from(self.rng.below(2));
         let q = usize_from(self.rng.below(self.ends[side].qps.len() as u64));
         let alive = !self.model.sides[side].qps[q].dead;
+        let alive = alive && self.ends[side].qps[q].rts.is_none();
         match self.rng.below(10) {
             _ if self.budget == 0 => self.finish(),
+            _ if self.now < self.quiet_until => self.post_recvs(),
             0..2 => self.post_recv(side, q),
             2 if alive && !self.ends[side].qps[q].draining => {
                 self.ends[side].qps[q].draining = true;
                 self.modify(side, q, QpState::Sqd);
             }
+            // Often several at once.
             _ => {
-                self.budget -= 1;
-                if alive {
-                    self.post_request(side, q);
+                for _ in 0..(1 + self.rng.below(4)).min(self.budget) {
+                    self.budget -= 1;
+                    if alive {
+                        self.post_request(side, q);
+                    }
                 }
             }
         }
         let open = self.budget > 0 || self.needs_finish();
-        let pause = if self.budget > 0 { 20 } else { 200 };
-        self.next_action = open.then(|| self.now + Dur::from_us(self.rng.below(pause)));
+        let is_quiet = self.now < self.quiet_until;
+        if self.is_slow && self.budget > 0 && !is_quiet && self.rng.below(12) == 0 {
+            // What hangs until more is posted is seen to hang.
+            self.quiet_until = self.now + self.patience.silence() * 2;
+        }
+        let is_busy = self.budget > 0 && self.quiet_until <= self.now;
+        let pause = self.faults.delay * if is_busy { 4 } else { 40 };
+        let pause = Dur::from_ps(self.rng.below(pause.as_ps()));
+        self.next_action = open.then(|| self.now + pause);
         for side in [0, 1] {
             self.listen(side);
         }
@@ -417,10 +481,18 @@ impl World {
         })
     }
 
-    fn finish(&mut self) {
+    fn post_recvs(&mut self) {
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
                 self.post_recv(side, q);
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.post_recvs();
+        for side in [0, 1] {
+            for q in 0..self.ends[side].qps.len() {
                 let dead = self.model.sides[side].qps[q].dead;
                 if !dead && !self.ends[side].qps[q].last_posted {
                     self.ends[side].qps[q].last_posted = true;
@@ -436,7 +508,8 @@ fn is_request(p: &Packet<'_>) -> bool {
     p.bth.opcode.props().class == OpClass::Request
 }
 
-/// Sets the draws of blocks and paths apart from all others: a seed keeps its world.
+/// Sets the draws of blocks and paths apart from all others, and those of the wire.
 const UNO: u64 = 0x756e_6f5f_756e_6f5f;
-/// Ethernet, IPv4 and UDP come before the BTH.
-const BTH_AT: usize = 14 + 20 + 8;
+const WIDE: u64 = 0x7769_6465_7769_6465;
+/// From one burst of frames to the next.
+const BURST_GAP: Dur = Dur::from_ns(100);

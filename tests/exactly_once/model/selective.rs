@@ -2,7 +2,7 @@
 //! everything before it has arrived, but for parity that nobody needs. What is rebuilt is what was
 //! sent.
 
-use super::{Delivery, Kind, Message, Model};
+use super::{Delivery, Kind, Message, Model, Pending, Source};
 use spanwire_transport::WcOpcode;
 use spanwire_wire::{BlockRepr, DropReason, Opcode, Packet, SrcDataRepr, SrcKind};
 use std::collections::BTreeMap;
@@ -20,6 +20,14 @@ pub(super) struct Stream {
     sent: BTreeMap<u64, (SrcDataRepr, Vec<u8>)>,
 }
 
+/// What a packet carries, as it came, or as it was when it was sent first if the engine has
+/// computed it.
+#[derive(Clone, Copy)]
+enum Bytes<'a> {
+    Came(&'a [u8]),
+    Rebuilt(&'a [u8]),
+}
+
 impl Model {
     /// `side` sends a packet of SRC data or parity; it may never arrive.
     pub(crate) fn send_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
@@ -34,8 +42,9 @@ impl Model {
                 check_parity(&block, &header, payload, &data);
             }
             Some(_) => assert!(payload.is_empty(), "{header:?} gives its number up"),
+            // Parity is of what was sent first.
             None => {
-                q.stream.sent.insert(number, (header, payload.to_vec()));
+                q.stream.sent.entry(number).or_insert_with(|| (header, payload.to_vec()));
             }
         }
     }
@@ -56,7 +65,7 @@ impl Model {
                 here.stream.ahead.insert(number, None);
             }
             None => {
-                if !self.arrive(side, qp, number, &header, payload) {
+                if !self.arrive(side, qp, number, &header, Bytes::Came(payload)) {
                     return; // No receive: it will come again.
                 }
             }
@@ -80,7 +89,7 @@ impl Model {
         assert!(lost.len() <= rows, "{lost:?} of {block:?} at {first} out of {rows} rows");
         for (i, number) in lost.into_iter().enumerate() {
             let (header, payload) = self.sides[1 - side].qps[qp].stream.sent[&number].clone();
-            let arrived = self.arrive(side, qp, number, &header, &payload);
+            let arrived = self.arrive(side, qp, number, &header, Bytes::Rebuilt(&payload));
             let is_rebuilt = (i as u64) < count;
             assert_eq!(arrived, is_rebuilt, "{count} of {block:?} at {first}: number {number}");
             if !arrived {
@@ -97,11 +106,11 @@ impl Model {
         qp: usize,
         number: u64,
         header: &SrcDataRepr,
-        payload: &[u8],
+        bytes: Bytes<'_>,
     ) -> bool {
         let ends = match header.kind {
             SrcKind::ReadResponse | SrcKind::AtomicResponse => None,
-            _ if !self.place_src(side, qp, header, payload) => return false,
+            _ if !self.place_src(side, qp, header, bytes) => return false,
             _ => header.last.then_some(header.message),
         };
         self.sides[side].qps[qp].stream.ahead.insert(number, ends);
@@ -131,7 +140,8 @@ impl Model {
     }
 
     /// Puts a request's bytes where they belong; false when that is nowhere yet.
-    fn place_src(&mut self, side: usize, qp: usize, h: &SrcDataRepr, payload: &[u8]) -> bool {
+    fn place_src(&mut self, side: usize, qp: usize, h: &SrcDataRepr, bytes: Bytes<'_>) -> bool {
+        let (Bytes::Came(payload) | Bytes::Rebuilt(payload)) = bytes;
         let posted = &self.sides[1 - side].qps[qp].posted;
         let i = h.message as usize;
         let m = posted.get(i).cloned().unwrap_or_else(|| panic!("{h:?} was never posted"));
@@ -151,10 +161,14 @@ impl Model {
                 assert_eq!(h.receive.map(|r| r as usize), Some(receive), "{m:?}");
                 match self.sides[side].reach(qp, receive) {
                     Some(recv_at) => recv_at,
-                    None => return false,
+                    None => {
+                        self.turn_away(1 - side, qp, i);
+                        return false;
+                    }
                 }
             }
             Kind::WriteImm if h.last && self.sides[side].reach(qp, receive).is_none() => {
+                self.turn_away(1 - side, qp, i);
                 return false;
             }
             Kind::Write | Kind::WriteImm => m.remote,
@@ -163,9 +177,22 @@ impl Model {
                 return true;
             }
         };
-        assert_eq!(payload, &m.data[at..at + len], "{h:?}");
+        assert!(at + len <= m.data.len(), "{h:?}");
         assert_eq!((h.first, h.last), (at == 0, at + len == m.data.len()), "{h:?}");
-        self.sides[side].memory[to + at..to + at + len].copy_from_slice(payload);
+        let source = m.source.map(|s| Source { at: s.at + at, ..s });
+        let source = source.filter(|s| !self.history[s.side].is_unchanged(s, len));
+        match (bytes, source) {
+            // The engine computed it, from packets of which some may have been read later.
+            (Bytes::Rebuilt(_), Some(source)) => {
+                let (at, data, source) = (to + at, m.data[at..at + len].to_vec(), Some(source));
+                let (qp, number) = (qp, i as u64);
+                self.sides[side].landed.push(Pending { qp, number, at, data, source });
+            }
+            _ => {
+                self.check_payload(&m, at, payload);
+                self.sides[side].memory[to + at..to + at + len].copy_from_slice(payload);
+            }
+        }
         true
     }
 

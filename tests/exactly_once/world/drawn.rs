@@ -1,5 +1,5 @@
-//! What a seed decides about congestion control, blocks and paths, and what switches on the way
-//! write.
+//! What a seed decides about the wire, congestion control, blocks and paths, and what switches on
+//! the way write.
 
 use spanwire_base::{Dur, Rng, Time, u64_from, usize_from};
 use spanwire_cc::Algorithm;
@@ -9,13 +9,22 @@ use spanwire_transport::{Balance, CodingWhen, Config, CongestionControl, Erasure
 use spanwire_wire::{BLOCK_PKTS_MAX, INT_HOP_LEN, IntHop, int_push};
 use std::ops::Range;
 
-/// Congestion control and weight of one end of a connection: none, or any there is.
-pub(super) fn shares(rng: &mut Rng) -> QpAttr {
+/// Congestion control and weight of one end of a connection: none, or any there is. `is_slow`: a
+/// window of few packets, and a rate at which they wait for a timeout or longer.
+pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
+    let any = |rng: &mut Rng| (rng.below(3) > 0).then(|| congestion(rng));
     QpAttr {
-        congestion: (rng.below(3) > 0).then(|| congestion(rng)),
+        congestion: if is_slow { Some(slow(rng)) } else { any(rng) },
         weight: [None, Some(1), Some(3), Some(255)][usize_from(rng.below(4))],
         ..QpAttr::default()
     }
+}
+
+fn slow(rng: &mut Rng) -> CongestionControl {
+    let mut algorithm = Algorithm::named("fixed").expect("known");
+    algorithm.set("window_pkts", pick(rng, &["1", "2", "2", "3", "4"])).expect("in its range");
+    algorithm.set("rate_mbps", pick(rng, &["1", "1", "3"])).expect("in its range");
+    CongestionControl { algorithm, base_rtt: None }
 }
 
 fn congestion(rng: &mut Rng) -> CongestionControl {
@@ -24,11 +33,10 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
     let mut algorithm = Algorithm::named(name).expect("known");
     if name == "fixed" {
         // Windows that do not hold a packet, and rates far below what is posted.
-        let windows = ["1", "1.5", "4", "100"];
-        let rates = ["0", "3", "50", "10000"];
-        let mut one_of = |of: [&'static str; 4]| of[usize_from(rng.below(4))];
-        algorithm.set("window_pkts", one_of(windows)).expect("in its range");
-        algorithm.set("rate_mbps", one_of(rates)).expect("in its range");
+        let windows = ["1", "1.5", "2", "3", "4", "100"];
+        let rates = ["0", "1", "3", "50", "1000", "10000"];
+        algorithm.set("window_pkts", pick(rng, &windows)).expect("in its range");
+        algorithm.set("rate_mbps", pick(rng, &rates)).expect("in its range");
     }
     let base_rtt = [None, Some(Dur::from_us(10)), Some(Dur::from_us(100))];
     CongestionControl { algorithm, base_rtt: base_rtt[usize_from(rng.below(3))] }

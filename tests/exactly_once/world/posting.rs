@@ -1,7 +1,7 @@
 //! What the applications post: every operation, of any size that a slot takes.
 
-use super::{End, QpEnd, World};
-use crate::model::{Kind, Message, Recv};
+use super::{End, QpEnd, Signs, World};
+use crate::model::{Kind, Message, Recv, Source};
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
 use spanwire_transport::{
@@ -60,15 +60,17 @@ impl World {
         let Some(m) = self.draft(side, q, kind) else {
             return;
         };
+        // What is copied now is what it is, whatever becomes of its source.
         let inline = m.data.len() <= INLINE_BYTES && self.rng.below(3) == 0;
-        self.post(side, q, m, inline, false);
+        let source = m.source.filter(|_| !inline);
+        self.post(side, q, Message { source, ..m }, false);
     }
 
     /// The last request of a queue pair: signaled, and nothing comes after it.
     pub(super) fn post_last(&mut self, side: usize, q: usize) {
         let remote = self.ends[side].qps[q].base + MAILBOX;
         let m = Message { remote, ..self.message(Kind::Write) };
-        self.post(side, q, Message { signaled: true, ..m }, false, false);
+        self.post(side, q, Message { signaled: true, ..m }, false);
     }
 
     /// The mailbox holds what the last WRITE to it wrote. A WRITE that follows READs is fenced, so
@@ -78,11 +80,11 @@ impl World {
         if self.rng.below(2) == 0 {
             let data = self.source(side, q, MAILBOX_BYTES).1;
             let m = Message { remote, data, ..self.message(Kind::Write) };
-            self.post(side, q, m, true, true);
+            self.post(side, q, m, true);
         } else if let Some(local) = self.ends[side].qps[q].results.pop() {
             let data = vec![0; MAILBOX_BYTES];
             let m = Message { remote, local, data, ..self.message(Kind::Read) };
-            self.post(side, q, m, false, false);
+            self.post(side, q, m, false);
         }
     }
 
@@ -90,14 +92,27 @@ impl World {
         let (signaled, solicited) = (self.rng.below(4) > 0, self.rng.below(4) == 0);
         let (imm, invalidates) = (None, None);
         let data = Vec::new();
-        let (first, pkts, remote, local) = (0, 0, 0, 0);
-        Message { kind, signaled, solicited, first, pkts, data, remote, local, imm, invalidates }
+        let (first, pkts, remote, local, source) = (0, 0, 0, 0, None);
+        Message {
+            kind,
+            signaled,
+            solicited,
+            first,
+            pkts,
+            data,
+            source,
+            remote,
+            local,
+            imm,
+            invalidates,
+        }
     }
 
     /// A request of `kind` with its slots and bytes; `None` when no slot is free.
     fn draft(&mut self, side: usize, q: usize, kind: Kind) -> Option<Message> {
         let len = match self.rng.below(3) {
             0 => usize_from(self.rng.below(40)),
+            _ if self.small => 1 + usize_from(self.rng.below(SMALL_BYTES)),
             1 => self.model.mtu * usize_from(self.rng.below(3)),
             _ => usize_from(self.rng.below(SLOT as u64 + 1)),
         };
@@ -105,7 +120,7 @@ impl World {
         let mut m = self.message(kind);
         match kind {
             Kind::Send => {
-                m.data = self.source(side, q, len).1;
+                (m.source, m.data) = self.source(side, q, len);
                 m.imm = (self.rng.below(3) == 0).then_some(0xfeed_0000 | 7);
                 let key = &mut self.ends[1 - side].qps[q].invalidatable.1;
                 if m.imm.is_none() && self.rng.below(4) == 0 {
@@ -114,7 +129,7 @@ impl World {
             }
             Kind::Write | Kind::WriteImm => {
                 m.remote = self.ends[side].qps[q].targets.pop()?;
-                m.data = self.source(side, q, len).1;
+                (m.source, m.data) = self.source(side, q, len);
                 m.imm = (kind == Kind::WriteImm).then_some(0xbeef_0000 | 9);
             }
             Kind::Read => {
@@ -131,14 +146,32 @@ impl World {
         Some(m)
     }
 
-    /// `len` bytes of a source that nobody changes: where, and what.
-    fn source(&mut self, side: usize, q: usize, len: usize) -> (usize, Vec<u8>) {
+    /// `len` bytes of a source, which may change from now on: where, and what they are now.
+    fn source(&mut self, side: usize, q: usize, len: usize) -> (Option<Source>, Vec<u8>) {
         let room = (SOURCE_BYTES - len + 1) as u64;
         let at = self.ends[side].qps[q].base + usize_from(self.rng.below(room));
-        (at, self.model.sides[side].memory[at..at + len].to_vec())
+        let since = self.model.history[side].len();
+        let data = self.model.sides[side].memory[at..at + len].to_vec();
+        (Some(Source { side, at, since }), data)
     }
 
-    fn post(&mut self, side: usize, q: usize, m: Message, inline: bool, fence: bool) {
+    /// An application writes over a piece of what requests of either side may be reading.
+    pub(super) fn change(&mut self, side: usize) {
+        let q = usize_from(self.change_rng.below(self.ends[side].qps.len() as u64));
+        let len = 1 + usize_from(match self.change_rng.below(4) {
+            0 => self.change_rng.below(SOURCE_BYTES as u64),
+            _ => self.change_rng.below(16),
+        });
+        let room = (SOURCE_BYTES - len + 1) as u64;
+        let at = qp_base(q) + usize_from(self.change_rng.below(room));
+        let mut bytes = vec![0; len];
+        self.change_rng.fill(&mut bytes);
+        self.ends[side].region.copy_in(at, &bytes).expect("inside");
+        self.model.change(side, at, &bytes);
+    }
+
+    /// Without a source, a request that carries bytes carries them inline.
+    fn post(&mut self, side: usize, q: usize, m: Message, fence: bool) {
         let peer = &self.ends[1 - side];
         let (main, other) = (peer.mr, peer.qps[q].invalidatable.1);
         let rkey = match other {
@@ -152,14 +185,11 @@ impl World {
         let parts = 1 + usize_from(self.rng.below(4));
         let end = &mut self.ends[side];
         let brings = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
-        let at = match brings {
-            true => m.local,
-            false => find(&self.model.sides[side].memory, end.qps[q].base, &m.data),
-        };
-        let sges = cut(end, at, m.data.len(), parts);
-        let mut wr = match inline && !brings {
-            true => WorkRequest::inline(wr_id, op, &m.data),
-            false => WorkRequest::new(wr_id, op, &sges),
+        let at = if brings { Some(m.local) } else { m.source.map(|s| s.at) };
+        let sges = at.map_or(Vec::new(), |at| cut(end, at, m.data.len(), parts));
+        let mut wr = match at {
+            None => WorkRequest::inline(wr_id, op, &m.data),
+            Some(_) => WorkRequest::new(wr_id, op, &sges),
         };
         (wr.signaled, wr.solicited, wr.fence) = (m.signaled, m.solicited, fence);
         end.ep.post_send(end.qps[q].qpn, &wr).expect("there is room");
@@ -204,6 +234,8 @@ impl End {
                     results: slots(base + RESULTS_AT, RESULTS),
                     invalidatable: (other.lkey, other.rkey),
                     draining: false,
+                    rts: None,
+                    signs: Signs::default(),
                     last_posted: false,
                 }
             })
@@ -217,7 +249,7 @@ impl End {
 /// Limits that make the corners come often.
 pub(super) fn config(pick: &mut impl FnMut(&[u64]) -> u64) -> Config {
     let mut small = |of: &[u64]| u32::try_from(pick(of)).expect("small");
-    let qp_window_pkts = small(&[8, 32, 192]);
+    let qp_window_pkts = small(&[1, 2, 3, 4, 8, 32, 192, 192]);
     let ack_req_interval_pkts = small(&[1, 4, 16]).min(qp_window_pkts);
     let read_chunk_pkts = small(&[1, 2, 32]).min(qp_window_pkts - (ack_req_interval_pkts - 1));
     let endpoint_window_pkts = qp_window_pkts + read_chunk_pkts + small(&[0, 32]);
@@ -254,16 +286,6 @@ fn operation(m: &Message, remote: RemoteAddr) -> WrOp {
     }
 }
 
-/// Where `data` lies in the source at `base`.
-fn find(memory: &[u8], base: usize, data: &[u8]) -> usize {
-    let source = &memory[base..base + SOURCE_BYTES];
-    let at = match data.len() {
-        0 => Some(0),
-        n => source.windows(n).position(|w| w == data),
-    };
-    base + at.expect("it was taken from there")
-}
-
 /// `len` bytes from `at` in up to `parts` pieces, some of them empty.
 fn cut(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
     let piece = len / parts;
@@ -294,7 +316,9 @@ const TARGETS: usize = 3;
 const RESULTS_AT: usize = TARGETS_AT + TARGETS * SLOT;
 const RESULTS: usize = 3;
 const RECVS_AT: usize = RESULTS_AT + RESULTS * SLOT;
-const RECVS: usize = 4;
+pub(super) const RECVS: usize = 4;
 const INLINE_BYTES: usize = 256;
+/// Messages of a world of small ones.
+const SMALL_BYTES: u64 = 64;
 /// Below the send queue's 64.
 const MAX_OUTSTANDING: usize = 60;

@@ -1,0 +1,41 @@
+//! What bytes were while they changed: a request that reads them meanwhile may have had any of it,
+//! each byte by itself, and nothing else.
+
+use super::Source;
+
+/// What an application wrote over, in order.
+#[derive(Default)]
+pub(crate) struct History {
+    changes: Vec<Change>,
+}
+
+struct Change {
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+impl History {
+    /// How many changes there were.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub(super) fn note(&mut self, at: usize, bytes: &[u8]) {
+        self.changes.push(Change { at, bytes: bytes.to_vec() });
+    }
+
+    /// Byte `i` of the source became `value` at some time since reading could begin.
+    pub(super) fn had(&self, source: &Source, i: usize, value: u8) -> bool {
+        let at = source.at + i;
+        let byte = |change: &Change| change.bytes.get(at.checked_sub(change.at)?).copied();
+        self.changes[source.since..].iter().any(|change| byte(change) == Some(value))
+    }
+
+    /// Nothing of the first `len` bytes of the source has changed since reading could begin.
+    pub(super) fn is_unchanged(&self, source: &Source, len: usize) -> bool {
+        let end = source.at + len;
+        let apart =
+            |change: &Change| change.at >= end || change.at + change.bytes.len() <= source.at;
+        self.changes[source.since..].iter().all(apart)
+    }
+}

@@ -1,0 +1,154 @@
+//! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
+//! on a good wire with a living peer it completes.
+//!
+//! With T = 4.096 us * 2^timeout, R the longest round trip and G the longest gap of a pacer (what
+//! 1 Mbit/s need for a packet, or a window of a hundredth of one for a round trip), a queue pair
+//! that has a request under way and hears nothing from its peer has failed after
+//!
+//! - RC: S = (retry_cnt + 1) (4 T + G) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
+//! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T, or
+//!   the RTO that round trips ask for if that is longer, and A is the longest wait between two
+//!   questions for a receive request. The verdict takes at least 3 T for each transmission.
+//!
+//! S counts once for each queue pair that may hold the endpoint's window. Any frame of the peer's
+//! counts as a word, so this bound says nothing of a peer that answers to no avail: on a good wire
+//! the oldest request of a queue pair is over after S, for what the bad wire left behind, and a
+//! round trip and a gap for each packet of either end.
+
+use super::World;
+use spanwire_base::{Dur, Time};
+use spanwire_transport::{WcStatus, WireMode};
+
+/// What decides how long a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(super) mode: WireMode,
+    pub(super) timeout: u8,
+    pub(super) retry_cnt: u8,
+    pub(super) rnr_retry: u8,
+    pub(super) qps: u64,
+    /// The longest round trip while the wire is bad, and on a good one.
+    pub(super) rtt: Dur,
+    pub(super) good_rtt: Dur,
+}
+
+/// What is seen of one queue pair.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Signs {
+    /// When the peer was heard last.
+    heard: Time,
+    /// When a request was over last.
+    moved: Time,
+    /// How many were, and how many were posted.
+    over: usize,
+    /// Since when there is a request under way.
+    busy: Option<Time>,
+}
+
+impl Patience {
+    fn t(&self) -> Dur {
+        Dur::from_ns(4_096) * (1 << self.timeout)
+    }
+
+    /// S.
+    pub(super) fn silence(&self) -> Dur {
+        let tries = u64::from(self.retry_cnt) + 1;
+        let alone = match self.mode {
+            WireMode::Rc => (self.t() * 4 + self.gap()) * tries + RNR_WAIT,
+            WireMode::Src => {
+                let wait = (self.t() * 4).max(self.rtt * 5 + HOLD_MAX);
+                let question = QUESTION_MAX.max(self.rtt * 2 + HOLD_MAX);
+                (wait + question + self.gap()) * (tries + 1) + self.t() * (3 * tries)
+            }
+        };
+        alone * self.qps
+    }
+
+    /// G.
+    fn gap(&self) -> Dur {
+        RATE_GAP_MAX.max(self.rtt * WINDOW_PARTS)
+    }
+
+    /// From one completion to the next on a good wire.
+    pub(super) fn progress(&self) -> Dur {
+        self.silence() + (self.good_rtt + self.gap()) * PKTS_MAX
+    }
+
+    /// A living peer on a good wire is heard before it is given up.
+    fn is_enough(&self) -> bool {
+        self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.good_rtt + self.gap()) * 2
+    }
+}
+
+impl World {
+    /// A whole frame for a queue pair came.
+    pub(super) fn note_heard(&mut self, side: usize, q: usize) {
+        self.ends[side].qps[q].signs.heard = self.now;
+    }
+
+    /// Every queue pair is within its limits.
+    pub(super) fn check_alive(&mut self) {
+        let (now, patience) = (self.now, self.patience);
+        let good_at = self.faults.over_at();
+        for side in [0, 1] {
+            for q in 0..self.ends[side].qps.len() {
+                let rts_at = [0, 1].map(|s: usize| self.ends[s].qps[q].rts_at()).into_iter().max();
+                let from = rts_at.unwrap_or_default();
+                let is_busy = self.model.is_busy(side, q) && from <= now;
+                let model = &self.model.sides[side].qps[q];
+                let (over, posted, dead) = (model.over, model.posted.len(), model.dead);
+                let signs = &mut self.ends[side].qps[q].signs;
+                if !is_busy || signs.busy.is_none() || over > signs.over {
+                    (signs.busy, signs.moved) = (is_busy.then_some(now), now);
+                }
+                signs.over = over;
+                let Some(busy) = signs.busy else { continue };
+                let (heard, moved) = (signs.heard.max(busy), signs.moved.max(good_at));
+                let what = || format!("queue pair {q} of side {side}, {over} of {posted} over");
+                let silence = now.since(heard);
+                assert!(
+                    silence <= patience.silence(),
+                    "{}: has heard nothing for {silence:?} and has not failed: {patience:?}",
+                    what()
+                );
+                let stalled = now.since(moved);
+                assert!(
+                    dead || stalled <= patience.progress(),
+                    "{}: no completion for {stalled:?} on a good wire: {patience:?}",
+                    what()
+                );
+            }
+        }
+    }
+
+    /// A request failed with `status`: it must not, on a good wire with a living peer.
+    pub(super) fn check_failure(&self, side: usize, q: usize, status: WcStatus) {
+        let (patience, good_at) = (self.patience, self.faults.over_at());
+        let peer_is_dead = self.model.sides[1 - side].qps[q].dead;
+        let is_wrong = status == WcStatus::RetryExcErr
+            && !peer_is_dead
+            && patience.is_enough()
+            && self.now > good_at + patience.silence();
+        assert!(!is_wrong, "queue pair {q} of side {side} gave a living peer up: {patience:?}");
+    }
+}
+
+impl super::QpEnd {
+    /// When it could send; the end of time if it cannot yet.
+    fn rts_at(&self) -> Time {
+        if self.rts.is_some() { Time::MAX } else { Time::ZERO }
+    }
+}
+
+/// The wait that the worlds' RNR timer code asks for.
+const RNR_WAIT: Dur = Dur::from_us(30);
+/// How long a receiver holds an acknowledgement back.
+const HOLD_MAX: Dur = Dur::from_ms(1);
+/// The longest wait between two questions for a receive request.
+const QUESTION_MAX: Dur = Dur::from_ms(20);
+/// Between two packets at 1 Mbit/s: a kilobyte.
+const RATE_GAP_MAX: Dur = Dur::from_ms(10);
+/// The smallest window of any congestion control is one packet by this.
+const WINDOW_PARTS: u64 = 100;
+/// Packets before the oldest request is over: its own and parity, and as many of the peer's.
+const PKTS_MAX: u64 = 128;

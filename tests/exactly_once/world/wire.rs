@@ -1,0 +1,145 @@
+//! The wire between the two sides: what it loses, doubles, delays and corrupts, and until when.
+
+use super::{World, drawn};
+use spanwire_base::{Dur, Rng, Time, usize_from};
+use spanwire_wire::{Opcode, Packet, SrcAckRepr, SrcDataRepr, ip_end};
+use std::ops::Range;
+
+/// What the wire does, in parts per thousand of the frames.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    /// By the side that sends.
+    pub(super) lost: [u64; 2],
+    /// The copy is late.
+    pub(super) twice: u64,
+    pub(super) late: u64,
+    pub(super) corrupt: u64,
+    /// A quarter of all paths, and when it is dead.
+    pub(super) dead: (u16, Range<Time>),
+    /// One way, of what is not late.
+    pub(super) delay: Dur,
+    /// Frames arrive at multiples of this only, many at once, if it is not zero.
+    pub(super) grid: Dur,
+    /// Frames that leave at one time; the next ones leave a little later.
+    pub(super) burst: usize,
+    /// The local ACK timeout is at least so many round trips of a good wire: many would be needless.
+    timeout_rtts: u64,
+    /// From then on the wire is good: every frame arrives once and in order.
+    pub(super) until: Time,
+}
+
+impl Faults {
+    /// The wire of a seed. If packets leave slowly, timeouts are short and much comes twice,
+    /// so that timeouts turn out needless while packets wait for their pacer.
+    pub(super) fn drawn(rng: &mut Rng, dead: (u16, Range<Time>), is_slow: bool) -> Self {
+        let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
+        let loss = [0, 0, 10, 50, 150, 300, 600, 900];
+        let delays = if is_slow { [100, 100, 100, 300, 300] } else { [1, 5, 5, 20, 100] };
+        let delay = Dur::from_us(pick(&delays));
+        Self {
+            lost: [(); 2].map(|()| if is_slow { pick(&[150, 300]) } else { pick(&loss) }),
+            twice: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
+            late: if is_slow { pick(&[50, 200]) } else { pick(&[0, 50, 250, 600]) },
+            corrupt: pick(&[0, 0, 20]),
+            dead,
+            delay,
+            grid: Dur::from_us(pick(&[0, 0, 2, 10])),
+            burst: usize_from(pick(&[1, 3, 64, 64, 64])),
+            timeout_rtts: if is_slow { 1 } else { pick(&[1, 3, 3, 100]) },
+            until: Time::ZERO + if is_slow { SLOW } else { delay * pick(&[60, 200, 600, 2000]) },
+        }
+    }
+
+    /// A frame takes at most so long, as long as the wire is bad: three round trips more than it
+    /// must.
+    fn late_max(&self) -> Dur {
+        self.delay * 6
+    }
+
+    /// The longest round trip.
+    pub(super) fn longest_rtt(&self) -> Dur {
+        (self.delay + self.late_max() + self.grid) * 2
+    }
+
+    /// The local ACK timeout, as its code.
+    pub(super) fn timeout(&self) -> u8 {
+        let least = self.good_rtt() * self.timeout_rtts;
+        let fits = |code: &u8| Dur::from_ns(4_096) * (1 << code) >= least;
+        (1..=31).find(fits).expect("no wire is that long")
+    }
+
+    /// The round trip on a good wire.
+    pub(super) fn good_rtt(&self) -> Dur {
+        (self.delay + self.grid) * 2
+    }
+
+    /// When the last frame that the bad wire took has arrived.
+    pub(super) fn over_at(&self) -> Time {
+        self.until + self.delay + self.late_max() + self.grid
+    }
+}
+
+impl World {
+    /// The next frame for `side` that is due.
+    pub(super) fn arrive(&mut self, side: usize) -> Option<Vec<u8>> {
+        let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, (to, _))| *to == side);
+        let key = *due?.0;
+        self.flight.remove(&key).map(|(_, frame)| frame)
+    }
+
+    /// Prints a frame of a world that a failure is looked for in.
+    pub(super) fn trace(&self, side: usize, does: &str, p: &Packet<'_>) {
+        if !self.is_traced {
+            return;
+        }
+        let what = match p.bth.opcode {
+            Opcode::SrcAck => format!("{:?}", SrcAckRepr::parse(p.bth.psn.get(), p.payload)),
+            Opcode::SrcData => format!("{:?}", SrcDataRepr::parse(p.bth.psn.get(), p.payload)),
+            _ => format!("{:?}, {} bytes", p.ext, p.payload.len()),
+        };
+        let (opcode, psn, qpn) = (p.bth.opcode, p.bth.psn, p.bth.dest_qp);
+        eprintln!("{:?}: {side} {does} {opcode:?} {psn:?} to {qpn:?}: {what}", self.now);
+    }
+
+    pub(super) fn transmit(&mut self, side: usize, mut frame: Vec<u8>) {
+        let p = Packet::parse(&frame).expect("an engine wrote it");
+        let path = p.udp.src_port;
+        self.trace(side, "sends", &p);
+        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
+            let q = self.ends[1 - side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
+            self.model.send_src(side, q.expect("sent to one of them"), &p);
+        }
+        let is_bad = self.now < self.faults.until;
+        let Faults { lost, twice, late, corrupt, ref dead, delay, grid, .. } = self.faults;
+        let hit = |wire: &mut Rng, rate: u64| is_bad && wire.below(1000) < rate;
+        let is_dead = is_bad && path % 4 == dead.0 && dead.1.contains(&self.now);
+        if hit(&mut self.wire, lost[side]) || is_dead {
+            return;
+        }
+        if hit(&mut self.wire, corrupt) {
+            // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
+            let end = ip_end(&frame, 0).expect("an IP packet");
+            let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
+            frame[at] ^= 1 << self.wire.below(8);
+            assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
+        }
+        drawn::stamp(&mut self.wire, self.now, &mut frame);
+        let copies = 1 + u64::from(hit(&mut self.wire, twice));
+        for copy in 0..copies {
+            let by = match copy > 0 || hit(&mut self.wire, late) {
+                true => Dur::from_ns(self.wire.below(self.faults.late_max().as_ns())),
+                false => Dur::ZERO,
+            };
+            let at = self.now + delay + by;
+            let behind = at.as_ps() % grid.as_ps().max(1);
+            let at = if behind > 0 { at + Dur::from_ps(grid.as_ps() - behind) } else { at };
+            self.sent += 1;
+            self.flight.insert((at, self.sent), (1 - side, frame.clone()));
+        }
+    }
+}
+
+/// Packets that leave slowly have mostly left by then.
+const SLOW: Dur = Dur::from_ms(500);
+/// Ethernet, IPv4 and UDP come before the BTH.
+const BTH_AT: usize = 14 + 20 + 8;
