@@ -112,7 +112,10 @@ impl PathsReport {
             None => {
                 let LbRow { name, reroutes, presumed_lost_packets, .. } = lb;
                 let paths = self.paths.len();
-                format!("{name}: {paths} paths, {reroutes} reroutes, {presumed_lost_packets} packets presumed lost")
+                format!(
+                    "{name}: {paths} paths, {reroutes} reroutes, {presumed_lost_packets} packets \
+                     presumed lost"
+                )
             }
             Some(why) => format!("not balanced: {why}"),
         });

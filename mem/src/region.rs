@@ -163,7 +163,8 @@ impl Region {
         self.update(offset, atomic, |old| if old == compare { swap } else { old })
     }
 
-    /// Changes the word at `offset`: by `atomic` where it is aligned, which is told it, else by `plain`.
+    /// Changes the word at `offset`: by `atomic`, which gets its address, where it is aligned, else
+    /// by `plain`.
     fn update(
         &self,
         offset: usize,

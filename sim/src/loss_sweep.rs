@@ -165,7 +165,8 @@ impl LossSweep {
 
     /// The window of a cell: the packets that fill the path for its round trip and, where frames
     /// are held back, for as long as those are; then those that the receiver may leave
-    /// unacknowledged, a quarter of the window and at most 16; and the one on its way into the link.
+    /// unacknowledged, a quarter of the window and at most 16; and the one on its way into the
+    /// link.
     #[must_use]
     pub fn window_pkts(&self, cell: &Cell) -> u32 {
         let path = self.path_pkts(cell);

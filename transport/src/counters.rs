@@ -38,7 +38,8 @@ pub struct Counters {
     pub implied_nak_seq_err: u64,
     /// Times the retransmission timer fired.
     pub local_ack_timeout_err: u64,
-    /// Packets retransmitted, whatever the cause: presumed loss, tail loss probes, no receive request.
+    /// Packets retransmitted, whatever the cause: presumed loss, tail loss probes, no receive
+    /// request.
     pub retransmitted_packets: u64,
     /// Completions with an error status on a send queue, flushes not counted.
     pub req_cqe_error: u64,

@@ -186,7 +186,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::inotify::{CreateFlags, Reader, ReadFlags, WatchFlags, add_watch, init};
+    use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
     use std::mem::MaybeUninit;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU32, Ordering};

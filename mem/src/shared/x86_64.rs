@@ -5,7 +5,8 @@ use std::arch::{asm, is_x86_feature_detected};
 /// Copies the bytes from `at` on into all of `dst`.
 ///
 /// # Safety
-/// `dst.len()` bytes from `at` must be readable, outside of `dst`, and accessed by this module only.
+/// `dst.len()` bytes from `at` must be readable, outside of `dst`, and accessed by this module
+/// only.
 pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     // SAFETY: the caller's promise; `dst` is borrowed.
     unsafe { copy(at, dst.as_mut_ptr(), dst.len()) }
@@ -14,7 +15,8 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
 /// Copies `src` to `at` and the bytes behind it.
 ///
 /// # Safety
-/// `src.len()` bytes from `at` must be writable, outside of `src`, and accessed by this module only.
+/// `src.len()` bytes from `at` must be writable, outside of `src`, and accessed by this module
+/// only.
 pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
     // SAFETY: the caller's promise; `src` is borrowed.
     unsafe { copy(src.as_ptr(), at, src.len()) }

@@ -102,8 +102,8 @@ impl ProbeMargin {
 /// Two time slices of Linux's scheduler. What is later than that is not waited for.
 const MARGIN_MAX: Dur = Dur::from_ms(8);
 
-/// The part of the margin that an ACK takes off: half of it is gone after 2800. It is twice what the
-/// peer was late by, and so covers that for as long.
+/// The part of the margin that an ACK takes off: half of it is gone after 2800. It is twice what
+/// the peer was late by, and so covers that for as long.
 const DECAY: u64 = 4096;
 
 #[cfg(test)]
