@@ -1,5 +1,5 @@
-//! Prints the tables of docs/loadbalance.md: `cargo run -p spanwire-loadbalance --example lb_params`,
-//! with names behind it only theirs.
+//! Prints the tables of docs/loadbalance.md; with names behind it only theirs:
+//! `cargo run -p spanwire-loadbalance --example lb_params`.
 #![forbid(unsafe_code)]
 
 use spanwire_loadbalance::{Choice, table};

@@ -23,9 +23,9 @@
 //! bytes; a copy that races holds a mixture of old and new bytes, as with DMA.
 //!
 //! The bytes must not be accessed in any other way while that is possible: that is the contract of
-//! [`Region::from_raw`](crate::Region::from_raw). The crates vm-memory and crossbeam use volatile or
-//! plain copies for the same purpose and call that a deviation. RFC 3301 (`AtomicPerByte`) would be
-//! the language's own answer, for copies.
+//! [`Region::from_raw`](crate::Region::from_raw). The crates vm-memory and crossbeam use volatile
+//! or plain copies for the same purpose and call that a deviation. RFC 3301 (`AtomicPerByte`) would
+//! be the language's own answer, for copies.
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod words;
