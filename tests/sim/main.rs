@@ -5,6 +5,7 @@
 mod cc;
 mod directed;
 mod loss_sweep;
+mod outsider;
 mod sharing;
 mod soak;
 mod swarm;

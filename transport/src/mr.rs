@@ -4,6 +4,7 @@ use crate::payload::{Payload, PayloadMut};
 use crate::tables::{KeyTable, Slab};
 use crate::verbs::{CreateError, Sge};
 use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
 use spanwire_base::{u64_from, usize_from};
 use spanwire_mem::Region;
 use std::fmt;
@@ -100,6 +101,11 @@ impl fmt::Debug for Access {
     }
 }
 
+/// An address that a process might have: of a page, below 2^47.
+fn drawn_address(rng: &mut ChaCha20Rng) -> u64 {
+    rng.next_u64() >> 17 & !0xfff
+}
+
 /// All memory regions of an endpoint. Passed to queue pairs, never stored in one.
 #[derive(Debug)]
 pub(crate) struct MrTable {
@@ -122,7 +128,8 @@ impl MrTable {
         Self { regions: Slab::new(max_mrs), lkeys, rkeys }
     }
 
-    /// Registers `region` at virtual address `iova` (its own address when `None`).
+    /// Registers `region` at virtual address `iova`. When `None`, it is drawn from `rng`: an address
+    /// of the process would tell peers where its memory is, and differ from run to run.
     pub(crate) fn register(
         &mut self,
         rng: &mut ChaCha20Rng,
@@ -134,7 +141,7 @@ impl MrTable {
         if access.writes_remotely() && !access.allows(Access::LOCAL_WRITE) {
             return Err(CreateError::AccessWithoutLocalWrite);
         }
-        let (addr, len) = (iova.unwrap_or_else(|| region.addr()), u64_from(region.len()));
+        let (addr, len) = (iova.unwrap_or_else(|| drawn_address(rng)), u64_from(region.len()));
         if addr.checked_add(len).is_none() {
             return Err(CreateError::AddressWraps);
         }
