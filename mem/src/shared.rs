@@ -15,17 +15,21 @@
 //!   read is one that was written to that place, instructions never write outside their operands,
 //!   `lock` operations are atomic to all others, and stores become visible in order (x86-TSO), so
 //!   that what is published by a release store after a copy is found by its acquire load.
-//! - **Elsewhere** ([`words`]) a region's memory is an array of `AtomicU64`, and every access is an
-//!   atomic access to one whole aligned word: parts of words are written by compare-exchange. All
-//!   accesses have one size, so the model above allows them all.
+//! - **Elsewhere** (`words.rs`) a region's memory is an array of `AtomicU64`, and every access is
+//!   an atomic access to one whole aligned word: parts of words are written by compare-exchange.
+//!   All accesses have one size, so the model above allows them all.
 //!
 //! Either way the compiler may neither invent, tear, repeat nor assume anything of a region's
 //! bytes; a copy that races holds a mixture of old and new bytes, as with DMA.
 //!
 //! The bytes must not be accessed in any other way while that is possible: that is the contract of
-//! [`Region::from_raw`](crate::Region::from_raw). The crates vm-memory and crossbeam use volatile
-//! or plain copies for the same purpose and call that a deviation. RFC 3301 (`AtomicPerByte`) would
-//! be the language's own answer, for copies.
+//! [`Region::from_raw`](crate::Region::from_raw).
+//!
+//! # Rejected
+//! Volatile or plain copies, as vm-memory and crossbeam's `AtomicCell` make them: a data race that
+//! their documents call a deviation. Relaxed atomics byte by byte (RFC 3301, `AtomicPerByte`): not
+//! vectorised, and of another size than an atomic operation on the same word. The C library's
+//! `memcpy`: its contract forbids a race, and LLVM replaces calls by loads and stores of its own.
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod words;

@@ -7,6 +7,7 @@ use std::arch::{asm, is_x86_feature_detected};
 /// # Safety
 /// `dst.len()` bytes from `at` must be readable, outside of `dst`, and accessed by this module
 /// only.
+#[inline]
 pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     // SAFETY: the caller's promise; `dst` is borrowed.
     unsafe { copy(at, dst.as_mut_ptr(), dst.len()) }
@@ -17,6 +18,7 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
 /// # Safety
 /// `src.len()` bytes from `at` must be writable, outside of `src`, and accessed by this module
 /// only.
+#[inline]
 pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
     // SAFETY: the caller's promise; `src` is borrowed.
     unsafe { copy(src.as_ptr(), at, src.len()) }
@@ -51,21 +53,6 @@ pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> u64 
     word
 }
 
-/// Copies `len` bytes. Bytes may be read and written more than once.
-///
-/// # Safety
-/// The bytes at `src` must be readable, those at `dst` writable, and none of them both.
-unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    // SAFETY: each of the functions copies exactly `len` bytes for lengths of its range.
-    unsafe {
-        match len {
-            32.. if is_x86_feature_detected!("avx") => copy_avx(src, dst, len),
-            16.. => copy_sse(src, dst, len),
-            _ => copy_short(src, dst, len),
-        }
-    }
-}
-
 /// Copies by the first and the last bytes as one register each, which may overlap.
 macro_rules! both_ends {
     ($src:ident, $dst:ident, $len:ident, $size:literal, $word:literal) => {
@@ -84,9 +71,75 @@ macro_rules! both_ends {
     };
 }
 
+/// Copies `len` bytes. Bytes may be read and written more than once. The usual short lengths are
+/// inlined and need no more than SSE2, which every x86-64 has.
+///
 /// # Safety
-/// As [`copy`], for lengths below 16.
-unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
+/// The bytes at `src` must be readable, those at `dst` writable, and none of them both.
+#[inline(always)]
+unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: each of them copies exactly `len` bytes for lengths of its range.
+    unsafe {
+        if len > 64 {
+            copy_long(src, dst, len);
+        } else if len >= 32 {
+            asm!(
+                "movdqu {a}, [{src}]",
+                "movdqu {b}, [{src} + 16]",
+                "movdqu {c}, [{src} + {len} - 32]",
+                "movdqu {d}, [{src} + {len} - 16]",
+                "movdqu [{dst}], {a}",
+                "movdqu [{dst} + 16], {b}",
+                "movdqu [{dst} + {len} - 32], {c}",
+                "movdqu [{dst} + {len} - 16], {d}",
+                src = in(reg) src,
+                dst = in(reg) dst,
+                len = in(reg) len,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        } else if len >= 16 {
+            asm!(
+                "movdqu {head}, [{src}]",
+                "movdqu {tail}, [{src} + {len} - 16]",
+                "movdqu [{dst}], {head}",
+                "movdqu [{dst} + {len} - 16], {tail}",
+                src = in(reg) src,
+                dst = in(reg) dst,
+                len = in(reg) len,
+                head = out(xmm_reg) _,
+                tail = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        } else if len >= 8 {
+            both_ends!(src, dst, len, 8, ":r");
+        } else {
+            copy_shorter(src, dst, len);
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy`], for lengths above 64.
+#[inline(never)]
+unsafe fn copy_long(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: at least a vector of either width, and the processor has it.
+    unsafe {
+        if is_x86_feature_detected!("avx") {
+            copy_avx(src, dst, len);
+        } else {
+            copy_sse(src, dst, len);
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy`], for lengths below 8.
+#[inline(never)]
+unsafe fn copy_shorter(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: two registers of `size` bytes, the first at the beginning and the last at the end,
     // lie inside and cover all of `size..=2 * size` bytes.
     unsafe {
@@ -95,8 +148,7 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
             1 => asm!("mov {byte}, [{src}]", "mov [{dst}], {byte}", src = in(reg) src,
                 dst = in(reg) dst, byte = out(reg_byte) _, options(nostack, preserves_flags)),
             2..4 => both_ends!(src, dst, len, 2, ":x"),
-            4..8 => both_ends!(src, dst, len, 4, ":e"),
-            _ => both_ends!(src, dst, len, 8, ":r"),
+            _ => both_ends!(src, dst, len, 4, ":e"),
         }
     }
 }
@@ -107,6 +159,7 @@ macro_rules! vectors {
     ($name:ident, $size:literal, $reg:literal, $mov:literal, $leave:literal) => {
         /// # Safety
         /// As [`copy`], for lengths of at least one vector, on processors that have them.
+        #[inline]
         pub(super) unsafe fn $name(src: *const u8, dst: *mut u8, len: usize) {
             // SAFETY: reads and writes inside `len` bytes of `src` and `dst`: the first vector is,
             // the last ones are where more than as many bytes are left, and the turns end where
