@@ -10,17 +10,21 @@
 mod coding;
 mod congestion;
 mod error;
+mod lines;
 pub mod perftest;
+mod socket;
 
 pub use coding::{Coding, CodingScheme, read_balance};
 pub use congestion::Congestion;
 pub use error::OobError;
+pub use lines::Lines;
 pub use spanwire_stream::dial::{dial, listen};
 pub use spanwire_stream::modes::{ModeChoice, Modes, settle};
 
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream};
+pub(crate) use socket::{Stream, notice_dead_peer};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -213,17 +217,7 @@ pub struct Oob {
     stream: Box<dyn Stream>,
     /// Where the peer is; `None` inside one process.
     peer_ip: Option<IpAddr>,
-    /// Bytes received and not yet taken as messages.
-    buffer: Vec<u8>,
-    line_max: usize,
-}
-
-/// A byte stream whose blocking can be bounded.
-trait Stream: Read + Write + AsFd + Send {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
-    fn set_nonblocking(&self, on: bool) -> io::Result<()>;
-    /// Ends our direction. An error would mean that there is nothing left to end.
-    fn close(&self);
+    lines: Lines,
 }
 
 impl Oob {
@@ -234,6 +228,7 @@ impl Oob {
     pub fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        notice_dead_peer(&stream)?;
         let peer_ip = Some(stream.peer_addr()?.ip().to_canonical());
         Ok(Self::over(stream, peer_ip))
     }
@@ -248,7 +243,8 @@ impl Oob {
     }
 
     fn over(stream: impl Stream + 'static, peer_ip: Option<IpAddr>) -> Self {
-        Self { stream: Box::new(stream), peer_ip, buffer: Vec::new(), line_max: LINE_BYTES_MAX }
+        let lines = Lines::new(LINE_BYTES_MAX);
+        Self { stream: Box::new(stream), peer_ip, lines }
     }
 
     /// The peer's address on this connection, which TCP has shown to be its own; `None` inside one
@@ -261,7 +257,7 @@ impl Oob {
     /// Sets the longest line that is taken, in bytes; what a peer that has not said who it is may
     /// make us keep is little. At first it is [`LINE_BYTES_MAX`].
     pub fn set_line_max(&mut self, bytes: usize) {
-        self.line_max = bytes;
+        self.lines.set_max(bytes);
     }
 
     /// Says `message`.
@@ -304,10 +300,13 @@ impl Oob {
     /// # Errors
     /// See [`OobError`].
     pub fn try_recv(&mut self) -> Result<Option<Message>, OobError> {
+        // Before more is read: what is kept is bounded by a line.
+        if let Some(message) = self.take_line()? {
+            return Ok(Some(message));
+        }
         self.stream.set_nonblocking(true)?;
         match self.fill() {
-            Err(OobError::Io(e)) if would_block(&e) => {}
-            Err(OobError::Closed) if self.buffer.contains(&b'\n') => {}
+            Err(OobError::Io(e)) if would_block(&e) => return Ok(None),
             other => other?,
         }
         self.take_line()
@@ -318,7 +317,7 @@ impl Oob {
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(OobError::Closed),
             Ok(n) => {
-                self.buffer.extend_from_slice(&chunk[..n]);
+                self.lines.push(&chunk[..n]);
                 Ok(())
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
@@ -327,49 +326,25 @@ impl Oob {
     }
 
     fn take_line(&mut self) -> Result<Option<Message>, OobError> {
-        let Some(end) = self.buffer.iter().position(|b| *b == b'\n') else {
-            // A peer that never ends its line does not get to fill our memory.
-            if self.buffer.len() > self.line_max {
-                return Err(OobError::Garbled(format!("a line above {} bytes", self.line_max)));
-            }
-            return Ok(None);
-        };
-        let line: Vec<u8> = self.buffer.drain(..=end).collect();
-        match serde_json::from_slice(&line) {
-            Ok(Message::Reject { reason }) => Err(OobError::Rejected(reason)),
-            Ok(message) => Ok(Some(message)),
-            Err(e) => Err(OobError::Garbled(e.to_string())),
-        }
+        self.lines.take()?.map(read).transpose()
+    }
+}
+
+/// The message on a line.
+///
+/// # Errors
+/// It is none; or it is [`Message::Reject`], which arrives as an error.
+pub fn read(line: &[u8]) -> Result<Message, OobError> {
+    match serde_json::from_slice(line) {
+        Ok(Message::Reject { reason }) => Err(OobError::Rejected(reason)),
+        Ok(message) => Ok(message),
+        Err(e) => Err(OobError::Garbled(e.to_string())),
     }
 }
 
 impl AsFd for Oob {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-impl Stream for TcpStream {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(timeout)
-    }
-    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.set_nonblocking(on)
-    }
-    fn close(&self) {
-        let _ = self.shutdown(Shutdown::Write);
-    }
-}
-
-impl Stream for UnixStream {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(timeout)
-    }
-    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.set_nonblocking(on)
-    }
-    fn close(&self) {
-        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
@@ -435,6 +410,19 @@ mod tests {
         assert!(matches!(b.recv(quick), Err(OobError::Rejected(r)) if r == "no"));
         drop(a);
         assert!(matches!(b.recv(quick), Err(OobError::Closed)));
+    }
+
+    #[test]
+    fn try_recv__takes_what_came_before_it_reads_more() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        let many = b"{\"type\":\"ready\"}\n".repeat(1000);
+        a.stream.write_all(&many).unwrap();
+        drop(a);
+        for _ in 0..1000 {
+            assert_eq!(b.try_recv().unwrap(), Some(Message::Ready));
+            assert!(b.lines.capacity() < 16_384, "{}", b.lines.capacity());
+        }
+        assert!(matches!(b.try_recv(), Err(OobError::Closed)));
     }
 
     #[test]

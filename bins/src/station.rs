@@ -14,6 +14,7 @@ use spanwire_transport::{
 use spanwire_wire::{Psn, Qpn};
 use std::net::IpAddr;
 
+mod bounds;
 mod client;
 mod data;
 mod flow;
@@ -23,6 +24,8 @@ mod perftest;
 mod sending;
 mod server;
 
+pub use bounds::job_bytes;
+use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
 pub use guest::{Attended, Guest};
@@ -249,11 +252,6 @@ impl Station {
     }
 
     /// Drives `app` on the endpoint until `stop` says so.
-    fn drive<A: App>(&mut self, app: A, mut stop: impl FnMut(&mut A) -> bool) -> Result<A, Error> {
-        self.drive_host(app, |host| stop(host.app_mut()))
-    }
-
-    /// As [`Station::drive`], with an end that may work on the endpoint too.
     fn drive_host<A: App>(
         &mut self,
         app: A,
@@ -332,58 +330,11 @@ fn access(op: Op) -> Access {
     }
 }
 
-/// A job's wishes have bounds: what it asks for is memory and queue pairs of ours.
-fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
-    let between = |name: &str, value: u64, min: u64, max: u64| {
-        if (min..=max).contains(&value) {
-            return Ok(());
-        }
-        Err(format!("{name} is {value}, but must be between {min} and {max}"))
-    };
-    between("size", job.size.into(), 1, 1 << 30)?;
-    between("qps", job.qps.into(), 1, 1024)?;
-    between("depth", job.depth.into(), 1, 2048)?;
-    between("timeout", job.timeout.into(), 0, 31)?;
-    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
-    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
-    if job.op.is_atomic() {
-        between("size of an atomic", job.size.into(), 8, 8)?;
-    }
-    if let JobKind::Transfer { bytes, .. } = job.kind {
-        between("bytes", bytes, 1, 8 << 30)?;
-        if job.op.is_atomic() {
-            return Err("atomics carry no bytes to transfer".into());
-        }
-    }
-    match Mtu::from_bytes(job.path_mtu) {
-        Some(mtu) if mtu <= path_mtu => Ok(()),
-        Some(_) => Err(format!(
-            "path MTU {} does not fit here; the largest is {}",
-            job.path_mtu,
-            path_mtu.bytes()
-        )),
-        None => Err(format!("{} is no path MTU (256, 512, 1024, 2048, 4096)", job.path_mtu)),
-    }
-}
-
-/// Bytes of memory a job needs on each side: a transfer's own, else a place for every message that
-/// may be outstanding, within bounds.
-fn region_bytes(job: &Job) -> u64 {
-    let size = u64::from(job.size);
-    match job.kind {
-        JobKind::Transfer { bytes, .. } => bytes,
-        _ => (size * u64::from(job.depth) * u64::from(job.qps)).min(BUFFER_BYTES_MAX).max(size),
-    }
-}
-
 /// READs and atomics that a queue pair answers at a time, and has outstanding at our like.
 const RD_ATOMIC: u8 = 16;
 
 /// How long a server waits for a client's first word.
 const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
-const BUFFER_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests;

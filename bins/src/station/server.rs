@@ -1,12 +1,10 @@
 //! The station that takes jobs.
 
 use super::guest::is_gone;
-use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, check, region_bytes};
+use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
-use crate::oob::{
-    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, REPLY_TIMEOUT, Request,
-};
+use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
 use crate::path_report::PathsReport;
 use crate::target::Target;
 use spanwire_base::{Dur, Time};
@@ -80,14 +78,16 @@ impl Station {
 
     /// What any job must satisfy, and what this server takes on.
     pub(super) fn check_request(&self, job: &Job) -> Result<(), String> {
-        check(job, self.attachment.path_mtu)?;
-        match job.kind {
-            JobKind::Transfer { bytes, .. } if bytes > self.transfer_bytes_max => Err(format!(
-                "a transfer of {bytes} bytes; this server takes {} (perf server --max-transfer)",
-                self.transfer_bytes_max
-            )),
-            _ => Ok(()),
+        let bytes = job_bytes(job, self.attachment.path_mtu)?;
+        let max = self.transfer_bytes_max;
+        if bytes <= max {
+            return Ok(());
         }
+        let what = match job.kind {
+            JobKind::Transfer { .. } => "a transfer of",
+            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => "messages in",
+        };
+        Err(format!("{what} {bytes} bytes; this server takes {max} (perf server --max-transfer)"))
     }
 
     fn serve_job(
@@ -133,21 +133,26 @@ impl Station {
             target.post_receives(ep);
         }
         oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
-        match oob.recv(REPLY_TIMEOUT)? {
+        match oob.recv(READY_WITHIN)? {
             Message::Ready => oob.send(&Message::Ready)?,
             other => return Err(OobError::unexpected("ready", other).into()),
         }
         let mut end = None;
         let clock = self.attachment.clock;
         let mut looked = Time::ZERO;
-        let target = self.drive(target, |target| {
+        let mut limits = Limits::new(&setup.job, clock.now());
+        let target = self.drive_host(target, |host| {
             let (now, stopped) = (clock.now(), stop());
             // A client that has left already was not cut short.
             if stopped || now.since(looked) >= LOOK_EVERY {
                 looked = now;
                 end = look(oob);
+                let packets = host.endpoint().counters().rx_packets;
+                if let Some(why) = limits.look(now, packets).filter(|_| end.is_none()) {
+                    end = Some(Ended::Held(why));
+                }
             }
-            end.is_some() || stopped || target.failure().is_some()
+            end.is_some() || stopped || host.app().failure().is_some()
         })?;
         if let Some(what) = target.failure() {
             return Err(what.into());
@@ -161,8 +166,14 @@ impl Station {
             let atomics = setup.atomics();
             oob.send(&Message::Result(Outcome { sha256, messages, atomics }))?;
         }
-        if let Some(Ended::Broken(e)) = end {
-            return Err(e.into());
+        match end {
+            Some(Ended::Broken(e)) => return Err(e.into()),
+            Some(Ended::Held(why)) => {
+                // A peer that is gone cannot be told.
+                let _ = oob.send(&Message::Reject { reason: why.clone() });
+                return Err(why.into());
+            }
+            _ => {}
         }
         let counters = self.counters();
         let (job, messages) = (setup.job, target.messages());
@@ -179,6 +190,42 @@ enum Ended {
     /// The client closed the connection.
     Left,
     Broken(OobError),
+    /// The client held the server for longer than a job may.
+    Held(String),
+}
+
+/// What bounds the time that a job holds the server. Other clients wait meanwhile.
+struct Limits {
+    /// When the job must be over, whatever happens.
+    until: Option<Time>,
+    /// Packets that have come, and when the last of them was seen.
+    packets: u64,
+    heard_at: Time,
+}
+
+impl Limits {
+    fn new(job: &Job, now: Time) -> Self {
+        let until = match job.kind {
+            JobKind::Transfer { .. } => None,
+            JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
+                Some(now + Dur::from_ms(duration_ms) + QUIET_MAX)
+            }
+        };
+        Self { until, packets: 0, heard_at: now }
+    }
+
+    /// Why the job has to end, if it has; `packets` have come so far.
+    fn look(&mut self, now: Time, packets: u64) -> Option<String> {
+        if packets != self.packets {
+            (self.packets, self.heard_at) = (packets, now);
+        }
+        let quiet = QUIET_MAX.as_ns() / 1_000_000_000;
+        if now.since(self.heard_at) >= QUIET_MAX {
+            return Some(format!("neither a message nor a packet came for {quiet} s"));
+        }
+        let is_over = self.until.is_some_and(|until| now >= until);
+        is_over.then(|| format!("the job took {quiet} s longer than it was to take"))
+    }
 }
 
 /// Looks at the side connection while traffic runs.
@@ -195,5 +242,59 @@ fn look(oob: &mut Oob) -> Option<Ended> {
 /// How often the side connection is looked at while traffic runs: a system call.
 const LOOK_EVERY: Dur = Dur::from_ms(1);
 
+/// How long a client of a running job may send neither a packet nor a message, and how much longer
+/// than it said a run may take: as long as every other step ([`crate::oob::REPLY_TIMEOUT`]).
+const QUIET_MAX: Dur = Dur::from_secs(30);
+
+/// How long a client may take to bring its queue pairs to RTS once the job is accepted. It resolves
+/// a neighbour at most.
+const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// How soon a server between jobs sees that it should stop.
 const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oob::Op;
+
+    fn limits(kind: JobKind) -> Limits {
+        let job = Job {
+            kind,
+            op: Op::Write,
+            size: 64,
+            qps: 1,
+            depth: 1,
+            path_mtu: 1024,
+            timeout: 14,
+            retry_cnt: 7,
+        };
+        Limits::new(&job, at(0))
+    }
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Dur::from_secs(s)
+    }
+
+    #[test]
+    fn look__a_job_without_words_or_packets_ends() {
+        let transfer = JobKind::Transfer { bytes: 1 << 30, seed: 1 };
+        let mut limits = limits(transfer);
+        for s in 0..100 {
+            assert_eq!(limits.look(at(s * 29), s), None, "a packet came");
+        }
+        let last = 99 * 29;
+        assert_eq!(limits.look(at(last + 29), 99), None);
+        let why = limits.look(at(last + 30), 99).expect("nothing came for 30 s");
+        assert!(why.contains("neither a message nor a packet came for 30 s"), "{why}");
+    }
+
+    #[test]
+    fn look__a_run_does_not_hold_the_server_for_longer_than_it_said() {
+        let mut limits = limits(JobKind::Latency { duration_ms: 5_000 });
+        for s in 0..35 {
+            assert_eq!(limits.look(at(s), s), None, "{s}");
+        }
+        assert!(limits.look(at(35), 35).expect("30 s too long").contains("longer"));
+    }
+}

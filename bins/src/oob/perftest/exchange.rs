@@ -1,7 +1,7 @@
 //! The TCP connection to a perftest peer, read without blocking: queue pairs have to be driven
 //! while the peer thinks.
 
-use super::super::{REPLY_TIMEOUT, Stream};
+use super::super::{REPLY_TIMEOUT, Stream, notice_dead_peer};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -50,6 +50,7 @@ impl Exchange {
     pub fn tcp(stream: TcpStream, is_client: bool) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        notice_dead_peer(&stream)?;
         Ok(Self::over(Box::new(stream), is_client))
     }
 

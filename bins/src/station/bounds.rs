@@ -1,0 +1,68 @@
+//! What a job may ask for.
+
+use crate::oob::{Job, JobKind};
+use spanwire_transport::Mtu;
+
+/// Bytes of memory that `job` takes on each side, at most 8 GiB.
+///
+/// # Errors
+/// Something in it is out of its bounds; it says what, and the bounds.
+pub fn job_bytes(job: &Job, path_mtu: Mtu) -> Result<u64, String> {
+    check(job, path_mtu)?;
+    Ok(region_bytes(job))
+}
+
+/// A job's wishes have bounds: what it asks for is memory and queue pairs of ours.
+pub(super) fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
+    let between = |name: &str, value: u64, min: u64, max: u64| {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(format!("{name} is {value}, but must be between {min} and {max}"))
+    };
+    between("size", job.size.into(), 1, 1 << 30)?;
+    between("qps", job.qps.into(), 1, 1024)?;
+    between("depth", job.depth.into(), 1, 2048)?;
+    between("timeout", job.timeout.into(), 0, 31)?;
+    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
+    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
+    if job.op.is_atomic() {
+        between("size of an atomic", job.size.into(), 8, 8)?;
+    }
+    match job.kind {
+        JobKind::Transfer { bytes, .. } => {
+            between("bytes", bytes, 1, 8 << 30)?;
+            if job.op.is_atomic() {
+                return Err("atomics carry no bytes to transfer".into());
+            }
+        }
+        JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
+            between("duration_ms", duration_ms, 0, DURATION_MS_MAX)?;
+        }
+    }
+    match Mtu::from_bytes(job.path_mtu) {
+        Some(mtu) if mtu <= path_mtu => Ok(()),
+        Some(_) => Err(format!(
+            "path MTU {} does not fit here; the largest is {}",
+            job.path_mtu,
+            path_mtu.bytes()
+        )),
+        None => Err(format!("{} is no path MTU (256, 512, 1024, 2048, 4096)", job.path_mtu)),
+    }
+}
+
+/// Bytes of memory a job needs on each side: a transfer's own, else a place for every message that
+/// may be outstanding, within bounds.
+pub(super) fn region_bytes(job: &Job) -> u64 {
+    let size = u64::from(job.size);
+    match job.kind {
+        JobKind::Transfer { bytes, .. } => bytes,
+        _ => (size * u64::from(job.depth) * u64::from(job.qps)).min(BUFFER_BYTES_MAX).max(size),
+    }
+}
+
+/// The longest run: a day.
+const DURATION_MS_MAX: u64 = 86_400_000;
+
+/// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
