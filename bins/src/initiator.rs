@@ -54,6 +54,8 @@ pub struct Progress {
     pub messages: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// Messages that were still outstanding when a run of some seconds was ended.
+    pub unfinished: u64,
     /// What ended it early.
     pub failure: Option<Failure>,
 }
@@ -63,6 +65,10 @@ pub struct Progress {
 pub enum Failure {
     /// A request completed with this status.
     Completion(WcStatus),
+    /// As [`WcStatus::RetryExcErr`], and not one packet of the peer has come during the job.
+    NothingHeard,
+    /// No message completed before the time was up.
+    NothingDone,
     /// The user, or a watcher, ended it.
     Interrupted,
     /// A request was not taken, or the completion queue failed: a fault of this program.
@@ -117,6 +123,30 @@ impl Initiator {
         if self.result.finished.is_none() {
             self.result.failure.get_or_insert(Failure::Interrupted);
             self.result.finished = Some(now);
+        }
+    }
+
+    /// Ends a run of some seconds at `now` if its last messages are outstanding for longer than
+    /// [`DRAIN`]: a rate or a window may be too small for them. What completed so far counts.
+    pub fn end_overdue(&mut self, now: Time) {
+        if self.result.finished.is_some() || self.until.is_none_or(|until| now < until + DRAIN) {
+            return;
+        }
+        self.result.unfinished = self.outstanding;
+        self.result.finished = Some(now);
+        if self.result.messages == 0 {
+            self.result.failure.get_or_insert(Failure::NothingDone);
+        }
+    }
+
+    /// Nothing of the peer came during the job: a failure for want of answers is for that reason.
+    pub fn note_nothing_heard(&mut self) {
+        let unheard = matches!(
+            self.result.failure,
+            Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NothingDone)
+        );
+        if unheard {
+            self.result.failure = Some(Failure::NothingHeard);
         }
     }
 
@@ -289,6 +319,12 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Completion(status) => write!(f, "{}{}", status.name(), advice(*status)),
+            Self::NothingHeard => f.write_str(
+                "RETRY_EXC_ERR: not one packet came back, so packets are lost on the way, or \
+                 arrive on a queue that is not served; `spanwire doctor --dev NAME --queue N` \
+                 at both ends shows the queues",
+            ),
+            Self::NothingDone => f.write_str("no message completed before the time was up"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Internal(what) => write!(f, "internal: {what}"),
         }
@@ -300,6 +336,9 @@ pub(crate) fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .expect("bounds and digits are within the histogram's range")
 }
+
+/// How long after its time a run waits for what is outstanding.
+const DRAIN: Dur = Dur::from_secs(1);
 
 /// Send requests that each side of a SEND ping-pong may have without a completion: the message that
 /// answers one may overtake the ACK that completes it, or the ACK may be lost.
@@ -320,4 +359,72 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 fn wr_id(lane: usize, slot: usize) -> u64 {
     (lane as u64) << 32 | slot as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_mem::Region;
+    use spanwire_transport::{Access, AddressVector, Config, Mtu, QpAttr, QpCaps, QpInit};
+    use spanwire_wire::{MacAddr, Psn};
+
+    /// An endpoint whose queue pair sends to nobody: what is posted stays outstanding.
+    fn unanswered(kind: JobKind, depth: u32) -> (Initiator, Endpoint) {
+        let mut ep = Endpoint::new(Config::default().validate().unwrap(), [7; 32]);
+        let pd = ep.alloc_pd().unwrap();
+        let mr = ep.reg_mr(pd, Region::zeroed(4096), Access::LOCAL_WRITE, None).unwrap();
+        let cq = ep.create_cq(64).unwrap();
+        let caps = QpCaps {
+            max_send_wr: depth,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
+        let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
+        let av = AddressVector {
+            src_mac: mac,
+            dst_mac: mac,
+            src_ip: [10, 0, 0, 1].into(),
+            dst_ip: [10, 0, 0, 2].into(),
+            udp_src_port: None,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
+        ep.modify_qp(qpn, &QpAttr::rtr(Qpn::new(9), Psn::new(1), Mtu::B1024, av)).unwrap();
+        ep.modify_qp(qpn, &QpAttr::rts(Psn::new(1))).unwrap();
+        let (size, qps, path_mtu) = (64, 1, 1024);
+        let (timeout, retry_cnt, op) = (14, 7, Op::Write);
+        let job = Job { kind, op, size, qps, depth, path_mtu, timeout, retry_cnt };
+        let remote = MemoryParams { va: 0, rkey: 1, len: 4096 };
+        (Initiator::new(job, cq, &[(qpn, remote)], mr), ep)
+    }
+
+    /// Whatever congestion control does: nothing that it is asked to send ever leaves here.
+    #[test]
+    fn end_overdue__a_run_ends_a_second_after_its_time() {
+        let start = Time::ZERO + Dur::from_ms(5);
+        let (mut app, mut ep) = unanswered(JobKind::Bandwidth { duration_ms: 500 }, 16);
+        app.poll(start, &mut ep);
+        for ms in [0, 500, 1499] {
+            let now = start + Dur::from_ms(ms);
+            app.poll(now, &mut ep);
+            app.end_overdue(now);
+            assert!(!app.is_done(), "{ms} ms: what is outstanding may still complete");
+        }
+        app.end_overdue(start + Dur::from_ms(1500));
+        let progress = app.progress();
+        assert_eq!(progress.finished, Some(start + Dur::from_ms(1500)));
+        assert_eq!((progress.unfinished, progress.failure), (16, Some(Failure::NothingDone)));
+    }
+
+    #[test]
+    fn end_overdue__a_transfer_takes_as_long_as_it_takes() {
+        let (mut app, mut ep) = unanswered(JobKind::Transfer { bytes: 4096, seed: 1 }, 16);
+        app.poll(Time::ZERO, &mut ep);
+        app.end_overdue(Time::ZERO + Dur::from_secs(1_000_000));
+        assert!(!app.is_done());
+    }
 }

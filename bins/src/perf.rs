@@ -4,6 +4,7 @@
 mod args;
 mod meter;
 mod perftest;
+mod queues;
 mod report;
 mod room;
 mod test_args;

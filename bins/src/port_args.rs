@@ -82,6 +82,11 @@ impl PortArgs {
         Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
     }
 
+    /// The receive queue that is served.
+    pub(crate) fn queue(&self) -> u32 {
+        self.queue
+    }
+
     fn window(&self) -> Option<u32> {
         self.window.or_else(|| self.cc.window())
     }

@@ -37,6 +37,8 @@ pub struct PerfRow {
     pub p999_us: f64,
     /// Messages completed.
     pub messages: u64,
+    /// Messages that were outstanding when the run was ended, a second after its time.
+    pub unfinished: u64,
     /// Seconds from the first post to the last completion.
     pub seconds: f64,
     /// Why it ended early, if it did.
@@ -86,6 +88,7 @@ impl PerfRow {
             p99_us: report.latency_us(0.99),
             p999_us: report.latency_us(0.999),
             messages: report.progress.messages,
+            unfinished: report.progress.unfinished,
             seconds: seconds(report.duration()),
             error: report.progress.failure.map(|f| f.to_string()),
         }
@@ -144,9 +147,10 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
             r.p99_us,
             r.p999_us
         );
-        let _ = match &r.error {
-            Some(e) => writeln!(out, "  {e}"),
-            None => writeln!(out),
+        let _ = match (&r.error, r.unfinished) {
+            (Some(e), _) => writeln!(out, "  {e}"),
+            (None, 0) => writeln!(out),
+            (None, n) => writeln!(out, "  {n} outstanding when the time was up"),
         };
     }
     out

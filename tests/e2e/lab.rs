@@ -33,12 +33,17 @@ pub(crate) struct Running {
 impl Lab {
     /// A lab of that MTU, or `None` where it is not permitted (said aloud).
     pub(crate) fn new(mtu: u32) -> Option<Self> {
+        Self::with(&LabConfig { mtu, ..LabConfig::default() })
+    }
+
+    /// As [`Lab::new`], with interfaces of that kind.
+    pub(crate) fn with(config: &LabConfig) -> Option<Self> {
         if skip() {
             return None;
         }
         let turn = take_turn();
-        let hosts = TwoHosts::anonymous(&LabConfig { mtu, ..LabConfig::default() })
-            .unwrap_or_else(|e| panic!("cannot make two hosts: {e}"));
+        let hosts =
+            TwoHosts::anonymous(config).unwrap_or_else(|e| panic!("cannot make two hosts: {e}"));
         Some(Self { hosts, _turn: turn })
     }
 

@@ -1,7 +1,8 @@
 //! `spanwire perf` as a new user meets it.
 
-use super::lab::Lab;
+use super::lab::{Lab, until_right};
 use serde_json::Value;
+use spanwire_io::net::LabConfig;
 
 /// The rows of README's table of things to try on a client: its first column.
 fn table_of_things_to_try() -> Vec<String> {
@@ -55,4 +56,76 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
     std::fs::remove_file(&capture).expect("README captures once");
     assert!(tried >= 11, "{tried} of README's rows were understood");
     server.terminate();
+}
+
+/// At 1 Mbit/s what is outstanding at the end of a run takes 8 s.
+#[test]
+fn client__a_run_ends_within_2_s_of_its_time_whatever_the_rate() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let args = ["--cc", "swift", "--line-rate", "1Mbit", "-t", "0.5", "--json"];
+    // A machine that stops all processes for a second proves nothing.
+    until_right(|| {
+        let report = lab.client(lab.v4(), &args).json();
+        let row = &report["perf"][0];
+        let took = row["seconds"].as_f64().expect("a number");
+        assert!(row["unfinished"].as_u64() > Some(0), "{report}");
+        (took > 2.5).then(|| format!("{took} s"))
+    });
+    server.terminate();
+}
+
+#[test]
+fn client__a_path_mtu_is_used_or_refused() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    for mode in ["rc", "src"] {
+        let run = |mtu| {
+            let args = ["--mode", mode, "-m", mtu, "-t", "0.1", "--json"];
+            lab.client(lab.v4(), &args)
+        };
+        let report = run("512").json();
+        assert_eq!((&report["ok"], &report["segment_bytes"]), (&true.into(), &512.into()));
+        let refused = run("4096");
+        assert_eq!(refused.code, Some(2), "{mode}: {}", refused.stdout);
+        let most = if mode == "rc" { "1024" } else { "1408" };
+        for words in ["--mtu 4096", most] {
+            assert!(refused.stderr.contains(words), "{mode}: {}", refused.stderr);
+        }
+    }
+    server.terminate();
+}
+
+#[test]
+fn client__says_that_nothing_ever_came_back() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let args = ["--loss", "100", "--retry", "1", "--timeout", "10", "-t", "0.2", "--json"];
+    let outcome = lab.client(lab.v4(), &args);
+    let error = outcome.json()["error"].as_str().expect("it failed").to_owned();
+    for words in ["not one packet came back", "spanwire doctor", "sw0, queue 0"] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(outcome.code, Some(4));
+    server.terminate();
+}
+
+#[test]
+fn server__on_a_queue_that_gets_no_packets_warns_and_the_client_names_the_queues() {
+    let Some(lab) = Lab::with(&LabConfig { queues: 2, ..LabConfig::default() }) else { return };
+    // What leaves by queue 0 of a veth pair arrives on queue 0.
+    let server = lab.server(&["--queue", "1"]);
+    let args = ["--retry", "1", "--timeout", "10", "-t", "0.2", "--json"];
+    let outcome = lab.client(lab.v4(), &args);
+    let error = outcome.json()["error"].as_str().expect("it failed").to_owned();
+    for words in ["not one packet came back", "sw0, queue 0: 2 receive queues"] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(outcome.code, Some(4));
+    let said = server.end_with(libc::SIGTERM).stderr;
+    for words in
+        ["warning: sw0: 2 receive queues", "queue 1", "spanwire doctor --dev sw0 --queue 1"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
 }

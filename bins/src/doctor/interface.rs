@@ -200,7 +200,9 @@ impl InterfaceFacts {
         Check::fail("address", found, fix)
     }
 
-    fn check_queues(&self) -> Check {
+    /// Whether RoCE packets arrive on the queue that is to be served.
+    #[must_use]
+    pub fn check_queues(&self) -> Check {
         let (name, queue) = (self.name(), self.queue);
         let channels = self.channels.unwrap_or(Channels {
             rx: self.link.rx_queues.max(1),

@@ -1,5 +1,6 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
+use super::queues;
 use super::test_args::TestArgs;
 use crate::exit::Failed;
 use crate::fabric::{self, Error};
@@ -12,6 +13,7 @@ use spanwire_base::Dur;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
+use spanwire_transport::{Agreed, Mtu};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
 use std::path::PathBuf;
@@ -127,6 +129,11 @@ impl CommonArgs {
         Ok(())
     }
 
+    /// The receive queue that this end serves, in words.
+    pub(super) fn queue_text(&self) -> String {
+        queues::text(self.dev(), self.port.queue())
+    }
+
     /// Refuses what is wrong whoever is at the other end, before anybody is asked.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.faults()?;
@@ -152,6 +159,7 @@ impl CommonArgs {
             erasure: self.port.erasure()?,
             balance: self.port.balance()?,
         };
+        queues::warn(self.dev(), self.port.queue());
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
         let mut station = Station::with_config(attachment, ip, polling, config)?;
         station.set_sending(sending);
@@ -211,10 +219,33 @@ impl ClientArgs {
             size: self.test.size_or(if lat { 64 } else { 1 << 16 })?,
             qps: self.test.qps(),
             depth: if lat { 1 } else { depth.unwrap_or(16) },
-            path_mtu: station.path_mtu(self.test.mtu),
+            path_mtu: self.path_mtu(station)?,
             timeout: self.test.timeout(),
             retry_cnt: self.test.retry(),
         })
+    }
+
+    /// The path MTU of the job: what `--mtu` says, else the largest.
+    ///
+    /// # Errors
+    /// The path does not carry what `--mtu` says, or it is no path MTU.
+    fn path_mtu(&self, station: &Station) -> Result<u32, Error> {
+        let largest = station.path_mtu(None);
+        let Some(wanted) = self.test.mtu else { return Ok(largest) };
+        if Mtu::from_bytes(wanted).is_none() {
+            let why = format!("--mtu {wanted} is no path MTU (256, 512, 1024, 2048, 4096)");
+            return Err(why.into());
+        }
+        let (mode, most) = match station.agreed() {
+            Some(Agreed::Src(terms)) => ("SRC", terms.segment_bytes),
+            Some(Agreed::Rc) | None => ("RC", largest),
+        };
+        if wanted > most {
+            let why =
+                format!("--mtu {wanted}: a packet of {mode} carries at most {most} bytes here");
+            return Err(why.into());
+        }
+        Ok(wanted.min(largest))
     }
 
     /// Refuses what perftest, which counts messages, has no use for.

@@ -73,7 +73,11 @@ impl ClientReport {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
-        let error = report.progress.failure.map(|f| f.to_string()).or_else(|| {
+        let failure = report.progress.failure.map(|failure| match failure {
+            Failure::NothingHeard => format!("{failure} (here: {})", args.common.queue_text()),
+            _ => failure.to_string(),
+        });
+        let error = failure.or_else(|| {
             let n = report.peer_atomics.filter(|_| !report.atomics_agree())?;
             let completed = report.progress.messages;
             Some(format!("{completed} atomics completed, and {n} were carried out"))
@@ -154,7 +158,9 @@ fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
     let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
     match report.progress.failure {
         _ if differs || !report.atomics_agree() => Exit::TransferWrong,
-        Some(Failure::Completion(WcStatus::RetryExcErr)) => Exit::PeerUnreachable,
+        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NothingHeard) => {
+            Exit::PeerUnreachable
+        }
         _ if !report.is_ok() => Exit::Failure,
         _ if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,
         _ => Exit::Success,

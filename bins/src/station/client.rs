@@ -126,7 +126,8 @@ impl Station {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
-        let app = self.drive_watched(initiator, |host, driver| {
+        let heard = self.packets_heard();
+        let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
             let is_done = seen.app().is_done();
@@ -137,8 +138,12 @@ impl Station {
             if !is_done && watch(&seen) {
                 host.app_mut().interrupt(now);
             }
+            host.app_mut().end_overdue(now);
             is_done
         })?;
+        if self.packets_heard() == heard {
+            app.note_nothing_heard();
+        }
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
         let mut report = JobReport {
@@ -160,6 +165,13 @@ impl Station {
         report.peer_messages = messages;
         report.peer_atomics = atomics;
         Ok(report)
+    }
+}
+
+impl Station {
+    /// Packets that our queue pairs have taken so far.
+    pub(super) fn packets_heard(&self) -> u64 {
+        self.endpoint.as_ref().map_or(0, |ep| ep.counters().rx_packets)
     }
 }
 
@@ -229,10 +241,12 @@ impl JobReport {
         failure.is_none() && finished.is_some() && matches == wants_hash && self.atomics_agree()
     }
 
-    /// FETCH_ADDs were carried out as often as they completed, as far as the peer has said.
+    /// FETCH_ADDs were carried out as often as they completed, as far as the peer has said. Those
+    /// that were outstanding at the end may have been, or not.
     #[must_use]
     pub fn atomics_agree(&self) -> bool {
-        self.peer_atomics.is_none_or(|n| n == self.progress.messages)
+        let Progress { messages, unfinished, .. } = self.progress;
+        self.peer_atomics.is_none_or(|n| (messages..=messages + unfinished).contains(&n))
     }
 }
 

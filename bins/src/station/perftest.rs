@@ -5,6 +5,7 @@ mod traffic;
 
 use super::client::JobReport;
 use super::{HELLO_WITHIN, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
+use crate::exit::usage;
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
@@ -94,9 +95,17 @@ impl Station {
     fn greet_perftest(&mut self, s: &mut Session<'_>) -> Result<Greeting, Error> {
         let ours = match s.test.path_mtu {
             None => self.attachment.path_mtu,
-            Some(bytes) => Mtu::from_bytes(bytes)
-                .ok_or_else(|| format!("{bytes} is no path MTU (256, 512, 1024, 2048, 4096)"))?
-                .min(self.attachment.path_mtu),
+            Some(bytes) => {
+                let wanted = Mtu::from_bytes(bytes).ok_or_else(|| {
+                    format!("{bytes} is no path MTU (256, 512, 1024, 2048, 4096)")
+                })?;
+                let largest = self.attachment.path_mtu;
+                if wanted > largest {
+                    let why = format!("--mtu {bytes}: this end carries {}", largest.bytes());
+                    return Err(usage(why));
+                }
+                wanted
+            }
         };
         // A server has other clients waiting; a client may be one of them.
         let first = if s.exchange.is_client() { REPLY_TIMEOUT } else { HELLO_WITHIN };

@@ -69,3 +69,53 @@ fn run__a_ping_pong_outlives_loss_of_acknowledgements() {
         });
     }
 }
+
+#[test]
+fn run__a_peer_of_which_nothing_comes_is_told_from_one_that_stopped() {
+    let faults = FaultConfig { loss_ppm: 1_000_000, ..FaultConfig::default() };
+    let transfer = JobKind::Transfer { bytes: 1 << 20, seed: 1 };
+    let bandwidth = JobKind::Bandwidth { duration_ms: 10 };
+    for (mode, kind) in [(ModeChoice::Rc, transfer), (ModeChoice::Src, bandwidth)] {
+        with_server(mode, Some(faults), |station, oob| {
+            let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };
+            let failure = station.run(oob, job, |_| false).unwrap().progress.failure;
+            let said = failure.expect("nothing arrives").to_string();
+            for words in ["not one packet came back", "spanwire doctor", "queue"] {
+                assert!(said.contains(words), "{mode:?}: {said}");
+            }
+        });
+    }
+}
+
+#[test]
+fn check_request__max_transfer_bounds_every_kind_of_job() {
+    let (_near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+    let mut server = station(far, SERVER, ModeChoice::Auto);
+    server.set_transfer_bytes_max(1 << 20);
+    let (seed, duration_ms) = (1, 5);
+    let bandwidth = JobKind::Bandwidth { duration_ms };
+    let latency = JobKind::Latency { duration_ms };
+    let transfer = |bytes| JobKind::Transfer { bytes, seed };
+    for (kind, size, depth, is_taken) in [
+        (transfer(1 << 20), 1 << 16, 16, true),
+        (transfer((1 << 20) + 1), 1 << 16, 16, false),
+        (bandwidth, 1 << 15, 16, true),
+        (bandwidth, 1 << 16, 16, false),
+        (bandwidth, 1 << 30, 1, false),
+        (latency, 1 << 19, 1, true),
+        (latency, 1 << 30, 1, false),
+    ] {
+        let checked = server.check_request(&job(kind, Op::Write, size, depth));
+        assert_eq!(checked.is_ok(), is_taken, "{kind:?} of {size}: {checked:?}");
+        let names_it = checked.err().is_none_or(|why| why.contains("--max-transfer"));
+        assert!(names_it, "{kind:?}");
+    }
+}
+
+#[test]
+fn check__a_run_has_at_most_a_day() {
+    for (duration_ms, is_taken) in [(86_400_000, true), (86_400_001, false), (u64::MAX, false)] {
+        let job = job(JobKind::Latency { duration_ms }, Op::Send, 64, 1);
+        assert_eq!(check(&job, Mtu::B1024).is_ok(), is_taken, "{duration_ms}");
+    }
+}
