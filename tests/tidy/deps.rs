@@ -171,9 +171,10 @@ const ALLOWED: &[Allowed] = &[
             "loadbalance",
             "transport",
             "stream",
+            "bins",
             "tests",
         ],
-        theirs: &["libfuzzer-sys"],
+        theirs: &["libfuzzer-sys", "serde_json"],
     },
 ];
 

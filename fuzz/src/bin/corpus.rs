@@ -1,10 +1,10 @@
-//! Writes what the fuzzing starts from: `corpus parse|sequence|stream FOLDER`.
+//! Writes what the fuzzing starts from: `corpus parse|sequence|stream|side FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
 //! whole and without its outer headers, and SRC of our own; the queue pair gets scenarios that the
 //! tests of its target know to reach something.
 
-use spanwire_fuzz::{parse, sequence, stream};
+use spanwire_fuzz::{parse, sequence, side, stream};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -18,13 +18,14 @@ type Inputs = Vec<(String, Vec<u8>)>;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [target, folder] = &args[..] else {
-        return Err("usage: corpus parse|sequence|stream FOLDER".into());
+        return Err("usage: corpus parse|sequence|stream|side FOLDER".into());
     };
     let inputs = match &**target {
         "parse" => [parse_inputs()?, parse::src_seeds()].concat(),
         "sequence" => sequence::seeds(),
         "stream" => stream::seeds(),
-        other => return Err(format!("no target {other}: parse, sequence or stream").into()),
+        "side" => side::seeds(),
+        other => return Err(format!("no target {other}: parse, sequence, stream or side").into()),
     };
     fs::create_dir_all(folder)?;
     for (name, bytes) in inputs {
