@@ -289,18 +289,13 @@ mod tests {
             return;
         }
         let plan = Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores: [0, 1] };
-        // Never faster; slower when the core was taken away for longer than a burst makes up, which
-        // on a machine that does other things may be any time, but not each time.
-        let mut all = Vec::new();
-        let keeps_pace = (0..5).any(|_| {
-            let rows = run(&plan, |_, _| true).unwrap().rows;
-            let achieved = |row: &Row| row.achieved.unwrap().median;
-            assert!(rows.iter().all(|row| achieved(row) < 1.02), "{rows:?}");
-            all.extend(rows.iter().map(achieved));
-            let counted = |row: &Row| row.histogram.iter().sum::<u64>();
-            rows.iter().all(|row| achieved(row) > 0.3 && counted(row) > 100)
-        });
-        assert!(keeps_pace, "{all:?}");
+        // How close to their rate they come is a matter of virtual time, below: here a core may be
+        // taken away for any time. No queue pair is ever faster.
+        let rows = run(&plan, |_, _| true).unwrap().rows;
+        for row in &rows {
+            assert!(row.achieved.unwrap().median < 1.02, "{rows:?}");
+            assert!(row.histogram.iter().sum::<u64>() > 0, "{rows:?}");
+        }
     }
 
     fn is_root() -> bool {
@@ -308,3 +303,6 @@ mod tests {
         status.lines().any(|line| line.starts_with("Uid:\t0\t"))
     }
 }
+
+#[cfg(test)]
+mod virtual_time;

@@ -1,0 +1,109 @@
+//! The same measurement of the engine's pacing in virtual time, where no machine is in the way.
+
+use super::{Gaps, rate_of};
+use crate::pacing::tap::Submitted;
+use spanwire_base::{Dur, Node, PortId, Rng, Time};
+use spanwire_cc::Algorithm;
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, Config, CongestionControl, Endpoint, Mtu, QpAttr, QpCaps, QpInit,
+    RemoteAddr, Sge, WorkRequest, WrOp,
+};
+use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
+
+/// Of all queue pairs together, in 10^6 bits a second.
+const MBIT: f64 = 20.0;
+
+/// Bytes of the one WRITE of each queue pair: more than leave in the time that is measured.
+const BYTES: u32 = 4 << 20;
+
+/// An endpoint with `qps` queue pairs that are paced to [`MBIT`] together and never run out.
+/// Nothing is ever acknowledged: the window is wide enough, and no retransmission timer runs.
+fn paced(qps: u32) -> Endpoint {
+    let default = Config::default();
+    let config = Config {
+        qp_window_pkts: 8192,
+        endpoint_window_pkts: 8 * 8192,
+        catch_up: Dur::from_us(250),
+        ..default
+    };
+    let mut ep = Endpoint::new(config.validate().unwrap(), [7; 32]);
+    let pd = ep.alloc_pd().unwrap();
+    let region = Region::zeroed(usize::try_from(BYTES).unwrap());
+    let mr = ep.reg_mr(pd, region, Access::LOCAL_WRITE, None).unwrap();
+    let cq = ep.create_cq(64).unwrap();
+    let caps = QpCaps {
+        max_send_wr: 1,
+        max_recv_wr: 0,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    };
+    let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
+    let av = AddressVector {
+        src_mac: mac,
+        dst_mac: mac,
+        src_ip: [10, 0, 0, 1].into(),
+        dst_ip: [10, 0, 0, 2].into(),
+        udp_src_port: None,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    let mut algorithm = Algorithm::named("fixed").unwrap();
+    algorithm.set("window_pkts", "8192").unwrap();
+    algorithm.set("rate_mbps", &(MBIT / f64::from(qps)).to_string()).unwrap();
+    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    for n in 0..qps {
+        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
+        ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
+        ep.modify_qp(qpn, &QpAttr::rtr(Qpn::new(100 + n), Psn::new(1), Mtu::B1024, av)).unwrap();
+        let rts = QpAttr { timeout: Some(0), congestion, ..QpAttr::rts(Psn::new(1)) };
+        ep.modify_qp(qpn, &rts).unwrap();
+        let op = WrOp::Write { remote: RemoteAddr { va: 0, rkey: 1 } };
+        let sge = Sge { addr: mr.addr, len: BYTES, lkey: mr.lkey };
+        ep.post_send(qpn, &WorkRequest::new(0, op, std::slice::from_ref(&sge))).unwrap();
+    }
+    ep
+}
+
+/// What they submit within a second, to a worker that wakes up to `late` behind each time that it
+/// asked for.
+fn submitted(qps: u32, late: Dur) -> Vec<Submitted> {
+    let mut ep = paced(qps);
+    let (mut now, mut rng, mut all) = (Time::ZERO, Rng::new(9), Vec::new());
+    let mut frame = [0; 2048];
+    while now < Time::ZERO + Dur::from_secs(1) {
+        ep.handle_timeout(now);
+        while let Some(meta) = ep.poll_transmit(now, PortId::HOST, &mut frame) {
+            let packet = Packet::parse_unverified(&frame[..meta.len]).unwrap();
+            let wire_bytes = u32::try_from(meta.len).unwrap() + 24;
+            all.push(Submitted { at: now, qpn: packet.bth.dest_qp, wire_bytes });
+        }
+        let wake = ep.poll_timeout().expect("there is always more to send").max(now);
+        now = wake + Dur::from_ns(rng.below(late.as_ns() + 1));
+    }
+    all
+}
+
+#[test]
+fn paced__queue_pairs_keep_their_rate_and_their_gaps() {
+    for qps in [1, 5] {
+        let gaps = Gaps::of(&submitted(qps, Dur::ZERO), rate_of(MBIT / f64::from(qps))).unwrap();
+        let (achieved, p99) = (gaps.achieved, gaps.quantile(0.99));
+        assert!((achieved - 1.0).abs() < 0.001, "{qps}: {achieved} of the rate");
+        // A gap of one of five queue pairs is 2,244 us.
+        assert!(p99 < 2.0, "{qps}: {p99} us off");
+    }
+}
+
+/// What a late wake-up takes, the next packets make up for within `catch_up`.
+#[test]
+fn paced__a_worker_that_wakes_late_keeps_the_rate() {
+    for (late_us, qps) in [(50, 1), (200, 1), (50, 5), (200, 5)] {
+        let late = Dur::from_us(late_us);
+        let gaps = Gaps::of(&submitted(qps, late), rate_of(MBIT / f64::from(qps))).unwrap();
+        let (achieved, p99) = (gaps.achieved, gaps.quantile(0.99));
+        assert!((achieved - 1.0).abs() < 0.005, "{late_us} us late, {qps}: {achieved}");
+        assert!(p99 < late.as_ns() as f64 / 1e3 + 2.0, "{late_us} us late, {qps}: {p99} us off");
+    }
+}
