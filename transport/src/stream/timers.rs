@@ -30,6 +30,9 @@ pub(crate) struct Timers {
     expired_at: Option<Time>,
     floor: Dur,
     unknown: Dur,
+    /// No timeout is longer, however long round trips and holds are said to be: an echo may be a
+    /// forger's.
+    ceiling: Dur,
     retry_cnt: u32,
     /// No verdict before so long a silence.
     patience: Dur,
@@ -65,6 +68,7 @@ impl Timers {
             expired_at: None,
             floor,
             unknown,
+            ceiling: unknown * UNKNOWN_MAX,
             retry_cnt: retry_cnt.into(),
             patience,
             margin: ProbeMargin::default(),
@@ -176,9 +180,11 @@ impl Timers {
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
         // The probe's answer must have its time, too.
         let after = after + self.margin.get();
+        if self.expired == 0 {
+            return Some(since + after.min(self.ceiling));
+        }
         let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
-        // However long round trips and holds are said to be: an echo may be a forger's.
-        Some(since + backed_off.min(self.unknown * UNKNOWN_MAX))
+        Some(since + backed_off.min(self.ceiling))
     }
 }
 
