@@ -96,10 +96,9 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 }
 
 fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
-    let common = &args.common;
     let root = DestDir::open(&args.into).map_err(usage)?;
     let dev = interface::sole(args.dev.as_deref())?;
-    let at_work = common.network(&dev)?;
+    let at_work = args.network(&dev)?;
     let code = take_senders(args, interrupt, &dev, &at_work, &root);
     // The last word leaves before the process does.
     let _ = at_work.network.shutdown(LAST_WORD_WITHIN);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A directory that goes with the test.
-pub(crate) struct TempDir(PathBuf);
+pub(crate) struct TempDir(pub(crate) PathBuf);
 
 impl TempDir {
     pub(crate) fn new() -> Self {
@@ -34,7 +34,7 @@ impl Drop for TempDir {
 }
 
 /// Bytes that no two places of share: a wrong offset shows.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     spanwire_base::Rng::new(seed).fill(&mut bytes);
     bytes

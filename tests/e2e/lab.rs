@@ -91,7 +91,8 @@ impl Lab {
 }
 
 impl Running {
-    fn spawn(command: &mut Command) -> Self {
+    /// Starts `command`, whose output is [`piped`].
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         Self { child: Some(command.spawn().expect("it starts")), _stdout: None }
     }
 
@@ -102,7 +103,13 @@ impl Running {
 
     /// Starts a spanwire command in a namespace and waits until its first line begins with `says`.
     pub(crate) fn start_until(ns: &NetNs, args: &[&str], says: &str) -> Self {
-        let mut child = command(ns, args).spawn().expect("the server starts");
+        Self::spawn_until(&mut command(ns, args), says)
+    }
+
+    /// Starts `command`, whose output is [`piped`], and waits until its first line begins with
+    /// `says`.
+    pub(crate) fn spawn_until(command: &mut Command, says: &str) -> Self {
+        let mut child = command.spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("piped");
         let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
         stdout.read_line(&mut line).expect("the server speaks");
@@ -115,10 +122,19 @@ impl Running {
 
     /// The most memory it has had at a time, in KiB.
     pub(crate) fn peak_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    /// The memory that it has, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    fn status_kib(&self, field: &str) -> u64 {
         let pid = self.child.as_ref().expect("not waited for yet").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = peak.and_then(|text| text.split_whitespace().next());
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.and_then(|text| text.split_whitespace().next());
         kib.and_then(|text| text.parse().ok()).expect("procfs says it in kB")
     }
 
@@ -221,7 +237,7 @@ fn command(ns: &NetNs, args: &[&str]) -> Command {
     command
 }
 
-fn piped<'a>(command: &'a mut Command, args: &[&str]) -> &'a mut Command {
+pub(crate) fn piped<'a>(command: &'a mut Command, args: &[&str]) -> &'a mut Command {
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 

@@ -1,12 +1,14 @@
 //! What a peer that nobody knows can do to `spanwire copy receive`, in words and chunks of its own.
 
 use crate::copy::{TempDir, receiver, send_well};
-use crate::lab::{Lab, Running};
+use crate::lab::Lab;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use socket2::{Domain, Socket, Type};
 use spanwire_bins::copy::chunk::{ChunkHeader, FIRST, HEADER_BYTES};
-use spanwire_bins::copy::message::Sha256Hex;
+use spanwire_bins::copy::message::{PROTOCOL, Sha256Hex};
 use spanwire_bins::copy::{DEFAULT_PORT, talk};
+use spanwire_io::net::NetNs;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::{Connection, ModeChoice, Network, NetworkOptions};
@@ -14,8 +16,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LATE: Duration = Duration::from_secs(20);
@@ -133,4 +133,68 @@ fn strangers__no_hash_is_said_to_a_sender_that_has_not_got_the_file() {
     });
     assert_eq!(receiver.wait().code, Some(5));
     assert_eq!(fs::read(&there).unwrap(), secret);
+}
+
+/// What the strangers may cost the receiver in memory.
+const GROWTH_MAX_KIB: u64 = 16 << 10;
+
+/// Has `ip` run in a namespace.
+fn ip(ns: &NetNs, args: &[&str]) {
+    let done = ns.command("ip").unwrap().args(args).output().expect("iproute2 is there");
+    assert!(done.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Calls the receiver from `ip`, says hello and waits for what it says to that; if that is a hello,
+/// the connection is half-open.
+fn hello(lab: &Lab, ip: Ipv4Addr) -> Option<TcpStream> {
+    let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(ip.into(), 0).into()).unwrap();
+    socket.connect_timeout(&to.into(), LATE).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(LATE)).unwrap();
+    let hello = json!({
+        "type": "hello", "version": 1, "carries": "messages", "protocol": PROTOCOL, "ip": ip,
+        "path_mtu": 1024, "side_poll_port": null, "qp": {"qpn": 7, "psn": 7},
+        "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096, "fragments": 4096,
+                 "max_message_bytes": 4096},
+    });
+    // One that is turned away may be cut off before it has said or heard anything.
+    let _ = writeln!(stream, "{hello}");
+    let mut answer = String::new();
+    let _ = BufReader::new(&mut stream).read_line(&mut answer);
+    answer.contains("\"hello\"").then_some(stream)
+}
+
+#[test]
+fn strangers__half_open_connections_cost_the_receiver_little_memory() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let file = from.join("f");
+    fs::write(&file, "real").unwrap();
+    // Host b has every address of 10.78.0.0/16, and the receiver reaches them through it.
+    ip(&lab.hosts.b.ns, &["route", "add", "local", "10.78.0.0/16", "dev", "lo"]);
+    let b = lab.hosts.b.v4.to_string();
+    ip(&lab.hosts.a.ns, &["route", "add", "10.78.0.0/16", "via", &b, "dev", "sw0"]);
+    // So that those that are half-open stay for as long as the test looks.
+    let receiver = receiver(&lab, &into, &["--handshake-timeout", "60"]);
+    let before = receiver.resident_kib();
+    let grown = || receiver.resident_kib().saturating_sub(before);
+    let call = |ips: Vec<Ipv4Addr>| {
+        let call = || ips.into_iter().filter_map(|ip| hello(&lab, ip)).collect::<Vec<_>>();
+        lab.hosts.b.ns.run(call).unwrap()
+    };
+    let one = call(vec![lab.hosts.b.v4; 1000]);
+    assert_eq!(one.len(), 8, "of one address: max_half_open_per_peer");
+    assert!(grown() < GROWTH_MAX_KIB, "{} KiB for 1,000 of one address", grown());
+    let many = (1..=10_000_u16).map(|n| {
+        let [high, low] = n.to_be_bytes();
+        Ipv4Addr::new(10, 78, high, low)
+    });
+    let many = call(many.collect());
+    assert_eq!(one.len() + many.len(), 64, "in all: max_half_open");
+    assert!(grown() < GROWTH_MAX_KIB, "{} KiB for 10,000 of many addresses", grown());
+    drop((one, many));
+    send_well(&lab, &[&file], &[]);
+    receiver.terminate();
 }

@@ -75,6 +75,15 @@ pub(super) struct ReceiveArgs {
     /// End a copy whose sender brings nothing for so long; 0.1 to 3600
     #[arg(long, value_parser = stall_timeout, default_value = "30", value_name = "SECONDS")]
     pub(super) stall_timeout: Duration,
+    /// Connections being set up at a time, of all peers, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_half_open: u32,
+    /// Of those, of one peer address
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    max_half_open_per_peer: u32,
+    /// How long setting up a connection may take; 0.01 to 60
+    #[arg(long, value_parser = seconds, default_value = "5", value_name = "SECONDS")]
+    handshake_timeout: Duration,
     #[command(flatten)]
     pub(super) common: CommonArgs,
 }
@@ -116,14 +125,16 @@ impl CopyNetwork {
 }
 
 impl CommonArgs {
-    /// The network these arguments describe, on interface `dev`.
-    pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
+    /// The network these arguments describe, on interface `dev`, whose connections have these
+    /// limits.
+    pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
         let attachment = self.port.attach(dev, self.faults()?)?;
         let xdp_mode = attachment.xdp_mode;
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
-        let config = Config { congestion, erasure, balance, ..talk::limits() }.validate()?;
+        let config = Config { congestion, erasure, balance, ..limits.clone() };
+        let config = config.validate().map_err(usage)?;
         let options = NetworkOptions { config, engine, core: self.port.core, polling: None };
         let network = Network::over(attachment, dev, options)?;
         Ok(CopyNetwork { network, xdp_mode, erasure, balance })
@@ -141,6 +152,20 @@ impl ReceiveArgs {
     pub(super) fn grant(&self) -> Grant {
         let Self { overwrite, stall_timeout, .. } = *self;
         Grant { overwrite, stall_timeout }
+    }
+
+    /// The network these arguments describe, on interface `dev`.
+    pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
+        let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
+        let limits = Config {
+            // Beside the one that is served and those that are told that it is.
+            max_connections: max_half_open.saturating_add(16).min(1000),
+            max_half_open,
+            max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
+            handshake_timeout,
+            ..talk::limits()
+        };
+        self.common.network(dev, &limits)
     }
 }
 
@@ -177,7 +202,7 @@ impl SendArgs {
         };
         // The interface is checked first: its name is the likelier mistake.
         crate::fabric::interface(&dev)?;
-        let network = self.common.network(&dev)?;
+        let network = self.common.network(&dev, &talk::limits())?;
         match network.network.connect(address, &talk::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),
             Err(why) => {
@@ -190,9 +215,13 @@ impl SendArgs {
 }
 
 fn stall_timeout(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
-    let stall_timeout = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    let stall_timeout = seconds(text)?;
     Grant { stall_timeout, ..Grant::default() }.validate().map(|grant| grant.stall_timeout)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
 fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
