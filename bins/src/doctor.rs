@@ -8,7 +8,7 @@ mod host;
 mod interface;
 
 pub use check::{Check, Status, worst};
-pub use host::HostFacts;
+pub use host::{CAPABILITIES, HostFacts};
 pub use interface::{Deferral, InterfaceFacts};
 
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! The spanwire command: copy, demo, perf and lab.
+//! The spanwire command.
 //!
 //! The subcommands are here as a library, so that tests and benchmarks run what users run.
 //!

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// RoCEv2 in userspace over AF_XDP: no kernel module, no RDMA hardware.
 #[derive(Parser, Debug)]
-#[command(name = "spanwire", version, about, propagate_version = true)]
+#[command(name = "spanwire", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

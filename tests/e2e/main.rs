@@ -17,6 +17,7 @@ mod perf;
 mod perftest;
 mod strangers;
 mod switch;
+mod usage;
 
 use lab::{Lab, Outcome};
 use serde_json::Value;

@@ -108,7 +108,7 @@ impl HostFacts {
             _ => "",
         };
         if missing.is_empty() {
-            return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF");
+            return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON");
         }
         let found = format!("without {}{unprivileged}", missing.join(", "));
         Check::fail("rights", found, self.grant())
@@ -158,19 +158,19 @@ impl HostFacts {
         )
     }
 
-    /// CAP_SYS_ADMIN still stands for CAP_BPF.
+    /// CAP_SYS_ADMIN still stands for CAP_BPF and CAP_PERFMON.
     fn may(&self, capability: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
-        has(capability) || capability == CAP_BPF && has(CAP_SYS_ADMIN)
+        has(capability) || matches!(capability, CAP_BPF | CAP_PERFMON) && has(CAP_SYS_ADMIN)
     }
 
     fn grant(&self) -> String {
-        let program = &self.program;
-        format!(
-            "setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep {program}  # or run as root"
-        )
+        format!("setcap {CAPABILITIES}=ep {}  # or run as root", self.program)
     }
 }
+
+/// What every command on AF_XDP needs of a user, as setcap names it.
+pub const CAPABILITIES: &str = "cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock";
 
 /// The line `CapEff` of `/proc/PID/status`.
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -199,10 +199,16 @@ const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_ADMIN: u32 = 21;
+/// The verifier lets a program add to a packet's address with it alone.
+const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 /// Raw for the socket, admin and BPF for the steering program.
-const NEEDED: [(u32, &str); 3] =
-    [(CAP_NET_RAW, "CAP_NET_RAW"), (CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_BPF, "CAP_BPF")];
+const NEEDED: [(u32, &str); 4] = [
+    (CAP_NET_RAW, "CAP_NET_RAW"),
+    (CAP_NET_ADMIN, "CAP_NET_ADMIN"),
+    (CAP_BPF, "CAP_BPF"),
+    (CAP_PERFMON, "CAP_PERFMON"),
+];
 /// The steering program says that it copes with frames in several buffers
 /// (`BPF_F_XDP_HAS_FRAGS`), which older kernels refuse.
 const KERNEL_MIN: (u32, u32) = (5, 18);
@@ -215,7 +221,7 @@ mod tests {
     fn good() -> HostFacts {
         HostFacts {
             kernel: "6.18.0".to_owned(),
-            capabilities: 1 << 12 | 1 << 13 | 1 << 39,
+            capabilities: 1 << 12 | 1 << 13 | 1 << 38 | 1 << 39,
             memlock_bytes: Some(8 << 20),
             cores: 2,
             counts_ticks: true,
@@ -256,9 +262,9 @@ mod tests {
     fn checks__missing_rights_are_named_with_the_command() {
         let facts = HostFacts { capabilities: 1 << 13, ..good() };
         let check = only(&facts, Status::Fail);
-        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
+        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON");
         assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire  # or run as root")));
-        // CAP_SYS_ADMIN is as good as CAP_BPF.
+        // CAP_SYS_ADMIN is as good as CAP_BPF and CAP_PERFMON.
         let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
         assert_eq!(worst(&facts.checks()), Status::Ok);
     }
@@ -298,6 +304,12 @@ mod tests {
     #[test]
     fn checks__one_core() {
         assert_eq!(only(&HostFacts { cores: 1, ..good() }, Status::Warn).name, "cores");
+    }
+
+    #[test]
+    fn capabilities__are_those_that_the_tools_document_names() {
+        let tools = include_str!("../../../docs/TOOLS.md");
+        assert!(tools.contains(&format!("setcap {CAPABILITIES}=ep ")), "docs/TOOLS.md lacks them");
     }
 
     #[test]
