@@ -274,15 +274,15 @@ impl Taker<'_> {
         offset: u64,
     ) -> Result<(), End> {
         // Before the sender hears of it: its chunks find the writer ready.
-        self.give(Work::File(FileWork { index, file, partial, offset }));
+        self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
         self.answers.speaking.send(&Message::Want { index, offset })
     }
 
     /// Finishes directories whose files have all been compared.
     fn give_full(&mut self) {
         let first_open = self.comparisons.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some(FullDir { index, dir, mode, mtime }) =
-            self.full.pop_front_if(|full| full.index < first_open)
+        while self.full.front().is_some_and(|full| full.index < first_open)
+            && let Some(FullDir { index, dir, mode, mtime }) = self.full.pop_front()
         {
             self.give(Work::DirEnd { index, dir, mode, mtime });
         }

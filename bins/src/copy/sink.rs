@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What is to be done, in the order of the entries.
 pub enum Work {
     /// Take in a file.
-    File(FileWork),
+    File(Box<FileWork>),
     /// A directory is full.
     DirEnd {
         /// Number of the entry.
@@ -96,7 +96,7 @@ impl Sink<'_> {
     pub fn run(mut self) -> Result<(), End> {
         loop {
             match self.next_work()? {
-                Work::File(file) => self.take_file(file)?,
+                Work::File(file) => self.take_file(*file)?,
                 Work::DirEnd { index, dir, mode, mtime } => {
                     let finished = self.at_work(|| dir.finish(mode, mtime));
                     match finished {
