@@ -219,8 +219,10 @@ impl Selective {
             counters.receive_limit_probes += 1;
             self.probe = Some(Probe::Receive);
         }
-        // What was to be sent has not left yet: the silence is ours, not the peer's.
-        if self.has_nothing_out() || self.probe.is_some() {
+        // What was to be sent has not left yet: the silence is ours, not the peer's. Probes of our
+        // READ would take every turn of a response that waits for the pacer.
+        let is_paced = self.is_paced && self.sent.in_flight_pkts() == 0;
+        if self.has_nothing_out() || self.probe.is_some() || is_paced {
             self.timers.restart(now);
             return false;
         }
@@ -248,16 +250,10 @@ impl Selective {
                     self.probe = Some(Probe::Tail);
                 }
             }
-            // Parity is behind requests that are over: who has left owes no word of it.
-            Silence::Exhausted if self.owes_only_parity() => self.timers.forgive(),
+            Silence::Exhausted if self.owes_only_parity() => self.abandon_parity(),
             Silence::Exhausted => return true,
         }
         false
-    }
-
-    /// All that it was asked to send has arrived.
-    pub(super) fn owes_only_parity(&self) -> bool {
-        self.sender.oldest().is_none() && self.sent.due() >= self.sent.next()
     }
 
     /// When [`Selective::handle_timeout`] has something to do, or an acknowledgement is due.

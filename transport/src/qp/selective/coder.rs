@@ -217,3 +217,16 @@ impl LossMeter {
 
 /// Long enough that one burst is not a rate, short enough to follow a path that turns bad.
 const LOSS_PERIOD_PKTS: u32 = 256;
+impl Selective {
+    /// Only parity of completed requests is unacknowledged.
+    pub(in crate::qp) fn owes_only_parity(&self) -> bool {
+        self.sender.oldest().is_none() && self.sent.has_only_parity()
+    }
+
+    /// Gives up waiting for the acknowledgement of parity: a peer that has closed need not send it.
+    /// The parity is not sent again and takes no place in the window of later requests.
+    pub(super) fn abandon_parity(&mut self) {
+        self.timers.forgive();
+        self.sent.abandon_all();
+    }
+}

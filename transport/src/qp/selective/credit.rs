@@ -24,6 +24,12 @@ pub(super) struct Credit {
     /// Rounds of packets that found no receive request since then.
     refused: u32,
     round_is_counted: bool,
+    /// When the last question was due: a refusal of what was sent before is of an earlier round.
+    asked_at: Time,
+    /// When the packet was sent whose refusal was counted last.
+    refused_at: Option<Time>,
+    /// One past that packet's number.
+    refused_below: u64,
     /// Of what was sent until then it is known what the limit turns away.
     judged_until: Option<Time>,
     wait: Dur,
@@ -39,6 +45,9 @@ impl Credit {
             asked: 0,
             refused: 0,
             round_is_counted: false,
+            asked_at: Time::ZERO,
+            refused_at: None,
+            refused_below: 0,
             judged_until: None,
             wait: Dur::ZERO,
             rnr_retry: 0,
@@ -92,15 +101,21 @@ impl Credit {
         ahead > 0 && ahead < 1 << 31
     }
 
-    /// Nothing has been refused since the last question, or since the limit moved.
-    pub(super) fn is_new_round(&self) -> bool {
-        !self.round_is_counted
+    /// The refusal of a packet that was sent at `sent` counts: nothing has been refused since the
+    /// last question, or since the limit moved, and it is not told once more or late.
+    pub(super) fn is_new_round(&self, sent: Time) -> bool {
+        let is_old = sent < self.asked_at || self.refused_at.is_some_and(|at| sent <= at);
+        !self.round_is_counted && !is_old
     }
 
-    /// A packet found no receive request. True when that was once too often.
-    pub(super) fn on_refused(&mut self) -> bool {
-        if !std::mem::replace(&mut self.round_is_counted, true) {
-            self.refused += 1;
+    /// The packet `number` that was sent at `sent` found no receive request; everything below `una`
+    /// has arrived. True when that was once too often.
+    pub(super) fn on_refused(&mut self, sent: Time, number: u64, una: u64) -> bool {
+        if self.is_new_round(sent) {
+            // What was refused before has been taken since, be the limit what it was.
+            let refused = if self.refused_below <= una { 0 } else { self.refused };
+            (self.round_is_counted, self.refused_at) = (true, Some(sent));
+            (self.refused, self.refused_below) = (refused + 1, number + 1);
         }
         self.rnr_retry != RETRY_FOR_EVER && self.refused > u32::from(self.rnr_retry)
     }
@@ -127,7 +142,7 @@ impl Credit {
     pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
         let due = self.ask_at.is_some_and(|at| at <= now);
         if due {
-            self.ask_at = None;
+            (self.ask_at, self.asked_at) = (None, now);
             self.asked = self.asked.saturating_add(1);
             self.round_is_counted = false;
         }
@@ -217,16 +232,49 @@ mod tests {
 
     #[test]
     fn on_refused__counts_rounds_not_packets() {
+        let at = |us| Time::ZERO + Dur::from_us(us);
         let mut c = credit(1);
-        assert!(!c.on_refused() && !c.on_refused());
-        c.set_stuck(Time::ZERO, true, &Rtt::default());
-        c.handle_timeout(Time::MAX);
-        assert!(c.on_refused());
+        assert!(!c.on_refused(at(1), 8, 7) && !c.on_refused(at(2), 8, 7));
+        c.set_stuck(at(3), true, &Rtt::default());
+        assert!(c.handle_timeout(at(1000)));
+        assert!(c.on_refused(at(1000), 8, 7));
         let mut for_ever = credit(7);
-        for _ in 0..100 {
-            for_ever.set_stuck(Time::ZERO, true, &Rtt::default());
-            for_ever.handle_timeout(Time::MAX);
-            assert!(!for_ever.on_refused());
+        for ms in 1..100 {
+            for_ever.set_stuck(at(1000 * ms), true, &Rtt::default());
+            for_ever.handle_timeout(at(1000 * ms + 999));
+            assert!(!for_ever.on_refused(at(1000 * ms + 999), 8, 7));
         }
+    }
+
+    /// An acknowledgement that comes twice, or late, tells of the same refusal. If it counted again
+    /// after each question, a peer would be given up that was asked less often than `rnr_retry`.
+    #[test]
+    fn on_refused__what_is_told_twice_or_late_is_one_refusal() {
+        let at = |us| Time::ZERO + Dur::from_us(us);
+        let mut c = credit(1);
+        assert!(c.is_new_round(at(5)) && !c.on_refused(at(5), 8, 7));
+        c.set_stuck(at(10), true, &Rtt::default());
+        assert!(c.handle_timeout(at(1000)));
+        for late in [5, 7, 999] {
+            assert!(!c.is_new_round(at(late)) && !c.on_refused(at(late), 8, 7), "{late} us");
+        }
+        c.on_told(3, 1);
+        assert!(!c.is_new_round(at(5)), "the limit has moved since");
+        assert!(!c.on_refused(at(1001), 8, 7), "the first for this limit");
+        c.set_stuck(at(1010), true, &Rtt::default());
+        assert!(c.handle_timeout(at(2000)) && c.on_refused(at(2001), 8, 7));
+    }
+
+    #[test]
+    fn on_refused__begins_anew_when_what_was_refused_has_arrived() {
+        let at = |us| Time::ZERO + Dur::from_us(us);
+        let mut c = credit(1);
+        for round in 1..4 {
+            let at = at(10_000 * round);
+            assert!(!c.on_refused(at, round, round), "everything below has arrived");
+            c.set_stuck(at, true, &Rtt::default());
+            assert!(c.handle_timeout(at + Dur::from_us(9_999)));
+        }
+        assert!(c.on_refused(at(40_000), 3, 3), "the same again");
     }
 }

@@ -104,10 +104,18 @@ impl<T: Copy> Sent<T> {
     /// Moves `due` over what has arrived and over parity.
     #[inline]
     pub(super) fn pass_over_parity(&mut self) {
-        let passes = |e: &super::Entry<T>| e.state == State::Arrived || e.place.is_parity();
-        while self.entry(self.due).is_some_and(passes) {
+        while self.is_passed_over(self.due) {
             self.due += 1;
         }
+    }
+
+    /// Nothing that was sent is missing but parity, be it sent since the last acknowledgement.
+    pub(crate) fn has_only_parity(&self) -> bool {
+        (self.due..self.next()).all(|number| self.is_passed_over(number))
+    }
+
+    fn is_passed_over(&self, number: u64) -> bool {
+        self.entry(number).is_some_and(|e| e.state == State::Arrived || e.place.is_parity())
     }
 
     /// A packet of a block was lost. If the packets of the block that have arrived, are in flight
@@ -294,6 +302,25 @@ mod tests {
             all.push(what);
         }
         all
+    }
+
+    /// Data of a block are acknowledged before its parity has left. No acknowledgement follows, for
+    /// the peer is gone: it need not be given up for that.
+    #[test]
+    fn has_only_parity__counts_what_left_since_the_last_acknowledgement() {
+        let mut s = Sent::new(0);
+        let block = |index| Place::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
+        (0..4).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+        s.on_ack(&Told { next: 3, ..told(&[], 2, &[]) }).unwrap();
+        assert!(!s.has_only_parity());
+        s.on_ack(&Told { next: 4, ..told(&[], 3, &[]) }).unwrap();
+        (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+        assert!(s.has_only_parity() && !s.is_empty());
+        s.abandon_all();
+        assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "no place in the window");
+        assert_eq!(again(&mut s), []);
+        s.push(at(6), 6, 100, Place::NONE, 1);
+        assert!(!s.has_only_parity());
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl<T: Copy> Sent<T> {
         }
     }
 
+    /// Takes everything in flight for lost, and sends none of it again.
+    pub(crate) fn abandon_all(&mut self) {
+        for transmission in std::mem::take(&mut self.order) {
+            if self.current(transmission).is_some() {
+                self.lose_only(transmission.number);
+            }
+        }
+    }
+
     /// The loss of everything was a mistake: what was not sent again is in flight after all.
     pub(crate) fn find_all(&mut self) {
         for number in self.lost.take_queue() {
