@@ -11,7 +11,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::World;
+use world::{Tamper, World};
 
 #[test]
 fn run__ten_thousand_seeds_agree_with_the_model() {
@@ -140,6 +140,41 @@ fn complete__notices_a_completion_that_never_comes() {
         }
     });
     assert!(swallowed >= 10, "{swallowed} of 20: not every world has a completion to miss there");
+}
+
+/// Of this many worlds with something wrong on the wire or in the driver, how many are noticed,
+/// and what is said of the first.
+fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
+    let mut said = Vec::new();
+    for seed in 0..worlds {
+        let mut world = World::new(seed);
+        if tamper == Tamper::Refuse && !world.may_hear_no_words() {
+            continue;
+        }
+        world.tamper = Some(tamper);
+        if let Err(why) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+            said.push(why.downcast::<String>().map_or_else(|_| String::new(), |why| *why));
+        }
+    }
+    (said.len(), said.into_iter().next().unwrap_or_default())
+}
+
+#[test]
+fn check_memory__notices_parity_over_two_versions_of_memory() {
+    let (noticed, what) = notices_tampering(Tamper::Unmark, 1000);
+    assert!(noticed >= 3 && what.contains("memory of side"), "{noticed}: {what}");
+}
+
+#[test]
+fn complete__notices_a_receive_request_that_was_not_missing() {
+    let (noticed, what) = notices_tampering(Tamper::Refuse, 10_000);
+    assert!(noticed >= 1 && what.contains("turned away"), "{noticed}: {what}");
+}
+
+#[test]
+fn check_alive__notices_timers_that_are_armed_in_vain() {
+    let (noticed, what) = notices_tampering(Tamper::Deaf, 20);
+    assert!(noticed >= 10 && what.contains("queue pair"), "{noticed}: {what}");
 }
 
 fn number(name: &str) -> Option<u64> {

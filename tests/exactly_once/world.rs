@@ -18,6 +18,7 @@ use spanwire_transport::{
 use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
 use std::collections::BTreeMap;
 use wire::Faults;
+pub(crate) use wire::Tamper;
 
 /// Two sides, the wire between them and the model.
 pub(crate) struct World {
@@ -51,6 +52,8 @@ pub(crate) struct World {
     quiet_until: Time,
     /// Each frame is printed.
     pub(crate) is_traced: bool,
+    /// What is wrong with it, in tests that want it noticed.
+    pub(crate) tamper: Option<Tamper>,
     /// What a test does to the world to see it noticed: called before each comparison.
     pub(crate) sabotage: Option<fn(&mut World)>,
 }
@@ -158,6 +161,7 @@ impl World {
             rts_at,
             quiet_until: now,
             is_traced: false,
+            tamper: None,
             sabotage,
         };
         for q in 0..qps {
@@ -169,6 +173,13 @@ impl World {
             }
         }
         world
+    }
+
+    /// An end that must not say much yet may answer small messages without SACK words, and one
+    /// refusal ends a queue pair.
+    pub(crate) fn may_hear_no_words(&self) -> bool {
+        let Patience { mode, rnr_retry, .. } = self.patience;
+        mode == WireMode::Src && rnr_retry == 0 && self.small && self.rts_at > self.now
     }
 
     fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), rd_atomic: u8, psns: [u64; 2]) {
@@ -245,6 +256,10 @@ impl World {
                 continue;
             }
             let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
+            let timers = match self.tamper {
+                Some(Tamper::Deaf) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
+                _ => timers,
+            };
             let frame = self.flight.keys().next().map(|k| k.0);
             let burst = is_more.then(|| self.now + BURST_GAP);
             let next = [timers, frame, self.next_action, burst].into_iter().flatten().min();
@@ -299,7 +314,8 @@ impl World {
             }
             self.settle(side);
         }
-        if self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
+        let is_deaf = self.tamper == Some(Tamper::Deaf);
+        if !is_deaf && self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
             self.ends[side].ep.handle_timeout(self.now);
             self.settle(side);
         }

@@ -2,8 +2,19 @@
 
 use super::{World, drawn};
 use spanwire_base::{Dur, Rng, Time, usize_from};
-use spanwire_wire::{Opcode, Packet, SrcAckRepr, SrcDataRepr, ip_end};
+use spanwire_wire::{AckReason, Opcode, Packet, SrcAckRepr, SrcDataRepr, ip_end};
 use std::ops::Range;
+
+/// What is wrong with a world: as if an engine did not do what keeps it right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tamper {
+    /// Retransmissions are not marked: a receiver adds them to the parity of first transmissions.
+    Unmark,
+    /// An acknowledgement without SACK words says that a packet found no receive request.
+    Refuse,
+    /// Timers are armed, and nothing happens when they expire.
+    Deaf,
+}
 
 /// What the wire does, in parts per thousand of the frames.
 #[derive(Clone, Debug)]
@@ -22,7 +33,8 @@ pub(super) struct Faults {
     pub(super) grid: Dur,
     /// Frames that leave at one time; the next ones leave a little later.
     pub(super) burst: usize,
-    /// The local ACK timeout is at least so many round trips of a good wire: many would be needless.
+    /// The local ACK timeout is at least so many round trips of a good wire; with few, many are
+    /// needless.
     timeout_rtts: u64,
     /// From then on the wire is good: every frame arrives once and in order.
     pub(super) until: Time,
@@ -101,6 +113,30 @@ impl World {
         eprintln!("{:?}: {side} {does} {opcode:?} {psn:?} to {qpn:?}: {what}", self.now);
     }
 
+    fn tamper_with(&self, frame: &mut [u8]) {
+        let p = Packet::parse(frame).expect("an engine wrote it");
+        let (psn, end) = (p.bth.psn.get(), ip_end(frame, 0).expect("an IP packet"));
+        let at = BTH_AT + BTH_BYTES;
+        let emitted = match (self.tamper, p.bth.opcode) {
+            (Some(Tamper::Unmark), Opcode::SrcData) => {
+                let (mut header, _) = SrcDataRepr::parse(psn, p.payload).expect("one of its own");
+                header.is_retransmission = false;
+                header.emit(&mut frame[at..][..header.header_len()])
+            }
+            (Some(Tamper::Refuse), Opcode::SrcAck) => {
+                let bytes = p.payload.to_vec();
+                let mut ack = SrcAckRepr::parse(psn, &bytes).expect("one of its own");
+                if ack.words.as_slice().is_empty() {
+                    ack.reason = AckReason::NoReceive;
+                }
+                ack.emit(&mut frame[at..][..ack.header_len()])
+            }
+            _ => return,
+        };
+        emitted.expect("as long as before");
+        spanwire_wire::seal(frame, end);
+    }
+
     pub(super) fn transmit(&mut self, side: usize, mut frame: Vec<u8>) {
         let p = Packet::parse(&frame).expect("an engine wrote it");
         let path = p.udp.src_port;
@@ -109,6 +145,7 @@ impl World {
             let q = self.ends[1 - side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
             self.model.send_src(side, q.expect("sent to one of them"), &p);
         }
+        self.tamper_with(&mut frame);
         let is_bad = self.now < self.faults.until;
         let Faults { lost, twice, late, corrupt, ref dead, delay, grid, .. } = self.faults;
         let hit = |wire: &mut Rng, rate: u64| is_bad && wire.below(1000) < rate;
@@ -143,3 +180,4 @@ impl World {
 const SLOW: Dur = Dur::from_ms(500);
 /// Ethernet, IPv4 and UDP come before the BTH.
 const BTH_AT: usize = 14 + 20 + 8;
+const BTH_BYTES: usize = 12;
