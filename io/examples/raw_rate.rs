@@ -18,7 +18,7 @@ use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::port::{Port, reserve};
 use spanwire_io::xdp::{SidePoll, XdpConfig, XdpPort};
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -90,8 +90,8 @@ fn measure(hosts: &TwoHosts, variant: Variant, time: Duration) -> Fallible<f64> 
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&mut a, variant, &stop));
-        let receiver = scope.spawn(|| receive(&mut b, &stop));
+        let sender = scope.spawn(|| send(&mut a, hosts.b.v4, variant, &stop));
+        let receiver = scope.spawn(|| receive(&mut b, hosts.a.v4, &stop));
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         sender.join().expect("the sender does not panic")?;
@@ -121,7 +121,7 @@ fn poll_aside(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) ->
 }
 
 /// Sends while the window allows. Acknowledgements carry the next number the receiver expects.
-fn send(port: &mut XdpPort, variant: Variant, stop: &AtomicBool) -> Fallible<()> {
+fn send(port: &mut XdpPort, to: Ipv4Addr, variant: Variant, stop: &AtomicBool) -> Fallible<()> {
     pin(0);
     let (mut next, mut acked) = (0u64, 0u64);
     let mut last_progress = Instant::now();
@@ -134,7 +134,7 @@ fn send(port: &mut XdpPort, variant: Variant, stop: &AtomicBool) -> Fallible<()>
                 break;
             }
             let Some(mut slot) = reserve(port) else { break };
-            write_frame(slot.bytes(), variant.frame_len, next);
+            write_frame(slot.bytes(), to, variant.frame_len, next);
             slot.commit(TxMeta::whole(variant.frame_len));
             next += 1;
         }
@@ -151,7 +151,7 @@ fn send(port: &mut XdpPort, variant: Variant, stop: &AtomicBool) -> Fallible<()>
 }
 
 /// Counts, and acknowledges every 16th frame, or what there is when nothing more comes.
-fn receive(port: &mut XdpPort, stop: &AtomicBool) -> Fallible<f64> {
+fn receive(port: &mut XdpPort, to: Ipv4Addr, stop: &AtomicBool) -> Fallible<f64> {
     pin(1);
     let (mut frames, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
     let mut started = None;
@@ -168,7 +168,7 @@ fn receive(port: &mut XdpPort, stop: &AtomicBool) -> Fallible<f64> {
         if (owed >= ACK_EVERY || (owed > 0 && idle > IDLE_ACK))
             && let Some(mut slot) = reserve(port)
         {
-            write_frame(slot.bytes(), 64, next);
+            write_frame(slot.bytes(), to, 64, next);
             slot.commit(TxMeta::whole(64));
             owed = 0;
         }
@@ -179,8 +179,9 @@ fn receive(port: &mut XdpPort, stop: &AtomicBool) -> Fallible<f64> {
     Ok(counted / start.elapsed().as_secs_f64())
 }
 
-/// Headers of a UDP packet to port 4791 and a number; the rest of the frame is whatever was there.
-fn write_frame(into: &mut [u8], len: usize, number: u64) {
+/// Headers of a UDP packet to port 4791 of `to` and a number; the rest of the frame is whatever was
+/// there.
+fn write_frame(into: &mut [u8], to: Ipv4Addr, len: usize, number: u64) {
     let ip_len = u16::try_from(len - 14).expect("a frame below 64 KiB");
     let headers = &mut into[..50];
     headers.fill(0);
@@ -191,6 +192,7 @@ fn write_frame(into: &mut [u8], len: usize, number: u64) {
     headers[16..18].copy_from_slice(&ip_len.to_be_bytes());
     headers[22] = 64;
     headers[23] = 17;
+    headers[30..34].copy_from_slice(&to.octets());
     headers[36..38].copy_from_slice(&4791u16.to_be_bytes());
     headers[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
     headers[42..50].copy_from_slice(&number.to_be_bytes());

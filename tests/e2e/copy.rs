@@ -436,8 +436,11 @@ fn copy__says_what_is_wrong() {
     let receiver = receiver(&lab, &into, &[]);
     let busy = start_sender(&lab, &[&path], &[]);
     wait_for_partial(&into, "big", 1);
-    // The interface belongs to the first; a second one must be told so.
+    // The interface belongs to the first; a second one must be told so. It waits for 2 s, in which
+    // the first must not end.
+    busy.signal(libc::SIGSTOP);
     failing(&["copy", "send", &path, &to], &["sw0", "another XDP program"]);
+    busy.signal(libc::SIGCONT);
     assert!(busy.wait().success);
     receiver.terminate();
 }

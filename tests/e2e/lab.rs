@@ -174,11 +174,15 @@ impl Running {
     }
 
     pub(crate) fn end_with(self, signal: i32) -> Outcome {
+        self.signal(signal);
+        self.wait()
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
         let pid = self.child.as_ref().expect("not waited for yet").id();
         let pid = pid.to_string();
         let sent = Command::new("kill").arg(format!("-{signal}")).arg(&pid).status();
         assert!(sent.is_ok_and(|s| s.success()), "cannot signal {pid}");
-        self.wait()
     }
 }
 

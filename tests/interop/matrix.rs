@@ -8,16 +8,22 @@ use spanwire_transport::Mtu;
 
 const MTUS: [Mtu; 4] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048];
 
-/// The operations, and what makes a case of each from a length and a seed.
-const OPERATIONS: [(&str, fn(u32, u64) -> Case); 3] = [
-    ("SEND", |len, seed| case::message("send", len, 1, seed)),
-    ("WRITE", |len, seed| case::write(len, 1, seed)),
-    ("READ", |len, seed| case::read(len, 1, seed)),
+/// Makes a case from a length and a seed.
+type Operation = fn(u32, u64) -> Case;
+
+/// SEND, WRITE and READ.
+const OPERATIONS: [Operation; 3] = [
+    |len, seed| case::message("send", len, 1, seed),
+    |len, seed| case::write(len, 1, seed),
+    |len, seed| case::read(len, 1, seed),
 ];
 
-/// What a size is called, and its bytes at a path MTU, in rising order: nothing, around a multiple
-/// of 4 (padding), around one packet, several packets, long messages.
-const SIZES: [(&str, fn(u32) -> u32); 11] = [
+/// What a size is called, and its bytes at a path MTU.
+type Size = (&'static str, fn(u32) -> u32);
+
+/// In rising order: nothing, around a multiple of 4 (padding), around one packet, several packets,
+/// long messages.
+const SIZES: [Size; 11] = [
     ("0", |_| 0),
     ("1", |_| 1),
     ("63", |_| 63),
@@ -43,9 +49,9 @@ fn rxe__matrix_of_sizes_path_mtus_operations_and_directions() {
     let mut passed = [[0; MTUS.len()]; SIZES.len()];
     for (column, mtu) in MTUS.into_iter().enumerate() {
         for ours in [Ours::Requester, Ours::Responder] {
-            for (n, (_, make)) in OPERATIONS.into_iter().enumerate() {
+            for (n, make) in OPERATIONS.into_iter().enumerate() {
                 let terms = Terms { mtu, psn: FIRST_PSN, ..Terms::new(ours) };
-                let case = |(k, (_, bytes)): (usize, &(_, fn(u32) -> u32))| {
+                let case = |(k, (_, bytes)): (usize, &Size)| {
                     // Each case has bytes of its own.
                     let seed = 1000 * (1 + n) + 100 * column + 2 * k;
                     make(bytes(mtu.bytes()), u64::try_from(seed).expect("small"))
