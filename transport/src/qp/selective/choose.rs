@@ -61,17 +61,11 @@ pub(super) enum SendingKind {
 impl Selective {
     /// Chooses the next packet. [`Selective::on_sent`] once it is written.
     pub(super) fn choose(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
-        let choice = self.next_choice(now, limits, flow);
-        self.is_paced = matches!(choice, Choice::Paced(_));
-        choice
-    }
-
-    #[inline]
-    fn next_choice(&mut self, now: Time, limits: &Limits, flow: Option<&mut Flow>) -> Choice {
+        self.is_paced = false;
         if let Some(sending) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
             // It may leave whatever the windows say, but a pacer is not asked twice.
             return match flow.and_then(|flow| flow.probe_paced_until(now)) {
-                Some(at) => Choice::Paced(at),
+                Some(at) => self.wait_for_pacer(at),
                 None => Choice::Send(sending),
             };
         }
@@ -101,7 +95,7 @@ impl Selective {
             None => FlowLimit::Application,
             Some(_) if limits.room_pkts == 0 => FlowLimit::Endpoint,
             Some(sending) => match flow.and_then(|flow| flow.paced_until(now)) {
-                Some(at) => return Choice::Paced(at),
+                Some(at) => return self.wait_for_pacer(at),
                 None => return Choice::Send(sending),
             },
         };
@@ -109,6 +103,11 @@ impl Selective {
             flow.on_limit(now, limit, self.sent.in_flight_bytes());
         }
         if limit == FlowLimit::Endpoint { Choice::Blocked } else { Choice::Idle }
+    }
+
+    fn wait_for_pacer(&mut self, until: Time) -> Choice {
+        self.is_paced = true;
+        Choice::Paced(until)
     }
 
     /// Something is there to be sent, whether it may or not.
