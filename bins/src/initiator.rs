@@ -127,7 +127,7 @@ impl Initiator {
     }
 
     /// Ends a run of some seconds at `now` if its last messages are outstanding for longer than
-    /// [`DRAIN`]: a rate or a window may be too small for them. What completed so far counts.
+    /// one second: a rate or a window may be too small for them. What completed so far counts.
     pub fn end_overdue(&mut self, now: Time) {
         if self.result.finished.is_some() || self.until.is_none_or(|until| now < until + DRAIN) {
             return;

@@ -128,8 +128,8 @@ impl MrTable {
         Self { regions: Slab::new(max_mrs), lkeys, rkeys }
     }
 
-    /// Registers `region` at virtual address `iova`. When `None`, it is drawn from `rng`: an address
-    /// of the process would tell peers where its memory is, and differ from run to run.
+    /// Registers `region` at virtual address `iova`. When `None`, it is drawn from `rng`: an
+    /// address of the process would tell peers where its memory is, and differ from run to run.
     pub(crate) fn register(
         &mut self,
         rng: &mut ChaCha20Rng,

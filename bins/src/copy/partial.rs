@@ -104,7 +104,7 @@ impl Partial {
         Ok(Some(Self { dir, name, file, len: 0, hash, reserved: 0, size: 0 }))
     }
 
-    /// Takes room for the next [`RESERVE_BYTES`] of the file, where the file system can. A sender
+    /// Takes room for the next 64 MiB of the file, where the file system can. A sender
     /// that declares a size and brings nothing gets no more.
     ///
     /// # Errors

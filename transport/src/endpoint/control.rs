@@ -23,9 +23,9 @@ impl Endpoint {
     }
 
     /// Registers memory. `iova` is the virtual address of its first byte for both sides. When
-    /// `None`, the endpoint's seed decides it (a page below 2^47, [`MemoryRegion::addr`] says which):
-    /// the peer does not learn an address of this process, and a simulation repeats. As verbs have
-    /// it by default: `Some(region.addr())`.
+    /// `None`, the endpoint's seed decides it (a page below 2^47; see [`MemoryRegion::addr`]): the
+    /// peer does not learn an address of this process, and a simulation repeats. As verbs have it
+    /// by default: `Some(region.addr())`.
     ///
     /// # Errors
     /// See [`CreateError`].
