@@ -187,6 +187,8 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     ("bins", "spanwire-tests"),
     // Another implementation of the same mathematics to hold ours against.
     ("erasure", "reed-solomon-erasure"),
+    // Proves that the engine allocates nothing in steady state.
+    ("tests", "allocation-counter"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.

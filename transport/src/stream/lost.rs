@@ -50,9 +50,9 @@ impl Lost {
         self.queue.is_empty() && self.waiting.is_empty()
     }
 
-    /// Takes out all that was not found waiting, oldest loss first.
-    pub(super) fn take_queue(&mut self) -> VecDeque<u64> {
-        std::mem::take(&mut self.queue)
+    /// Takes the oldest loss out of those that were not found waiting.
+    pub(super) fn pop_queue(&mut self) -> Option<u64> {
+        self.queue.pop_front()
     }
 }
 
@@ -91,11 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn take_queue__leaves_what_waits() {
+    fn pop_queue__leaves_what_waits() {
         let mut lost = Lost::default();
         (0..3).for_each(|n| lost.push(n));
         assert_eq!(lost.next(Some, |n| *n == 1), Some((1, 1)));
-        assert_eq!(lost.take_queue(), [1, 2]);
+        let popped: Vec<u64> = std::iter::from_fn(|| lost.pop_queue()).collect();
+        assert_eq!(popped, [1, 2]);
         assert_eq!(lost.next(Some, |_| true), Some((0, 0)));
     }
 }

@@ -10,7 +10,7 @@ use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use crate::stream::received::wrap;
 pub(super) use block::Segment;
-use block::{Block, code, ones};
+use block::{Block, Whole, code, ones};
 use memory::{Memory, Sums};
 use open::{At, Open};
 use spanwire_base::{Time, usize_from};
@@ -26,6 +26,8 @@ pub(super) struct Rebuild {
     open: Open,
     pace: Pace,
     memory: Memory,
+    /// The empty list of the next [`Rebuild::compute`].
+    segments: Vec<Segment>,
     /// What is to be said, and in how many acknowledgements more.
     reports: VecDeque<(BlockReport, u8)>,
     counters: BlockCounters,
@@ -66,7 +68,8 @@ impl Rebuild {
         Self {
             open: Open::default(),
             pace: Pace::default(),
-            memory: Memory { peer, limit_bytes, used_bytes: 0, spare: Vec::new() },
+            memory: Memory::new(peer, limit_bytes),
+            segments: Vec::new(),
             reports: VecDeque::new(),
             counters: BlockCounters::default(),
         }
@@ -121,28 +124,44 @@ impl Rebuild {
     /// The lost data of the first block that can be rebuilt, lowest first. [`Rebuild::rebuilt`] or
     /// [`Rebuild::give_up`] once it is known where they went.
     pub(super) fn compute(&mut self, first: u64) -> Vec<Segment> {
-        let Some(at) = self.open.find(first) else { return Vec::new() };
+        let mut segments = std::mem::take(&mut self.segments);
+        let Some(at) = self.open.find(first) else { return segments };
         let b = &self.open[at];
-        let (Some(whole), Some(recovery)) = (&b.whole, b.recovery()) else { return Vec::new() };
-        let lost = recovery.lost();
-        let lens = lost.iter().map(|i| whole.len_of(*i, b.block.data));
-        let mut out: Vec<Vec<u8>> =
-            lens.clone().map(|len| vec![0; usize_from(len.into())]).collect();
+        let (Some(whole), Some(recovery)) = (&b.whole, b.recovery()) else { return segments };
+        let elided = matches!(b.sums, Sums::Elided);
+        let len_of = |i: u8| whole.len_of(i, b.block.data);
+        let mut out = self.memory.list();
+        for i in recovery.lost() {
+            out.push(self.memory.row(if elided { 0 } else { usize_from(len_of(*i).into()) }));
+        }
         if let Sums::Rows(rows) = &b.sums {
             // The sums have everything in them that has come: what remains is of the lost alone.
             for (row, sum) in (0..).zip(rows) {
                 recovery.add(Source::Parity(row), sum, &mut out);
             }
         }
-        let elided = matches!(b.sums, Sums::Elided);
-        let segments = lost.iter().zip(lens).zip(out).filter(|((i, _), _)| b.lacks(**i));
-        let segments = segments.map(|((&i, len), bytes)| {
-            let (header, solicited) = whole.segment(i, len, b.block.data);
-            let number = b.first + u64::from(i);
-            let header = SrcDataRepr { psn: wrap(number), ..header };
-            Segment { number, header, solicited, bytes: (!elided).then_some(bytes), len }
-        });
-        segments.collect()
+        for (&i, bytes) in recovery.lost().iter().zip(out.drain(..)) {
+            let bytes = match elided || !b.lacks(i) {
+                true => {
+                    self.memory.keep_row(bytes);
+                    None
+                }
+                false => Some(bytes),
+            };
+            if b.lacks(i) {
+                segments.push(segment(b, whole, i, bytes));
+            }
+        }
+        self.memory.keep_list(out);
+        segments
+    }
+
+    /// Takes the list of [`Rebuild::compute`] back, whose memory is used again.
+    pub(super) fn reuse(&mut self, mut segments: Vec<Segment>) {
+        for bytes in segments.drain(..).filter_map(|segment| segment.bytes) {
+            self.memory.keep_row(bytes);
+        }
+        self.segments = segments;
     }
 
     /// The lost data of a block are where they belong. Returns the numbers that nobody waits for
@@ -304,6 +323,14 @@ impl Rebuild {
         self.memory.drop_sums(&mut self.open[at], memory);
         self.open.close(at);
     }
+}
+
+/// The segment `index` of a block, which was computed.
+fn segment(b: &Block, whole: &Whole, index: u8, bytes: Option<Vec<u8>>) -> Segment {
+    let (number, len) = (b.first + u64::from(index), whole.len_of(index, b.block.data));
+    let (header, solicited) = whole.segment(index, len, b.block.data);
+    let header = SrcDataRepr { psn: wrap(number), ..header };
+    Segment { number, header, solicited, bytes, len }
 }
 
 /// Blocks that may be open: two parity packets each of the default window of 65,536 packets are

@@ -35,6 +35,13 @@ impl QueuePair {
     fn rebuild(&mut self, now: Time, first: u64, sh: &mut Shared<'_>) {
         let segments = self.selective.as_deref_mut().map(|src| src.rebuild.compute(first));
         let segments = segments.unwrap_or_default();
+        self.place_rebuilt(now, first, &segments, sh);
+        if let Some(src) = self.selective.as_deref_mut() {
+            src.rebuild.reuse(segments);
+        }
+    }
+
+    fn place_rebuilt(&mut self, now: Time, first: u64, segments: &[Segment], sh: &mut Shared<'_>) {
         // Blocks that overlap are none of a peer's that keeps to the protocol.
         if let Some(src) = self.selective.as_deref_mut() {
             let received = &src.received;
@@ -44,7 +51,7 @@ impl QueuePair {
                 return src.rebuild.contradicted(first, sh.block_memory);
             }
         }
-        for segment in &segments {
+        for segment in segments {
             let Some(src) = self.selective.as_deref() else { return };
             let (number, header) = (segment.number, &segment.header);
             let in_order = number == src.received.due();

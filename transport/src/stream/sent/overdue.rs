@@ -66,7 +66,7 @@ impl<T: Copy> Sent<T> {
 
     /// Presumes everything in flight lost, after a retransmission timeout.
     pub(crate) fn lose_all(&mut self) {
-        for transmission in std::mem::take(&mut self.order) {
+        while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
                 self.lose(transmission.number);
             }
@@ -75,7 +75,7 @@ impl<T: Copy> Sent<T> {
 
     /// Takes everything in flight for lost, and sends none of it again.
     pub(crate) fn abandon_all(&mut self) {
-        for transmission in std::mem::take(&mut self.order) {
+        while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
                 self.lose_only(transmission.number);
             }
@@ -84,7 +84,7 @@ impl<T: Copy> Sent<T> {
 
     /// The loss of everything was a mistake: what was not sent again is in flight after all.
     pub(crate) fn find_all(&mut self) {
-        for number in self.lost.take_queue() {
+        while let Some(number) = self.lost.pop_queue() {
             let Some(entry) = self.entry_mut(number) else { continue };
             entry.is_queued = false;
             if entry.state == State::Lost {
@@ -98,7 +98,7 @@ impl<T: Copy> Sent<T> {
             }
         }
         // By time again: they were sent before everything that was sent since.
-        self.order.make_contiguous().sort_by_key(|t| (t.at, t.number));
+        self.order.make_contiguous().sort_unstable_by_key(|t| (t.at, t.number));
     }
 
     /// A packet that others had overtaken came `by` later than the fastest.

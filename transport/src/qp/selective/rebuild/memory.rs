@@ -26,10 +26,46 @@ pub(super) struct Memory {
     pub(super) peer: IpAddr,
     pub(super) limit_bytes: u64,
     pub(super) used_bytes: u64,
-    pub(super) spare: Vec<Vec<u8>>,
+    /// Rows of blocks that are over, empty, and the lists that held them: the next blocks use them
+    /// again and allocate nothing.
+    spare: Vec<Vec<u8>>,
+    spare_lists: Vec<Vec<Vec<u8>>>,
 }
 
 impl Memory {
+    pub(super) fn new(peer: IpAddr, limit_bytes: u64) -> Self {
+        let (spare, spare_lists) = (Vec::new(), Vec::new());
+        Self { peer, limit_bytes, used_bytes: 0, spare, spare_lists }
+    }
+
+    /// A row of so many zeros.
+    pub(super) fn row(&mut self, len: usize) -> Vec<u8> {
+        let mut row = self.spare.pop().unwrap_or_default();
+        row.resize(len, 0);
+        row
+    }
+
+    /// An empty list of rows.
+    pub(super) fn list(&mut self) -> Vec<Vec<u8>> {
+        self.spare_lists.pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of a row that is not needed any more.
+    pub(super) fn keep_row(&mut self, mut row: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            row.clear();
+            self.spare.push(row);
+        }
+    }
+
+    /// Keeps the memory of an empty list of rows.
+    pub(super) fn keep_list(&mut self, list: Vec<Vec<u8>>) {
+        debug_assert!(list.is_empty(), "its rows are kept by themselves");
+        if self.spare_lists.len() < SPARE_MAX {
+            self.spare_lists.push(list);
+        }
+    }
+
     /// Adds a packet to the running parity of its block; false if that is not kept from now on.
     pub(super) fn add(
         &mut self,
@@ -70,8 +106,9 @@ impl Memory {
     pub(super) fn reach(&mut self, b: &mut Block, len: usize, memory: &mut BlockMemory) -> bool {
         let parity = usize::from(b.block.parity);
         if matches!(b.sums, Sums::Empty) {
-            let rows = (0..parity).map(|_| self.spare.pop().unwrap_or_default());
-            b.sums = Sums::Rows(rows.collect());
+            let mut rows = self.list();
+            rows.extend((0..parity).map(|_| self.row(0)));
+            b.sums = Sums::Rows(rows);
         }
         let Sums::Rows(rows) = &mut b.sums else { return false };
         let had = rows.first().map_or(0, Vec::len);
@@ -89,16 +126,12 @@ impl Memory {
 
     /// Keeps no running parity of this block from now on.
     pub(super) fn drop_sums(&mut self, b: &mut Block, memory: &mut BlockMemory) {
-        let Sums::Rows(rows) = std::mem::replace(&mut b.sums, Sums::Plain) else { return };
+        let Sums::Rows(mut rows) = std::mem::replace(&mut b.sums, Sums::Plain) else { return };
         let bytes = u64_from(rows.iter().map(Vec::len).sum());
         self.used_bytes -= bytes;
         memory.give(self.peer, bytes);
-        for mut row in rows {
-            if self.spare.len() < SPARE_MAX {
-                row.clear();
-                self.spare.push(row);
-            }
-        }
+        rows.drain(..).for_each(|row| self.keep_row(row));
+        self.keep_list(rows);
     }
 }
 
@@ -107,5 +140,5 @@ fn one() -> Code {
     Code::new(Scheme::PQ, 1, 1).expect("one data packet and P")
 }
 
-/// Rows that are kept for the next blocks.
+/// Rows, and lists, that are kept for the next blocks.
 const SPARE_MAX: usize = 8;

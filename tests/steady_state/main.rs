@@ -1,0 +1,89 @@
+//! In steady state the engine allocates nothing: neither for requests and responses nor for
+//! acknowledgements, loss recovery or receivers that are not ready.
+#![forbid(unsafe_code)]
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+mod pair;
+
+use pair::{Loss, Op, Pair, Plan};
+use spanwire_transport::{ErasureCoding, WireMode};
+
+/// Calls that warm everything up, and then as many that are counted and lose the same packets:
+/// queues and rings have reached the size that they keep.
+const CALLS: u32 = 3_000;
+
+/// Allocations of the engine in calls that follow a warm-up.
+fn allocations(plan: Plan) -> u64 {
+    let mut pair = Pair::new(plan);
+    pair.run(CALLS);
+    let counted = allocation_counter::measure(|| pair.run(CALLS));
+    assert_eq!(pair.completed(), 2 * CALLS, "{plan:?}");
+    pair.check(plan);
+    counted.count_total
+}
+
+#[track_caller]
+fn allocates_nothing(plan: Plan) {
+    assert_eq!(allocations(plan), 0, "{plan:?}");
+}
+
+fn plans(loss: Loss) -> impl Iterator<Item = Plan> {
+    let modes = [WireMode::Rc, WireMode::Src];
+    let ops = [Op::Send, Op::Write, Op::Read];
+    modes.into_iter().flat_map(move |mode| {
+        ops.into_iter().flat_map(move |op| {
+            [64, 5_000, 50_000].map(|bytes| Plan {
+                mode,
+                op,
+                bytes,
+                loss,
+                late_receives: false,
+                code: None,
+            })
+        })
+    })
+}
+
+#[test]
+fn measure__sees_an_allocation_of_the_pair() {
+    let plan = plans(Loss::None).next().expect("there is one");
+    let counted = allocation_counter::measure(|| drop(Pair::new(plan)));
+    assert!(counted.count_total > 10, "{counted:?}");
+}
+
+#[test]
+fn engine__without_loss_allocates_nothing() {
+    plans(Loss::None).for_each(allocates_nothing);
+}
+
+/// One packet in 37, or in 8, is lost: data, acknowledgements and retransmissions alike. The first
+/// is found by what follows it, the second costs probes and timeouts, too.
+#[test]
+fn engine__loss_recovery_allocates_nothing() {
+    plans(Loss::OneIn(37)).chain(plans(Loss::OneIn(8))).for_each(allocates_nothing);
+}
+
+/// The receive request is posted when its message has been turned away.
+#[test]
+fn engine__a_receiver_that_is_not_ready_allocates_nothing() {
+    for mode in [WireMode::Rc, WireMode::Src] {
+        for bytes in [64, 5_000] {
+            let op = Op::Send;
+            let loss = Loss::None;
+            allocates_nothing(Plan { mode, op, bytes, loss, late_receives: true, code: None });
+        }
+    }
+}
+
+/// Messages that wait for their data, as SENDs do, have few blocks open. WRITEs run ahead of lost
+/// parity: then the trees by which blocks are found take and give back a node now and then, as the
+/// price of costing no more in a hostile order.
+#[test]
+fn engine__erasure_coding_allocates_nothing() {
+    let ops = [Op::Send, Op::Write, Op::Read].map(|op| (op, Loss::None));
+    for (op, loss) in ops.into_iter().chain([(Op::Send, Loss::OneIn(37))]) {
+        let code = Some(ErasureCoding::new(8, 2));
+        let (mode, bytes) = (WireMode::Src, 20_000);
+        allocates_nothing(Plan { mode, op, bytes, loss, late_receives: false, code });
+    }
+}
