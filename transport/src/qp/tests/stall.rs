@@ -2,7 +2,9 @@
 
 use super::{SECOND, forge, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig};
-use crate::{Config, CongestionControl, DropReason, QpState, Sge, WcStatus, WorkRequest, WrOp};
+use crate::{
+    Config, CongestionControl, DropReason, Mtu, QpAttr, QpState, Sge, WcStatus, WorkRequest, WrOp,
+};
 use spanwire_base::{Dur, Node, PortId, RxMeta};
 use spanwire_wire::{Opcode, Syndrome};
 
@@ -159,4 +161,34 @@ fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
     p.run(SECOND * 100);
     let want = [(1, WcStatus::Success), (2, WcStatus::Success)];
     assert_eq!(statuses(&p.ends[0].wcs), want);
+}
+
+/// Two ends that READ from each other at a rate of a packet in some milliseconds, longer than a
+/// retransmission timeout. If probes took each turn of the pacer, no response would ever leave.
+#[test]
+fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
+    for (mtu, bytes) in [(Mtu::B256, 5_000), (Mtu::B1024, 10_000), (Mtu::B4096, 20_000)] {
+        let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
+        algorithm.set("window_pkts", "4").unwrap();
+        algorithm.set("rate_mbps", "1").unwrap();
+        let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+        let rts: fn(&mut QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(4), Some(7));
+        let mut p = Pair::with(&PairConfig { congestion, mtu, rts, ..PairConfig::src() });
+        for side in [0, 1] {
+            for i in 0..4 {
+                p.post(side, i, Op::Read, 0, bytes);
+            }
+        }
+        // Both requests are lost at first, so that both ends are silent, and probe.
+        let mut lost = 0;
+        p.filter = Box::new(move |_, _| {
+            lost += 1;
+            if lost <= 12 { Fate::Drop } else { Fate::Pass }
+        });
+        p.run(SECOND * 20);
+        for side in [0, 1] {
+            let want: Vec<_> = (0..4).map(|i| (i, WcStatus::Success)).collect();
+            assert_eq!(statuses(&p.ends[side].wcs), want, "{mtu:?}, {bytes} bytes, side {side}");
+        }
+    }
 }
