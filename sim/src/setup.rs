@@ -246,7 +246,7 @@ impl Setup {
             max_mrs: 1,
             max_wr: 1 << 15,
             max_cqe: cqe.max(1),
-            max_msg_bytes: self.message_bytes,
+            max_msg_bytes: self.message_bytes.max(8),
             qp_window_pkts: self.window_pkts,
             // Queue pairs are limited one by one.
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),

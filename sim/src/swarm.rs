@@ -68,7 +68,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut other = Draw(Rng::new(seed ^ OFFERS));
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, calm_at, spoken);
-    (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5]));
+    (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
     let gives_up = setup.gives_up(calm_at);
@@ -200,7 +200,7 @@ impl Draw {
             other_offers,
             mtu: self.pick(&Mtu::ALL),
             elided: self.one_in(4),
-            message_bytes: self.count(&[8, 300, 2_000, 10_000, 60_000]),
+            message_bytes: self.count(&[1, 8, 64, 300, 2_000, 8_192, 10_000, 60_000]),
             outstanding: self.count(&[1, 2, 3, 8, 32]),
             window_pkts: self.count(&[1, 2, 8, 32, 192]),
             ack_interval_pkts: self.count(&[1, 2, 16]),
@@ -296,7 +296,7 @@ impl Draw {
         let per_cent = |n: u32| Prob::from_ppm(n * 10_000);
         let mut i = Impairments::default();
         if loss {
-            i.loss = per_cent(self.count(&[1, 5, 20]));
+            i.loss = per_cent(self.count(&[1, 5, 20, 60]));
         }
         if burst {
             let (enter, leave) = (per_cent(1), per_cent(self.count(&[5, 30])));
@@ -398,7 +398,9 @@ mod tests {
         let some = |f: fn(&Plan) -> bool| assert!(plans.iter().any(f));
         some(|p| p.setup.shared_recvs);
         some(|p| p.setup.elided);
-        some(|p| p.setup.ipv6 && p.setup.sges > 1);
+        some(|p| p.setup.ipv6 && p.setup.sges == 16);
+        some(|p| p.setup.message_bytes == 1);
+        some(|p| p.faults.iter().any(|f| f.impairments.loss == Prob::from_ppm(600_000)));
         some(|p| p.setup.host_pfc);
         some(|p| p.setup.port.queues.len() > 1);
         some(|p| p.setup.spread == Spread::Random);
