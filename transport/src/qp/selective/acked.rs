@@ -280,8 +280,8 @@ impl Selective {
         let (sender, limit) = (&self.sender, self.credit.receive_limit());
         self.sent.turned_away(ack.newest, echo, since, |part| !may_leave(sender, part, limit));
         counters.rnr_nak_retry_err += u64::from(self.credit.is_new_round(echo));
-        let una = self.sent.una();
-        self.credit.on_refused(echo, unwrap(una, ack.newest), una)
+        let number = unwrap(self.sent.una(), ack.newest);
+        self.credit.on_refused(echo, number, self.sent.due())
     }
 
     /// The request that was sent as the packet `psn`, if it is not over.

@@ -108,12 +108,12 @@ impl Credit {
         !self.round_is_counted && !is_old
     }
 
-    /// The packet `number` that was sent at `sent` found no receive request; everything below `una`
-    /// has arrived. True when that was once too often.
-    pub(super) fn on_refused(&mut self, sent: Time, number: u64, una: u64) -> bool {
+    /// The packet `number` that was sent at `sent` found no receive request; all data below `due`
+    /// have arrived, while parity may be missing. True when that was once too often.
+    pub(super) fn on_refused(&mut self, sent: Time, number: u64, due: u64) -> bool {
         if self.is_new_round(sent) {
             // What was refused before has been taken since, be the limit what it was.
-            let refused = if self.refused_below <= una { 0 } else { self.refused };
+            let refused = if self.refused_below <= due { 0 } else { self.refused };
             (self.round_is_counted, self.refused_at) = (true, Some(sent));
             (self.refused, self.refused_below) = (refused + 1, number + 1);
         }
