@@ -368,7 +368,7 @@ mod tests {
     use spanwire_transport::{Access, AddressVector, Config, Mtu, QpAttr, QpCaps, QpInit};
     use spanwire_wire::{MacAddr, Psn};
 
-    /// An endpoint whose queue pair sends to nobody: what is posted stays outstanding.
+    /// An endpoint whose queue pair has no live peer: posted requests stay outstanding.
     fn unanswered(kind: JobKind, depth: u32) -> (Initiator, Endpoint) {
         let mut ep = Endpoint::new(Config::default().validate().unwrap(), [7; 32]);
         let pd = ep.alloc_pd().unwrap();
@@ -402,7 +402,7 @@ mod tests {
         (Initiator::new(job, cq, &[(qpn, remote)], mr), ep)
     }
 
-    /// Whatever congestion control does: nothing that it is asked to send ever leaves here.
+    /// The end of a run does not depend on congestion control: here no packet ever leaves.
     #[test]
     fn end_overdue__a_run_ends_a_second_after_its_time() {
         let start = Time::ZERO + Dur::from_ms(5);

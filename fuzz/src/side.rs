@@ -81,7 +81,7 @@ fn check_message(line: &[u8]) {
     }
 }
 
-/// What a request asks for is bounded before anything is taken for it.
+/// The resources of a request are bounded before any is allocated.
 fn check_request(request: &Request, line_bytes: usize) {
     assert!(request.qps.len() < line_bytes);
     if let Ok(bytes) = job_bytes(&request.job, Mtu::B4096) {

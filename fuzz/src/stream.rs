@@ -1,6 +1,6 @@
 //! The handshake of messages and streams on any bytes: what a stranger says over the side
 //! connection. What must hold is beside the code of the handshake
-//! (`stream/src/fuzzing.rs`), whose parts nobody else may see.
+//! (`stream/src/fuzzing.rs`), whose parts are private to the crate.
 
 pub use spanwire_stream::fuzzing::{run, seeds};
 

@@ -122,7 +122,7 @@ pub(crate) fn turn_away(side: &Side, why: &SetupError) {
     side.send_last(&Word::Reject { reason: reason_for(why) });
 }
 
-/// What a peer that is turned away is told.
+/// The reason that a rejected peer receives.
 pub(crate) fn reason_for(why: &SetupError) -> String {
     match why {
         // Our own machine is not its business.

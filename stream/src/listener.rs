@@ -56,7 +56,7 @@ struct Desk {
     news: EventFd,
 }
 
-/// A connection that nobody has accepted yet.
+/// A connection that waits to be accepted.
 #[derive(Debug)]
 struct Waiting {
     established: Established,

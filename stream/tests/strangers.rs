@@ -1,4 +1,4 @@
-//! What callers that nobody knows cost a listener in memory. The listener is a process of its own,
+//! Memory that half-open connections cost a listener. The listener is a process of its own,
 //! this test executed once more, so that its resident memory is only its own.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
@@ -74,7 +74,7 @@ impl ListenerProcess {
             "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096,
                      "fragments": 4096, "max_message_bytes": 4096},
         });
-        // One that is turned away may be cut off before it has said or heard anything.
+        // A rejected connection may be closed before a byte is read or written.
         let _ = writeln!(stream, "{hello}");
         let mut answer = String::new();
         let _ = BufReader::new(&mut stream).read_line(&mut answer);
@@ -121,7 +121,7 @@ fn listen__connections_without_a_byte_cost_little_memory() {
             held.push(stream);
         }
     }
-    // Nobody accepts them, so that many wait and the others are aborted.
+    // The application accepts none: so many connections wait, and the others are aborted.
     assert!((8..=1000).contains(&held.len()), "{} came to terms", held.len());
     let grown = listener.resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX, "{grown} bytes for {} connections", held.len());

@@ -1,4 +1,4 @@
-//! What a peer that nobody knows can do to `spanwire copy receive`, in words and chunks of its own.
+//! Hostile peers of `spanwire copy receive`, with protocol messages of their own.
 
 use crate::copy::{TempDir, receiver, send_well};
 use crate::lab::Lab;
@@ -23,7 +23,7 @@ const LATE: Duration = Duration::from_secs(20);
 /// A sender on host b that says what it likes, and whose engine acknowledges like any other.
 struct Stranger {
     connection: Connection,
-    /// Everything it has been told.
+    /// Every message received.
     heard: String,
 }
 
@@ -159,7 +159,7 @@ fn hello(lab: &Lab, ip: Ipv4Addr) -> Option<TcpStream> {
         "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096, "fragments": 4096,
                  "max_message_bytes": 4096},
     });
-    // One that is turned away may be cut off before it has said or heard anything.
+    // A rejected connection may be closed before a byte is read or written.
     let _ = writeln!(stream, "{hello}");
     let mut answer = String::new();
     let _ = BufReader::new(&mut stream).read_line(&mut answer);

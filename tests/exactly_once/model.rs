@@ -337,7 +337,7 @@ impl Model {
             WcStatus::WrFlushErr => assert!(q.dead, "{wc:?}"),
             WcStatus::RetryExcErr => assert!(!q.dead, "{wc:?}"),
             // So often at least the peer must have had no receive request for what is not over. In
-            // RC nothing tells a NAK that comes twice from a second one.
+            // RC a duplicated NAK cannot be told from a second one.
             WcStatus::RnrRetryExcErr => {
                 let times: u32 = q.turned_away.range(from..).map(|(_, times)| times).sum();
                 let enough = if self.src { u32::from(rnr_retry) } else { 0 };

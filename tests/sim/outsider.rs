@@ -1,5 +1,5 @@
-//! A simulation that somebody else writes on the engine and the world, as the documentation of both
-//! has it: the seed decides everything in it.
+//! A simulation by a user of the library, on the public engine and world: the seed decides
+//! everything in it.
 
 use spanwire_base::{Dur, PortId, Rate, Time};
 use spanwire_mem::Region;

@@ -10,7 +10,7 @@ use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What side 0 asks of side 1, again and again.
+/// The operation that side 0 posts for each request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Send,
@@ -122,7 +122,7 @@ impl Pair {
         self.completed
     }
 
-    /// What the plan asks for has happened.
+    /// Checks that the planned losses and late receives have occurred.
     pub(crate) fn check(&self, plan: Plan) {
         let [a, b] = [0, 1].map(|side| self.ends[side].endpoint.counters());
         let retransmitted = a.retransmitted_packets + b.retransmitted_packets;

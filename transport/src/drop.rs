@@ -40,7 +40,7 @@ pub enum DropReason {
     DuplicateReadForgotten,
     /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
     DuplicateAtomicForgotten,
-    /// SRC: a packet beyond what its sender was told that it may send. RC: a request so far ahead
+    /// SRC: a packet at or above the PSN limit that was acknowledged. RC: a request so far ahead
     /// of the expected PSN that no sender has it in flight.
     BeyondPsnLimit,
     /// SRC: a packet from before everything that its sender may still doubt.

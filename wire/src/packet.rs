@@ -77,7 +77,8 @@ impl<'a> Packet<'a> {
 }
 
 /// A received packet of which everything was checked but the ICRC, which costs as much as all of
-/// the rest: it says for whom it is, so that what is for nobody is dropped before that.
+/// the rest: the destination QPN is known, so that a packet of no queue pair is dropped before
+/// that.
 #[derive(Clone, Copy, Debug)]
 pub struct Unverified<'a> {
     packet: Packet<'a>,

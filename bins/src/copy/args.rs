@@ -158,7 +158,7 @@ impl ReceiveArgs {
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
         let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
         let limits = Config {
-            // Beside the one that is served and those that are told that it is.
+            // Beside the sender that is served, and senders that are rejected because of it.
             max_connections: max_half_open.saturating_add(16).min(1000),
             max_half_open,
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),

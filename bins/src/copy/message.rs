@@ -20,7 +20,7 @@ pub enum Message {
     /// The sender names the next thing. Every entry is answered by `done` or `refused`.
     Entry(Entry),
     /// The receiver has this many bytes of the file, all of it or from an earlier attempt. It
-    /// answers the entry when it has heard the sender's hash of them.
+    /// answers the entry when it has received the sender's hash of them.
     Have {
         /// Number of the entry.
         index: u64,

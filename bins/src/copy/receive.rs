@@ -273,7 +273,7 @@ impl Taker<'_> {
         partial: Option<Partial>,
         offset: u64,
     ) -> Result<(), End> {
-        // Before the sender hears of it: its chunks find the writer ready.
+        // Before `want` is sent: the writer must be ready for the sender's chunks.
         self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
         self.answers.speaking.send(&Message::Want { index, offset })
     }

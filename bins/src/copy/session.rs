@@ -57,7 +57,7 @@ pub enum End {
 /// How long the peer has kept this end waiting.
 #[derive(Debug, Default)]
 struct Stall {
-    /// Since when, perhaps in the future; unset until it is first asked for.
+    /// Since when, perhaps in the future; unset until the first query.
     since: Mutex<Option<Instant>>,
     /// Threads of this end that are at work themselves.
     at_work: AtomicU64,
@@ -133,7 +133,7 @@ impl Session {
         self.stall.allow(Duration::ZERO);
     }
 
-    /// The peer needs up to `time` for what it was asked, without a word.
+    /// The peer may take up to `time` for its answer.
     pub fn allow(&self, time: Duration) {
         self.stall.allow(time);
     }

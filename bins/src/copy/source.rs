@@ -34,14 +34,14 @@ pub struct Job {
 /// What the receiver said to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// It has the first `bytes` and wants to hear their hash.
+    /// The receiver has the first `bytes` and requests their hash.
     Hash {
         /// Bytes it has.
         bytes: u64,
     },
     /// It wants what is behind the first `offset` bytes.
     From {
-        /// Bytes that it keeps: 0, or those whose hash it has heard.
+        /// Bytes that it keeps: 0, or those whose hash it has received.
         offset: u64,
     },
 }
@@ -118,7 +118,7 @@ impl Notes {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(index, (hash, bytes));
     }
 
-    /// The hash of the first `bytes` of file `index`; known of those that the receiver has heard.
+    /// The hash of the first `bytes` of file `index`, if it was sent to the receiver.
     fn beginning(&self, index: u64, bytes: u64) -> Option<Sha256> {
         let known = self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
         match bytes {

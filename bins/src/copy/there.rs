@@ -139,7 +139,7 @@ impl Comparison {
     }
 }
 
-/// How long a sender may take to hash `bytes` before it says a word.
+/// How long a sender may take to hash `bytes`.
 #[must_use]
 pub fn hashing_time(bytes: u64) -> Duration {
     Duration::from_secs(bytes / HASHED_PER_S)

@@ -15,7 +15,7 @@ pub(crate) trait Stream: Read + Write + AsFd + Send {
     fn close(&self);
 }
 
-/// Has the kernel end a connection whose peer is gone without a word: it asks a silent one after
+/// Has the kernel end a connection whose peer is gone (TCP keepalive): it probes an idle one after
 /// [`KEEPALIVE_IDLE`], and gives up after [`REPLY_TIMEOUT`] without acknowledgement.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// How long a connection may be idle before the kernel asks whether the peer is there.
+/// How long a connection may be idle before the kernel sends a keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

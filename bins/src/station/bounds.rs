@@ -12,7 +12,7 @@ pub fn job_bytes(job: &Job, path_mtu: Mtu) -> Result<u64, String> {
     Ok(region_bytes(job))
 }
 
-/// A job's wishes have bounds: what it asks for is memory and queue pairs of ours.
+/// Bounds of a job: its size decides memory and queue pairs of this process.
 pub(super) fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
     let between = |name: &str, value: u64, min: u64, max: u64| {
         if (min..=max).contains(&value) {

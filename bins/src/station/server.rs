@@ -169,7 +169,7 @@ impl Station {
         match end {
             Some(Ended::Broken(e)) => return Err(e.into()),
             Some(Ended::Held(why)) => {
-                // A peer that is gone cannot be told.
+                // A peer that is gone cannot receive the reason.
                 let _ = oob.send(&Message::Reject { reason: why.clone() });
                 return Err(why.into());
             }

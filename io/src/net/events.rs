@@ -67,7 +67,7 @@ mod tests {
         let ns = NetNs::new_anonymous().expect("privileged");
         let events = ns.run(AddressEvents::open).expect("privileged").expect("netlink");
         let mut netlink = Netlink::open_in(&ns).expect("netlink");
-        // The kernel may tell of an IPv6 address some time after it has taken it.
+        // The notification of an IPv6 address may be later than the address itself.
         let told = || {
             let mut entry =
                 [libc::pollfd { fd: events.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];

@@ -120,7 +120,7 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
     let here = &mut needs[flow.requester() as usize];
     here.qps += 1;
     here.cqe += n;
-    // An atomic brings a word, however short messages are.
+    // An atomic returns 8 bytes, however short messages are.
     let local = here.memory.slots(n, bytes.max(8));
     let there = &mut needs[flow.responder() as usize];
     there.qps += 1;

@@ -69,7 +69,7 @@ impl Objects {
         endpoint.destroy_qp(self.qpn);
         endpoint.destroy_cq(self.cq);
         for mr in [self.send_mr, self.receive_mr] {
-            // It is there: nobody else knows it.
+            // It is there: no other part of the process has this key.
             let _ = endpoint.dereg_mr(mr.lkey);
         }
         let is_free = endpoint.dealloc_pd(self.pd);

@@ -7,7 +7,7 @@ use spanwire_base::Rng;
 use spanwire_wire::{ExtHeaders, Opcode, Psn, RethRepr};
 use std::time::Duration;
 
-/// A server, a client of RC that transfers, and what they told each other.
+/// A server, an RC client with a transfer, and the parameters that they exchanged.
 fn transfer(lab: &Lab, more: &[&str]) -> (Running, Running, Numbers) {
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(lab);

@@ -172,7 +172,7 @@ impl Numbers {
         let answer = SrcDataRepr { answers: Some(1 << 30), ..answer };
         let nothing = forge.src(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
-        // The client lets nobody write; a gap before it will not make that right.
+        // The client grants no remote access; a gap before the packet does not change that.
         let write = forge.src(&self.src_write(ahead, self.va, self.rkey), 64);
         attacks.push(counted("a WRITE", write, "drop_refused_ahead"));
         attacks

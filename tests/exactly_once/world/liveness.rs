@@ -35,7 +35,7 @@ pub(crate) struct Patience {
 /// What is seen of one queue pair.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Signs {
-    /// When the peer was heard last.
+    /// When the last packet of the peer arrived.
     heard: Time,
     /// When a request was over last.
     moved: Time,
@@ -74,7 +74,7 @@ impl Patience {
         self.silence() + (self.good_rtt + self.gap()) * PKTS_MAX
     }
 
-    /// A living peer on a good wire is heard before it is given up.
+    /// On a good wire a packet of a living peer arrives before the retry limit is reached.
     fn is_enough(&self) -> bool {
         self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.good_rtt + self.gap()) * 2
     }

@@ -134,7 +134,7 @@ impl Endpoint {
 
     /// Removes a queue pair with everything posted to it, without completions. Receive requests
     /// that it has taken from a shared receive queue and not used up go back there. Its number is
-    /// not used again soon: packets still on their way to it find nobody.
+    /// not used again soon: packets still in flight to it are dropped.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {

@@ -219,8 +219,8 @@ impl Selective {
             counters.receive_limit_probes += 1;
             self.probe = Some(Probe::Receive);
         }
-        // What was to be sent has not left yet: the silence is ours, not the peer's. Probes of our
-        // READ would take every turn of a response that waits for the pacer.
+        // Nothing is in flight that the peer could acknowledge: the timers restart. Probes of an
+        // own READ would delay each response that waits for the pacer.
         let is_paced = self.is_paced && self.sent.in_flight_pkts() == 0;
         if self.has_nothing_out() || self.probe.is_some() || is_paced {
             self.timers.restart(now);
@@ -228,8 +228,8 @@ impl Selective {
         }
         match self.timers.fire(now, &self.rtt, self.sent.oldest_at()) {
             Silence::Nothing => {}
-            // The packet that waits for the pacer asks the peer as well as a probe would, which
-            // would take its turn. What is in flight has its retransmission timeout all the same.
+            // A packet that waits for the pacer elicits an ACK as a probe does, and a probe would
+            // delay it. The retransmission timeout of packets in flight is not affected.
             Silence::Probe if self.is_paced => self.timers.margin.cancel(),
             Silence::Probe => {
                 counters.tail_loss_probes += 1;

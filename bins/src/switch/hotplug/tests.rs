@@ -151,7 +151,7 @@ fn wait__finds_the_interface_gone_as_well() {
     port.wait(Duration::ZERO).expect("no error");
     assert_eq!(port.mode(), None);
     interface.is_gone.store(false, Ordering::SeqCst);
-    // A switch asks all its ports; the one that is back is found by any of its calls.
+    // The switch polls all its ports; any call notices that the interface is back.
     let deadline = Instant::now() + Duration::from_secs(60);
     while receives(&mut port) == 0 {
         assert!(Instant::now() < deadline, "it does not come back");

@@ -102,7 +102,7 @@ impl Credit {
     }
 
     /// The refusal of a packet that was sent at `sent` counts: nothing has been refused since the
-    /// last question, or since the limit moved, and it is not told once more or late.
+    /// last probe, or since the limit moved, and its acknowledgement is no duplicate and not stale.
     pub(super) fn is_new_round(&self, sent: Time) -> bool {
         let is_old = sent < self.asked_at || self.refused_at.is_some_and(|at| sent <= at);
         !self.round_is_counted && !is_old
@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// An acknowledgement that comes twice, or late, tells of the same refusal. If it counted again
-    /// after each question, a peer would be given up that was asked less often than `rnr_retry`.
+    /// A duplicate or stale acknowledgement reports the same refusal. If it counted again after
+    /// each probe, the queue pair would fail after fewer rounds than `rnr_retry` allows.
     #[test]
     fn on_refused__what_is_told_twice_or_late_is_one_refusal() {
         let at = |us| Time::ZERO + Dur::from_us(us);

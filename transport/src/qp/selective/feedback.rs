@@ -138,8 +138,8 @@ impl Feedback {
         }
     }
 
-    /// The packet that [`Feedback::on_data`] counted last found no receive request. The sender is
-    /// told so explicitly: SACK words may be cut, and their absence proves nothing.
+    /// The packet that [`Feedback::on_data`] counted last found no receive request. The
+    /// acknowledgement says so explicitly: SACK words may be cut, and their absence proves nothing.
     pub(super) fn on_no_receive(&mut self) {
         self.newest.found_no_receive = true;
         self.ask(AckReason::NoReceive);
@@ -201,9 +201,9 @@ impl Feedback {
         }
     }
 
-    /// Something was refused, and the peer, which sends on, may be told so once more. Not without
-    /// end: a refusal of what a forger sent names nothing that the peer could take for its own, and
-    /// only silence ends its wait.
+    /// A refusal was sent, and may be repeated for a peer that goes on sending. The number of
+    /// repetitions is limited: a refusal of a forged packet matches no request of the peer, which
+    /// then fails by its own retry limit only.
     pub(super) fn may_refuse_again(&self) -> bool {
         self.has_refused() && self.refusals < REFUSALS_MAX
     }
@@ -266,8 +266,8 @@ impl Feedback {
     }
 }
 
-/// Acknowledgements that carry a refusal: as many may be lost one after the other as any path
-/// loses. A peer that takes none of them for its own hears nothing more.
+/// Acknowledgements that carry a refusal. On a path that loses half of its packets, all of them are
+/// lost once in 2^64.
 const REFUSALS_MAX: u32 = 64;
 /// Packets of several paths in an acknowledgement: a quarter of a full one.
 const PATHS_PKTS: u32 = 4;

@@ -118,8 +118,7 @@ fn overdue__a_block_that_is_lost_whole_is_sent_again_whole() {
     assert!(p.ends[0].ep.counters().retransmitted_packets >= 16);
 }
 
-/// Nothing behind the losses arrives, so that only a block NACK can tell the sender before a probe
-/// does.
+/// No packet behind the losses arrives, so that only a block NACK can report them before a probe.
 #[test]
 fn overdue__the_receiver_says_that_a_block_is_short() {
     let mut p = warm(&coded());

@@ -464,7 +464,7 @@ fn reset__what_goes_back_reaches_a_peer_that_waits_for_it() {
         let qpn = p.ends[1].qpns[0];
         assert!(p.ends[1].ep.destroy_qp(qpn));
         p.run(Dur::from_us(30));
-        assert_eq!(p.ends[1].wcs.len(), 6, "told at once, not found out by a probe");
+        assert_eq!(p.ends[1].wcs.len(), 6, "by a new limit at once, not by a probe");
     });
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Told<'a> {
     pub(crate) blocks: &'a [BlockReport],
     /// What was sent no later than this would have arrived.
     pub(crate) overdue: Time,
-    /// What was sent later than this cannot have been heard of.
+    /// A packet sent later than this cannot have been acknowledged yet.
     pub(crate) audible: Time,
     /// Which packets came marked: bit i is the newest less i.
     pub(crate) marks: u64,
@@ -35,8 +35,7 @@ pub(crate) struct Acked {
     pub(crate) bytes: u64,
     /// The newest arrival had been overtaken by something sent after it.
     pub(crate) late: bool,
-    /// It was known to have arrived: either it came once more, or this acknowledgement is an old
-    /// one.
+    /// It was known to have arrived: either it is a duplicate, or this acknowledgement is stale.
     pub(crate) again: bool,
     /// The newest arrival's number.
     pub(crate) newest: u64,
@@ -59,8 +58,8 @@ impl<T: Copy> Sent<T> {
     /// Applies an acknowledgement.
     ///
     /// # Errors
-    /// It names what was not sent, or so long ago that it tells nothing new; nothing has changed
-    /// then. Nearly every guess of who has not seen our packets is such.
+    /// It names packets that were not sent, or that are too far in the past; nothing has changed
+    /// then. Nearly every guess of an off-path attacker is such.
     pub(crate) fn on_ack(&mut self, told: &Told<'_>) -> Result<Acked, BeyondSent> {
         let next = unwrap(self.una, told.next);
         let end = self.next();
@@ -120,7 +119,7 @@ impl<T: Copy> Sent<T> {
         acked.was_lost = entry.was_lost;
         acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
         if entry.was_lost && echo < entry.sent_at {
-            // What a receiver misses of a block too soon says nothing of our own patience.
+            // A premature block NACK must not widen `reo_wnd`.
             if entry.was_overdue {
                 self.reorder.widen();
             }

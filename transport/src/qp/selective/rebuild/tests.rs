@@ -356,7 +356,7 @@ fn overdue__of_many_blocks_each_is_looked_at_once() {
             assert_eq!(short, BLOCKS, "{name}");
             assert!(r.open.looks <= round * BLOCKS, "{name}: {} looks", r.open.looks);
         }
-        assert_eq!(r.next_deadline(), None, "{name}: nothing is asked for any more");
+        assert_eq!(r.next_deadline(), None, "{name}: no block NACK is due any more");
         r.clear(&mut memory);
         assert!(r.open.len() == 0 && memory.is_unused(), "{name}");
     }

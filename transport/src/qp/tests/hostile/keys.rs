@@ -29,7 +29,11 @@ fn keys__a_wrong_one_ends_the_queue_pair_wherever_it_stands() {
             assert_eq!(state(&s), QpState::Err, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].ep.counters().tx_fatal_naks, 1, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory, "{name}, {ahead} ahead");
-            assert_eq!(answers_sent(&mut s.pair), 1, "{name}, {ahead} ahead: its sender hears it");
+            assert_eq!(
+                answers_sent(&mut s.pair),
+                1,
+                "{name}, {ahead} ahead: its sender is refused"
+            );
         }
     }
 }
