@@ -217,6 +217,7 @@ impl LossMeter {
 
 /// Long enough that one burst is not a rate, short enough to follow a path that turns bad.
 const LOSS_PERIOD_PKTS: u32 = 256;
+
 impl Selective {
     /// Only parity of completed requests is unacknowledged.
     pub(in crate::qp) fn owes_only_parity(&self) -> bool {
