@@ -96,6 +96,8 @@ impl World {
         let [mut rng, mut uno, mut wide] = [0, UNO, WIDE].map(|of| Rng::new(seed ^ of));
         let dead = drawn::dead_paths(&mut uno);
         let is_slow = wide.below(5) == 0;
+        // An end that only receives has few bytes for its answers to small messages.
+        let is_curt = !is_slow && wide.below(20) == 0;
         let faults = Faults::drawn(&mut wide, dead, is_slow);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
@@ -105,13 +107,14 @@ impl World {
         drawn::block_memory(&mut uno, &mut config);
         let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
-        let is_stocked = pick(&[0, 1]) == 1;
+        let is_stocked = pick(&[0, 1]) == 1 || is_curt;
         let rnr_retry =
             if is_stocked { pick(&[7, 7, 0, 0, 1, 3]) } else { pick(&[7, 7, 7, 7, 1, 3]) };
+        let rnr_retry = if is_curt { 0 } else { rnr_retry };
         let rnr_retry = u8::try_from(rnr_retry).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
         let budget = pick(&[8, 16, 40]) * qps as u64;
-        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]))];
+        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]).max(is_curt.into()))];
         let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
         let ends: Vec<End> =
@@ -133,13 +136,14 @@ impl World {
             retry_cnt,
             rnr_retry,
             qps: qps as u64,
+            has_part_windows: false,
             rtt: faults.longest_rtt(),
             good_rtt: faults.good_rtt(),
         };
         let mut pick = |of: &[u64]| of[usize_from(wide.below(of.len() as u64))];
-        let small = pick(&[0, 1]) == 1 && !is_slow;
+        let small = pick(&[0, 1]) == 1 && !is_slow || is_curt;
         let change_every = faults.delay * pick(&[0, 1, 4, 20]);
-        let rts_at = now + faults.delay * pick(&[0, 0, 10, 100]);
+        let rts_at = now + faults.delay * pick(&[0, 0, 10, 100]).max(100 * u64::from(is_curt));
         let mut world = Self {
             now,
             rng,
@@ -208,6 +212,7 @@ impl World {
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
+            self.patience.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
             let is_src = mode == WireMode::Src;
             let erasure = drawn::erasure(&mut self.uno).filter(|_| is_src);
             let balance = drawn::balance(&mut self.uno).filter(|_| is_src);

@@ -20,6 +20,11 @@ pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
     }
 }
 
+/// Its window may be less than a packet.
+pub(super) fn has_part_windows(congestion: Option<&CongestionControl>) -> bool {
+    congestion.is_some_and(|c| matches!(c.algorithm, Algorithm::Swift(_)))
+}
+
 fn slow(rng: &mut Rng) -> CongestionControl {
     let mut algorithm = Algorithm::named("fixed").expect("known");
     algorithm.set("window_pkts", pick(rng, &["1", "2", "2", "3", "4"])).expect("in its range");

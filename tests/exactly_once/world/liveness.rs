@@ -2,8 +2,9 @@
 //! on a good wire with a living peer it completes.
 //!
 //! With T = 4.096 us * 2^timeout, R the longest round trip and G the longest gap of a pacer (what
-//! 1 Mbit/s need for a packet, or a window of a hundredth of one for a round trip), a queue pair
-//! that has a request under way and hears nothing from its peer has failed after
+//! 1 Mbit/s need for a packet; for Swift, whose window may be a hundredth of one, 100 times R and
+//! what an acknowledgement is held back), a queue pair that has a request under way and hears
+//! nothing from its peer has failed after
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
 //! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T, or
@@ -27,6 +28,8 @@ pub(crate) struct Patience {
     pub(super) retry_cnt: u8,
     pub(super) rnr_retry: u8,
     pub(super) qps: u64,
+    /// A sender of any queue pair may have a window of less than a packet.
+    pub(super) has_part_windows: bool,
     /// The longest round trip while the wire is bad, and on a good one.
     pub(super) rtt: Dur,
     pub(super) good_rtt: Dur,
@@ -66,7 +69,8 @@ impl Patience {
 
     /// G.
     fn gap(&self) -> Dur {
-        RATE_GAP_MAX.max(self.rtt * WINDOW_PARTS)
+        let for_window = (self.rtt + HOLD_MAX) * WINDOW_PARTS;
+        if self.has_part_windows { RATE_GAP_MAX.max(for_window) } else { RATE_GAP_MAX }
     }
 
     /// From one completion to the next on a good wire.
@@ -148,7 +152,7 @@ const HOLD_MAX: Dur = Dur::from_ms(1);
 const QUESTION_MAX: Dur = Dur::from_ms(20);
 /// Between two packets at 1 Mbit/s: a kilobyte.
 const RATE_GAP_MAX: Dur = Dur::from_ms(10);
-/// The smallest window of any congestion control is one packet by this.
+/// The smallest window of Swift is one packet by this.
 const WINDOW_PARTS: u64 = 100;
 /// Packets before the oldest request is over: its own and parity, and as many of the peer's.
 const PKTS_MAX: u64 = 128;

@@ -29,6 +29,8 @@ pub(super) struct Faults {
     pub(super) dead: (u16, Range<Time>),
     /// One way, of what is not late.
     pub(super) delay: Dur,
+    /// What is late or a copy may take so much longer still.
+    late_more: Dur,
     /// Frames arrive at multiples of this only, many at once, if it is not zero.
     pub(super) grid: Dur,
     /// Frames that leave at one time; the next ones leave a little later.
@@ -41,20 +43,21 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// The wire of a seed. If packets leave slowly, timeouts are short and much comes twice,
-    /// so that timeouts turn out needless while packets wait for their pacer.
+    /// The wire of a seed. If packets leave slowly, timeouts are short and much comes twice, the
+    /// copy after packets sent later: timeouts seem needless while packets wait for the pacer.
     pub(super) fn drawn(rng: &mut Rng, dead: (u16, Range<Time>), is_slow: bool) -> Self {
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let loss = [0, 0, 10, 50, 150, 300, 600, 900];
-        let delays = if is_slow { [100, 100, 100, 300, 300] } else { [1, 5, 5, 20, 100] };
+        let delays = if is_slow { [20, 100, 100, 100, 300] } else { [1, 5, 5, 20, 100] };
         let delay = Dur::from_us(pick(&delays));
         Self {
             lost: [(); 2].map(|()| if is_slow { pick(&[150, 300]) } else { pick(&loss) }),
             twice: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
-            late: if is_slow { pick(&[50, 200]) } else { pick(&[0, 50, 250, 600]) },
+            late: if is_slow { pick(&[0, 0, 50]) } else { pick(&[0, 50, 250, 600]) },
             corrupt: pick(&[0, 0, 20]),
             dead,
             delay,
+            late_more: if is_slow { LATE_SLOW } else { Dur::ZERO },
             grid: Dur::from_us(pick(&[0, 0, 2, 10])),
             burst: usize_from(pick(&[1, 3, 64, 64, 64])),
             timeout_rtts: if is_slow { 1 } else { pick(&[1, 3, 3, 100]) },
@@ -62,10 +65,10 @@ impl Faults {
         }
     }
 
-    /// A frame takes at most so long, as long as the wire is bad: three round trips more than it
-    /// must.
+    /// A frame takes at most so much longer than it must, as long as the wire is bad: three round
+    /// trips, and if packets leave slowly the gaps between some of them.
     fn late_max(&self) -> Dur {
-        self.delay * 6
+        self.delay * 6 + self.late_more
     }
 
     /// The longest round trip.
@@ -176,6 +179,8 @@ impl World {
     }
 }
 
+/// Four packets of 256 bytes at 1 Mbit/s.
+const LATE_SLOW: Dur = Dur::from_ms(10);
 /// Packets that leave slowly have mostly left by then.
 const SLOW: Dur = Dur::from_ms(500);
 /// Ethernet, IPv4 and UDP come before the BTH.
