@@ -4,11 +4,13 @@
 //! order, with its length, its immediate data and its bytes; atomics must count without a gap. What
 //! is not so becomes a violation ([`Traffic::violations`]).
 
+mod drains;
 mod incoming;
 mod memory;
 mod message;
 mod outgoing;
 
+pub(crate) use drains::Draining;
 pub(crate) use incoming::{Incoming, Queue, Recvs};
 pub(crate) use memory::{Allocator, Memory, Slots};
 pub(crate) use message::Plan;
@@ -36,6 +38,7 @@ pub struct Traffic {
     recv_delay: Dur,
     /// (when, place in `recvs`, slot) of those to post again, oldest first.
     reposts: VecDeque<(Time, usize, u64)>,
+    pub(crate) draining: Option<Draining>,
     has_begun: bool,
     violations: Vec<String>,
 }
@@ -72,6 +75,7 @@ impl Traffic {
             starts: Vec::new(),
             recv_delay,
             reposts: VecDeque::new(),
+            draining: None,
             has_begun: false,
             violations: Vec::new(),
         }
@@ -201,6 +205,12 @@ impl Traffic {
         }
     }
 
+    /// A flow of this host is not over.
+    fn is_busy(&self) -> bool {
+        let is_over = |p: &Progress| p.finished.is_some() || p.failed.is_some();
+        self.outgoing.iter().any(|o| !is_over(&o.progress))
+    }
+
     fn start(&mut self, now: Time, index: usize, endpoint: &mut Endpoint) {
         self.outgoing[index].start(now);
         self.post(now, index, endpoint);
@@ -247,9 +257,28 @@ impl Traffic {
         }
     }
 
-    fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &Endpoint) {
+    /// Drains the next send queue, if one is due.
+    fn drain(&mut self, now: Time, endpoint: &mut Endpoint) {
+        let Some(draining) = &mut self.draining else { return };
+        let may_drain =
+            |o: &&Outgoing| o.progress.started.is_some() && o.progress.finished.is_none();
+        let qpns: Vec<Qpn> = self.outgoing.iter().filter(may_drain).map(|o| o.qpn).collect();
+        if let Err(e) = draining.handle_timeout(now, &qpns, endpoint) {
+            self.violations.push(e);
+        }
+    }
+
+    fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &mut Endpoint) {
         match event {
-            AsyncEvent::CommEst(_) | AsyncEvent::SqDrained(_) | AsyncEvent::LastWqeReached(_) => {}
+            AsyncEvent::CommEst(_) | AsyncEvent::LastWqeReached(_) => {}
+            AsyncEvent::SqDrained(qpn) => {
+                let draining = self.draining.as_mut();
+                let why = match draining.map(|draining| draining.resume(qpn, endpoint)) {
+                    Some(resumed) => resumed.err(),
+                    None => Some(format!("{event:?}, and nobody asked")),
+                };
+                self.violations.extend(why);
+            }
             // Whether it may do so is for `check_end` to say.
             AsyncEvent::QpFatal(qpn) if speaks_src(qpn, endpoint) => {
                 match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
@@ -280,6 +309,7 @@ impl App for Traffic {
         while let Some(event) = endpoint.poll_async_event() {
             self.hear(now, event, endpoint);
         }
+        self.drain(now, endpoint);
         loop {
             match endpoint.poll_cq(self.cq) {
                 Ok(Some(wc)) => self.complete(now, &wc, endpoint),
@@ -295,7 +325,8 @@ impl App for Traffic {
     fn poll_timeout(&self) -> Option<Time> {
         let start = self.starts.last().map(|(at, _)| *at);
         let repost = self.reposts.front().map(|(at, ..)| *at);
-        [start, repost].into_iter().flatten().min()
+        let drain = self.draining.as_ref().and_then(|d| d.poll_timeout(self.is_busy()));
+        [start, repost, drain].into_iter().flatten().min()
     }
 }
 

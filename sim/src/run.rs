@@ -1,6 +1,8 @@
 //! A run: a network, what goes wrong in it, for how long, checked all the way.
 
 use crate::check::{check_end, check_now};
+use crate::link::LinkId;
+use crate::liveness::{Liveness, Patience};
 use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
 use crate::record::Recorder;
@@ -11,7 +13,7 @@ use crate::station::Storm;
 use crate::topology::Topology;
 use crate::workload::Flow;
 use crate::world::{Observer, Stop};
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, RxMeta, Time, TxMeta};
 use spanwire_switch::Impairments;
 
 /// Everything that decides a run. [`Setup::seed`] is its seed.
@@ -42,6 +44,8 @@ pub struct Plan {
     pub ideal: Option<Dur>,
     /// Queue pairs may give up before this; time zero: never.
     pub may_fail_until: Time,
+    /// How long queue pairs may be silent, if that is looked at.
+    pub patience: Option<Patience>,
     /// No run has as many events: one that has does not come to an end.
     pub max_events: u64,
     /// From one sample of the queues to the next; above 0.
@@ -91,6 +95,7 @@ impl Plan {
             measure: Measure::default(),
             ideal: None,
             may_fail_until: Time::ZERO,
+            patience: None,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
         }
@@ -123,6 +128,7 @@ struct Run<'a> {
     watch: Watch,
     network: Network,
     recorder: Recorder,
+    liveness: Option<Liveness>,
     violations: Vec<String>,
     is_calm: bool,
 }
@@ -139,8 +145,9 @@ impl<'a> Run<'a> {
             network.set_storm(*host, *storm);
         }
         let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
+        let liveness = plan.patience.map(|patience| Liveness::new(&network, patience));
         let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
-        Ok(Self { plan, watch, network, recorder, violations, is_calm })
+        Ok(Self { plan, watch, network, recorder, liveness, violations, is_calm })
     }
 
     fn run(&mut self, observer: &mut impl Observer) {
@@ -152,7 +159,8 @@ impl<'a> Run<'a> {
             let until = calm_at.into_iter().chain([next_sample, self.plan.until]).min();
             let until = until.unwrap_or(self.plan.until);
             let left = next_check - self.network.world.counters().events;
-            match self.network.world.run(until, left, observer) {
+            let mut both = Both(&mut *observer, self.liveness.as_mut());
+            match self.network.world.run(until, left, &mut both) {
                 Stop::Idle => break,
                 Stop::Events => {
                     next_check += self.watch.check_every;
@@ -201,7 +209,9 @@ impl<'a> Run<'a> {
     }
 
     fn check(&mut self) {
-        self.violations.extend(self.stamped(check_now(&self.network)));
+        let mut found = check_now(&self.network);
+        found.extend(self.liveness.iter_mut().flat_map(|l| l.check(&self.network)));
+        self.violations.extend(self.stamped(found));
     }
 
     fn stamped(&self, found: Vec<String>) -> Vec<String> {
@@ -220,6 +230,22 @@ impl<'a> Run<'a> {
         }
         report.series = watch.series.then_some(series);
         report
+    }
+}
+
+/// The observer of a run, and its liveness check if it has one.
+struct Both<'a, O>(&'a mut O, Option<&'a mut Liveness>);
+
+impl<O: Observer> Observer for Both<'_, O> {
+    fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta) {
+        self.0.on_sent(now, link, frame, meta);
+    }
+
+    fn on_arrived(&mut self, now: Time, link: LinkId, frame: &[u8], meta: RxMeta) {
+        self.0.on_arrived(now, link, frame, meta);
+        if let Some(liveness) = &mut self.1 {
+            liveness.on_arrived(now, link, frame, meta);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::congestion::Congestion;
 use crate::params::EcBlocks;
 use crate::topology::{PathInfo, Topology};
-use spanwire_base::{Dur, Rate, u32_from};
+use spanwire_base::{Dur, Rate, Time, u32_from};
 use spanwire_loadbalance::Choice;
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
 use spanwire_transport::{Agreed, Config, ErasureCoding, Mtu, Offer, agree};
@@ -55,6 +55,8 @@ pub struct Setup {
     pub recv_delay: Dur,
     /// Flows of a host share one receive queue.
     pub shared_recvs: bool,
+    /// Send queues are drained and go on: see [`Drains`]. Default never.
+    pub drains: Option<Drains>,
     /// DSCP of every packet, 0..=63; its class is an eighth of it. Default 26, class 3: the custom
     /// for RoCE.
     pub dscp: u8,
@@ -83,6 +85,16 @@ pub struct Setup {
     pub host_pfc: bool,
     /// Bytes that each frame costs on a link beside its own.
     pub overhead_bytes: u32,
+}
+
+/// Applications drain their send queues now and then: the queue pair goes to SQD, and back to RTS
+/// when it is told to be drained. One of each host at a time, in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drains {
+    /// From one to the next, above 0.
+    pub every: Dur,
+    /// None begins at or after this.
+    pub until: Time,
 }
 
 /// How SRC queue pairs of a host send.
@@ -117,6 +129,7 @@ impl Default for Setup {
             recvs: 16,
             recv_delay: Dur::ZERO,
             shared_recvs: false,
+            drains: None,
             dscp: 26,
             congestion: Congestion::default(),
             balance: None,

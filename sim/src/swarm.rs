@@ -4,13 +4,15 @@
 //! missing in another (swarm testing: Groce et al., ISSTA'12).
 
 mod congestion;
+mod patience;
 mod unorc;
 
 use crate::report::Report;
 use crate::run::{Plan, Watch};
-use crate::setup::Setup;
+use crate::setup::{Drains, Setup};
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{Flow, FlowOp, below};
+use patience::{PATIENCE_TIMEOUTS, longest_rtt, patience_of, timeout};
 use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
@@ -69,13 +71,18 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, calm_at, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
+    setup.drains = other.one_in(4).then(|| {
+        let every = Dur::from_us(other.pick(&[5, 50, 500]));
+        Drains { every, until: Time::ZERO + calm_at * 2 }
+    });
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
     let gives_up = setup.gives_up(calm_at);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
-    let (timeout, patience) = (timeout(&setup), timeout(&setup) * PATIENCE_TIMEOUTS);
+    let timeout = timeout(&setup);
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.calm_at = Some(Time::ZERO + calm_at);
+    plan.patience = Some(patience_of(&plan, calm_at));
     // Over ways of unequal length RC may need a timeout for each message.
     let lasts = Dur::from_secs(60).max(timeout * 1_000);
     plan.until = Time::ZERO + lasts;
@@ -84,7 +91,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
         // In SRC who answers gives up first, and then nobody answers who asked.
-        plan.may_fail_until = Time::ZERO + calm_at + patience * 2;
+        plan.may_fail_until = Time::ZERO + calm_at + timeout * PATIENCE_TIMEOUTS * 2;
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {
@@ -343,37 +350,6 @@ fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
     if taken { flow } else { Flow { src, dst, reverse_of: Some(other), ..flow } }
 }
 
-impl Setup {
-    /// Faults of this length may end a queue pair.
-    fn gives_up(&self, faults: Dur) -> bool {
-        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS <= faults
-    }
-}
-
-/// The local ACK timeout as it will be.
-fn timeout(setup: &Setup) -> Dur {
-    Dur::from_ns(4_096) * (1 << setup.timeout_code())
-}
-
-/// Longer than any answer takes in a calm network: every queue on the longest way full, both ways,
-/// and all of a window behind one another.
-fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
-    let slowest =
-        topology.links.iter().map(|l| l.rate_bps).min().map_or(Rate::from_gbps(1), Rate::from_bps);
-    let farthest = topology.links.iter().map(|l| l.delay_ps).max().unwrap_or(0);
-    let hops = if topology.switches.is_empty() { 1 } else { 6 };
-    let queue: u64 = setup.port.queues.iter().map(|q| q.limit_bytes).sum();
-    // What a way of any length holds back is at most what all flows may have under way.
-    let under_way = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
-    let waiting = slowest.time_for(under_way.min(queue * hops));
-    (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
-}
-
-/// How many timeouts pass at least until eight transmissions were in vain: in RC 27, which is 1 + 2
-/// and 4 for each of six; in SRC three for each.
-const RETRY_TIMEOUTS: u64 = 24;
-/// And at most: SRC says so when its timer runs out next, which is four timeouts later.
-const PATIENCE_TIMEOUTS: u64 = 28;
 /// Sets the draws of what hosts speak, and how, apart from all others: a seed keeps its network.
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// And those of congestion control.
@@ -400,6 +376,7 @@ mod tests {
         some(|p| p.setup.elided);
         some(|p| p.setup.ipv6 && p.setup.sges == 16);
         some(|p| p.setup.message_bytes == 1);
+        some(|p| p.setup.drains.is_some() && p.setup.shared_recvs);
         some(|p| p.faults.iter().any(|f| f.impairments.loss == Prob::from_ppm(600_000)));
         some(|p| p.setup.host_pfc);
         some(|p| p.setup.port.queues.len() > 1);

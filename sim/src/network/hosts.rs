@@ -3,7 +3,8 @@
 
 use super::NetworkError;
 use crate::app::{
-    Allocator, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots, Traffic,
+    Allocator, Draining, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots,
+    Traffic,
 };
 use crate::setup::Setup;
 use crate::station::Station;
@@ -160,6 +161,7 @@ fn make(
     let memory = Memory { region, mr, is_blank: setup.elided };
     let cq = endpoint.create_cq(need.cqe.max(1)).map_err(|e| e.to_string())?;
     let mut traffic = Traffic::new(memory.clone(), cq, setup.recv_delay);
+    traffic.draining = setup.drains.map(Draining::new);
     let mut srq = None;
     if need.shared_slots.count() > 0 {
         let init = SrqInit { pd, max_wr: setup.recvs, max_sge: setup.sges };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::setup::Drains;
 use crate::workload::all_reduce;
 use spanwire_base::{Dur, Rate};
 use spanwire_transport::{Config, Mtu, Offer, WireMode};
@@ -23,6 +24,23 @@ fn small(op: FlowOp) -> Network {
     let setup =
         Setup { message_bytes: 10_000, mtu: Mtu::B1024, inline_bytes: 200, ..Setup::default() };
     Network::new(topology, vec![flow(0, 2), flow(3, 1), flow(1, 2)], setup).unwrap()
+}
+
+#[test]
+fn drains__hold_requests_back_and_lose_none() {
+    for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
+        let [plain, drained] =
+            [None, Some(Drains { every: Dur::from_us(5), until: END })].map(|d| {
+                let mut network = small(op);
+                let setup = Setup { drains: d, ..network.setup().clone() };
+                network = Network::new(network.topology().clone(), network.flows().to_vec(), setup)
+                    .unwrap();
+                let progress = run(network).progress();
+                assert!(progress.iter().all(|p| p.completed.is_some()), "{op:?}: {progress:?}");
+                progress.iter().map(|p| p.completed.unwrap_or(END)).max().unwrap_or(END)
+            });
+        assert!(drained > plain, "{op:?}: {plain:?}, then {drained:?}");
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! on a good wire with a living peer it completes.
 //!
 //! With T = 4.096 us * 2^timeout, R the longest round trip and G the longest gap of a pacer (what
-//! 1 Mbit/s need for a packet; for Swift, whose window may be a hundredth of one, 100 times R and
-//! what an acknowledgement is held back), a queue pair that has a request under way and hears
-//! nothing from its peer has failed after
+//! 1 Mbit/s need for a packet, or for all that a READ of RC asks for; for Swift, whose window may
+//! be a hundredth of a packet, 100 times R and what an acknowledgement is held back), a queue pair
+//! that has a request under way and hears nothing from its peer has failed after
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
 //! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T, or
@@ -150,8 +150,9 @@ const RNR_WAIT: Dur = Dur::from_us(30);
 const HOLD_MAX: Dur = Dur::from_ms(1);
 /// The longest wait between two questions for a receive request.
 const QUESTION_MAX: Dur = Dur::from_ms(20);
-/// Between two packets at 1 Mbit/s: a kilobyte.
-const RATE_GAP_MAX: Dur = Dur::from_ms(10);
+/// Between two packets at 1 Mbit/s: a READ request of RC is charged with its answer, 1536 bytes in
+/// six packets.
+const RATE_GAP_MAX: Dur = Dur::from_ms(20);
 /// The smallest window of Swift is one packet by this.
 const WINDOW_PARTS: u64 = 100;
 /// Packets before the oldest request is over: its own and parity, and as many of the peer's.

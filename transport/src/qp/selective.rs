@@ -217,6 +217,8 @@ impl Selective {
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
+            // Its answer restarts the retransmission timeout, which would retransmit them else.
+            self.sent.retransmit_oldest_block();
             self.probe = Some(Probe::Receive);
         }
         // Nothing is in flight that the peer could acknowledge: the timers restart. Probes of an

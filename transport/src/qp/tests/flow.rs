@@ -284,3 +284,26 @@ fn pacer__says_a_time_to_come_after_a_long_pause() {
         assert!(p.ends[0].ep.poll_timeout().is_some_and(|t| t > p.now), "after {pause_us} us");
     }
 }
+
+/// One small request after the other says nothing of the network: the rate that was found stays.
+#[test]
+fn rate__of_bbr_stays_when_requests_are_made_one_at_a_time() {
+    for (mode, op) in MODES.iter().flat_map(|m| [Op::Read, Op::Write].map(|op| (*m, op))) {
+        let mut p = pair(mode, "bbr", &[]);
+        let rate = |p: &Pair| p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().rate;
+        let mut found = Vec::new();
+        for n in 0..300 {
+            p.post(0, n, op, 0, 2000);
+            let begin = p.now;
+            while p.ends[0].wcs.is_empty() {
+                p.run(Dur::from_us(1));
+                let took = p.now.since(begin);
+                assert!(took < Dur::from_ms(1), "{mode:?} {op:?}: request {n}, {:?}", rate(&p));
+            }
+            p.ends[0].wcs.clear();
+            found.push(rate(&p).unwrap().as_bps());
+        }
+        let (early, late) = (found[30], found[299]);
+        assert!(late >= early / 2, "{mode:?} {op:?}: {early} bit/s, then {late}");
+    }
+}

@@ -3,10 +3,11 @@
 use super::{SECOND, forge, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use crate::{
-    Config, CongestionControl, DropReason, Mtu, QpAttr, QpState, Sge, WcStatus, WorkRequest, WrOp,
+    Config, CongestionControl, DropReason, ErasureCoding, Mtu, QpAttr, QpState, Sge, WcStatus,
+    WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta};
-use spanwire_wire::{Opcode, Syndrome};
+use spanwire_wire::{BlockReport, BlockWord, Opcode, SrcAckRepr, Syndrome};
 
 #[test]
 fn send_read_response__a_region_that_goes_between_request_and_answer() {
@@ -191,4 +192,35 @@ fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
             assert_eq!(statuses(&p.ends[side].wcs), want, "{mtu:?}, {bytes} bytes, side {side}");
         }
     }
+}
+
+/// A sender that waits for a receive request, and whose lost data are left to parity which the
+/// receiver could not keep: all block NACKs are lost, and each probe for a receive request is
+/// answered. The data are retransmitted all the same; the receive requests are behind them.
+#[test]
+fn handle_timeout__data_left_to_parity_do_not_wait_for_a_receive_request() {
+    let config = Config { block_bytes_qp: 0, ..Config::default() };
+    let erasure = Some(ErasureCoding::default());
+    let mut p = Pair::with(&PairConfig { config, erasure, ..PairConfig::src() });
+    let want = p.ends[0].fill(0, 1000, 8);
+    let mut lost = 2;
+    p.filter = Box::new(move |side, packet| match packet.bth.opcode {
+        Opcode::SrcAck => {
+            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+            let is_nack = |r: &BlockReport| r.word == BlockWord::Nack;
+            if ack.blocks.as_slice().iter().any(is_nack) { Fate::Drop } else { Fate::Pass }
+        }
+        Opcode::SrcData if side == 0 && lost > 0 => {
+            lost -= 1;
+            Fate::Drop
+        }
+        _ => Fate::Pass,
+    });
+    p.post_recv(1, 70, 4096, 100);
+    p.post(0, 1, Op::Write, 0, 1000);
+    p.post(0, 2, Op::Send, 0, 100);
+    p.post(0, 3, Op::Send, 0, 100);
+    p.run(SECOND * 2);
+    assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+    assert_eq!(p.ends[1].bytes(0, 1000), want);
 }

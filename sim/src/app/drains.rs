@@ -1,0 +1,74 @@
+//! An application that drains its send queues now and then, and lets them go on.
+
+use crate::setup::Drains;
+use spanwire_base::{Time, usize_from};
+use spanwire_transport::{Endpoint, QpAttr, QpState};
+use spanwire_wire::Qpn;
+
+/// Who is drained when.
+#[derive(Debug)]
+pub(crate) struct Draining {
+    drains: Drains,
+    next_at: Time,
+    /// How many were due.
+    turn: u64,
+    /// Told to drain, and not drained yet.
+    waits: Option<Qpn>,
+}
+
+impl Draining {
+    pub(crate) fn new(drains: Drains) -> Self {
+        Self { drains, next_at: Time::ZERO + drains.every, turn: 0, waits: None }
+    }
+
+    /// When the next is due; none while no flow `is_busy`.
+    pub(crate) fn poll_timeout(&self, is_busy: bool) -> Option<Time> {
+        (is_busy && self.next_at < self.drains.until).then_some(self.next_at)
+    }
+
+    /// Drains one of `qpns`, if it is time and none is being drained.
+    ///
+    /// # Errors
+    /// The engine refuses.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Time,
+        qpns: &[Qpn],
+        endpoint: &mut Endpoint,
+    ) -> Result<(), String> {
+        if self.next_at > now || self.next_at >= self.drains.until {
+            return Ok(());
+        }
+        self.next_at = now + self.drains.every;
+        self.turn += 1;
+        let state = |qpn: Qpn| endpoint.query_qp(qpn).map(|info| info.state);
+        if self.waits.is_some_and(|qpn| state(qpn) == Some(QpState::Sqd)) || qpns.is_empty() {
+            return Ok(());
+        }
+        let qpn = qpns[usize_from(self.turn) % qpns.len()];
+        // One that has failed stays as it is.
+        if state(qpn) != Some(QpState::Rts) {
+            return Ok(());
+        }
+        self.waits = Some(qpn);
+        modify(qpn, QpState::Sqd, endpoint)
+    }
+
+    /// It is drained.
+    ///
+    /// # Errors
+    /// It was not told to, or the engine refuses.
+    pub(crate) fn resume(&mut self, qpn: Qpn, endpoint: &mut Endpoint) -> Result<(), String> {
+        if self.waits.take() != Some(qpn) {
+            return Err(format!("{qpn:?} is drained, and was not told to be"));
+        }
+        let state = endpoint.query_qp(qpn).map(|info| info.state);
+        // It may have failed since.
+        if state == Some(QpState::Sqd) { modify(qpn, QpState::Rts, endpoint) } else { Ok(()) }
+    }
+}
+
+fn modify(qpn: Qpn, state: QpState, endpoint: &mut Endpoint) -> Result<(), String> {
+    let attr = QpAttr { state: Some(state), ..QpAttr::default() };
+    endpoint.modify_qp(qpn, &attr).map_err(|e| format!("{qpn:?} to {state:?}: {e}"))
+}
