@@ -87,6 +87,18 @@ static inline __attribute__((always_inline)) u32 word(const u8 *frame, u32 offse
 	return *(const u32 *)(frame + offset);
 }
 
+/*
+ * The last word of a destination. It is loaded where it is asked for: shared by both branches, the
+ * load would be at a variable offset, which the verifier allows with CAP_PERFMON only.
+ */
+static inline __attribute__((always_inline)) u32 last_word(const u8 *frame, u32 offset)
+{
+	u32 last = word(frame, offset);
+
+	__asm__ volatile("" : "+r"(last));
+	return last;
+}
+
 __attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
 {
 	const u8 *frame = (const u8 *)(long)ctx->data;
@@ -106,7 +118,7 @@ __attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
 		to.word[0] = 0;
 		to.word[1] = 0;
 		to.word[2] = BE32(IP4_MAPPED);
-		to.word[3] = word(frame, IP4_DESTINATION);
+		to.word[3] = last_word(frame, IP4_DESTINATION);
 	} else if (half(frame, ETH_TYPE) == BE16(TYPE_IPV6)) {
 		if (frame + IP6_UDP_END > end)
 			return XDP_PASS;
@@ -117,7 +129,7 @@ __attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
 		to.word[0] = word(frame, IP6_DESTINATION);
 		to.word[1] = word(frame, IP6_DESTINATION + 4);
 		to.word[2] = word(frame, IP6_DESTINATION + 8);
-		to.word[3] = word(frame, IP6_DESTINATION + 12);
+		to.word[3] = last_word(frame, IP6_DESTINATION + 12);
 	} else {
 		return XDP_PASS;
 	}

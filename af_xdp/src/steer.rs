@@ -25,70 +25,69 @@ pub const STEER_PORT: u16 = 4791;
 ///
 /// Instruction [`STEER_XSKS_AT`] loads the address of the XSKMAP, [`STEER_ADDRESSES_AT`] that of
 /// the map of local addresses; a loader must put the maps' descriptors there (see [`steer_for`]).
-pub const STEER: [u64; 56] = [
+pub const STEER: [u64; 55] = [
     0x0000_0000_0000_17bf, //  0: r7 = r1
     0x0000_0002_0000_06b7, //  1: r6 = 2 ; XDP_PASS
     0x0000_0000_0004_7261, //  2: r2 = *(u32 *)(r7 + 4)
     0x0000_0000_0000_7161, //  3: r1 = *(u32 *)(r7 + 0)
     0x0000_0000_0000_13bf, //  4: r3 = r1
     0x0000_002a_0000_0307, //  5: r3 += 42
-    0x0000_0000_002f_232d, //  6: if r3 > r2 goto 54 ; shorter than IPv4 + UDP
+    0x0000_0000_002e_232d, //  6: if r3 > r2 goto 53 ; shorter than IPv4 + UDP
     0x0000_0000_000c_1369, //  7: r3 = *(u16 *)(r1 + 12)
-    0x0000_0008_000f_0355, //  8: if r3 != 8 goto 24 ; not IPv4: try IPv6
+    0x0000_0008_0010_0355, //  8: if r3 != 8 goto 25 ; not IPv4: try IPv6
     0x0000_0000_000e_1271, //  9: r2 = *(u8 *)(r1 + 14)
-    0x0000_0045_002b_0255, // 10: if r2 != 69 goto 54 ; options
+    0x0000_0045_002a_0255, // 10: if r2 != 69 goto 53 ; options
     0x0000_0000_0017_1271, // 11: r2 = *(u8 *)(r1 + 23)
-    0x0000_0011_0029_0255, // 12: if r2 != 17 goto 54 ; not UDP
+    0x0000_0011_0028_0255, // 12: if r2 != 17 goto 53 ; not UDP
     0x0000_0000_0014_1269, // 13: r2 = *(u16 *)(r1 + 20)
     0x0000_ff3f_0000_0257, // 14: r2 &= 65343
-    0x0000_0000_0026_0255, // 15: if r2 != 0 goto 54 ; a fragment
+    0x0000_0000_0025_0255, // 15: if r2 != 0 goto 53 ; a fragment
     0x0000_0000_0024_1269, // 16: r2 = *(u16 *)(r1 + 36)
-    0x0000_b712_0024_0255, // 17: if r2 != 46866 goto 54 ; not 4791
-    0x0000_0000_0000_02b7, // 18: r2 = 0
-    0x0000_0000_fff0_2a7b, // 19: *(u64 *)(r10 - 16) = r2
-    0x0000_001e_0000_02b7, // 20: r2 = 30 ; IPv4 destination
-    0xffff_0000_0000_0318, // 21: r3 = 4294901760 ; ::ffff: before an IPv4 address
-    0x0000_0000_0000_0000, // 22: (second half)
-    0x0000_0000_000e_0005, // 23: goto 38
-    0x0000_dd86_001d_0355, // 24: if r3 != 56710 goto 54 ; not IPv6 either
-    0x0000_0000_0000_13bf, // 25: r3 = r1
-    0x0000_003e_0000_0307, // 26: r3 += 62
-    0x0000_0000_001a_232d, // 27: if r3 > r2 goto 54 ; shorter than IPv6 + UDP
-    0x0000_0000_0014_1271, // 28: r2 = *(u8 *)(r1 + 20)
-    0x0000_0011_0018_0255, // 29: if r2 != 17 goto 54 ; extension header or not UDP
-    0x0000_0000_0038_1269, // 30: r2 = *(u16 *)(r1 + 56)
-    0x0000_b712_0016_0255, // 31: if r2 != 46866 goto 54 ; not 4791
-    0x0000_0000_0026_1261, // 32: r2 = *(u32 *)(r1 + 38)
-    0x0000_0000_fff0_2a63, // 33: *(u32 *)(r10 - 16) = r2
-    0x0000_0000_002a_1261, // 34: r2 = *(u32 *)(r1 + 42)
-    0x0000_0000_fff4_2a63, // 35: *(u32 *)(r10 - 12) = r2
-    0x0000_0032_0000_02b7, // 36: r2 = 50 ; last word of the IPv6 destination
-    0x0000_0000_002e_1361, // 37: r3 = *(u32 *)(r1 + 46)
-    0x0000_0000_fff8_3a63, // 38: *(u32 *)(r10 - 8) = r3
-    0x0000_0000_0000_210f, // 39: r1 += r2
-    0x0000_0000_0000_1161, // 40: r1 = *(u32 *)(r1 + 0)
-    0x0000_0000_fffc_1a63, // 41: *(u32 *)(r10 - 4) = r1
-    0x0000_0000_0000_a2bf, // 42: r2 = r10
-    0xffff_fff0_0000_0207, // 43: r2 += -16
-    0x0000_0000_0000_0118, // 44: r1 = map ; the address map, set by the loader
-    0x0000_0000_0000_0000, // 45: (second half)
-    0x0000_0001_0000_0085, // 46: call 1 ; bpf_map_lookup_elem
-    0x0000_0000_0006_0015, // 47: if r0 == 0 goto 54 ; not a local address
-    0x0000_0000_0010_7261, // 48: r2 = *(u32 *)(r7 + 16) ; rx_queue_index
-    0x0000_0000_0000_0118, // 49: r1 = map ; the XSKMAP, set by the loader
-    0x0000_0000_0000_0000, // 50: (second half)
-    0x0000_0002_0000_03b7, // 51: r3 = 2 ; XDP_PASS when the slot is empty
-    0x0000_0033_0000_0085, // 52: call 51 ; bpf_redirect_map
-    0x0000_0000_0000_06bf, // 53: r6 = r0
-    0x0000_0000_0000_60bf, // 54: r0 = r6
-    0x0000_0000_0000_0095, // 55: exit
+    0x0000_b712_0023_0255, // 17: if r2 != 46866 goto 53 ; not 4791
+    0xffff_0000_0000_0218, // 18: r2 = 4294901760 ; ::ffff: before an IPv4 address
+    0x0000_0000_0000_0000, // 19: (second half)
+    0x0000_0000_fff8_2a63, // 20: *(u32 *)(r10 - 8) = r2
+    0x0000_0000_0000_02b7, // 21: r2 = 0
+    0x0000_0000_fff0_2a7b, // 22: *(u64 *)(r10 - 16) = r2
+    0x0000_0000_001e_1161, // 23: r1 = *(u32 *)(r1 + 30) ; IPv4 destination
+    0x0000_0000_000f_0005, // 24: goto 40
+    0x0000_dd86_001b_0355, // 25: if r3 != 56710 goto 53 ; not IPv6 either
+    0x0000_0000_0000_13bf, // 26: r3 = r1
+    0x0000_003e_0000_0307, // 27: r3 += 62
+    0x0000_0000_0018_232d, // 28: if r3 > r2 goto 53 ; shorter than IPv6 + UDP
+    0x0000_0000_0014_1271, // 29: r2 = *(u8 *)(r1 + 20)
+    0x0000_0011_0016_0255, // 30: if r2 != 17 goto 53 ; extension header or not UDP
+    0x0000_0000_0038_1269, // 31: r2 = *(u16 *)(r1 + 56)
+    0x0000_b712_0014_0255, // 32: if r2 != 46866 goto 53 ; not 4791
+    0x0000_0000_0026_1261, // 33: r2 = *(u32 *)(r1 + 38)
+    0x0000_0000_fff0_2a63, // 34: *(u32 *)(r10 - 16) = r2
+    0x0000_0000_002a_1261, // 35: r2 = *(u32 *)(r1 + 42)
+    0x0000_0000_fff4_2a63, // 36: *(u32 *)(r10 - 12) = r2
+    0x0000_0000_002e_1261, // 37: r2 = *(u32 *)(r1 + 46)
+    0x0000_0000_fff8_2a63, // 38: *(u32 *)(r10 - 8) = r2
+    0x0000_0000_0032_1161, // 39: r1 = *(u32 *)(r1 + 50) ; last word of the IPv6 destination
+    0x0000_0000_fffc_1a63, // 40: *(u32 *)(r10 - 4) = r1
+    0x0000_0000_0000_a2bf, // 41: r2 = r10
+    0xffff_fff0_0000_0207, // 42: r2 += -16
+    0x0000_0000_0000_0118, // 43: r1 = map ; the address map, set by the loader
+    0x0000_0000_0000_0000, // 44: (second half)
+    0x0000_0001_0000_0085, // 45: call 1 ; bpf_map_lookup_elem
+    0x0000_0000_0006_0015, // 46: if r0 == 0 goto 53 ; not a local address
+    0x0000_0000_0010_7261, // 47: r2 = *(u32 *)(r7 + 16) ; rx_queue_index
+    0x0000_0000_0000_0118, // 48: r1 = map ; the XSKMAP, set by the loader
+    0x0000_0000_0000_0000, // 49: (second half)
+    0x0000_0002_0000_03b7, // 50: r3 = 2 ; XDP_PASS when the slot is empty
+    0x0000_0033_0000_0085, // 51: call 51 ; bpf_redirect_map
+    0x0000_0000_0000_06bf, // 52: r6 = r0
+    0x0000_0000_0000_60bf, // 53: r0 = r6
+    0x0000_0000_0000_0095, // 54: exit
 ];
 
 /// The index in [`STEER`] of the two-word instruction that loads the XSKMAP.
-pub const STEER_XSKS_AT: usize = 49;
+pub const STEER_XSKS_AT: usize = 48;
 
 /// The index in [`STEER`] of the two-word instruction that loads the map of local addresses.
-pub const STEER_ADDRESSES_AT: usize = 44;
+pub const STEER_ADDRESSES_AT: usize = 43;
 
 /// The instructions of the program that steers every frame, in the same form.
 ///

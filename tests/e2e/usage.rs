@@ -42,7 +42,6 @@ fn with_capabilities(dir: &TempDir) -> String {
         "cap_net_admin" => 1 << 12,
         "cap_net_raw" => 1 << 13,
         "cap_ipc_lock" => 1 << 14,
-        "cap_perfmon" => 1 << 38,
         "cap_bpf" => 1 << 39,
         other => panic!("{other} has no number here"),
     });

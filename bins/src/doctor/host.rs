@@ -108,7 +108,7 @@ impl HostFacts {
             _ => "",
         };
         if missing.is_empty() {
-            return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON");
+            return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF");
         }
         let found = format!("without {}{unprivileged}", missing.join(", "));
         Check::fail("rights", found, self.grant())
@@ -158,10 +158,10 @@ impl HostFacts {
         )
     }
 
-    /// CAP_SYS_ADMIN still stands for CAP_BPF and CAP_PERFMON.
+    /// CAP_SYS_ADMIN still stands for CAP_BPF.
     fn may(&self, capability: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
-        has(capability) || matches!(capability, CAP_BPF | CAP_PERFMON) && has(CAP_SYS_ADMIN)
+        has(capability) || capability == CAP_BPF && has(CAP_SYS_ADMIN)
     }
 
     fn grant(&self) -> String {
@@ -170,7 +170,7 @@ impl HostFacts {
 }
 
 /// What every command on AF_XDP needs of a user, as setcap names it.
-pub const CAPABILITIES: &str = "cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock";
+pub const CAPABILITIES: &str = "cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock";
 
 /// The line `CapEff` of `/proc/PID/status`.
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -199,16 +199,10 @@ const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_ADMIN: u32 = 21;
-/// The verifier lets a program add to a packet's address with it alone.
-const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 /// Raw for the socket, admin and BPF for the steering program.
-const NEEDED: [(u32, &str); 4] = [
-    (CAP_NET_RAW, "CAP_NET_RAW"),
-    (CAP_NET_ADMIN, "CAP_NET_ADMIN"),
-    (CAP_BPF, "CAP_BPF"),
-    (CAP_PERFMON, "CAP_PERFMON"),
-];
+const NEEDED: [(u32, &str); 3] =
+    [(CAP_NET_RAW, "CAP_NET_RAW"), (CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_BPF, "CAP_BPF")];
 /// The steering program says that it copes with frames in several buffers
 /// (`BPF_F_XDP_HAS_FRAGS`), which older kernels refuse.
 const KERNEL_MIN: (u32, u32) = (5, 18);
@@ -262,9 +256,9 @@ mod tests {
     fn checks__missing_rights_are_named_with_the_command() {
         let facts = HostFacts { capabilities: 1 << 13, ..good() };
         let check = only(&facts, Status::Fail);
-        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON");
+        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
         assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire  # or run as root")));
-        // CAP_SYS_ADMIN is as good as CAP_BPF and CAP_PERFMON.
+        // CAP_SYS_ADMIN is as good as CAP_BPF.
         let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
         assert_eq!(worst(&facts.checks()), Status::Ok);
     }
