@@ -40,6 +40,7 @@ pub mod pcap;
 pub mod perf;
 pub mod plot;
 mod port_args;
+mod queues;
 pub mod rates;
 pub mod report;
 pub mod signals;

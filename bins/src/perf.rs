@@ -4,7 +4,6 @@
 mod args;
 mod meter;
 mod perftest;
-mod queues;
 mod report;
 mod room;
 mod test_args;

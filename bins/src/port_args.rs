@@ -4,6 +4,7 @@ use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::fabric::{Attachment, Error, Wrap};
+use crate::queues;
 use crate::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
@@ -69,7 +70,8 @@ impl PortArgs {
         self.ec.balance()
     }
 
-    /// The port on interface `dev`, with these faults.
+    /// The port on interface `dev`, with these faults. Warns if packets may arrive on a queue that
+    /// it does not serve.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -78,6 +80,7 @@ impl PortArgs {
         dev: &str,
         faults: Option<FaultConfig>,
     ) -> Result<Attachment, Error> {
+        queues::warn(dev, self.queue);
         let port = window::port(dev, self.queue, self.xdp, self.window());
         Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
     }

@@ -2,6 +2,7 @@
 
 use crate::lab::{Lab, Outcome, Running};
 use serde_json::Value;
+use spanwire_io::net::LabConfig;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -443,4 +444,15 @@ fn copy__says_what_is_wrong() {
     busy.signal(libc::SIGCONT);
     assert!(busy.wait().success);
     receiver.terminate();
+}
+
+#[test]
+fn receive__on_a_queue_that_gets_no_packets_warns() {
+    let Some(lab) = Lab::with(&LabConfig { queues: 2, ..LabConfig::default() }) else { return };
+    let into = TempDir::new();
+    let receiver = receiver(&lab, &into, &["--queue", "1"]);
+    let said = receiver.end_with(libc::SIGTERM).stderr;
+    for words in ["warning: sw0: 2 receive queues", "spanwire doctor --dev sw0 --queue 1"] {
+        assert!(said.contains(words), "{said}");
+    }
 }

@@ -161,6 +161,8 @@ impl ReceiveArgs {
             // Beside the sender that is served, and senders that are rejected because of it.
             max_connections: max_half_open.saturating_add(16).min(1000),
             max_half_open,
+            // One address leaves places to others.
+            max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
             handshake_timeout,
             ..talk::limits()

@@ -1,12 +1,12 @@
 //! The arguments of `spanwire perf`, and what they mean.
 
-use super::queues;
 use super::test_args::TestArgs;
 use crate::exit::Failed;
 use crate::fabric::{self, Error};
 use crate::interface;
 use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::port_args::{PortArgs, ppm, sleep_precisely};
+use crate::queues;
 use crate::station::{Sending, Station};
 use clap::ValueEnum;
 use spanwire_base::Dur;
@@ -159,7 +159,6 @@ impl CommonArgs {
             erasure: self.port.erasure()?,
             balance: self.port.balance()?,
         };
-        queues::warn(self.dev(), self.port.queue());
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
         let mut station = Station::with_config(attachment, ip, polling, config)?;
         station.set_sending(sending);

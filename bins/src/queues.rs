@@ -5,7 +5,7 @@ use crate::doctor::{Check, InterfaceFacts, Status};
 use crate::fabric::interface;
 
 /// Warns if packets may arrive on a queue of `dev` other than `queue`.
-pub(super) fn warn(dev: &str, queue: u32) {
+pub(crate) fn warn(dev: &str, queue: u32) {
     if let Some(text) =
         facts(dev, queue).and_then(|facts| warning(dev, queue, &facts.check_queues()))
     {
@@ -14,7 +14,7 @@ pub(super) fn warn(dev: &str, queue: u32) {
 }
 
 /// "eth0 serves queue 1; 4 receive queues: ...", for a report.
-pub(super) fn text(dev: &str, queue: u32) -> String {
+pub(crate) fn text(dev: &str, queue: u32) -> String {
     match facts(dev, queue).map(|facts| facts.check_queues()) {
         Some(Check { found, .. }) => format!("{dev}, queue {queue}: {found}"),
         None => format!("{dev}, queue {queue}"),
