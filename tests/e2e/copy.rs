@@ -435,13 +435,11 @@ fn copy__says_what_is_wrong() {
     failing(&["copy", "send", &path, &to], &["another address only"]);
     picky.terminate();
     let receiver = receiver(&lab, &into, &[]);
-    let busy = start_sender(&lab, &[&path], &[]);
-    wait_for_partial(&into, "big", 1);
     // The interface belongs to the first; a second one must be told so. It waits for 2 s, in which
-    // the first must not end.
-    busy.signal(libc::SIGSTOP);
+    // the first must not end: at this rate it takes five.
+    let busy = start_sender(&lab, &[&path], &["--cc", "fixed", "--cc-set", "rate_mbps=300"]);
+    wait_for_partial(&into, "big", 1);
     failing(&["copy", "send", &path, &to], &["sw0", "another XDP program"]);
-    busy.signal(libc::SIGCONT);
     assert!(busy.wait().success);
     receiver.terminate();
 }
