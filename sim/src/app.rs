@@ -205,7 +205,7 @@ impl Traffic {
         }
     }
 
-    /// A flow of this host is not over.
+    /// A flow of this host has not finished.
     fn is_busy(&self) -> bool {
         let is_over = |p: &Progress| p.finished.is_some() || p.failed.is_some();
         self.outgoing.iter().any(|o| !is_over(&o.progress))
@@ -257,7 +257,7 @@ impl Traffic {
         }
     }
 
-    /// Drains the next send queue, if one is due.
+    /// Begins the next drain, if one is due.
     fn drain(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some(draining) = &mut self.draining else { return };
         let may_drain =
@@ -275,7 +275,7 @@ impl Traffic {
                 let draining = self.draining.as_mut();
                 let why = match draining.map(|draining| draining.resume(qpn, endpoint)) {
                     Some(resumed) => resumed.err(),
-                    None => Some(format!("{event:?}, and nobody asked")),
+                    None => Some(format!("{event:?} without a drain")),
                 };
                 self.violations.extend(why);
             }

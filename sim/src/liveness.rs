@@ -1,19 +1,19 @@
-//! Liveness: a queue pair that has a request under way hears from its peer or fails in time, and in
-//! a calm network its requests complete.
+//! Liveness: a queue pair with an outstanding request receives packets from its peer or fails
+//! within a bound, and after the faults have ended its requests complete within another.
 //!
-//! With T the local ACK timeout, R the longest round trip, G the longest gap of a pacer, if there
-//! is congestion control, and P the longest pause of a lossless link, a requester that hears
-//! nothing has failed after
+//! Let T be the local ACK timeout, R the longest round trip, G the longest pacing gap (zero without
+//! congestion control) and P the longest PFC pause (zero unless lossless). A requester that
+//! receives nothing fails within
 //!
-//! - RC: S = (retry_cnt + 1) (4 T + G + P) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
-//! - SRC: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1), where a wait W is at most 4 T,
-//!   or the RTO that round trips ask for if that is longer, and A is the longest wait between two
-//!   questions for a receive request. The verdict takes at least 3 T for each transmission.
+//! - RC: S = (retry_cnt + 1) (4 T + G + P) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
+//!   4 T ...
+//! - SRC: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is the larger of 4 T and the
+//!   RTO, A the longest interval between probes for a receive request. `RETRY_EXC_ERR` takes at
+//!   least 3 T for each transmission.
 //!
-//! Any packet for the queue pair counts as heard, so S says nothing of a peer that answers to no
-//! avail. Therefore, in a calm network and while neither end has failed, the messages of a flow
-//! that are known to be over grow more at the latest after S, and R and G for each packet that all
-//! flows may have before them.
+//! Every packet for the queue pair counts, so S does not bound a peer that keeps answering without
+//! progress. After the faults, while neither end has failed, the completed bytes of a flow grow at
+//! least once in S plus R + G for each packet that all flows may have queued before it.
 
 use crate::app::FlowState;
 use crate::link::LinkId;
@@ -25,42 +25,42 @@ use spanwire_cc::Algorithm;
 use spanwire_wire::Unverified;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What decides how long a queue pair may be silent.
+/// Parameters of the liveness bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
     /// T.
     pub timeout: Dur,
     /// Retransmissions without progress before a queue pair gives up.
     pub retry_cnt: u8,
-    /// R, queues included.
+    /// R, with full queues.
     pub longest_rtt: Dur,
     /// The slowest link.
     pub slowest: Rate,
-    /// How long a receive request may be missing.
+    /// The longest time without a receive request.
     pub recv_delay: Dur,
-    /// From then on nothing goes wrong any more.
+    /// The end of all faults.
     pub calm_at: Time,
 }
 
-/// What is seen of the flows of a network, and whether it is too little.
+/// The liveness check of a network.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     patience: Patience,
-    /// G, P and the packets of a message, with their parity.
+    /// G, P, and the packets of a message with their parity.
     gap: Dur,
     pause: Dur,
     message_pkts: u64,
     /// The host at which each direction of a link ends, if it ends at one.
     hosts: Vec<Option<u32>>,
-    /// When a queue pair of a host heard something last.
+    /// When a queue pair of a host received a packet last.
     heard: BTreeMap<(u32, u32), Time>,
     flows: Vec<Signs>,
 }
 
-/// What is seen of one flow.
+/// The progress of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signs {
-    /// Bytes of messages that were over when it was looked at last, and since when so many.
+    /// Completed bytes, and since when they have not grown.
     done_bytes: u64,
     moved: Option<Time>,
 }
@@ -73,7 +73,7 @@ impl Liveness {
             let index = u32::try_from(node.index()).ok()?;
             network.topology().is_host(index).then_some(index)
         };
-        // A READ request of RC is charged with what it asks for.
+        // The pacer charges a READ request of RC with its response.
         let frame_bytes = u64::from(setup.max_frame_bytes()) + 100;
         let slow = Rate::from_bps(MIN_BPS).time_for(frame_bytes * u64::from(setup.read_chunk_pkts));
         let slow = if setup.congestion.is_on() { slow } else { Dur::ZERO };
@@ -107,7 +107,7 @@ impl Liveness {
         (wait + question + hurdle) * (tries + 1) + timeout * (3 * tries)
     }
 
-    /// The longest time from one completion to the next in a calm network.
+    /// The longest time between completions after the faults have ended.
     fn progress(&self, setup: &Setup, is_src: bool) -> Dur {
         let flows = self.flows.len() as u64;
         let pkts = self.message_pkts * u64::from(setup.outstanding) * flows;
@@ -115,7 +115,7 @@ impl Liveness {
             + (self.patience.longest_rtt + self.gap + self.patience.recv_delay) * pkts
     }
 
-    /// What has been silent or has not moved for too long, one sentence each. O(flows).
+    /// Flows that exceed a bound, one sentence each. O(flows).
     pub(crate) fn check(&mut self, network: &Network) -> Vec<String> {
         let responding = network.hosts().flat_map(|host| host.app().responding());
         let given_up = responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
@@ -133,7 +133,7 @@ impl Liveness {
         found
     }
 
-    /// Looks at a flow under way; whether its responder still `answers`.
+    /// Checks an unfinished flow. `answers`: its responder has not failed.
     fn check_flow(
         &mut self,
         network: &Network,
@@ -154,12 +154,14 @@ impl Liveness {
         let (silent, most) = (now.since(heard), self.silence(is_src));
         if silent > most {
             return Some(format!(
-                "flow {i} has heard nothing for {silent:?} and has not failed, after {most:?}"
+                "flow {i} has received nothing for {silent:?} and has not failed; at most {most:?}"
             ));
         }
         let (stalled, most) = (now.since(moved), self.progress(setup, is_src));
         (answers && stalled > most).then(|| {
-            format!("flow {i} has not moved for {stalled:?} in a calm network, after {most:?}")
+            format!(
+                "flow {i} has completed nothing for {stalled:?}, without faults; at most {most:?}"
+            )
         })
     }
 }
@@ -187,13 +189,13 @@ fn has_part_windows(setup: &Setup) -> bool {
 const SWIFT_WINDOW_PARTS: u64 = 100;
 /// The lowest rate of any congestion control.
 const MIN_BPS: u64 = 1_000_000;
-/// How long a receiver holds an acknowledgement back.
+/// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
-/// The longest wait between two questions for a receive request.
+/// The longest interval between probes for a receive request.
 const QUESTION_MAX: Dur = Dur::from_ms(20);
-/// Longer than what the RNR timer of the hosts asks for.
+/// More than the RNR timer of the simulated hosts.
 const RNR_WAIT: Dur = Dur::from_ms(1);
-/// What a link could carry in the longest pause: 65,535 times 512 bits.
+/// Bytes that a link carries in the longest pause: 65,535 quanta of 512 bits.
 ///
 /// # Source
 /// IEEE 802.1Qbb, the pause time of a priority.
@@ -244,7 +246,7 @@ mod tests {
             let found = run(setup.clone(), patience(setup.timeout), &dead);
             assert_eq!(found, [] as [&str; 0], "it gave up in time");
             let found = run(setup.clone(), patience(setup.timeout / 64), &dead);
-            assert!(found[0].contains("flow 0 has heard nothing for"), "{found:?}");
+            assert!(found[0].contains("flow 0 has received nothing for"), "{found:?}");
         }
     }
 
@@ -256,7 +258,7 @@ mod tests {
             let setup = Setup { recvs: 1, recv_delay, ..setup(is_src, 10) };
             let patience = patience(setup.timeout);
             let found = run(setup.clone(), patience, &Impairments::default());
-            assert!(found[0].contains("flow 0 has not moved for"), "{found:?}");
+            assert!(found[0].contains("flow 0 has completed nothing for"), "{found:?}");
             let found = run(setup, Patience { recv_delay, ..patience }, &Impairments::default());
             assert!(found[0].contains("flow 0 is not done at the end"), "{found:?}");
         }

@@ -44,7 +44,7 @@ pub struct Plan {
     pub ideal: Option<Dur>,
     /// Queue pairs may give up before this; time zero: never.
     pub may_fail_until: Time,
-    /// How long queue pairs may be silent, if that is looked at.
+    /// Parameters of the liveness check, which runs if there are any.
     pub patience: Option<Patience>,
     /// No run has as many events: one that has does not come to an end.
     pub max_events: u64,

@@ -55,7 +55,7 @@ pub struct Setup {
     pub recv_delay: Dur,
     /// Flows of a host share one receive queue.
     pub shared_recvs: bool,
-    /// Send queues are drained and go on: see [`Drains`]. Default never.
+    /// Periodic draining of send queues (SQD). Default none.
     pub drains: Option<Drains>,
     /// DSCP of every packet, 0..=63; its class is an eighth of it. Default 26, class 3: the custom
     /// for RoCE.
@@ -87,11 +87,11 @@ pub struct Setup {
     pub overhead_bytes: u32,
 }
 
-/// Applications drain their send queues now and then: the queue pair goes to SQD, and back to RTS
-/// when it is told to be drained. One of each host at a time, in turn.
+/// Periodic draining of send queues: a queue pair goes to SQD, and back to RTS on `SQ_DRAINED`. At
+/// each host one at a time, round robin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drains {
-    /// From one to the next, above 0.
+    /// The interval, above 0.
     pub every: Dur,
     /// None begins at or after this.
     pub until: Time,

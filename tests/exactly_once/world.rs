@@ -96,8 +96,8 @@ impl World {
         let [mut rng, mut uno, mut wide] = [0, UNO, WIDE].map(|of| Rng::new(seed ^ of));
         let dead = drawn::dead_paths(&mut uno);
         let is_slow = wide.below(5) == 0;
-        // An end that only receives has few bytes for its answers to small messages.
-        let is_curt = !is_slow && wide.below(20) == 0;
+        // An end in RTR may send few bytes for small messages, so SACK words are cut.
+        let cuts_words = !is_slow && wide.below(20) == 0;
         let faults = Faults::drawn(&mut wide, dead, is_slow);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
@@ -107,14 +107,14 @@ impl World {
         drawn::block_memory(&mut uno, &mut config);
         let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
-        let is_stocked = pick(&[0, 1]) == 1 || is_curt;
+        let is_stocked = pick(&[0, 1]) == 1 || cuts_words;
         let rnr_retry =
             if is_stocked { pick(&[7, 7, 0, 0, 1, 3]) } else { pick(&[7, 7, 7, 7, 1, 3]) };
-        let rnr_retry = if is_curt { 0 } else { rnr_retry };
+        let rnr_retry = if cuts_words { 0 } else { rnr_retry };
         let rnr_retry = u8::try_from(rnr_retry).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
         let budget = pick(&[8, 16, 40]) * qps as u64;
-        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]).max(is_curt.into()))];
+        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]).max(cuts_words.into()))];
         let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
         let ends: Vec<End> =
@@ -141,9 +141,9 @@ impl World {
             good_rtt: faults.good_rtt(),
         };
         let mut pick = |of: &[u64]| of[usize_from(wide.below(of.len() as u64))];
-        let small = pick(&[0, 1]) == 1 && !is_slow || is_curt;
+        let small = pick(&[0, 1]) == 1 && !is_slow || cuts_words;
         let change_every = faults.delay * pick(&[0, 1, 4, 20]);
-        let rts_at = now + faults.delay * pick(&[0, 0, 10, 100]).max(100 * u64::from(is_curt));
+        let rts_at = now + faults.delay * pick(&[0, 0, 10, 100]).max(100 * u64::from(cuts_words));
         let mut world = Self {
             now,
             rng,

@@ -1,18 +1,18 @@
-//! An application that drains its send queues now and then, and lets them go on.
+//! Periodic draining of send queues: RTS to SQD, and back to RTS on `SQ_DRAINED`.
 
 use crate::setup::Drains;
 use spanwire_base::{Time, usize_from};
 use spanwire_transport::{Endpoint, QpAttr, QpState};
 use spanwire_wire::Qpn;
 
-/// Who is drained when.
+/// The schedule of drains, and the queue pair being drained.
 #[derive(Debug)]
 pub(crate) struct Draining {
     drains: Drains,
     next_at: Time,
-    /// How many were due.
+    /// Drains that were due so far.
     turn: u64,
-    /// Told to drain, and not drained yet.
+    /// In SQD, and not drained yet.
     waits: Option<Qpn>,
 }
 
@@ -54,13 +54,13 @@ impl Draining {
         modify(qpn, QpState::Sqd, endpoint)
     }
 
-    /// It is drained.
+    /// Handles `SQ_DRAINED`.
     ///
     /// # Errors
-    /// It was not told to, or the engine refuses.
+    /// The queue pair was not draining, or the engine refuses.
     pub(crate) fn resume(&mut self, qpn: Qpn, endpoint: &mut Endpoint) -> Result<(), String> {
         if self.waits.take() != Some(qpn) {
-            return Err(format!("{qpn:?} is drained, and was not told to be"));
+            return Err(format!("{qpn:?} reports SQ_DRAINED, but was not draining"));
         }
         let state = endpoint.query_qp(qpn).map(|info| info.state);
         // It may have failed since.

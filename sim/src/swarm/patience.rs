@@ -1,4 +1,4 @@
-//! How long anything takes at most in a network that was drawn.
+//! Upper bounds of times in a drawn network.
 
 use crate::liveness::Patience;
 use crate::run::Plan;
@@ -32,7 +32,7 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
 }
 
-/// How long queue pairs of such a network may be silent.
+/// Parameters of the liveness check.
 pub(super) fn patience_of(plan: &Plan, calm_at: Dur) -> Patience {
     let rates = plan.topology.links.iter().map(|link| link.rate_bps);
     Patience {

@@ -217,7 +217,7 @@ impl Selective {
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
-            // Its answer restarts the retransmission timeout, which would retransmit them else.
+            // The probe's ACK restarts the RTO, so the RTO cannot retransmit these data.
             self.sent.retransmit_oldest_block();
             self.probe = Some(Probe::Receive);
         }

@@ -157,8 +157,8 @@ impl<T: Copy> Sent<T> {
         self.open_block_retransmits |= first + place.pkts() > self.next();
     }
 
-    /// Retransmits the lost data of the block of the oldest packet, if they are left to parity: the
-    /// peer has had the time to rebuild them, and its block NACKs may all have been lost.
+    /// Retransmits the lost data of the oldest unacknowledged packet's block, if their recovery is
+    /// left to parity: its block NACKs may all have been lost.
     pub(crate) fn retransmit_oldest_block(&mut self) {
         let oldest = self.entry(self.una).filter(|e| e.state == State::Lost && e.place.is_coded());
         if let Some(place) = oldest.map(|e| e.place) {
