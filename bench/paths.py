@@ -222,7 +222,7 @@ def dead_once(lab, args, way):
         shutil.rmtree(shm, ignore_errors=True)
 
 
-SENT = ["tx_packets", "rx_acks", "retransmitted_packets", "spurious_retransmits", "presumed_lost_packets", "timeouts",
+SENT = ["tx_packets", "retransmitted_packets", "spurious_retransmits", "presumed_lost_packets", "local_ack_timeout_err",
         "ec_parity_packets", "ec_settled_packets", "ec_short_packets"]
 RECEIVED = ["tx_acks", "rx_packets", "ec_rebuilt_packets", "ec_blocks_plain", "ec_block_nacks"]
 

@@ -225,7 +225,7 @@ const TYPE_HASH: u32 = 1;
 const TYPE_XSKMAP: u32 = 17;
 
 const KEY_BYTES: u32 = 16;
-/// Nothing reads the value; the kernel has none shorter that it does not round up.
+/// Nothing reads the value, but a hash map must have one.
 const VALUE_BYTES: u32 = 4;
 
 #[cfg(test)]

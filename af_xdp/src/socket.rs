@@ -355,8 +355,8 @@ fn set<T: sys::Plain>(
         .map_err(|error| Error::os(step, config.place(), error))
 }
 
-/// Retries while the call fails with EBUSY, for as long as `patience`. The last holder of a queue
-/// or interface is taken down after `close` has returned, and after its process was killed.
+/// Retries while `is_busy`, for at most `patience`. The kernel frees a queue or interface some time
+/// after `close` has returned or its process was killed.
 pub(crate) fn while_busy<T, E>(
     patience: Duration,
     is_busy: impl Fn(&E) -> bool,

@@ -9,8 +9,8 @@
 /// Which of an interface's frames are steered to the sockets; the kernel's stack gets the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Traffic {
-    /// RoCEv2 to a local address ([`STEER`]): what an endpoint wants, beside a kernel that goes on
-    /// as ever, also routing and bridging RoCEv2 to others.
+    /// RoCEv2 to a local address ([`STEER`]): for an endpoint. The kernel gets the rest, and still
+    /// routes and bridges RoCEv2 to others.
     #[default]
     RoceV2,
     /// Everything ([`STEER_ALL`]): what a switch wants. The kernel hears nothing of the queue.

@@ -25,7 +25,7 @@ pub struct SteeringConfig {
     /// Local addresses that [`Steering::set_addresses`] can set, 1..=65536; bounds the kernel's
     /// memory to 100 bytes for each. Default 1024: a host of containers has some hundred.
     pub addresses_max: u32,
-    /// How long to go on while another program is attached. Default 2 s: the kernel takes a
+    /// How long to retry while another program is attached. Default 2 s: the kernel takes a
     /// program off some time after the process that attached it was killed.
     pub busy_patience: Duration,
 }
@@ -111,7 +111,7 @@ impl Steering {
     }
 
     /// Steers RoCEv2 to these addresses and no others, from the next frame on. Returns how many of
-    /// them were left out because `addresses_max` fit: the last ones. With [`Traffic::All`] there
+    /// them exceed `addresses_max` and were left out: the last ones. With [`Traffic::All`] there
     /// is nothing to set.
     ///
     /// # Errors

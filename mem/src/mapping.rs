@@ -1,5 +1,6 @@
 //! Memory from the kernel: anonymous private mappings.
 
+use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -34,6 +35,9 @@ impl Mapping {
     pub(crate) fn zeroed(len: usize) -> Result<Self, OutOfMemory> {
         // The kernel maps no empty range: an empty region owns a page that is never touched.
         let mapped = len.max(1);
+        if cfg!(spanwire_words) {
+            return Self::on_heap(mapped);
+        }
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
@@ -45,6 +49,18 @@ impl Mapping {
         Ok(Self { base, len: mapped })
     }
 
+    /// Whole words from the allocator, which AddressSanitizer guards at both ends.
+    fn on_heap(len: usize) -> Result<Self, OutOfMemory> {
+        let layout = Self::heap_layout(len).ok_or(OutOfMemory { bytes: len })?;
+        // SAFETY: the layout is not empty.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        Ok(Self { base: NonNull::new(base).ok_or(OutOfMemory { bytes: len })?, len })
+    }
+
+    fn heap_layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.checked_next_multiple_of(8)?, 64).ok()
+    }
+
     /// The first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
@@ -53,6 +69,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if cfg!(spanwire_words) {
+            if let Some(layout) = Self::heap_layout(self.len) {
+                // SAFETY: allocated in `on_heap` with this layout; no copy can run any more.
+                unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+            }
+            return;
+        }
         // SAFETY: exactly the range mapped in `zeroed`. The region that owns the mapping drops it
         // with its last clone, after which no copy of it can run.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };

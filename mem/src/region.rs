@@ -220,6 +220,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
+    #[cfg_attr(spanwire_words, ignore = "regions are on the heap")]
     fn zeroed__is_zero_and_page_aligned() {
         let r = Region::zeroed(10_000);
         let mut out = vec![1u8; 10_000];
@@ -229,6 +230,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(spanwire_words, ignore = "regions are on the heap")]
     fn try_zeroed__costs_no_memory_until_it_is_written() {
         let before = resident_bytes();
         let regions: Vec<Region> = (0..64).map(|_| Region::try_zeroed(16 << 20).unwrap()).collect();

@@ -17,7 +17,9 @@
 //!   that what is published by a release store after a copy is found by its acquire load.
 //! - **Elsewhere** (`words.rs`) a region's memory is an array of `AtomicU64`, and every access is
 //!   an atomic access to one whole aligned word: parts of words are written by compare-exchange.
-//!   All accesses have one size, so the model above allows them all.
+//!   All accesses have one size, so the model above allows them all. `--cfg spanwire_words` selects
+//!   them on x86-64 too, and heap memory for regions: AddressSanitizer sees neither `asm!` nor the
+//!   bounds of mappings.
 //!
 //! Either way the compiler may neither invent, tear, repeat nor assume anything of a region's
 //! bytes; a copy that races holds a mixture of old and new bytes, as with DMA.
@@ -31,14 +33,14 @@
 //! vectorised, and of another size than an atomic operation on the same word. The C library's
 //! `memcpy`: its contract forbids a race, and LLVM replaces calls by loads and stores of its own.
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, spanwire_words, not(target_arch = "x86_64")))]
 mod words;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", any(test, not(spanwire_words))))]
 mod x86_64;
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(spanwire_words, not(target_arch = "x86_64")))]
 pub(crate) use words::{compare_swap, fetch_add, load, store};
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(spanwire_words)))]
 pub(crate) use x86_64::{compare_swap, fetch_add, load, store};
 
 #[cfg(test)]

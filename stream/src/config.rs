@@ -26,12 +26,12 @@ pub struct Config {
     pub max_message_bytes: u32,
     /// Connections, open and half-open, 1..=1000. Default 256. What comes beyond is turned away.
     pub max_connections: u32,
-    /// Connections that one peer address has made to our listeners, open and half-open, 1..=1000.
-    /// Default 64: a quarter of all, so that one client leaves room for the others. One counts as
-    /// long as either half of it is held here.
+    /// Connections that one peer address has made to our listeners, open, waiting to be accepted and
+    /// half-open, 1..=1000. IPv6 addresses count by their /64. Default 64: a quarter of all, so that
+    /// one client leaves room for the others. A connection counts until both halves are dropped.
     pub max_connections_per_peer: u32,
     /// Connections being set up for others to our listeners, 1..=1000. Default 64: a thread each,
-    /// for a few milliseconds. As many may wait to be accepted at one listener.
+    /// for a few milliseconds.
     pub max_half_open: u32,
     /// As above, for one peer address, 1..=max_half_open. Default 8, so that one silent client
     /// leaves room for the others.
@@ -39,11 +39,11 @@ pub struct Config {
     /// How long setting up a connection may take, 10 ms..=60 s. Default 5 s.
     pub handshake_timeout: Duration,
     /// How long a connection may wait at a listener to be accepted, 10 ms..=1 h. Default 30 s. Then
-    /// it is aborted, so that connections without a taker do not hold the places of others.
+    /// it is aborted, so that unaccepted connections do not use up the limits above.
     pub accept_timeout: Duration,
     /// How long a connection may be without a fragment, credit or acknowledgement either way,
-    /// 10 ms..=24 h; then it is aborted. Default none: what a silence means is the applications'
-    /// affair.
+    /// 10 ms..=24 h; then it is aborted. Default none: keep-alive is left to the
+    /// application.
     pub idle_timeout: Option<Duration>,
     /// How long a connection whose handles were dropped may take to deliver what was sent,
     /// 0..=1 h. Default 30 s. Then it is aborted.

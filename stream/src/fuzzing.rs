@@ -1,5 +1,5 @@
-//! The handshake on any bytes, for the fuzz target `stream`: what a stranger may say over the side
-//! connection, and what must hold whatever that is.
+//! Entry point of the fuzz target `stream`: runs the handshake on arbitrary bytes and checks its
+//! invariants.
 
 use crate::channel::Local;
 use crate::config::{Config, Shape};
@@ -12,7 +12,7 @@ use crate::side::{Hello, Qp, Ring, VERSION, Word, parse, printable};
 use spanwire_transport::{Offer, SrcFeature, SrcFeatures, SrcOffer, SrcVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What came of one line.
+/// What one line holds.
 #[derive(PartialEq, Eq, Debug)]
 enum Said {
     Word(Word),
@@ -20,11 +20,11 @@ enum Said {
     Wrong(String),
 }
 
-/// Hears `data` as a listener or a caller does: the first byte says as which, the second how what
-/// follows is cut into pieces.
+/// Runs the handshake on `data`: the first byte selects role and hello, the second the
+/// size of the pieces that follow.
 ///
 /// # Panics
-/// When the handshake breaks a promise (`fuzz/README.md`).
+/// When an invariant of `fuzz/README.md` does not hold.
 pub fn run(data: &[u8]) {
     let Some((&[role, cut], said)) = data.split_first_chunk::<2>() else { return };
     let ours = our_hello(role);
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What a peer may begin with: right hellos, and words that have their place.
+/// Seed inputs: valid hellos, and other messages that a peer may send.
 #[must_use]
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let line = |word: &Word| {
@@ -63,7 +63,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// The words of a stream of bytes that comes in such pieces, up to what is none.
+/// Parses `said`, arriving in pieces of `piece_bytes`, up to the first error.
 fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
     let (mut lines, mut words) = (Lines::default(), Vec::new());
     for piece in said.chunks(piece_bytes) {
@@ -117,7 +117,7 @@ fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
     }
 }
 
-/// An error is shown to people, and its reason is sent to the peer in a line that it takes.
+/// The error text is printable, and the reject made of it fits into one line.
 fn check_error(why: &SetupError) {
     check_shown(&why.to_string());
     let line = serde_json::to_vec(&Word::Reject { reason: reason_for(why) });
@@ -125,7 +125,7 @@ fn check_error(why: &SetupError) {
     assert!(line.len() <= LINE_BYTES_MAX, "a reason of {} bytes", line.len());
 }
 
-/// Fit for a terminal, and not endless.
+/// Without control characters, bounded.
 fn check_shown(text: &str) {
     assert!(!text.chars().any(char::is_control), "{text:?}");
     assert!(text.chars().count() <= SHOWN_CHARS_MAX, "{} characters", text.chars().count());

@@ -36,7 +36,7 @@ struct Reserved<'a> {
     kept: bool,
 }
 
-/// What both ends read out of two hellos.
+/// What both ends derive from two hellos.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Agreement {
     pub(crate) agreed: Agreed,
@@ -98,7 +98,7 @@ pub(crate) fn answer(
         check(&theirs, kind, &options.protocol)?;
         let ours = hello(network, local.ip(), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
-        // Nothing of ours is taken before there are terms, and then only what they need.
+        // Resources are allocated only after agreement, and only for the agreed shape.
         let reserved = Reserved::new(network, terms.shape)?;
         let halves = reserved.connect(kind, &terms, &theirs, Some(place))?;
         let ours = ours.lending(&reserved.local);
@@ -172,7 +172,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// What this end says of itself; what it lends is not in it yet.
+/// Our hello, still without queue pair and ring address.
 fn hello(
     network: &NetworkShared,
     ip: IpAddr,
@@ -200,7 +200,7 @@ fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError>
     expected_hello(side.recv(deadline)?)
 }
 
-/// The hello of another end that speaks as this one does.
+/// The hello, if its version is ours.
 pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
     match word {
         Word::Hello(hello) if hello.version != VERSION => Err(SetupError::Version(hello.version)),
@@ -209,7 +209,7 @@ pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
     }
 }
 
-/// A word at the wrong time.
+/// An unexpected message.
 pub(crate) fn unexpected(word: &Word, due: &str) -> SetupError {
     SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
 }
@@ -226,7 +226,7 @@ fn check(theirs: &Hello, kind: Kind, protocol: &str) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// What two hellos come to, here: with the way to the other end.
+/// The agreement of two hellos, and the route to the peer.
 fn terms(
     network: &NetworkShared,
     ours: &Hello,

@@ -1,11 +1,11 @@
-//! Bytes cut into lines of bounded length.
+//! Splits bytes into bounded lines.
 
-/// What has come and is no whole line yet, or was not taken.
+/// Received bytes that were not taken as lines yet.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    /// No line ends among the first so many: a peer that sends byte by byte costs no more than one
-    /// that does not.
+    /// The first so many bytes hold no line end, so that each byte is searched once, even if it
+    /// arrives alone.
     searched: usize,
 }
 
@@ -14,8 +14,8 @@ pub(crate) struct Lines {
 pub(crate) struct TooLong;
 
 impl Lines {
-    /// Adds what came. No more than a piece at a time, and only when [`Lines::take`] finds no line:
-    /// that bounds what is held.
+    /// Appends at most [`PIECE_BYTES`], and only when [`Lines::take`] finds no line: that bounds
+    /// the memory.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
@@ -23,7 +23,7 @@ impl Lines {
     /// The oldest line, with its end.
     ///
     /// # Errors
-    /// It is too long, ended or not: its peer does not get to fill our memory.
+    /// The line is too long, complete or not: memory is bounded.
     pub(crate) fn take(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
         let end = self.buffer[self.searched..].iter().position(|b| *b == b'\n');
         let end = end.map(|at| self.searched + at);

@@ -11,7 +11,6 @@ use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use spanwire_base::usize_from;
 use spanwire_io::doorbell::EventFd;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -191,7 +190,7 @@ impl Desk {
         }
     }
 
-    /// Gives up connections that have waited too long. Says how long to sleep until the next one.
+    /// Aborts connections past `accept_timeout`. Returns the time until the next one expires.
     fn give_up_late(&self, now: Instant) -> Option<Timespec> {
         let mut waiting = self.waiting();
         let within = self.network.config.accept_timeout;
@@ -201,8 +200,7 @@ impl Desk {
             established.sending.abort(&format!("it was not accepted within {within:?}"));
         }
         let left = waiting.front()?.until.saturating_duration_since(now);
-        // In whole milliseconds, so that the kernel does not wake us just before the time.
-        Timespec::try_from(left + Duration::from_millis(1)).ok()
+        Timespec::try_from(left).ok()
     }
 
     fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
@@ -212,9 +210,6 @@ impl Desk {
             Ok(places) => places,
             Err(why) => return turn_away(&side, &why),
         };
-        if self.is_full(&self.waiting()) {
-            return turn_away(&side, &SetupError::Limit("max_half_open"));
-        }
         let desk = self.clone();
         let started = start("spanwire-handshake", move || {
             let _half_open = half_open;
@@ -233,12 +228,10 @@ impl Desk {
         }
     }
 
-    /// Lets a connection wait to be accepted.
+    /// Queues a connection to be accepted. The limits of connections bound the queue, of one address
+    /// too.
     fn put(&self, established: Established) {
         let mut waiting = self.waiting();
-        if self.is_full(&waiting) {
-            return established.sending.abort("too many connections wait to be taken");
-        }
         if self.closing.load(Ordering::SeqCst) {
             return established.sending.abort("the listener was closed");
         }
@@ -250,10 +243,6 @@ impl Desk {
             self.news.signal();
         }
         self.acceptable.raise();
-    }
-
-    fn is_full(&self, waiting: &VecDeque<Waiting>) -> bool {
-        waiting.len() >= usize_from(self.network.config.max_half_open.into())
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {

@@ -1,9 +1,10 @@
-//! How many connections each peer address has made to our listeners.
+//! How many connections each peer address has made to our listeners. An IPv6 host may have 2^64
+//! addresses, so IPv6 addresses count by their /64.
 
 use crate::config::Config;
 use crate::error::SetupError;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The counts of a network. An address is in the map only while something of it is counted.
@@ -25,7 +26,7 @@ struct OfPeer {
     connections: u32,
 }
 
-/// A connection that a peer made, counted until this is dropped: with the last of its memory.
+/// Counts a connection that a peer made until dropped, together with its memory.
 #[derive(Debug)]
 pub(crate) struct PeerPlace {
     peers: Arc<Peers>,
@@ -49,6 +50,7 @@ impl Peers {
         config: &Config,
         peer: IpAddr,
     ) -> Result<(HalfOpenPlace, PeerPlace), SetupError> {
+        let peer = counted(peer);
         let mut counts = self.lock();
         let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
         for (count, limit, field) in [
@@ -81,6 +83,14 @@ impl Counts {
                 self.per_peer.remove(&peer);
             }
         }
+    }
+}
+
+/// The address under which `peer` is counted.
+fn counted(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -139,6 +149,17 @@ mod tests {
         drop(connected);
         assert_eq!(refused(&peers.enter(&config, peer(1))), "none");
         drop(more);
+    }
+
+    #[test]
+    fn enter__addresses_of_one_64_bit_prefix_are_one_peer() {
+        let (peers, config) = (Arc::new(Peers::default()), config());
+        let peer = |ip: &str| ip.parse::<IpAddr>().unwrap();
+        let held = ["2001:db8::1", "2001:db8::2"].map(|ip| peers.enter(&config, peer(ip)).unwrap());
+        assert_eq!(refused(&peers.enter(&config, peer("2001:db8::3"))), "max_half_open_per_peer");
+        assert_eq!(refused(&peers.enter(&config, peer("2001:db8:0:1::1"))), "none");
+        drop(held);
+        assert!(peers.lock().per_peer.is_empty());
     }
 
     #[test]

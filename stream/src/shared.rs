@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     cause: OnceLock<Cause>,
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
-    /// Counts the connection at its peer for as long as one of its handles, or the worker, has it.
+    /// Counts against the peer's limit until all handles and the worker have dropped this.
     _place: Option<PeerPlace>,
 }
 

@@ -220,7 +220,7 @@ impl Side {
 
 /// The word of a line, if there is one.
 pub(crate) fn parse(line: Option<&[u8]>) -> Result<Option<Word>, SetupError> {
-    // What is wrong is said in the peer's own words.
+    // The message may quote the peer's bytes.
     let garbled = |e: serde_json::Error| SetupError::Garbled(printable(&e.to_string()));
     line.map(serde_json::from_slice).transpose().map_err(garbled)
 }

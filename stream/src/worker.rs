@@ -300,7 +300,7 @@ impl Worker {
         }
     }
 
-    /// Gives up channels whose time is over: those without handles, and silent ones.
+    /// Aborts channels past their deadline: idle, or without handles.
     fn give_up_late(&mut self, now: Time, endpoint: &mut Endpoint) {
         if self.wakes_at.is_none_or(|at| now < at) {
             return;

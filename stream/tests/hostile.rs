@@ -1,5 +1,5 @@
-//! A peer that keeps to the side connection's words and then does as it likes: an engine of its own
-//! on the other end of the pipe.
+//! A peer that completes the handshake and then violates the protocol: a second engine at the other
+//! end of the pipe.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use serde_json::{Value, json};

@@ -408,7 +408,8 @@ fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held(
     let (a, b) = networks_with(&Config { max_connections_per_peer: 2, ..Config::default() });
     for _ in 0..3 {
         let listener = a.listen(0, ConnectOptions::default()).unwrap();
-        let call = || b.connect(loopback(&listener), &ConnectOptions::default());
+        let address = loopback(&listener);
+        let call = || b.connect(address, &ConnectOptions::default());
         let held = [call().unwrap(), call().unwrap()];
         let e = call().unwrap_err().to_string();
         assert!(e.contains("max_connections_per_peer"), "{e}");
@@ -425,6 +426,8 @@ fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held(
             assert!(Instant::now() < deadline, "its places do not come back: {e}");
             thread::sleep(SOON);
         }
+        // The last connection counts for as long as it waits in the listener.
+        drop(listener);
         thread::sleep(SOON);
     }
 }

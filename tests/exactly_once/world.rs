@@ -179,8 +179,7 @@ impl World {
         world
     }
 
-    /// An end that must not say much yet may answer small messages without SACK words, and one
-    /// refusal ends a queue pair.
+    /// ACKs of an end in RTR may lack SACK words, and one refusal ends a queue pair.
     pub(crate) fn may_hear_no_words(&self) -> bool {
         let Patience { mode, rnr_retry, .. } = self.patience;
         mode == WireMode::Src && rnr_retry == 0 && self.small && self.rts_at > self.now

@@ -60,8 +60,8 @@ pub struct Counters {
     /// SRC: packets sent to ask whether a receive request has been posted.
     pub receive_limit_probes: u64,
     /// SRC: packets presumed lost: overdue (RACK), outstanding at a retransmission timeout, or
-    /// reported missing from their block. Without erasure coding the network has lost at most
-    /// `presumed_lost_packets` - `spurious_lost_packets` + `tail_loss_probes` data packets.
+    /// reported missing from their block. Without erasure coding the network has lost about
+    /// `presumed_lost_packets` - `spurious_lost_packets` + `tail_loss_probes` packets.
     pub presumed_lost_packets: u64,
     /// SRC: of these, packets that had arrived or did so later, as far as ACKs prove it.
     pub spurious_lost_packets: u64,

@@ -40,15 +40,15 @@ pub enum DropReason {
     DuplicateReadForgotten,
     /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
     DuplicateAtomicForgotten,
-    /// SRC: a packet at or above the PSN limit that was acknowledged. RC: a request so far ahead
-    /// of the expected PSN that no sender has it in flight.
+    /// SRC: a packet at or above the advertised PSN limit. RC: a request further ahead of the
+    /// expected PSN than our widest send window.
     BeyondPsnLimit,
     /// SRC: a packet from before everything that its sender may still doubt.
     OldPacket,
     /// SRC: something that is refused once everything before it has arrived, which it has not.
     RefusedAhead,
-    /// A congestion notification: in SRC, whose acknowledgements carry the marks; in RC within a
-    /// round trip of the last one that counted.
+    /// A CNP: each in SRC, whose ACKs carry the ECN counts; in RC one within a round trip of the
+    /// last one that counted.
     IgnoredCnp,
 }
 

@@ -201,7 +201,7 @@ impl Endpoint {
     }
 
     /// Queue pairs that wait for an answer with no timer running: if it is lost, they wait for
-    /// ever. There are none, or the engine is broken; simulations look all the time.
+    /// ever. There are none, or the engine is broken.
     #[must_use]
     pub fn stuck_qps(&self) -> Vec<Qpn> {
         let is_stuck = |slot: u32, e: &Entry| {
@@ -264,8 +264,7 @@ impl Endpoint {
         self.cqs.take_event() | self.events.take_news()
     }
 
-    /// A queue pair has given back what it had taken out of `srq`, if anything: another one's peer
-    /// may be waiting for it.
+    /// Receive requests may have returned to `srq`: advertises them to peers that wait for one.
     fn tell_of_given_back(&mut self, srq: Option<SrqId>) {
         let Some(srq) = srq else { return };
         let q = self.srqs.queues.at_mut(srq.0);
@@ -347,7 +346,7 @@ impl Node for Endpoint {
         match Unverified::parse(frame, meta.elided_bytes as usize) {
             Err(reason) => self.counters.drop(DropReason::Wire(reason)),
             Ok(unverified) => {
-                // The ICRC costs more than all before it: only what has a queue pair is worth it.
+                // The ICRC check costs more than parsing, so the QPN is looked up first.
                 let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| match unverified.verify() {
                     Ok(packet) => qp.handle_packet(now, packet, sh),
                     Err(reason) => sh.counters.drop(DropReason::Wire(reason)),

@@ -101,7 +101,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// An address that a process might have: of a page, below 2^47.
+/// A random page-aligned address below 2^47.
 fn drawn_address(rng: &mut ChaCha20Rng) -> u64 {
     rng.next_u64() >> 17 & !0xfff
 }

@@ -27,7 +27,7 @@ pub struct SrqInit {
 /// What can be asked of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInfo {
-    /// Receive requests it can hold, with those that messages have taken and not used up.
+    /// Receive requests it can hold, including those in use by messages.
     pub max_wr: u32,
     /// SGEs of a receive request.
     pub max_sge: u32,
@@ -75,7 +75,7 @@ impl SharedReceiveQueue {
         Self { pd, queue, max_wr, taken: 0, limit: 0, is_wanted: false }
     }
 
-    /// There is no room for another request: a place is free when its request is used up.
+    /// No room for another request. A request in use keeps its place until it completes.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() + self.taken as usize >= self.max_wr as usize
     }

@@ -76,9 +76,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A received packet of which everything was checked but the ICRC, which costs as much as all of
-/// the rest: the destination QPN is known, so that a packet of no queue pair is dropped before
-/// that.
+/// A received packet that is checked except for its ICRC, which costs as much as the rest. The
+/// destination QPN is known, so that a packet without a queue pair is dropped before.
 #[derive(Clone, Copy, Debug)]
 pub struct Unverified<'a> {
     packet: Packet<'a>,
@@ -97,7 +96,7 @@ impl<'a> Unverified<'a> {
         dissect(frame, elided_bytes)
     }
 
-    /// The queue pair that it is for, if it is what it seems to be.
+    /// The destination QPN, if the ICRC turns out right.
     #[must_use]
     #[inline]
     pub fn dest_qp(&self) -> Qpn {

@@ -31,7 +31,7 @@ pub struct SocketConfig {
     /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
     /// `tx_size`. Default `None`: the kernel's 32.
     pub tx_budget: Option<u32>,
-    /// How long to go on while the queue is busy. Default 2 s: the kernel frees a queue some tens
+    /// How long to retry while the queue is busy. Default 2 s: the kernel frees a queue some tens
     /// of milliseconds after its socket was closed, later on a busy machine.
     pub busy_patience: Duration,
 }

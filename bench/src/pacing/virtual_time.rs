@@ -1,4 +1,4 @@
-//! The same measurement of the engine's pacing in virtual time, where no machine is in the way.
+//! The same measurement of the engine's pacing in virtual time, independent of the machine.
 
 use super::{Gaps, rate_of};
 use crate::pacing::tap::Submitted;
@@ -66,8 +66,7 @@ fn paced(qps: u32) -> Endpoint {
     ep
 }
 
-/// What they submit within a second, to a worker that wakes up to `late` behind each time that it
-/// asked for.
+/// Packets that they submit within a second if each wake-up is up to `late` after its deadline.
 fn submitted(qps: u32, late: Dur) -> Vec<Submitted> {
     let mut ep = paced(qps);
     let (mut now, mut rng, mut all) = (Time::ZERO, Rng::new(9), Vec::new());

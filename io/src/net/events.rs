@@ -28,11 +28,11 @@ impl AddressEvents {
     pub fn take(&self) -> bool {
         let mut any = false;
         loop {
-            // Cut short: that something changed is all that is wanted.
+            // Truncated: only the fact of a change is of interest.
             match self.0.recv(&mut &mut [0_u8; 64][..], libc::MSG_TRUNC) {
                 Ok(_) => any = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // There were more than the socket holds.
+                // The receive queue overflowed.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => any = true,
                 Err(_) => return any,
             }

@@ -126,7 +126,7 @@ fn set_option<T: Plain>(
     })
 }
 
-/// Has the kernel drop what `filter`, in classic BPF, does not take.
+/// Attaches a classic BPF socket filter.
 fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?,

@@ -38,8 +38,8 @@ impl XdpDevice {
     /// - `preference`: the modes that may be used, by the ports as well.
     ///
     /// # Errors
-    /// No such interface, no privilege, another XDP program is attached, or no mode works. The
-    /// program of a process that has just been killed is waited for.
+    /// No such interface, no privilege, another XDP program is attached, or no mode works. Waits
+    /// for the program of a process that was just killed to go.
     pub fn attach(
         ifname: &str,
         queues: u32,

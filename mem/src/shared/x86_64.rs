@@ -161,9 +161,9 @@ macro_rules! vectors {
         /// As [`copy`], for lengths of at least one vector, on processors that have them.
         #[inline]
         pub(super) unsafe fn $name(src: *const u8, dst: *mut u8, len: usize) {
-            // SAFETY: reads and writes inside `len` bytes of `src` and `dst`: the first vector is,
-            // the last ones are where more than as many bytes are left, and the turns end where
-            // the last four begin.
+            // SAFETY: reads and writes inside `len` bytes of `src` and `dst`: `len` is at
+            // least one vector, the others are used if `len` exceeds them, and the loop ends
+            // where the last four begin.
             unsafe {
                 asm!(
                     concat!($mov, " ", $reg, "0, [{src}]"),
@@ -178,7 +178,7 @@ macro_rules! vectors {
                     concat!($mov, " ", $reg, "4, [{src} + {len} - 4 * {v}]"),
                     "lea {at}, [{dst} + {v}]",
                     "and {at}, -{v}",
-                    // From here on what leads from a place in dst to the one in src.
+                    // From here on src - dst, which turns a dst address into src's.
                     "sub {src}, {dst}",
                     "lea {len}, [{end} - 4 * {v}]",
                     "cmp {at}, {len}",

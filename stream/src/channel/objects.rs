@@ -1,4 +1,4 @@
-//! What a channel holds of its endpoint.
+//! The engine's objects of a channel.
 
 use super::{CONTROLS_MAX, Rings};
 use crate::config::Shape;
@@ -7,7 +7,7 @@ use spanwire_transport::{
 };
 use spanwire_wire::Qpn;
 
-/// A protection domain of its own and everything in it.
+/// A protection domain and the objects in it.
 ///
 /// With one domain for each connection, the rkey of one connection's ring grants nothing to the
 /// peer of another: a WRITE that names it is a remote access error (IBTA volume 1, 10.2.3).
@@ -43,7 +43,7 @@ impl Objects {
         let requests = shape.fragments + CONTROLS_MAX;
         let caps = QpCaps { max_send_wr: requests, max_recv_wr: requests, ..QpCaps::default() };
         let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
-        // The peer may write the one, and knows nothing of the other.
+        // The peer may write the receive ring, not the send ring.
         let receive_mr = endpoint.reg_mr(pd, rings.receive.clone(), access, IOVA)?;
         let undo = |endpoint: &mut Endpoint, mrs: &[MemoryRegion]| {
             for mr in mrs {
@@ -69,7 +69,7 @@ impl Objects {
         endpoint.destroy_qp(self.qpn);
         endpoint.destroy_cq(self.cq);
         for mr in [self.send_mr, self.receive_mr] {
-            // It is there: no other part of the process has this key.
+            // Cannot fail: nothing else deregisters this key.
             let _ = endpoint.dereg_mr(mr.lkey);
         }
         let is_free = endpoint.dealloc_pd(self.pd);
@@ -77,7 +77,7 @@ impl Objects {
     }
 }
 
-/// Rings begin at virtual address 0: addresses of this process are not the peer's business.
+/// Rings begin at virtual address 0, so the peer learns no address of this process.
 const IOVA: Option<u64> = Some(0);
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) struct Opening {
     rings: Rings,
 }
 
-/// The memory of a connection. Its pages cost nothing until bytes are in them.
+/// The two rings of a connection. Untouched pages take no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Rings {
     pub(crate) send: Region,

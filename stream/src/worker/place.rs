@@ -1,4 +1,4 @@
-//! One place of a worker: a channel, and when it is given up.
+//! A slot of the worker: a channel and its deadlines.
 
 use crate::channel::{Channel, Opening};
 use spanwire_base::{Dur, Time};
@@ -40,7 +40,7 @@ impl Place {
         idle.into_iter().chain(orphan).min()
     }
 
-    /// Removes what was never connected, or never said to be, from the endpoint.
+    /// Removes a channel whose handshake did not complete.
     pub(super) fn discard(&self, by_cq: &mut BTreeMap<CqId, u32>, endpoint: &mut Endpoint) {
         match &self.state {
             State::Opening(opening) => opening.discard(endpoint),

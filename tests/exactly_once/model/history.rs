@@ -1,5 +1,5 @@
-//! What bytes were while they changed: a request that reads them meanwhile may have had any of it,
-//! each byte by itself, and nothing else.
+//! Earlier values of bytes: a request that reads memory while it changes may see any of them, byte
+//! by byte, and nothing else.
 
 use super::Source;
 

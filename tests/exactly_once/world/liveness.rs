@@ -11,16 +11,16 @@
 //!   the RTO that round trips ask for if that is longer, and A is the longest wait between two
 //!   questions for a receive request. The verdict takes at least 3 T for each transmission.
 //!
-//! S counts once for each queue pair that may hold the endpoint's window. Any frame of the peer's
-//! counts as a word, so this bound says nothing of a peer that answers to no avail: on a good wire
-//! the oldest request of a queue pair is over after S, for what the bad wire left behind, and a
-//! round trip and a gap for each packet of either end.
+//! S is multiplied by the number of queue pairs, which share the endpoint's window. Every frame of
+//! the peer counts, so S does not bound a peer that keeps answering without progress. On a good
+//! wire the oldest request completes within S, for what the bad wire left behind, plus a round trip
+//! and a gap for each packet of either end.
 
 use super::World;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{WcStatus, WireMode};
 
-/// What decides how long a request may take.
+/// Parameters of the liveness bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(super) mode: WireMode,
@@ -35,7 +35,7 @@ pub(crate) struct Patience {
     pub(super) good_rtt: Dur,
 }
 
-/// What is seen of one queue pair.
+/// The progress of one queue pair.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Signs {
     /// When the last packet of the peer arrived.
@@ -146,7 +146,7 @@ impl super::QpEnd {
 
 /// The wait that the worlds' RNR timer code asks for.
 const RNR_WAIT: Dur = Dur::from_us(30);
-/// How long a receiver holds an acknowledgement back.
+/// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
 /// The longest wait between two questions for a receive request.
 const QUESTION_MAX: Dur = Dur::from_ms(20);

@@ -1,4 +1,4 @@
-//! The wire between the two sides: what it loses, doubles, delays and corrupts, and until when.
+//! The wire between the two sides: loss, duplication, delay, corruption, and when they end.
 
 use super::{World, drawn};
 use spanwire_base::{Dur, Rng, Time, usize_from};
@@ -102,7 +102,7 @@ impl World {
         self.flight.remove(&key).map(|(_, frame)| frame)
     }
 
-    /// Prints a frame of a world that a failure is looked for in.
+    /// Prints a frame, if the world is traced.
     pub(super) fn trace(&self, side: usize, does: &str, p: &Packet<'_>) {
         if !self.is_traced {
             return;

@@ -22,10 +22,10 @@ impl Endpoint {
         self.pds.insert(()).map(PdId).map_err(|()| CreateError::Limit("max_pds"))
     }
 
-    /// Registers memory. `iova` is the virtual address of its first byte for both sides. When
-    /// `None`, the endpoint's seed decides it (a page below 2^47; see [`MemoryRegion::addr`]): the
-    /// peer does not learn an address of this process, and a simulation repeats. As verbs have it
-    /// by default: `Some(region.addr())`.
+    /// Registers memory. `iova` is the virtual address of its first byte for both sides. `None`
+    /// draws it from the endpoint's seed, page-aligned and below 2^47 ([`MemoryRegion::addr`]), so
+    /// that peers learn no address of this process and simulations are repeatable. The default of
+    /// verbs is `Some(region.addr())`.
     ///
     /// # Errors
     /// See [`CreateError`].

@@ -1,5 +1,5 @@
-//! The notification point of RC: a marked packet is answered with a congestion notification. And
-//! how many of the peer's count.
+//! RC's notification point, which answers a marked packet with a CNP, and the rate limit on CNPs
+//! from the peer.
 
 use super::{QueuePair, Shared, Transmit};
 use spanwire_base::{Dur, Time};
@@ -10,7 +10,7 @@ use spanwire_wire::{BthRepr, ExtHeaders, OpClass};
 pub(super) struct Cnps {
     is_owed: bool,
     not_before: Time,
-    /// None of the peer's counts before this.
+    /// The peer's are ignored before this.
     none_counts_before: Time,
 }
 
@@ -23,8 +23,8 @@ impl Cnps {
         }
     }
 
-    /// One of the peer's came: whether it counts, which one a round trip does, or one in the time
-    /// in which our own kind sends no other before a round trip is known.
+    /// Whether a CNP of the peer counts: one each round trip, or each `INTERVAL` before a round
+    /// trip is known.
     pub(super) fn counts(&mut self, now: Time, srtt: Option<Dur>) -> bool {
         let counts = now >= self.none_counts_before;
         if counts {

@@ -96,9 +96,8 @@ impl QueuePair {
         Transmit::Idle
     }
 
-    /// A congestion notification came. One counts in a round trip: that is how long the last
-    /// answer to one takes to show, and a forger, which needs addresses and a QPN only, sends as
-    /// many as it likes.
+    /// Handles a CNP. At most one counts each round trip, the time until a rate cut shows: a
+    /// forger, which needs only addresses and a QPN, can send any number.
     #[cold]
     pub(super) fn on_cnp(&mut self, now: Time, sh: &mut Shared<'_>) -> Result<(), DropReason> {
         if !self.cnps.counts(now, self.srtt()) {

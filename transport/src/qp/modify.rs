@@ -157,7 +157,7 @@ impl QueuePair {
         }
     }
 
-    /// Forgets the receive requests, without completions: those out of a shared queue go back.
+    /// Drops the receive requests without completions; those of a shared queue return to it.
     pub(crate) fn give_back(&mut self, srqs: &mut SrqTable) {
         self.responder.receive.clear(srqs);
     }

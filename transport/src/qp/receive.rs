@@ -170,8 +170,8 @@ impl Receive {
         }
     }
 
-    /// Forgets everything, without completions: what was posted here is gone, what was taken out
-    /// of a shared queue goes back, where its order is what it was.
+    /// Drops all requests without completions. Those taken out of a shared queue return to its
+    /// front, in their order.
     pub(crate) fn clear(&mut self, srqs: &mut SrqTable) {
         match &mut self.source {
             Source::Own(_, queue) => {

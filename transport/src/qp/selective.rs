@@ -59,7 +59,7 @@ pub(super) struct Selective {
     recovery: Option<u64>,
     /// A packet that leaves before all others, whatever the windows say.
     probe: Option<Probe>,
-    /// The packet that is next waits for the pacer, as of the last choice.
+    /// The next packet waits for the pacer, as of the last choice.
     is_paced: bool,
     credit: Credit,
     /// The peer takes no packet at or above this; none before it has said.

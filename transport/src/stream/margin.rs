@@ -1,11 +1,11 @@
-//! Spurious tail loss probes: how they are found, and the margin that follows from them.
+//! Detection of spurious tail loss probes, and the margin they add to timeouts.
 
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
-/// By how much probe and retransmission timeout exceed what the round trip says, since the peer has
-/// shown that it may be late: a host whose worker sleeps, or shares its core, does not process an
-/// arrived packet at once, and neither round trip nor its variation foresees that.
+/// The margin added to the probe timeout and the RTO once the peer's host has been late: a host
+/// whose worker sleeps, or shares its core, does not process a packet at once, and neither srtt nor
+/// rttvar predicts that.
 ///
 /// A probe was spurious if the ACK of the original was on its way. That is proven in two ways: the
 /// ACK echoes a transmission before the probe; or it counts both, original and probe, among the
@@ -19,8 +19,8 @@ pub(crate) struct ProbeMargin {
     probe: Option<SentProbe>,
     /// Copies of acknowledged packets, which the stream does not count.
     signs: u32,
-    /// Transmissions less packets received, when nothing was in flight last: what has been lost so
-    /// far, but for a constant.
+    /// Transmissions less packets received, when nothing was in flight last: the losses so far, up
+    /// to a constant.
     lost: Option<u32>,
 }
 
@@ -102,8 +102,8 @@ impl ProbeMargin {
 /// Two time slices of Linux's scheduler. What is later than that is not waited for.
 const MARGIN_MAX: Dur = Dur::from_ms(8);
 
-/// The part of the margin that an ACK takes off: half of it is gone after 2800. It is twice what
-/// the peer was late by, and so covers that for as long.
+/// Each ACK reduces the margin by 1/4096: by half after 2800. The margin is twice the lateness, so
+/// it covers that for as long.
 const DECAY: u64 = 4096;
 
 #[cfg(test)]

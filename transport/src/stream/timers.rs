@@ -30,8 +30,8 @@ pub(crate) struct Timers {
     expired_at: Option<Time>,
     floor: Dur,
     unknown: Dur,
-    /// No timeout is longer, however long round trips and holds are said to be: an echo may be a
-    /// forger's.
+    /// The longest timeout, whatever round trips and ACK delays are reported: an echo may be
+    /// forged.
     ceiling: Dur,
     retry_cnt: u32,
     /// No verdict before so long a silence.
@@ -178,7 +178,7 @@ impl Timers {
         let quiet_since = self.quiet_since?;
         let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
         let after = rtt.retransmission_timeout(self.floor, self.unknown);
-        // The probe's answer must have its time, too.
+        // The ACK of the probe may be as late.
         let after = after + self.margin.get();
         if self.expired == 0 {
             return Some(since + after.min(self.ceiling));

@@ -153,8 +153,8 @@ impl Responder {
     }
 }
 
-/// A request so far ahead is none of the peer's: it has fewer packets in flight. A NAK of its gap
-/// would make the peer go back, for each packet that a forger sends, whatever PSN it guesses.
+/// A request this far ahead exceeds our widest send window. A NAK would make the peer go back for
+/// each packet that a forger sends, whatever PSN it guesses.
 const AHEAD_MAX: i32 = (1 << 16) + 1;
 /// IBTA: a message is at most 2^31 bytes.
 const MAX_DMA_BYTES: u32 = 1 << 31;

@@ -24,7 +24,7 @@ pub(super) struct Credit {
     /// Rounds of packets that found no receive request since then.
     refused: u32,
     round_is_counted: bool,
-    /// When the last question was due: a refusal of what was sent before is of an earlier round.
+    /// When the last probe was due. Refusals of older transmissions belong to an earlier round.
     asked_at: Time,
     /// When the packet was sent whose refusal was counted last.
     refused_at: Option<Time>,
@@ -101,18 +101,18 @@ impl Credit {
         ahead > 0 && ahead < 1 << 31
     }
 
-    /// The refusal of a packet that was sent at `sent` counts: nothing has been refused since the
-    /// last probe, or since the limit moved, and its acknowledgement is no duplicate and not stale.
+    /// The refusal of a packet sent at `sent` begins a new round: it is the first since the last
+    /// probe or limit change, and its acknowledgement is neither a duplicate nor stale.
     pub(super) fn is_new_round(&self, sent: Time) -> bool {
         let is_old = sent < self.asked_at || self.refused_at.is_some_and(|at| sent <= at);
         !self.round_is_counted && !is_old
     }
 
     /// The packet `number` that was sent at `sent` found no receive request; all data below `due`
-    /// have arrived, while parity may be missing. True when that was once too often.
+    /// have arrived, while parity may be missing. True if `rnr_retry` is exceeded.
     pub(super) fn on_refused(&mut self, sent: Time, number: u64, due: u64) -> bool {
         if self.is_new_round(sent) {
-            // What was refused before has been taken since, be the limit what it was.
+            // The packet refused before has arrived since, even under the same limit.
             let refused = if self.refused_below <= due { 0 } else { self.refused };
             (self.round_is_counted, self.refused_at) = (true, Some(sent));
             (self.refused, self.refused_below) = (refused + 1, number + 1);

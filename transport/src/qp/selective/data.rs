@@ -35,7 +35,7 @@ impl QueuePair {
             (Err(reason), _) => Err(reason),
             (Ok(()), OpKind::SrcData | OpKind::SrcParity) => self.on_src_data(now, p, sh),
             (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
-            // Its acknowledgements carry the marks, under numbers that a forger has to know.
+            // A CNP. SRC's ACKs carry the ECN counts, and a forger has to guess their PSNs.
             (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };
         match taken {
@@ -128,8 +128,8 @@ impl QueuePair {
                 src.feedback.on_data(now, p, header, false, lag);
                 src.feedback.on_no_receive();
             }
-            // A key that does not fit costs the connection wherever its packet stands: one that
-            // could be tried for nothing would be guessed.
+            // A wrong rkey ends the connection even ahead of a gap: if a try cost nothing, rkeys
+            // could be guessed.
             Placed::No(Objection::Refused(code, _))
                 if !arrived.in_order && code != NakCode::RemoteAccess =>
             {

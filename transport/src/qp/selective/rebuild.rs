@@ -26,7 +26,7 @@ pub(super) struct Rebuild {
     open: Open,
     pace: Pace,
     memory: Memory,
-    /// The empty list of the next [`Rebuild::compute`].
+    /// An empty list, reused by [`Rebuild::compute`].
     segments: Vec<Segment>,
     /// What is to be said, and in how many acknowledgements more.
     reports: VecDeque<(BlockReport, u8)>,
@@ -156,7 +156,7 @@ impl Rebuild {
         segments
     }
 
-    /// Takes the list of [`Rebuild::compute`] back, whose memory is used again.
+    /// Takes the list of [`Rebuild::compute`] back to reuse its memory.
     pub(super) fn reuse(&mut self, mut segments: Vec<Segment>) {
         for bytes in segments.drain(..).filter_map(|segment| segment.bytes) {
             self.memory.keep_row(bytes);
@@ -325,7 +325,7 @@ impl Rebuild {
     }
 }
 
-/// The segment `index` of a block, which was computed.
+/// The recovered segment `index` of a block.
 fn segment(b: &Block, whole: &Whole, index: u8, bytes: Option<Vec<u8>>) -> Segment {
     let (number, len) = (b.first + u64::from(index), whole.len_of(index, b.block.data));
     let (header, solicited) = whole.segment(index, len, b.block.data);

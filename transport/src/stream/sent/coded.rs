@@ -109,7 +109,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Nothing that was sent is missing but parity, be it sent since the last acknowledgement.
+    /// Only parity is unacknowledged, including what was sent since the last ACK.
     pub(crate) fn has_only_parity(&self) -> bool {
         (self.due..self.next()).all(|number| self.is_passed_over(number))
     }

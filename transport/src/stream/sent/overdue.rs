@@ -73,7 +73,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Takes everything in flight for lost, and sends none of it again.
+    /// Takes everything out of flight without retransmitting it.
     pub(crate) fn abandon_all(&mut self) {
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
@@ -195,7 +195,7 @@ impl<T: Copy> Sent<T> {
         Some(place)
     }
 
-    /// A lost packet is to be retransmitted, and with it what else of its block is lost.
+    /// Queues a lost packet for retransmission, and all lost data of its block.
     pub(super) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
         let place = entry.place;

@@ -26,8 +26,8 @@ pub(super) struct Memory {
     pub(super) peer: IpAddr,
     pub(super) limit_bytes: u64,
     pub(super) used_bytes: u64,
-    /// Rows of blocks that are over, empty, and the lists that held them: the next blocks use them
-    /// again and allocate nothing.
+    /// Empty rows of closed blocks and the lists that held them, reused so that later blocks
+    /// allocate nothing.
     spare: Vec<Vec<u8>>,
     spare_lists: Vec<Vec<Vec<u8>>>,
 }
@@ -38,7 +38,7 @@ impl Memory {
         Self { peer, limit_bytes, used_bytes: 0, spare, spare_lists }
     }
 
-    /// A row of so many zeros.
+    /// A row of `len` zeros.
     pub(super) fn row(&mut self, len: usize) -> Vec<u8> {
         let mut row = self.spare.pop().unwrap_or_default();
         row.resize(len, 0);
@@ -140,5 +140,5 @@ fn one() -> Code {
     Code::new(Scheme::PQ, 1, 1).expect("one data packet and P")
 }
 
-/// Rows, and lists, that are kept for the next blocks.
+/// The most spare rows, and the most spare lists.
 const SPARE_MAX: usize = 8;

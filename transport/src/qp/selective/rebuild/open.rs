@@ -1,6 +1,5 @@
-//! The open blocks: by their first number, and by the time at which something is due of them. A
-//! peer decides how many there are and in which order they begin and come due, so neither costs
-//! more than the logarithm of their number.
+//! The open blocks, indexed by first number and by deadline. A peer decides their number and their
+//! order, so both indexes cost O(log n).
 
 use super::block::Block;
 use crate::timer::Timers;
@@ -8,22 +7,22 @@ use spanwire_base::{Time, u32_from};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-/// Where an open block is.
+/// An open block's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct At(u32);
 
 /// Open blocks.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    /// Where the block is that begins with a number.
+    /// Slots by first number.
     by_first: BTreeMap<u64, At>,
-    /// The blocks, and what is left of those that were closed.
+    /// By slot. A closed block stays until its slot is reused.
     blocks: Vec<Block>,
-    /// Those that were closed.
+    /// Slots of closed blocks.
     free: Vec<At>,
-    /// When they are due, or before: a time that is put off is found out when it has come.
+    /// Deadlines. A postponed one fires at its old time, and is armed anew then.
     timers: Timers,
-    /// Blocks looked at because their time may have come.
+    /// Timers that have fired.
     #[cfg(test)]
     pub(super) looks: u64,
 }
@@ -37,7 +36,7 @@ impl Open {
         self.by_first.get(&first).copied()
     }
 
-    /// Begins a block of which there is none with this first number.
+    /// Adds a block; none with its first number is open.
     pub(super) fn begin(&mut self, block: Block) -> At {
         let first = block.first;
         let at = match self.free.pop() {
@@ -78,7 +77,7 @@ impl Open {
         self.by_first.first_key_value().map(|(_, at)| *at)
     }
 
-    /// Sees to it that a block comes due at its deadline.
+    /// Arms a block's timer at its deadline.
     #[inline]
     pub(super) fn arm(&mut self, at: At) {
         if let Some(deadline) = self[at].deadline {
@@ -92,8 +91,7 @@ impl Open {
         self.timers.next()
     }
 
-    /// A block whose deadline has come by `now`. It is armed anew, or closed, when it is known what
-    /// follows from that.
+    /// A block whose deadline has expired at `now`. The caller arms it anew or closes it.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<At> {
         while let Some(slot) = self.timers.pop_due(now) {
             #[cfg(test)]

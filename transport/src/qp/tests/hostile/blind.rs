@@ -1,5 +1,4 @@
-//! What a forger that knows addresses and a QPN, and has not seen a packet, can do to the speed of
-//! a connection: nothing worth mentioning.
+//! An off-path forger that knows addresses and a QPN does not slow a connection down.
 
 use super::classes::{EPSN, NONE, Scene};
 use super::seal;
