@@ -255,7 +255,7 @@ fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
         _ if ok => Exit::Success,
         Some(End::PeerGone(_) | End::Stalled(_)) => Exit::PeerUnreachable,
         Some(End::Failed(_)) | None => Exit::Failure,
-        // What is in place is right; something that was to come is not in place.
+        // What is in place is right, but the transfer is incomplete.
         Some(End::Complete | End::PeerAborted(_) | End::Protocol(_)) => Exit::TransferWrong,
     }
 }

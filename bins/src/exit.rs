@@ -126,7 +126,7 @@ impl Failed {
         Self::new(Exit::of(&cause.into()), why)
     }
 
-    /// `why`, after `cause` on the way to the peer.
+    /// `why`, after the network error `cause`.
     #[must_use]
     pub fn on_the_way(cause: &io::Error, why: impl fmt::Display) -> Self {
         let exit = if is_unreachable(cause) { Exit::PeerUnreachable } else { Exit::Failure };

@@ -22,6 +22,7 @@ pub struct Initiator {
     /// Queue pairs whose next ping waits for a completion.
     waiting: u32,
     until: Option<Time>,
+    last_completion: Option<Time>,
     result: Progress,
     latency: Histogram<u64>,
 }
@@ -99,6 +100,7 @@ impl Initiator {
             outstanding: 0,
             waiting: 0,
             until: None,
+            last_completion: None,
             result: Progress::default(),
             latency: latency_histogram(),
         }
@@ -133,13 +135,14 @@ impl Initiator {
             return;
         }
         self.result.unfinished = self.outstanding;
-        self.result.finished = Some(now);
+        // The rate is of what completed, over the time until then.
+        self.result.finished = self.last_completion.or(Some(now));
         if self.result.messages == 0 {
             self.result.failure.get_or_insert(Failure::NothingDone);
         }
     }
 
-    /// Nothing of the peer came during the job: a failure for want of answers is for that reason.
+    /// No packet of the peer was received: a timeout becomes [`Failure::NothingHeard`].
     pub fn note_nothing_heard(&mut self) {
         let unheard = matches!(
             self.result.failure,
@@ -281,7 +284,13 @@ impl Initiator {
         self.latency.saturating_record(took.as_ns());
         self.result.messages += 1;
         self.result.bytes += u64::from(self.qps[lane].bytes[slot]);
-        self.outstanding -= 1;
+        self.last_completion = Some(now);
+        let Some(outstanding) = self.outstanding.checked_sub(1) else {
+            // The peer answered a ping twice.
+            self.result.failure = Some(Failure::Internal("more answers came than were asked for"));
+            return;
+        };
+        self.outstanding = outstanding;
         if pong {
             self.post_pong_receive(lane, ep);
         }

@@ -1,5 +1,5 @@
-//! The receive queue that an end serves, beside those that it does not: packets that arrive there
-//! are seen by the kernel alone.
+//! The receive queue that an end serves, among those of its interface: packets of the others go
+//! to the kernel.
 
 use crate::doctor::{Check, InterfaceFacts, Status};
 use crate::fabric::interface;

@@ -150,7 +150,7 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
         let _ = match (&r.error, r.unfinished) {
             (Some(e), _) => writeln!(out, "  {e}"),
             (None, 0) => writeln!(out),
-            (None, n) => writeln!(out, "  {n} outstanding when the time was up"),
+            (None, n) => writeln!(out, "  {n} unfinished 1 s after the time was up"),
         };
     }
     out

@@ -7,8 +7,8 @@
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G + P) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
 //!   4 T ...
-//! - SRC: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is the larger of 4 T and the
-//!   RTO, A the longest interval between probes for a receive request. `RETRY_EXC_ERR` takes at
+//! - SRC: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is 4 T, the longest
+//!   RTO, and A the longest interval between probes for a receive request. `RETRY_EXC_ERR` takes at
 //!   least 3 T for each transmission.
 //!
 //! Every packet for the queue pair counts, so S does not bound a peer that keeps answering without
@@ -102,7 +102,7 @@ impl Liveness {
         if !is_src {
             return (timeout * 4 + hurdle) * tries + RNR_WAIT;
         }
-        let wait = (timeout * 4).max(longest_rtt * 5 + HOLD_MAX);
+        let wait = timeout * 4;
         let question = QUESTION_MAX.max(longest_rtt * 2 + HOLD_MAX);
         (wait + question + hurdle) * (tries + 1) + timeout * (3 * tries)
     }

@@ -26,9 +26,9 @@ pub struct Config {
     pub max_message_bytes: u32,
     /// Connections, open and half-open, 1..=1000. Default 256. What comes beyond is turned away.
     pub max_connections: u32,
-    /// Connections that one peer address has made to our listeners, open, waiting to be accepted and
-    /// half-open, 1..=1000. IPv6 addresses count by their /64. Default 64: a quarter of all, so that
-    /// one client leaves room for the others. A connection counts until both halves are dropped.
+    /// Connections that one peer address has made to our listeners: open, waiting to be accepted or
+    /// half-open; 1..=1000. IPv6 addresses count by their /64. Default 64: a quarter of all, so
+    /// that one client leaves room for others. One counts until both of its halves are dropped.
     pub max_connections_per_peer: u32,
     /// Connections being set up for others to our listeners, 1..=1000. Default 64: a thread each,
     /// for a few milliseconds.

@@ -228,8 +228,7 @@ impl Desk {
         }
     }
 
-    /// Queues a connection to be accepted. The limits of connections bound the queue, of one address
-    /// too.
+    /// Queues a connection to be accepted. The limits of connections bound the queue.
     fn put(&self, established: Established) {
         let mut waiting = self.waiting();
         if self.closing.load(Ordering::SeqCst) {

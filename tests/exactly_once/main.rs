@@ -8,6 +8,7 @@
 mod model;
 mod world;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use world::{Tamper, World};
 fn run__ten_thousand_seeds_agree_with_the_model() {
     if let Some(seed) = number("SPANWIRE_SEED") {
         let mut world = World::new(seed);
-        world.is_traced = number("SPANWIRE_TRACE").is_some();
+        world.is_traced = number("SPANWIRE_TRACE") == Some(1);
         world.run();
         return;
     }
@@ -32,8 +33,7 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
             }
             let run = AssertUnwindSafe(|| World::new(seed).run());
             if let Err(why) = catch_unwind(run) {
-                let why = why.downcast::<String>().map_or_else(|_| String::new(), |why| *why);
-                wrong.push(format!("SPANWIRE_SEED={seed}: {why}"));
+                wrong.push(format!("SPANWIRE_SEED={seed}: {}", message(why.as_ref())));
             }
         }
     };
@@ -153,7 +153,7 @@ fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
         }
         world.tamper = Some(tamper);
         if let Err(why) = catch_unwind(AssertUnwindSafe(|| world.run())) {
-            said.push(why.downcast::<String>().map_or_else(|_| String::new(), |why| *why));
+            said.push(message(why.as_ref()));
         }
     }
     (said.len(), said.into_iter().next().unwrap_or_default())
@@ -175,6 +175,12 @@ fn complete__notices_a_receive_request_that_was_not_missing() {
 fn check_alive__notices_timers_that_are_armed_in_vain() {
     let (noticed, what) = notices_tampering(Tamper::Deaf, 20);
     assert!(noticed >= 10 && what.contains("queue pair"), "{noticed}: {what}");
+}
+
+/// The message of a panic.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let literal = || payload.downcast_ref::<&str>().map(ToString::to_string);
+    payload.downcast_ref::<String>().cloned().or_else(literal).unwrap_or_default()
 }
 
 fn number(name: &str) -> Option<u64> {

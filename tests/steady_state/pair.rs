@@ -84,6 +84,7 @@ impl End {
             traffic_class: 0,
             hop_limit: 64,
         };
+        // Short, so that timeouts and RNR waits occur among 3,000 calls.
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
         (rtr.wire_mode, rtr.min_rnr_timer) = (Some(plan.mode), Some(1));
         let mut rts = QpAttr::rts(Psn::new(7));

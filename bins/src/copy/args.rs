@@ -72,13 +72,13 @@ pub(super) struct ReceiveArgs {
     /// End after one sender
     #[arg(long)]
     pub(super) once: bool,
-    /// End a copy whose sender brings nothing for so long; 0.1 to 3600
+    /// End a copy after this long without progress; 0.1 to 3600
     #[arg(long, value_parser = stall_timeout, default_value = "30", value_name = "SECONDS")]
     pub(super) stall_timeout: Duration,
-    /// Connections being set up at a time, of all peers, 1 to 1000
+    /// Limit of half-open connections, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_half_open: u32,
-    /// Of those, of one peer address
+    /// The same, per peer address
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_half_open_per_peer: u32,
     /// How long setting up a connection may take; 0.01 to 60
@@ -161,7 +161,7 @@ impl ReceiveArgs {
             // Beside the sender that is served, and senders that are rejected because of it.
             max_connections: max_half_open.saturating_add(16).min(1000),
             max_half_open,
-            // One address leaves places to others.
+            // One address cannot take all of them.
             max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
             handshake_timeout,

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub struct Grant {
     /// Existing files may be replaced.
     pub overwrite: bool,
-    /// How long the sender may bring nothing while this end waits for it, 100 ms..=1 h. Then the
-    /// copy ends: there is one place, and others may be waiting for it.
+    /// Stall timeout: time without progress by the sender, 100 ms..=1 h. Then the copy ends,
+    /// because a receiver serves one sender at a time.
     pub stall_timeout: Duration,
 }
 
@@ -35,8 +35,8 @@ impl Grant {
     }
 }
 
-/// How long a sender may bring nothing: a sender that lives brings something within a second, and
-/// a disk that spins up takes less than this.
+/// Default stall timeout: a live sender makes progress within a second, and a disk spins up in
+/// less than this.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 const STALL_TIMEOUT_MIN: Duration = Duration::from_millis(100);

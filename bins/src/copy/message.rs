@@ -27,15 +27,15 @@ pub enum Message {
         /// Bytes it has.
         bytes: u64,
     },
-    /// The sender's hash of the bytes that the receiver has. The receiver never says its own first:
-    /// a sender that has not got the file must not learn its hash.
+    /// The sender's hash of the bytes that the receiver has. The receiver never sends its own
+    /// first: a sender without the file must not learn its hash.
     Hash {
         /// Number of the entry.
         index: u64,
-        /// SHA-256 of as many bytes as `have` said.
+        /// SHA-256 of the first `bytes` of `have`.
         sha256: Sha256Hex,
     },
-    /// The sender gives up a file of which the receiver waits for a hash.
+    /// The sender gives up a file whose hash the receiver awaits.
     GiveUp {
         /// Number of the entry.
         index: u64,
@@ -46,7 +46,7 @@ pub enum Message {
     Want {
         /// Number of the entry.
         index: u64,
-        /// Bytes that stay: those that `have` said if the hash is the same, else 0.
+        /// Bytes that are kept: those of `have` if the hashes are equal, else 0.
         offset: u64,
     },
     /// An entry is in place under its final name.

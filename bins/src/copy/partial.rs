@@ -22,7 +22,7 @@ pub struct Partial {
     file: File,
     len: u64,
     hash: Sha256,
-    /// Bytes from the file's beginning for which there is room.
+    /// Bytes from the file's start that have disk space.
     reserved: u64,
     /// Bytes of the whole file.
     size: u64,
@@ -43,7 +43,7 @@ impl Partial {
         Ok(Some(partial))
     }
 
-    /// Hashes what an earlier attempt left. Before this, [`Partial::append`] is a mistake.
+    /// Hashes what an earlier attempt left. Required before [`Partial::append`].
     ///
     /// # Errors
     /// It cannot be read, changed its length, or the copy is over.
@@ -104,8 +104,8 @@ impl Partial {
         Ok(Some(Self { dir, name, file, len: 0, hash, reserved: 0, size: 0 }))
     }
 
-    /// Takes room for the next 64 MiB of the file, where the file system can. A sender
-    /// that declares a size and brings nothing gets no more.
+    /// Reserves disk space for the next 64 MiB of the file, where the file system can: a
+    /// declared size alone costs no more.
     ///
     /// # Errors
     /// There is none.
@@ -123,11 +123,11 @@ impl Partial {
         Ok(())
     }
 
-    /// Gives back the room behind what has arrived.
+    /// Frees the reserved space beyond the data.
     fn release(&mut self) {
         if self.reserved > self.len {
-            // Some file systems give it back by the one, some by the other. What neither gives
-            // back, at most RESERVE_BYTES, goes with the file.
+            // Some file systems free it by the one, some by the other. What neither frees, at
+            // most RESERVE_BYTES, is freed with the file.
             let (from, bytes) = (self.len, self.reserved - self.len);
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = rustix::fs::fallocate(&self.file, punch, from, bytes);
@@ -168,7 +168,7 @@ impl Partial {
         self.file.write_all(data).map_err(|e| format!("cannot write {}: {e}", shown()))?;
         self.hash.update(data);
         self.len += data.len() as u64;
-        // With half of it used, so that room is taken in large pieces and seldom.
+        // When half of it is used: few reservations, each large.
         if self.reserved != 0 && self.reserved.saturating_sub(self.len) < RESERVE_BYTES / 2 {
             let shown = self.dir.show(&self.name);
             self.reserve().map_err(|e| format!("cannot make room for {shown}: {e}"))?;
@@ -257,8 +257,8 @@ pub fn hash_up_to(
 
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Room on disk that is taken ahead of what has arrived, at most: large enough for few extents,
-/// little for a declared size to cost.
+/// Limit of disk space reserved ahead of what has arrived: large enough for few extents, and
+/// a small cost of a declared size.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]

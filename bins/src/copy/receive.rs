@@ -141,13 +141,13 @@ struct Taker<'a> {
     next: u64,
     overwrite: bool,
     declared: Declared,
-    /// Files of which something is there, until the sender has said its hash, by entry.
+    /// Files found here that await the sender's hash, by entry.
     comparisons: BTreeMap<u64, Comparison>,
-    /// Directories that are full but for files that are compared.
+    /// Directories left by the sender that await comparisons.
     full: VecDeque<FullDir>,
 }
 
-/// What the sender may still name of what it declared.
+/// What remains of the declared files and bytes.
 struct Declared {
     files: u64,
     bytes: u64,
@@ -240,7 +240,7 @@ impl Taker<'_> {
     }
 
     fn on_hash(&mut self, index: u64, theirs: Sha256Hex) -> Result<(), End> {
-        let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
+        let comparison = self.take_comparison(index)?;
         let (session, (file, outcome)) =
             (self.answers.session, comparison.outcome(theirs, self.overwrite));
         match outcome {
@@ -257,15 +257,28 @@ impl Taker<'_> {
         Ok(())
     }
 
-    fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
+    /// The comparison that the sender's message is about. The message is progress.
+    fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
         let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
+        let session = self.answers.session;
+        if self.comparisons.is_empty() {
+            // The sender hashes nothing any more: the rest of its allowance is void.
+            session.answered();
+        } else {
+            session.progressed();
+        }
+        Ok(comparison)
+    }
+
+    fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
+        let comparison = self.take_comparison(index)?;
         let why = printable(reason.as_bytes());
         self.answers.answer(index, Err((comparison.file.shown(), why)))?;
         self.give_full();
         Ok(())
     }
 
-    /// Has the sender send a file from `offset` on.
+    /// Requests a file from `offset` on.
     fn want(
         &self,
         index: u64,
@@ -363,8 +376,8 @@ fn not_entered<T>() -> Result<T, (String, String)> {
 /// Entries that may be unanswered: each may hold two open files.
 const WINDOW: u32 = 64;
 
-/// Words that may wait for the taker: the entries granted, a hash for each, and the last. While the
-/// taker hashes, chunks must not wait behind words.
+/// Queued control messages: the granted entries, a hash for each, and `finish`. While the taker
+/// hashes, chunks must not wait behind them.
 const WORDS_WAITING: usize = 129;
 
 /// Chunks that may wait for the writer; the others wait in the connection's ring.

@@ -101,7 +101,7 @@ struct Teller<'a> {
     window: u64,
     /// Entries named so far.
     named: u64,
-    /// What may still be named of what was declared.
+    /// What remains of the declared totals.
     declared: Totals,
     /// Entries that were not answered yet.
     open: BTreeMap<u64, Open>,

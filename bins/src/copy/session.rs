@@ -46,7 +46,7 @@ pub enum End {
     PeerAborted(String),
     /// The peer's process or machine is gone.
     PeerGone(&'static str),
-    /// The peer's connection stands, but for so long it brought nothing.
+    /// The connection stands, but the peer made no progress this long.
     Stalled(Duration),
     /// The peer does not keep to the protocol.
     Protocol(String),
@@ -54,7 +54,7 @@ pub enum End {
     Failed(String),
 }
 
-/// How long the peer has kept this end waiting.
+/// Stall timer: time of waiting for the peer.
 #[derive(Debug, Default)]
 struct Stall {
     /// Since when, perhaps in the future; unset until the first query.
@@ -63,7 +63,7 @@ struct Stall {
     at_work: AtomicU64,
 }
 
-/// A thread of this end is at work until this is dropped: meanwhile the peer keeps nothing waiting.
+/// Local work until this is dropped: the stall timer stops meanwhile.
 #[derive(Debug)]
 pub struct AtWork<'a> {
     session: &'a Session,
@@ -128,9 +128,14 @@ impl Session {
         Self { ledger, ..Self::default() }
     }
 
-    /// The peer brought something.
+    /// The peer made progress.
     pub fn progressed(&self) {
         self.stall.allow(Duration::ZERO);
+    }
+
+    /// The peer made progress, and has used no more of its allowances: they end.
+    pub fn answered(&self) {
+        *self.stall.lock() = Some(Instant::now());
     }
 
     /// The peer may take up to `time` for its answer.
@@ -138,15 +143,15 @@ impl Session {
         self.stall.allow(time);
     }
 
-    /// Work of this end, during which the peer keeps nothing waiting. Never across a send: a peer
-    /// that takes nothing does keep this end waiting.
+    /// Local work, during which the stall timer stops. Never across a send: a peer that reads
+    /// nothing has stalled.
     #[must_use]
     pub fn at_work(&self) -> AtWork<'_> {
         self.stall.at_work.fetch_add(1, Ordering::AcqRel);
         AtWork { session: self, began: Instant::now() }
     }
 
-    /// How long the peer has brought nothing although this end waited.
+    /// Time without progress by the peer, local work excluded.
     #[must_use]
     pub fn stalled_for(&self) -> Duration {
         if self.stall.at_work.load(Ordering::Acquire) > 0 {
@@ -206,9 +211,11 @@ impl Stall {
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         let Self { session: Session { stall, .. }, began } = self;
-        // Not progress, but time that does not count.
+        // Not progress, but time that does not count. Progress meanwhile is counted already.
+        let now = Instant::now();
         if let Some(since) = &mut *stall.lock() {
-            *since = since.checked_add(began.elapsed()).unwrap_or(*since);
+            let later = since.checked_add(now.saturating_duration_since(*began)).unwrap_or(now);
+            *since = later.min(now.max(*since));
         }
         stall.at_work.fetch_sub(1, Ordering::AcqRel);
     }
@@ -344,6 +351,20 @@ mod tests {
         session.progressed();
         std::thread::sleep(short);
         assert_eq!(session.stalled_for(), Duration::ZERO, "progress takes no allowance away");
+        session.answered();
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short, "an answer does");
+    }
+
+    #[test]
+    fn at_work__local_work_beside_progress_gives_no_allowance() {
+        let (session, short) = (Session::default(), Duration::from_millis(20));
+        let at_work = session.at_work();
+        std::thread::sleep(short * 2);
+        session.progressed();
+        drop(at_work);
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short);
     }
 
     #[test]

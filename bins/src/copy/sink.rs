@@ -119,7 +119,7 @@ impl Sink<'_> {
 
     fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
         let mut state = State::Expected(file.partial.take());
-        // Bytes that came since the sender was last found to be making progress.
+        // Bytes received since the last progress.
         let mut came = 0;
         loop {
             let chunk = match wait(&self.arrived, self.session) {
@@ -201,7 +201,7 @@ impl Sink<'_> {
         partial: Option<Partial>,
         offset: u64,
     ) -> Result<Partial, Wrong> {
-        // Anything else would be put behind bytes that the sender has not shown to know.
+        // Data may follow only a prefix whose hash the sender has shown to know.
         if offset != work.offset {
             return Err(Wrong::Sender(format!("an offset of {offset} that was not offered")));
         }
@@ -261,7 +261,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Does work of this end, for which the sender cannot be blamed.
+    /// Does local work, during which the stall timer stops.
     fn at_work<T>(&self, work: impl FnOnce() -> T) -> T {
         let _at_work = self.session.at_work();
         work()
@@ -306,7 +306,7 @@ fn broken(file: &FileWork, what: &str) -> End {
     End::Protocol(format!("{what} ({})", file.file.name))
 }
 
-/// Bytes that are progress: a sender that brings less in a stall timeout is as good as silent.
+/// Bytes that count as progress: a sender of fewer in a stall timeout has stalled.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]

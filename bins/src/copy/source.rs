@@ -167,7 +167,7 @@ impl Feeder<'_> {
         }
     }
 
-    /// Tells the receiver the hash of the first `bytes`, or that there is none.
+    /// Sends the hash of the first `bytes`, or gives the file up.
     fn say_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
         let word = match self.hash_beginning(job, bytes) {
             Ok(sha256) => Message::Hash { index: job.index, sha256 },

@@ -1,6 +1,6 @@
-//! What the receiver has of a file already, and what becomes of it once the sender has said its
-//! hash. The receiver compares and never says its own hash first: a stranger that guesses name,
-//! size and time of a file must not learn what is in it.
+//! What the receiver has of a file already, and its comparison with the sender's hash. The
+//! receiver never sends its own hash first: a peer that guesses name, size and time of a file
+//! must not learn what is in it.
 
 use super::dest::DestDir;
 use super::message::{Mtime, Name, Sha256Hex};
@@ -38,7 +38,7 @@ pub enum There {
     Beginning(Partial),
 }
 
-/// What there is of a file, hashed, until the sender has said its own hash.
+/// What there is of a file, hashed, awaiting the sender's hash.
 pub struct Comparison {
     /// The file.
     pub file: Named,
@@ -51,7 +51,7 @@ enum Ours {
     Beginning(Partial),
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 pub enum Outcome {
     /// The file there is the same.
     Same(Sha256Hex),
@@ -65,7 +65,7 @@ impl Named {
     /// What there is of it.
     ///
     /// # Errors
-    /// It may not come; the text says why.
+    /// It is refused; the text says why.
     pub fn there(&self, overwrite: bool) -> Result<There, String> {
         let Self { dir, name, size, mtime, .. } = self;
         if let Some(seen) = dir.look(name.as_bytes())? {
@@ -81,16 +81,23 @@ impl Named {
         }
         let partial = Partial::find(dir, name, *size)?;
         let there = partial.as_ref().map_or(0, Partial::bytes);
-        let (free, to_come) = (dir.free_bytes()?, size.saturating_sub(there));
-        if to_come > free {
-            let (shown, to_come) = (dir.show(name), bytes(to_come));
-            return Err(format!("no space for {shown}: {to_come} to come, {} free", bytes(free)));
-        }
+        self.check_space(there)?;
         Ok(match partial {
             // A longer one is not the beginning of this file.
             Some(partial) if (1..=*size).contains(&there) => There::Beginning(partial),
             other => There::Nothing(other),
         })
+    }
+
+    /// There is space for what is to come of it behind `there` bytes.
+    fn check_space(&self, there: u64) -> Result<(), String> {
+        let Self { dir, name, size, .. } = self;
+        let (free, to_come) = (dir.free_bytes()?, size.saturating_sub(there));
+        if to_come > free {
+            let (shown, to_come) = (dir.show(name), bytes(to_come));
+            return Err(format!("no space for {shown}: {to_come} to come, {} free", bytes(free)));
+        }
+        Ok(())
     }
 
     /// Its path here, for people.
@@ -124,7 +131,10 @@ impl Comparison {
         let outcome = match ours {
             Err(why) => Outcome::Refused(why),
             Ok(Ours::Whole(ours)) if ours == theirs => Outcome::Same(ours),
-            Ok(Ours::Whole(_)) if overwrite => Outcome::Wanted(None, 0),
+            Ok(Ours::Whole(_)) if overwrite => match file.check_space(0) {
+                Ok(()) => Outcome::Wanted(None, 0),
+                Err(why) => Outcome::Refused(why),
+            },
             Ok(Ours::Whole(_)) => Outcome::Refused(format!(
                 "{} is there already, of the same size and time, and differs (--overwrite at the \
                  receiver replaces it)",
@@ -142,8 +152,8 @@ impl Comparison {
 /// How long a sender may take to hash `bytes`.
 #[must_use]
 pub fn hashing_time(bytes: u64) -> Duration {
-    Duration::from_secs(bytes / HASHED_PER_S)
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000 / HASHED_PER_S))
 }
 
-/// Bytes that the slowest disk and processor of use hash in a second.
+/// Assumed hash rate of the slowest sender, bytes a second.
 const HASHED_PER_S: u64 = 16 << 20;

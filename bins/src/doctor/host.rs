@@ -215,7 +215,7 @@ mod tests {
     fn good() -> HostFacts {
         HostFacts {
             kernel: "6.18.0".to_owned(),
-            capabilities: 1 << 12 | 1 << 13 | 1 << 38 | 1 << 39,
+            capabilities: 1 << 12 | 1 << 13 | 1 << 39,
             memlock_bytes: Some(8 << 20),
             cores: 2,
             counts_ticks: true,

@@ -1,4 +1,4 @@
-//! Lines out of a byte stream that a stranger writes: bounded memory, linear time.
+//! Lines of an untrusted byte stream: bounded memory, linear time.
 
 use super::OobError;
 
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Each byte is looked at once, though it comes alone: by what the search begins with.
+    /// Each byte is scanned once, even if it is received alone.
     #[test]
     fn take__does_not_look_at_a_byte_twice() {
         let mut lines = Lines::new(1 << 20);

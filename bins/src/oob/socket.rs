@@ -15,8 +15,8 @@ pub(crate) trait Stream: Read + Write + AsFd + Send {
     fn close(&self);
 }
 
-/// Has the kernel end a connection whose peer is gone (TCP keepalive): it probes an idle one after
-/// [`KEEPALIVE_IDLE`], and gives up after [`REPLY_TIMEOUT`] without acknowledgement.
+/// TCP keepalive and `TCP_USER_TIMEOUT`: the kernel probes an idle connection after
+/// [`KEEPALIVE_IDLE`], and ends it after [`REPLY_TIMEOUT`] without acknowledgement.
 ///
 /// # Errors
 /// The socket is broken.

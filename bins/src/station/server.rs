@@ -242,8 +242,8 @@ fn look(oob: &mut Oob) -> Option<Ended> {
 /// How often the side connection is looked at while traffic runs: a system call.
 const LOOK_EVERY: Dur = Dur::from_ms(1);
 
-/// How long a client of a running job may send neither a packet nor a message, and how much longer
-/// than it said a run may take: as long as every other step ([`crate::oob::REPLY_TIMEOUT`]).
+/// Idle timeout of a running job, and its grace after `duration_ms`: as long as every other step
+/// ([`crate::oob::REPLY_TIMEOUT`]).
 const QUIET_MAX: Dur = Dur::from_secs(30);
 
 /// How long a client may take to bring its queue pairs to RTS once the job is accepted. It resolves

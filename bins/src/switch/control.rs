@@ -171,7 +171,7 @@ fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Askers that may wait while one is answered.
+/// Backlog of the control socket.
 const BACKLOG: i32 = 16;
 
 /// A request is a few changes.

@@ -37,7 +37,7 @@ pub(super) struct HotplugPort<P> {
     state: State<P>,
     /// Readable once a port has been opened anew.
     event: Arc<EventFd>,
-    /// A frame that is sent to nowhere is written here; as long as the longest frame.
+    /// Takes frames dropped while it is gone; as long as the longest frame.
     nowhere: Vec<u8>,
     /// Counters of the ports before this one.
     earlier: Vec<(&'static str, u64)>,
@@ -119,6 +119,8 @@ impl<P: Reopen> HotplugPort<P> {
         self.earlier = sum(&self.earlier, dead.counters());
         let (device, open) = (self.device.clone(), Arc::clone(&self.open));
         let event = Arc::clone(&self.event);
+        // An earlier thread may have signalled after its port had been taken.
+        event.clear();
         let reopener = thread::Builder::new().name("reopen".to_owned());
         let work = move || {
             drop(dead);
@@ -153,7 +155,7 @@ fn reopen<P: Port>(device: &str, open: &Open<P>, sender: &SyncSender<P>, event: 
             Err(error) => {
                 let text = error.to_string();
                 if text != said {
-                    tracing::info!(interface = device, error = text, "not back yet");
+                    tracing::warn!(interface = device, error = text, "the port is not back yet");
                     said = text;
                 }
             }
@@ -262,8 +264,7 @@ impl<P: Reopen> Port for HotplugPort<P> {
     }
 }
 
-/// Between two looks for the interface. An operator who makes it anew waits this long at most; a
-/// look is a few system calls.
+/// Retry interval: the longest delay after the interface is back. A try is a few system calls.
 const RETRY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -38,10 +38,18 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let words = std::ptr::slice_from_raw_parts_mut(self.0.cast::<u64>(), self.1 / 8);
+        // SAFETY: what `new` made a pointer of; all accesses are over.
+        drop(unsafe { Box::from_raw(words) });
+    }
+}
+
 impl Memory {
     fn new(words: usize) -> Self {
-        let memory = Box::leak(vec![0u64; words].into_boxed_slice());
-        Self(memory.as_mut_ptr().cast(), memory.len() * 8)
+        let memory = Box::into_raw(vec![0u64; words].into_boxed_slice());
+        Self(memory.cast(), words * 8)
     }
 
     fn load(&self, way: Access, at: usize, len: usize) -> Vec<u8> {

@@ -44,8 +44,7 @@ fn hostile__of_a_flood_of_cnps_few_count() {
     server.end_with(libc::SIGTERM);
 }
 
-/// Blind reset: a request with a wrong key, at every PSN but those near the expected one, as likely
-/// as not to be guessed in a million packets.
+/// Blind reset: requests with a wrong key at random PSNs ahead, except near the expected one.
 #[test]
 fn hostile__a_blind_spray_neither_resets_nor_makes_go_back() {
     const SPRAY: u64 = 4_000;

@@ -7,9 +7,9 @@
 //! that has a request under way and hears nothing from its peer has failed after
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
-//! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T, or
-//!   the RTO that round trips ask for if that is longer, and A is the longest wait between two
-//!   questions for a receive request. The verdict takes at least 3 T for each transmission.
+//! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T
+//!   and A is the longest interval between probes for a receive request. The verdict takes at
+//!   least 3 T for each transmission.
 //!
 //! S is multiplied by the number of queue pairs, which share the endpoint's window. Every frame of
 //! the peer counts, so S does not bound a peer that keeps answering without progress. On a good
@@ -59,7 +59,7 @@ impl Patience {
         let alone = match self.mode {
             WireMode::Rc => (self.t() * 4 + self.gap()) * tries + RNR_WAIT,
             WireMode::Src => {
-                let wait = (self.t() * 4).max(self.rtt * 5 + HOLD_MAX);
+                let wait = self.t() * 4;
                 let question = QUESTION_MAX.max(self.rtt * 2 + HOLD_MAX);
                 (wait + question + self.gap()) * (tries + 1) + self.t() * (3 * tries)
             }

@@ -232,7 +232,7 @@ impl Selective {
             Silence::Nothing => {}
             // A packet that waits for the pacer elicits an ACK as a probe does, and a probe would
             // delay it. The retransmission timeout of packets in flight is not affected.
-            Silence::Probe if self.is_paced => self.timers.margin.cancel(),
+            Silence::Probe if self.is_paced => self.timers.defer_probe(),
             Silence::Probe => {
                 counters.tail_loss_probes += 1;
                 self.probe = Some(Probe::Tail);

@@ -19,6 +19,8 @@ pub(crate) struct Timers {
     sent_at: Time,
     /// A probe may go out: none has since something was heard.
     may_probe: bool,
+    /// The last probe gave way to a packet that waits for the pacer.
+    is_deferred: bool,
     /// Probes without knowing a round trip since the last timeout, whatever was heard: what tells
     /// nothing new gives no round trip either, and must not put the timeout off for ever.
     blind_probes: u32,
@@ -62,6 +64,7 @@ impl Timers {
             quiet_since: None,
             sent_at: Time::ZERO,
             may_probe: true,
+            is_deferred: false,
             blind_probes: 0,
             expired: 0,
             silent_since: Time::ZERO,
@@ -80,6 +83,17 @@ impl Timers {
     pub(crate) fn on_sent(&mut self, now: Time) {
         self.quiet_since.get_or_insert(now);
         self.sent_at = now;
+        if self.is_deferred {
+            (self.is_deferred, self.may_probe) = (false, true);
+        }
+    }
+
+    /// The probe that [`Timers::fire`] returned is not sent, because a packet waits for the pacer
+    /// and elicits an ACK as well. The probe is due again two round trips after that packet.
+    pub(crate) fn defer_probe(&mut self) {
+        self.margin.cancel();
+        self.is_deferred = true;
+        self.blind_probes = self.blind_probes.saturating_sub(1);
     }
 
     /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
@@ -226,6 +240,20 @@ mod tests {
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "since the oldest");
         assert_eq!(t.fire(at(1000), &rtt, None), Silence::Timeout);
         assert!(t.is_silent());
+    }
+
+    #[test]
+    fn defer_probe__the_packet_sent_in_its_place_is_probed() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        assert_eq!(t.fire(at(200), &rtt, None), Silence::Probe);
+        t.defer_probe();
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "no probe while it waits");
+        t.on_sent(at(500));
+        assert_eq!(t.next(&rtt, None), Some(at(700)));
+        assert_eq!(t.fire(at(700), &rtt, None), Silence::Probe);
+        t.on_sent(at(701));
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "one probe, if it was sent");
     }
 
     #[test]

@@ -302,7 +302,7 @@ fn receive__a_sender_that_brings_nothing_loses_its_place() {
             s.say(file("f", 1 << 30));
             s.hear();
             let mut offset = 0;
-            // A tenth of what counts as progress within the time.
+            // Far below the 64 KiB that count as progress.
             while s.hearing.recv(STALL / 100).is_ok() {
                 s.chunk(0, if offset == 0 { FIRST } else { 0 }, offset, b"x", None);
                 offset += 1;

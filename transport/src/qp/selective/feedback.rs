@@ -142,7 +142,8 @@ impl Feedback {
     /// acknowledgement says so explicitly: SACK words may be cut, and their absence proves nothing.
     pub(super) fn on_no_receive(&mut self) {
         self.newest.found_no_receive = true;
-        self.ask(AckReason::NoReceive);
+        // The flag alone decides the reason: a later packet may be the newest by then.
+        self.ask(AckReason::Limit);
     }
 
     /// Remembers whether a packet was marked, beside the others near it.

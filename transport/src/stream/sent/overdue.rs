@@ -75,11 +75,14 @@ impl<T: Copy> Sent<T> {
 
     /// Takes everything out of flight without retransmitting it.
     pub(crate) fn abandon_all(&mut self) {
+        // No loss, so no path is charged with one.
+        let told = self.on_paths.take();
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
                 self.lose_only(transmission.number);
             }
         }
+        self.on_paths = told;
     }
 
     /// The loss of everything was a mistake: what was not sent again is in flight after all.

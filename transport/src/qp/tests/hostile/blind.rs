@@ -2,11 +2,11 @@
 
 use super::classes::{EPSN, NONE, Scene};
 use super::seal;
-use super::selective::{FIRST, ack, right_ack, scene};
+use super::selective::{FIRST, ack, right_ack};
 use crate::qp::tests::flow;
-use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::testing::{Op, Pair, PairConfig};
 use crate::{QpAttr, WireMode};
-use spanwire_base::{Dur, Time};
+use spanwire_base::Dur;
 use spanwire_wire::{BthRepr, Opcode, Psn, SrcAckRepr};
 
 /// What side 0's congestion control allows after a millisecond of WRITEs, with a forged CNP each
@@ -103,6 +103,7 @@ fn gaps__a_spray_from_far_ahead_costs_no_retransmission() {
 #[test]
 fn echo__of_an_impossible_time_does_not_put_the_timeout_off() {
     for hold_ns in [0, u32::MAX - 1] {
+        // Four of these end within the time that the forged echo must not add to.
         let rts: fn(&mut QpAttr) = |a| a.timeout = Some(10);
         let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::src() }));
         s.pair.now += Dur::from_secs(1000);
@@ -116,8 +117,4 @@ fn echo__of_an_impossible_time_does_not_put_the_timeout_off() {
         s.pair.run(limit + Dur::from_ms(1));
         assert!(timeouts(&s) > 0, "no timeout within four times the queue pair's own");
     }
-    let mut s = scene();
-    s.pair.filter = Box::new(|_, _| Fate::Pass);
-    assert!(s.pair.run(Dur::from_secs(1)));
-    assert!(s.pair.now > Time::ZERO);
 }

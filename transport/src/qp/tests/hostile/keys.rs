@@ -79,6 +79,7 @@ fn keys__a_wrong_one_to_invalidate_ends_the_queue_pair_too() {
 #[test]
 fn keys__of_what_has_arrived_are_not_looked_at_again() {
     in_both_modes(|mode| {
+        // 1 ms, so that the retransmission comes within the run.
         let rts: fn(&mut crate::QpAttr) = |a| a.timeout = Some(8);
         let mut p = Pair::with(&PairConfig { rts, ..PairConfig::default() });
         p.filter = Box::new(|side, _| if side == 1 { Fate::Drop } else { Fate::Pass });
@@ -103,6 +104,7 @@ fn keys__of_what_has_arrived_are_not_looked_at_again() {
 #[test]
 fn keys__a_peer_whose_connection_a_forger_ended_does_not_wait_for_ever() {
     for (ahead, op) in [(0, Op::Write), (5, Op::Write), (300, Op::Write), (0, Op::Read)] {
+        // Side 1 gives up within the run.
         let rts: fn(&mut crate::QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(8), Some(3));
         let mut p = Pair::with(&PairConfig { rts, ..PairConfig::src() });
         p.post(1, 1, Op::Write, 0, 100);
