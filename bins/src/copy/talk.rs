@@ -4,10 +4,12 @@
 use super::chunk::{ChunkHeader, HEADER_BYTES};
 use super::message::{Message, PROTOCOL};
 use super::session::{End, LOOK_EVERY, Session};
+use crate::exit::{Exit, Failed};
 use crate::fabric::Error;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
 };
+use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,6 +123,13 @@ impl<'a> Speaking<'a> {
     }
 }
 
+/// `why`, before there are terms, with the exit code of `end`.
+fn failed(end: &End, why: impl fmt::Display) -> Error {
+    let is_lost = matches!(end, End::PeerGone(_) | End::Stalled(_));
+    let exit = if is_lost { Exit::PeerUnreachable } else { Exit::Failure };
+    Failed::new(exit, why).into()
+}
+
 impl Hearing {
     /// Hears by `receiver`.
     #[must_use]
@@ -154,15 +163,15 @@ impl Hearing {
     ) -> Result<Message, Error> {
         let start = Instant::now();
         while start.elapsed() < patience {
-            if let Some(word) = self.recv(LOOK_EVERY).map_err(|end| end.to_string())? {
+            if let Some(word) = self.recv(LOOK_EVERY).map_err(|end| failed(&end, &end))? {
                 return Ok(word);
             }
             watch(session);
             if let Some(end) = session.outcome() {
-                return Err(end.to_string().into());
+                return Err(failed(&end, &end));
             }
         }
-        Err(format!("the other end said nothing for {patience:?}").into())
+        Err(failed(&End::Stalled(patience), format!("the other end said nothing for {patience:?}")))
     }
 
     /// Takes what comes and hands it on, until `session` is over.

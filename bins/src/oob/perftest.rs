@@ -17,6 +17,7 @@ pub use sizes::{
 };
 
 use super::Op;
+use spanwire_transport::Mtu;
 
 /// The TCP port that perftest's servers listen on.
 pub const DEFAULT_PORT: u16 = 18_515;
@@ -69,6 +70,9 @@ impl Test {
             Self { latency: true, qps: 2.., .. } => Err("latency is of one queue pair"),
             Self { latency: true, bidirectional: true, .. } => {
                 Err("latency has no bidirectional mode: a ping-pong is one")
+            }
+            Self { path_mtu: Some(bytes), .. } if Mtu::from_bytes(*bytes).is_none() => {
+                Err("--mtu is no path MTU (256, 512, 1024, 2048, 4096)")
             }
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@ use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
 use crate::path_report::PathsReport;
 use crate::target::Target;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, Rate, Time};
 use spanwire_transport::{Agreed, QpCaps};
 
 /// A job that was served.
@@ -206,7 +206,10 @@ struct Limits {
 impl Limits {
     fn new(job: &Job, now: Time) -> Self {
         let until = match job.kind {
-            JobKind::Transfer { .. } => None,
+            JobKind::Transfer { bytes, .. } => {
+                let takes = Rate::from_bps(TRANSFER_MIN_BPS).time_for(bytes);
+                Some(now + takes + QUIET_MAX)
+            }
             JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
                 Some(now + Dur::from_ms(duration_ms) + QUIET_MAX)
             }
@@ -250,6 +253,9 @@ const QUIET_MAX: Dur = Dur::from_secs(30);
 /// a neighbour at most.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// The rate at which a transfer must be over at the latest: a packet now and then holds no server.
+const TRANSFER_MIN_BPS: u64 = 1_000_000;
+
 /// How soon a server between jobs sees that it should stop.
 const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -287,6 +293,14 @@ mod tests {
         assert_eq!(limits.look(at(last + 29), 99), None);
         let why = limits.look(at(last + 30), 99).expect("nothing came for 30 s");
         assert!(why.contains("neither a message nor a packet came for 30 s"), "{why}");
+    }
+
+    #[test]
+    fn look__a_transfer_with_a_packet_now_and_then_ends() {
+        // 8.4 s at 1 Mbit/s, and 30 s.
+        let mut limits = limits(JobKind::Transfer { bytes: 1 << 20, seed: 1 });
+        assert_eq!((limits.look(at(20), 1), limits.look(at(38), 2)), (None, None));
+        assert!(limits.look(at(39), 3).expect("too slow").contains("longer"));
     }
 
     #[test]

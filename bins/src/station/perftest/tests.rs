@@ -125,7 +125,7 @@ fn perftest__a_test_out_of_bounds_is_refused() {
     let good = test(Op::Write, false, false);
     for (bad, word) in [
         (Test { iterations: 0, ..good }, "iteration"),
-        (Test { path_mtu: Some(1000), ..good }, "1000 is no path MTU"),
+        (Test { path_mtu: Some(1000), ..good }, "is no path MTU"),
         (Test { op: Op::FetchAdd, ..good }, "size of an atomic"),
         (Test { size: 1 << 30, ..good }, "bytes of memory"),
     ] {
