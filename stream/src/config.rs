@@ -42,8 +42,8 @@ pub struct Config {
     /// it is aborted, so that unaccepted connections do not use up the limits above.
     pub accept_timeout: Duration,
     /// How long a connection may be without a fragment, credit or acknowledgement either way,
-    /// 10 ms..=24 h; then it is aborted. Default none: keep-alive is left to the
-    /// application.
+    /// 10 ms..=24 h; then it is aborted. It runs from the handshake on, so it should be longer than
+    /// `accept_timeout`. Default none: keep-alive is left to the application.
     pub idle_timeout: Option<Duration>,
     /// How long a connection whose handles were dropped may take to deliver what was sent,
     /// 0..=1 h. Default 30 s. Then it is aborted.

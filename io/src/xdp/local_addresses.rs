@@ -16,7 +16,9 @@ use std::time::Duration;
 /// whenever one comes or goes. Dropping it ends the thread; the map stays as it is.
 ///
 /// The addresses are those of all interfaces: Linux takes a packet to any of them on any interface
-/// ("weak host model"), and servers are often reached at an address of `lo` or of a bridge.
+/// ("weak host model"), and servers are often reached at an address of `lo` or of a bridge. Not so
+/// loopback addresses, which no packet from outside may have, and IPv6 link-local addresses, which
+/// are taken on their own interface only.
 #[derive(Debug)]
 pub(super) struct LocalAddresses {
     stop: Arc<EventFd>,
@@ -98,7 +100,9 @@ impl Watch {
     fn fill(&mut self) -> Result<(), XdpError> {
         let mut all = self.netlink.all_addresses()?;
         // An address that another host has already is not ours.
-        all.retain(|(_, address)| !address.duplicate);
+        all.retain(|(ifindex, address)| {
+            !address.duplicate && is_taken_here(address.prefix.addr(), *ifindex == self.ifindex)
+        });
         all.sort_by_key(|(ifindex, _)| *ifindex != self.ifindex);
         // An address may be on several interfaces, as link-local ones often are.
         let mut seen = BTreeSet::new();
@@ -116,7 +120,34 @@ impl Watch {
     }
 }
 
+/// The kernel takes packets to `address` here; `is_own`: it is of this interface.
+fn is_taken_here(address: IpAddr, is_own: bool) -> bool {
+    let is_link_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    !address.is_loopback() && (is_own || !is_link_local)
+}
+
 /// Nothing is due until an address changes; a sleep that ends is harmless.
 const ASLEEP: Duration = Duration::from_secs(3600);
 /// The kernel refused for want of memory, most probably.
 const RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_taken_here__loopback_never_and_link_local_on_its_own_interface() {
+        for (address, own, other) in [
+            ("127.0.0.1", false, false),
+            ("::1", false, false),
+            ("fe80::1", true, false),
+            ("10.0.0.1", true, true),
+            ("169.254.0.1", true, true),
+            ("2001:db8::1", true, true),
+        ] {
+            let address = address.parse().unwrap();
+            let found = (is_taken_here(address, true), is_taken_here(address, false));
+            assert_eq!(found, (own, other), "{address}");
+        }
+    }
+}
