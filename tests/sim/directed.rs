@@ -13,7 +13,16 @@ fn run(name: &str, seed: u64, set: &[(&str, &str)]) -> Report {
     report
 }
 
-/// Runs it twice in a wire mode: the same must happen. Returns what happened.
+/// The event hash of a scenario in a wire mode, with seed 1, is the recorded one. A change of the
+/// engine or of the simulator may change it; a machine or a profile may not.
+#[track_caller]
+fn check_recorded(name: &str, mode: &str, report: &Report) {
+    let line = format!("{name} {mode} {}", report.event_hash);
+    let is_recorded = include_str!("../golden/event-hashes.txt").lines().any(|row| row == line);
+    assert!(is_recorded, "tests/golden/event-hashes.txt lacks {line:?}: is the change intended?");
+}
+
+/// Runs it twice in a wire mode, with equal results and the recorded event hash. Returns them.
 #[track_caller]
 fn twice(name: &str, mode: &str) -> Report {
     let set = [("mode", mode)];
@@ -21,6 +30,7 @@ fn twice(name: &str, mode: &str) -> Report {
     assert_eq!(a, b, "one seed, two results");
     let other = run(name, 2, &set);
     assert_ne!(a.event_hash, other.event_hash, "the seed decides nothing");
+    check_recorded(name, mode, &a);
     a
 }
 
@@ -50,10 +60,10 @@ fn sends_again_what_was_lost(report: &Report) {
 }
 
 #[test]
-fn pair__is_the_same_on_every_machine() {
-    // A change of the engine or of the simulator may change it; a machine or a profile may not.
-    let hashes = in_both_modes("pair").map(|report| report.event_hash);
-    assert_eq!(hashes, ["f92bab6b338b8f68", "f925ee79caefe77e"]);
+fn pair__ends() {
+    for report in in_both_modes("pair") {
+        assert!(report.flows.iter().all(|f| f.fct_us.is_some()));
+    }
 }
 
 #[test]
@@ -150,6 +160,7 @@ fn large_ones__run_small() {
             set.push(("mode", mode));
             let [a, b] = [1, 1].map(|seed| run(name, seed, &set));
             assert_eq!(a, b, "{name}: one seed, two results");
+            check_recorded(&format!("{name}-128KiB"), mode, &a);
         }
     }
 }
