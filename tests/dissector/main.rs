@@ -60,6 +60,14 @@ fn script__says_of_the_golden_capture_what_the_parser_says() {
     check(&golden);
 }
 
+/// A change of structure changes no byte on the wire.
+#[test]
+fn capture__is_the_golden_one() {
+    let golden = std::fs::read(path("tests/golden/spanwire/src.pcap")).expect("part of the tree");
+    let differs = "bless it if what the engine sends was meant to change";
+    assert!(scene::capture() == golden, "the scene's capture is not the golden one: {differs}");
+}
+
 /// The engine moves on; what it sends today must be understood today.
 #[test]
 fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
