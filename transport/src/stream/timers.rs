@@ -93,7 +93,6 @@ impl Timers {
     pub(crate) fn defer_probe(&mut self) {
         self.margin.cancel();
         self.is_deferred = true;
-        self.blind_probes = self.blind_probes.saturating_sub(1);
     }
 
     /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
@@ -254,6 +253,16 @@ mod tests {
         assert_eq!(t.fire(at(700), &rtt, None), Silence::Probe);
         t.on_sent(at(701));
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "one probe, if it was sent");
+    }
+
+    #[test]
+    fn defer_probe__without_a_round_trip_the_next_one_is_later() {
+        let (mut t, rtt) = (timers().0, Rtt::default());
+        t.on_sent(at(0));
+        let first = t.next(&rtt, None).unwrap();
+        assert_eq!(t.fire(first, &rtt, None), Silence::Probe);
+        t.defer_probe();
+        assert!(t.next(&rtt, None).unwrap() > first, "not due for ever");
     }
 
     #[test]
