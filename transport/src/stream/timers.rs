@@ -17,10 +17,9 @@ pub(crate) struct Timers {
     quiet_since: Option<Time>,
     /// The newest transmission.
     sent_at: Time,
-    /// A probe may go out: none has since something was heard.
-    may_probe: bool,
-    /// The last probe gave way to a packet that waits for the pacer.
-    is_deferred: bool,
+    /// A probe may be sent if the newest transmission is not older: never while a probe is
+    /// outstanding, always after the peer was heard.
+    probe_from: Time,
     /// Probes without knowing a round trip since the last timeout, whatever was heard: what tells
     /// nothing new gives no round trip either, and must not put the timeout off for ever.
     blind_probes: u32,
@@ -63,8 +62,7 @@ impl Timers {
         Self {
             quiet_since: None,
             sent_at: Time::ZERO,
-            may_probe: true,
-            is_deferred: false,
+            probe_from: Time::ZERO,
             blind_probes: 0,
             expired: 0,
             silent_since: Time::ZERO,
@@ -83,16 +81,13 @@ impl Timers {
     pub(crate) fn on_sent(&mut self, now: Time) {
         self.quiet_since.get_or_insert(now);
         self.sent_at = now;
-        if self.is_deferred {
-            (self.is_deferred, self.may_probe) = (false, true);
-        }
     }
 
     /// The probe that [`Timers::fire`] returned is not sent, because a packet waits for the pacer
     /// and elicits an ACK as well. The probe is due again two round trips after that packet.
     pub(crate) fn defer_probe(&mut self) {
         self.margin.cancel();
-        self.is_deferred = true;
+        self.probe_from = self.sent_at + Dur::from_ps(1);
     }
 
     /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
@@ -100,7 +95,7 @@ impl Timers {
     pub(crate) fn on_heard(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
         let needless = self.expired_at.take().is_some_and(|expired| echo < expired);
         self.expired = 0;
-        self.may_probe = true;
+        self.probe_from = Time::ZERO;
         self.quiet_since = in_flight.then_some(now);
         needless
     }
@@ -116,7 +111,7 @@ impl Timers {
     /// What is due at `now`; `oldest` as in [`Timers::next`].
     pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt, oldest: Option<Time>) -> Silence {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
-            self.may_probe = false;
+            self.probe_from = Time::MAX;
             self.blind_probes += 1;
             self.margin.on_probe(now, self.sent_at);
             return Silence::Probe;
@@ -138,7 +133,7 @@ impl Timers {
         }
         self.expired += 1;
         // What is sent now gets a second chance before the next, longer, timeout.
-        (self.may_probe, self.blind_probes) = (true, 0);
+        (self.probe_from, self.blind_probes) = (Time::ZERO, 0);
         self.quiet_since = Some(now);
         Silence::Timeout
     }
@@ -166,13 +161,13 @@ impl Timers {
     /// As [`Timers::stop`], and what is sent next begins with all its retries.
     pub(crate) fn forgive(&mut self) {
         (self.quiet_since, self.expired_at) = (None, None);
-        (self.expired, self.blind_probes, self.may_probe) = (0, 0, true);
+        (self.expired, self.blind_probes, self.probe_from) = (0, 0, Time::ZERO);
     }
 
     fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
         let since = self.quiet_since?;
         let after = match rtt.probe_timeout() {
-            Some(after) if self.may_probe => after + self.margin.get(),
+            Some(after) if self.sent_at >= self.probe_from => after + self.margin.get(),
             // Nobody knows how long to wait, and the timeout is long: a first packet that is lost,
             // or its answer, must not cost all of it each time. A short one is soon over, and what
             // queues up behind others would be sent again and again.
@@ -271,12 +266,12 @@ mod tests {
         t.on_sent(at(0));
         // All of it was found lost, and left again.
         t.on_sent(at(120));
-        t.may_probe = false;
+        t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
         assert_eq!(t.fire(at(1000), &rtt, Some(at(120))), Silence::Nothing);
         t.on_heard(at(150), at(50), true);
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the probe");
-        t.may_probe = false;
+        t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "since the last word");
         assert_eq!(t.fire(at(1150), &rtt, Some(at(120))), Silence::Timeout);
     }
