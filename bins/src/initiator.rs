@@ -72,6 +72,8 @@ pub enum Failure {
     NothingDone,
     /// The user, or a watcher, ended it.
     Interrupted,
+    /// The peer broke the protocol of the job.
+    Protocol(&'static str),
     /// A request was not taken, or the completion queue failed: a fault of this program.
     Internal(&'static str),
 }
@@ -286,8 +288,7 @@ impl Initiator {
         self.result.bytes += u64::from(self.qps[lane].bytes[slot]);
         self.last_completion = Some(now);
         let Some(outstanding) = self.outstanding.checked_sub(1) else {
-            // The peer answered a ping twice.
-            self.result.failure = Some(Failure::Internal("more answers came than were asked for"));
+            self.result.failure = Some(Failure::Protocol("a ping was answered twice"));
             return;
         };
         self.outstanding = outstanding;
@@ -335,6 +336,7 @@ impl std::fmt::Display for Failure {
             ),
             Self::NothingDone => f.write_str("no message completed before the time was up"),
             Self::Interrupted => f.write_str("interrupted"),
+            Self::Protocol(what) => write!(f, "the peer broke the protocol: {what}"),
             Self::Internal(what) => write!(f, "internal: {what}"),
         }
     }

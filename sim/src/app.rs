@@ -259,7 +259,7 @@ impl Traffic {
 
     /// Begins the next drain, if one is due.
     fn drain(&mut self, now: Time, endpoint: &mut Endpoint) {
-        let Some(draining) = &mut self.draining else { return };
+        let Some(draining) = self.draining.as_mut().filter(|d| d.is_due(now)) else { return };
         let may_drain =
             |o: &&Outgoing| o.progress.started.is_some() && o.progress.finished.is_none();
         let qpns: Vec<Qpn> = self.outgoing.iter().filter(may_drain).map(|o| o.qpn).collect();

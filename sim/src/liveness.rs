@@ -97,14 +97,7 @@ impl Liveness {
     /// S.
     fn silence(&self, is_src: bool) -> Dur {
         let Patience { timeout, longest_rtt, retry_cnt, .. } = self.patience;
-        let tries = u64::from(retry_cnt) + 1;
-        let hurdle = self.gap + self.pause;
-        if !is_src {
-            return (timeout * 4 + hurdle) * tries + RNR_WAIT;
-        }
-        let wait = timeout * 4;
-        let question = QUESTION_MAX.max(longest_rtt * 2 + HOLD_MAX);
-        (wait + question + hurdle) * (tries + 1) + timeout * (3 * tries)
+        silence_max(is_src, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
     }
 
     /// The longest time between completions after the faults have ended.
@@ -178,6 +171,19 @@ impl Observer for Liveness {
     }
 }
 
+/// S of the module's description: how long a requester may receive nothing before it fails. T is
+/// `timeout`, R `longest_rtt`, and `hold` the longest time for which a packet that is due waits
+/// for its pacer or a pause: G + P.
+#[must_use]
+pub fn silence_max(is_src: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, hold: Dur) -> Dur {
+    let tries = u64::from(retry_cnt) + 1;
+    if !is_src {
+        return (timeout * 4 + hold) * tries + RNR_WAIT;
+    }
+    let probe_interval = PROBE_MAX.max(longest_rtt * 2 + HOLD_MAX);
+    (timeout * 4 + probe_interval + hold) * (tries + 1) + timeout * (3 * tries)
+}
+
 /// Swift's window may be less than a packet.
 fn has_part_windows(setup: &Setup) -> bool {
     let far = setup.congestion.far.map(|(_, algorithm)| algorithm);
@@ -192,7 +198,7 @@ const MIN_BPS: u64 = 1_000_000;
 /// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
 /// The longest interval between probes for a receive request.
-const QUESTION_MAX: Dur = Dur::from_ms(20);
+const PROBE_MAX: Dur = Dur::from_ms(20);
 /// More than the RNR timer of the simulated hosts.
 const RNR_WAIT: Dur = Dur::from_ms(1);
 /// Bytes that a link carries in the longest pause: 65,535 quanta of 512 bits.

@@ -26,7 +26,12 @@ impl Draining {
         (is_busy && self.next_at < self.drains.until).then_some(self.next_at)
     }
 
-    /// Drains one of `qpns`, if it is time and none is being drained.
+    /// A drain is due at `now`.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.poll_timeout(true).is_some_and(|at| at <= now)
+    }
+
+    /// Drains one of `qpns` if none is being drained; one is due.
     ///
     /// # Errors
     /// The engine refuses.
@@ -36,9 +41,6 @@ impl Draining {
         qpns: &[Qpn],
         endpoint: &mut Endpoint,
     ) -> Result<(), String> {
-        if self.next_at > now || self.next_at >= self.drains.until {
-            return Ok(());
-        }
         self.next_at = now + self.drains.every;
         self.turn += 1;
         let state = |qpn: Qpn| endpoint.query_qp(qpn).map(|info| info.state);

@@ -1,23 +1,15 @@
 //! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
 //! on a good wire with a living peer it completes.
 //!
-//! With T = 4.096 us * 2^timeout, R the longest round trip and G the longest gap of a pacer (what
-//! 1 Mbit/s need for a packet, or for all that a READ of RC asks for; for Swift, whose window may
-//! be a hundredth of a packet, 100 times R and what an acknowledgement is held back), a queue pair
-//! that has a request under way and hears nothing from its peer has failed after
-//!
-//! - RC: S = (retry_cnt + 1) (4 T + G) + the RNR wait. Its waits are T, 2 T, 4 T, 4 T ...
-//! - SRC: S = (retry_cnt + 2) (W + A + G) + 3 T (retry_cnt + 1), where a wait W is at most 4 T
-//!   and A is the longest interval between probes for a receive request. The verdict takes at
-//!   least 3 T for each transmission.
-//!
-//! S is multiplied by the number of queue pairs, which share the endpoint's window. Every frame of
-//! the peer counts, so S does not bound a peer that keeps answering without progress. On a good
-//! wire the oldest request completes within S, for what the bad wire left behind, plus a round trip
-//! and a gap for each packet of either end.
+//! S is [`silence_max`], multiplied by the number of queue pairs, which share the endpoint's window.
+//! R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a packet, or
+//! for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a packet, 100
+//! times R and the delay of an acknowledgement. On a good wire the oldest request completes within
+//! S, for what the bad wire left behind, plus a round trip and a gap for each packet of either end.
 
 use super::World;
 use spanwire_base::{Dur, Time};
+use spanwire_sim::silence_max;
 use spanwire_transport::{WcStatus, WireMode};
 
 /// Parameters of the liveness bounds.
@@ -55,16 +47,8 @@ impl Patience {
 
     /// S.
     pub(super) fn silence(&self) -> Dur {
-        let tries = u64::from(self.retry_cnt) + 1;
-        let alone = match self.mode {
-            WireMode::Rc => (self.t() * 4 + self.gap()) * tries + RNR_WAIT,
-            WireMode::Src => {
-                let wait = self.t() * 4;
-                let question = QUESTION_MAX.max(self.rtt * 2 + HOLD_MAX);
-                (wait + question + self.gap()) * (tries + 1) + self.t() * (3 * tries)
-            }
-        };
-        alone * self.qps
+        let is_src = self.mode == WireMode::Src;
+        silence_max(is_src, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
     }
 
     /// G.
@@ -144,12 +128,8 @@ impl super::QpEnd {
     }
 }
 
-/// The wait that the worlds' RNR timer code asks for.
-const RNR_WAIT: Dur = Dur::from_us(30);
 /// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
-/// The longest wait between two questions for a receive request.
-const QUESTION_MAX: Dur = Dur::from_ms(20);
 /// Between two packets at 1 Mbit/s: a READ request of RC is charged with its answer, 1536 bytes in
 /// six packets.
 const RATE_GAP_MAX: Dur = Dur::from_ms(20);
