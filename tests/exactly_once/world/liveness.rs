@@ -1,11 +1,12 @@
 //! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
 //! on a good wire with a living peer it completes.
 //!
-//! S is [`silence_max`], multiplied by the number of queue pairs, which share the endpoint's window.
-//! R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a packet, or
-//! for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a packet, 100
-//! times R and the delay of an acknowledgement. On a good wire the oldest request completes within
-//! S, for what the bad wire left behind, plus a round trip and a gap for each packet of either end.
+//! S is [`silence_max`], multiplied by the number of queue pairs, which share the endpoint's
+//! window. R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a
+//! packet, or for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a
+//! packet, 100 times R and the delay of an acknowledgement. On a good wire the oldest request
+//! completes within S, for what the bad wire left behind, plus a round trip and a gap for each
+//! packet of either end.
 
 use super::World;
 use spanwire_base::{Dur, Time};
