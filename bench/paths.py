@@ -249,8 +249,8 @@ def row(name, same, sent, received, killed):
 LOSSES = {"none": [], "random": ["loss=1%"],
           # A burst begins with each 400th frame and is four frames long, in the mean: 1 %.
           "bursts": ["burst_loss={enter='2500ppm',leave='25%',loss_good='0%',loss_bad='100%'}"]}
-MESSAGE_WAYS = [("SRC", []), ("SRC 8,2", ["--ec", "8,2"]),
-                ("SRC 8,2 unolb", ["--ec", "8,2", "--lb", "unolb"])]
+MESSAGE_WAYS = [("SR", []), ("SR 8,2", ["--ec", "8,2"]),
+                ("SR 8,2 unolb", ["--ec", "8,2", "--lb", "unolb"])]
 
 
 def loss(args):
@@ -266,7 +266,7 @@ def loss(args):
                     if args.only and way not in args.only.split("|"):
                         continue
                     try:
-                        times = tcp(lab, args, size) if more is None else src(lab, args, size, more)
+                        times = tcp(lab, args, size) if more is None else sr(lab, args, size, more)
                     except RuntimeError as why:
                         print(f"{name:<8} {size >> 10:>5} KiB {way:<15} {why}", flush=True)
                         continue
@@ -276,14 +276,14 @@ def loss(args):
                 lab.set(*(f"port.l{n}.burst_loss=none" for n in range(1, LINKS + 1)))
 
 
-def src(lab, args, size, more):
+def sr(lab, args, size, more):
     """Messages by WRITE; n, p50, p99, p99.9 in seconds."""
     cc = args.cc.split()
     server = lab.start("b", "perf", "server", "--dev", "sw0", "--one-off", "--json", *cc)
     time.sleep(0.5)
     try:
         client = lab.start("a", "perf", "client", "--dev", "sw0", ADDRESSES["b"], "--lat", "--op",
-                           "write", "--size", str(size), "-t", str(args.seconds), "--mode", "src",
+                           "write", "--size", str(size), "-t", str(args.seconds), "--mode", "sr",
                            "--json", "-i", "0", *cc, *more)
         code, out, err = ended(client)
         if code:

@@ -43,9 +43,9 @@ def red(bdp):
     return f"[port.a.queue.ecn]\nkmin_bytes = {bdp // 5}\nkmax_bytes = {bdp}\npmax = '20%'\n"
 
 
-RUNS = [("unocc", unocc, "src", phantom, 2), ("unocc", unocc, "src", phantom, 4),
-        ("swift", swift, "src", lambda _: "", 2), ("dcqcn", dcqcn, "rc", red, 2),
-        ("dcqcn", dcqcn, "src", red, 2)]
+RUNS = [("unocc", unocc, "sr", phantom, 2), ("unocc", unocc, "sr", phantom, 4),
+        ("swift", swift, "sr", lambda _: "", 2), ("dcqcn", dcqcn, "rc", red, 2),
+        ("dcqcn", dcqcn, "sr", red, 2)]
 
 
 def call(*args):

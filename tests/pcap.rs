@@ -274,12 +274,12 @@ fn pcap__a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn run__src_is_read_to_the_end_of_its_headers() {
-    let file = "../spanwire/src.pcap";
+fn run__sr_is_read_to_the_end_of_its_headers() {
+    let file = "../spanwire/sr.pcap";
     let (code, lines, errors) = run(&[file]);
     assert_eq!((code, &*errors), (1, ""), "what is wrong on purpose is fifteen packets");
     for told in [
-        "SRC Data  psn 0xffff00  SEND First psn 0xffffff00 message 0 offset 0 sent",
+        "SR Data  psn 0xffff00  SEND First psn 0xffffff00 message 0 offset 0 sent",
         "block 0xffffff00 data 0 of 4+2",
         "WRITE Last psn",
         "READ Response First psn",
@@ -287,9 +287,9 @@ fn run__src_is_read_to_the_end_of_its_headers() {
         "FetchAdd Only psn",
         "(gap) 0x",
         "REFUSES 0x",
-        "PARSE ERROR src_version",
-        "PARSE ERROR src_feature",
-        "PARSE ERROR src_kind",
+        "PARSE ERROR sr_version",
+        "PARSE ERROR sr_feature",
+        "PARSE ERROR sr_kind",
     ] {
         assert!(lines.contains(told), "no line has {told:?}");
     }

@@ -259,7 +259,7 @@ fn run__csv_has_as_many_fields_everywhere() {
 
 #[test]
 fn run__a_capture_of_whole_frames_has_good_icrcs() {
-    for mode in ["mode=rc", "mode=src"] {
+    for mode in ["mode=rc", "mode=sr"] {
         let file = scratch("sim-pcap").join("pair.pcap");
         let args = ["run", "pair", "--set", "bytes=100000", "--set", mode];
         let (report, _) = json(&[&args[..], &["--pcap", text_of(&file)]].concat());
@@ -267,14 +267,14 @@ fn run__a_capture_of_whole_frames_has_good_icrcs() {
         // The one cable: what leaves this end and what arrives at it is all there is.
         assert_eq!(capture["frames"], report["packet_hops"], "{mode}");
         assert_eq!(capture["icrc_good"], capture["frames"], "{mode}");
-        let speaks_src = capture["opcodes"]["SRC Data"].as_u64() > Some(100);
-        assert_eq!(speaks_src, mode == "mode=src", "{capture}");
+        let speaks_sr = capture["opcodes"]["SR Data"].as_u64() > Some(100);
+        assert_eq!(speaks_sr, mode == "mode=sr", "{capture}");
     }
 }
 
 #[test]
 fn run__a_capture_of_elided_frames_has_the_lengths_of_the_wire() {
-    for mode in ["mode=rc", "mode=src"] {
+    for mode in ["mode=rc", "mode=sr"] {
         let file = scratch("sim-pcap-elided").join("left.pcap");
         let args = ["run", "dumbbell-2", "--set", "payload=elided", "--set", mode];
         let only = ["--pcap-link", "left-right", "--pcap", text_of(&file)];
@@ -333,20 +333,20 @@ const SHORT_SWEEP: [&str; 12] = [
 ];
 
 #[test]
-fn loss_sweep__has_a_row_for_each_path_and_mode_and_src_is_above_its_bars() {
+fn loss_sweep__has_a_row_for_each_path_and_mode_and_sr_is_above_its_bars() {
     let (report, code) = json(&SHORT_SWEEP);
     assert_eq!(code, Some(0), "{report}");
     let rows = report["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 2 * (3 + 2) * 2);
     let number = |row: &Value, member: &str| row[member].as_f64().expect("a number");
     for pair in rows.chunks(2) {
-        assert_eq!((&pair[0]["mode"], &pair[1]["mode"]), (&"rc".into(), &"src".into()));
+        assert_eq!((&pair[0]["mode"], &pair[1]["mode"]), (&"rc".into(), &"sr".into()));
         for member in ["loss", "rtt_us", "reorder_us"] {
             assert_eq!(pair[0][member], pair[1][member], "the same path");
         }
         let (loss, late) = (number(&pair[1], "loss"), number(&pair[1], "reorder_us"));
-        let [rc, src] = [0, 1].map(|i| number(&pair[i], "goodput_fraction"));
-        assert!(src >= 0.9 * (1.0 - loss) && src < 1.0 && src >= rc, "{pair:?}");
+        let [rc, sr] = [0, 1].map(|i| number(&pair[i], "goodput_fraction"));
+        assert!(sr >= 0.9 * (1.0 - loss) && sr < 1.0 && sr >= rc, "{pair:?}");
         let vain = number(&pair[1], "spurious_retx_fraction");
         assert!(late == 0.0 || vain <= 0.01, "{pair:?}");
     }
@@ -366,7 +366,7 @@ fn loss_sweep__the_table_the_figures_and_what_cannot_be() {
     let output = sim(&[&SHORT_SWEEP[..], &["--plot", text_of(&dir)]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["loss-sweep, seed 1, a link of 25Gbit", "ok: SRC is never worse", "checkers: ok"] {
+    for part in ["loss-sweep, seed 1, a link of 25Gbit", "ok: SR is never worse", "checkers: ok"] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     let page = fs::read_to_string(dir.join("index.html")).expect("index.html");

@@ -89,7 +89,7 @@ pub struct Row {
 impl Subject {
     /// All of them, in the order of the table.
     pub const ALL: [Self; 5] = [
-        Self::Spanwire(WireMode::Src),
+        Self::Spanwire(WireMode::Sr),
         Self::Spanwire(WireMode::Rc),
         Self::Tcp("cubic"),
         Self::Tcp("bbr"),
@@ -101,7 +101,7 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Self::Spanwire(WireMode::Rc) => "spanwire RC",
-            Self::Spanwire(WireMode::Src) => "spanwire SRC",
+            Self::Spanwire(WireMode::Sr) => "spanwire SR",
             Self::Tcp("bbr") => "TCP BBR",
             Self::Tcp(_) => "TCP CUBIC",
             Self::Libfabric => "libfabric rxd",
@@ -112,7 +112,7 @@ impl Subject {
     fn frame(self) -> Option<(f64, f64)> {
         match self {
             Self::Spanwire(WireMode::Rc) => Some((1024.0, 1106.0)),
-            Self::Spanwire(WireMode::Src) => Some((1408.0, 1530.0)),
+            Self::Spanwire(WireMode::Sr) => Some((1408.0, 1530.0)),
             Self::Tcp(_) => Some((1448.0, 1538.0)),
             Self::Libfabric => None,
         }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn row__a_failed_sample_is_worth_nothing_and_says_why() {
-        let mut cell = Cell::new(Subject::Spanwire(WireMode::Src), weather());
+        let mut cell = Cell::new(Subject::Spanwire(WireMode::Sr), weather());
         cell.take(Ok(50e6), 100_000_000);
         cell.take(Err("no way".into()), 100_000_000);
         cell.take(Ok(80e6), 100_000_000);

@@ -180,7 +180,7 @@ struct BadNetworkArgs {
     /// Round-trip times without load, in milliseconds
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 2.0, 40.0])]
     rtt: Vec<f64>,
-    /// Measure only what has this in its name, as "SRC"
+    /// Measure only what has this in its name, as "SR"
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// The command [default: beside this one]

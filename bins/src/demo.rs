@@ -62,7 +62,7 @@ pub struct DemoReport {
     pub fallback: Option<String>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
-    /// The wire mode agreed on: `rc` or `src`.
+    /// The wire mode agreed on: `rc` or `sr`.
     pub mode: &'static str,
     /// Every byte was right and nothing failed.
     pub ok: bool,

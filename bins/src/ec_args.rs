@@ -5,7 +5,7 @@ use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Balance, ErasureCoding};
 
-/// Erasure coding and load balancing of every queue pair. Only SRC has them.
+/// Erasure coding and load balancing of every queue pair. Only SR has them.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct EcArgs {
     /// Erasure coding of what this end sends: blocks of X data and Y parity packets; auto is 8,2

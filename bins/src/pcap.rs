@@ -12,7 +12,7 @@ pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket};
 pub use flows::{Flow, FlowRow, Flows};
 pub use line::{Line, opcode_name};
 pub use link::{Linked, VLAN_MAX, is_known, unlink};
-pub use selective::Src;
+pub use selective::Sr;
 
 use crate::exit::Exit;
 use clap::Args;

@@ -103,7 +103,7 @@ pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
 
 /// A wire mode, by its name.
 pub(crate) fn mode(text: &str) -> Result<ModeChoice, String> {
-    ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, src)"))
+    ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, sr)"))
 }
 
 /// Has the kernel end our sleeps when they are over: by default it gathers those that end within
@@ -140,8 +140,9 @@ mod tests {
 
     #[test]
     fn mode__names_what_there_is() {
-        assert_eq!(mode("src"), Ok(ModeChoice::Src));
-        assert!(mode("uc").unwrap_err().contains("auto, rc, src"));
+        assert_eq!(mode("sr"), Ok(ModeChoice::Sr));
+        assert_eq!(mode("src"), Ok(ModeChoice::Sr), "its former name");
+        assert!(mode("uc").unwrap_err().contains("auto, rc, sr"));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl TransferRow {
 #[must_use]
 pub fn packets(agreed: Option<Agreed>, path_mtu: u32) -> String {
     match agreed {
-        Some(Agreed::Src(terms)) => format!("SRC, {} bytes a packet", terms.segment_bytes),
+        Some(Agreed::Sr(terms)) => format!("SR, {} bytes a packet", terms.segment_bytes),
         Some(Agreed::Rc) | None => format!("RC, path MTU {path_mtu}"),
     }
 }

@@ -45,7 +45,7 @@ pub struct Station {
     mode: ModeChoice,
     /// Of all its queue pairs; what a client asks for counts where there is none.
     sending: Sending,
-    /// SRC packets carry no more than this.
+    /// SR packets carry no more than this.
     segment_bytes_max: u32,
     peer: Option<Peer>,
     /// The address of the side poll socket and its port, if there could be one.
@@ -155,7 +155,7 @@ impl Station {
         self.ip = ip;
     }
 
-    /// Sets the wire mode that peers are offered, and the most that an SRC packet may carry, in
+    /// Sets the wire mode that peers are offered, and the most that an SR packet may carry, in
     /// bytes.
     pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
         self.mode = mode;

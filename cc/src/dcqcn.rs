@@ -43,7 +43,7 @@ params! {
     hyper_mbps = 400.0 in 0.001..=1e6;
     /// The rate at least, in Mbit/s.
     min_mbps = 1.0 in 0.001..=1e6;
-    /// Where acknowledgements tell of marks (SRC), one that does is a notification, but at most
+    /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
     /// once in so many microseconds.
     ///
     /// DCQCN, section 3.1: what a receiver does.

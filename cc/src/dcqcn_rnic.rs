@@ -59,7 +59,7 @@ params! {
     /// Each decrease sets the rate that is returned to (clamp_tgt_rate): 1; only the first one
     /// after an increase: 0.
     clamp_target = 0.0 in 0.0..=1.0;
-    /// Where acknowledgements tell of marks (SRC), one that does is a notification, but at most
+    /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
     /// once in so many microseconds.
     ///
     /// PACC, section 2: adapters' usual interval; the receiver's of RC is 50.

@@ -4,7 +4,7 @@
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockRepr, BlockWord, DropReason, EthernetRepr, Headers,
     INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, Opcode,
-    Packet, Psn, Refusal, RethRepr, SackWord, SrcAckRepr, SrcDataRepr, SrcKind, Template, UdpRepr,
+    Packet, Psn, Refusal, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, Template, UdpRepr,
     seal,
 };
 
@@ -59,7 +59,7 @@ fn check(frame: &[u8]) {
     assert_eq!(reparsed, packet, "as emitted");
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
-    check_src(&packet);
+    check_sr(&packet);
 }
 
 /// What lies behind the packet, whose ICRC `rest` begins with: all of it, and telemetry or not.
@@ -75,14 +75,14 @@ fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     }
 }
 
-/// What is behind the BTH of a packet of SRC: read, written again and read once more it is the
+/// What is behind the BTH of a packet of SR: read, written again and read once more it is the
 /// same. Reserved bits are anybody's.
-fn check_src(packet: &Packet<'_>) {
+fn check_sr(packet: &Packet<'_>) {
     let (psn, bytes) = (packet.bth.psn.get(), packet.payload);
     match packet.bth.opcode {
-        opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
-            let is_parity = opcode == Opcode::SrcParity;
-            let parse = if is_parity { SrcDataRepr::parse_parity } else { SrcDataRepr::parse };
+        opcode @ (Opcode::SrData | Opcode::SrParity) => {
+            let is_parity = opcode == Opcode::SrParity;
+            let parse = if is_parity { SrDataRepr::parse_parity } else { SrDataRepr::parse };
             let Ok((header, data)) = parse(psn, bytes) else { return };
             assert_eq!(header.psn & Psn::MASK, psn);
             assert_eq!(bytes.len(), header.header_len() + data.len());
@@ -92,54 +92,54 @@ fn check_src(packet: &Packet<'_>) {
             assert_eq!(parse(psn, &again), Ok((header, &[][..])));
             assert!(header.emit(&mut again[1..]).is_err(), "one byte short");
         }
-        Opcode::SrcAck => {
-            let Ok(ack) = SrcAckRepr::parse(psn, bytes) else { return };
+        Opcode::SrAck => {
+            let Ok(ack) = SrAckRepr::parse(psn, bytes) else { return };
             assert_eq!(ack.next & Psn::MASK, psn);
             assert_eq!(bytes.len(), ack.header_len());
             assert!(ack.words.as_slice().iter().all(|w| w.base.is_multiple_of(64)));
             let mut again = vec![0; ack.header_len()];
             ack.emit(&mut again).expect("as long as it says");
-            assert_eq!(SrcAckRepr::parse(psn, &again), Ok(ack));
+            assert_eq!(SrAckRepr::parse(psn, &again), Ok(ack));
         }
         _ => {}
     }
 }
 
-/// The insides of a packet of SRC of each kind, and of acknowledgements with few and many words, to
+/// The insides of a packet of SR of each kind, and of acknowledgements with few and many words, to
 /// start from.
 #[must_use]
-pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
+pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
-    for kind in SrcKind::ALL {
+    for kind in SrKind::ALL {
         let header = sample(kind);
-        let mut inside = bth(Opcode::SrcData);
+        let mut inside = bth(Opcode::SrData);
         inside.resize(BTH_LEN + header.header_len(), 0);
         header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
         inside.extend([7; 8]);
-        seeds.push((format!("inside-src-{kind:?}"), inside));
+        seeds.push((format!("inside-sr-{kind:?}"), inside));
     }
     for (name, index, block_bytes) in [("data", 1, None), ("row", 8, Some(20)), ("void", 9, None)] {
         let block = Some(BlockRepr { index, data: 8, parity: 2, scheme: 1 });
         let is_parity = index >= 8;
         let header = match name {
-            "void" => SrcDataRepr { block, ..SrcDataRepr::new(SrcKind::Send, 7, 0) },
-            _ => SrcDataRepr { block, block_bytes, ..sample(SrcKind::Write) },
+            "void" => SrDataRepr { block, ..SrDataRepr::new(SrKind::Send, 7, 0) },
+            _ => SrDataRepr { block, block_bytes, ..sample(SrKind::Write) },
         };
-        let mut inside = bth(if is_parity { Opcode::SrcParity } else { Opcode::SrcData });
+        let mut inside = bth(if is_parity { Opcode::SrParity } else { Opcode::SrData });
         inside.resize(BTH_LEN + header.header_len(), 0);
         header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
         inside.extend(block_bytes.map_or([0; 8].to_vec(), |_| vec![7; 12]));
         if name == "void" {
             inside.truncate(BTH_LEN + header.header_len());
         }
-        seeds.push((format!("inside-src-block-{name}"), inside));
+        seeds.push((format!("inside-sr-block-{name}"), inside));
     }
     for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
-        let none = SrcAckRepr::default();
+        let none = SrAckRepr::default();
         let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
         let refusal = is_refused.then_some(refusal);
         let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
-        let mut ack = SrcAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
+        let mut ack = SrAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
         for i in 0..hops.min(4) {
             let first = u32::try_from(i).expect("a few");
             let word = [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt][i % 3];
@@ -149,10 +149,10 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
         for i in 0..words {
             ack.words.push(SackWord { base: 64 * i, bits: 5 });
         }
-        let mut inside = bth(Opcode::SrcAck);
+        let mut inside = bth(Opcode::SrAck);
         inside.resize(BTH_LEN + ack.header_len(), 0);
         ack.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
-        seeds.push((format!("inside-src-ack-{words}"), inside));
+        seeds.push((format!("inside-sr-ack-{words}"), inside));
     }
     seeds
 }
@@ -160,20 +160,20 @@ pub fn src_seeds() -> Vec<(String, Vec<u8>)> {
 const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[7; INT_HOP_LEN]; 16];
 
 /// A header with all the parts that its kind can have.
-fn sample(kind: SrcKind) -> SrcDataRepr {
+fn sample(kind: SrKind) -> SrDataRepr {
     let (va, rkey) = (0x1000, 9);
-    let reth = matches!(kind, SrcKind::Write | SrcKind::ReadRequest);
-    let atomic = matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap);
-    let receives = matches!(kind, SrcKind::Send | SrcKind::Write);
-    let answers = matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse);
-    SrcDataRepr {
+    let reth = matches!(kind, SrKind::Write | SrKind::ReadRequest);
+    let atomic = matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap);
+    let receives = matches!(kind, SrKind::Send | SrKind::Write);
+    let answers = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
+    SrDataRepr {
         reth: reth.then_some(RethRepr { va, rkey, dma_len: 8 }),
         atomic: atomic.then_some(AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 2 }),
         imm: receives.then_some(3),
         receive: receives.then_some(4),
         answers: answers.then_some(5),
-        original: (kind == SrcKind::AtomicResponse).then_some(6),
-        ..SrcDataRepr::new(kind, 7, 8)
+        original: (kind == SrKind::AtomicResponse).then_some(6),
+        ..SrDataRepr::new(kind, 7, 8)
     }
 }
 
@@ -287,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn src_seeds__are_what_the_parser_takes() {
-        for (name, inside) in src_seeds() {
+    fn sr_seeds__are_what_the_parser_takes() {
+        for (name, inside) in sr_seeds() {
             let frame = wrap(v4(), &inside).expect("short");
             let packet = Packet::parse(&frame).expect("right outside");
             let taken = match packet.bth.opcode {
-                Opcode::SrcData => SrcDataRepr::parse(0, packet.payload).map(|_| ()),
-                Opcode::SrcParity => SrcDataRepr::parse_parity(0, packet.payload).map(|_| ()),
-                _ => SrcAckRepr::parse(0, packet.payload).map(|_| ()),
+                Opcode::SrData => SrDataRepr::parse(0, packet.payload).map(|_| ()),
+                Opcode::SrParity => SrDataRepr::parse_parity(0, packet.payload).map(|_| ()),
+                _ => SrAckRepr::parse(0, packet.payload).map(|_| ()),
             };
             assert_eq!(taken, Ok(()), "{name}");
             run(&inside);

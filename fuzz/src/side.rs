@@ -72,7 +72,7 @@ fn check_message(line: &[u8]) {
             let theirs = Offer::from(&hello.modes);
             let ours = Offer::of(&Config::default(), Some(1408));
             for agreed in [settle(&ours, &theirs), settle(&theirs, &ours)].into_iter().flatten() {
-                let Agreed::Src(terms) = agreed else { continue };
+                let Agreed::Sr(terms) = agreed else { continue };
                 assert!((64..=1408).contains(&terms.segment_bytes), "{terms:?}");
             }
         }

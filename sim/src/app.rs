@@ -280,7 +280,7 @@ impl Traffic {
                 self.violations.extend(why);
             }
             // Whether it may do so is for `check_end` to say.
-            AsyncEvent::QpFatal(qpn) if speaks_src(qpn, endpoint) => {
+            AsyncEvent::QpFatal(qpn) if speaks_sr(qpn, endpoint) => {
                 match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
                     Some(incoming) if incoming.given_up.is_none() => {
                         incoming.given_up = Some(now);
@@ -330,8 +330,8 @@ impl App for Traffic {
     }
 }
 
-fn speaks_src(qpn: Qpn, endpoint: &Endpoint) -> bool {
-    endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Src))
+fn speaks_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
+    endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Sr))
 }
 
 /// A work request's number: side, place at the host, and the message's low bits or the slot.

@@ -6,7 +6,7 @@
 //! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
 //! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
-//! - [`LossSweep`]: RC beside SRC over loss, round trips and reordering.
+//! - [`LossSweep`]: RC beside SR over loss, round trips and reordering.
 //! - [`swarm_run`]: a seed decides the network, what goes wrong and what is sent.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing

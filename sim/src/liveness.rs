@@ -7,7 +7,7 @@
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G + P) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
 //!   4 T ...
-//! - SRC: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is 4 T, the longest
+//! - SR: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is 4 T, the longest
 //!   RTO, and A the longest interval between probes for a receive request. `RETRY_EXC_ERR` takes at
 //!   least 3 T for each transmission.
 //!
@@ -95,16 +95,16 @@ impl Liveness {
     }
 
     /// S.
-    fn silence(&self, is_src: bool) -> Dur {
+    fn silence(&self, is_sr: bool) -> Dur {
         let Patience { timeout, longest_rtt, retry_cnt, .. } = self.patience;
-        silence_max(is_src, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
+        silence_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
     }
 
     /// The longest time between completions after the faults have ended.
-    fn progress(&self, setup: &Setup, is_src: bool) -> Dur {
+    fn progress(&self, setup: &Setup, is_sr: bool) -> Dur {
         let flows = self.flows.len() as u64;
         let pkts = self.message_pkts * u64::from(setup.outstanding) * flows;
-        self.silence(is_src)
+        self.silence(is_sr)
             + (self.patience.longest_rtt + self.gap + self.patience.recv_delay) * pkts
     }
 
@@ -143,14 +143,14 @@ impl Liveness {
         let moved = signs.moved.unwrap_or(now).max(self.patience.calm_at);
         let heard = self.heard.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
         let flow = &network.flows()[i];
-        let is_src = setup.src_segment([flow.src, flow.dst]).is_some();
-        let (silent, most) = (now.since(heard), self.silence(is_src));
+        let is_sr = setup.sr_segment([flow.src, flow.dst]).is_some();
+        let (silent, most) = (now.since(heard), self.silence(is_sr));
         if silent > most {
             return Some(format!(
                 "flow {i} has received nothing for {silent:?} and has not failed; at most {most:?}"
             ));
         }
-        let (stalled, most) = (now.since(moved), self.progress(setup, is_src));
+        let (stalled, most) = (now.since(moved), self.progress(setup, is_sr));
         (answers && stalled > most).then(|| {
             format!(
                 "flow {i} has completed nothing for {stalled:?}, without faults; at most {most:?}"
@@ -175,9 +175,9 @@ impl Observer for Liveness {
 /// `timeout`, R `longest_rtt`, and `hold` the longest time for which a packet that is due waits
 /// for its pacer or a pause: G + P.
 #[must_use]
-pub fn silence_max(is_src: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, hold: Dur) -> Dur {
+pub fn silence_max(is_sr: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, hold: Dur) -> Dur {
     let tries = u64::from(retry_cnt) + 1;
-    if !is_src {
+    if !is_sr {
         return (timeout * 4 + hold) * tries + RNR_WAIT;
     }
     let probe_interval = PROBE_MAX.max(longest_rtt * 2 + HOLD_MAX);
@@ -237,9 +237,9 @@ mod tests {
         }
     }
 
-    fn setup(is_src: bool, timeout: u32) -> Setup {
-        let src = Offer::of(&Config::default(), Some(4096));
-        let offer = if is_src { src } else { Offer::SILENT };
+    fn setup(is_sr: bool, timeout: u32) -> Setup {
+        let sr = Offer::of(&Config::default(), Some(4096));
+        let offer = if is_sr { sr } else { Offer::SILENT };
         let timeout = Dur::from_ns(4_096 << timeout);
         Setup { offer, timeout, retry_cnt: 2, message_bytes: 1000, ..Setup::default() }
     }
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn check__a_queue_pair_that_is_silent_longer_than_its_timeouts_allow_is_noticed() {
         let dead = Impairments { loss: Prob::ONE, ..Impairments::default() };
-        for is_src in [false, true] {
-            let setup = setup(is_src, 16);
+        for is_sr in [false, true] {
+            let setup = setup(is_sr, 16);
             let found = run(setup.clone(), patience(setup.timeout), &dead);
             assert_eq!(found, [] as [&str; 0], "it gave up in time");
             let found = run(setup.clone(), patience(setup.timeout / 64), &dead);
@@ -258,10 +258,10 @@ mod tests {
 
     #[test]
     fn check__a_peer_that_answers_to_no_avail_is_noticed() {
-        for is_src in [false, true] {
+        for is_sr in [false, true] {
             // The next receive request comes after the end of the run; the peer says it lacks one.
             let recv_delay = Dur::from_secs(5);
-            let setup = Setup { recvs: 1, recv_delay, ..setup(is_src, 10) };
+            let setup = Setup { recvs: 1, recv_delay, ..setup(is_sr, 10) };
             let patience = patience(setup.timeout);
             let found = run(setup.clone(), patience, &Impairments::default());
             assert!(found[0].contains("flow 0 has completed nothing for"), "{found:?}");

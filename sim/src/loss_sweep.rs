@@ -1,4 +1,4 @@
-//! RC beside SRC on a path that loses or reorders: one flow in each of many cells, each a world of
+//! RC beside SR on a path that loses or reorders: one flow in each of many cells, each a world of
 //! its own, measured in its steady state.
 
 mod row;
@@ -58,7 +58,7 @@ impl LossSweep {
     pub const NAME: &'static str = "loss-sweep";
     /// What it shows, one sentence.
     pub const ABOUT: &'static str =
-        "RC beside SRC: goodput over random loss, round trip and reordering";
+        "RC beside SR: goodput over random loss, round trip and reordering";
 
     /// The parameters with their defaults.
     #[must_use]
@@ -80,7 +80,7 @@ impl LossSweep {
                 Value::Word { word: "4096".to_owned(), of: mtus },
                 "RC's path MTU in bytes",
             )
-            .with("segment", segment, "bytes of a full SRC packet")
+            .with("segment", segment, "bytes of a full SR packet")
             .with("warmup", Value::count(20, 10_000), "round trips before it is measured")
             .with("trips", Value::count(50, 100_000), "round trips measured at least")
             .with("time", Value::Time(Dur::from_ms(500)), "time measured at least")
@@ -108,7 +108,7 @@ impl LossSweep {
     }
 
     /// What is to run: for each round trip every loss, then every reordering without loss, RC and
-    /// SRC in turn.
+    /// SR in turn.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -117,7 +117,7 @@ impl LossSweep {
             let reordered = self.params.times("late").iter().map(|late| (Prob::ZERO, *late));
             for (loss, reorder) in lossy.chain(reordered) {
                 let of = |mode| Cell { mode, loss, rtt: *rtt, reorder };
-                cells.extend([WireMode::Rc, WireMode::Src].map(of));
+                cells.extend([WireMode::Rc, WireMode::Sr].map(of));
             }
         }
         cells
@@ -159,7 +159,7 @@ impl LossSweep {
     pub fn payload_bytes(&self, mode: WireMode) -> u32 {
         match mode {
             WireMode::Rc => self.mtu().bytes(),
-            WireMode::Src => self.params.count("segment"),
+            WireMode::Sr => self.params.count("segment"),
         }
     }
 
@@ -189,8 +189,8 @@ impl LossSweep {
             behind * u64::from(self.payload_bytes(cell.mode)) / u64::from(MESSAGE_BYTES);
         let reorder_pkts = u32_from(usize_from(behind.next_power_of_two().clamp(1 << 12, 1 << 20)));
         let limits = Config { reorder_pkts, ..Config::default() };
-        let is_src = cell.mode == WireMode::Src;
-        let segment = is_src.then_some(self.payload_bytes(WireMode::Src));
+        let is_sr = cell.mode == WireMode::Sr;
+        let segment = is_sr.then_some(self.payload_bytes(WireMode::Sr));
         Setup {
             seed: self.seed,
             mtu: self.mtu(),
@@ -250,10 +250,10 @@ mod tests {
         let cells = sweep.cells();
         assert_eq!(cells.len(), 3 * (6 + 3) * 2);
         let both = cells.chunks(2).all(|pair| {
-            [pair[0].mode, pair[1].mode] == [WireMode::Rc, WireMode::Src]
-                && Cell { mode: WireMode::Src, ..pair[0] } == pair[1]
+            [pair[0].mode, pair[1].mode] == [WireMode::Rc, WireMode::Sr]
+                && Cell { mode: WireMode::Sr, ..pair[0] } == pair[1]
         });
-        assert!(both, "RC and SRC of the same path stand side by side");
+        assert!(both, "RC and SR of the same path stand side by side");
         assert!(cells.iter().all(|c| c.loss.is_zero() || c.reorder == Dur::ZERO));
     }
 
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn run__without_loss_headers_are_all_that_is_missing() {
-        for (set, rc, src) in [
+        for (set, rc, sr) in [
             ([("mtu", "4096"), ("segment", "8192")], 4096.0 / 4178.0, 8192.0 / 8314.0),
             ([("mtu", "1024"), ("segment", "1416")], 1024.0 / 1106.0, 1416.0 / 1538.0),
         ] {
             let rows = rows(&short(&[&[("loss", "0")], &set[..]].concat()));
             let got = [&rows[0], &rows[1]].map(|r| r.goodput_fraction);
-            assert!((got[0] - rc).abs() < 0.002 && (got[1] - src).abs() < 0.002, "{got:?}");
+            assert!((got[0] - rc).abs() < 0.002 && (got[1] - sr).abs() < 0.002, "{got:?}");
             assert!(rows.iter().all(|r| r.retransmitted_pkts + r.lost_pkts == 0));
             assert!(rows.iter().all(|r| (r.completed_fraction - r.goodput_fraction).abs() < 0.02));
         }
@@ -283,12 +283,12 @@ mod tests {
     #[test]
     fn run__what_is_lost_is_not_goodput_and_not_in_vain() {
         let rows = rows(&short(&[("loss", "0,10%")]));
-        let [rc, src] = [&rows[2], &rows[3]];
-        assert_eq!((rc.loss, src.loss, src.rtt_us), (0.1, 0.1, 200.0));
-        let arrived = (src.sent_pkts - src.lost_pkts) as f64 / src.sent_pkts as f64;
-        assert!((arrived - 0.9).abs() < 0.02 && src.goodput_fraction < 0.9, "{src:?}");
-        assert!(src.spurious_retx_fraction < 0.001 && rc.spurious_retx_fraction > 0.1, "{rc:?}");
-        assert!(src.goodput_fraction > 5.0 * rc.goodput_fraction, "{rc:?}");
+        let [rc, sr] = [&rows[2], &rows[3]];
+        assert_eq!((rc.loss, sr.loss, sr.rtt_us), (0.1, 0.1, 200.0));
+        let arrived = (sr.sent_pkts - sr.lost_pkts) as f64 / sr.sent_pkts as f64;
+        assert!((arrived - 0.9).abs() < 0.02 && sr.goodput_fraction < 0.9, "{sr:?}");
+        assert!(sr.spurious_retx_fraction < 0.001 && rc.spurious_retx_fraction > 0.1, "{rc:?}");
+        assert!(sr.goodput_fraction > 5.0 * rc.goodput_fraction, "{rc:?}");
     }
 
     #[test]
@@ -296,10 +296,10 @@ mod tests {
         let sweep = LossSweep::new(1, [("rate", "10Gbit")]).unwrap();
         let cell = |mode, rtt, reorder| Cell { mode, loss: Prob::ZERO, rtt, reorder };
         // 50 MB in frames of 8314 bytes, and 16 and 1 more.
-        let long = cell(WireMode::Src, Dur::from_ms(40), Dur::ZERO);
+        let long = cell(WireMode::Sr, Dur::from_ms(40), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&long), 6_014 + 17);
         // 25 kB are four of them; an acknowledgement is for a quarter of seven.
-        let short = cell(WireMode::Src, Dur::from_us(20), Dur::ZERO);
+        let short = cell(WireMode::Sr, Dur::from_us(20), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&short), 4 + 3);
         assert_eq!(sweep.window_pkts(&Cell { reorder: Dur::from_us(20), ..short }), 7 + 4);
         assert_eq!(sweep.window_pkts(&Cell { mode: WireMode::Rc, ..long }), 11_968 + 17);

@@ -50,7 +50,7 @@ pub struct FlowProgress {
     pub failed: Option<WcStatus>,
     /// When that was.
     pub failed_at: Option<Time>,
-    /// When the responder gave the requester up, if it did: in SRC it sends as well, and waits.
+    /// When the responder gave the requester up, if it did: in SR it sends as well, and waits.
     pub given_up_at: Option<Time>,
     /// Bytes of messages that the requester knows to be over.
     pub done_bytes: u64,

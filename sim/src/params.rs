@@ -119,6 +119,8 @@ impl Params {
             return Err(ParamError::Unknown { name: name.to_owned(), known: known() });
         };
         let param = &mut self.list[i];
+        // `src` is the former name of SR.
+        let text = if (name, text) == ("mode", "src") { "sr" } else { text };
         match param.value.parse(text) {
             Some(value) => param.value = value,
             None => {
@@ -298,6 +300,14 @@ mod tests {
             .with("lb", Value::Lb(LbChoice::named("ecmp").unwrap()), "a load balancer")
             .with("ec", Value::Ec(EcChoice::default()), "erasure coding")
             .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
+    }
+
+    #[test]
+    fn set__the_former_name_of_sr_is_understood() {
+        let word = Value::Word { word: "rc".to_owned(), of: vec!["rc", "sr"] };
+        let mut p = Params::default().with("mode", word, "a mode");
+        p.set("mode", "src").unwrap();
+        assert_eq!(p.word("mode"), "sr");
     }
 
     #[test]

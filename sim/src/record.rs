@@ -70,7 +70,7 @@ struct Watched {
     receiver: (usize, Qpn),
     /// The host that posted it.
     requester: (usize, Qpn),
-    /// The host with the window: in SRC the one that sends the bytes.
+    /// The host with the window: in SR the one that sends the bytes.
     window: (usize, Qpn),
     psn: u32,
     acked_bytes: u64,
@@ -135,7 +135,7 @@ impl Recorder {
         let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
         for ((flow, watched), series) in flows {
             let setup = network.setup();
-            let segment = setup.src_segment([flow.src, flow.dst]);
+            let segment = setup.sr_segment([flow.src, flow.dst]);
             let pkt_bits = f64::from(segment.unwrap_or(setup.mtu.bytes())) * 8.0;
             let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
             let ahead = psn.wrapping_sub(watched.psn) & 0xff_ffff;
@@ -194,7 +194,7 @@ fn watched(network: &Network) -> Vec<Watched> {
         Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0, acked_bytes: 0 };
     let mut all = vec![of_nobody; network.flows().len()];
     let sends_answers = |flow: &Flow| {
-        flow.op == FlowOp::Read && network.setup().src_segment([flow.src, flow.dst]).is_some()
+        flow.op == FlowOp::Read && network.setup().sr_segment([flow.src, flow.dst]).is_some()
     };
     for (i, host) in network.hosts().enumerate() {
         for state in host.app().requesting() {
@@ -226,13 +226,13 @@ fn watched(network: &Network) -> Vec<Watched> {
 }
 
 /// The PSN up to which everything has arrived: at a responder the next one expected, at a requester
-/// that reads the oldest one not answered. In SRC a responder numbers its answers itself.
+/// that reads the oldest one not answered. In SR a responder numbers its answers itself.
 fn arrived_psn(endpoint: &spanwire_transport::Endpoint, watched: &Watched) -> u32 {
     let Some(info) = endpoint.query_qp(watched.receiver.1) else {
         return 0;
     };
-    let is_src = info.attr.wire_mode == Some(WireMode::Src);
-    if is_src || watched.receiver != watched.requester {
+    let is_sr = info.attr.wire_mode == Some(WireMode::Sr);
+    if is_sr || watched.receiver != watched.requester {
         return info.attr.rq_psn.map_or(0, spanwire_wire::Psn::get);
     }
     let sent = info.attr.sq_psn.map_or(0, spanwire_wire::Psn::get);
@@ -261,7 +261,7 @@ mod tests {
     fn run(op: FlowOp, mode: WireMode) -> Report {
         let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
         let of = |src| Flow { op, ..Flow::new(src, 2, Time::ZERO, 2 << 20) };
-        let offer = Offer::of(&Config::default(), (mode == WireMode::Src).then_some(4096));
+        let offer = Offer::of(&Config::default(), (mode == WireMode::Sr).then_some(4096));
         let setup = Setup { offer, ..Setup::default() };
         let plan = Plan::new("test", topology, vec![of(0), of(1)], setup);
         let plan = Plan { sample_every: Dur::from_us(100), ..plan };
@@ -270,9 +270,9 @@ mod tests {
 
     #[test]
     fn sample__rates_add_up_to_the_bytes_whoever_requests_them() {
-        let (rc, src) = (WireMode::Rc, WireMode::Src);
+        let (rc, sr) = (WireMode::Rc, WireMode::Sr);
         for (op, mode) in
-            [FlowOp::Write, FlowOp::Read].into_iter().flat_map(|op| [(op, rc), (op, src)])
+            [FlowOp::Write, FlowOp::Read].into_iter().flat_map(|op| [(op, rc), (op, sr)])
         {
             let report = run(op, mode);
             let series = report.series.unwrap();

@@ -96,9 +96,9 @@ fn common() -> Params {
         .with("rate", Value::Rate(Rate::from_gbps(100)), "rate of every link")
         .with("delay", Value::Time(Dur::from_us(1)), "propagation delay of a host's link")
         .with("mtu", Value::Word { word: "4096".to_owned(), of: mtus }, "path MTU in bytes")
-        .with("mode", Value::Word { word: "rc".to_owned(), of: vec!["rc", "src"] }, "wire mode")
-        .with("segment", segment, "bytes of a full SRC packet, at least 64; 0: the path MTU")
-        .with("reorder", reorder, "packets that an SRC receiver takes ahead of a gap")
+        .with("mode", Value::Word { word: "rc".to_owned(), of: vec!["rc", "sr"] }, "wire mode")
+        .with("segment", segment, "bytes of a full SR packet, at least 64; 0: the path MTU")
+        .with("reorder", reorder, "packets that an SR receiver takes ahead of a gap")
         .with("message", Value::Bytes(256 << 10), "longest message, at least 8 bytes")
         .with("outstanding", Value::count(4, 8192), "messages of a flow under way at once")
         .with("window", Value::count(192, 65_536), "packets of a queue pair under way at once")
@@ -111,9 +111,9 @@ fn common() -> Params {
         .with(
             "lb",
             Value::Lb(LbChoice::named("ecmp").expect("there is ECMP")),
-            "how SRC spreads packets over paths; `lb.NAME` sets its own parameters",
+            "how SR spreads packets over paths; `lb.NAME` sets its own parameters",
         )
-        .with("ec", Value::Ec(EcChoice::default()), "data and parity packets of SRC's blocks")
+        .with("ec", Value::Ec(EcChoice::default()), "data and parity packets of SR's blocks")
         .with("timeout", Value::Time(Dur::from_ms(1)), "local ACK timeout")
         .with(
             "payload",
@@ -135,7 +135,7 @@ fn setup(params: &Params, seed: u64) -> Setup {
     let mut setup = Setup {
         seed,
         mtu,
-        offer: Offer::of(&limits, segment.filter(|_| params.word("mode") == "src")),
+        offer: Offer::of(&limits, segment.filter(|_| params.word("mode") == "sr")),
         elided: params.word("payload") == "elided",
         window_pkts: params.count("window"),
         congestion: Congestion {

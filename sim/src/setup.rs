@@ -62,11 +62,11 @@ pub struct Setup {
     pub dscp: u8,
     /// Congestion control of queue pairs. Default none.
     pub congestion: Congestion,
-    /// How SRC queue pairs spread packets over paths. Default none: one path each.
+    /// How SR queue pairs spread packets over paths. Default none: one path each.
     pub balance: Option<Choice>,
-    /// Blocks of an erasure code that SRC queue pairs send. Default none.
+    /// Blocks of an erasure code that SR queue pairs send. Default none.
     pub erasure: Option<EcBlocks>,
-    /// Hosts whose SRC queue pairs do otherwise in both respects, by their numbers.
+    /// Hosts whose SR queue pairs do otherwise in both respects, by their numbers.
     pub other_sends: BTreeMap<u32, Sends>,
     /// Bytes that running parities may take: of what one queue pair receives, and of all that one
     /// peer sends. Defaults as in [`Config`].
@@ -97,7 +97,7 @@ pub struct Drains {
     pub until: Time,
 }
 
-/// How SRC queue pairs of a host send.
+/// How SR queue pairs of a host send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sends {
     /// Blocks of an erasure code.
@@ -174,7 +174,7 @@ impl Setup {
         self.other_offers.get(&host).copied().unwrap_or(self.offer)
     }
 
-    /// How a host's SRC queue pairs send.
+    /// How a host's SR queue pairs send.
     pub(crate) fn sends_of(&self, host: u32) -> Sends {
         let all =
             || Sends { erasure: self.erasure.map(|blocks| blocks.coding()), balance: self.balance };
@@ -187,10 +187,10 @@ impl Setup {
         agree(&self.offer_of(a), &self.offer_of(b))
     }
 
-    /// The segments of two hosts that speak SRC with each other, in bytes.
-    pub(crate) fn src_segment(&self, hosts: [u32; 2]) -> Option<u32> {
+    /// The segments of two hosts that speak SR with each other, in bytes.
+    pub(crate) fn sr_segment(&self, hosts: [u32; 2]) -> Option<u32> {
         match self.agreed(hosts) {
-            Some(Agreed::Src(terms)) => Some(terms.segment_bytes),
+            Some(Agreed::Sr(terms)) => Some(terms.segment_bytes),
             Some(Agreed::Rc) | None => None,
         }
     }
@@ -198,8 +198,8 @@ impl Setup {
     /// The longest payload of a packet between any two hosts, in bytes.
     pub(crate) fn payload_bytes(&self) -> u32 {
         let all = self.other_offers.values().chain([&self.offer]);
-        let src = all.filter_map(|offer| offer.src).map(|src| src.segment_bytes.min(SEGMENT_MAX));
-        src.max().unwrap_or(0).max(self.mtu.bytes())
+        let sr = all.filter_map(|offer| offer.sr).map(|sr| sr.segment_bytes.min(SEGMENT_MAX));
+        sr.max().unwrap_or(0).max(self.mtu.bytes())
     }
 
     /// The traffic class of every packet. Who marks or listens to marks gets packets that may be
@@ -219,20 +219,20 @@ impl Setup {
 
     /// What the shortest acknowledgement between two hosts takes of a link, in bytes.
     pub(crate) fn ack_bytes(&self, hosts: [u32; 2]) -> u64 {
-        let ack = if self.src_segment(hosts).is_some() { SRC_ACK_MIN_BYTES } else { AETH_BYTES };
+        let ack = if self.sr_segment(hosts).is_some() { SR_ACK_MIN_BYTES } else { AETH_BYTES };
         ack + self.headers()
     }
 
     /// Payload of a full packet between two hosts, in bytes.
     pub(crate) fn full_payload(&self, hosts: [u32; 2]) -> u64 {
-        self.src_segment(hosts).unwrap_or(self.mtu.bytes()).into()
+        self.sr_segment(hosts).unwrap_or(self.mtu.bytes()).into()
     }
 
     /// What every packet of data between two hosts takes of a link beside its payload, in bytes.
     /// RETH and immediate data, which only some have, are not counted.
     pub(crate) fn data_overhead(&self, hosts: [u32; 2]) -> u64 {
-        let src = if self.src_segment(hosts).is_some() { SRC_BYTES } else { 0 };
-        self.headers() + src
+        let sr = if self.sr_segment(hosts).is_some() { SR_BYTES } else { 0 };
+        self.headers() + sr
     }
 
     /// What every packet takes of a link: Ethernet, IP, UDP, BTH, ICRC and what a link adds.
@@ -265,7 +265,7 @@ impl Setup {
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),
             ack_req_interval_pkts,
             read_chunk_pkts,
-            reorder_pkts: offer.src.map_or(plain.reorder_pkts, |src| src.reorder_pkts.max(256)),
+            reorder_pkts: offer.sr.map_or(plain.reorder_pkts, |sr| sr.reorder_pkts.max(256)),
             block_bytes_qp,
             block_bytes_peer,
             elide_payload: self.elided,
@@ -290,28 +290,28 @@ impl Setup {
 
     /// The longest frame on the wire, without what a switch adds, in bytes.
     pub(crate) fn max_frame_bytes(&self) -> u32 {
-        let speaks_src = self.acknowledgement_bytes() > 0;
-        let src = HEADERS_BYTES + self.payload_bytes() as usize;
-        let src = if speaks_src { u32_from(src.max(SRC_ACK_BYTES)) } else { 0 };
-        self.mtu.max_frame_bytes().max(src)
+        let speaks_sr = self.acknowledgement_bytes() > 0;
+        let sr = HEADERS_BYTES + self.payload_bytes() as usize;
+        let sr = if speaks_sr { u32_from(sr.max(SR_ACK_BYTES)) } else { 0 };
+        self.mtu.max_frame_bytes().max(sr)
     }
 
-    /// An acknowledgement of SRC with all that it can tell is longer than headers are; zero when
+    /// An acknowledgement of SR with all that it can tell is longer than headers are; zero when
     /// nobody sends one.
     fn acknowledgement_bytes(&self) -> usize {
         let mut all = self.other_offers.values().chain([&self.offer]);
-        if all.any(|offer| offer.src.is_some()) { SRC_ACK_BYTES } else { 0 }
+        if all.any(|offer| offer.sr.is_some()) { SR_ACK_BYTES } else { 0 }
     }
 }
 
 /// IBTA's unit of the local ACK timeout.
 const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
-/// Ethernet, IPv6, UDP, BTH, the longest extension headers, SRC's among them, padding and the
+/// Ethernet, IPv6, UDP, BTH, the longest extension headers, SR's among them, padding and the
 /// ICRC.
-const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SRC_DATA_BYTES + 3 + 4;
-/// The longest header of SRC data: that of an atomic.
-const SRC_DATA_BYTES: usize = 24 + 28;
-/// The most that an SRC packet carries.
+const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SR_DATA_BYTES + 3 + 4;
+/// The longest header of SR data: that of an atomic.
+const SR_DATA_BYTES: usize = 24 + 28;
+/// The most that an SR packet carries.
 const SEGMENT_MAX: u32 = 65_280;
 /// ECT(0): the sender reacts to marks.
 ///
@@ -322,14 +322,14 @@ const ECT_0: u8 = 0b10;
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
 /// By how much an IPv6 header is longer.
 const IPV6_BYTES: u64 = 20;
-/// What every packet of data has beside that in SRC.
-const SRC_BYTES: u64 = 24;
+/// What every packet of data has beside that in SR.
+const SR_BYTES: u64 = 24;
 /// What an acknowledgement of RC has beside that.
 const AETH_BYTES: u64 = 4;
-/// And one of SRC that misses nothing.
-const SRC_ACK_MIN_BYTES: u64 = 60;
-/// An SRC acknowledgement with all that it can tell.
-const SRC_ACK_BYTES: usize =
+/// And one of SR that misses nothing.
+const SR_ACK_MIN_BYTES: u64 = 60;
+/// An SR acknowledgement with all that it can tell.
+const SR_ACK_BYTES: usize =
     14 + 40 + 8 + 12 + 60 + 12 * (SACK_WORDS_MAX + 1) + 8 + 4 + 16 * BLOCK_REPORTS_MAX + 4;
 /// Room for telemetry records of every switch on the longest way.
 const TRAILER_BYTES: usize = 512;
@@ -353,11 +353,11 @@ mod tests {
     }
 
     #[test]
-    fn agreed__is_src_in_the_smaller_segments_if_both_speak_it() {
-        let src = |segment_bytes| Offer::of(&Config::default(), Some(segment_bytes));
-        let other_offers = [(1, Offer::SILENT), (2, src(1400)), (3, src(9000))];
+    fn agreed__is_sr_in_the_smaller_segments_if_both_speak_it() {
+        let sr = |segment_bytes| Offer::of(&Config::default(), Some(segment_bytes));
+        let other_offers = [(1, Offer::SILENT), (2, sr(1400)), (3, sr(9000))];
         let other_offers = other_offers.into_iter().collect();
-        let setup = Setup { offer: src(4096), other_offers, ..Setup::default() };
+        let setup = Setup { offer: sr(4096), other_offers, ..Setup::default() };
         for (hosts, want) in [
             ([0, 1], None),
             ([1, 2], None),
@@ -366,12 +366,12 @@ mod tests {
             ([3, 2], Some(1400)),
             ([3, 0], Some(4096)),
         ] {
-            assert_eq!(setup.src_segment(hosts), want);
+            assert_eq!(setup.sr_segment(hosts), want);
             assert_eq!(setup.agreed(hosts) == Some(Agreed::Rc), want.is_none());
         }
         assert_eq!(setup.payload_bytes(), 9000);
         assert!(setup.max_frame_bytes() > 9000 && setup.frame_buffer_bytes() > 9000);
         let elided = Setup { elided: true, ..setup };
-        assert!((SRC_ACK_BYTES..500).contains(&elided.frame_buffer_bytes()));
+        assert!((SR_ACK_BYTES..500).contains(&elided.frame_buffer_bytes()));
     }
 }

@@ -18,7 +18,7 @@ use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
     Reorder, Spread, TrimConfig,
 };
-use spanwire_transport::{Config, Mtu, Offer, SrcFeatures, SrcVersions};
+use spanwire_transport::{Config, Mtu, Offer, SrFeatures, SrVersions};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -90,7 +90,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan.sample_every = lasts / 60_000;
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
-        // In SRC who answers gives up first, and then nobody answers who asked.
+        // In SR who answers gives up first, and then nobody answers who asked.
         plan.may_fail_until = Time::ZERO + calm_at + timeout * PATIENCE_TIMEOUTS * 2;
     }
     let kinds = draw.kinds();
@@ -163,20 +163,20 @@ impl Draw {
         topology
     }
 
-    /// What hosts offer to speak: all RC, all the same SRC, or each something of its own.
+    /// What hosts offer to speak: all RC, all the same SR, or each something of its own.
     fn offers(&mut self, hosts: u32) -> (Offer, BTreeMap<u32, Offer>) {
         match self.below(4) {
             0 => (Offer::SILENT, BTreeMap::new()),
-            1 => (self.src_offer(), BTreeMap::new()),
+            1 => (self.sr_offer(), BTreeMap::new()),
             _ => {
                 let others = (1..hosts).map(|host| (host, self.offer()));
                 let mut others: BTreeMap<u32, Offer> = others.collect();
-                let first = self.src_offer();
+                let first = self.sr_offer();
                 // One of a future that no longer knows today's version, and one that does.
                 let versions = self.pick(&[&[1][..], &[2], &[1, 2]]);
-                if let Some(src) = others.get_mut(&1).and_then(|offer| offer.src.as_mut()) {
-                    src.versions = SrcVersions::of(versions.iter().copied());
-                    src.features = SrcFeatures::of(["block", "int"]);
+                if let Some(sr) = others.get_mut(&1).and_then(|offer| offer.sr.as_mut()) {
+                    sr.versions = SrVersions::of(versions.iter().copied());
+                    sr.features = SrFeatures::of(["block", "int"]);
                 }
                 (first, others)
             }
@@ -185,10 +185,10 @@ impl Draw {
 
     /// What one host offers.
     fn offer(&mut self) -> Offer {
-        if self.one_in(3) { Offer::SILENT } else { self.src_offer() }
+        if self.one_in(3) { Offer::SILENT } else { self.sr_offer() }
     }
 
-    fn src_offer(&mut self) -> Offer {
+    fn sr_offer(&mut self) -> Offer {
         let segment = self.count(&[64, 256, 1_000, 1_408, 4_096, 4_096, 9_000]);
         let reorder_pkts = self.count(&[256, 300, 4_096, 65_536]);
         Offer::of(&Config { reorder_pkts, ..Config::default() }, Some(segment))
@@ -414,24 +414,24 @@ mod tests {
         some(|p| p.may_fail_until > Time::ZERO);
         some(|p| p.may_fail_until == Time::ZERO);
         let spoken = |p: &Plan| -> Vec<Option<u32>> {
-            p.flows.iter().map(|f| p.setup.src_segment([f.src, f.dst])).collect()
+            p.flows.iter().map(|f| p.setup.sr_segment([f.src, f.dst])).collect()
         };
-        let [mut rc, mut src, mut both, mut segments] = [0; 4];
+        let [mut rc, mut sr, mut both, mut segments] = [0; 4];
         for plan in &plans {
             let mut spoken = spoken(plan);
-            let is_src = spoken.iter().filter(|s| s.is_some()).count();
-            rc += u32::from(is_src == 0);
-            src += u32::from(is_src == spoken.len());
-            both += u32::from((1..spoken.len()).contains(&is_src));
+            let is_sr = spoken.iter().filter(|s| s.is_some()).count();
+            rc += u32::from(is_sr == 0);
+            sr += u32::from(is_sr == spoken.len());
+            both += u32::from((1..spoken.len()).contains(&is_sr));
             spoken.sort_unstable();
             spoken.dedup();
             segments += u32::from(spoken.len() > 2);
         }
-        assert!([rc, src, both, segments].iter().all(|n| *n > 15), "{rc} {src} {both} {segments}");
+        assert!([rc, sr, both, segments].iter().all(|n| *n > 15), "{rc} {sr} {both} {segments}");
         some(|p| {
             p.setup.agreed([0, 1]).is_some_and(|a| a.mode() == WireMode::Rc)
-                && p.setup.offer_of(0).src.is_some()
-                && p.setup.offer_of(1).src.is_some()
+                && p.setup.offer_of(0).sr.is_some()
+                && p.setup.offer_of(1).sr.is_some()
         });
     }
 

@@ -50,7 +50,7 @@ impl ByteStream {
         }
     }
 
-    /// How both ends speak: RC or SRC.
+    /// How both ends speak: RC or SR.
     #[must_use]
     pub fn mode(&self) -> WireMode {
         self.about.mode

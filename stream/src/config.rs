@@ -57,10 +57,10 @@ pub struct Config {
     /// decides (`NetworkOptions::engine`), and that is 192 packets. With one, give the engine a
     /// window in which it finds room, and the port's line rate.
     pub congestion: Option<CongestionControl>,
-    /// Erasure coding of what each connection sends, where both ends speak SRC with blocks
+    /// Erasure coding of what each connection sends, where both ends speak SR with blocks
     /// ([`About::agreed`](crate::About::agreed) says). Default none.
     pub erasure: Option<ErasureCoding>,
-    /// Which path each packet of a connection takes, where both ends speak SRC. Default one path.
+    /// Which path each packet of a connection takes, where both ends speak SR. Default one path.
     pub balance: Option<Balance>,
 }
 

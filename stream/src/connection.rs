@@ -63,7 +63,7 @@ impl Connection {
         Self { sender, receiver, about: About { mode: agreed.mode(), agreed, peer, local } }
     }
 
-    /// How both ends speak: RC or SRC.
+    /// How both ends speak: RC or SR.
     #[must_use]
     pub fn mode(&self) -> WireMode {
         self.about.mode

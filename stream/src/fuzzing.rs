@@ -9,7 +9,7 @@ use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES};
 use crate::modes::{ModeChoice, Modes};
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, VERSION, Word, parse, printable};
-use spanwire_transport::{Offer, SrcFeature, SrcFeatures, SrcOffer, SrcVersions};
+use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What one line holds.
@@ -133,14 +133,14 @@ fn check_shown(text: &str) {
 
 /// The hello of this end, by the bits of `role`.
 fn our_hello(role: u8) -> Hello {
-    let src = SrcOffer {
-        versions: SrcVersions::of([1]),
-        features: SrcFeatures::of([SrcFeature::Block.name()]),
+    let sr = SrOffer {
+        versions: SrVersions::of([1]),
+        features: SrFeatures::of([SrFeature::Block.name()]),
         segment_bytes: 1408,
         reorder_pkts: 65_536,
     };
-    let offer = Offer { rc: true, src: Some(src) };
-    let choice = if role & 8 == 0 { ModeChoice::Auto } else { ModeChoice::Src };
+    let offer = Offer { rc: true, sr: Some(sr) };
+    let choice = if role & 8 == 0 { ModeChoice::Auto } else { ModeChoice::Sr };
     Hello {
         version: VERSION,
         carries: if role & 1 == 0 { Kind::Messages } else { Kind::Bytes },

@@ -241,7 +241,7 @@ fn terms(
         src_ip: ours.ip,
         dst_ip: theirs.ip,
         udp_src_port: None,
-        // Both wire modes answer marks: SRC by counts, RC by CNPs.
+        // Both wire modes answer marks: SR by counts, RC by CNPs.
         traffic_class: Ecn::Ect0.bits(),
         hop_limit: hop.hop_limit,
     };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spanwire_transport::{
-    Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcVersions, WireMode, agree,
+    Agreed, Offer, SrFeature, SrFeatures, SrOffer, SrVersions, WireMode, agree,
 };
 
 /// What stands in a hello: the modes it speaks, or nothing, as ends have it that are older than the
@@ -15,16 +15,18 @@ pub struct Modes(Vec<Mode>);
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 enum Mode {
-    Src(Src),
+    /// `src`, its former name, is the one in the exchange: older peers know no other.
+    #[serde(rename = "src", alias = "sr")]
+    Sr(Sr),
     Rc,
     #[serde(other)]
     Unknown,
 }
 
-/// The terms of SRC. What is missing is worth nothing, so that a half-said SRC is none.
+/// The terms of SR. What is missing is worth nothing, so that a half-said SR is none.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Src {
+struct Sr {
     versions: Vec<u64>,
     features: Vec<String>,
     segment_bytes: u32,
@@ -34,13 +36,13 @@ struct Src {
 /// Which wire mode the user wants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ModeChoice {
-    /// SRC where both ends speak it, else RC.
+    /// SR where both ends speak it, else RC.
     #[default]
     Auto,
     /// RoCEv2 Reliable Connection, as every adapter speaks it.
     Rc,
-    /// Spanwire Reliable Connection, or nothing.
-    Src,
+    /// SR (selective repeat), or nothing.
+    Sr,
 }
 
 /// The mode of a connection between the client that offers `client` and the server that offers
@@ -60,26 +62,27 @@ pub fn settle(client: &Offer, server: &Offer) -> Result<Agreed, String> {
 }
 
 fn spoken(offer: &Offer) -> String {
-    let src = offer.src.map(|src| {
-        let versions: Vec<_> = src.versions.iter().map(|v| v.to_string()).collect();
-        format!("SRC (version {}, {} bytes a packet)", versions.join(" or "), src.segment_bytes)
+    let sr = offer.sr.map(|sr| {
+        let versions: Vec<_> = sr.versions.iter().map(|v| v.to_string()).collect();
+        format!("SR (version {}, {} bytes a packet)", versions.join(" or "), sr.segment_bytes)
     });
-    match (offer.rc, src) {
-        (true, Some(src)) => format!("RC and {src}"),
+    match (offer.rc, sr) {
+        (true, Some(sr)) => format!("RC and {sr}"),
         (true, None) => "RC only".to_owned(),
-        (false, Some(src)) => format!("{src} only"),
+        (false, Some(sr)) => format!("{sr} only"),
         (false, None) => "nothing known here".to_owned(),
     }
 }
 
 impl ModeChoice {
-    /// The choice of that name: `auto`, `rc` or `src`.
+    /// The choice of that name: `auto`, `rc` or `sr`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::Auto),
             "rc" => Some(Self::Rc),
-            "src" => Some(Self::Src),
+            // `src` is its former name.
+            "sr" | "src" => Some(Self::Sr),
             _ => None,
         }
     }
@@ -90,7 +93,7 @@ impl ModeChoice {
         match self {
             Self::Auto => all,
             Self::Rc => all.only(WireMode::Rc),
-            Self::Src => all.only(WireMode::Src),
+            Self::Sr => all.only(WireMode::Sr),
         }
     }
 }
@@ -100,10 +103,10 @@ impl Modes {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn heap_bytes(&self) -> usize {
         let inside = |mode: &Mode| match mode {
-            Mode::Src(src) => {
-                let names: usize = src.features.iter().map(String::capacity).sum();
-                let lists = src.versions.capacity() * size_of::<u64>();
-                names + lists + src.features.capacity() * size_of::<String>()
+            Mode::Sr(sr) => {
+                let names: usize = sr.features.iter().map(String::capacity).sum();
+                let lists = sr.versions.capacity() * size_of::<u64>();
+                names + lists + sr.features.capacity() * size_of::<String>()
             }
             Mode::Rc | Mode::Unknown => 0,
         };
@@ -120,15 +123,15 @@ impl Modes {
 
 impl From<Offer> for Modes {
     fn from(offer: Offer) -> Self {
-        let src = offer.src.map(|src| {
-            Mode::Src(Src {
-                versions: src.versions.iter().map(u64::from).collect(),
-                features: src.features.iter().map(|f: SrcFeature| f.name().to_owned()).collect(),
-                segment_bytes: src.segment_bytes,
-                reorder_pkts: src.reorder_pkts,
+        let sr = offer.sr.map(|sr| {
+            Mode::Sr(Sr {
+                versions: sr.versions.iter().map(u64::from).collect(),
+                features: sr.features.iter().map(|f: SrFeature| f.name().to_owned()).collect(),
+                segment_bytes: sr.segment_bytes,
+                reorder_pkts: sr.reorder_pkts,
             })
         });
-        Self(src.into_iter().chain(offer.rc.then_some(Mode::Rc)).collect())
+        Self(sr.into_iter().chain(offer.rc.then_some(Mode::Rc)).collect())
     }
 }
 
@@ -138,16 +141,16 @@ impl From<&Modes> for Offer {
         if modes.is_empty() {
             return Self::SILENT;
         }
-        let src = modes.0.iter().find_map(|mode| match mode {
-            Mode::Src(src) => Some(SrcOffer {
-                versions: SrcVersions::of(src.versions.iter().copied()),
-                features: SrcFeatures::of(src.features.iter().map(String::as_str)),
-                segment_bytes: src.segment_bytes,
-                reorder_pkts: src.reorder_pkts,
+        let sr = modes.0.iter().find_map(|mode| match mode {
+            Mode::Sr(sr) => Some(SrOffer {
+                versions: SrVersions::of(sr.versions.iter().copied()),
+                features: SrFeatures::of(sr.features.iter().map(String::as_str)),
+                segment_bytes: sr.segment_bytes,
+                reorder_pkts: sr.reorder_pkts,
             }),
             Mode::Rc | Mode::Unknown => None,
         });
-        Self { rc: modes.0.contains(&Mode::Rc), src }
+        Self { rc: modes.0.contains(&Mode::Rc), sr }
     }
 }
 
@@ -166,20 +169,20 @@ mod tests {
 
     #[test]
     fn settle__says_what_each_end_speaks() {
-        let insisting = ModeChoice::Src.of(full());
+        let insisting = ModeChoice::Sr.of(full());
         assert!(settle(&insisting, &full()).is_ok());
         let no = settle(&insisting, &ModeChoice::Rc.of(full())).expect_err("nothing in common");
-        for words in ["client speaks SRC (version 1, 1408 bytes", "server RC only", "--mode auto"] {
+        for words in ["client speaks SR (version 1, 1408 bytes", "server RC only", "--mode auto"] {
             assert!(no.contains(words), "no {words:?} in {no:?}");
         }
         let warp = offer(r#"[{"mode":"warp"}]"#);
         let no = settle(&warp, &ModeChoice::Auto.of(full())).expect_err("nothing in common");
-        assert!(no.contains("client speaks nothing known here, the server RC and SRC"), "{no}");
+        assert!(no.contains("client speaks nothing known here, the server RC and SR"), "{no}");
     }
 
     #[test]
     fn from__an_offer_comes_back_as_it_was() {
-        for said in [full(), full().only(WireMode::Rc), full().only(WireMode::Src)] {
+        for said in [full(), full().only(WireMode::Rc), full().only(WireMode::Sr)] {
             let json = serde_json::to_string(&Modes::from(said)).expect("plain data");
             assert_eq!(offer(&json), said, "{json}");
         }
@@ -210,10 +213,10 @@ mod tests {
             {"mode":"rc","since":"2004"}, {"mode":"src"}]"#;
         let offer = offer(future);
         assert!(offer.rc);
-        let src = offer.src.expect("said first");
-        assert_eq!(src.versions.iter().collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(src.features.iter().collect::<Vec<_>>(), [SrcFeature::Int]);
-        assert_eq!(src.segment_bytes, 1408);
+        let sr = offer.sr.expect("said first");
+        assert_eq!(sr.versions.iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(sr.features.iter().collect::<Vec<_>>(), [SrFeature::Int]);
+        assert_eq!(sr.segment_bytes, 1408);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct NetworkOptions {
 /// How a connection is made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConnectOptions {
-    /// The wire mode. Default: SRC where both ends speak it.
+    /// The wire mode. Default: SR where both ends speak it.
     pub mode: ModeChoice,
     /// What the applications speak to each other, at most 255 bytes: both ends must name the same.
     /// Default: nothing.

@@ -48,7 +48,7 @@ pub(crate) const SMALL: Shape =
 
 pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
     test(WireMode::Rc);
-    test(WireMode::Src);
+    test(WireMode::Sr);
 }
 
 impl Pair {

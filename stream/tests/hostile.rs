@@ -122,7 +122,7 @@ impl Stranger {
 
 #[test]
 fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
-    for mode in [WireMode::Rc, WireMode::Src] {
+    for mode in [WireMode::Rc, WireMode::Sr] {
         let wrap = Wrap::default();
         let (a, b) = Attachment::pipe([&wrap, &wrap]).unwrap();
         let network = Network::over(a, "lo", NetworkOptions::default()).unwrap();
@@ -154,5 +154,5 @@ fn connect__no_address_of_the_process_is_in_a_hello() {
         network.listen(0, ConnectOptions::default()).unwrap();
     let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
     let mut stranger = Stranger::new(b);
-    assert_eq!(stranger.call(address, WireMode::Src).ring.va, 0);
+    assert_eq!(stranger.call(address, WireMode::Sr).ring.va, 0);
 }

@@ -57,9 +57,9 @@ fn pair(a: &Network, b: &Network) -> (Connection, Connection) {
 fn connect__echoes_messages_in_either_mode_and_closes_in_order() {
     let (a, b) = networks();
     for (wanted, got) in [
-        (ModeChoice::Auto, WireMode::Src),
+        (ModeChoice::Auto, WireMode::Sr),
         (ModeChoice::Rc, WireMode::Rc),
-        (ModeChoice::Src, WireMode::Src),
+        (ModeChoice::Sr, WireMode::Sr),
     ] {
         let listener = a.listen(0, options(ModeChoice::Auto)).unwrap();
         let address = loopback(&listener);
@@ -310,7 +310,7 @@ fn connect__what_does_not_fit_is_refused_with_the_reason() {
     assert!(e.contains("byte stream"), "{e}");
     b.connect(address, &tagged).unwrap();
     let picky = a.listen(0, options(ModeChoice::Rc)).unwrap();
-    let e = b.connect(loopback(&picky), &options(ModeChoice::Src)).unwrap_err().to_string();
+    let e = b.connect(loopback(&picky), &options(ModeChoice::Sr)).unwrap_err().to_string();
     assert!(e.contains("no wire mode in common"), "{e}");
     drop(picky);
     let nobody = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);

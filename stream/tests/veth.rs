@@ -97,7 +97,7 @@ fn example_echo__answers_over_both_ip_versions() {
         let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{stderr}");
         assert_eq!(String::from_utf8_lossy(&out.stdout), "hello\n\nGröße\n");
-        assert!(stderr.contains("connected by Src"), "{stderr}");
+        assert!(stderr.contains("connected by Sr"), "{stderr}");
     }
     server.kill().expect("our child");
     server.wait().expect("our child");
@@ -131,7 +131,7 @@ fn example_pour__carries_standard_input_whole() {
 #[test]
 fn send__every_message_arrives_when_packets_are_lost() {
     let Some(lab) = Lab::new() else { return };
-    for mode in [ModeChoice::Rc, ModeChoice::Src] {
+    for mode in [ModeChoice::Rc, ModeChoice::Sr] {
         let networks = lab.networks(10_000);
         let (mut taker, mut giver) = lab.connect(&networks, mode);
         thread::scope(|scope| {

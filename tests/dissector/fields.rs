@@ -1,6 +1,6 @@
 //! What tshark is asked for, and what it must say.
 
-use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr};
 use std::collections::BTreeMap;
 
 /// Names of fields, in the order of the columns.
@@ -44,10 +44,10 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     let Ok(packet) = Packet::parse(frame) else { panic!("{frame:02x?} is not RoCE") };
     let psn = packet.bth.psn.get();
     let wrong = match packet.bth.opcode {
-        opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
+        opcode @ (Opcode::SrData | Opcode::SrParity) => {
             let parsed = match opcode {
-                Opcode::SrcData => SrcDataRepr::parse(psn, packet.payload),
-                _ => SrcDataRepr::parse_parity(psn, packet.payload),
+                Opcode::SrData => SrDataRepr::parse(psn, packet.payload),
+                _ => SrDataRepr::parse_parity(psn, packet.payload),
             };
             match parsed {
                 Ok((header, data)) => {
@@ -57,7 +57,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
                 Err(reason) => reason,
             }
         }
-        Opcode::SrcAck => match SrcAckRepr::parse(psn, packet.payload) {
+        Opcode::SrAck => match SrAckRepr::parse(psn, packet.payload) {
             Ok(ack) => {
                 tell_ack(&mut want, &ack);
                 return want;
@@ -80,89 +80,89 @@ fn complaint(reason: DropReason, payload: &[u8]) -> Option<&'static str> {
     let words = payload.first().map_or(0, |b| b & 0xf);
     let has_odd_word = payload.len() >= 72 && words > 0 && !payload[63].is_multiple_of(64);
     Some(match reason {
-        DropReason::SrcVersion => "spanwire.src.expert.version",
-        DropReason::SrcFeature => "spanwire.src.expert.feature",
-        DropReason::SrcKind if has_odd_word => "spanwire.src.expert.base",
-        DropReason::SrcKind => "spanwire.src.expert.kind",
-        DropReason::ExtTooShort => "spanwire.src.expert.short",
-        DropReason::UnexpectedPayload => "spanwire.src.expert.rest",
+        DropReason::SrVersion => "spanwire.sr.expert.version",
+        DropReason::SrFeature => "spanwire.sr.expert.feature",
+        DropReason::SrKind if has_odd_word => "spanwire.sr.expert.base",
+        DropReason::SrKind => "spanwire.sr.expert.kind",
+        DropReason::ExtTooShort => "spanwire.sr.expert.short",
+        DropReason::UnexpectedPayload => "spanwire.sr.expert.rest",
         _ => return None,
     })
 }
 
-fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrcDataRepr, data_len: usize) {
+fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len: usize) {
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
-    put("spanwire.src.version", 1);
-    put("spanwire.src.kind", h.kind as u64);
-    put("spanwire.src.psn", h.psn.into());
-    put("spanwire.src.first", h.first.into());
-    put("spanwire.src.last", h.last.into());
-    put("spanwire.src.retransmission", h.is_retransmission.into());
-    put("spanwire.src.path", h.path.into());
-    put("spanwire.src.sent", h.sent_ps);
-    put("spanwire.src.message", h.message.into());
-    put("spanwire.src.offset", h.offset.into());
-    put("spanwire.src.data_len", spanwire_base::u64_from(data_len));
+    put("spanwire.sr.version", 1);
+    put("spanwire.sr.kind", h.kind as u64);
+    put("spanwire.sr.psn", h.psn.into());
+    put("spanwire.sr.first", h.first.into());
+    put("spanwire.sr.last", h.last.into());
+    put("spanwire.sr.retransmission", h.is_retransmission.into());
+    put("spanwire.sr.path", h.path.into());
+    put("spanwire.sr.sent", h.sent_ps);
+    put("spanwire.sr.message", h.message.into());
+    put("spanwire.sr.offset", h.offset.into());
+    put("spanwire.sr.data_len", spanwire_base::u64_from(data_len));
     if let Some(reth) = h.reth {
-        put("spanwire.src.reth.va", reth.va);
-        put("spanwire.src.reth.rkey", reth.rkey.into());
-        put("spanwire.src.reth.len", reth.dma_len.into());
+        put("spanwire.sr.reth.va", reth.va);
+        put("spanwire.sr.reth.rkey", reth.rkey.into());
+        put("spanwire.sr.reth.len", reth.dma_len.into());
     }
     if let Some(atomic) = h.atomic {
-        put("spanwire.src.atomic.va", atomic.va);
-        put("spanwire.src.atomic.rkey", atomic.rkey.into());
-        put("spanwire.src.atomic.swap_or_add", atomic.swap_or_add);
-        put("spanwire.src.atomic.compare", atomic.compare);
+        put("spanwire.sr.atomic.va", atomic.va);
+        put("spanwire.sr.atomic.rkey", atomic.rkey.into());
+        put("spanwire.sr.atomic.swap_or_add", atomic.swap_or_add);
+        put("spanwire.sr.atomic.compare", atomic.compare);
     }
     for (name, value) in [
-        ("spanwire.src.imm", h.imm),
-        ("spanwire.src.ieth", h.ieth),
-        ("spanwire.src.receive", h.receive),
-        ("spanwire.src.answers", h.answers),
+        ("spanwire.sr.imm", h.imm),
+        ("spanwire.sr.ieth", h.ieth),
+        ("spanwire.sr.receive", h.receive),
+        ("spanwire.sr.answers", h.answers),
     ] {
         if let Some(value) = value {
             put(name, value.into());
         }
     }
     if let Some(original) = h.original {
-        put("spanwire.src.original", original);
+        put("spanwire.sr.original", original);
     }
     if let Some(block) = h.block {
-        put("spanwire.src.block.index", block.index.into());
-        put("spanwire.src.block.data", block.data.into());
-        put("spanwire.src.block.parity", block.parity.into());
-        put("spanwire.src.block.scheme", block.scheme.into());
-        put("spanwire.src.block.first", h.psn.wrapping_sub(block.index.into()).into());
+        put("spanwire.sr.block.index", block.index.into());
+        put("spanwire.sr.block.data", block.data.into());
+        put("spanwire.sr.block.parity", block.parity.into());
+        put("spanwire.sr.block.scheme", block.scheme.into());
+        put("spanwire.sr.block.first", h.psn.wrapping_sub(block.index.into()).into());
     }
     if let Some(bytes) = h.block_bytes {
-        put("spanwire.src.block.bytes", bytes.into());
+        put("spanwire.sr.block.bytes", bytes.into());
     }
 }
 
-fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
+fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     let words = ack.words.as_slice();
     let (arrived, missing) = counts(ack);
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
-    put("spanwire.src.version", 1);
-    put("spanwire.src.ack.words", spanwire_base::u64_from(words.len()));
-    put("spanwire.src.ack.next", ack.next.into());
-    put("spanwire.src.ack.newest", ack.newest.into());
-    put("spanwire.src.ack.path", ack.path.into());
-    put("spanwire.src.ack.reason", ack.reason as u64);
-    put("spanwire.src.ack.hop_limit", ack.hop_limit.into());
-    put("spanwire.src.ack.echo", ack.echo_ps);
-    put("spanwire.src.ack.hold", ack.hold_ns.into());
-    put("spanwire.src.ack.delay", ack.delay_ns.into());
-    put("spanwire.src.ack.rx_pkts", ack.rx_pkts.into());
-    put("spanwire.src.ack.ce_pkts", ack.ce_pkts.into());
-    put("spanwire.src.ack.rx_bytes", ack.rx_bytes);
-    put("spanwire.src.ack.ce_bytes", ack.ce_bytes);
-    put("spanwire.src.ack.psn_limit", ack.psn_limit.into());
-    put("spanwire.src.ack.receive_limit", ack.receive_limit.into());
-    put("spanwire.src.ack.arrived", arrived);
-    put("spanwire.src.ack.missing", missing);
+    put("spanwire.sr.version", 1);
+    put("spanwire.sr.ack.words", spanwire_base::u64_from(words.len()));
+    put("spanwire.sr.ack.next", ack.next.into());
+    put("spanwire.sr.ack.newest", ack.newest.into());
+    put("spanwire.sr.ack.path", ack.path.into());
+    put("spanwire.sr.ack.reason", ack.reason as u64);
+    put("spanwire.sr.ack.hop_limit", ack.hop_limit.into());
+    put("spanwire.sr.ack.echo", ack.echo_ps);
+    put("spanwire.sr.ack.hold", ack.hold_ns.into());
+    put("spanwire.sr.ack.delay", ack.delay_ns.into());
+    put("spanwire.sr.ack.rx_pkts", ack.rx_pkts.into());
+    put("spanwire.sr.ack.ce_pkts", ack.ce_pkts.into());
+    put("spanwire.sr.ack.rx_bytes", ack.rx_bytes);
+    put("spanwire.sr.ack.ce_bytes", ack.ce_bytes);
+    put("spanwire.sr.ack.psn_limit", ack.psn_limit.into());
+    put("spanwire.sr.ack.receive_limit", ack.receive_limit.into());
+    put("spanwire.sr.ack.arrived", arrived);
+    put("spanwire.sr.ack.missing", missing);
     if let Some(refusal) = ack.refusal {
-        put("spanwire.src.ack.refused.psn", refusal.psn.into());
+        put("spanwire.sr.ack.refused.psn", refusal.psn.into());
         let code = match refusal.code {
             NakCode::SequenceError => 0,
             NakCode::InvalidRequest => 1,
@@ -170,40 +170,40 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrcAckRepr<'_>) {
             NakCode::RemoteOperational => 3,
             NakCode::InvalidRd => 4,
         };
-        put("spanwire.src.ack.refused.code", code);
+        put("spanwire.sr.ack.refused.code", code);
     }
     let hops: Vec<IntHop> = ack.int.iter().map(IntHop::parse).collect();
     if !hops.is_empty() {
-        put("spanwire.src.ack.int.hops", spanwire_base::u64_from(hops.len()));
+        put("spanwire.sr.ack.int.hops", spanwire_base::u64_from(hops.len()));
     }
     let blocks = ack.blocks.as_slice();
     if !blocks.is_empty() {
-        put("spanwire.src.ack.blocks", spanwire_base::u64_from(blocks.len()));
+        put("spanwire.sr.ack.blocks", spanwire_base::u64_from(blocks.len()));
     }
     if let Some(marks) = ack.marks {
-        put("spanwire.src.ack.marks", marks);
+        put("spanwire.sr.ack.marks", marks);
     }
     let mut list = |name, each: &mut dyn Iterator<Item = u64>| {
         let all: Vec<String> = each.map(|value| value.to_string()).collect();
         want.insert(name, all.join(","));
     };
-    list("spanwire.src.ack.word.base", &mut words.iter().map(|word| word.base.into()));
-    list("spanwire.src.ack.word.bits", &mut words.iter().map(|word| word.bits));
-    list("spanwire.src.ack.int.time", &mut hops.iter().map(|hop| hop.time_ps));
-    list("spanwire.src.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
-    list("spanwire.src.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
-    list("spanwire.src.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
-    list("spanwire.src.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
-    list("spanwire.src.ack.block.word", &mut blocks.iter().map(|block| block.word as u64));
-    list("spanwire.src.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
-    list("spanwire.src.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
+    list("spanwire.sr.ack.word.base", &mut words.iter().map(|word| word.base.into()));
+    list("spanwire.sr.ack.word.bits", &mut words.iter().map(|word| word.bits));
+    list("spanwire.sr.ack.int.time", &mut hops.iter().map(|hop| hop.time_ps));
+    list("spanwire.sr.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
+    list("spanwire.sr.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
+    list("spanwire.sr.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
+    list("spanwire.sr.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
+    list("spanwire.sr.ack.block.word", &mut blocks.iter().map(|block| block.word as u64));
+    list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
+    list("spanwire.sr.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
     if ack.refusal.is_some() {
-        want.insert("spanwire.src.expert.refused", "1".to_owned());
+        want.insert("spanwire.sr.expert.refused", "1".to_owned());
     }
 }
 
 /// Packets from `next` on that the words say have arrived, and those missing below the highest.
-fn counts(ack: &SrcAckRepr<'_>) -> (u64, u64) {
+fn counts(ack: &SrAckRepr<'_>) -> (u64, u64) {
     let mut told = BTreeMap::new();
     for word in ack.words.as_slice() {
         for i in 0..64u32 {
@@ -221,78 +221,78 @@ fn counts(ack: &SrcAckRepr<'_>) -> (u64, u64) {
 
 /// Fields that a capture must have at least once, other than 0.
 pub(crate) const TOLD: &[&str] = &[
-    "spanwire.src.version",
-    "spanwire.src.kind",
-    "spanwire.src.psn",
-    "spanwire.src.first",
-    "spanwire.src.last",
-    "spanwire.src.retransmission",
-    "spanwire.src.sent",
-    "spanwire.src.message",
-    "spanwire.src.offset",
-    "spanwire.src.data_len",
-    "spanwire.src.reth.va",
-    "spanwire.src.reth.rkey",
-    "spanwire.src.reth.len",
-    "spanwire.src.atomic.va",
-    "spanwire.src.atomic.rkey",
-    "spanwire.src.atomic.swap_or_add",
-    "spanwire.src.atomic.compare",
-    "spanwire.src.imm",
-    "spanwire.src.ieth",
-    "spanwire.src.receive",
-    "spanwire.src.answers",
-    "spanwire.src.original",
-    "spanwire.src.block.index",
-    "spanwire.src.block.data",
-    "spanwire.src.block.parity",
-    "spanwire.src.block.scheme",
-    "spanwire.src.block.first",
-    "spanwire.src.block.bytes",
-    "spanwire.src.path",
-    "spanwire.src.ack.path",
-    "spanwire.src.ack.blocks",
-    "spanwire.src.ack.block.first",
-    "spanwire.src.ack.block.word",
-    "spanwire.src.ack.block.data",
-    "spanwire.src.ack.block.bits",
-    "spanwire.src.ack.marks",
-    "spanwire.src.ack.words",
-    "spanwire.src.ack.next",
-    "spanwire.src.ack.newest",
-    "spanwire.src.ack.reason",
-    "spanwire.src.ack.hop_limit",
-    "spanwire.src.ack.echo",
-    "spanwire.src.ack.hold",
-    "spanwire.src.ack.rx_pkts",
-    "spanwire.src.ack.ce_pkts",
-    "spanwire.src.ack.rx_bytes",
-    "spanwire.src.ack.ce_bytes",
-    "spanwire.src.ack.psn_limit",
-    "spanwire.src.ack.receive_limit",
-    "spanwire.src.ack.word.base",
-    "spanwire.src.ack.word.bits",
-    "spanwire.src.ack.arrived",
-    "spanwire.src.ack.missing",
-    "spanwire.src.ack.int.hops",
-    "spanwire.src.ack.int.time",
-    "spanwire.src.ack.int.tx_bytes",
-    "spanwire.src.ack.int.queue_bytes",
-    "spanwire.src.ack.int.rate",
-    "spanwire.src.ack.refused.psn",
-    "spanwire.src.ack.refused.code",
-    "spanwire.src.expert.version",
-    "spanwire.src.expert.feature",
-    "spanwire.src.expert.kind",
-    "spanwire.src.expert.short",
-    "spanwire.src.expert.base",
-    "spanwire.src.expert.rest",
-    "spanwire.src.expert.refused",
+    "spanwire.sr.version",
+    "spanwire.sr.kind",
+    "spanwire.sr.psn",
+    "spanwire.sr.first",
+    "spanwire.sr.last",
+    "spanwire.sr.retransmission",
+    "spanwire.sr.sent",
+    "spanwire.sr.message",
+    "spanwire.sr.offset",
+    "spanwire.sr.data_len",
+    "spanwire.sr.reth.va",
+    "spanwire.sr.reth.rkey",
+    "spanwire.sr.reth.len",
+    "spanwire.sr.atomic.va",
+    "spanwire.sr.atomic.rkey",
+    "spanwire.sr.atomic.swap_or_add",
+    "spanwire.sr.atomic.compare",
+    "spanwire.sr.imm",
+    "spanwire.sr.ieth",
+    "spanwire.sr.receive",
+    "spanwire.sr.answers",
+    "spanwire.sr.original",
+    "spanwire.sr.block.index",
+    "spanwire.sr.block.data",
+    "spanwire.sr.block.parity",
+    "spanwire.sr.block.scheme",
+    "spanwire.sr.block.first",
+    "spanwire.sr.block.bytes",
+    "spanwire.sr.path",
+    "spanwire.sr.ack.path",
+    "spanwire.sr.ack.blocks",
+    "spanwire.sr.ack.block.first",
+    "spanwire.sr.ack.block.word",
+    "spanwire.sr.ack.block.data",
+    "spanwire.sr.ack.block.bits",
+    "spanwire.sr.ack.marks",
+    "spanwire.sr.ack.words",
+    "spanwire.sr.ack.next",
+    "spanwire.sr.ack.newest",
+    "spanwire.sr.ack.reason",
+    "spanwire.sr.ack.hop_limit",
+    "spanwire.sr.ack.echo",
+    "spanwire.sr.ack.hold",
+    "spanwire.sr.ack.rx_pkts",
+    "spanwire.sr.ack.ce_pkts",
+    "spanwire.sr.ack.rx_bytes",
+    "spanwire.sr.ack.ce_bytes",
+    "spanwire.sr.ack.psn_limit",
+    "spanwire.sr.ack.receive_limit",
+    "spanwire.sr.ack.word.base",
+    "spanwire.sr.ack.word.bits",
+    "spanwire.sr.ack.arrived",
+    "spanwire.sr.ack.missing",
+    "spanwire.sr.ack.int.hops",
+    "spanwire.sr.ack.int.time",
+    "spanwire.sr.ack.int.tx_bytes",
+    "spanwire.sr.ack.int.queue_bytes",
+    "spanwire.sr.ack.int.rate",
+    "spanwire.sr.ack.refused.psn",
+    "spanwire.sr.ack.refused.code",
+    "spanwire.sr.expert.version",
+    "spanwire.sr.expert.feature",
+    "spanwire.sr.expert.kind",
+    "spanwire.sr.expert.short",
+    "spanwire.sr.expert.base",
+    "spanwire.sr.expert.rest",
+    "spanwire.sr.expert.refused",
 ];
 
 /// Fields that are 0 in what we send so far, and what no packet may have.
-const WRONG: &[&str] = &["spanwire.src.ack.delay", "_ws.lua.error", "_ws.malformed"];
+const WRONG: &[&str] = &["spanwire.sr.ack.delay", "_ws.lua.error", "_ws.malformed"];
 
 /// What follows from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =
-    &["spanwire.src.again", "spanwire.src.ack.echo_frame", "spanwire.src.ack.rtt"];
+    &["spanwire.sr.again", "spanwire.sr.ack.echo_frame", "spanwire.sr.ack.rtt"];

@@ -1,4 +1,4 @@
-//! The Wireshark dissector of SRC (`docs/wireshark/spanwire_src.lua`), run by tshark over a capture
+//! The Wireshark dissector of SR (`docs/wireshark/spanwire_sr.lua`), run by tshark over a capture
 //! of ours: every field as our own parser has it, an expert info where ours drops, no Lua error.
 //!
 //! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` writes the capture anew.
@@ -20,7 +20,7 @@ fn path(of: &str) -> PathBuf {
 fn check(capture: &Path) -> bool {
     let columns = Columns::all();
     let mut command = Command::new("tshark");
-    let script = format!("lua_script:{}", path("docs/wireshark/spanwire_src.lua").display());
+    let script = format!("lua_script:{}", path("docs/wireshark/spanwire_sr.lua").display());
     command.args(["-n", "-X", &script, "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
     for name in columns.names() {
         command.args(["-e", name]);
@@ -53,7 +53,7 @@ fn check(capture: &Path) -> bool {
 
 #[test]
 fn script__says_of_the_golden_capture_what_the_parser_says() {
-    let golden = path("tests/golden/spanwire/src.pcap");
+    let golden = path("tests/golden/spanwire/sr.pcap");
     if std::env::var_os("SPANWIRE_BLESS").is_some() {
         std::fs::write(&golden, scene::capture()).expect("the tree can be written");
     }
@@ -63,7 +63,7 @@ fn script__says_of_the_golden_capture_what_the_parser_says() {
 /// A change of structure changes no byte on the wire.
 #[test]
 fn capture__is_the_golden_one() {
-    let golden = std::fs::read(path("tests/golden/spanwire/src.pcap")).expect("part of the tree");
+    let golden = std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree");
     let differs = "bless it if what the engine sends was meant to change";
     assert!(scene::capture() == golden, "the scene's capture is not the golden one: {differs}");
 }
@@ -80,7 +80,7 @@ fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
 #[test]
 fn capture__holds_everything_that_there_is_to_dissect() {
     for bytes in [
-        std::fs::read(path("tests/golden/spanwire/src.pcap")).expect("part of the tree"),
+        std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree"),
         scene::capture(),
     ] {
         let pcap = Pcap::new(&bytes).expect("a capture");

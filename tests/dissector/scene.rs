@@ -1,4 +1,4 @@
-//! A capture with everything that SRC has: two engines, a wire that loses and marks, and packets
+//! A capture with everything that SR has: two engines, a wire that loses and marks, and packets
 //! that are wrong.
 
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
@@ -11,7 +11,7 @@ use spanwire_transport::{
     WrOp,
 };
 use spanwire_wire::{
-    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, SrcDataRepr, int_push, ip_end, mark_ce,
+    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, SrDataRepr, int_push, ip_end, mark_ce,
     seal,
 };
 
@@ -69,7 +69,7 @@ impl Scene {
                 hop_limit: 64,
             };
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
-            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Src), Some(64));
+            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Sr), Some(64));
             // It asks for telemetry, and its window is more than is sent here.
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
@@ -212,18 +212,18 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         });
         found.expect("there is one").clone()
     };
-    let parity = of(Opcode::SrcParity, &|header| header.len() >= 32);
+    let parity = of(Opcode::SrParity, &|header| header.len() >= 32);
     let block_at = |frame: &[u8]| {
         let packet = Packet::parse(frame).expect("ours");
         let (header, _) =
-            SrcDataRepr::parse_parity(packet.bth.psn.get(), packet.payload).expect("it is parity");
+            SrDataRepr::parse_parity(packet.bth.psn.get(), packet.payload).expect("it is parity");
         header.header_len() - 8
     };
-    let reported = of(Opcode::SrcAck, &|header| header[3] == 4 && header[0] & 0xf == 0);
-    let data = of(Opcode::SrcData, &|header| header.len() >= 24);
-    let ack = of(Opcode::SrcAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
+    let reported = of(Opcode::SrAck, &|header| header[3] == 4 && header[0] & 0xf == 0);
+    let data = of(Opcode::SrData, &|header| header.len() >= 24);
+    let ack = of(Opcode::SrAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
     // Nothing but telemetry behind the fixed part.
-    let told = of(Opcode::SrcAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
+    let told = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;

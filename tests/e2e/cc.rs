@@ -32,7 +32,7 @@ fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
     let swift = &["--cc-set", "base_target_us=5000"][..];
     let all = [("unocc", &[][..]), ("swift", swift), ("dcqcn", &[]), ("timely", &[]), ("bbr", &[])];
     for (n, (name, set)) in all.into_iter().enumerate() {
-        let (mode, op) = if n % 2 == 0 { ("src", "write") } else { ("rc", "send") };
+        let (mode, op) = if n % 2 == 0 { ("sr", "write") } else { ("rc", "send") };
         let args = ["--transfer", "8M", "--cc", name, "--mode", mode, "--op", op];
         let (report, _) = run(&lab, &[], &[&args[..], set].concat());
         assert_eq!(report["ok"], true, "{name}: {report}");
@@ -46,7 +46,7 @@ fn cc__the_server_follows_its_clients_wish_where_it_has_none_of_its_own() {
     let Some(lab) = Lab::new(1500) else { return };
     let wish = ["--cc", "swift", "--cc-set", "beta=0.4", "--cc-rtt", "200us"];
     // Both send: a ping-pong, and the answers of READ.
-    for how in [&["--op", "send", "--lat"][..], &["--op", "read", "--mode", "src"]] {
+    for how in [&["--op", "send", "--lat"][..], &["--op", "read", "--mode", "sr"]] {
         let args = [&wish[..], &["--seconds", "0.3"], how].concat();
         let (report, served) = run(&lab, &[], &args);
         assert_eq!(report["ok"], true, "{report}");
@@ -70,7 +70,7 @@ fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
         ("pacer", fixed("rate_mbps=20")),
         ("application", few.to_vec()),
     ] {
-        for mode in ["src", "rc"] {
+        for mode in ["sr", "rc"] {
             let more = ["-t", "1.1", "-i", "0.1", "--mode", mode];
             let (report, _) = run(&lab, &[], &[&args[..], &more].concat());
             assert_eq!(report["ok"], true, "{report}");
@@ -86,7 +86,7 @@ fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
             assert!(intervals.iter().all(|i| i["flow"]["cwnd_bytes"].is_u64()), "{report}");
             if by == "pacer" {
                 assert_eq!(flow["rate_gbps"], 0.02);
-                // Headers and all: of 20 Mbit/s, SRC carries 18.4 and RC 18.5 of payload. Never
+                // Headers and all: of 20 Mbit/s, SR carries 18.4 and RC 18.5 of payload. Never
                 // more; less where a core is away for longer than what may be caught up with.
                 let gbps = report["perf"][0]["gbps"].as_f64().expect("a rate");
                 assert!((0.012..0.0186).contains(&gbps), "{mode}: {gbps}");

@@ -189,13 +189,13 @@ fn copy__every_byte_is_right_when_packets_are_lost() {
 }
 
 #[test]
-fn copy__src_keeps_its_rate_where_rc_does_not() {
+fn copy__sr_keeps_its_rate_where_rc_does_not() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(64 << 20, 11));
     fs::write(&path, &bytes).unwrap();
     let receiver = receiver(&lab, &into, &["--loss", "1", "--seed", "7", "--overwrite"]);
-    let [rc, src] = ["rc", "src"].map(|mode| {
+    let [rc, sr] = ["rc", "sr"].map(|mode| {
         let _ = fs::remove_file(into.join("big"));
         let more = ["--mode", mode, "--loss", "1", "--seed", "8"];
         let report = send_well(&lab, &[&path], &more);
@@ -205,7 +205,7 @@ fn copy__src_keeps_its_rate_where_rc_does_not() {
         report["gbps"].as_f64().unwrap()
     });
     // Measured on two cores: 5 to 10 times.
-    assert!(src > 1.5 * rc, "{src} Gbit/s by SRC, {rc} by RC");
+    assert!(sr > 1.5 * rc, "{sr} Gbit/s by SR, {rc} by RC");
     receiver.terminate();
 }
 

@@ -6,7 +6,7 @@
 //! expected PSN is the peer's, whoever sent it (docs/PROTOCOL.md, "Security").
 
 mod floods;
-mod src;
+mod sr;
 
 use super::lab::Lab;
 use serde_json::Value;

@@ -47,7 +47,7 @@ fn transfer(lab: &Lab, to: IpAddr, bytes: u64, more: &[&str]) -> Value {
 #[test]
 fn transfer__1_gib_at_mtu_1500_over_ipv4_and_ipv6() {
     let Some(lab) = Lab::new(1500) else { return };
-    for (to, mode, packet) in [(lab.v4(), "rc", 1024), (lab.v6(), "src", 1388)] {
+    for (to, mode, packet) in [(lab.v4(), "rc", 1024), (lab.v6(), "sr", 1388)] {
         let report = transfer(&lab, to, GIB, &["--size", "1M", "--mode", mode]);
         assert_eq!((&report["mode"], &report["segment_bytes"]), (&mode.into(), &packet.into()));
     }
@@ -57,18 +57,18 @@ fn transfer__1_gib_at_mtu_1500_over_ipv4_and_ipv6() {
 fn transfer__1_gib_in_the_largest_single_buffer_frames_over_ipv4_and_ipv6() {
     // 3506 is the largest MTU at which veth keeps every frame in one buffer.
     let Some(lab) = Lab::new(3506) else { return };
-    for (to, mode, packet) in [(lab.v4(), "src", 3412), (lab.v6(), "rc", 2048)] {
+    for (to, mode, packet) in [(lab.v4(), "sr", 3412), (lab.v6(), "rc", 2048)] {
         let report = transfer(&lab, to, GIB, &["--size", "1M", "--mode", mode]);
         assert_eq!((&report["mode"], &report["segment_bytes"]), (&mode.into(), &packet.into()));
     }
 }
 
 #[test]
-fn transfer__in_packets_of_src_that_fill_a_chunk_on_an_interface_that_takes_longer_ones() {
+fn transfer__in_packets_of_sr_that_fill_a_chunk_on_an_interface_that_takes_longer_ones() {
     // A chunk has room for 3840 bytes of frame: 14 of Ethernet and 92 or 112 of other headers.
     let Some(lab) = Lab::new(9000) else { return };
     for (to, packet) in [(lab.v4(), 3732), (lab.v6(), 3712)] {
-        let report = transfer(&lab, to, 256 << 20, &["--size", "1M", "--mode", "src"]);
+        let report = transfer(&lab, to, 256 << 20, &["--size", "1M", "--mode", "sr"]);
         assert_eq!(report["segment_bytes"], packet);
     }
 }
@@ -76,7 +76,7 @@ fn transfer__in_packets_of_src_that_fill_a_chunk_on_an_interface_that_takes_long
 #[test]
 fn transfer__by_every_operation_and_a_length_that_divides_by_nothing() {
     let Some(lab) = Lab::new(1500) else { return };
-    for mode in ["rc", "src"] {
+    for mode in ["rc", "sr"] {
         for op in ["send", "write", "read"] {
             let args = ["--op", op, "--size", "77777", "--mode", mode];
             transfer(&lab, lab.v4(), 33_333_333, &args);
@@ -87,7 +87,7 @@ fn transfer__by_every_operation_and_a_length_that_divides_by_nothing() {
 #[test]
 fn transfer__64_queue_pairs_at_once() {
     let Some(lab) = Lab::new(1500) else { return };
-    for mode in ["rc", "src"] {
+    for mode in ["rc", "sr"] {
         for op in ["send", "write", "read"] {
             let args = ["--op", op, "--qps", "64", "--size", "128K", "--depth", "4"];
             let args = [&args[..], &["--mode", mode]].concat();
@@ -102,7 +102,7 @@ fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
     let Some(lab) = Lab::new(1500) else { return };
     let faults = ["--loss", "1", "--dup", "1", "--reorder", "1"];
     let ops = [("send", "3"), ("write", "4"), ("read", "5")];
-    for ((op, seed), mode) in ops.into_iter().flat_map(|op| [(op, "rc"), (op, "src")]) {
+    for ((op, seed), mode) in ops.into_iter().flat_map(|op| [(op, "rc"), (op, "sr")]) {
         let server = lab.server(&[&faults[..], &["--seed", seed]].concat());
         let more = ["--transfer", "64M", "--op", op, "--timeout", "11", "--seed", seed, "--json"];
         let more = [&more[..], &["--mode", mode]].concat();
@@ -120,10 +120,10 @@ fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
 }
 
 #[test]
-fn src__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
+fn sr__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
     let Some(lab) = Lab::new(1500) else { return };
     let start = Instant::now();
-    let loss = ["--loss", "30", "--mode", "src"];
+    let loss = ["--loss", "30", "--mode", "sr"];
     let server = lab.server(&loss);
     let mut peak_kib = 0;
     for round in 0.. {
@@ -134,7 +134,7 @@ fn src__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
             let seed = round.to_string();
             let args = ["--transfer", "16M", "--op", op, "--seed", &seed, "--json"];
             let report = lab.client(lab.v4(), &[&args[..], &loss].concat()).json();
-            assert_eq!((&report["ok"], &report["mode"]), (&true.into(), &"src".into()), "{report}");
+            assert_eq!((&report["ok"], &report["mode"]), (&true.into(), &"sr".into()), "{report}");
             assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
             assert!(report["counters"]["fault_lost"].as_u64() > Some(100), "{report}");
         }
@@ -156,7 +156,7 @@ fn src__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
 #[test]
 fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works() {
     let Some(lab) = Lab::new(1500) else { return };
-    for mode in ["rc", "src"] {
+    for mode in ["rc", "sr"] {
         let server = lab.server(&[]);
         let args = ["--seconds", "60", "--json", "--mode", mode];
         let client = lab.start_client(lab.v4(), &args);
@@ -171,7 +171,7 @@ fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works(
         assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
         let done = report["perf"][0]["messages"].as_u64();
         assert!(done > Some(0), "killed before it began: {report}");
-        // 67 ms * (1 + 2 + 6 * 4) is 1.8 s, and so is SRC's silence; the rest is a busy machine.
+        // 67 ms * (1 + 2 + 6 * 4) is 1.8 s, and so is SR's silence; the rest is a busy machine.
         assert!(took < Duration::from_secs(20), "{mode} took {took:?}");
     }
     // SIGKILL left nothing attached: the next one binds the same queue at once.
@@ -196,7 +196,7 @@ fn server__serves_one_client_after_another_and_survives_one_that_is_killed() {
 fn client__latency_and_thresholds_set_the_exit_code() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
-    for (op, mode) in ["send", "write", "read"].into_iter().flat_map(|op| [(op, "rc"), (op, "src")])
+    for (op, mode) in ["send", "write", "read"].into_iter().flat_map(|op| [(op, "rc"), (op, "sr")])
     {
         let args = ["--op", op, "--lat", "--seconds", "0.3", "--max-p99-us", "1000000", "--json"];
         let args = [&args[..], &["--mode", mode]].concat();
@@ -254,7 +254,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["fabric"], "af_xdp");
     assert!(report["xdp_mode"].is_string());
-    assert_eq!(report["mode"], "src");
+    assert_eq!(report["mode"], "sr");
     assert_eq!(report["transfer"]["bytes"], 64 << 20);
     assert_eq!(report["transfer"]["sha256_match"], true);
     assert!(report["transfer"]["gbps"].as_f64() > Some(0.0));

@@ -7,26 +7,26 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn mode__is_src_where_both_speak_it_and_rc_where_one_end_wants_that() {
+fn mode__is_sr_where_both_speak_it_and_rc_where_one_end_wants_that() {
     let Some(lab) = Lab::new(1500) else { return };
     // Server, client, what comes of it.
     let rows = [
-        ("auto", "auto", "src"),
-        ("auto", "src", "src"),
-        ("src", "auto", "src"),
+        ("auto", "auto", "sr"),
+        ("auto", "sr", "sr"),
+        ("sr", "auto", "sr"),
         ("auto", "rc", "rc"),
         ("rc", "auto", "rc"),
         ("rc", "rc", "rc"),
     ];
     for (server_mode, client_mode, agreed) in rows {
         let server = lab.server(&["--mode", server_mode]);
-        for (to, src_bytes) in [(lab.v4(), 1408), (lab.v6(), 1388)] {
+        for (to, sr_bytes) in [(lab.v4(), 1408), (lab.v6(), 1388)] {
             let args = ["--mode", client_mode, "--transfer", "4M", "--json"];
             let report = lab.client(to, &args).json();
             let context = format!("{server_mode} and {client_mode} over {to}: {report}");
             assert_eq!(report["ok"], true, "{context}");
             assert_eq!(report["mode"], agreed, "{context}");
-            let bytes = if agreed == "src" { src_bytes } else { 1024 };
+            let bytes = if agreed == "sr" { sr_bytes } else { 1024 };
             assert_eq!(report["segment_bytes"], bytes, "{context}");
         }
         server.terminate();
@@ -36,32 +36,31 @@ fn mode__is_src_where_both_speak_it_and_rc_where_one_end_wants_that() {
 #[test]
 fn mode__who_insists_on_what_the_other_end_does_not_speak_is_told_and_others_are_served() {
     let Some(lab) = Lab::new(1500) else { return };
-    for (server_mode, client_mode) in [("rc", "src"), ("src", "rc")] {
+    for (server_mode, client_mode) in [("rc", "sr"), ("sr", "rc")] {
         let server = lab.server(&["--mode", server_mode]);
         let args = ["--mode", client_mode, "--seconds", "0.2"];
         let Outcome { success, stderr, .. } = lab.client(lab.v4(), &args);
         assert!(!success);
-        for words in ["no wire mode in common", "RC only", "SRC (version 1", "--mode auto"] {
+        for words in ["no wire mode in common", "RC only", "SR (version 1", "--mode auto"] {
             assert!(stderr.contains(words), "{client_mode}: no {words:?} in {stderr:?}");
         }
         let report = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]).json();
         assert_eq!((&report["ok"], &report["mode"]), (&json!(true), &json!(server_mode)));
         server.terminate();
     }
-    let args =
-        ["perf", "client", "--dev", "sw0", "10.77.0.1", "--oob", "perftest", "--mode", "src"];
+    let args = ["perf", "client", "--dev", "sw0", "10.77.0.1", "--oob", "perftest", "--mode", "sr"];
     let Outcome { success, stderr, .. } = lab.run(&lab.hosts.b.ns, &args);
     assert!(!success && stderr.contains("perftest speaks RC"), "{stderr}");
 }
 
 #[test]
-fn mode__the_path_mtu_asked_for_bounds_packets_of_src_too() {
+fn mode__the_path_mtu_asked_for_bounds_packets_of_sr_too() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let args = ["--mtu", "512", "--transfer", "1M", "--json"];
     let report = lab.client(lab.v4(), &args).json();
     assert_eq!(report["ok"], true, "{report}");
-    assert_eq!((&report["mode"], &report["segment_bytes"]), (&json!("src"), &json!(512)));
+    assert_eq!((&report["mode"], &report["segment_bytes"]), (&json!("sr"), &json!(512)));
     server.terminate();
 }
 
@@ -70,16 +69,18 @@ fn mode__the_path_mtu_asked_for_bounds_packets_of_src_too() {
 fn mode__is_rc_with_a_peer_that_lists_none_and_the_newest_common_one_with_a_later_peer() {
     let Some(lab) = Lab::new(1500) else { return };
     let rc = json!({"mode": "rc"});
-    let src = |versions: &[u32]| {
-        json!({"mode": "src", "versions": versions, "features": ["later"],
+    let named = |name: &str, versions: &[u32]| {
+        json!({"mode": name, "versions": versions, "features": ["later"],
                "segment_bytes": 8192, "reorder_pkts": 1 << 20, "paths": 9})
     };
+    let sr = |versions: &[u32]| named("src", versions);
     let later = json!({"mode": "later", "versions": "all"});
     let rows = [
         (None, "rc"),
         (Some(json!([])), "rc"),
-        (Some(json!([later, src(&[3, 2, 1]), rc])), "src"),
-        (Some(json!([later, src(&[3, 2]), rc])), "rc"),
+        (Some(json!([later, sr(&[3, 2, 1]), rc])), "sr"),
+        (Some(json!([later, sr(&[3, 2]), rc])), "rc"),
+        (Some(json!([named("sr", &[1]), rc])), "sr"),
         (Some(json!([{"mode": "src"}, rc])), "rc"),
     ];
     for (modes, agreed) in rows {

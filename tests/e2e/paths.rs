@@ -222,7 +222,7 @@ fn perf__what_rc_cannot_is_said_aloud() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let how = ["--ec", "8,2", "--lb", "unolb,subflows=4", "--json"];
-    for (mode, in_force) in [("rc", false), ("src", true)] {
+    for (mode, in_force) in [("rc", false), ("sr", true)] {
         for op in ["write", "read"] {
             let args = ["--transfer", "2M", "--mode", mode, "--op", op];
             let outcome = lab.client(lab.v4(), &[&args[..], &how].concat());

@@ -81,7 +81,7 @@ fn client__a_run_ends_within_2_s_of_its_time_whatever_the_rate() {
 fn client__a_path_mtu_is_used_or_refused() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
-    for mode in ["rc", "src"] {
+    for mode in ["rc", "sr"] {
         let run = |mtu| {
             let args = ["--mode", mode, "-m", mtu, "-t", "0.1", "--json"];
             lab.client(lab.v4(), &args)

@@ -294,7 +294,7 @@ fn switch__rate_and_rtt_are_the_files() {
     assert_rtt(&round_trips(&lab, lab.v4(1), 40), Duration::from_millis(2));
     assert_rtt(&round_trips(&lab, lab.address(1, "v6"), 20), Duration::from_millis(2));
     // Frames of 1082 bytes with 1024 of payload, of 1506 with 1408, and 24 between them.
-    for (mode, fraction) in [("rc", 1024.0 / 1106.0), ("src", 1408.0 / 1530.0)] {
+    for (mode, fraction) in [("rc", 1024.0 / 1106.0), ("sr", 1408.0 / 1530.0)] {
         let report = lab.perf("200", &["-t", "2", "--depth", "16", "--mode", mode]);
         let rate = report["perf"][0]["gbps"].as_f64();
         assert_close(mode, rate.expect("a rate"), 0.1 * fraction);
@@ -306,7 +306,7 @@ fn switch__rate_and_rtt_are_the_files() {
 fn switch__a_long_path_is_filled_and_data_is_right() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "10ms", "")) else { return };
     assert_rtt(&round_trips(&lab, lab.v4(1), 20), Duration::from_millis(20));
-    for (mode, fraction) in [("rc", 1024.0 / 1106.0), ("src", 1408.0 / 1530.0)] {
+    for (mode, fraction) in [("rc", 1024.0 / 1106.0), ("sr", 1408.0 / 1530.0)] {
         let report = lab.perf("400", &["--transfer", "16M", "--depth", "32", "--mode", mode]);
         let transfer = &report["transfer"];
         assert_eq!(transfer["sha256_match"], true, "{report}");
@@ -357,10 +357,10 @@ fn switch__loses_what_the_file_says_and_the_transfer_survives() {
 fn switch__a_mark_is_answered_by_a_notification_in_rc() {
     let marks = "[port.a.queue.ecn]\nkmin_bytes = '20kB'\nkmax_bytes = '20kB'\npmax = '100%'\n";
     let Some(lab) = SwitchLab::new(&two("50Mbit", "1ms", marks)) else { return };
-    for (mode, told) in [("rc", true), ("src", false)] {
+    for (mode, told) in [("rc", true), ("sr", false)] {
         let report = lab.perf("100", &["--transfer", "4M", "--depth", "32", "--mode", mode]);
         assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
-        // Counters that are zero are not shown. In SRC acknowledgements carry counts instead.
+        // Counters that are zero are not shown. In SR acknowledgements carry counts instead.
         let notifications = report["counters"]["rp_cnp_handled"].as_u64().unwrap_or(0);
         assert_eq!(notifications > 0, told, "{mode}: {notifications}");
     }

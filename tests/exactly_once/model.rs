@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Both sides' memory and queue pairs as they must be.
 pub(crate) struct Model {
     pub(crate) mtu: usize,
-    /// Both sides speak SRC: a message is one number, whatever its packets.
-    src: bool,
+    /// Both sides speak SR: a message is one number, whatever its packets.
+    sr: bool,
     /// Of all queue pairs; 7 never gives up.
     rnr_retry: u8,
     pub(crate) sides: [Side; 2],
@@ -45,12 +45,12 @@ pub(crate) struct Qp {
     pub(crate) over: usize,
     pub(crate) recvs: VecDeque<Recv>,
     taken: Option<Recv>,
-    /// SRC: out of the shared queue, and how many were ever used up.
+    /// SR: out of the shared queue, and how many were ever used up.
     ahead: VecDeque<Recv>,
     received: usize,
-    /// SRC: what has come of the peer's packets.
+    /// SR: what has come of the peer's packets.
     stream: Stream,
-    /// As a responder: the number of the peer's packet that comes next; of its message in SRC.
+    /// As a responder: the number of the peer's packet that comes next; of its message in SR.
     expected: u64,
     /// Receive completions that must come, in this order.
     due: VecDeque<Delivery>,
@@ -148,7 +148,7 @@ pub(crate) enum Finished {
 impl Model {
     pub(crate) fn new(
         mtu: usize,
-        src: bool,
+        sr: bool,
         memory: [Vec<u8>; 2],
         qps: usize,
         srq: [bool; 2],
@@ -163,14 +163,14 @@ impl Model {
         };
         let [a, b] = memory;
         let (sides, history) = ([side(a, srq[0]), side(b, srq[1])], Default::default());
-        Self { mtu, src, rnr_retry, sides, history }
+        Self { mtu, sr, rnr_retry, sides, history }
     }
 
     /// Takes note of a request; fills in its numbers.
     pub(crate) fn post(&mut self, side: usize, qp: usize, mut m: Message) {
         let posted = &mut self.sides[side].qps[qp].posted;
         m.first = posted.last().map_or(0, |l| l.first + l.pkts);
-        m.pkts = match self.src {
+        m.pkts = match self.sr {
             true => 1,
             false => m.data.len().div_ceil(self.mtu).max(1) as u64,
         };
@@ -179,8 +179,8 @@ impl Model {
 
     /// A request packet arrives whole at `side`: carries it out if it is the next one.
     pub(crate) fn deliver(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
-        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
-            return self.deliver_src(side, qp, p);
+        if matches!(p.bth.opcode, Opcode::SrData | Opcode::SrParity) {
+            return self.deliver_sr(side, qp, p);
         }
         let peer = 1 - side;
         let first_psn = Psn::new(self.sides[peer].qps[qp].first_psn);
@@ -340,7 +340,7 @@ impl Model {
             // RC a duplicated NAK cannot be told from a second one.
             WcStatus::RnrRetryExcErr => {
                 let times: u32 = q.turned_away.range(from..).map(|(_, times)| times).sum();
-                let enough = if self.src { u32::from(rnr_retry) } else { 0 };
+                let enough = if self.sr { u32::from(rnr_retry) } else { 0 };
                 let justified = rnr_retry < RNR_FOR_EVER && times > enough;
                 assert!(!q.dead && justified, "{wc:?}: turned away {times} of {rnr_retry}");
             }
@@ -381,7 +381,7 @@ impl Model {
         Finished::Received { recv: due.recv, invalidated: due.invalidated }
     }
 
-    /// An end of SRC that only answers gives a silent peer up as well.
+    /// An end of SR that only answers gives a silent peer up as well.
     ///
     /// # Panics
     /// If it waits for something else, which must fail then, or has answered nothing.
@@ -390,7 +390,7 @@ impl Model {
         let q = &mut self.sides[side].qps[qp];
         let answers_only = !is_busy && q.has_answered;
         assert!(
-            self.src && answers_only,
+            self.sr && answers_only,
             "queue pair {qp} of side {side} failed with {} of {}, {:?}",
             q.over,
             q.posted.len(),

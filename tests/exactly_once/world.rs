@@ -114,7 +114,7 @@ impl World {
         let rnr_retry = u8::try_from(rnr_retry).expect("small");
         let psns = [pick(&[0, 0xff_fff0, 0x7f_fffc]), pick(&[0, 0xff_fffd, 77])];
         let budget = pick(&[8, 16, 40]) * qps as u64;
-        let mode = [WireMode::Rc, WireMode::Src][usize_from(pick(&[0, 1]).max(cuts_words.into()))];
+        let mode = [WireMode::Rc, WireMode::Sr][usize_from(pick(&[0, 1]).max(cuts_words.into()))];
         let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
         let ends: Vec<End> =
@@ -125,8 +125,8 @@ impl World {
             ends[i].region.copy_in(0, &bytes).expect("as long as the region");
             bytes
         });
-        let is_src = mode == WireMode::Src;
-        let model = Model::new(mtu.bytes() as usize, is_src, memory, qps, shared, rnr_retry);
+        let is_sr = mode == WireMode::Sr;
+        let model = Model::new(mtu.bytes() as usize, is_sr, memory, qps, shared, rnr_retry);
         let (wire, now) = (rng.fork(), Time::ZERO);
         let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
         let sabotage = None;
@@ -182,7 +182,7 @@ impl World {
     /// ACKs of an end in RTR may lack SACK words, and one refusal ends a queue pair.
     pub(crate) fn may_hear_no_words(&self) -> bool {
         let Patience { mode, rnr_retry, .. } = self.patience;
-        mode == WireMode::Src && rnr_retry == 0 && self.small && self.rts_at > self.now
+        mode == WireMode::Sr && rnr_retry == 0 && self.small && self.rts_at > self.now
     }
 
     fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), rd_atomic: u8, psns: [u64; 2]) {
@@ -207,14 +207,14 @@ impl World {
                 max_dest_rd_atomic: Some(rd_atomic),
                 min_rnr_timer: Some(3),
                 wire_mode: Some(mode),
-                segment_bytes: (mode == WireMode::Src && segment > 0).then_some(segment),
+                segment_bytes: (mode == WireMode::Sr && segment > 0).then_some(segment),
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
             self.patience.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
-            let is_src = mode == WireMode::Src;
-            let erasure = drawn::erasure(&mut self.uno).filter(|_| is_src);
-            let balance = drawn::balance(&mut self.uno).filter(|_| is_src);
+            let is_sr = mode == WireMode::Sr;
+            let erasure = drawn::erasure(&mut self.uno).filter(|_| is_sr);
+            let balance = drawn::balance(&mut self.uno).filter(|_| is_sr);
             let rts = QpAttr {
                 max_rd_atomic: Some(rd_atomic),
                 timeout: Some(timeout),
@@ -313,7 +313,7 @@ impl World {
             end.ep.handle_packet(self.now, PortId::HOST, &frame, RxMeta::whole(self.now));
             let rebuilt = end.ep.counters().ec_rebuilt_packets - rebuilt;
             match &request {
-                Some((q, p)) => self.model.rebuild_src(side, *q, p, rebuilt),
+                Some((q, p)) => self.model.rebuild_sr(side, *q, p, rebuilt),
                 None => assert_eq!(rebuilt, 0, "nothing came"),
             }
             self.settle(side);

@@ -16,7 +16,7 @@ fn run(name: &str, set: &[(&str, &str)]) -> Report {
 fn cc__every_one_carries_flows_of_any_scenario_in_both_modes() {
     let mut hashes = Vec::new();
     for cc in CcChoice::known() {
-        for mode in ["rc", "src"] {
+        for mode in ["rc", "sr"] {
             let set = [("cc", cc), ("mode", mode), ("bytes", "1MiB"), ("payload", "elided")];
             let report = run("dumbbell-2", &set);
             assert!(report.flows.iter().all(|f| f.fct_us.is_some()), "{cc} {mode}");
@@ -31,7 +31,7 @@ fn cc__every_one_carries_flows_of_any_scenario_in_both_modes() {
 
 #[test]
 fn cc__who_measures_the_round_trip_comes_to_the_same_end() {
-    let set = [("cc", "unocc"), ("mode", "src"), ("payload", "elided")];
+    let set = [("cc", "unocc"), ("mode", "sr"), ("payload", "elided")];
     let told = run("dumbbell-2", &set);
     let measured = run("dumbbell-2", &[&set[..], &[("measure_rtt", "true")]].concat());
     assert_ne!(told.event_hash, measured.event_hash);
@@ -41,7 +41,7 @@ fn cc__who_measures_the_round_trip_comes_to_the_same_end() {
 /// microseconds.
 fn hpcc(stamps: bool) -> (f64, f64) {
     let scenario = Scenario::find("dumbbell-2").expect("a scenario of the catalogue");
-    let set = [("cc", "hpcc"), ("mode", "src"), ("payload", "elided"), ("bytes", "8MiB")];
+    let set = [("cc", "hpcc"), ("mode", "sr"), ("payload", "elided"), ("bytes", "8MiB")];
     let mut plan = scenario.plan(1, set).expect("parameters that it has");
     plan.setup.port.int = stamps;
     let report = plan.run(Watch::default(), &mut ()).expect("it can be built");

@@ -37,7 +37,7 @@ fn twice(name: &str, mode: &str) -> Report {
 /// Runs it in both wire modes, each twice: RC first.
 #[track_caller]
 fn in_both_modes(name: &str) -> [Report; 2] {
-    ["rc", "src"].map(|mode| twice(name, mode))
+    ["rc", "sr"].map(|mode| twice(name, mode))
 }
 
 fn drops(report: &Report, cause: &str) -> u64 {
@@ -93,20 +93,20 @@ fn incast_32__loses_nothing_because_switches_pause() {
 
 #[test]
 fn loss_1__is_recovered_from() {
-    let [rc, src] = in_both_modes("loss-1");
-    for report in [&rc, &src] {
+    let [rc, sr] = in_both_modes("loss-1");
+    for report in [&rc, &sr] {
         assert!(drops(report, "line_loss") > 10, "{:?}", report.drops);
     }
     let again = |report: &Report| report.engine["retransmitted_packets"];
-    assert!(again(&src) < again(&rc), "{} of SRC, {} of RC", again(&src), again(&rc));
-    sends_again_what_was_lost(&src);
+    assert!(again(&sr) < again(&rc), "{} of SR, {} of RC", again(&sr), again(&rc));
+    sends_again_what_was_lost(&sr);
 }
 
 #[test]
 fn reorder_5__is_recovered_from() {
-    let [rc, src] = in_both_modes("reorder-5");
+    let [rc, sr] = in_both_modes("reorder-5");
     assert!(rc.engine["out_of_sequence"] > 10);
-    sends_again_what_was_lost(&src);
+    sends_again_what_was_lost(&sr);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn large_ones__run_small() {
         if name == "poisson" {
             set.extend([("flows", "100"), ("sizes", "web_server")]);
         }
-        for mode in ["rc", "src"] {
+        for mode in ["rc", "sr"] {
             set.push(("mode", mode));
             let [a, b] = [1, 1].map(|seed| run(name, seed, &set));
             assert_eq!(a, b, "{name}: one seed, two results");

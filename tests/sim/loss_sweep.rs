@@ -1,4 +1,4 @@
-//! What SRC promises, in cells of the sweep that are hard for it.
+//! What SR promises, in cells of the sweep that are hard for it.
 
 use spanwire_sim::{Bar, Cell, LossSweep, SweepRow};
 
@@ -32,9 +32,9 @@ fn loss_sweep__of_five_percent_a_window_of_15000_packets_loses_little_more() {
 fn loss_sweep__a_window_of_ten_packets_needs_no_timeout() {
     let rows = rows(&[("rtt", "20us"), ("loss", "1%,5%"), ("late", ""), ("time", "100ms")]);
     check(&rows, [2, 0, 2]);
-    let src: Vec<_> = rows.iter().filter(|r| r.mode == "src").collect();
-    assert!(src.iter().all(|r| r.window_pkts < 16));
-    assert!(src.iter().all(|r| r.timeouts * 1_000 < r.sent_pkts), "{src:?}");
+    let sr: Vec<_> = rows.iter().filter(|r| r.mode == "sr").collect();
+    assert!(sr.iter().all(|r| r.window_pkts < 16));
+    assert!(sr.iter().all(|r| r.timeouts * 1_000 < r.sent_pkts), "{sr:?}");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn loss_sweep__what_is_fifty_round_trips_late_is_not_lost() {
     check(&rows, [0, 2, 2]);
 }
 
-/// What a port with 1500-byte frames sends. Headers cost SRC 0.6 % of the link more than RC, which
+/// What a port with 1500-byte frames sends. Headers cost SR 0.6 % of the link more than RC, which
 /// shows as long as nothing is lost.
 #[test]
 fn loss_sweep__in_packets_of_1500_byte_ethernet() {
@@ -51,7 +51,7 @@ fn loss_sweep__in_packets_of_1500_byte_ethernet() {
     let rows = rows(&[&frames[..], &[("loss", "0,1%,5%"), ("late", "10us")]].concat());
     let bars = Bar::all(&rows);
     assert!(bars[..2].iter().all(|bar| bar.ok), "{bars:#?}\n{rows:#?}");
-    assert_eq!(bars[2].missed, ["src, 20 us, 0 % lost"], "{rows:#?}");
+    assert_eq!(bars[2].missed, ["sr, 20 us, 0 % lost"], "{rows:#?}");
     assert!(rows[1].goodput_fraction > 0.99 * rows[0].goodput_fraction, "{rows:#?}");
 }
 

@@ -74,7 +74,7 @@ fn run(seed: u8, mode: WireMode) -> (u64, [u64; 2]) {
 
 #[test]
 fn reg_mr__without_an_address_gives_one_that_follows_from_the_seed() {
-    for mode in [WireMode::Rc, WireMode::Src] {
+    for mode in [WireMode::Rc, WireMode::Sr] {
         let first = run(1, mode);
         // The heap and the mappings are other ones now.
         let moved: Vec<Region> = (0..50).map(|_| Region::zeroed(1 << 16)).collect();

@@ -1,4 +1,4 @@
-//! SRC for a minute on a network that loses three packets in ten, each way.
+//! SR for a minute on a network that loses three packets in ten, each way.
 
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_sim::workload::{Flow, FlowOp};

@@ -28,7 +28,7 @@ fn allocates_nothing(plan: Plan) {
 }
 
 fn plans(loss: Loss) -> impl Iterator<Item = Plan> {
-    let modes = [WireMode::Rc, WireMode::Src];
+    let modes = [WireMode::Rc, WireMode::Sr];
     let ops = [Op::Send, Op::Write, Op::Read];
     modes.into_iter().flat_map(move |mode| {
         ops.into_iter().flat_map(move |op| {
@@ -66,7 +66,7 @@ fn engine__loss_recovery_allocates_nothing() {
 /// The receive request is posted when its message has been turned away.
 #[test]
 fn engine__a_receiver_that_is_not_ready_allocates_nothing() {
-    for mode in [WireMode::Rc, WireMode::Src] {
+    for mode in [WireMode::Rc, WireMode::Sr] {
         for bytes in [64, 5_000] {
             let op = Op::Send;
             let loss = Loss::None;
@@ -83,7 +83,7 @@ fn engine__erasure_coding_allocates_nothing() {
     let ops = [Op::Send, Op::Write, Op::Read].map(|op| (op, Loss::None));
     for (op, loss) in ops.into_iter().chain([(Op::Send, Loss::OneIn(37))]) {
         let code = Some(ErasureCoding::new(8, 2));
-        let (mode, bytes) = (WireMode::Src, 20_000);
+        let (mode, bytes) = (WireMode::Sr, 20_000);
         allocates_nothing(Plan { mode, op, bytes, loss, late_receives: false, code });
     }
 }

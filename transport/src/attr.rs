@@ -77,12 +77,12 @@ pub struct QpAttr {
     pub av: Option<AddressVector>,
     /// How both ends speak; [`WireMode::Rc`] when it is not given.
     pub wire_mode: Option<WireMode>,
-    /// Payload bytes of a full packet in [`WireMode::Src`], 64..=65280: any size that the path
+    /// Payload bytes of a full packet in [`WireMode::Sr`], 64..=65280: any size that the path
     /// carries ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). The path MTU when it is not
     /// given. Each end chooses its own. Not for [`WireMode::Rc`].
     pub segment_bytes: Option<u32>,
     /// Packets beyond the lowest missing one that the peer takes, as both ends agreed
-    /// ([`SrcTerms::reorder_pkts`](crate::SrcTerms::reorder_pkts)), at least 256: so many leave
+    /// ([`SrTerms::reorder_pkts`](crate::SrTerms::reorder_pkts)), at least 256: so many leave
     /// before the peer has said anything. 256 when it is not given: more than that would cost a
     /// round trip. Not for [`WireMode::Rc`].
     pub peer_reorder_pkts: Option<u32>,
@@ -92,12 +92,12 @@ pub struct QpAttr {
     /// Its share of the port among the queue pairs of its endpoint that have something to send, in
     /// bytes, 1..=255; 1 when it is not given. Acknowledgements are nobody's share.
     pub weight: Option<u8>,
-    /// Data leave in blocks with parity; none when it is not given. Only for [`WireMode::Src`], and
-    /// only if the peer takes blocks ([`SrcFeature::Block`](crate::SrcFeature::Block)): it drops
+    /// Data leave in blocks with parity; none when it is not given. Only for [`WireMode::Sr`], and
+    /// only if the peer takes blocks ([`SrFeature::Block`](crate::SrFeature::Block)): it drops
     /// them if not. What is received needs nothing.
     pub erasure: Option<ErasureCoding>,
     /// Which path each packet takes; the address vector's source port when it is not given. Only
-    /// for [`WireMode::Src`].
+    /// for [`WireMode::Sr`].
     pub balance: Option<Balance>,
 }
 
@@ -126,10 +126,10 @@ pub enum WireMode {
     /// RoCEv2 Reliable Connection, as every adapter speaks it: in order, goes back on a loss.
     #[default]
     Rc,
-    /// Spanwire Reliable Connection: data are placed in any order, only what is lost is sent again
-    /// (docs/PROTOCOL.md, "SRC"). Memory is written in any order as well: what must come later is
+    /// Selective repeat: data are placed in any order and only lost packets are retransmitted
+    /// (docs/PROTOCOL.md, "SR"). Memory is written in any order as well: what must come later is
     /// fenced, or follows a completion.
-    Src,
+    Sr,
 }
 
 /// The way to the peer: what goes into the headers below the BTH.
@@ -173,7 +173,7 @@ impl WireMode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rc => "rc",
-            Self::Src => "src",
+            Self::Sr => "sr",
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Config {
     /// on the wire, so that its responses stay inside the window above: the requester paces the
     /// responder.
     pub read_chunk_pkts: u32,
-    /// Packets of an SRC peer beyond the lowest missing one that are taken, 256..=1048576. What is
+    /// Packets of an SR peer beyond the lowest missing one that are taken, 256..=1048576. What is
     /// further ahead is dropped and counted, and the peer knows the limit. Default 65536: 100 ms at
     /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are
     /// missing.
@@ -65,7 +65,7 @@ pub struct Config {
     /// a pass or two of a loop that spins. A worker that sleeps, and shares its core, wants 250 us.
     pub catch_up: Dur,
     /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
-    /// Full SRC packets of such a queue pair are shorter by the room that it takes: 24 bytes for
+    /// Full SR packets of such a queue pair are shorter by the room that it takes: 24 bytes for
     /// each, and 8. Default 8: a datacenter has five on its longest way.
     pub int_hops: u8,
     /// Leave payload out of the frames sent (`spanwire_base::TxMeta`), for simulations in which
@@ -181,7 +181,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What every SRC peer takes ahead of a gap before it has said how much it does.
+/// What every SR peer takes ahead of a gap before it has said how much it does.
 pub(crate) const MIN_REORDER_PKTS: u32 = 256;
 
 /// A QPN has 24 bits: 16 for the slot, 8 that change when a slot is used again.

@@ -32,7 +32,7 @@ pub struct Counters {
     pub tx_fatal_naks: u64,
     /// NAKs for a sequence error received.
     pub packet_seq_err: u64,
-    /// RNR NAKs received; of SRC, rounds of packets that found no receive request.
+    /// RNR NAKs received; of SR, rounds of packets that found no receive request.
     pub rnr_nak_retry_err: u64,
     /// Gaps found in responses, or acknowledgements that jumped over a READ or an atomic.
     pub implied_nak_seq_err: u64,
@@ -55,35 +55,35 @@ pub struct Counters {
     pub np_cnp_sent: u64,
     /// Congestion notifications received.
     pub rp_cnp_handled: u64,
-    /// SRC: newest packets sent again because nothing was heard for two round trips.
+    /// SR: newest packets sent again because nothing was heard for two round trips.
     pub tail_loss_probes: u64,
-    /// SRC: packets sent to ask whether a receive request has been posted.
+    /// SR: packets sent to ask whether a receive request has been posted.
     pub receive_limit_probes: u64,
-    /// SRC: packets presumed lost: overdue (RACK), outstanding at a retransmission timeout, or
+    /// SR: packets presumed lost: overdue (RACK), outstanding at a retransmission timeout, or
     /// reported missing from their block. Without erasure coding the network has lost about
     /// `presumed_lost_packets` - `spurious_lost_packets` + `tail_loss_probes` packets.
     pub presumed_lost_packets: u64,
-    /// SRC: of these, packets that had arrived or did so later, as far as ACKs prove it.
+    /// SR: of these, packets that had arrived or did so later, as far as ACKs prove it.
     pub spurious_lost_packets: u64,
-    /// SRC: of these, packets that had been retransmitted by then.
+    /// SR: of these, packets that had been retransmitted by then.
     pub spurious_retransmits: u64,
-    /// SRC: timeouts that turned out needless and were undone.
+    /// SR: timeouts that turned out needless and were undone.
     pub spurious_timeouts: u64,
-    /// SRC: parity packets sent.
+    /// SR: parity packets sent.
     pub ec_parity_packets: u64,
-    /// SRC: own packets of blocks that were lost, and told of by the peer, which does not need
+    /// SR: own packets of blocks that were lost, and told of by the peer, which does not need
     /// them.
     pub ec_settled_packets: u64,
-    /// SRC: own packets of blocks that were lost, and told of by the peer, which needs them.
+    /// SR: own packets of blocks that were lost, and told of by the peer, which needs them.
     pub ec_short_packets: u64,
-    /// SRC: blocks of the peer of which data were rebuilt.
+    /// SR: blocks of the peer of which data were rebuilt.
     pub ec_blocks_rebuilt: u64,
-    /// SRC: data packets of the peer that were rebuilt.
+    /// SR: data packets of the peer that were rebuilt.
     pub ec_rebuilt_packets: u64,
-    /// SRC: blocks of the peer without use of their parity: beyond the memory for it, of a code
+    /// SR: blocks of the peer without use of their parity: beyond the memory for it, of a code
     /// that is not known, or rebuilt and not taken.
     pub ec_blocks_plain: u64,
-    /// SRC: times the peer was told that a block is short of data.
+    /// SR: times the peer was told that a block is short of data.
     pub ec_block_nacks: u64,
     drops: [u64; DropReason::OWN.len()],
     wire_drops: [u64; wire::DropReason::ALL.len()],

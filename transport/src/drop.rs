@@ -40,14 +40,14 @@ pub enum DropReason {
     DuplicateReadForgotten,
     /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
     DuplicateAtomicForgotten,
-    /// SRC: a packet at or above the advertised PSN limit. RC: a request further ahead of the
+    /// SR: a packet at or above the advertised PSN limit. RC: a request further ahead of the
     /// expected PSN than our widest send window.
     BeyondPsnLimit,
-    /// SRC: a packet from before everything that its sender may still doubt.
+    /// SR: a packet from before everything that its sender may still doubt.
     OldPacket,
-    /// SRC: something that is refused once everything before it has arrived, which it has not.
+    /// SR: something that is refused once everything before it has arrived, which it has not.
     RefusedAhead,
-    /// A CNP: each in SRC, whose ACKs carry the ECN counts; in RC one within a round trip of the
+    /// A CNP: each in SR, whose ACKs carry the ECN counts; in RC one within a round trip of the
     /// last one that counted.
     IgnoredCnp,
 }

@@ -66,7 +66,7 @@ pub struct QpInfo {
     /// What it was made of.
     pub init: QpInit,
     /// The attributes it has been given, with the PSNs where they are now: `sq_psn` is that of the
-    /// next new packet, `rq_psn` the one expected next. In SRC those have 32 bits, of which these
+    /// next new packet, `rq_psn` the one expected next. In SR those have 32 bits, of which these
     /// are the lower 24.
     pub attr: QpAttr,
     /// Packets sent, or READ responses asked for, and not acknowledged.

@@ -55,7 +55,7 @@ pub use endpoint::{Endpoint, QpInfo};
 pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use mr::{Access, MemoryRegion, MrError, PdId};
-pub use offer::{Agreed, Offer, SrcFeature, SrcFeatures, SrcOffer, SrcTerms, SrcVersions, agree};
+pub use offer::{Agreed, Offer, SrFeature, SrFeatures, SrOffer, SrTerms, SrVersions, agree};
 pub use qp::flow::{FlowInfo, FlowLimit, LimitTimes};
 pub use qp::state::{ModifyError, QpState};
 pub use srq::{SrqError, SrqId, SrqInfo, SrqInit};

@@ -14,37 +14,37 @@ use crate::qp::state::SEGMENT_BYTES;
 pub struct Offer {
     /// It speaks RC.
     pub rc: bool,
-    /// It speaks SRC, on these terms.
-    pub src: Option<SrcOffer>,
+    /// It speaks SR, on these terms.
+    pub sr: Option<SrOffer>,
 }
 
-/// On which terms an end speaks SRC. Values that nobody can keep to are allowed: [`agree`] knows
+/// On which terms an end speaks SR. Values that nobody can keep to are allowed: [`agree`] knows
 /// what they mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SrcOffer {
+pub struct SrOffer {
     /// Versions of the header.
-    pub versions: SrcVersions,
+    pub versions: SrVersions,
     /// Optional parts of it.
-    pub features: SrcFeatures,
+    pub features: SrFeatures,
     /// Payload bytes of the longest packet that it can send and take. Below 64 it does not speak
-    /// SRC; above 65280 it means that.
+    /// SR; above 65280 it means that.
     pub segment_bytes: u32,
     /// Packets beyond the lowest missing one that it takes. Below 256 it means that, which every
     /// end takes.
     pub reorder_pkts: u32,
 }
 
-/// A set of versions of the SRC header, 1 to 15: what its four bits tell apart.
+/// A set of versions of the SR header, 1 to 15: what its four bits tell apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SrcVersions(u16);
+pub struct SrVersions(u16);
 
-/// A set of the SRC header's optional parts. Each is a presence bit of the header.
+/// A set of the SR header's optional parts. Each is a presence bit of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SrcFeatures(u8);
+pub struct SrFeatures(u8);
 
-/// An optional part of the SRC header.
+/// An optional part of the SR header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SrcFeature {
+pub enum SrFeature {
     /// Credits and rates of MLCC.
     Mlcc,
     /// Blocks of an erasure code.
@@ -58,17 +58,17 @@ pub enum SrcFeature {
 pub enum Agreed {
     /// They speak RC, at a path MTU that is not the offers' to say.
     Rc,
-    /// They speak SRC, on these terms.
-    Src(SrcTerms),
+    /// They speak SR, on these terms.
+    Sr(SrTerms),
 }
 
-/// The terms of an SRC connection.
+/// The terms of an SR connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SrcTerms {
+pub struct SrTerms {
     /// Version of the header: the highest that both know.
     pub version: u8,
     /// The parts that both know.
-    pub features: SrcFeatures,
+    pub features: SrFeatures,
     /// Payload bytes of a full packet, 64..=65280: the smaller of both.
     pub segment_bytes: u32,
     /// Packets beyond the lowest missing one that either takes, at least 256: a wider window waits
@@ -76,44 +76,44 @@ pub struct SrcTerms {
     pub reorder_pkts: u32,
 }
 
-/// What `ours` and `theirs` have in common: SRC if it can be, else RC, `None` when an end insists
+/// What `ours` and `theirs` have in common: SR if it can be, else RC, `None` when an end insists
 /// on what the other does not speak.
 ///
 /// The same whichever of the two is ours. An end that offers RC agrees with every peer that does,
 /// whatever else they list.
 #[must_use]
 pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
-    let src = ours.src.zip(theirs.src).and_then(|(ours, theirs)| ours.terms_with(&theirs));
-    src.map(Agreed::Src).or((ours.rc && theirs.rc).then_some(Agreed::Rc))
+    let sr = ours.sr.zip(theirs.sr).and_then(|(ours, theirs)| ours.terms_with(&theirs));
+    sr.map(Agreed::Sr).or((ours.rc && theirs.rc).then_some(Agreed::Rc))
 }
 
 impl Offer {
     /// What an end means that says nothing of modes: it is older than they are.
-    pub const SILENT: Self = Self { rc: true, src: None };
+    pub const SILENT: Self = Self { rc: true, sr: None };
 
     /// All that this engine speaks, with the parameters `config`, in packets that carry at most
     /// `segment_bytes` ([`Offer::segment_bytes`] says how many fit); RC alone when that is `None`.
     #[must_use]
     pub fn of(config: &Config, segment_bytes: Option<u32>) -> Self {
-        let src = segment_bytes.map(|segment_bytes| SrcOffer {
-            versions: SrcVersions::ENGINE,
-            features: SrcFeatures::ENGINE,
+        let sr = segment_bytes.map(|segment_bytes| SrOffer {
+            versions: SrVersions::ENGINE,
+            features: SrFeatures::ENGINE,
             segment_bytes,
             reorder_pkts: config.reorder_pkts,
         });
-        Self { rc: true, src }
+        Self { rc: true, sr }
     }
 
-    /// Payload bytes of the longest SRC packet of at most `ip_bytes`, IP header included, over IPv4
+    /// Payload bytes of the longest SR packet of at most `ip_bytes`, IP header included, over IPv4
     /// or IPv6; `None` when less than 64 fit.
     ///
     /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload
-    /// is counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SRC 24, RETH 16,
+    /// is counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SR 24, RETH 16,
     /// ImmDt 4, receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
     #[must_use]
     pub fn segment_bytes(ip_bytes: u32, is_ipv4: bool) -> Option<u32> {
         let ip = if is_ipv4 { 20 } else { 40 };
-        let fits = ip_bytes.checked_sub(ip + SRC_HEADERS_BYTES)? / 4 * 4;
+        let fits = ip_bytes.checked_sub(ip + SR_HEADERS_BYTES)? / 4 * 4;
         (fits >= *SEGMENT_BYTES.start()).then_some(fits.min(*SEGMENT_BYTES.end()))
     }
 
@@ -121,17 +121,17 @@ impl Offer {
     #[must_use]
     pub fn only(self, mode: WireMode) -> Self {
         match mode {
-            WireMode::Rc => Self { src: None, ..self },
-            WireMode::Src => Self { rc: false, ..self },
+            WireMode::Rc => Self { sr: None, ..self },
+            WireMode::Sr => Self { rc: false, ..self },
         }
     }
 }
 
-impl SrcOffer {
-    fn terms_with(&self, other: &Self) -> Option<SrcTerms> {
+impl SrOffer {
+    fn terms_with(&self, other: &Self) -> Option<SrTerms> {
         let version = self.versions.highest_common(other.versions)?;
         let segment_bytes = self.segment_bytes.min(other.segment_bytes).min(*SEGMENT_BYTES.end());
-        SEGMENT_BYTES.contains(&segment_bytes).then_some(SrcTerms {
+        SEGMENT_BYTES.contains(&segment_bytes).then_some(SrTerms {
             version,
             features: self.features.and(other.features),
             segment_bytes,
@@ -140,7 +140,7 @@ impl SrcOffer {
     }
 }
 
-impl SrcVersions {
+impl SrVersions {
     /// What this engine speaks.
     pub const ENGINE: Self = Self(1 << 1);
 
@@ -161,28 +161,28 @@ impl SrcVersions {
     }
 }
 
-impl SrcFeatures {
+impl SrFeatures {
     /// None.
     pub const NONE: Self = Self(0);
 
     /// What this engine speaks: it takes blocks of an erasure code.
-    pub const ENGINE: Self = Self(SrcFeature::Block.bit());
+    pub const ENGINE: Self = Self(SrFeature::Block.bit());
 
     /// Those of `names` that this version of the project knows by name.
     #[must_use]
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let known = names.into_iter().filter_map(SrcFeature::from_name);
+        let known = names.into_iter().filter_map(SrFeature::from_name);
         Self(known.fold(0, |set, feature| set | feature.bit()))
     }
 
     /// All of them, in the order of their presence bits.
-    pub fn iter(self) -> impl Iterator<Item = SrcFeature> {
-        SrcFeature::ALL.into_iter().filter(move |f| self.0 & f.bit() != 0)
+    pub fn iter(self) -> impl Iterator<Item = SrFeature> {
+        SrFeature::ALL.into_iter().filter(move |f| self.0 & f.bit() != 0)
     }
 
     /// It is among them.
     #[must_use]
-    pub const fn has(self, feature: SrcFeature) -> bool {
+    pub const fn has(self, feature: SrFeature) -> bool {
         self.0 & feature.bit() != 0
     }
 
@@ -193,7 +193,7 @@ impl SrcFeatures {
     }
 }
 
-impl SrcFeature {
+impl SrFeature {
     /// All that have a name, in the order of their presence bits.
     pub const ALL: [Self; 3] = [Self::Mlcc, Self::Block, Self::Int];
 
@@ -228,7 +228,7 @@ impl Agreed {
     pub fn mode(&self) -> WireMode {
         match self {
             Self::Rc => WireMode::Rc,
-            Self::Src(_) => WireMode::Src,
+            Self::Sr(_) => WireMode::Sr,
         }
     }
 
@@ -242,8 +242,8 @@ impl Agreed {
                 peer_reorder_pkts: None,
                 ..rtr
             },
-            Self::Src(terms) => QpAttr {
-                wire_mode: Some(WireMode::Src),
+            Self::Sr(terms) => QpAttr {
+                wire_mode: Some(WireMode::Sr),
                 segment_bytes: Some(terms.segment_bytes),
                 peer_reorder_pkts: Some(terms.reorder_pkts),
                 ..rtr
@@ -252,7 +252,7 @@ impl Agreed {
     }
 
     /// `rts`, the attributes of a queue pair's transition to RTS, without what these ends cannot:
-    /// paths are SRC's, and blocks are for a peer that takes them.
+    /// paths are SR's, and blocks are for a peer that takes them.
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
         QpAttr {
@@ -267,8 +267,8 @@ impl Agreed {
     pub fn why_no_erasure(&self) -> Option<&'static str> {
         match self {
             Self::Rc => Some(SPEAKS_RC),
-            Self::Src(terms) if terms.features.has(SrcFeature::Block) => None,
-            Self::Src(_) => Some("the peer takes no blocks"),
+            Self::Sr(terms) if terms.features.has(SrFeature::Block) => None,
+            Self::Sr(_) => Some("the peer takes no blocks"),
         }
     }
 
@@ -277,13 +277,13 @@ impl Agreed {
     pub fn why_no_balance(&self) -> Option<&'static str> {
         match self {
             Self::Rc => Some(SPEAKS_RC),
-            Self::Src(_) => None,
+            Self::Sr(_) => None,
         }
     }
 }
 
 /// UDP, BTH, the header of a WRITE's last segment with immediate, ICRC.
-const SRC_HEADERS_BYTES: u32 = 8 + 12 + (24 + 16 + 4 + 4) + 4;
+const SR_HEADERS_BYTES: u32 = 8 + 12 + (24 + 16 + 4 + 4) + 4;
 
 const SPEAKS_RC: &str = "the connection speaks RC";
 
@@ -298,7 +298,7 @@ mod tests {
     use proptest::prelude::*;
     use spanwire_base::u32_from;
     use spanwire_loadbalance::Choice;
-    use spanwire_wire::{RethRepr, SrcDataRepr, SrcKind};
+    use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 
     const SEGMENTS: [u32; 9] = [0, 1, 63, 64, 1024, 1408, 65_280, 65_281, u32::MAX];
 
@@ -306,14 +306,14 @@ mod tests {
         Offer::of(&Config::default(), Some(segment_bytes))
     }
 
-    fn src_offers() -> impl Strategy<Value = SrcOffer> {
+    fn sr_offers() -> impl Strategy<Value = SrOffer> {
         let versions = prop::collection::vec(prop_oneof![0..20_u64, any::<u64>()], 0..20);
         let names = prop::collection::vec("mlcc|block|int|[a-z]{0,9}", 0..20);
         let segments = prop_oneof![prop::sample::select(&SEGMENTS[..]), any::<u32>()];
         (versions, names, segments, any::<u32>()).prop_map(
-            |(versions, names, segment_bytes, reorder_pkts)| SrcOffer {
-                versions: SrcVersions::of(versions),
-                features: SrcFeatures::of(names.iter().map(String::as_str)),
+            |(versions, names, segment_bytes, reorder_pkts)| SrOffer {
+                versions: SrVersions::of(versions),
+                features: SrFeatures::of(names.iter().map(String::as_str)),
                 segment_bytes,
                 reorder_pkts,
             },
@@ -321,8 +321,8 @@ mod tests {
     }
 
     fn offers() -> impl Strategy<Value = Offer> {
-        let src = prop::option::weighted(0.8, src_offers());
-        (any::<bool>(), src).prop_map(|(rc, src)| Offer { rc, src })
+        let sr = prop::option::weighted(0.8, sr_offers());
+        (any::<bool>(), sr).prop_map(|(rc, sr)| Offer { rc, sr })
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(of(&both, &both), rts);
         assert_eq!(of(&both, &Offer::SILENT), QpAttr::default());
         let mut old = both;
-        old.src.as_mut().unwrap().features = SrcFeatures::NONE;
+        old.sr.as_mut().unwrap().features = SrFeatures::NONE;
         assert_eq!(of(&both, &old), QpAttr { erasure: None, ..rts });
         let agreed = agree(&both, &old).unwrap();
         assert_eq!(agreed.why_no_erasure(), Some("the peer takes no blocks"));
@@ -348,14 +348,14 @@ mod tests {
             let agreed = agree(&a, &b);
             prop_assert_eq!(agreed, agree(&b, &a));
             match agreed {
-                Some(Agreed::Src(terms)) => for offer in [a, b] {
-                    let src = offer.src.expect("who does not offer SRC does not get it");
-                    prop_assert!(src.versions.iter().any(|v| v == terms.version));
-                    prop_assert_eq!(src.features.and(terms.features), terms.features);
+                Some(Agreed::Sr(terms)) => for offer in [a, b] {
+                    let sr = offer.sr.expect("who does not offer SR does not get it");
+                    prop_assert!(sr.versions.iter().any(|v| v == terms.version));
+                    prop_assert_eq!(sr.features.and(terms.features), terms.features);
                     prop_assert!(SEGMENT_BYTES.contains(&terms.segment_bytes));
-                    prop_assert!(terms.segment_bytes <= src.segment_bytes);
+                    prop_assert!(terms.segment_bytes <= sr.segment_bytes);
                     prop_assert!(terms.reorder_pkts >= MIN_REORDER_PKTS);
-                    prop_assert!(terms.reorder_pkts <= src.reorder_pkts.max(MIN_REORDER_PKTS));
+                    prop_assert!(terms.reorder_pkts <= sr.reorder_pkts.max(MIN_REORDER_PKTS));
                 },
                 Some(Agreed::Rc) => prop_assert!(a.rc && b.rc),
                 None => prop_assert!(!(a.rc && b.rc)),
@@ -377,58 +377,58 @@ mod tests {
         ) {
             let ours = full(1408);
             let mut theirs = full(1400);
-            let src = theirs.src.as_mut().expect("offered");
-            src.versions = SrcVersions::of(versions.into_iter().chain([1]));
-            src.features = SrcFeatures::of(names.iter().map(String::as_str).chain(["block"]));
+            let sr = theirs.sr.as_mut().expect("offered");
+            sr.versions = SrVersions::of(versions.into_iter().chain([1]));
+            sr.features = SrFeatures::of(names.iter().map(String::as_str).chain(["block"]));
             prop_assert_eq!(agree(&ours, &theirs), agree(&ours, &full(1400)));
         }
     }
 
     #[test]
-    fn agree__takes_src_where_both_speak_it() {
-        let terms = SrcTerms {
+    fn agree__takes_sr_where_both_speak_it() {
+        let terms = SrTerms {
             version: 1,
-            features: SrcFeatures::of(["block"]),
+            features: SrFeatures::of(["block"]),
             segment_bytes: 1388,
             reorder_pkts: Config::default().reorder_pkts,
         };
-        assert_eq!(agree(&full(1408), &full(1388)), Some(Agreed::Src(terms)));
-        let insisting = full(1408).only(WireMode::Src);
-        assert_eq!(agree(&insisting, &full(1388)), Some(Agreed::Src(terms)));
+        assert_eq!(agree(&full(1408), &full(1388)), Some(Agreed::Sr(terms)));
+        let insisting = full(1408).only(WireMode::Sr);
+        assert_eq!(agree(&insisting, &full(1388)), Some(Agreed::Sr(terms)));
     }
 
     #[test]
     fn agree__who_insists_gets_what_he_wants_or_nothing() {
-        let (rc, src) = (full(1408).only(WireMode::Rc), full(1408).only(WireMode::Src));
-        assert_eq!(agree(&rc, &src), None);
-        assert_eq!(agree(&src, &Offer::SILENT), None);
+        let (rc, sr) = (full(1408).only(WireMode::Rc), full(1408).only(WireMode::Sr));
+        assert_eq!(agree(&rc, &sr), None);
+        assert_eq!(agree(&sr, &Offer::SILENT), None);
         assert_eq!(agree(&rc, &full(1408)), Some(Agreed::Rc));
-        let nothing = Offer { rc: false, src: None };
+        let nothing = Offer { rc: false, sr: None };
         assert_eq!(agree(&full(1408), &nothing), None);
     }
 
     #[test]
     fn agree__terms_that_nobody_can_keep_leave_rc() {
-        let with = |change: fn(&mut SrcOffer)| {
+        let with = |change: fn(&mut SrOffer)| {
             let mut offer = full(1408);
-            change(offer.src.as_mut().expect("offered"));
+            change(offer.sr.as_mut().expect("offered"));
             agree(&full(1408), &offer)
         };
-        assert_eq!(with(|src| src.segment_bytes = 0), Some(Agreed::Rc));
-        assert_eq!(with(|src| src.segment_bytes = 63), Some(Agreed::Rc));
-        assert_eq!(with(|src| src.versions = SrcVersions::of([])), Some(Agreed::Rc));
+        assert_eq!(with(|sr| sr.segment_bytes = 0), Some(Agreed::Rc));
+        assert_eq!(with(|sr| sr.segment_bytes = 63), Some(Agreed::Rc));
+        assert_eq!(with(|sr| sr.versions = SrVersions::of([])), Some(Agreed::Rc));
         assert_eq!(
-            with(|src| src.versions = SrcVersions::of([0, 2, 16, 17, u64::MAX])),
+            with(|sr| sr.versions = SrVersions::of([0, 2, 16, 17, u64::MAX])),
             Some(Agreed::Rc)
         );
-        let few = with(|src| src.reorder_pkts = 0);
-        assert!(matches!(few, Some(Agreed::Src(terms)) if terms.reorder_pkts == 256), "{few:?}");
+        let few = with(|sr| sr.reorder_pkts = 0);
+        assert!(matches!(few, Some(Agreed::Sr(terms)) if terms.reorder_pkts == 256), "{few:?}");
     }
 
     #[test]
     fn agree__a_segment_that_ip_cannot_count_is_the_longest_that_it_can() {
         let agreed = agree(&full(u32::MAX), &full(u32::MAX - 1));
-        assert!(matches!(agreed, Some(Agreed::Src(t)) if t.segment_bytes == 65_280), "{agreed:?}");
+        assert!(matches!(agreed, Some(Agreed::Sr(t)) if t.segment_bytes == 65_280), "{agreed:?}");
     }
 
     #[test]
@@ -439,11 +439,11 @@ mod tests {
     #[test]
     fn segment_bytes__is_what_the_longest_header_leaves() {
         let reth = RethRepr { va: 0, rkey: 0, dma_len: 0 };
-        let write = SrcDataRepr {
+        let write = SrDataRepr {
             reth: Some(reth),
             imm: Some(0),
             receive: Some(0),
-            ..SrcDataRepr::new(SrcKind::Write, 0, 0)
+            ..SrDataRepr::new(SrKind::Write, 0, 0)
         };
         let behind_ip = u32_from(8 + 12 + write.header_len() + 4);
         for (is_ipv4, ip) in [(true, 20), (false, 40)] {
@@ -464,25 +464,25 @@ mod tests {
 
     #[test]
     fn from_name__inverts_name_and_knows_no_other() {
-        for feature in SrcFeature::ALL {
-            assert_eq!(SrcFeature::from_name(feature.name()), Some(feature));
-            assert_eq!(SrcFeatures::of([feature.name()]).iter().collect::<Vec<_>>(), [feature]);
+        for feature in SrFeature::ALL {
+            assert_eq!(SrFeature::from_name(feature.name()), Some(feature));
+            assert_eq!(SrFeatures::of([feature.name()]).iter().collect::<Vec<_>>(), [feature]);
         }
-        assert_eq!(SrcFeatures::of(["", "INT", "warp"]), SrcFeatures::NONE);
+        assert_eq!(SrFeatures::of(["", "INT", "warp"]), SrFeatures::NONE);
     }
 
     #[test]
     fn iter__gives_versions_ascending() {
-        assert_eq!(SrcVersions::of([15, 3, 1, 3]).iter().collect::<Vec<_>>(), [1, 3, 15]);
+        assert_eq!(SrVersions::of([15, 3, 1, 3]).iter().collect::<Vec<_>>(), [1, 3, 15]);
     }
 
     #[test]
     fn apply_to__is_what_modify_qp_takes() {
-        let agreed = agree(&full(1408), &full(1388)).expect("SRC");
+        let agreed = agree(&full(1408), &full(1388)).expect("SR");
         let attr = agreed.apply_to(QpAttr::default());
-        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Src), Some(1388)));
+        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Sr), Some(1388)));
         let attr = Agreed::Rc.apply_to(attr);
         assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Rc), None));
-        assert_eq!((agreed.mode(), Agreed::Rc.mode()), (WireMode::Src, WireMode::Rc));
+        assert_eq!((agreed.mode(), Agreed::Rc.mode()), (WireMode::Sr, WireMode::Rc));
     }
 }

@@ -1,4 +1,4 @@
-//! One direction of a Spanwire Reliable Connection: a stream of packets that each arrive once, in
+//! One direction of an SR connection: a stream of packets that each arrive once, in
 //! any order. What the packets carry is the queue pair's to know.
 
 mod bits;

@@ -107,10 +107,10 @@ thread_local! {
     static MODE: Cell<WireMode> = const { Cell::new(WireMode::Rc) };
 }
 
-/// Runs a test twice: pairs that do not say which wire mode they want speak RC the first time, SRC
+/// Runs a test twice: pairs that do not say which wire mode they want speak RC the first time, SR
 /// the second.
 pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
-    for mode in [WireMode::Rc, WireMode::Src] {
+    for mode in [WireMode::Rc, WireMode::Sr] {
         MODE.set(mode);
         test(mode);
     }
@@ -118,9 +118,9 @@ pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
 }
 
 impl PairConfig {
-    /// One queue pair that speaks SRC.
-    pub(crate) fn src() -> Self {
-        Self { mode: WireMode::Src, ..Self::default() }
+    /// One queue pair that speaks SR.
+    pub(crate) fn sr() -> Self {
+        Self { mode: WireMode::Sr, ..Self::default() }
     }
 }
 

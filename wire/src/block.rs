@@ -7,7 +7,7 @@
 //! ```
 //! What they mean is in docs/PROTOCOL.md, "Blocks".
 
-use crate::src_data::{take, take_mut};
+use crate::sr_data::{take, take_mut};
 use crate::{DropReason, be, headers::BufferTooShort};
 
 /// The most packets of a block: a bit each in a report.
@@ -77,12 +77,12 @@ impl BlockRepr {
     }
 
     /// # Errors
-    /// [`DropReason::SrcKind`] for a block that there cannot be.
+    /// [`DropReason::SrKind`] for a block that there cannot be.
     pub(crate) fn parse([index, data, parity, scheme]: [u8; LEN]) -> Result<Self, DropReason> {
         let pkts = u16::from(data) + u16::from(parity);
         let fits = data > 0 && parity > 0 && pkts <= BLOCK_PKTS_MAX.into();
         if !fits || u16::from(index) >= pkts {
-            return Err(DropReason::SrcKind);
+            return Err(DropReason::SrKind);
         }
         Ok(Self { index, data, parity, scheme })
     }
@@ -119,7 +119,7 @@ impl BlockReports {
     pub(crate) fn take(rest: &mut &[u8]) -> Result<Self, DropReason> {
         let &[count, ..] = take::<COUNT_LEN>(rest)?;
         if !(1..=BLOCK_REPORTS_MAX).contains(&usize::from(count)) {
-            return Err(DropReason::SrcKind);
+            return Err(DropReason::SrKind);
         }
         let mut list = Self::default();
         for _ in 0..count {
@@ -128,11 +128,11 @@ impl BlockReports {
                 0 => BlockWord::Nack,
                 1 => BlockWord::Settled,
                 2 => BlockWord::Rebuilt,
-                _ => return Err(DropReason::SrcKind),
+                _ => return Err(DropReason::SrKind),
             };
             let (first, data) = (be::u32_at(report, 0), report[5]);
             if !(1..BLOCK_PKTS_MAX).contains(&data) {
-                return Err(DropReason::SrcKind);
+                return Err(DropReason::SrKind);
             }
             list.push(BlockReport { first, word, data, bits: be::u64_at(report, 8) });
         }
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(block.is_parity(), bytes[0] >= bytes[1]);
         }
         for bytes in [[0, 0, 2, 1], [0, 8, 0, 1], [10, 8, 2, 1], [0, 63, 2, 1], [0, 255, 255, 1]] {
-            assert_eq!(BlockRepr::parse(bytes), Err(DropReason::SrcKind), "{bytes:?}");
+            assert_eq!(BlockRepr::parse(bytes), Err(DropReason::SrKind), "{bytes:?}");
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         for (at, wrong) in [(0, 0), (0, 5), (8, 3), (9, 0), (9, 64)] {
             let mut other = bytes.clone();
             other[at] = wrong;
-            assert_eq!(BlockReports::take(&mut &other[..]), Err(DropReason::SrcKind), "{at}");
+            assert_eq!(BlockReports::take(&mut &other[..]), Err(DropReason::SrKind), "{at}");
         }
         assert_eq!(BlockReports::default().wire_len(), 0);
     }

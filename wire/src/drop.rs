@@ -46,13 +46,13 @@ pub enum DropReason {
     UnexpectedPayload,
     /// The invariant CRC is wrong: something that no router may change was changed.
     BadIcrc,
-    /// An SRC header is of a version that we do not speak.
-    SrcVersion,
-    /// An SRC header has a part that we do not know.
-    SrcFeature,
-    /// An SRC header has a kind or reason that there is not, parts that are not its kind's, or a
+    /// An SR header is of a version that we do not speak.
+    SrVersion,
+    /// An SR header has a part that we do not know.
+    SrFeature,
+    /// An SR header has a kind or reason that there is not, parts that are not its kind's, or a
     /// bitmap word that begins within a word.
-    SrcKind,
+    SrKind,
 }
 
 impl DropReason {
@@ -77,9 +77,9 @@ impl DropReason {
         Self::BadPad,
         Self::UnexpectedPayload,
         Self::BadIcrc,
-        Self::SrcVersion,
-        Self::SrcFeature,
-        Self::SrcKind,
+        Self::SrVersion,
+        Self::SrFeature,
+        Self::SrKind,
     ];
 
     /// How many reasons there are: the length of an array of counters.
@@ -114,9 +114,9 @@ impl DropReason {
             Self::BadPad => "bad_pad",
             Self::UnexpectedPayload => "unexpected_payload",
             Self::BadIcrc => "bad_icrc",
-            Self::SrcVersion => "src_version",
-            Self::SrcFeature => "src_feature",
-            Self::SrcKind => "src_kind",
+            Self::SrVersion => "sr_version",
+            Self::SrFeature => "sr_feature",
+            Self::SrKind => "sr_kind",
         }
     }
 
@@ -144,8 +144,8 @@ mod tests {
         for (i, r) in DropReason::ALL.iter().enumerate() {
             assert_eq!(r.index(), i);
         }
-        // SrcKind is the last variant: a new one behind it, or one left out of ALL, shows here.
-        assert_eq!(DropReason::SrcKind.index() + 1, DropReason::COUNT);
+        // SrKind is the last variant: a new one behind it, or one left out of ALL, shows here.
+        assert_eq!(DropReason::SrKind.index() + 1, DropReason::COUNT);
     }
 
     #[test]

@@ -48,9 +48,9 @@ pub enum Opcode {
     UdSendOnly = 0x64,
     UdSendOnlyImm = 0x65,
     Cnp = 0x81,
-    SrcData = 0xc0,
-    SrcAck = 0xc1,
-    SrcParity = 0xc2,
+    SrData = 0xc0,
+    SrAck = 0xc1,
+    SrParity = 0xc2,
 }
 
 /// The transport service an opcode belongs to.
@@ -64,8 +64,8 @@ pub enum Service {
     Ud,
     /// None: the congestion notification packet of RoCEv2.
     Cnp,
-    /// Spanwire Reliable Connection, in the manufacturer's opcodes.
-    Src,
+    /// Selective repeat, in the manufacturer's opcodes.
+    Sr,
 }
 
 /// Which side of a queue pair an opcode is for.
@@ -98,12 +98,12 @@ pub enum OpKind {
     Atomic,
     /// Congestion notification.
     Cnp,
-    /// Data of SRC, whatever of: its own header says ([`SrcDataRepr`](crate::SrcDataRepr)).
-    SrcData,
-    /// Acknowledgement of SRC ([`SrcAckRepr`](crate::SrcAckRepr)).
-    SrcAck,
-    /// Parity of a block of SRC data ([`SrcDataRepr::parse_parity`](crate::SrcDataRepr)).
-    SrcParity,
+    /// Data of SR, whatever of: its own header says ([`SrDataRepr`](crate::SrDataRepr)).
+    SrData,
+    /// Acknowledgement of SR ([`SrAckRepr`](crate::SrAckRepr)).
+    SrAck,
+    /// Parity of a block of SR data ([`SrDataRepr::parse_parity`](crate::SrDataRepr)).
+    SrParity,
 }
 
 /// What follows from an opcode.
@@ -242,9 +242,9 @@ const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
     (Opcode::UdSendOnly,           OpKind::Send,         ONLY,   DETH | DATA,       "ud_send_only"),
     (Opcode::UdSendOnlyImm,        OpKind::Send,         ONLY,   DETH | IMM | DATA, "ud_send_only_imm"),
     (Opcode::Cnp,                  OpKind::Cnp,          ONLY,   CNP,               "cnp"),
-    (Opcode::SrcData,              OpKind::SrcData,      ONLY,   DATA,              "src_data"),
-    (Opcode::SrcAck,               OpKind::SrcAck,       ONLY,   DATA,              "src_ack"),
-    (Opcode::SrcParity,            OpKind::SrcParity,    ONLY,   DATA,              "src_parity"),
+    (Opcode::SrData,              OpKind::SrData,      ONLY,   DATA,              "sr_data"),
+    (Opcode::SrAck,               OpKind::SrAck,       ONLY,   DATA,              "sr_ack"),
+    (Opcode::SrParity,            OpKind::SrParity,    ONLY,   DATA,              "sr_parity"),
 ];
 
 /// The table as the machine reads it, indexed by the opcode's byte; holes repeat a row that no
@@ -282,14 +282,14 @@ const fn expand(
         0x00..0x20 => Service::Rc,
         0x20..0x40 => Service::Uc,
         0x60..0x80 => Service::Ud,
-        0xc0..=0xff => Service::Src,
+        0xc0..=0xff => Service::Sr,
         _ => Service::Cnp,
     };
     let class = match kind {
         OpKind::Send | OpKind::Write | OpKind::ReadRequest | OpKind::Atomic => OpClass::Request,
         OpKind::ReadResponse | OpKind::Ack | OpKind::AtomicAck => OpClass::Response,
-        OpKind::SrcData | OpKind::SrcParity => OpClass::Request,
-        OpKind::SrcAck => OpClass::Response,
+        OpKind::SrData | OpKind::SrParity => OpClass::Request,
+        OpKind::SrAck => OpClass::Response,
         OpKind::Cnp => OpClass::Notification,
     };
     OpcodeProps {

@@ -37,13 +37,13 @@ impl Pair {
         Self::new(config, mtu, |_| {})
     }
 
-    /// A connected pair that speaks SRC, in packets of `segment_bytes`.
+    /// A connected pair that speaks SR, in packets of `segment_bytes`.
     ///
     /// # Errors
     /// As [`Pair::rc`].
-    pub fn src(config: Config, segment_bytes: u32) -> Result<Self, Error> {
+    pub fn sr(config: Config, segment_bytes: u32) -> Result<Self, Error> {
         Self::new(config, Mtu::B4096, |rtr| {
-            rtr.wire_mode = Some(WireMode::Src);
+            rtr.wire_mode = Some(WireMode::Sr);
             rtr.segment_bytes = Some(segment_bytes);
         })
     }

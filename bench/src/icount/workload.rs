@@ -80,49 +80,49 @@ pub const ALL: &[Workload] = &[
         },
     },
     Workload {
-        name: "src-write-64k",
+        name: "sr-write-64k",
         op: "message of 64 packets",
         ops: 200,
-        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::write, 1 << 16),
+        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::write, 1 << 16),
     },
     Workload {
-        name: "src-read-64k",
+        name: "sr-read-64k",
         op: "message of 64 packets",
         ops: 200,
-        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::read, 1 << 16),
+        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::read, 1 << 16),
     },
     Workload {
-        name: "src-send-64",
+        name: "sr-send-64",
         op: "message of 64 bytes",
         ops: 2000,
-        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, |_| WrOp::Send, 64),
+        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, |_| WrOp::Send, 64),
     },
     Workload {
-        name: "src-fetch-add",
+        name: "sr-fetch-add",
         op: "atomic",
         ops: 2000,
-        run: |ops| Pair::src(Config::default(), 1024)?.messages(ops, Pair::fetch_add, 8),
+        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::fetch_add, 8),
     },
     Workload {
-        name: "src-write-elided",
+        name: "sr-write-elided",
         op: "message of 64 packets",
         ops: 200,
         run: |ops| {
             let config = Config { elide_payload: true, ..Config::default() };
-            Pair::src(config, 4096)?.messages(ops, Pair::write, 1 << 18)
+            Pair::sr(config, 4096)?.messages(ops, Pair::write, 1 << 18)
         },
     },
     Workload {
-        name: "src-write-unocc",
+        name: "sr-write-unocc",
         op: "message of 64 packets, paced",
         ops: 200,
         run: |ops| {
-            let pair = Pair::src(Config::default(), 1024)?;
+            let pair = Pair::sr(Config::default(), 1024)?;
             pair.paced(Algorithm::named("unocc")?)?.messages(ops, Pair::write, 1 << 16)
         },
     },
     Workload {
-        name: "src-lossy-window",
+        name: "sr-lossy-window",
         op: "message of 1024 packets, of which 10 are lost, in windows of 16384",
         ops: 32,
         run: |ops| {
@@ -132,7 +132,7 @@ pub const ALL: &[Workload] = &[
                 endpoint_window_pkts: 32_768,
                 ..Config::default()
             };
-            Pair::src(config, 256)?.lossy(100).messages(ops, Pair::write, 1 << 18)
+            Pair::sr(config, 256)?.lossy(100).messages(ops, Pair::write, 1 << 18)
         },
     },
     Workload { name: "switch-hop", op: "frame", ops: 20_000, run: switch_hop },

@@ -35,7 +35,7 @@ pub(super) enum CopyCommand {
 pub(super) struct CommonArgs {
     #[command(flatten)]
     pub(super) port: PortArgs,
-    /// Wire mode: auto, rc or src; the last two insist on it
+    /// Wire mode: auto, rc or sr; the last two insist on it
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
     /// Drop this share of the frames received, in percent

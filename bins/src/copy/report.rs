@@ -40,7 +40,7 @@ pub struct CopyReport {
     pub peer: String,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
-    /// The wire mode agreed on: `rc` or `src`.
+    /// The wire mode agreed on: `rc` or `sr`.
     pub mode: Option<&'static str>,
     /// Erasure coding and paths of what this end sent.
     #[serde(flatten)]

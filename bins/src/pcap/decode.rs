@@ -5,7 +5,7 @@
 
 use super::capture::Record;
 use super::link::{Linked, VLAN_MAX, unlink};
-use super::selective::Src;
+use super::selective::Sr;
 use spanwire_wire::{Bth, DropReason, Ecn, EthernetRepr, ExtHeaders, Opcode, Packet, ROCE_PORT};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -76,8 +76,8 @@ pub struct RocePacket<'a> {
     pub opcode: Option<Opcode>,
     /// The extension headers that the opcode calls for, if they are all there.
     pub ext: Option<ExtHeaders>,
-    /// The header of SRC, if it is a packet of that and the header is all there.
-    pub src_header: Option<Src<'a>>,
+    /// The header of SR, if it is a packet of that and the header is all there.
+    pub sr_header: Option<Sr<'a>>,
     /// Bytes of payload without pad, as the IP header counts them; `None` if what is in front of it
     /// is not known.
     pub payload_len: Option<usize>,
@@ -125,11 +125,11 @@ impl Decoder {
         let src = opcode
             .zip(bth)
             .zip(behind_bth)
-            .and_then(|((opcode, bth), bytes)| Src::read(opcode, bth.psn().get(), bytes));
-        let src_fault = src.and_then(Result::err).filter(|_| !truncated);
-        let src_header = src.and_then(Result::ok);
+            .and_then(|((opcode, bth), bytes)| Sr::read(opcode, bth.psn().get(), bytes));
+        let sr_fault = src.and_then(Result::err).filter(|_| !truncated);
+        let sr_header = src.and_then(Result::ok);
         let payload_len = opcode.zip(bth).and_then(|(opcode, bth)| {
-            let ext_len = opcode.ext_len() + src_header.map_or(0, |src| src.header_len());
+            let ext_len = opcode.ext_len() + sr_header.map_or(0, |src| src.header_len());
             let overhead = ip.header_len + UDP_LEN + BTH_LEN + ext_len + ICRC_LEN;
             ip.total_len.checked_sub(overhead + usize::from(bth.pad()))
         });
@@ -142,10 +142,10 @@ impl Decoder {
             bth,
             opcode,
             ext,
-            src_header,
+            sr_header,
             payload_len,
             icrc,
-            fault: self.fault(linked, ip, truncated, bth.is_some()).or(src_fault),
+            fault: self.fault(linked, ip, truncated, bth.is_some()).or(sr_fault),
             truncated,
         }
     }

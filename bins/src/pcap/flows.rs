@@ -1,7 +1,7 @@
 //! Packets by flow: what went from one address to one queue pair of another.
 
 use super::decode::{Icrc, RocePacket};
-use super::selective::Src;
+use super::selective::Sr;
 use serde::Serialize;
 use spanwire_wire::{Ecn, OpClass, OpKind, Opcode, Psn, Qpn, Service, Syndrome};
 use std::collections::BTreeMap;
@@ -37,10 +37,10 @@ pub struct Flow {
     pub packets: u64,
     /// Bytes of payload.
     pub payload_bytes: u64,
-    /// Request packets of Reliable Connections, and data of SRC, whose PSN is not beyond the newest
+    /// Request packets of Reliable Connections, and data of SR, whose PSN is not beyond the newest
     /// seen before: sent again, or out of order.
     pub retransmissions: u64,
-    /// Acknowledge packets that are positive; of SRC those that refuse nothing.
+    /// Acknowledge packets that are positive; of SR those that refuse nothing.
     pub acks: u64,
     /// Acknowledge packets that refuse.
     pub naks: u64,
@@ -54,9 +54,9 @@ pub struct Flow {
     pub icrc_bad: u64,
     #[serde(skip)]
     newest: Option<Psn>,
-    /// The same of SRC's 32 bits.
+    /// The same of SR's 32 bits.
     #[serde(skip)]
-    src_newest: Option<u32>,
+    sr_newest: Option<u32>,
 }
 
 impl Flows {
@@ -159,14 +159,14 @@ impl Flow {
                 Some(Syndrome::Reserved(_)) | None => {}
             }
         }
-        match &packet.src_header {
-            Some(Src::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
-            Some(Src::Ack(_)) => self.acks += 1,
-            Some(Src::Data(header)) => match self.src_newest {
+        match &packet.sr_header {
+            Some(Sr::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
+            Some(Sr::Ack(_)) => self.acks += 1,
+            Some(Sr::Data(header)) => match self.sr_newest {
                 Some(newest) if header.psn.wrapping_sub(newest).cast_signed() <= 0 => {
                     self.retransmissions += 1;
                 }
-                _ => self.src_newest = Some(header.psn),
+                _ => self.sr_newest = Some(header.psn),
             },
             None => {}
         }

@@ -60,10 +60,10 @@ impl Display for RocePacket<'_> {
         if let Some(ext) = &self.ext {
             write_ext(f, ext, self.opcode)?;
         }
-        if let Some(src) = &self.src_header {
+        if let Some(src) = &self.sr_header {
             write!(f, "  {src}")?;
         }
-        if self.opcode.is_some_and(|opcode| opcode.props().payload && opcode != Opcode::SrcAck)
+        if self.opcode.is_some_and(|opcode| opcode.props().payload && opcode != Opcode::SrAck)
             && let Some(len) = self.payload_len
         {
             write!(f, "  payload {len}")?;
@@ -119,7 +119,7 @@ pub fn opcode_name(byte: u8) -> String {
         Service::Uc => "UC ",
         Service::Ud => "UD ",
         Service::Cnp => "",
-        Service::Src => "SRC ",
+        Service::Sr => "SR ",
     };
     let (operation, in_parts) = match props.kind {
         OpKind::Send => ("SEND", true),
@@ -131,9 +131,9 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::Atomic if opcode == Opcode::RcCmpSwap => ("CmpSwap", false),
         OpKind::Atomic => ("FetchAdd", false),
         OpKind::Cnp => ("CNP", false),
-        OpKind::SrcData => ("Data", false),
-        OpKind::SrcAck => ("Acknowledge", false),
-        OpKind::SrcParity => ("Parity", false),
+        OpKind::SrData => ("Data", false),
+        OpKind::SrAck => ("Acknowledge", false),
+        OpKind::SrParity => ("Parity", false),
     };
     let place = match (in_parts, props.first, props.last) {
         (false, ..) => "",

@@ -1,34 +1,34 @@
-//! What is behind the BTH of a packet of SRC.
+//! What is behind the BTH of a packet of SR.
 
 use super::line::nak_name;
 use spanwire_wire::{
-    AckReason, BlockWord, DropReason, IntHop, Opcode, SrcAckRepr, SrcDataRepr, SrcKind,
+    AckReason, BlockWord, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
 };
 use std::fmt::{self, Display, Formatter};
 
-/// The header of a packet of SRC.
+/// The header of a packet of SR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
-pub enum Src<'a> {
+pub enum Sr<'a> {
     /// Data, or parity of a block of them.
-    Data(SrcDataRepr),
+    Data(SrDataRepr),
     /// An acknowledgement.
-    Ack(SrcAckRepr<'a>),
+    Ack(SrAckRepr<'a>),
 }
 
-impl<'a> Src<'a> {
+impl<'a> Sr<'a> {
     /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
-    /// SRC.
+    /// SR.
     #[must_use]
     pub fn read(opcode: Opcode, psn: u32, bytes: &'a [u8]) -> Option<Result<Self, DropReason>> {
         match opcode {
-            Opcode::SrcData => {
-                Some(SrcDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
+            Opcode::SrData => {
+                Some(SrDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
             }
-            Opcode::SrcParity => {
-                Some(SrcDataRepr::parse_parity(psn, bytes).map(|(header, _)| Self::Data(header)))
+            Opcode::SrParity => {
+                Some(SrDataRepr::parse_parity(psn, bytes).map(|(header, _)| Self::Data(header)))
             }
-            Opcode::SrcAck => Some(SrcAckRepr::parse(psn, bytes).map(Self::Ack)),
+            Opcode::SrAck => Some(SrAckRepr::parse(psn, bytes).map(Self::Ack)),
             _ => None,
         }
     }
@@ -43,7 +43,7 @@ impl<'a> Src<'a> {
     }
 }
 
-impl Display for Src<'_> {
+impl Display for Sr<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Data(header) => write_data(f, header),
@@ -52,7 +52,7 @@ impl Display for Src<'_> {
     }
 }
 
-fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
+fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
     let place = match (h.first, h.last) {
         (true, true) => "Only",
         (true, false) => "First",
@@ -70,7 +70,7 @@ fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
     if let Some(atomic) = &h.atomic {
         write!(f, "  va {:#018x} rkey {:#010x}", atomic.va, atomic.rkey)?;
         match h.kind {
-            SrcKind::CmpSwap => {
+            SrKind::CmpSwap => {
                 write!(f, " compare {:#x} swap {:#x}", atomic.compare, atomic.swap_or_add)?;
             }
             _ => write!(f, " add {:#x}", atomic.swap_or_add)?,
@@ -103,7 +103,7 @@ fn write_data(f: &mut Formatter<'_>, h: &SrcDataRepr) -> fmt::Result {
     }
 }
 
-fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr<'_>) -> fmt::Result {
+fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     write!(f, "next {:#010x} newest {:#010x} ({})", ack.next, ack.newest, reason_name(ack.reason))?;
     for word in ack.words.as_slice() {
         write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
@@ -129,15 +129,15 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrcAckRepr<'_>) -> fmt::Result {
     }
 }
 
-fn kind_name(kind: SrcKind) -> &'static str {
+fn kind_name(kind: SrKind) -> &'static str {
     match kind {
-        SrcKind::Send => "SEND",
-        SrcKind::Write => "WRITE",
-        SrcKind::ReadRequest => "READ Request",
-        SrcKind::ReadResponse => "READ Response",
-        SrcKind::FetchAdd => "FetchAdd",
-        SrcKind::CmpSwap => "CmpSwap",
-        SrcKind::AtomicResponse => "Atomic Response",
+        SrKind::Send => "SEND",
+        SrKind::Write => "WRITE",
+        SrKind::ReadRequest => "READ Request",
+        SrKind::ReadResponse => "READ Response",
+        SrKind::FetchAdd => "FetchAdd",
+        SrKind::CmpSwap => "CmpSwap",
+        SrKind::AtomicResponse => "Atomic Response",
     }
 }
 
@@ -161,28 +161,28 @@ mod tests {
 
     #[test]
     fn display__of_data_and_acknowledgements() {
-        let write = SrcDataRepr {
+        let write = SrDataRepr {
             last: false,
             offset: 64,
             sent_ps: 5,
             reth: Some(RethRepr { va: 0x1000, rkey: 9, dma_len: 64 }),
-            ..SrcDataRepr::new(SrcKind::Write, 0xff00_0001, 7)
+            ..SrDataRepr::new(SrKind::Write, 0xff00_0001, 7)
         };
         assert_eq!(
-            Src::Data(write).to_string(),
+            Sr::Data(write).to_string(),
             "WRITE First psn 0xff000001 message 7 offset 64 sent 5 ps  \
              va 0x0000000000001000 rkey 0x00000009 len 64"
         );
-        let mut ack = SrcAckRepr {
+        let mut ack = SrAckRepr {
             next: 0x100,
             newest: 0x102,
             reason: AckReason::Refused,
             refusal: Some(Refusal { psn: 0x100, code: NakCode::RemoteAccess }),
-            ..SrcAckRepr::default()
+            ..SrAckRepr::default()
         };
         ack.words.push(SackWord { base: 0x100, bits: 4 });
         assert_eq!(
-            Src::Ack(ack).to_string(),
+            Sr::Ack(ack).to_string(),
             "next 0x00000100 newest 0x00000102 (refused) 0x00000100:0000000000000004  \
              echo 0 ps hold 0 ns  received 0 CE 0  limits psn 0x00000000 receive 0  \
              REFUSES 0x00000100: remote access error"
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn display__of_blocks() {
         let place = BlockRepr { index: 1, data: 8, parity: 2, scheme: 1 };
-        let send = SrcDataRepr {
+        let send = SrDataRepr {
             receive: Some(3),
             block: Some(place),
-            ..SrcDataRepr::new(SrcKind::Send, 0x101, 7)
+            ..SrDataRepr::new(SrKind::Send, 0x101, 7)
         };
-        let shown = |header| Src::Data(header).to_string();
+        let shown = |header| Sr::Data(header).to_string();
         assert!(shown(send).ends_with("  block 0x00000100 data 1 of 8+2"), "{}", shown(send));
-        let row = SrcDataRepr {
+        let row = SrDataRepr {
             psn: 0x109,
             block: Some(BlockRepr { index: 9, ..place }),
             block_bytes: Some(11_000),
@@ -207,22 +207,22 @@ mod tests {
         };
         let told = "  block 0x00000100 parity 1 of 8+2, 11000 bytes of data";
         assert!(shown(row).ends_with(told), "{}", shown(row));
-        let empty = SrcDataRepr { block_bytes: None, ..row };
+        let empty = SrDataRepr { block_bytes: None, ..row };
         assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
-        let mut ack = SrcAckRepr::default();
+        let mut ack = SrAckRepr::default();
         for word in [BlockWord::Nack, BlockWord::Settled] {
             ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
         }
         let told = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
-        assert!(Src::Ack(ack).to_string().ends_with(told));
+        assert!(Sr::Ack(ack).to_string().ends_with(told));
     }
 
     #[test]
-    fn read__is_of_src_alone() {
-        assert_eq!(Src::read(Opcode::RcAck, 0, &[0; 100]), None);
+    fn read__is_of_sr_alone() {
+        assert_eq!(Sr::read(Opcode::RcAck, 0, &[0; 100]), None);
         let short = Some(Err(DropReason::ExtTooShort));
-        assert_eq!(Src::read(Opcode::SrcData, 0, &[0x10]), short);
-        assert_eq!(Src::read(Opcode::SrcAck, 0, &[0x10]), short);
-        assert_eq!(Src::read(Opcode::SrcParity, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrData, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrAck, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrParity, 0, &[0x10]), short);
     }
 }

@@ -236,7 +236,7 @@ impl ClientArgs {
             return Err(why.into());
         }
         let (mode, most) = match station.agreed() {
-            Some(Agreed::Src(terms)) => ("SRC", terms.segment_bytes),
+            Some(Agreed::Sr(terms)) => ("SR", terms.segment_bytes),
             Some(Agreed::Rc) | None => ("RC", largest),
         };
         if wanted > most {

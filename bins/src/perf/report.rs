@@ -19,9 +19,9 @@ use std::time::UNIX_EPOCH;
 pub(super) struct ClientReport {
     fabric: &'static str,
     xdp_mode: Option<&'static str>,
-    /// The wire mode agreed on: `rc` or `src`.
+    /// The wire mode agreed on: `rc` or `sr`.
     mode: &'static str,
-    /// Payload bytes of a full packet: the path MTU, or SRC's segment.
+    /// Payload bytes of a full packet: the path MTU, or SR's segment.
     segment_bytes: u32,
     /// Congestion control of what we sent, if any.
     congestion: Option<Congestion>,
@@ -85,7 +85,7 @@ impl ClientReport {
         let agreed = station.agreed().unwrap_or(Agreed::Rc);
         let segment_bytes = match agreed {
             Agreed::Rc => report.job.path_mtu,
-            Agreed::Src(terms) => terms.segment_bytes,
+            Agreed::Sr(terms) => terms.segment_bytes,
         };
         Self {
             fabric: "af_xdp",

@@ -24,7 +24,7 @@ pub(super) struct TestArgs {
     /// How the two ends find together
     #[arg(long, value_enum, default_value_t = OobKind::Spanwire)]
     pub(super) oob: OobKind,
-    /// Wire mode: auto, rc or src; the last two insist on it
+    /// Wire mode: auto, rc or sr; the last two insist on it
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
     /// TCP port of the side connection [default: 18516, perftest's 18515]
@@ -112,8 +112,8 @@ impl TestArgs {
     /// The test that a perftest peer is told by its own arguments. What is not given is what
     /// perftest takes.
     pub(super) fn perftest(&self) -> Result<Test, Error> {
-        if self.mode == ModeChoice::Src {
-            return Err("perftest speaks RC: --mode src needs spanwire on both ends, without \
+        if self.mode == ModeChoice::Sr {
+            return Err("perftest speaks RC: --mode sr needs spanwire on both ends, without \
                         --oob perftest"
                 .into());
         }

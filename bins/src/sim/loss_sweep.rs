@@ -28,9 +28,9 @@ pub(super) struct SweepReport {
     pub(super) seed: u64,
     /// Every parameter with the value that it had.
     pub(super) parameters: BTreeMap<&'static str, String>,
-    /// By round trip, then by loss, then by reordering; RC, then SRC.
+    /// By round trip, then by loss, then by reordering; RC, then SR.
     pub(super) rows: Vec<SweepRow>,
-    /// What SRC has to show.
+    /// What SR has to show.
     pub(super) bars: Vec<Bar>,
     /// No check failed while the rows were run.
     pub(super) checkers_ok: bool,
@@ -114,9 +114,9 @@ impl SweepReport {
         let _ = writeln!(
             out,
             "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}",
-            "RTT us", "loss %", "held us", "window", "RC", "SRC", "RC vain", "SRC vain"
+            "RTT us", "loss %", "held us", "window", "RC", "SR", "RC vain", "SR vain"
         );
-        // RC and SRC of the same path.
+        // RC and SR of the same path.
         for pair in self.rows.chunks(2) {
             let Some((first, last)) = pair.first().zip(pair.last()) else { continue };
             let vain = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
@@ -134,7 +134,7 @@ impl SweepReport {
                 ended(pair),
             );
         }
-        out.push_str("  RC, SRC: payload, a share of the link; vain: arrived, of no use\n");
+        out.push_str("  RC, SR: payload, a share of the link; vain: arrived, of no use\n");
         for bar in &self.bars {
             let verdict = if bar.ok { "ok" } else { "MISSED" };
             let _ = writeln!(out, "  {verdict}: {}, {} rows", bar.name, bar.rows);

@@ -54,7 +54,7 @@ impl Station {
         }
         let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
         let agreed = if we_are_client { settle(&ours, &offered) } else { settle(&offered, &ours) }?;
-        // Both wire modes answer marks: SRC by counts, RC by CNPs.
+        // Both wire modes answer marks: SR by counts, RC by CNPs.
         let av = self.way_to(theirs.ip, Ecn::Ect0.bits())?;
         Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
     }

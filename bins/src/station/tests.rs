@@ -43,7 +43,7 @@ fn with_server<T>(
 fn run__a_ping_pong_follows_a_bandwidth_run() {
     let bandwidth = JobKind::Bandwidth { duration_ms: 50 };
     let latency = JobKind::Latency { duration_ms: 50 };
-    for mode in [ModeChoice::Rc, ModeChoice::Src] {
+    for mode in [ModeChoice::Rc, ModeChoice::Sr] {
         with_server(mode, None, |station, oob| {
             for op in [Op::Write, Op::Send] {
                 for job in [job(bandwidth, op, 1 << 16, 16), job(latency, Op::Send, 64, 1)] {
@@ -61,7 +61,7 @@ fn run__a_ping_pong_follows_a_bandwidth_run() {
 fn run__a_ping_pong_outlives_loss_of_acknowledgements() {
     let faults = FaultConfig { seed: 3, loss_ppm: 50_000, ..FaultConfig::default() };
     let latency = JobKind::Latency { duration_ms: 300 };
-    for mode in [ModeChoice::Rc, ModeChoice::Src] {
+    for mode in [ModeChoice::Rc, ModeChoice::Sr] {
         with_server(mode, Some(faults), |station, oob| {
             let report = station.run(oob, job(latency, Op::Send, 64, 1), |_| false).unwrap();
             assert!(report.is_ok(), "{mode:?}: {:?}", report.progress.failure);
@@ -75,7 +75,7 @@ fn run__a_peer_of_which_nothing_comes_is_named() {
     let faults = FaultConfig { loss_ppm: 1_000_000, ..FaultConfig::default() };
     let transfer = JobKind::Transfer { bytes: 1 << 20, seed: 1 };
     let bandwidth = JobKind::Bandwidth { duration_ms: 10 };
-    for (mode, kind) in [(ModeChoice::Rc, transfer), (ModeChoice::Src, bandwidth)] {
+    for (mode, kind) in [(ModeChoice::Rc, transfer), (ModeChoice::Sr, bandwidth)] {
         with_server(mode, Some(faults), |station, oob| {
             // Given up within the test: the outcome of the defaults is the same.
             let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };

@@ -1,7 +1,7 @@
 //! Writes what the fuzzing starts from: `corpus parse|sequence|stream|side FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
-//! whole and without its outer headers, and SRC of our own; the queue pair gets scenarios that the
+//! whole and without its outer headers, and SR of our own; the queue pair gets scenarios that the
 //! tests of its target know to reach something.
 
 use spanwire_fuzz::{parse, sequence, side, stream};
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: corpus parse|sequence|stream|side FOLDER".into());
     };
     let inputs = match &**target {
-        "parse" => [parse_inputs()?, parse::src_seeds()].concat(),
+        "parse" => [parse_inputs()?, parse::sr_seeds()].concat(),
         "sequence" => sequence::seeds(),
         "stream" => stream::seeds(),
         "side" => side::seeds(),

@@ -112,9 +112,9 @@ impl World {
             let sends = matches!(state, QpState::Rts | QpState::Sqd);
             let was = self.output.snd_nxt;
             let packet = super::output::parse(&frame[..meta.len]);
-            if self.setup.is_src {
+            if self.setup.is_sr {
                 self.streams.left(meta.len);
-                self.check_src_output(&packet, state);
+                self.check_sr_output(&packet, state);
                 continue;
             }
             self.output.check(&packet, self.epsn);
@@ -199,8 +199,8 @@ impl World {
         if self.srq.is_none() {
             self.recvs.forget();
         } else {
-            // SRC holds all that its peer has named; RC one.
-            let held = if self.setup.is_src { MAX_WR as usize } else { 1 };
+            // SR holds all that its peer has named; RC one.
+            let held = if self.setup.is_sr { MAX_WR as usize } else { 1 };
             self.recvs.forget_some(held);
         }
         self.output = Output { snd_nxt: self.setup.sq_psn, replies_left: 0 };

@@ -25,12 +25,12 @@ pub(super) struct View<'a> {
     pub(super) snd_una: Psn,
     pub(super) snd_nxt: Psn,
     pub(super) memory: &'a Memory,
-    /// The queue pair speaks SRC, and the same numbers of that.
-    pub(super) is_src: bool,
-    pub(super) src_first: u32,
-    pub(super) src_next: u32,
-    pub(super) src_snd_una: u32,
-    pub(super) src_snd_nxt: u32,
+    /// The queue pair speaks SR, and the same numbers of that.
+    pub(super) is_sr: bool,
+    pub(super) sr_first: u32,
+    pub(super) sr_next: u32,
+    pub(super) sr_snd_una: u32,
+    pub(super) sr_snd_nxt: u32,
     pub(super) outgoing: &'a Outgoing,
     pub(super) now_ps: u64,
 }
@@ -41,7 +41,7 @@ pub(super) struct Forged {
     pub(super) bth: BthRepr,
     pub(super) ext: ExtHeaders,
     pub(super) payload_len: usize,
-    /// What it says, if it is of SRC.
+    /// What it says, if it is of SR.
     pub(super) inside: Option<Inside>,
     /// False when no queue pair may take it, whatever it says.
     pub(super) is_sound: bool,
@@ -52,10 +52,10 @@ impl Forged {
     /// address, DMA length, syndrome.
     pub(super) fn new(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, base, distance, flags, len_kind, len, plot, at, dma, syndrome] = *step;
-        if view.is_src && matches!(selective::opcode(op), Opcode::SrcData | Opcode::SrcAck) {
-            return Self::of_src(step, view);
+        if view.is_sr && matches!(selective::opcode(op), Opcode::SrData | Opcode::SrAck) {
+            return Self::of_sr(step, view);
         }
-        let op = if view.is_src { op - 0xe0 } else { op };
+        let op = if view.is_sr { op - 0xe0 } else { op };
         let opcode = Opcode::ALL[usize::from(op) % Opcode::ALL.len()];
         let props = opcode.props();
         let payload_len = payload_len(props, len_kind, len);
@@ -70,12 +70,12 @@ impl Forged {
         Self { frame, bth, ext, payload_len, inside: None, is_sound }
     }
 
-    /// A packet of SRC. The operands: kind, operation, PSN's base and distance, flags, then what
+    /// A packet of SR. The operands: kind, operation, PSN's base and distance, flags, then what
     /// its header takes.
-    fn of_src(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
+    fn of_sr(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, _, _, flags, _, len, _, at, ..] = *step;
         let body = match selective::opcode(op) {
-            Opcode::SrcData => selective::data(step, view),
+            Opcode::SrData => selective::data(step, view),
             _ => selective::ack(step, view),
         };
         let special = Special::of(flags >> 2);
@@ -115,7 +115,7 @@ enum Special {
     LinkPadding,
     /// Telemetry behind it, of any number of hops.
     Stamped,
-    /// One byte of SRC's header is another; the ICRC is right.
+    /// One byte of SR's header is another; the ICRC is right.
     BentHeader,
 }
 

@@ -2,7 +2,7 @@
 
 use spanwire_base::{u32_from, usize_from};
 use spanwire_erasure::{Code, Columns, Scheme, Source};
-use spanwire_wire::{BlockReport, BlockRepr, BlockWord, RethRepr, SrcDataRepr};
+use spanwire_wire::{BlockReport, BlockRepr, BlockWord, RethRepr, SrDataRepr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -27,13 +27,13 @@ struct Block {
     data: BTreeMap<u8, Vec<u8>>,
     rows: BTreeMap<u8, Vec<u8>>,
     /// What parity said last, and how long it was.
-    whole: Option<(SrcDataRepr, u32)>,
+    whole: Option<(SrDataRepr, u32)>,
 }
 
 /// A segment that can be computed.
 pub(super) struct Computed {
     pub(super) number: u64,
-    pub(super) header: SrcDataRepr,
+    pub(super) header: SrDataRepr,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Incoming {
     pub(super) fn on_packet(
         &mut self,
         number: u64,
-        h: &SrcDataRepr,
+        h: &SrDataRepr,
         payload: &[u8],
         has: impl Fn(u64) -> bool,
     ) {
@@ -93,7 +93,7 @@ impl Incoming {
         }
         let computed = lost.iter().zip(out).map(|(&i, bytes)| Computed {
             number: name.0 + u64::from(i),
-            header: SrcDataRepr {
+            header: SrDataRepr {
                 reth: whole.reth.map(|reth| RethRepr {
                     va: reth.va.wrapping_add(before(i).into()),
                     dma_len: len(i),

@@ -1,11 +1,11 @@
-//! Our own packets of SRC: their places in blocks, the parity behind those, and their ways.
+//! Our own packets of SR: their places in blocks, the parity behind those, and their ways.
 
 use super::setup::Setup;
 use spanwire_base::{u32_from, usize_from};
 use spanwire_erasure::{Code, Scheme};
 use spanwire_loadbalance::Entropy;
 use spanwire_transport::ErasureCoding;
-use spanwire_wire::{BlockRepr, Packet, SrcDataRepr, SrcKind};
+use spanwire_wire::{BlockRepr, Packet, SrDataRepr, SrKind};
 use std::collections::BTreeMap;
 
 /// What has left.
@@ -25,8 +25,8 @@ struct Open {
     /// The place of its next packet.
     next: BlockRepr,
     /// Of its first and its latest data.
-    first: SrcDataRepr,
-    latest: SrcDataRepr,
+    first: SrDataRepr,
+    latest: SrDataRepr,
     solicited: bool,
     data: Vec<Vec<u8>>,
 }
@@ -61,7 +61,7 @@ impl Outgoing {
     }
 
     /// Checks a packet that left, for the first time or again.
-    pub(super) fn check(&mut self, p: &Packet<'_>, h: &SrcDataRepr, payload: &[u8], is_new: bool) {
+    pub(super) fn check(&mut self, p: &Packet<'_>, h: &SrDataRepr, payload: &[u8], is_new: bool) {
         match self.balances {
             true => assert_ne!(h.path, 0, "{h:?}"),
             false => assert_eq!(h.path, self.way_back, "{h:?}"),
@@ -74,10 +74,9 @@ impl Outgoing {
             let place = self.place(h.psn);
             assert_eq!(h.block, place, "{h:?} is sent again");
             if place.is_some_and(|place| place.is_parity()) {
-                let empty =
-                    SrcDataRepr { block: place, ..SrcDataRepr::new(SrcKind::Send, h.psn, 0) };
+                let empty = SrDataRepr { block: place, ..SrDataRepr::new(SrKind::Send, h.psn, 0) };
                 let (path, sent_ps) = (h.path, h.sent_ps);
-                let empty = SrcDataRepr { path, sent_ps, is_retransmission: true, ..empty };
+                let empty = SrDataRepr { path, sent_ps, is_retransmission: true, ..empty };
                 assert_eq!(*h, empty, "its bytes are gone");
             }
         }
@@ -95,7 +94,7 @@ impl Outgoing {
         assert!(!is_port || p.udp.src_port == path, "{path:#x} by {:#x}", p.udp.src_port);
     }
 
-    fn check_new(&mut self, solicited: bool, h: &SrcDataRepr, payload: &[u8]) {
+    fn check_new(&mut self, solicited: bool, h: &SrDataRepr, payload: &[u8]) {
         let Some(place) = h.block else {
             assert!(self.open.is_none(), "{h:?} within a block");
             return;
@@ -137,11 +136,11 @@ impl Outgoing {
 
 impl Open {
     /// Parity is that of the data that left, and is said to be of all of it.
-    fn check_parity(&self, solicited: bool, h: &SrcDataRepr, payload: &[u8]) {
+    fn check_parity(&self, solicited: bool, h: &SrDataRepr, payload: &[u8]) {
         let place = h.block.expect("it has one");
         let bytes = u32_from(self.data.iter().map(Vec::len).sum());
         let (first, latest) = (&self.first, &self.latest);
-        let header = SrcDataRepr {
+        let header = SrDataRepr {
             psn: h.psn,
             path: h.path,
             sent_ps: h.sent_ps,

@@ -26,14 +26,14 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
             seeds.push((format!("{}-{}", opcode.props().name, setup[0]), data));
         }
     }
-    seeds.extend(src_seeds());
+    seeds.extend(sr_seeds());
     seeds.extend(block_seeds());
     seeds.extend(coded_seeds());
     seeds
 }
 
-/// The same for SRC: each kind of data in and out of its place, and each kind of acknowledgement.
-fn src_seeds() -> Vec<(String, Vec<u8>)> {
+/// The same for SR: each kind of data in and out of its place, and each kind of acknowledgement.
+fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
     let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut seeds = Vec::new();
@@ -57,7 +57,7 @@ fn src_seeds() -> Vec<(String, Vec<u8>)> {
         data.extend(send_out);
         data.extend([0, 0xa0, 2, 0, 0, 0, 0, 1, 0, 0, kind]);
         data.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        seeds.push((format!("src-{kind}-{flags}"), data));
+        seeds.push((format!("sr-{kind}-{flags}"), data));
     }
     seeds
 }

@@ -1,4 +1,4 @@
-//! The same in SRC: what its packets may change, and what it may send.
+//! The same in SR: what its packets may change, and what it may send.
 
 use super::forge::Forged;
 use super::incoming::Computed;
@@ -9,7 +9,7 @@ use super::world::{Tally, World};
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_transport::{Access, QpState};
 use spanwire_wire::{
-    AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrcAckRepr, SrcDataRepr, SrcKind,
+    AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind,
 };
 
 /// What a packet may have done to memory.
@@ -24,7 +24,7 @@ struct Judged {
 
 impl World {
     /// Checks a packet that was counted as taken, or not; what it changed in memory.
-    pub(super) fn judge_src(&mut self, forged: &Forged, state: QpState, change: [&Tally; 2]) {
+    pub(super) fn judge_sr(&mut self, forged: &Forged, state: QpState, change: [&Tally; 2]) {
         let [before, after] = change;
         let judged = if after.taken == before.taken {
             Judged::default()
@@ -72,7 +72,7 @@ impl World {
 
     /// Timers have run.
     pub(super) fn time_passed(&mut self) {
-        if !self.setup.is_src {
+        if !self.setup.is_sr {
             return;
         }
         self.streams.time_passed();
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// What a packet of data or parity that was taken explains.
-    fn judge_data(&mut self, h: &SrcDataRepr, data: &[u8], change: [&Tally; 2]) -> Judged {
+    fn judge_data(&mut self, h: &SrDataRepr, data: &[u8], change: [&Tally; 2]) -> Judged {
         let [before, after] = change;
         self.streams.outgoing.came_by(h.path);
         let number = self.streams.number(h.psn);
@@ -116,23 +116,23 @@ impl World {
     }
 
     /// What a segment of data explains, which has come or was computed.
-    fn judge_segment(&mut self, number: u64, h: &SrcDataRepr, len: u32, judged: &mut Judged) {
+    fn judge_segment(&mut self, number: u64, h: &SrDataRepr, len: u32, judged: &mut Judged) {
         let explained = &mut judged.explained;
         match h.kind {
-            SrcKind::Write => {
+            SrKind::Write => {
                 let reach = h.reth.and_then(|reth| self.granted(&reth, len));
                 explained.extend(reach);
             }
-            SrcKind::Send => explained.extend(self.recvs.lands()),
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => {
+            SrKind::Send => explained.extend(self.recvs.lands()),
+            SrKind::ReadResponse | SrKind::AtomicResponse => {
                 explained.extend(self.sends.lands());
             }
-            SrcKind::ReadRequest => {
+            SrKind::ReadRequest => {
                 let asked = h.reth.map_or(0, |r| r.dma_len);
                 let parts = asked.div_ceil(self.streams.segment_bytes).max(1);
                 self.streams.answers_left += u64::from(parts);
             }
-            SrcKind::FetchAdd | SrcKind::CmpSwap => self.streams.answers_left += 1,
+            SrKind::FetchAdd | SrKind::CmpSwap => self.streams.answers_left += 1,
         }
         self.streams.atomics.extend(h.atomic.map(|a| (number, a)));
         self.streams.invalidations.extend(h.ieth.map(|rkey| (number, (rkey, false))));
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// An acknowledgement that was taken names only what was sent, and no time to come.
-    fn judge_ack(&self, ack: &SrcAckRepr<'_>) {
+    fn judge_ack(&self, ack: &SrAckRepr<'_>) {
         let nxt = self.streams.snd_nxt;
         let before_nxt = |psn: u32| nxt.wrapping_sub(psn).cast_signed();
         // Nor what was sent long ago.
@@ -208,7 +208,7 @@ impl World {
     }
 
     /// Checks a packet that left while the queue pair was in `state`.
-    pub(super) fn check_src_output(&mut self, packet: &Packet<'_>, state: QpState) {
+    pub(super) fn check_sr_output(&mut self, packet: &Packet<'_>, state: QpState) {
         match Inside::of(packet) {
             Some(Inside::Data(header, data)) => {
                 self.check_data_sent(packet, &header, &data, state);
@@ -217,11 +217,11 @@ impl World {
                 self.streams.outgoing.check_way(packet, ack.path);
                 self.check_ack_sent(&ack);
             }
-            None => panic!("{:?} is not of SRC", packet.bth),
+            None => panic!("{:?} is not of SR", packet.bth),
         }
     }
 
-    fn check_data_sent(&mut self, p: &Packet<'_>, h: &SrcDataRepr, data: &[u8], state: QpState) {
+    fn check_data_sent(&mut self, p: &Packet<'_>, h: &SrDataRepr, data: &[u8], state: QpState) {
         let len = u32_from(data.len());
         assert!(len <= self.streams.segment_bytes, "{h:?} carries {len} bytes");
         let is_answer = h.answers.is_some();
@@ -244,12 +244,12 @@ impl World {
             }
         }
         assert_eq!(h.sent_ps, self.now.as_ps());
-        if h.kind == SrcKind::ReadResponse && !is_parity {
+        if h.kind == SrKind::ReadResponse && !is_parity {
             super::output::check_secret(p.payload);
         }
     }
 
-    fn check_ack_sent(&self, ack: &SrcAckRepr<'_>) {
+    fn check_ack_sent(&self, ack: &SrAckRepr<'_>) {
         let streams = &self.streams;
         let next = streams.number(ack.next);
         if !streams.has_refused {

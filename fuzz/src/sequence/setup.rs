@@ -17,9 +17,9 @@ use std::net::IpAddr;
 /// What the setup's bytes decide.
 pub(super) struct Setup {
     pub(super) srq: bool,
-    /// It speaks SRC.
-    pub(super) is_src: bool,
-    /// It is not told to send at first; in SRC only.
+    /// It speaks SR.
+    pub(super) is_sr: bool,
+    /// It is not told to send at first; in SR only.
     pub(super) only_receives: bool,
     /// Completion queues that overrun soon.
     pub(super) small_cqs: bool,
@@ -33,7 +33,7 @@ pub(super) struct Setup {
     pub(super) rnr_retry: u8,
     pub(super) congestion: Option<CongestionControl>,
     pub(super) weight: Option<u8>,
-    /// In SRC only.
+    /// In SR only.
     pub(super) erasure: Option<ErasureCoding>,
     pub(super) balance: Option<Balance>,
 }
@@ -52,11 +52,11 @@ impl Setup {
     pub(super) fn of(bytes: [u8; SETUP_LEN]) -> Self {
         let [flags, reads, psns, retries, access, timeout] = bytes;
         let psn = |i: u8| Psn::new(PSNS[usize::from(i) % PSNS.len()]);
-        let is_src = flags & 0x80 != 0;
-        let (codes, balances) = (is_src && retries & 8 != 0, is_src && retries & 0x80 != 0);
+        let is_sr = flags & 0x80 != 0;
+        let (codes, balances) = (is_sr && retries & 8 != 0, is_sr && retries & 0x80 != 0);
         Self {
             srq: flags & 1 != 0,
-            is_src,
+            is_sr,
             only_receives: flags & 0xc0 == 0xc0,
             small_cqs: flags & 0x0e == 0x0e,
             access: if access < RESTRICTED { Access::ALL } else { restricted(access) },
@@ -117,8 +117,8 @@ impl Setup {
         };
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
-            wire_mode: self.is_src.then_some(WireMode::Src),
-            segment_bytes: self.is_src.then_some(SEGMENT_BYTES),
+            wire_mode: self.is_sr.then_some(WireMode::Sr),
+            segment_bytes: self.is_sr.then_some(SEGMENT_BYTES),
             ..QpAttr::rtr(PEER_QPN, self.rq_psn, MTU, av)
         };
         for attr in [QpAttr::init(self.access), rtr] {
@@ -129,13 +129,13 @@ impl Setup {
         }
     }
 
-    /// The streams of SRC as they begin.
+    /// The streams of SR as they begin.
     pub(super) fn streams(&self) -> Streams {
         let [rq_psn, sq_psn] = [self.rq_psn, self.sq_psn].map(|psn| psn.get() << 8);
         Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
     }
 
-    /// Payload of a full packet of SRC: telemetry that is asked for needs room, and so does a place
+    /// Payload of a full packet of SR: telemetry that is asked for needs room, and so does a place
     /// in a block.
     pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
@@ -241,7 +241,7 @@ const PSNS: [u32; 4] = [1000, 0xff_fffd, 0x7f_fffe, 0];
 pub(super) const MTU: Mtu = Mtu::B256;
 /// Requests a queue holds.
 pub(super) const MAX_WR: u32 = 16;
-/// Payload of a full packet of SRC.
+/// Payload of a full packet of SR.
 const SEGMENT_BYTES: u32 = 200;
 const LINE_RATE: Rate = Rate::from_gbps(10);
 const INT_HOPS: u8 = 2;

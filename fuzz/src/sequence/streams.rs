@@ -1,18 +1,18 @@
-//! Both streams of a connection of SRC, as they must be.
+//! Both streams of a connection of SR, as they must be.
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::setup::{REORDER_PKTS, Setup};
 use spanwire_base::u64_from;
-use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is behind the BTH of a packet of SRC, read once more from the frame.
+/// What is behind the BTH of a packet of SR, read once more from the frame.
 pub(super) enum Inside {
     /// Data or parity.
-    Data(Box<SrcDataRepr>, Vec<u8>),
+    Data(Box<SrDataRepr>, Vec<u8>),
     /// Without its telemetry, which changes nothing that is known here.
-    Ack(Box<SrcAckRepr<'static>>),
+    Ack(Box<SrAckRepr<'static>>),
 }
 
 /// Both streams of a connection, as they must be.
@@ -45,17 +45,17 @@ impl Inside {
     pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
         let psn = packet.bth.psn.get();
         match packet.bth.opcode {
-            opcode @ (Opcode::SrcData | Opcode::SrcParity) => {
+            opcode @ (Opcode::SrData | Opcode::SrParity) => {
                 let (header, data) = match opcode {
-                    Opcode::SrcParity => SrcDataRepr::parse_parity(psn, packet.payload),
-                    _ => SrcDataRepr::parse(psn, packet.payload),
+                    Opcode::SrParity => SrDataRepr::parse_parity(psn, packet.payload),
+                    _ => SrDataRepr::parse(psn, packet.payload),
                 }
                 .ok()?;
                 Some(Self::Data(Box::new(header), data.to_vec()))
             }
-            Opcode::SrcAck => {
-                let ack = SrcAckRepr::parse(psn, packet.payload).ok()?;
-                Some(Self::Ack(Box::new(SrcAckRepr { int: &[], ..ack })))
+            Opcode::SrAck => {
+                let ack = SrAckRepr::parse(psn, packet.payload).ok()?;
+                Some(Self::Ack(Box::new(SrAckRepr { int: &[], ..ack })))
             }
             _ => None,
         }
@@ -128,7 +128,7 @@ impl Streams {
     }
 
     /// A packet was taken that had not come before.
-    pub(super) fn take(&mut self, number: u64, header: &SrcDataRepr, data: &[u8]) {
+    pub(super) fn take(&mut self, number: u64, header: &SrDataRepr, data: &[u8]) {
         let Self { incoming, next, ahead, .. } = self;
         incoming.on_packet(number, header, data, |n| n < *next || ahead.contains(&n));
         self.arrive(number);

@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) epsn: Psn,
     /// The WRITE under way and how much of it has come.
     pub(super) inbound: Option<(RethRepr, u32)>,
-    /// The same of SRC.
+    /// The same of SR.
     pub(super) streams: Streams,
     /// The counters, last time all were looked at.
     pub(super) counted: Vec<u64>,
@@ -120,11 +120,11 @@ impl World {
             snd_una: self.output.snd_nxt.minus(in_flight),
             snd_nxt: self.output.snd_nxt,
             memory: &self.memory,
-            is_src: self.setup.is_src,
-            src_first: self.setup.rq_psn.get() << 8,
-            src_next: self.streams.expected(),
-            src_snd_una: self.streams.snd_nxt.wrapping_sub(in_flight),
-            src_snd_nxt: self.streams.snd_nxt,
+            is_sr: self.setup.is_sr,
+            sr_first: self.setup.rq_psn.get() << 8,
+            sr_next: self.streams.expected(),
+            sr_snd_una: self.streams.snd_nxt.wrapping_sub(in_flight),
+            sr_snd_nxt: self.streams.snd_nxt,
             outgoing: &self.streams.outgoing,
             now_ps: self.now.as_ps(),
         }
@@ -145,8 +145,8 @@ impl World {
         let after = Tally::of(self.ep.counters());
         let taken = after.taken - before.taken;
         assert_eq!(taken + after.dropped - before.dropped, 1, "each packet is counted once");
-        if self.setup.is_src {
-            return self.judge_src(&forged, info.state, [&before, &after]);
+        if self.setup.is_sr {
+            return self.judge_sr(&forged, info.state, [&before, &after]);
         }
         let changed = self.memory.changed();
         if taken == 0 {

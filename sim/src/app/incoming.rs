@@ -19,7 +19,7 @@ pub(crate) struct Incoming {
     pub(crate) areas: [Slots; 3],
     /// Flows of this host, by their place there, that wait for this one.
     pub(crate) triggers: Vec<usize>,
-    /// The queue pair gave its peer up: in SRC who answers sends, too.
+    /// The queue pair gave its peer up: in SR who answers sends, too.
     pub(crate) given_up: Option<Time>,
     /// Its last message has arrived.
     pub(crate) finished: Option<Time>,

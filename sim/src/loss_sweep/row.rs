@@ -10,7 +10,7 @@ use spanwire_transport::{WcStatus, WireMode};
 /// One row of the table.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweepRow {
-    /// `rc` or `src`.
+    /// `rc` or `sr`.
     pub mode: &'static str,
     /// Frames lost each way, a fraction of one.
     pub loss: f64,
@@ -24,7 +24,7 @@ pub struct SweepRow {
     /// The same of WRITEs that the sender knows to be complete: it lags behind by what waits for
     /// something lost, and so rises and falls by up to some round trips' worth.
     pub completed_fraction: f64,
-    /// Data frames that arrived and were of no use, a fraction of those sent: in SRC they have
+    /// Data frames that arrived and were of no use, a fraction of those sent: in SR they have
     /// arrived before, in RC they may also be behind something missing, and will be sent again.
     /// So they are what is sent again though the network has not lost it.
     pub spurious_retx_fraction: f64,
@@ -81,9 +81,9 @@ impl Seen {
         let flow = network.progress()[0];
         let mut hosts = network.hosts().map(|host| host.endpoint().counters());
         let (sender, receiver) = hosts.next().zip(hosts.next()).expect("a pair has two hosts");
-        // SRC takes what comes out of sequence.
-        let is_src = network.setup().src_segment([0, 1]).is_some();
-        let gap = if is_src { 0 } else { receiver.out_of_sequence };
+        // SR takes what comes out of sequence.
+        let is_sr = network.setup().sr_segment([0, 1]).is_some();
+        let gap = if is_sr { 0 } else { receiver.out_of_sequence };
         let dropped = receiver.list().into_iter().filter(|(name, _)| name.starts_with("drop_"));
         let dropped: u64 = dropped.map(|(_, n)| n).sum();
         Self {
@@ -117,7 +117,7 @@ impl SweepRow {
         let taken_bytes = to_f64(taken) * f64::from(MESSAGE_BYTES) / f64::from(segments);
         let carried = to_f64(sweep.params.rate("rate").bytes_in(measured));
         Self {
-            mode: if cell.mode == WireMode::Src { "src" } else { "rc" },
+            mode: if cell.mode == WireMode::Sr { "sr" } else { "rc" },
             loss: f64::from(cell.loss.ppb()) / 1e9,
             rtt_us: us(cell.rtt),
             reorder_us: us(cell.reorder),
@@ -147,8 +147,8 @@ impl SweepRow {
         }
     }
 
-    fn is_src(&self) -> bool {
-        self.mode == "src"
+    fn is_sr(&self) -> bool {
+        self.mode == "sr"
     }
 
     fn is_reordered(&self) -> bool {
@@ -157,29 +157,29 @@ impl SweepRow {
 }
 
 impl Bar {
-    /// Holds everything that SRC promises against a table.
+    /// Holds everything that SR promises against a table.
     #[must_use]
     pub fn all(rows: &[SweepRow]) -> Vec<Self> {
-        let src = || rows.iter().filter(|r| r.is_src());
+        let sr = || rows.iter().filter(|r| r.is_sr());
         let rc = |of: &SweepRow| {
             let same = |r: &&SweepRow| {
-                !r.is_src()
+                !r.is_sr()
                     && (r.loss, r.rtt_us, r.reorder_us) == (of.loss, of.rtt_us, of.reorder_us)
             };
             rows.iter().find(same).map_or(0.0, |r| r.goodput_fraction)
         };
         vec![
             Self::new(
-                "SRC has 0.9 x (1 - loss) of the link up to 5 % loss",
-                src().filter(|r| !r.is_reordered() && r.loss <= LOSS_MAX),
+                "SR has 0.9 x (1 - loss) of the link up to 5 % loss",
+                sr().filter(|r| !r.is_reordered() && r.loss <= LOSS_MAX),
                 |r| r.goodput_fraction >= GOODPUT_MIN * (1.0 - r.loss),
             ),
             Self::new(
-                "SRC sends at most 1 % in vain where packets are only reordered",
-                src().filter(|r| r.is_reordered()),
+                "SR sends at most 1 % in vain where packets are only reordered",
+                sr().filter(|r| r.is_reordered()),
                 |r| r.spurious_retx_fraction <= SPURIOUS_MAX,
             ),
-            Self::new("SRC is never worse than RC", src(), |r| r.goodput_fraction >= rc(r)),
+            Self::new("SR is never worse than RC", sr(), |r| r.goodput_fraction >= rc(r)),
         ]
     }
 
@@ -195,12 +195,12 @@ impl Bar {
 }
 
 /// What a full packet of WRITE has on the wire beside its payload, with preamble, FCS and gap:
-/// Ethernet, IPv4, UDP, BTH, ICRC; in SRC its header, with the address of each segment.
+/// Ethernet, IPv4, UDP, BTH, ICRC; in SR its header, with the address of each segment.
 pub(super) const fn header_bytes(mode: WireMode) -> u32 {
     let plain = 14 + 20 + 8 + 12 + 4 + 24;
     match mode {
         WireMode::Rc => plain,
-        WireMode::Src => plain + 24 + 16,
+        WireMode::Sr => plain + 24 + 16,
     }
 }
 
@@ -235,32 +235,31 @@ mod tests {
 
     #[test]
     fn all__each_bar_is_about_its_rows_and_names_those_below() {
-        let pair = |loss, reorder_us, src: SweepRow, rc| {
-            [row("rc", loss, reorder_us, rc, 0.9), SweepRow { loss, reorder_us, ..src }]
+        let pair = |loss, reorder_us, sr: SweepRow, rc| {
+            [row("rc", loss, reorder_us, rc, 0.9), SweepRow { loss, reorder_us, ..sr }]
         };
-        let src = |goodput, vain| row("src", 0.0, 0.0, goodput, vain);
+        let sr = |goodput, vain| row("sr", 0.0, 0.0, goodput, vain);
         let good = [
-            pair(0.05, 0.0, src(0.855, 0.5), 0.4),
-            pair(0.2, 0.0, src(0.1, 0.0), 0.1),
-            pair(0.0, 10.0, src(0.5, 0.01), 0.1),
+            pair(0.05, 0.0, sr(0.855, 0.5), 0.4),
+            pair(0.2, 0.0, sr(0.1, 0.0), 0.1),
+            pair(0.0, 10.0, sr(0.5, 0.01), 0.1),
         ];
         let bars = Bar::all(good.as_flattened());
         assert!(bars.iter().all(|b| b.ok && b.missed.is_empty()), "{bars:?}");
         assert_eq!(bars.iter().map(|b| b.rows).collect::<Vec<_>>(), [1, 1, 3]);
         let bad = [
-            pair(0.05, 0.0, src(0.854, 0.0), 0.4),
-            pair(0.2, 0.0, src(0.1, 0.0), 0.11),
-            pair(0.0, 10.0, src(0.5, 0.011), 0.1),
+            pair(0.05, 0.0, sr(0.854, 0.0), 0.4),
+            pair(0.2, 0.0, sr(0.1, 0.0), 0.11),
+            pair(0.0, 10.0, sr(0.5, 0.011), 0.1),
         ];
         let missed: Vec<_> = Bar::all(bad.as_flattened()).into_iter().map(|b| b.missed).collect();
-        let want =
-            ["src, 20 us, 5 % lost", "src, 20 us, reordered by 10 us", "src, 20 us, 20 % lost"];
+        let want = ["sr, 20 us, 5 % lost", "sr, 20 us, reordered by 10 us", "sr, 20 us, 20 % lost"];
         assert_eq!(missed, want.map(|name| vec![name.to_owned()]));
     }
 
     #[test]
     fn serialize__has_the_promised_members() {
-        let json = serde_json::to_value(row("src", 0.0001, 0.0, 0.5, 0.0)).unwrap();
+        let json = serde_json::to_value(row("sr", 0.0001, 0.0, 0.5, 0.0)).unwrap();
         for member in ["mode", "loss", "rtt_us", "reorder_us"] {
             assert!(json.get(member).is_some(), "{member}");
         }

@@ -202,7 +202,7 @@ fn connect(
     let agreed = setup.agreed(ends).expect("flows were checked");
     // RC has neither; nothing is drawn for who does not balance, so that nothing else changes.
     let sends = ends.map(|host| setup.sends_of(host));
-    let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Src;
+    let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Sr;
     let seed = if balances { rng.next_u64() } else { 0 };
     for (me, peer) in [(0, 1), (1, 0)] {
         let av = AddressVector {

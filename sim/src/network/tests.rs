@@ -58,8 +58,8 @@ fn run__each_operation_completes_and_leaves_the_right_bytes() {
 
 #[test]
 fn run__over_ipv6_and_from_several_places() {
-    let src = Offer::of(&Config::default(), Some(1408));
-    for (offer, sges) in [(Offer::SILENT, 3), (src, 3), (src, 16)] {
+    let sr = Offer::of(&Config::default(), Some(1408));
+    for (offer, sges) in [(Offer::SILENT, 3), (sr, 3), (sr, 16)] {
         let topology = Topology::dumbbell(2, Rate::from_gbps(10), Dur::from_us(1), Dur::ZERO);
         let flow = |op| Flow { op, ..Flow::new(0, 2, Time::ZERO, 100_000) };
         let flows = [FlowOp::Mix, FlowOp::Send, FlowOp::Read, FlowOp::Write].map(flow).to_vec();
@@ -73,9 +73,9 @@ fn run__over_ipv6_and_from_several_places() {
 fn new__hosts_that_have_no_wire_mode_in_common_are_named() {
     let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
     let flows = [0, 1].map(|src| Flow::new(src, 2, Time::ZERO, 1_000)).to_vec();
-    let src = Offer::of(&Config::default(), Some(4096));
-    let insists = [(1, src.only(WireMode::Src)), (2, Offer::SILENT)].into();
-    let setup = Setup { offer: src, other_offers: insists, ..Setup::default() };
+    let sr = Offer::of(&Config::default(), Some(4096));
+    let insists = [(1, sr.only(WireMode::Sr)), (2, Offer::SILENT)].into();
+    let setup = Setup { offer: sr, other_offers: insists, ..Setup::default() };
     let error = Network::new(topology, flows, setup).unwrap_err();
     assert_eq!(error.to_string(), "flow 1 is wrong: its ends have no wire mode in common");
 }
@@ -84,14 +84,14 @@ fn new__hosts_that_have_no_wire_mode_in_common_are_named() {
 fn run__hosts_of_both_modes_share_a_network() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         let topology = Topology::star(3, Rate::from_gbps(10), Dur::from_us(1));
-        // 0 speaks SRC to 1 in 1000 bytes and RC to 2; 3 speaks SRC to 0 in 9000.
-        let src = |segment| Offer::of(&Config::default(), Some(segment));
-        let other_offers = [(1, src(1000)), (2, Offer::SILENT)].into();
-        let setup = Setup { offer: src(9000), other_offers, ..Setup::default() };
+        // 0 speaks SR to 1 in 1000 bytes and RC to 2; 3 speaks SR to 0 in 9000.
+        let sr = |segment| Offer::of(&Config::default(), Some(segment));
+        let other_offers = [(1, sr(1000)), (2, Offer::SILENT)].into();
+        let setup = Setup { offer: sr(9000), other_offers, ..Setup::default() };
         let ends = [(0, 1), (0, 2), (3, 0), (2, 1)];
         let flow = |(src, dst)| Flow { op, ..Flow::new(src, dst, Time::ZERO, 2 << 20) };
         let network = run(Network::new(topology, ends.map(flow).to_vec(), setup).unwrap());
-        let of = |ends: (u32, u32)| network.setup().src_segment([ends.0, ends.1]);
+        let of = |ends: (u32, u32)| network.setup().sr_segment([ends.0, ends.1]);
         assert_eq!(ends.map(of), [Some(1000), None, Some(9000), None]);
         assert!(
             network.progress().iter().all(|p| p.completed.is_some() && p.failed.is_none()),

@@ -80,7 +80,7 @@ fn shared(p: Params, time: Dur) -> Params {
     let word = |word: &str, of: Vec<&'static str>| Value::Word { word: word.to_owned(), of };
     p.without("bytes")
         .with("rate", Value::Rate(Rate::from_gbps(100)), "rate of the shared link")
-        .with("mode", word("src", vec!["rc", "src"]), "wire mode; marks reach RC as notifications")
+        .with("mode", word("sr", vec!["rc", "sr"]), "wire mode; marks reach RC as notifications")
         .with("payload", word("elided", vec!["real", "elided"]), "elided: headers only")
         .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
         .with("outstanding", Value::count(64, 8192), "messages of a flow under way at once")

@@ -122,7 +122,7 @@ fn failures(p: Params) -> Params {
 /// What runs have that are about UnoRC: selective repeat, UnoCC as the authors ran it, losses that
 /// switches do not prevent.
 fn unorc(p: Params) -> Params {
-    p.with("mode", word("src", &["rc", "src"]), "wire mode")
+    p.with("mode", word("sr", &["rc", "sr"]), "wire mode")
         .with("cc", Value::Cc(artifact_cc()), "congestion control; `cc.NAME` sets its parameters")
         .with("window", Value::count(16_384, 65_536), "packets of a queue pair under way")
         .with("buffer", Value::Bytes(200_000_000), "buffer that the ports of a switch share")
@@ -296,7 +296,7 @@ const DEAD_ABOUT: &str =
 const LOSS: &[&str] = &["none", "setup1", "setup2"];
 const LOSS_ABOUT: &str = "losses of border links, by block of ten packets: Uno's table 1";
 const IDEAL_ABOUT: &str = "what completion times are divided by; 0: nothing";
-const SEGMENT_ABOUT: &str = "bytes of a full SRC packet, at least 64; 0: the path MTU";
+const SEGMENT_ABOUT: &str = "bytes of a full SR packet, at least 64; 0: the path MTU";
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ pub(super) fn patience_of(plan: &Plan, calm_at: Dur) -> Patience {
 /// What jitter and reordering add to a round trip of six links at most, and a flap.
 const FAULTS_DELAY_MAX: Dur = Dur::from_ms(4);
 /// How many timeouts pass at least until eight transmissions were in vain: in RC 27, which is 1 + 2
-/// and 4 for each of six; in SRC three for each.
+/// and 4 for each of six; in SR three for each.
 const RETRY_TIMEOUTS: u64 = 24;
-/// And at most: SRC says so when its timer runs out next, which is four timeouts later.
+/// And at most: SR says so when its timer runs out next, which is four timeouts later.
 pub(super) const PATIENCE_TIMEOUTS: u64 = 28;

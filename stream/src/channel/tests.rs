@@ -152,9 +152,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn handle_completions__every_byte_comes_once_and_in_order(
-        seed in any::<u64>(), src in any::<bool>(), stream in any::<bool>(), max in 1_u64..3000,
+        seed in any::<u64>(), sr in any::<bool>(), stream in any::<bool>(), max in 1_u64..3000,
     ) {
-        let mode = if src { WireMode::Src } else { WireMode::Rc };
+        let mode = if sr { WireMode::Sr } else { WireMode::Rc };
         let kind = if stream { Kind::Bytes } else { Kind::Messages };
         let mut pair = Pair::new(mode, kind, SMALL);
         pair.weather = Weather { loss_ppm: 20_000, late_ppm: 20_000, twice_ppm: 20_000 };
@@ -215,7 +215,7 @@ fn handle_news__dropping_the_halves_delivers_what_was_sent() {
 
 #[test]
 fn handle_news__what_nobody_will_take_ends_the_connection() {
-    let mut pair = messages(WireMode::Src);
+    let mut pair = messages(WireMode::Sr);
     pair.ends[0].receiving = None;
     pair.sender(1).try_message(b"hello?").unwrap();
     pair.run(SOON);
@@ -305,10 +305,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn handle_completions__a_hostile_peer_ends_its_own_connection_at_most(
-        attacks in prop::collection::vec(attack(), 1..30), src in any::<bool>(),
+        attacks in prop::collection::vec(attack(), 1..30), sr in any::<bool>(),
         stream in any::<bool>(), talks in any::<bool>(),
     ) {
-        let mode = if src { WireMode::Src } else { WireMode::Rc };
+        let mode = if sr { WireMode::Sr } else { WireMode::Rc };
         let kind = if stream { Kind::Bytes } else { Kind::Messages };
         let mut pair = Pair::new(mode, kind, SMALL);
         if talks {

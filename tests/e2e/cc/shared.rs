@@ -239,7 +239,7 @@ fn swift__two_processes_share() {
 #[test]
 fn dcqcn__two_processes_share_by_notifications_and_by_counts() {
     let Some(shared) = Shared::new(2, RED) else { return };
-    for mode in ["rc", "src"] {
+    for mode in ["rc", "sr"] {
         until_right(|| {
             let outcome = shared.run("6", &[&DCQCN[..], &["--mode", mode]].concat());
             for report in &outcome.reports {

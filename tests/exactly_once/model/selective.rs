@@ -1,10 +1,10 @@
-//! What a packet of SRC must do: its bytes are in memory at once, what it completes happens when
+//! What a packet of SR must do: its bytes are in memory at once, what it completes happens when
 //! everything before it has arrived, but for parity that nobody needs. What is rebuilt is what was
 //! sent.
 
 use super::{Delivery, Kind, Message, Model, Pending, Source};
 use spanwire_transport::WcOpcode;
-use spanwire_wire::{BlockRepr, DropReason, Opcode, Packet, SrcDataRepr, SrcKind};
+use spanwire_wire::{BlockRepr, DropReason, Opcode, Packet, SrDataRepr, SrKind};
 use std::collections::BTreeMap;
 
 /// A peer's stream as it must have arrived.
@@ -17,7 +17,7 @@ pub(super) struct Stream {
     /// Blocks of which a row of parity has come, by their first numbers: a bit for each row.
     parity: BTreeMap<u64, u64>,
     /// What our own end sent, by number, whether it arrives or not.
-    sent: BTreeMap<u64, (SrcDataRepr, Vec<u8>)>,
+    sent: BTreeMap<u64, (SrDataRepr, Vec<u8>)>,
 }
 
 /// What a packet carries, as it came, or as it was when it was sent first if the engine has
@@ -29,8 +29,8 @@ enum Bytes<'a> {
 }
 
 impl Model {
-    /// `side` sends a packet of SRC data or parity; it may never arrive.
-    pub(crate) fn send_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
+    /// `side` sends a packet of SR data or parity; it may never arrive.
+    pub(crate) fn send_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         let (header, payload) = parse(p).expect("an engine wrote it");
         let q = &mut self.sides[side].qps[qp];
         let number = q.number(header.psn);
@@ -49,8 +49,8 @@ impl Model {
         }
     }
 
-    /// A packet of SRC arrives whole at `side`.
-    pub(super) fn deliver_src(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
+    /// A packet of SR arrives whole at `side`.
+    pub(super) fn deliver_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         let (header, payload) = parse(p).expect("an engine wrote it");
         let number = self.sides[1 - side].qps[qp].number(header.psn);
         let here = &mut self.sides[side].qps[qp];
@@ -75,7 +75,7 @@ impl Model {
 
     /// The engine at `side` has put `count` packets where they belong that it computed, when `p`
     /// came. Whether it can keep parity is its own affair; what it makes of it is not.
-    pub(crate) fn rebuild_src(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
+    pub(crate) fn rebuild_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
         if count == 0 {
             return;
         }
@@ -105,12 +105,12 @@ impl Model {
         side: usize,
         qp: usize,
         number: u64,
-        header: &SrcDataRepr,
+        header: &SrDataRepr,
         bytes: Bytes<'_>,
     ) -> bool {
         let ends = match header.kind {
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => None,
-            _ if !self.place_src(side, qp, header, bytes) => return false,
+            SrKind::ReadResponse | SrKind::AtomicResponse => None,
+            _ if !self.place_sr(side, qp, header, bytes) => return false,
             _ => header.last.then_some(header.message),
         };
         self.sides[side].qps[qp].stream.ahead.insert(number, ends);
@@ -140,17 +140,17 @@ impl Model {
     }
 
     /// Puts a request's bytes where they belong; false when that is nowhere yet.
-    fn place_src(&mut self, side: usize, qp: usize, h: &SrcDataRepr, bytes: Bytes<'_>) -> bool {
+    fn place_sr(&mut self, side: usize, qp: usize, h: &SrDataRepr, bytes: Bytes<'_>) -> bool {
         let (Bytes::Came(payload) | Bytes::Rebuilt(payload)) = bytes;
         let posted = &self.sides[1 - side].qps[qp].posted;
         let i = h.message as usize;
         let m = posted.get(i).cloned().unwrap_or_else(|| panic!("{h:?} was never posted"));
         let kind = match m.kind {
-            Kind::Send => SrcKind::Send,
-            Kind::Write | Kind::WriteImm => SrcKind::Write,
-            Kind::Read => SrcKind::ReadRequest,
-            Kind::FetchAdd(_) => SrcKind::FetchAdd,
-            Kind::CmpSwap(..) => SrcKind::CmpSwap,
+            Kind::Send => SrKind::Send,
+            Kind::Write | Kind::WriteImm => SrKind::Write,
+            Kind::Read => SrKind::ReadRequest,
+            Kind::FetchAdd(_) => SrKind::FetchAdd,
+            Kind::CmpSwap(..) => SrKind::CmpSwap,
         };
         assert_eq!(h.kind, kind, "{m:?}");
         let uses = |m: &&Message| matches!(m.kind, Kind::Send | Kind::WriteImm);
@@ -251,16 +251,16 @@ impl Stream {
 }
 
 /// Header and payload of a packet of data or parity.
-fn parse<'a>(p: &Packet<'a>) -> Result<(SrcDataRepr, &'a [u8]), DropReason> {
+fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, &'a [u8]), DropReason> {
     match p.bth.opcode {
-        Opcode::SrcParity => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
-        _ => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
+        Opcode::SrParity => SrDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        _ => SrDataRepr::parse(p.bth.psn.get(), p.payload),
     }
 }
 
 /// Parity says how long its data are, and P is their sum. What other rows are shows when something
 /// is rebuilt.
-fn check_parity(block: &BlockRepr, header: &SrcDataRepr, parity: &[u8], data: &[&Vec<u8>]) {
+fn check_parity(block: &BlockRepr, header: &SrDataRepr, parity: &[u8], data: &[&Vec<u8>]) {
     let bytes: usize = data.iter().map(|d| d.len()).sum();
     assert_eq!(header.block_bytes.map(|n| n as usize), Some(bytes), "{block:?}");
     let longest = data.iter().map(|d| d.len()).max().unwrap_or(0);

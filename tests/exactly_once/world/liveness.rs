@@ -48,8 +48,8 @@ impl Patience {
 
     /// S.
     pub(super) fn silence(&self) -> Dur {
-        let is_src = self.mode == WireMode::Src;
-        silence_max(is_src, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
+        let is_sr = self.mode == WireMode::Sr;
+        silence_max(is_sr, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
     }
 
     /// G.

@@ -2,7 +2,7 @@
 
 use super::{World, drawn};
 use spanwire_base::{Dur, Rng, Time, usize_from};
-use spanwire_wire::{AckReason, Opcode, Packet, SrcAckRepr, SrcDataRepr, ip_end};
+use spanwire_wire::{AckReason, Opcode, Packet, SrAckRepr, SrDataRepr, ip_end};
 use std::ops::Range;
 
 /// What is wrong with a world: as if an engine did not do what keeps it right.
@@ -108,8 +108,8 @@ impl World {
             return;
         }
         let what = match p.bth.opcode {
-            Opcode::SrcAck => format!("{:?}", SrcAckRepr::parse(p.bth.psn.get(), p.payload)),
-            Opcode::SrcData => format!("{:?}", SrcDataRepr::parse(p.bth.psn.get(), p.payload)),
+            Opcode::SrAck => format!("{:?}", SrAckRepr::parse(p.bth.psn.get(), p.payload)),
+            Opcode::SrData => format!("{:?}", SrDataRepr::parse(p.bth.psn.get(), p.payload)),
             _ => format!("{:?}, {} bytes", p.ext, p.payload.len()),
         };
         let (opcode, psn, qpn) = (p.bth.opcode, p.bth.psn, p.bth.dest_qp);
@@ -124,14 +124,14 @@ impl World {
         let (psn, end) = (p.bth.psn.get(), ip_end(frame, 0).expect("an IP packet"));
         let at = BTH_AT + BTH_BYTES;
         let emitted = match (self.tamper, p.bth.opcode) {
-            (Some(Tamper::Unmark), Opcode::SrcData) => {
-                let (mut header, _) = SrcDataRepr::parse(psn, p.payload).expect("one of its own");
+            (Some(Tamper::Unmark), Opcode::SrData) => {
+                let (mut header, _) = SrDataRepr::parse(psn, p.payload).expect("one of its own");
                 header.is_retransmission = false;
                 header.emit(&mut frame[at..][..header.header_len()])
             }
-            (Some(Tamper::Refuse), Opcode::SrcAck) => {
+            (Some(Tamper::Refuse), Opcode::SrAck) => {
                 let bytes = p.payload.to_vec();
-                let mut ack = SrcAckRepr::parse(psn, &bytes).expect("one of its own");
+                let mut ack = SrAckRepr::parse(psn, &bytes).expect("one of its own");
                 if ack.words.as_slice().is_empty() {
                     ack.reason = AckReason::NoReceive;
                 }
@@ -147,9 +147,9 @@ impl World {
         let p = Packet::parse(&frame).expect("an engine wrote it");
         let path = p.udp.src_port;
         self.trace(side, "sends", &p);
-        if matches!(p.bth.opcode, Opcode::SrcData | Opcode::SrcParity) {
+        if matches!(p.bth.opcode, Opcode::SrData | Opcode::SrParity) {
             let q = self.ends[1 - side].qps.iter().position(|q| q.qpn == p.bth.dest_qp);
-            self.model.send_src(side, q.expect("sent to one of them"), &p);
+            self.model.send_sr(side, q.expect("sent to one of them"), &p);
         }
         self.tamper_with(&mut frame);
         let is_bad = self.now < self.faults.until;

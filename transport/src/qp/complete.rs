@@ -63,8 +63,8 @@ impl QueuePair {
     /// Stops answering and goes to the error state.
     pub(super) fn fail(&mut self, sh: &mut Shared<'_>) {
         self.responder.stop();
-        if let Some(src) = &mut self.selective {
-            src.stop_answering();
+        if let Some(sr) = &mut self.selective {
+            sr.stop_answering();
         }
         self.enter_error(sh);
     }
@@ -75,8 +75,8 @@ impl QueuePair {
             return;
         }
         self.loss.stop();
-        if let Some(src) = &mut self.selective {
-            src.stop();
+        if let Some(sr) = &mut self.selective {
+            sr.stop();
         }
         self.forget_blocks(sh.block_memory);
         while self.flush_one(sh) {}
@@ -103,7 +103,7 @@ impl QueuePair {
     fn pop_send(&mut self) -> Option<Over> {
         match &mut self.selective {
             None => self.requester.pop_any().map(|w| Over::from(&w)),
-            Some(src) => src.sender.pop_any(),
+            Some(sr) => sr.sender.pop_any(),
         }
     }
 

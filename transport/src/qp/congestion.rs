@@ -1,5 +1,5 @@
 //! Where a queue pair asks its congestion control and its pacer, and tells them what happened. What
-//! SRC tells them is in `selective/`.
+//! SR tells them is in `selective/`.
 
 use super::flow::{Flow, FlowInfo, FlowLimit, Progress};
 use super::requester::Allowance;
@@ -27,11 +27,11 @@ impl QueuePair {
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
         let flow = match &mut self.selective {
             None => Flow::new(choice, self.mtu.bytes(), config),
-            Some(src) => {
+            Some(sr) => {
                 let full_bytes = self.attr.segment_bytes.unwrap_or(self.mtu.bytes());
                 let flow = Flow::new(choice, full_bytes, config);
                 let hops = if flow.wants_int() { config.int_hops } else { 0 };
-                match src.ask_for_int(hops, full_bytes) {
+                match sr.ask_for_int(hops, full_bytes) {
                     same if same == full_bytes => flow,
                     shorter => Flow::new(choice, shorter, config),
                 }
@@ -43,12 +43,12 @@ impl QueuePair {
     /// Begins to send in blocks, or to choose among paths.
     pub(super) fn set_erasure_and_balance(&mut self, attr: &QpAttr, config: &Config) {
         let base_rtt = attr.congestion.or(self.attr.congestion).and_then(|choice| choice.base_rtt);
-        let Some(src) = &mut self.selective else { return };
+        let Some(sr) = &mut self.selective else { return };
         if let Some(balance) = &attr.balance {
-            src.set_balance(balance, self.qpn, base_rtt);
+            sr.set_balance(balance, self.qpn, base_rtt);
         }
         if let Some(choice) = attr.erasure {
-            src.set_erasure(choice, base_rtt, self.attr.segment_bytes.unwrap_or(self.mtu.bytes()));
+            sr.set_erasure(choice, base_rtt, self.attr.segment_bytes.unwrap_or(self.mtu.bytes()));
             if let Some(choice) = self.attr.congestion.filter(|_| attr.congestion.is_none()) {
                 self.set_congestion(&choice, config);
             }

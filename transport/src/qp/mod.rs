@@ -84,7 +84,7 @@ pub(crate) struct QueuePair {
     cnps: Cnps,
     /// Congestion control and pacer, if it was given one.
     flow: Option<Box<Flow>>,
-    /// The half that takes over in [`WireMode::Src`](crate::WireMode::Src).
+    /// The half that takes over in [`WireMode::Sr`](crate::WireMode::Sr).
     selective: Option<Box<Selective>>,
 }
 
@@ -148,7 +148,7 @@ impl QueuePair {
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
         let props = p.bth.opcode.props();
         if self.selective.is_some() {
-            return self.handle_src_packet(now, p, sh);
+            return self.handle_sr_packet(now, p, sh);
         }
         let taken = match self.check_packet(p, Service::Rc) {
             Err(reason) => Err(reason),
@@ -182,9 +182,9 @@ impl QueuePair {
             flow.handle_timeout(now);
         }
         self.blocks_overdue(now, sh);
-        if let Some(src) = &mut self.selective {
-            if src.handle_timeout(now, sends, sh.counters, self.flow.as_deref_mut()) {
-                if src.sender.is_empty() {
+        if let Some(sr) = &mut self.selective {
+            if sr.handle_timeout(now, sends, sh.counters, self.flow.as_deref_mut()) {
+                if sr.sender.is_empty() {
                     // Answers are waited for as well, and no completion tells of them.
                     sh.events.push(AsyncEvent::QpFatal(self.qpn));
                 }
@@ -224,7 +224,7 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         if self.selective.is_some() {
-            return self.poll_src(now, room, frame, sh);
+            return self.poll_sr(now, room, frame, sh);
         }
         // Responses first. A request may overtake them: a peer that never stops reading must not
         // keep us from sending.
@@ -275,7 +275,7 @@ impl QueuePair {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let own = match &self.selective {
             None => self.loss.next_deadline().filter(|_| self.state.sends()),
-            Some(src) => src.next_deadline(self.state),
+            Some(sr) => sr.next_deadline(self.state),
         };
         match &self.flow {
             None => own,
@@ -311,7 +311,7 @@ impl QueuePair {
             && match &self.selective {
                 None => self.requester.has_outstanding() && self.loss.has_timeout(),
                 // Of parity behind what is over nobody need ever hear.
-                Some(src) => src.waits_for_peer() && !src.owes_only_parity(),
+                Some(sr) => sr.waits_for_peer() && !sr.owes_only_parity(),
             }
     }
 
@@ -319,7 +319,7 @@ impl QueuePair {
     pub(crate) fn has_gone_back(&self) -> bool {
         match &self.selective {
             None => self.requester.in_flight_pkts() == 0,
-            Some(src) => src.has_nothing_out(),
+            Some(sr) => sr.has_nothing_out(),
         }
     }
 
@@ -332,7 +332,7 @@ impl QueuePair {
         let state = Some(self.state);
         let (rq_psn, sq_psn) = match &self.selective {
             None => (self.responder.epsn(), self.requester.psn(self.requester.snd_max())),
-            Some(src) => src.psns(),
+            Some(sr) => sr.psns(),
         };
         let rq_psn = self.attr.rq_psn.map(|_| rq_psn);
         let sq_psn = self.attr.sq_psn.map(|_| sq_psn);
@@ -351,20 +351,20 @@ impl QueuePair {
     pub(crate) fn in_flight_pkts(&self) -> u64 {
         match &self.selective {
             None => self.requester.in_flight_pkts(),
-            Some(src) => src.in_flight_pkts(),
+            Some(sr) => sr.in_flight_pkts(),
         }
     }
 
     /// What it holds of the endpoint's windows.
     pub(crate) fn held(&self) -> Held {
-        // Nothing waits in SRC for being asked about.
+        // Nothing waits in SR for being asked about.
         Held { pkts: self.in_flight_pkts(), unasked_pkts: self.requester.unasked_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
         match &self.selective {
             None => self.path.as_ref().and_then(Path::srtt),
-            Some(src) => src.srtt(),
+            Some(sr) => sr.srtt(),
         }
     }
 

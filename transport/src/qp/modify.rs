@@ -54,8 +54,8 @@ impl QueuePair {
                 self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
                 self.requester.start(attr.sq_psn.unwrap_or_default(), self.max_rd_atomic);
                 self.loss.start(attr);
-                if let Some(src) = &mut self.selective {
-                    src.start(&self.attr);
+                if let Some(sr) = &mut self.selective {
+                    sr.start(&self.attr);
                 }
             }
             (QpState::Rts, QpState::Sqd) => {
@@ -82,7 +82,7 @@ impl QueuePair {
     fn is_drained(&self) -> bool {
         match &self.selective {
             None => self.requester.is_drained(),
-            Some(src) => src.sender.is_drained(),
+            Some(sr) => sr.sender.is_drained(),
         }
     }
 
@@ -106,8 +106,8 @@ impl QueuePair {
             return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
         }
         let still_owed = "max_dest_rd_atomic (more are being answered)";
-        if let (Some(src), Some(capacity)) = (&self.selective, attr.max_dest_rd_atomic) {
-            if src.answering() > capacity.into() {
+        if let (Some(sr), Some(capacity)) = (&self.selective, attr.max_dest_rd_atomic) {
+            if sr.answering() > capacity.into() {
                 return Err(ModifyError::OutOfRange(still_owed));
             }
         } else if let Some(capacity) = attr.max_dest_rd_atomic {
@@ -122,17 +122,17 @@ impl QueuePair {
         }
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(self.max_rd_atomic);
         self.loss.change(attr);
-        if let Some(src) = &mut self.selective {
+        if let Some(sr) = &mut self.selective {
             let mut all = self.attr;
             all.merge(attr);
-            src.change(&all);
+            sr.change(&all);
         }
         Ok(())
     }
 
-    /// The way to the peer. SRC's packets say that they may be marked instead of dropped.
+    /// The way to the peer. SR's packets say that they may be marked instead of dropped.
     fn path_of(&self, mut av: AddressVector) -> Option<Path> {
-        if self.attr.wire_mode == Some(WireMode::Src) {
+        if self.attr.wire_mode == Some(WireMode::Sr) {
             av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();
         }
         Path::new(av, self.qpn, self.dest_qpn)
@@ -141,7 +141,7 @@ impl QueuePair {
     fn has_rd_atomic(&self) -> bool {
         match &self.selective {
             None => self.requester.has_rd_atomic(),
-            Some(src) => src.sender.has_rd_atomic(),
+            Some(sr) => sr.sender.has_rd_atomic(),
         }
     }
 
@@ -152,7 +152,7 @@ impl QueuePair {
         self.path = attr.av.and_then(|av| self.path_of(av));
         let reads = attr.max_dest_rd_atomic.unwrap_or(0);
         self.responder.start(attr.rq_psn.unwrap_or_default(), reads);
-        if attr.wire_mode == Some(WireMode::Src) {
+        if attr.wire_mode == Some(WireMode::Sr) {
             self.selective = Some(Box::new(Selective::new(&self.init.caps, &self.attr, config)));
         }
     }

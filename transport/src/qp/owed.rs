@@ -15,7 +15,7 @@ impl QueuePair {
             return Transmit::Idle;
         }
         if self.selective.is_some() {
-            return self.send_src_ack(now, frame, sh);
+            return self.send_sr_ack(now, frame, sh);
         }
         if self.cnps.are_owed() {
             return self.send_cnp(frame, sh);
@@ -32,7 +32,7 @@ impl QueuePair {
                 let acks = self.acks.is_owed() && self.responder.resources.is_idle();
                 acks || self.cnps.are_owed()
             }
-            Some(src) => src.owes_ack(self.state),
+            Some(sr) => sr.owes_ack(self.state),
         }
     }
 }

@@ -84,8 +84,8 @@ impl QueuePair {
 
     /// There is a receive request more: a peer that may be waiting for it is told.
     pub(crate) fn on_receive_posted(&mut self) {
-        if let Some(src) = &mut self.selective {
-            src.on_receive_posted();
+        if let Some(sr) = &mut self.selective {
+            sr.on_receive_posted();
         }
     }
 
@@ -96,10 +96,10 @@ impl QueuePair {
                 max_inline: self.requester.max_inline(),
                 is_full: self.requester.is_full(),
             },
-            Some(src) => SendQueue {
-                max_sge: src.sender.max_sge(),
-                max_inline: src.sender.max_inline(),
-                is_full: src.sender.is_full(),
+            Some(sr) => SendQueue {
+                max_sge: sr.sender.max_sge(),
+                max_inline: sr.sender.max_inline(),
+                is_full: sr.sender.is_full(),
             },
         }
     }
@@ -108,7 +108,7 @@ impl QueuePair {
     fn enqueue(&mut self, wr: &WorkRequest<'_>, len: u32) {
         match &mut self.selective {
             None => self.requester.post(wr, len, self.mtu),
-            Some(src) => src.sender.post(wr, len),
+            Some(sr) => sr.sender.post(wr, len),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The selective half of a queue pair, for Spanwire Reliable Connections: each end numbers its
+//! The selective half of a queue pair, for SR (selective repeat): each end numbers its
 //! packets in one stream, tells what has arrived of the other's, and sends again only what is lost
-//! (docs/PROTOCOL.md, "SRC").
+//! (docs/PROTOCOL.md, "SR").
 //!
 //! What is sent is decided here; what comes is in `selective/data.rs` and `selective/acked.rs`, how
 //! a packet is written in `selective/write.rs`.
@@ -42,7 +42,7 @@ use sender::{Segment, Sender};
 use spanwire_base::{Dur, Time, u32_from, u64_from, usize_from};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance as lb;
-use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Psn, SACK_WORDS_MAX, SackWord, SrcAckRepr};
+use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Psn, SACK_WORDS_MAX, SackWord, SrAckRepr};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The state of one connection.
@@ -286,7 +286,7 @@ impl Selective {
     /// when not even one without may leave yet.
     fn words_allowed(&self, outside: usize) -> Option<usize> {
         let Some(bytes) = self.unproven else { return Some(SACK_WORDS_MAX) };
-        let fixed = u64_from(LINK_BYTES + outside + SrcAckRepr::WORDLESS_LEN);
+        let fixed = u64_from(LINK_BYTES + outside + SrAckRepr::WORDLESS_LEN);
         let words = bytes.checked_sub(fixed)? / u64_from(SackWord::LEN);
         Some(usize_from(words.min(u64_from(SACK_WORDS_MAX))))
     }

@@ -105,9 +105,9 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         }
     }
     check_ranges(attr)?;
-    let mut of_src = [Field::SegmentBytes, Field::PeerReorder].into_iter();
-    match of_src.find(|field| field.given(attr)) {
-        Some(field) if attr.wire_mode != Some(WireMode::Src) => {
+    let mut of_sr = [Field::SegmentBytes, Field::PeerReorder].into_iter();
+    match of_sr.find(|field| field.given(attr)) {
+        Some(field) if attr.wire_mode != Some(WireMode::Sr) => {
             return Err(ModifyError::NotNow(field.name()));
         }
         _ => {}
@@ -325,15 +325,15 @@ mod tests {
 
     #[test]
     fn check_modify__the_wire_mode_is_chosen_once() {
-        let src = QpAttr { wire_mode: Some(WireMode::Src), ..rtr() };
-        assert_eq!(check_modify(QpState::Init, &src), Ok(QpState::Rtr));
-        let with = |segment_bytes| QpAttr { segment_bytes: Some(segment_bytes), ..src };
+        let sr = QpAttr { wire_mode: Some(WireMode::Sr), ..rtr() };
+        assert_eq!(check_modify(QpState::Init, &sr), Ok(QpState::Rtr));
+        let with = |segment_bytes| QpAttr { segment_bytes: Some(segment_bytes), ..sr };
         assert_eq!(check_modify(QpState::Init, &with(1400)), Ok(QpState::Rtr));
         for wild in [0, 63, 65_281] {
             let got = check_modify(QpState::Init, &with(wild));
             assert_eq!(got, Err(ModifyError::OutOfRange("segment_bytes")));
         }
-        let few = QpAttr { peer_reorder_pkts: Some(255), ..src };
+        let few = QpAttr { peer_reorder_pkts: Some(255), ..sr };
         let got = check_modify(QpState::Init, &few);
         assert_eq!(got, Err(ModifyError::OutOfRange("peer_reorder_pkts")));
         let rc = QpAttr { peer_reorder_pkts: Some(256), ..rtr() };
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(got, Err(ModifyError::NotNow("peer_reorder_pkts")));
         let rc = QpAttr { segment_bytes: Some(1400), ..rtr() };
         assert_eq!(check_modify(QpState::Init, &rc), Err(ModifyError::NotNow("segment_bytes")));
-        let late = QpAttr { wire_mode: Some(WireMode::Src), ..QpAttr::rts(Psn::new(1)) };
+        let late = QpAttr { wire_mode: Some(WireMode::Sr), ..QpAttr::rts(Psn::new(1)) };
         assert_eq!(check_modify(QpState::Rtr, &late), Err(ModifyError::NotNow("wire_mode")));
     }
 

@@ -28,7 +28,7 @@ mod unproven;
 mod verbs;
 
 const SECOND: Dur = Dur::from_secs(1);
-const MODES: [WireMode; 2] = [WireMode::Rc, WireMode::Src];
+const MODES: [WireMode; 2] = [WireMode::Rc, WireMode::Sr];
 
 fn pair_in(mode: WireMode) -> Pair {
     Pair::with(&PairConfig { mode, ..PairConfig::default() })
@@ -74,7 +74,7 @@ fn handle_packet__every_operation_at_every_edge_of_every_mtu() {
         for len in [0, 1, 3, m - 1, m, m + 1, 2 * m, 3 * m + 5] {
             for op in Op::ALL {
                 check_one(op, mtu, len, WireMode::Rc);
-                check_one(op, mtu, len, WireMode::Src);
+                check_one(op, mtu, len, WireMode::Sr);
             }
         }
     }
@@ -95,10 +95,10 @@ fn handle_packet__ipv6_moves_the_same_bytes() {
 #[test]
 fn handle_packet__psn_wraps_in_the_middle_of_everything() {
     for mode in MODES {
-        // SRC's 32 bits begin with these 24 on top, so 256 packets before the end.
+        // SR's 32 bits begin with these 24 on top, so 256 packets before the end.
         let psns = match mode {
             WireMode::Rc => [0xff_fffd, 0xff_fffe],
-            WireMode::Src => [0xff_ffff; 2],
+            WireMode::Sr => [0xff_ffff; 2],
         };
         let messages = if mode == WireMode::Rc { 5 } else { 40 };
         let mut p = Pair::with(&PairConfig { psns, mode, ..PairConfig::default() });
@@ -527,7 +527,7 @@ fn refused__a_region_that_goes_away_in_the_middle() {
             p.step(0);
             let lkey = p.ends[0].mr.lkey;
             p.ends[0].ep.dereg_mr(lkey).unwrap();
-            assert!(p.run(SECOND * 5), "a responder of SRC that is not answered any more gives up");
+            assert!(p.run(SECOND * 5), "a responder of SR that is not answered any more gives up");
             assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::LocProtErr)], "{op:?}");
         }
     }

@@ -36,7 +36,7 @@ fn figures(report: &SweepReport) -> Vec<(String, String)> {
     let mut figures = Vec::new();
     for rtt in trips {
         let of = |what: &dyn Fn(&SweepRow) -> bool, x: &dyn Fn(&SweepRow) -> f64| {
-            ["rc", "src"].map(|mode| {
+            ["rc", "sr"].map(|mode| {
                 let here = |r: &&SweepRow| r.mode == mode && r.rtt_us == rtt && what(r);
                 let rows = report.rows.iter().filter(here);
                 let points = rows.map(|r| (x(r), r.goodput_fraction)).collect();

@@ -19,7 +19,7 @@ impl Stand {
     pub(super) fn of(step: &[u8; STEP_LEN], psn: u32, view: &View<'_>) -> Option<Self> {
         let [_, _, base, _, _, shape, len, _, _, dma, _] = *step;
         let (data, parity, scheme) = KINDS[usize::from((base >> 4).checked_sub(1)?)];
-        let at = psn.wrapping_sub(view.src_first) % u32::from(data + parity);
+        let at = psn.wrapping_sub(view.sr_first) % u32::from(data + parity);
         let place = BlockRepr { index: u8::try_from(at).ok()?, data, parity, scheme };
         let place = match shape >> 6 {
             1 => BlockRepr { index: (place.index + 1) % place.pkts(), ..place },
@@ -89,7 +89,7 @@ pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
             _ => BlockWord::Rebuilt,
         };
         let near = i32::from(near.cast_signed() >> 2) + 8 * i32::from(i);
-        let psn = view.src_snd_una.wrapping_add_signed(near);
+        let psn = view.sr_snd_una.wrapping_add_signed(near);
         let place = view.outgoing.place(psn);
         let (first, data) = match place {
             Some(block) => (psn.wrapping_sub(block.index.into()), block.data),
@@ -100,7 +100,7 @@ pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
             0 => (first.wrapping_add(1), data),
             1 => (first, data % 63 + 1),
             2 => (first ^ 1 << 31, data),
-            _ => (view.src_snd_nxt.wrapping_add(at.into()), data),
+            _ => (view.sr_snd_nxt.wrapping_add(at.into()), data),
         };
         let bits = u64::from_ne_bytes([len; 8]).rotate_left((words & 0x3f).into());
         let bits = if words & 0x40 == 0 { bits >> (8 * i) } else { bits & 0xff };

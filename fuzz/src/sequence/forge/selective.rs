@@ -1,11 +1,11 @@
-//! Packets of SRC, near where they would be believed.
+//! Packets of SR, near where they would be believed.
 
 use super::blocks::{Stand, reports};
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_base::u32_from;
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
-    SrcAckRepr, SrcDataRepr, SrcKind,
+    SrAckRepr, SrDataRepr, SrKind,
 };
 
 /// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -18,12 +18,12 @@ pub(super) struct Body {
     pub(super) hue: u8,
 }
 
-/// The opcode that a step means for a queue pair of SRC: mostly its own two.
+/// The opcode that a step means for a queue pair of SR: mostly its own two.
 pub(super) fn opcode(op: u8) -> Opcode {
     match op {
         0xe0.. => Opcode::ALL[usize::from(op - 0xe0) % Opcode::ALL.len()],
-        0xa0.. => Opcode::SrcAck,
-        _ => Opcode::SrcData,
+        0xa0.. => Opcode::SrAck,
+        _ => Opcode::SrData,
     }
 }
 
@@ -41,13 +41,13 @@ pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
 
 /// An empty parity packet; now and then it says more than it should.
 fn given_up(op: u8, psn: u32, place: BlockRepr) -> Body {
-    let kind = if op & 0x40 == 0 { SrcKind::Send } else { SrcKind::Write };
+    let kind = if op & 0x40 == 0 { SrKind::Send } else { SrKind::Write };
     let receive = (op & 0x20 != 0).then_some(0);
-    let header = SrcDataRepr { block: Some(place), receive, ..SrcDataRepr::new(kind, psn, 0) };
-    body(Opcode::SrcParity, &header, 0, 0)
+    let header = SrDataRepr { block: Some(place), receive, ..SrDataRepr::new(kind, psn, 0) };
+    body(Opcode::SrParity, &header, 0, 0)
 }
 
-fn body(opcode: Opcode, header: &SrcDataRepr, payload_len: usize, hue: u8) -> Body {
+fn body(opcode: Opcode, header: &SrDataRepr, payload_len: usize, hue: u8) -> Body {
     let mut bytes = vec![0; header.header_len()];
     header.emit(&mut bytes).expect("as long as it says");
     Body { opcode, psn: header.psn, header: bytes, payload_len, hue }
@@ -56,8 +56,8 @@ fn body(opcode: Opcode, header: &SrcDataRepr, payload_len: usize, hue: u8) -> Bo
 /// A segment of a message, or parity, which is as one.
 fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand>) -> Body {
     let [_, op, base, _, _, shape, len, plot, at, dma, value] = *step;
-    let kind = SrcKind::ALL[usize::from(op) % SrcKind::ALL.len()];
-    let carries = matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+    let kind = SrKind::ALL[usize::from(op) % SrKind::ALL.len()];
+    let carries = matches!(kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse);
     let payload_len = match shape & 3 {
         0 if !carries => 0,
         3 => 4 * usize::from(len),
@@ -65,39 +65,39 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand
     };
     let payload_len = stand.filter(|_| carries).map_or(payload_len, |s| s.payload_len());
     let before = stand.map_or(0, |s| s.before());
-    let single = SrcDataRepr::new(kind, psn, value.into());
+    let single = SrDataRepr::new(kind, psn, value.into());
     let last = shape & 8 == 0 && stand.is_none_or(|s| s.is_last());
     let (va, rkey) = target(view.memory, plot, at);
     let va = va.wrapping_add(before.into());
     let asked = match (kind, dma, &stand) {
-        (SrcKind::Write, _, Some(stand)) => stand.dma_len(dma),
-        (SrcKind::Write, 0..0xf0, None) => u32_from(payload_len),
+        (SrKind::Write, _, Some(stand)) => stand.dma_len(dma),
+        (SrKind::Write, 0..0xf0, None) => u32_from(payload_len),
         _ => dma_len(Opcode::RcReadRequest.props(), dma, 0, len),
     };
     let reth = RethRepr { va, rkey, dma_len: asked };
     let compare = if len & 1 == 0 { u64::from_ne_bytes([0x11; 8]) } else { 0 };
     let atomic = AtomicEthRepr { va, rkey, swap_or_add: len.into(), compare };
     let has_imm = shape & 0x10 != 0 && last;
-    let takes_receive = kind == SrcKind::Send || kind == SrcKind::Write && has_imm;
-    let header = SrcDataRepr {
+    let takes_receive = kind == SrKind::Send || kind == SrKind::Write && has_imm;
+    let header = SrDataRepr {
         first: shape & 4 == 0 && stand.is_none_or(|s| s.is_first()),
         last,
         path: if base >> 4 & 1 == 0 { at.into() } else { 0xc000 | u16::from(at) },
         sent_ps: view.now_ps.saturating_sub(u64::from(value) << 20),
         offset: offset(kind, dma).wrapping_add(before),
-        reth: matches!(kind, SrcKind::Write | SrcKind::ReadRequest).then_some(reth),
-        atomic: matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap).then_some(atomic),
+        reth: matches!(kind, SrKind::Write | SrKind::ReadRequest).then_some(reth),
+        atomic: matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap).then_some(atomic),
         imm: (has_imm && takes_receive).then_some(7),
-        ieth: (shape & 0x20 != 0 && last && !has_imm && kind == SrcKind::Send).then_some(rkey),
+        ieth: (shape & 0x20 != 0 && last && !has_imm && kind == SrKind::Send).then_some(rkey),
         receive: takes_receive.then_some(u32::from(value & 0xf)),
         answers: kind_answers(kind).then_some(value.into()),
-        original: (kind == SrcKind::AtomicResponse).then_some(len.into()),
+        original: (kind == SrKind::AtomicResponse).then_some(len.into()),
         block: stand.map(|s| s.place),
         block_bytes: stand.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
         ..single
     };
     let is_parity = stand.is_some_and(|s| s.place.is_parity());
-    let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+    let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
     body(opcode, &header, payload_len, stand.map_or(0, |s| s.place.index.wrapping_mul(7)))
 }
 
@@ -108,11 +108,11 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let signed = |v: u8| u32::from_ne_bytes(i32::from(v.cast_signed()).to_ne_bytes());
     let newest = match newest & 3 {
         0 => next.wrapping_sub(1),
-        1 => view.src_snd_nxt.wrapping_sub(1),
-        _ => view.src_snd_una.wrapping_add(signed(newest) >> 2),
+        1 => view.sr_snd_nxt.wrapping_sub(1),
+        _ => view.sr_snd_una.wrapping_add(signed(newest) >> 2),
     };
     let knows_paths = base & 0x80 != 0;
-    let mut ack = SrcAckRepr {
+    let mut ack = SrAckRepr {
         next,
         newest,
         path: if knows_paths { view.outgoing.path(newest) } else { at.into() },
@@ -131,7 +131,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
             0..4 => next.wrapping_add(256),
             4 => next,
             5 => next.wrapping_sub(1000),
-            6 => view.src_snd_nxt,
+            6 => view.sr_snd_nxt,
             _ => next.wrapping_add(1 << 31),
         },
         receive_limit: match limits >> 5 {
@@ -142,39 +142,39 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         },
         hop_limit: at,
         int: if len >> 6 == 3 { &RECORDS[..usize::from(len & 0x1f).min(16)] } else { &[] },
-        ..SrcAckRepr::default()
+        ..SrAckRepr::default()
     };
     for i in 0..u32::from(words & 0xf) {
-        let base = view.src_snd_una.wrapping_add(i * 64) / 64 * 64;
+        let base = view.sr_snd_una.wrapping_add(i * 64) / 64 * 64;
         let base =
             if words & 0x10 == 0 { base } else { base.wrapping_add(signed(len).wrapping_mul(64)) };
         let bits = u64::from_ne_bytes([len; 8]).rotate_left(words.into()) >> (words >> 4 & 0xf);
         // Most of what lies beyond is left out, or hardly any acknowledgement were taken.
-        let room = view.src_snd_nxt.wrapping_sub(base).cast_signed();
+        let room = view.sr_snd_nxt.wrapping_sub(base).cast_signed();
         let inside = u32::try_from(room).ok().and_then(|n| u64::MAX.checked_shr(64 - n.min(64)));
         let bits = if words & 0x20 == 0 { bits & inside.unwrap_or(0) } else { bits };
         ack.words.push(SackWord { base, bits });
     }
     let code = [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::SequenceError];
     if refused & 3 == 3 {
-        let psn = view.src_snd_una.wrapping_add(u32::from(refused >> 4));
+        let psn = view.sr_snd_una.wrapping_add(u32::from(refused >> 4));
         ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
     }
     let mut header = vec![0; ack.header_len()];
     ack.emit(&mut header).expect("as long as it says");
-    Body { opcode: Opcode::SrcAck, psn: ack.next, header, payload_len: 0, hue: 0 }
+    Body { opcode: Opcode::SrAck, psn: ack.next, header, payload_len: 0, hue: 0 }
 }
 
 /// Telemetry of a port with every bit set.
 const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[0xff; INT_HOP_LEN]; 16];
 
-fn kind_answers(kind: SrcKind) -> bool {
-    matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse)
+fn kind_answers(kind: SrKind) -> bool {
+    matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse)
 }
 
-fn offset(kind: SrcKind, dma: u8) -> u32 {
+fn offset(kind: SrKind, dma: u8) -> u32 {
     match dma {
-        _ if !matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse) => 0,
+        _ if !matches!(kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse) => 0,
         0x81 => 1 << 31,
         0x82 => u32::MAX,
         0x85.. => 0,
@@ -184,9 +184,9 @@ fn offset(kind: SrcKind, dma: u8) -> u32 {
 
 fn psn(view: &View<'_>, base: u8, distance: u8) -> u32 {
     let from = match base & 3 {
-        0 => view.src_next,
-        1 => view.src_snd_una,
-        2 => view.src_snd_nxt,
+        0 => view.sr_next,
+        1 => view.sr_snd_una,
+        2 => view.sr_snd_nxt,
         _ => return u32::from(distance) << 24,
     };
     // One near, or as many as a window, or a turn away.

@@ -20,7 +20,7 @@ fn pair(mode: WireMode, qps: usize, turn_bytes: u32) -> Pair {
 }
 
 fn is_control(packet: &Packet<'_>) -> bool {
-    matches!(packet.bth.opcode.props().kind, OpKind::Ack | OpKind::SrcAck)
+    matches!(packet.bth.opcode.props().kind, OpKind::Ack | OpKind::SrAck)
 }
 
 /// Bytes that side 0 has sent by each of its queue pairs: whole frames with data.
@@ -120,7 +120,7 @@ fn weights__share_the_endpoints_window_too() {
 
 #[test]
 fn weight__is_one_from_the_beginning_and_again_after_reset() {
-    let mut p = Pair::with(&PairConfig::src());
+    let mut p = Pair::with(&PairConfig::sr());
     let qpn = p.ends[0].qpns[0];
     assert_eq!(set_weight(&mut p, 0, 0), Err(ModifyError::OutOfRange("weight")));
     assert_eq!(p.ends[0].ep.query_qp(qpn).unwrap().attr.weight, None);

@@ -15,24 +15,24 @@ use crate::wc::WcStatus;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance as lb;
-use spanwire_wire::{AckReason, NakCode, Packet, SrcAckRepr};
+use spanwire_wire::{AckReason, NakCode, Packet, SrAckRepr};
 
 impl QueuePair {
-    pub(super) fn on_src_ack(
+    pub(super) fn on_sr_ack(
         &mut self,
         now: Time,
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
-        let ack = SrcAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
-        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let sr = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
         let refused = match ack.refusal {
             None => None,
             // Looked up first: what is acknowledged is forgotten.
-            Some(r) => Some((src.message_of(r.psn), status_of(r.code)?)),
+            Some(r) => Some((sr.message_of(r.psn), status_of(r.code)?)),
         };
-        let gives_up = src.on_ack(now, &ack, sh.counters, self.flow.as_deref_mut())?;
-        let lag = src.lag();
+        let gives_up = sr.on_ack(now, &ack, sh.counters, self.flow.as_deref_mut())?;
+        let lag = sr.lag();
         match refused {
             Some((Some(message), status)) => {
                 self.finish_requests(Some(message), sh);
@@ -40,7 +40,7 @@ impl QueuePair {
             }
             Some((None, _)) => {
                 // The answer that the peer cannot give again is here: it only has not heard so.
-                src.feedback.ask_again(now, lag);
+                sr.feedback.ask_again(now, lag);
                 self.finish_requests(None, sh);
             }
             None => self.finish_requests(None, sh),
@@ -53,11 +53,11 @@ impl QueuePair {
 
     /// Completes requests that are done, from the oldest on, up to the message `before`.
     pub(super) fn finish_requests(&mut self, before: Option<u32>, sh: &mut Shared<'_>) {
-        while let Some(src) = self.selective.as_deref_mut() {
-            if before.is_some() && src.sender.oldest() == before {
+        while let Some(sr) = self.selective.as_deref_mut() {
+            if before.is_some() && sr.sender.oldest() == before {
                 break;
             }
-            let Some((over, signaled)) = src.sender.pop_done(src.sent.due()) else {
+            let Some((over, signaled)) = sr.sender.pop_done(sr.sent.due()) else {
                 break;
             };
             if signaled {
@@ -72,7 +72,7 @@ impl QueuePair {
     /// done are flushed rather than waited for.
     pub(super) fn fail_message(&mut self, message: u32, status: WcStatus, sh: &mut Shared<'_>) {
         loop {
-            let oldest = self.selective.as_ref().and_then(|src| src.sender.oldest());
+            let oldest = self.selective.as_ref().and_then(|sr| sr.sender.oldest());
             if oldest.is_none_or(|oldest| oldest == message) {
                 break;
             }
@@ -87,7 +87,7 @@ impl Selective {
     fn on_ack(
         &mut self,
         now: Time,
-        ack: &SrcAckRepr<'_>,
+        ack: &SrAckRepr<'_>,
         counters: &mut Counters,
         mut flow: Option<&mut Flow>,
     ) -> Result<bool, DropReason> {
@@ -188,7 +188,7 @@ impl Selective {
 
     /// Which packets came marked, if somebody chooses paths: bit i is the newest less i.
     #[inline]
-    fn marks(&mut self, ack: &SrcAckRepr<'_>) -> u64 {
+    fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
         self.paths.as_mut().map_or(0, |paths| paths.marks(ack))
     }
 
@@ -214,7 +214,7 @@ impl Selective {
     fn tell_flow(
         &mut self,
         now: Time,
-        ack: &SrcAckRepr<'_>,
+        ack: &SrAckRepr<'_>,
         acked: &Acked,
         inflight_bytes: u64,
         flow: &mut Flow,
@@ -264,7 +264,7 @@ impl Selective {
     }
 
     /// Takes note of what the peer takes, and of what it did not take.
-    fn take_limits(&mut self, ack: &SrcAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
+    fn take_limits(&mut self, ack: &SrAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);

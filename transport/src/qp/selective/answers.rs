@@ -1,7 +1,7 @@
 //! What a peer's READs and atomics are answered with.
 
 use super::Part;
-use spanwire_wire::{AtomicEthRepr, SrcDataRepr, SrcKind};
+use spanwire_wire::{AtomicEthRepr, SrDataRepr, SrKind};
 use std::collections::VecDeque;
 
 /// READs being answered and results of atomics, in the order of the requests. A packet that was
@@ -52,13 +52,13 @@ enum Answer {
 
 impl ReadPart {
     /// Its header, as the packet `psn`.
-    pub(super) fn header(&self, psn: u32) -> SrcDataRepr {
-        SrcDataRepr {
+    pub(super) fn header(&self, psn: u32) -> SrDataRepr {
+        SrDataRepr {
             first: self.offset == 0,
             last: self.last,
             offset: self.offset,
             answers: Some(self.answers),
-            ..SrcDataRepr::new(SrcKind::ReadResponse, psn, self.answers)
+            ..SrDataRepr::new(SrKind::ReadResponse, psn, self.answers)
         }
     }
 }

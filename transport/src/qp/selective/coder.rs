@@ -6,7 +6,7 @@ use crate::coding::{CodingWhen, ErasureCoding};
 use crate::stream::rtt::Rtt;
 use spanwire_base::{Dur, usize_from};
 use spanwire_erasure::{Code, parity_for};
-use spanwire_wire::{BlockRepr, SrcDataRepr};
+use spanwire_wire::{BlockRepr, SrDataRepr};
 
 /// Cuts data into blocks and adds up their parity.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Open {
     code: Code,
     block: BlockRepr,
     /// The header of a segment that has all its data.
-    whole: SrcDataRepr,
+    whole: SrDataRepr,
     solicited: bool,
     /// Bytes of its data, and of its longest segment.
     bytes: u32,
@@ -108,7 +108,7 @@ impl Coder {
     pub(super) fn open(
         &mut self,
         block: BlockRepr,
-        (whole, solicited): (SrcDataRepr, bool),
+        (whole, solicited): (SrDataRepr, bool),
         bytes: u32,
         (is_answer, segment_bytes): (bool, u32),
     ) {
@@ -134,10 +134,10 @@ impl Coder {
     }
 
     /// The header of the parity packet that is next, whether it is solicited, and its bytes.
-    pub(super) fn parity_header(&self, psn: u32) -> Option<(SrcDataRepr, bool, u32)> {
+    pub(super) fn parity_header(&self, psn: u32) -> Option<(SrDataRepr, bool, u32)> {
         let open = self.open.as_ref()?;
         let block = Some(BlockRepr { index: open.sent, ..open.block });
-        let header = SrcDataRepr { psn, block, block_bytes: Some(open.bytes), ..open.whole };
+        let header = SrDataRepr { psn, block, block_bytes: Some(open.bytes), ..open.whole };
         Some((header, open.solicited, open.longest))
     }
 

@@ -12,30 +12,29 @@ use crate::stream::received::{Arrival, unwrap, wrap};
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
 use spanwire_wire::{
-    AckReason, Ecn, NakCode, OpKind, Packet, Refusal, Service, SrcDataRepr, SrcKind, Syndrome,
+    AckReason, Ecn, NakCode, OpKind, Packet, Refusal, Service, SrDataRepr, SrKind, Syndrome,
 };
 
 impl QueuePair {
     /// Takes a packet. The bytes have passed the wire's checks.
     // Out of line: RC, which goes another way, would carry its registers and stack along.
     #[inline(never)]
-    pub(in crate::qp) fn handle_src_packet(
+    pub(in crate::qp) fn handle_sr_packet(
         &mut self,
         now: Time,
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) {
-        let checked = self.check_packet(p, Service::Src);
-        if let (Ok(()) | Err(DropReason::QpNotReceiving), Some(src)) =
-            (checked, &mut self.selective)
+        let checked = self.check_packet(p, Service::Sr);
+        if let (Ok(()) | Err(DropReason::QpNotReceiving), Some(sr)) = (checked, &mut self.selective)
         {
-            src.on_bytes(ip_bytes(p));
+            sr.on_bytes(ip_bytes(p));
         }
         let taken = match (checked, p.bth.opcode.props().kind) {
             (Err(reason), _) => Err(reason),
-            (Ok(()), OpKind::SrcData | OpKind::SrcParity) => self.on_src_data(now, p, sh),
-            (Ok(()), OpKind::SrcAck) => self.on_src_ack(now, p, sh).map(|()| 0),
-            // A CNP. SRC's ACKs carry the ECN counts, and a forger has to guess their PSNs.
+            (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_sr_data(now, p, sh),
+            (Ok(()), OpKind::SrAck) => self.on_sr_ack(now, p, sh).map(|()| 0),
+            // A CNP. SR's ACKs carry the ECN counts, and a forger has to guess their PSNs.
             (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };
         match taken {
@@ -45,8 +44,8 @@ impl QueuePair {
                 sh.counters.np_ecn_marked_roce_packets += u64::from(p.ip.ecn() == Ecn::Ce);
             }
             Err(reason) => {
-                if let (DropReason::QpNotReceiving, Some(src)) = (reason, &mut self.selective) {
-                    src.say_again(now);
+                if let (DropReason::QpNotReceiving, Some(sr)) = (reason, &mut self.selective) {
+                    sr.say_again(now);
                 }
                 sh.counters.drop(reason);
             }
@@ -54,27 +53,27 @@ impl QueuePair {
     }
 
     /// Returns the bytes of data.
-    fn on_src_data(
+    fn on_sr_data(
         &mut self,
         now: Time,
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<u32, DropReason> {
         let (header, data) = parse(p)?;
-        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
-        let lag = src.lag();
-        let number = match src.received.judge(header.psn) {
+        let sr = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let lag = sr.lag();
+        let number = match sr.received.judge(header.psn) {
             Arrival::Missing(number) => number,
             Arrival::Beyond => return Err(DropReason::BeyondPsnLimit),
             Arrival::Old => return Err(DropReason::OldPacket),
             Arrival::Duplicate => {
                 sh.counters.duplicate_request += 1;
-                src.received.take_again(header.psn);
+                sr.received.take_again(header.psn);
                 if let Some(block) = &header.block {
-                    src.rebuild.on_again(unwrap(src.received.next(), header.psn), block);
+                    sr.rebuild.on_again(unwrap(sr.received.next(), header.psn), block);
                 }
-                src.feedback.on_data(now, p, &header, false, lag);
-                src.feedback.ask_again(now, lag);
+                sr.feedback.on_data(now, p, &header, false, lag);
+                sr.feedback.ask_again(now, lag);
                 return Ok(data.len());
             }
         };
@@ -83,7 +82,7 @@ impl QueuePair {
         }
         let arrived = Arrived {
             number,
-            in_order: number == src.received.due(),
+            in_order: number == sr.received.due(),
             header: &header,
             data,
             solicited: p.bth.solicited,
@@ -92,12 +91,12 @@ impl QueuePair {
         if !is_parity && !self.place(now, p, &arrived, sh)? {
             return Ok(data.len());
         }
-        let Some(src) = self.selective.as_deref_mut() else { return Ok(data.len()) };
-        let leaves_or_closes_gap = number != src.received.end();
-        sh.counters.out_of_sequence += u64::from(number > src.received.end());
-        src.received.take(number);
-        src.feedback.on_data(now, p, &header, leaves_or_closes_gap, lag);
-        src.feedback.on_in_order(number, p.bth.ack_req, src.received.due());
+        let Some(sr) = self.selective.as_deref_mut() else { return Ok(data.len()) };
+        let leaves_or_closes_gap = number != sr.received.end();
+        sh.counters.out_of_sequence += u64::from(number > sr.received.end());
+        sr.received.take(number);
+        sr.feedback.on_data(now, p, &header, leaves_or_closes_gap, lag);
+        sr.feedback.on_in_order(number, p.bth.ack_req, sr.received.due());
         sh.counters.rx_messages += u64::from(!is_parity && is_whole_write(&header));
         if header.block.is_some() {
             self.on_block(now, &arrived, sh);
@@ -118,15 +117,15 @@ impl QueuePair {
     ) -> Result<bool, DropReason> {
         let placed = self.put(arrived, sh)?;
         let header = arrived.header;
-        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
-        let lag = src.lag();
+        let sr = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let lag = sr.lag();
         match placed {
             Placed::Yes => return Ok(true),
             Placed::Failed => return Ok(false),
             Placed::No(Objection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
-                src.feedback.on_data(now, p, header, false, lag);
-                src.feedback.on_no_receive();
+                sr.feedback.on_data(now, p, header, false, lag);
+                sr.feedback.on_no_receive();
             }
             // A wrong rkey ends the connection even ahead of a gap: if a try cost nothing, rkeys
             // could be guessed.
@@ -136,7 +135,7 @@ impl QueuePair {
                 return Err(DropReason::RefusedAhead);
             }
             Placed::No(Objection::Refused(code, recv)) => {
-                src.feedback.on_data(now, p, header, false, lag);
+                sr.feedback.on_data(now, p, header, false, lag);
                 self.refuse_message(header.psn, code, recv, sh);
             }
         }
@@ -150,30 +149,30 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Result<Placed, DropReason> {
         let (pd, access) = (self.pd, self.responder.access());
-        let src = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
+        let sr = self.selective.as_deref_mut().ok_or(DropReason::WrongService)?;
         let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
         let receive = &mut self.responder.receive;
         let mut ground = Ground { mrs, srqs, events, receive, pd, access };
-        if matches!(arrived.header.kind, SrcKind::ReadResponse | SrcKind::AtomicResponse) {
-            if let Err(message) = src.place_response(arrived, &ground)? {
+        if matches!(arrived.header.kind, SrKind::ReadResponse | SrKind::AtomicResponse) {
+            if let Err(message) = sr.place_response(arrived, &ground)? {
                 self.fail_message(message, WcStatus::LocProtErr, sh);
                 return Ok(Placed::Failed);
             }
             return Ok(Placed::Yes);
         }
-        let placed = src.inbound.place(arrived, src.answers.len(), &mut ground);
+        let placed = sr.inbound.place(arrived, sr.answers.len(), &mut ground);
         Ok(placed.map_or_else(Placed::No, |()| Placed::Yes))
     }
 
     /// Does what has become due because everything before it has arrived.
     pub(super) fn carry_out(&mut self, sh: &mut Shared<'_>) {
         let (pd, access) = (self.pd, self.responder.access());
-        while let Some(src) = self.selective.as_deref_mut().filter(|_| self.state.receives()) {
+        while let Some(sr) = self.selective.as_deref_mut().filter(|_| self.state.receives()) {
             let (mrs, srqs, events) = (&mut *sh.mrs, &mut *sh.srqs, &mut *sh.events);
             let receive = &mut self.responder.receive;
             let mut ground = Ground { mrs, srqs, events, receive, pd, access };
-            let next = src.received.due();
-            let Some((number, due)) = src.inbound.next_due(next, &mut src.answers, &mut ground)
+            let next = sr.received.due();
+            let Some((number, due)) = sr.inbound.next_due(next, &mut sr.answers, &mut ground)
             else {
                 return;
             };
@@ -215,19 +214,19 @@ impl QueuePair {
     }
 
     pub(super) fn say_refused(&mut self, psn: u32, code: NakCode) {
-        if let Some(src) = &mut self.selective {
-            src.feedback.refuse(Refusal { psn, code });
+        if let Some(sr) = &mut self.selective {
+            sr.feedback.refuse(Refusal { psn, code });
         }
     }
 
     /// A response may have been the last thing that its request waited for.
-    pub(super) fn after_response(&mut self, now: Time, header: &SrcDataRepr, sh: &mut Shared<'_>) {
-        let Some(src) = self.selective.as_deref_mut().filter(|_| header.answers.is_some()) else {
+    pub(super) fn after_response(&mut self, now: Time, header: &SrDataRepr, sh: &mut Shared<'_>) {
+        let Some(sr) = self.selective.as_deref_mut().filter(|_| header.answers.is_some()) else {
             return;
         };
-        if src.sent.is_empty() {
+        if sr.sent.is_empty() {
             // Whose requests have all arrived waits for nothing but answers.
-            src.timers.on_heard(now, Time::MAX, src.sender.awaits_response());
+            sr.timers.on_heard(now, Time::MAX, sr.sender.awaits_response());
         }
         self.finish_requests(None, sh);
     }
@@ -243,11 +242,11 @@ pub(super) enum Placed {
 }
 
 /// The header of a packet of our peer's stream, and its payload.
-fn parse<'a>(p: &Packet<'a>) -> Result<(SrcDataRepr, Payload<'a>), DropReason> {
-    let is_parity = p.bth.opcode.props().kind == OpKind::SrcParity;
+fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
+    let is_parity = p.bth.opcode.props().kind == OpKind::SrParity;
     let parsed = match is_parity {
-        true => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
-        false => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
+        true => SrDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        false => SrDataRepr::parse(p.bth.psn.get(), p.payload),
     };
     let (header, rest) = parsed.map_err(DropReason::Wire)?;
     let data = match p.elided_bytes {
@@ -257,14 +256,14 @@ fn parse<'a>(p: &Packet<'a>) -> Result<(SrcDataRepr, Payload<'a>), DropReason> {
     // Blocks are of data: an empty packet of one is parity that is given up.
     let has_data = header.block_bytes.is_some() || !is_parity;
     if header.block.is_some() && has_data != (data.len() > 0) {
-        return Err(DropReason::Wire(spanwire_wire::DropReason::SrcKind));
+        return Err(DropReason::Wire(spanwire_wire::DropReason::SrKind));
     }
     Ok((header, data))
 }
 
 /// A message that nothing else tells of is here to its end.
-pub(super) fn is_whole_write(header: &SrcDataRepr) -> bool {
-    header.kind == SrcKind::Write && header.last && header.receive.is_none()
+pub(super) fn is_whole_write(header: &SrDataRepr) -> bool {
+    header.kind == SrKind::Write && header.last && header.receive.is_none()
 }
 
 impl Selective {
@@ -286,7 +285,7 @@ impl Selective {
         // Verbs hand an atomic's word over as this machine's own.
         let word = header.original.unwrap_or_default().to_ne_bytes();
         let (data, answered) = match header.kind {
-            SrcKind::AtomicResponse => (Payload::Bytes(&word), 0),
+            SrKind::AtomicResponse => (Payload::Bytes(&word), 0),
             _ => (a.data, a.data.len()),
         };
         let sges = self.sender.sges(message);

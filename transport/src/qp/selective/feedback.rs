@@ -3,7 +3,7 @@
 use spanwire_base::{Dur, Time, u64_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrcAckRepr, SrcDataRepr,
+    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrAckRepr, SrDataRepr,
 };
 
 /// The receiver's account of a stream: totals since it began, and what of them the sender has not
@@ -92,7 +92,7 @@ impl Feedback {
         &mut self,
         now: Time,
         p: &Packet<'_>,
-        header: &SrcDataRepr,
+        header: &SrDataRepr,
         at_once: bool,
         lag: Lag,
     ) {
@@ -233,7 +233,7 @@ impl Feedback {
     }
 
     /// Writes what it knows into an acknowledgement; the sender is told now.
-    pub(super) fn tell(&mut self, now: Time, ack: &mut SrcAckRepr<'_>) {
+    pub(super) fn tell(&mut self, now: Time, ack: &mut SrAckRepr<'_>) {
         let held = now.since(self.newest.at).as_ns();
         let reason = self.now.take().unwrap_or(AckReason::Time);
         ack.reason = if self.newest.found_no_receive { AckReason::NoReceive } else { reason };
@@ -278,7 +278,7 @@ pub(super) fn ip_bytes(p: &Packet<'_>) -> u64 {
     u64_from(outside_bytes(&p.ip) + p.payload_len()) + u64::from(p.bth.pad)
 }
 
-/// Bytes of an IP packet outside SRC's header and payload: IP, UDP, BTH and ICRC.
+/// Bytes of an IP packet outside SR's header and payload: IP, UDP, BTH and ICRC.
 pub(super) fn outside_bytes(ip: &IpRepr) -> usize {
     ip.header_len() + 8 + 12 + 4
 }

@@ -10,7 +10,7 @@ use crate::qp::receive::Receive;
 use crate::srq::SrqTable;
 use crate::stream::received::wrap;
 use crate::wc::{WcOpcode, WcStatus};
-use spanwire_wire::{AtomicEthRepr, NakCode, SrcDataRepr, SrcKind};
+use spanwire_wire::{AtomicEthRepr, NakCode, SrDataRepr, SrKind};
 use std::collections::VecDeque;
 
 /// Messages of which something has come.
@@ -72,7 +72,7 @@ pub(super) struct Arrived<'a> {
     pub(super) number: u64,
     /// Everything before it has arrived.
     pub(super) in_order: bool,
-    pub(super) header: &'a SrcDataRepr,
+    pub(super) header: &'a SrDataRepr,
     pub(super) data: Payload<'a>,
     pub(super) solicited: bool,
 }
@@ -137,9 +137,9 @@ impl Inbound {
         g: &mut Ground<'_>,
     ) -> Result<(), Objection> {
         match a.header.kind {
-            SrcKind::Send => self.place_send(a, g),
-            SrcKind::Write => self.place_write(a, g),
-            SrcKind::ReadRequest | SrcKind::FetchAdd | SrcKind::CmpSwap => {
+            SrKind::Send => self.place_send(a, g),
+            SrKind::Write => self.place_write(a, g),
+            SrKind::ReadRequest | SrKind::FetchAdd | SrKind::CmpSwap => {
                 if self.rd_atomic_waiting + answering >= self.rd_atomic_max || a.data.len() > 0 {
                     return Err(INVALID);
                 }
@@ -147,7 +147,7 @@ impl Inbound {
                 self.rd_atomic_waiting += 1;
                 Ok(())
             }
-            SrcKind::ReadResponse | SrcKind::AtomicResponse => Err(INVALID),
+            SrKind::ReadResponse | SrKind::AtomicResponse => Err(INVALID),
         }
     }
 
@@ -282,21 +282,21 @@ impl Inbound {
 }
 
 fn ending(a: &Arrived<'_>, opcode: WcOpcode, len: u32) -> Ending {
-    let &SrcDataRepr { imm, ieth: invalidates, .. } = a.header;
+    let &SrDataRepr { imm, ieth: invalidates, .. } = a.header;
     let receive = a.header.receive.unwrap_or_default();
     Ending { receive, opcode, len, imm, invalidates, solicited: a.solicited }
 }
 
-fn read_or_atomic(header: &SrcDataRepr) -> Option<Waiting> {
+fn read_or_atomic(header: &SrDataRepr) -> Option<Waiting> {
     let message = header.message;
     match header.kind {
-        SrcKind::ReadRequest => {
+        SrKind::ReadRequest => {
             let reth = header.reth?;
             let (va, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
             Some(Waiting::Read(ReadRequest { message, va, rkey, len }))
         }
         kind => {
-            let swaps = kind == SrcKind::CmpSwap;
+            let swaps = kind == SrKind::CmpSwap;
             let operands = header.atomic?;
             Some(Waiting::Atomic(AtomicRequest { message, swaps, operands }))
         }

@@ -7,7 +7,7 @@ use crate::qp::flow::Flow;
 use crate::stream::sent::{Fate, OnPath};
 use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::{self as lb, Balancer, Entropy, LossKind, Outgoing, PathAck, PathLoss};
-use spanwire_wire::{Qpn, SrcAckRepr};
+use spanwire_wire::{Qpn, SrAckRepr};
 
 /// The paths of one queue pair.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Paths {
     }
 
     /// Which packets came marked: all since the last acknowledgement, none, or those that it names.
-    pub(super) fn marks(&mut self, ack: &SrcAckRepr<'_>) -> u64 {
+    pub(super) fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
         let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_pkts, ack.ce_pkts));
         let (rx, ce) = (ack.rx_pkts.wrapping_sub(rx), ack.ce_pkts.wrapping_sub(ce));
         match ack.marks {
@@ -64,7 +64,7 @@ impl Paths {
 
 impl Echo {
     /// What `ack`, which came at `now`, says of its newest packet.
-    pub(super) fn of(now: Time, ack: &SrcAckRepr<'_>) -> Self {
+    pub(super) fn of(now: Time, ack: &SrAckRepr<'_>) -> Self {
         let sent_at = Time::from_ps(ack.echo_ps);
         let rtt = (ack.hold_ns != u32::MAX).then(|| now.since(sent_at));
         Self { path: ack.path, rtt }

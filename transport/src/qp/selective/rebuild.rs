@@ -15,7 +15,7 @@ use memory::{Memory, Sums};
 use open::{At, Open};
 use spanwire_base::{Time, usize_from};
 use spanwire_erasure::Source;
-use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrcDataRepr};
+use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrDataRepr};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -85,7 +85,7 @@ impl Rebuild {
     pub(super) fn on_packet(
         &mut self,
         now: Time,
-        (number, header, solicited): (u64, &SrcDataRepr, bool),
+        (number, header, solicited): (u64, &SrDataRepr, bool),
         data: Payload<'_>,
         arrived: impl FnOnce(u64) -> u64,
         memory: &mut BlockMemory,
@@ -329,7 +329,7 @@ impl Rebuild {
 fn segment(b: &Block, whole: &Whole, index: u8, bytes: Option<Vec<u8>>) -> Segment {
     let (number, len) = (b.first + u64::from(index), whole.len_of(index, b.block.data));
     let (header, solicited) = whole.segment(index, len, b.block.data);
-    let header = SrcDataRepr { psn: wrap(number), ..header };
+    let header = SrDataRepr { psn: wrap(number), ..header };
     Segment { number, header, solicited, bytes, len }
 }
 

@@ -5,7 +5,7 @@ use crate::qp::wq::WorkQueue;
 use crate::stream::received::wrap;
 use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
 use spanwire_base::usize_from;
-use spanwire_wire::{AtomicEthRepr, RethRepr, SrcDataRepr, SrcKind};
+use spanwire_wire::{AtomicEthRepr, RethRepr, SrDataRepr, SrKind};
 
 /// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
 /// request of the peer's likewise.
@@ -198,14 +198,14 @@ impl Sender {
 
     /// The header of a segment; none when its request is over.
     #[inline]
-    pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrcDataRepr> {
+    pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrDataRepr> {
         let wqe = self.wqe(segment.message)?;
         let ends = wqe.ends(segment);
-        let mut header = SrcDataRepr {
+        let mut header = SrDataRepr {
             first: segment.offset == 0,
             last: ends,
             offset: segment.offset,
-            ..SrcDataRepr::new(kind(wqe.op), psn, wqe.message)
+            ..SrDataRepr::new(kind(wqe.op), psn, wqe.message)
         };
         let reth = |remote: RemoteAddr, len| {
             let va = remote.va.wrapping_add(segment.offset.into());
@@ -257,11 +257,11 @@ impl Sender {
     }
 
     /// A response of this kind to `message` was asked for.
-    pub(super) fn awaits(&self, message: u32, kind: SrcKind) -> bool {
+    pub(super) fn awaits(&self, message: u32, kind: SrKind) -> bool {
         self.wqe(message).is_some_and(|w| {
             let fits = match w.op {
-                WrOp::Read { .. } => kind == SrcKind::ReadResponse,
-                WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrcKind::AtomicResponse,
+                WrOp::Read { .. } => kind == SrKind::ReadResponse,
+                WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrKind::AtomicResponse,
                 _ => false,
             };
             fits && w.end.is_some() && !w.is_answered
@@ -381,13 +381,13 @@ impl Wqe {
     }
 }
 
-fn kind(op: WrOp) -> SrcKind {
+fn kind(op: WrOp) -> SrKind {
     match op {
-        WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => SrcKind::Send,
-        WrOp::Write { .. } | WrOp::WriteImm { .. } => SrcKind::Write,
-        WrOp::Read { .. } => SrcKind::ReadRequest,
-        WrOp::FetchAdd { .. } => SrcKind::FetchAdd,
-        WrOp::CmpSwap { .. } => SrcKind::CmpSwap,
+        WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => SrKind::Send,
+        WrOp::Write { .. } | WrOp::WriteImm { .. } => SrKind::Write,
+        WrOp::Read { .. } => SrKind::ReadRequest,
+        WrOp::FetchAdd { .. } => SrKind::FetchAdd,
+        WrOp::CmpSwap { .. } => SrKind::CmpSwap,
     }
 }
 

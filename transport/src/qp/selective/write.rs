@@ -1,4 +1,4 @@
-//! How a packet of SRC is written: headers, payload, ICRC.
+//! How a packet of SR is written: headers, payload, ICRC.
 
 use super::choose::{Choice, Limits, Sending, SendingKind};
 use super::coder::Coder;
@@ -17,15 +17,14 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrcAckRepr, SrcDataRepr, SrcKind,
-    int_request,
+    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrAckRepr, SrDataRepr, SrKind, int_request,
 };
 
 impl QueuePair {
     /// Writes the next packet with data, if one may leave.
     // Out of line: RC, which goes another way, would carry its registers and stack along.
     #[inline(never)]
-    pub(in crate::qp) fn poll_src(
+    pub(in crate::qp) fn poll_sr(
         &mut self,
         now: Time,
         room: Room,
@@ -42,21 +41,21 @@ impl QueuePair {
                 ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
                 room_pkts: room.pkts,
             };
-            let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
-            let failed = self.state == QpState::Err && src.is_proven();
-            let waits_for_answers = src.feedback.is_due() && !src.owes_ack(self.state);
+            let Some(sr) = self.selective.as_deref_mut() else { return Transmit::Idle };
+            let failed = self.state == QpState::Err && sr.is_proven();
+            let waits_for_answers = sr.feedback.is_due() && !sr.owes_ack(self.state);
             let choice = match limits.sends || failed {
-                true => src.choose(now, &limits, self.flow.as_deref_mut()),
+                true => sr.choose(now, &limits, self.flow.as_deref_mut()),
                 false => Choice::Idle,
             };
             match choice {
                 Choice::Send(sending) => {
-                    if let Some(sent) = self.send_src_data(now, &sending, frame, sh) {
+                    if let Some(sent) = self.send_sr_data(now, &sending, frame, sh) {
                         return sent;
                     }
                 }
                 // They cannot leave before the peer has heard what is owed.
-                Choice::Idle if waits_for_answers => return self.send_src_ack(now, frame, sh),
+                Choice::Idle if waits_for_answers => return self.send_sr_ack(now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
@@ -65,53 +64,53 @@ impl QueuePair {
     }
 
     /// Writes a packet of our stream; `None` when that was not possible and something else is next.
-    fn send_src_data(
+    fn send_sr_data(
         &mut self,
         now: Time,
         sending: &Sending,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        let src = self.selective.as_deref_mut()?;
-        let (mut header, len, solicited) = src.header(now, sending)?;
+        let sr = self.selective.as_deref_mut()?;
+        let (mut header, len, solicited) = sr.header(now, sending)?;
         let is_new = sending.kind == SendingKind::New;
         // Taken out while the packet is written: it reads the payload where that was put.
-        let mut coder = src.coder.take();
+        let mut coder = sr.coder.take();
         if let Some(coder) = coder.as_mut().filter(|_| is_new && sending.place.begins_block()) {
-            src.open_block(coder, sending);
+            sr.open_block(coder, sending);
         }
-        header.path = src.pick_path(now, sending, len, self.flow.as_deref_mut());
+        header.path = sr.pick_path(now, sending, len, self.flow.as_deref_mut());
         let is_parity = sending.part == Part::Parity;
-        let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+        let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let mut bth = self.bth(opcode, Psn::new(header.psn & Psn::MASK));
         (bth.ack_req, bth.solicited) = (sending.asks, solicited);
-        let (pd, src) = (self.pd, self.selective.as_deref()?);
+        let (pd, sr) = (self.pd, self.selective.as_deref()?);
         let adds = is_new && sending.place.is_coded() && !is_parity;
         let fill = |payload: PayloadMut<'_>| match (payload, &mut coder) {
             (PayloadMut::Bytes(out), Some(coder)) if is_parity && is_new => coder.copy_parity(out),
             (PayloadMut::Bytes(out), Some(coder)) if adds => {
-                let is_there = src.fill(&sending.part, PayloadMut::Bytes(&mut *out), pd, sh);
+                let is_there = sr.fill(&sending.part, PayloadMut::Bytes(&mut *out), pd, sh);
                 coder.add(out);
                 is_there
             }
-            (payload, _) => src.fill(&sending.part, payload, pd, sh),
+            (payload, _) => sr.fill(&sending.part, payload, pd, sh),
         };
         let payload = (len, sh.config.elide_payload);
-        let written = self.write_src_data(&bth, &header, payload, frame, fill);
+        let written = self.write_sr_data(&bth, &header, payload, frame, fill);
         self.selective.as_deref_mut()?.coder = coder;
         match written {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
-                let src = self.selective.as_deref_mut()?;
-                if src.int_hops > 0 {
+                let sr = self.selective.as_deref_mut()?;
+                if sr.int_hops > 0 {
                     // A port too narrow for it sends the packet all the same.
-                    let asking = int_request(frame, meta.len, src.int_hops);
+                    let asking = int_request(frame, meta.len, sr.int_hops);
                     meta.len = asking.unwrap_or(meta.len);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, header.path);
-                src.on_sent(now, sending, sent, frame_bytes, self.flow.as_deref_mut());
+                sr.on_sent(now, sending, sent, frame_bytes, self.flow.as_deref_mut());
                 Some(self.sent(meta, len, sh))
             }
             Err(why) => {
@@ -140,9 +139,9 @@ impl QueuePair {
                 // The peer may have had this answer and have given the key back since. It says so,
                 // or it fails.
                 let refusal = Refusal { psn: part.asked_by, code };
-                if let Some(src) = self.selective.as_deref_mut() {
-                    src.feedback.refuse_again(refusal);
-                    src.on_sent(now, sending, (part.len, 0), 0, None);
+                if let Some(sr) = self.selective.as_deref_mut() {
+                    sr.feedback.refuse_again(refusal);
+                    sr.on_sent(now, sending, (part.len, 0), 0, None);
                 }
             }
             (part, _) => {
@@ -161,7 +160,7 @@ impl QueuePair {
         }
     }
 
-    pub(in crate::qp) fn send_src_ack(
+    pub(in crate::qp) fn send_sr_ack(
         &mut self,
         now: Time,
         frame: &mut [u8],
@@ -169,24 +168,24 @@ impl QueuePair {
     ) -> Transmit {
         let reachable = self.responder.receive.reachable(sh.srqs);
         let outside = self.path.as_ref().map_or(0, |path| outside_bytes(path.template().ip()));
-        let Some(src) = self.selective.as_deref_mut() else { return Transmit::Idle };
-        let Some(words) = src.words_allowed(outside) else { return Transmit::Idle };
-        let mut ack = src.acknowledgement(now, reachable);
+        let Some(sr) = self.selective.as_deref_mut() else { return Transmit::Idle };
+        let Some(words) = sr.words_allowed(outside) else { return Transmit::Idle };
+        let mut ack = sr.acknowledgement(now, reachable);
         ack.words.truncate(words);
         // What it weighs has come with the packet, but not among the bytes of IP that are counted
         // while the peer's address is unproven.
-        let is_proven = src.is_proven();
-        src.on_told(outside + ack.header_len());
+        let is_proven = sr.is_proven();
+        sr.on_told(outside + ack.header_len());
         if let Some(srq) = self.responder.receive.srq()
-            && src.peer_may_wait()
+            && sr.peer_may_wait()
         {
             sh.srqs.want(srq);
         }
         let told = self.selective.as_deref_mut().filter(|_| is_proven);
-        let blocks = told.map(|src| src.rebuild.reports()).unwrap_or_default();
-        let int = self.selective.as_deref().filter(|_| is_proven).map(|src| src.feedback.int());
-        let ack = SrcAckRepr { int: int.unwrap_or_default(), blocks, ..ack };
-        let bth = self.bth(Opcode::SrcAck, Psn::new(ack.next & Psn::MASK));
+        let blocks = told.map(|sr| sr.rebuild.reports()).unwrap_or_default();
+        let int = self.selective.as_deref().filter(|_| is_proven).map(|sr| sr.feedback.int());
+        let ack = SrAckRepr { int: int.unwrap_or_default(), blocks, ..ack };
+        let bth = self.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
         let header_len = ack.header_len();
         let path = self.path.as_ref();
         let written = path.ok_or(NotWritten::NoRoom).and_then(|path| {
@@ -212,10 +211,10 @@ impl QueuePair {
 
     /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
     /// `payload.1` says so.
-    fn write_src_data(
+    fn write_sr_data(
         &self,
         bth: &BthRepr,
-        header: &SrcDataRepr,
+        header: &SrDataRepr,
         payload: (u32, bool),
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
@@ -273,13 +272,13 @@ impl Selective {
 
     /// The header of a packet, the bytes of its payload, and whether it is solicited.
     #[inline]
-    fn header(&self, now: Time, sending: &Sending) -> Option<(SrcDataRepr, u32, bool)> {
+    fn header(&self, now: Time, sending: &Sending) -> Option<(SrDataRepr, u32, bool)> {
         let psn = wrap(sending.number);
         let mut solicited = false;
         let (mut header, len) = match &sending.part {
             Part::Request(segment) => {
                 let header = self.sender.header(segment, psn)?;
-                let carries = matches!(header.kind, SrcKind::Send | SrcKind::Write);
+                let carries = matches!(header.kind, SrKind::Send | SrKind::Write);
                 solicited = self.sender.is_solicited(segment);
                 (header, if carries { segment.len } else { 0 })
             }
@@ -293,13 +292,13 @@ impl Selective {
                         (header, len)
                     }
                     // Its bytes are gone: it gives its number up.
-                    None => (SrcDataRepr::new(SrcKind::Send, psn, 0), 0),
+                    None => (SrDataRepr::new(SrKind::Send, psn, 0), 0),
                 }
             }
             &Part::Atomic { answers, original } => {
-                let plain = SrcDataRepr::new(SrcKind::AtomicResponse, psn, answers);
+                let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, answers);
                 let (answers, original) = (Some(answers), Some(original));
-                (SrcDataRepr { answers, original, ..plain }, 0)
+                (SrDataRepr { answers, original, ..plain }, 0)
             }
         };
         header.is_retransmission = sending.kind != SendingKind::New;
@@ -363,15 +362,15 @@ impl Selective {
 
     /// All that there is to tell; the peer is told now. `reachable` receive requests are not used
     /// up.
-    fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrcAckRepr<'static> {
+    fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrAckRepr<'static> {
         let receive_limit = self.inbound.first_receive().wrapping_add(reachable);
         self.told_receive_limit = receive_limit;
-        let mut ack = SrcAckRepr {
+        let mut ack = SrAckRepr {
             next: wrap(self.received.next()),
             psn_limit: wrap(self.received.limit()),
             receive_limit,
             words: self.received.words(),
-            ..SrcAckRepr::default()
+            ..SrAckRepr::default()
         };
         self.feedback.tell(now, &mut ack);
         ack

@@ -5,18 +5,18 @@ use super::*;
 use crate::testing::Filter;
 use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
 use spanwire_base::{Node, PortId};
-use spanwire_wire::{BlockWord, Packet, SrcAckRepr, SrcDataRepr};
+use spanwire_wire::{BlockWord, Packet, SrAckRepr, SrDataRepr};
 
 /// Both sides send in blocks of eight and two.
 fn coded() -> PairConfig {
-    PairConfig { erasure: Some(ErasureCoding::default()), ..PairConfig::src() }
+    PairConfig { erasure: Some(ErasureCoding::default()), ..PairConfig::sr() }
 }
 
 /// Where a packet stands in a block: its index, and how many data packets that has.
 fn place(p: &Packet<'_>) -> Option<(u8, u8)> {
     let parsed = match p.bth.opcode {
-        Opcode::SrcData => SrcDataRepr::parse(p.bth.psn.get(), p.payload),
-        Opcode::SrcParity => SrcDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        Opcode::SrData => SrDataRepr::parse(p.bth.psn.get(), p.payload),
+        Opcode::SrParity => SrDataRepr::parse_parity(p.bth.psn.get(), p.payload),
         _ => return None,
     };
     parsed.unwrap().0.block.map(|block| (block.index, block.data))
@@ -125,8 +125,8 @@ fn overdue__the_receiver_says_that_a_block_is_short() {
     let want = p.ends[0].fill(0, 8 * 248, 8);
     let mut lost = drop_places(0, &[7, 8, 9]);
     p.filter = Box::new(move |side, packet| {
-        if packet.bth.opcode == Opcode::SrcAck {
-            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+        if packet.bth.opcode == Opcode::SrAck {
+            let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
             let short = ack.blocks.as_slice().iter().filter(|r| r.word == BlockWord::Nack);
             for report in short {
                 assert_eq!((report.data, report.bits), (8, 0b00_0111_1111), "7 and all parity");
@@ -147,7 +147,7 @@ fn overdue__the_receiver_says_that_a_block_is_short() {
 fn pass_over__a_message_is_delivered_before_its_parity() {
     let mut p = Pair::with(&coded());
     p.filter = Box::new(|_, packet| match packet.bth.opcode {
-        Opcode::SrcParity => Fate::Late(Dur::from_ms(3)),
+        Opcode::SrParity => Fate::Late(Dur::from_ms(3)),
         _ => Fate::Pass,
     });
     p.post_recv(1, 7, 0, 4000);
@@ -165,7 +165,7 @@ fn rebuild__does_not_read_memory_that_others_may_have_changed() {
     let want = p.ends[0].fill(0, 8 * 248, 8);
     let mut lost = drop_places(0, &[2]);
     p.filter = Box::new(move |side, packet| match packet.bth.opcode {
-        Opcode::SrcParity => Fate::Late(LATENCY * 4),
+        Opcode::SrParity => Fate::Late(LATENCY * 4),
         _ => lost(side, packet),
     });
     p.post(0, 1, Op::Write, 0, 8 * 248);
@@ -200,7 +200,7 @@ fn rebuild__a_retransmission_of_changed_memory_is_not_mixed_with_parity_of_befor
                 if left == segments + 2 {
                     memory.copy_in(100, &[0xee; 8]).unwrap();
                 }
-                let is_parity = packet.bth.opcode == Opcode::SrcParity;
+                let is_parity = packet.bth.opcode == Opcode::SrParity;
                 match fate {
                     Fate::Pass if is_parity && parity_late => Fate::Late(LATENCY * 20),
                     fate => fate,
@@ -244,7 +244,7 @@ fn when__off_below_the_round_trip_that_it_is_for() {
         let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
         let congestion =
             given.map(|base_rtt| CongestionControl { algorithm, base_rtt: Some(base_rtt) });
-        let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::src() });
+        let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::sr() });
         for i in 0..3 {
             p.post(0, i, Op::Write, 0, 1000);
             assert!(p.run(SECOND));
@@ -261,7 +261,7 @@ fn when__off_below_the_round_trip_that_it_is_for() {
 #[test]
 fn adapt__parity_follows_the_loss() {
     let erasure = Some(ErasureCoding::new(8, 2).adaptive(1, 6));
-    let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::sr() });
     let parity_of = |p: &mut Pair, messages: u64, loss: u64| {
         let mut rng = Rng::new(9);
         p.filter = Box::new(move |side, _| match side == 0 && rng.below(1000) < loss {
@@ -286,7 +286,7 @@ fn adapt__parity_follows_the_loss() {
     assert!(parity_of(&mut p, 30, 0) >= 3, "it is not forgotten at once");
     assert_eq!(parity_of(&mut p, 1000, 0), 1);
     let fixed = Some(ErasureCoding::new(8, 2));
-    let mut p = Pair::with(&PairConfig { erasure: fixed, ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { erasure: fixed, ..PairConfig::sr() });
     assert_eq!(parity_of(&mut p, 40, 0), 2, "off by default");
     assert_eq!(parity_of(&mut p, 100, 100), 2);
 }
@@ -313,7 +313,7 @@ fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
         sent.push(Packet::parse(&frame[..meta.len]).unwrap().bth.opcode);
         assert!(sent.len() < 10, "{sent:?}");
     }
-    assert_eq!(sent, [Opcode::SrcData, Opcode::SrcData, Opcode::SrcAck], "no parity; the refusal");
+    assert_eq!(sent, [Opcode::SrData, Opcode::SrData, Opcode::SrAck], "no parity; the refusal");
 }
 
 /// A peer that leaves when it has the data, and says nothing of the parity behind them, ends
@@ -324,7 +324,7 @@ fn forgive__who_left_with_only_parity_unanswered_is_not_given_up() {
     let mut p = warm(&PairConfig { rts, ..coded() });
     let mut heard = false;
     p.filter = Box::new(move |side, packet| match (side, packet.bth.opcode) {
-        (0, Opcode::SrcParity) => Fate::Drop,
+        (0, Opcode::SrParity) => Fate::Drop,
         (0, _) => Fate::Pass,
         _ if std::mem::replace(&mut heard, true) => Fate::Drop,
         _ => Fate::Pass,
@@ -390,7 +390,7 @@ fn soak__random_loss_reordering_and_duplicates() {
         let codes = [(8, 2), (4, 2), (10, 4), (1, 1), (3, 1), (16, 4)];
         let (data, parity) = codes[usize::try_from(rng.below(6)).unwrap()];
         let erasure = Some(ErasureCoding::new(data, parity));
-        let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::src() });
+        let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::sr() });
         let want = [p.ends[0].fill(0, 30_000, seed), p.ends[1].fill(30_000, 30_000, seed + 1)];
         let mut fates = Rng::new(seed + 1000);
         let loss = [1, 5, 20][usize::try_from(rng.below(3)).unwrap()];

@@ -183,7 +183,7 @@ fn query_qp__tells_what_was_given_and_where_the_psns_are() {
         let psns = [attr.sq_psn, attr.rq_psn].map(|psn| psn.unwrap().get());
         let want = match mode {
             crate::WireMode::Rc => [101, 0],
-            crate::WireMode::Src => [100 << 8 | 1, 0xff_ff01],
+            crate::WireMode::Sr => [100 << 8 | 1, 0xff_ff01],
         };
         assert_eq!(psns, want, "one past what was sent, and past what came");
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };

@@ -59,7 +59,7 @@ fn window__is_never_exceeded_and_nothing_stalls() {
             assert_eq!(p.ends[1].bytes(0, 25_600), want);
             assert!(most <= pkts, "{mode:?}: {most} of {pkts}");
             assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "{mode:?} {pkts}");
-            // A round trip is 10 us, and acknowledgements of SRC may lag a little.
+            // A round trip is 10 us, and acknowledgements of SR may lag a little.
             let round_trips = 100_u64.div_ceil(pkts);
             let took = p.now.since(begin).as_us();
             assert!(took <= round_trips * 25 + 60, "{mode:?} {pkts}: {took} us");
@@ -88,7 +88,7 @@ fn pacer__keeps_the_rate_and_says_that_it_limits() {
 
 #[test]
 fn pacer__a_queue_pair_without_one_is_not_held_up_by_one_with() {
-    let c = PairConfig { qps: 2, ..PairConfig::src() };
+    let c = PairConfig { qps: 2, ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
@@ -130,8 +130,8 @@ fn every_algorithm__delivers_everything_over_a_bad_wire() {
 }
 
 #[test]
-fn marks__reach_the_algorithm_by_counts_in_src_and_by_cnps_in_rc() {
-    for (mode, name) in [(WireMode::Src, "dctcp"), (WireMode::Rc, "dcqcn")] {
+fn marks__reach_the_algorithm_by_counts_in_sr_and_by_cnps_in_rc() {
+    for (mode, name) in [(WireMode::Sr, "dctcp"), (WireMode::Rc, "dcqcn")] {
         let allowed = |marks: bool| {
             let mut p = pair(mode, name, &[]);
             p.filter = Box::new(move |side, _| match side == 0 && marks {
@@ -148,13 +148,13 @@ fn marks__reach_the_algorithm_by_counts_in_src_and_by_cnps_in_rc() {
         let (free, held) = (allowed(false), allowed(true));
         assert!(held.0 < free.0 / 2 || held.1 < free.1, "{name}: {free:?} {held:?}");
         assert_eq!(free.2, 0);
-        assert_eq!(held.2 > 0, mode == WireMode::Src);
+        assert_eq!(held.2 > 0, mode == WireMode::Sr);
     }
 }
 
 #[test]
 fn modify__takes_it_from_rts_on_and_checks_it() {
-    let mut p = pair_in(WireMode::Src);
+    let mut p = pair_in(WireMode::Sr);
     let qpn = p.ends[0].qpns[0];
     let params = spanwire_cc::dctcp::Params { g: 7.0, ..Default::default() };
     let algorithm = Algorithm::Dctcp(params);
@@ -168,7 +168,7 @@ fn modify__takes_it_from_rts_on_and_checks_it() {
 
 /// Both sides send by a fixed rate of 1 Mbit/s: a full packet takes some 3 ms.
 fn slow_pair() -> Pair {
-    let mut p = pair(WireMode::Src, "fixed", &[("rate_mbps", "1")]);
+    let mut p = pair(WireMode::Sr, "fixed", &[("rate_mbps", "1")]);
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
     let congestion = Some(CongestionControl { algorithm, base_rtt: None });
@@ -272,7 +272,7 @@ fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
 #[test]
 fn pacer__says_a_time_to_come_after_a_long_pause() {
     for pause_us in [900, 5_000, 2_000_000] {
-        let mut p = pair(WireMode::Src, "fixed", &[("rate_mbps", "1")]);
+        let mut p = pair(WireMode::Sr, "fixed", &[("rate_mbps", "1")]);
         p.post(0, 1, Op::Write, 0, 256);
         assert!(p.run(SECOND));
         p.now += Dur::from_us(pause_us);

@@ -14,7 +14,7 @@ use spanwire_mem::Region;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
     ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, Refusal, RethRepr, SackWord,
-    SrcAckRepr, SrcDataRepr, SrcKind, Syndrome, UdpRepr,
+    SrAckRepr, SrDataRepr, SrKind, Syndrome, UdpRepr,
 };
 
 /// What the forger knows of its victim, side 0.
@@ -103,50 +103,50 @@ impl Forger {
 }
 
 impl Forger {
-    /// A packet of SRC, of any kind, that parses.
-    fn src_frame(&mut self, now: Time) -> Vec<u8> {
+    /// A packet of SR, of any kind, that parses.
+    fn sr_frame(&mut self, now: Time) -> Vec<u8> {
         let psn = self.psn().get();
         if self.rng.below(3) == 0 {
-            return self.src_ack(psn, now);
+            return self.sr_ack(psn, now);
         }
-        let kind = SrcKind::ALL[usize_from(self.rng.below(SrcKind::ALL.len() as u64))];
+        let kind = SrKind::ALL[usize_from(self.rng.below(SrKind::ALL.len() as u64))];
         let len = match (kind, self.rng.below(4)) {
-            (SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse, n) => 85 * n,
+            (SrKind::Send | SrKind::Write | SrKind::ReadResponse, n) => 85 * n,
             (_, n) => n / 3,
         };
         let mut reth = self.reth();
-        if kind == SrcKind::Write && self.rng.below(4) > 0 {
+        if kind == SrKind::Write && self.rng.below(4) > 0 {
             reth.dma_len = u32::try_from(len).unwrap();
         }
         let small = |rng: &mut Rng| match rng.below(8) {
             0 => u32::try_from(rng.below(1 << 32)).unwrap(),
             _ => u32::try_from(rng.below(6)).unwrap(),
         };
-        let single = !matches!(kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+        let single = !matches!(kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse);
         let last = single || self.rng.below(2) == 0;
         let imm = (last && self.rng.below(3) == 0).then_some(7);
-        let receives = kind == SrcKind::Send || kind == SrcKind::Write && imm.is_some();
-        let answers = matches!(kind, SrcKind::ReadResponse | SrcKind::AtomicResponse);
+        let receives = kind == SrKind::Send || kind == SrKind::Write && imm.is_some();
+        let answers = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
         let atomic = AtomicEthRepr {
             va: reth.va,
             rkey: reth.rkey,
             swap_or_add: self.rng.next_u64(),
             compare: 0,
         };
-        let header = SrcDataRepr {
+        let header = SrDataRepr {
             first: single || self.rng.below(2) == 0,
             last,
             offset: if single { 0 } else { small(&mut self.rng).wrapping_mul(256) },
             sent_ps: self.rng.next_u64(),
-            reth: matches!(kind, SrcKind::Write | SrcKind::ReadRequest).then_some(reth),
-            atomic: matches!(kind, SrcKind::FetchAdd | SrcKind::CmpSwap).then_some(atomic),
+            reth: matches!(kind, SrKind::Write | SrKind::ReadRequest).then_some(reth),
+            atomic: matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap).then_some(atomic),
             imm: imm.filter(|_| receives),
             receive: receives.then(|| small(&mut self.rng)),
             answers: answers.then(|| small(&mut self.rng)),
-            original: (kind == SrcKind::AtomicResponse).then_some(3),
-            ..SrcDataRepr::new(kind, psn, small(&mut self.rng))
+            original: (kind == SrKind::AtomicResponse).then_some(3),
+            ..SrDataRepr::new(kind, psn, small(&mut self.rng))
         };
-        let mut bth = BthRepr::new(Opcode::SrcData, self.qpn, Psn::new(psn));
+        let mut bth = BthRepr::new(Opcode::SrData, self.qpn, Psn::new(psn));
         bth.ack_req = self.rng.below(2) == 0;
         let mut frame = seal(bth, ExtHeaders::NONE, header.header_len() + usize_from(len), 7);
         header.emit(&mut frame[54..]).unwrap();
@@ -155,12 +155,12 @@ impl Forger {
         frame
     }
 
-    fn src_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
+    fn sr_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
         let near = |rng: &mut Rng| psn.wrapping_sub(u32::try_from(rng.below(70)).unwrap());
         let code = [NakCode::RemoteAccess, NakCode::SequenceError][usize_from(self.rng.below(2))];
         let refusal = (self.rng.below(20) == 0).then(|| Refusal { psn: near(&mut self.rng), code });
         let reason = if refusal.is_some() { AckReason::Refused } else { AckReason::Time };
-        let mut ack = SrcAckRepr {
+        let mut ack = SrAckRepr {
             next: psn,
             newest: near(&mut self.rng),
             reason,
@@ -170,13 +170,13 @@ impl Forger {
             psn_limit: psn.wrapping_add(self.u32() >> self.rng.below(32)),
             receive_limit: self.u32() >> self.rng.below(32),
             refusal,
-            ..SrcAckRepr::default()
+            ..SrAckRepr::default()
         };
         for _ in 0..self.rng.below(4) {
             let (base, bits) = (near(&mut self.rng) & !63, self.rng.next_u64());
             ack.words.push(SackWord { base, bits: bits >> self.rng.below(64) });
         }
-        let bth = BthRepr::new(Opcode::SrcAck, self.qpn, Psn::new(psn));
+        let bth = BthRepr::new(Opcode::SrAck, self.qpn, Psn::new(psn));
         let mut frame = seal(bth, ExtHeaders::NONE, ack.header_len(), 0);
         ack.emit(&mut frame[54..]).unwrap();
         let len = frame.len();
@@ -256,7 +256,7 @@ fn attack(seed: u64, mode: WireMode) -> QpState {
     post_everything(&mut p, 0);
     for i in 0..60 {
         let frame = match mode {
-            WireMode::Src if forger.rng.below(8) > 0 => forger.src_frame(p.now),
+            WireMode::Sr if forger.rng.below(8) > 0 => forger.sr_frame(p.now),
             _ => forger.frame(),
         };
         p.inject(0, &frame);
@@ -288,7 +288,7 @@ fn attack(seed: u64, mode: WireMode) -> QpState {
 
 #[test]
 fn hostile__well_formed_packets_break_no_promise() {
-    for mode in [WireMode::Rc, WireMode::Src] {
+    for mode in [WireMode::Rc, WireMode::Sr] {
         let survivors = (0..400).filter(|s| attack(*s, mode) != QpState::Err).count();
         // Or the test would only show how queue pairs fail.
         assert!(survivors > 5, "{mode:?}: {survivors} survived");

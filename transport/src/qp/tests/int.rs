@@ -2,7 +2,7 @@
 
 use super::flow::pair;
 use super::*;
-use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, IntHop, IntStack, SrcAckRepr};
+use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, IntHop, IntStack, SrAckRepr};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -30,9 +30,9 @@ fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
     let mut us = 0;
     p.filter = Box::new(move |side, packet| {
         let mut log = log.borrow_mut();
-        if packet.bth.opcode == Opcode::SrcAck {
+        if packet.bth.opcode == Opcode::SrAck {
             assert_eq!(packet.trailer, [], "an acknowledgement asks for nothing");
-            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+            let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
             assert_eq!(ack.hop_limit, 64, "no switch has routed it");
             if side == 1 {
                 log.echoed.push(ack.int.len());
@@ -70,7 +70,7 @@ fn window_after_writes(p: &mut Pair) -> u64 {
 fn window__follows_what_switches_say() {
     for name in ["hpcc", "powertcp"] {
         let allowed = |is_busy| {
-            let mut p = pair(WireMode::Src, name, &[]);
+            let mut p = pair(WireMode::Sr, name, &[]);
             let seen = watch(&mut p, is_busy);
             let window = window_after_writes(&mut p);
             let seen = seen.borrow();
@@ -86,8 +86,8 @@ fn window__follows_what_switches_say() {
 
 #[test]
 fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
-    let src: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
-    let mut p = Pair::with(&PairConfig { rtr: src, ..PairConfig::src() });
+    let sr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
+    let mut p = Pair::with(&PairConfig { rtr: sr, ..PairConfig::sr() });
     let window = |p: &mut Pair, name| {
         let algorithm = spanwire_cc::Algorithm::named(name).unwrap();
         let congestion = Some(crate::CongestionControl { algorithm, base_rtt: None });
@@ -99,7 +99,7 @@ fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
         assert!(p.run(SECOND));
         seen.borrow().most_payload
     };
-    // 40 bytes of SRC's header with a RETH.
+    // 40 bytes of SR's header with a RETH.
     let header = 24 + 16;
     assert_eq!(window(&mut p, "dctcp"), 1400 + header);
     let room = INT_HEADER_LEN + 8 * INT_HOP_LEN;
@@ -110,7 +110,7 @@ fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
 #[test]
 fn algorithms_that_do_not_listen__neither_ask_nor_hear() {
     for (mode, name) in
-        [(WireMode::Src, "dctcp"), (WireMode::Src, "theta-powertcp"), (WireMode::Rc, "hpcc")]
+        [(WireMode::Sr, "dctcp"), (WireMode::Sr, "theta-powertcp"), (WireMode::Rc, "hpcc")]
     {
         let allowed = |is_busy| {
             let mut p = pair(mode, name, &[]);
@@ -127,7 +127,7 @@ fn algorithms_that_do_not_listen__neither_ask_nor_hear() {
 
 /// Hands a copy of each packet of side 0 to side 1, with `trailer` behind it.
 fn echo_of(trailer: &[u8]) -> Vec<usize> {
-    let mut p = pair(WireMode::Src, "dctcp", &[]);
+    let mut p = pair(WireMode::Sr, "dctcp", &[]);
     let seen = watch(&mut p, false);
     p.post(0, 1, Op::Write, 0, 1000);
     p.step(0);

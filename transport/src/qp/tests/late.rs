@@ -22,7 +22,7 @@ struct Calls {
 
 impl Calls {
     fn new(absence: impl FnMut(&mut Rng) -> Dur + 'static) -> Self {
-        let mut pair = Pair::with(&PairConfig::src());
+        let mut pair = Pair::with(&PairConfig::sr());
         for side in [0, 1] {
             // So many that no call ever waits for one.
             (0..32).for_each(|_| pair.post_recv(side, RECEIVED, 0, CALL));

@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::{Balance, ErasureCoding};
 use spanwire_base::{Node, PortId, Rng, RxMeta};
 use spanwire_loadbalance::Choice;
-use spanwire_wire::{AckReason, Packet, SrcAckRepr};
+use spanwire_wire::{AckReason, Packet, SrAckRepr};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ struct Wire {
 /// Moves 3 MB over such a wire; the pair, and how many packets of side 0 it dropped.
 fn moved(wire: Wire, seed: u64, erasure: Option<ErasureCoding>) -> (Pair, u64) {
     let balance = Some(Balance { choice: Choice::parse("rps,entropy_bits=4").unwrap(), seed });
-    let mut p = Pair::with(&PairConfig { balance, erasure, ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { balance, erasure, ..PairConfig::sr() });
     let (dropped, mut rng) = (Rc::new(Cell::new(0)), Rng::new(seed));
     let count = Rc::clone(&dropped);
     p.filter = Box::new(move |side, _| {
@@ -113,12 +113,12 @@ fn presumed_lost__agrees_between_reports_of_coded_blocks() {
 /// the WRITE as the newest packet, and must not report it as refused.
 #[test]
 fn on_no_receive__an_acknowledgement_of_a_later_packet_does_not_refuse_it() {
-    let mut p = Pair::with(&PairConfig::src());
+    let mut p = Pair::with(&PairConfig::sr());
     let acks = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&acks);
     p.filter = Box::new(move |side, packet| {
-        if side == 1 && packet.bth.opcode == Opcode::SrcAck {
-            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+        if side == 1 && packet.bth.opcode == Opcode::SrAck {
+            let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
             seen.borrow_mut().push((ack.newest, ack.reason));
         }
         Fate::Pass

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 fn with(choice: &str) -> PairConfig {
     let choice = Choice::parse(choice).unwrap();
-    PairConfig { balance: Some(Balance { choice, seed: 5 }), ..PairConfig::src() }
+    PairConfig { balance: Some(Balance { choice, seed: 5 }), ..PairConfig::sr() }
 }
 
 /// The link of four that a packet takes, as switches hash it.
@@ -27,7 +27,7 @@ fn watch(p: &mut Pair) -> Ports {
     let ports: Ports = Rc::default();
     let seen = Rc::clone(&ports);
     p.filter = Box::new(move |side, packet| {
-        if side == 0 && packet.bth.opcode != Opcode::SrcAck {
+        if side == 0 && packet.bth.opcode != Opcode::SrAck {
             seen.borrow_mut().push((packet.bth.psn.get(), packet.udp.src_port));
         }
         Fate::Pass
@@ -71,7 +71,7 @@ fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
         let (seen, count) = (Rc::clone(&newest), Rc::clone(&acks));
         p.filter = Box::new(move |_, packet| {
             let port = packet.udp.src_port;
-            if packet.bth.opcode == Opcode::SrcAck {
+            if packet.bth.opcode == Opcode::SrAck {
                 assert_eq!(port, *seen.borrow(), "the way of the last data packet");
                 *count.borrow_mut() += 1;
             } else {
@@ -93,7 +93,7 @@ fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
 
 #[test]
 fn set_path__nobody_who_does_not_choose_changes_a_thing() {
-    let mut p = Pair::with(&PairConfig::src());
+    let mut p = Pair::with(&PairConfig::sr());
     let ports = watch(&mut p);
     p.post(0, 1, Op::Write, 0, 5000);
     assert!(p.run(SECOND));
@@ -112,7 +112,7 @@ fn pick_path__who_does_not_choose_takes_the_way_that_its_peer_took() {
     let (newest, seen) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(BTreeSet::new())));
     let (last, ports) = (Rc::clone(&newest), Rc::clone(&seen));
     p.filter = Box::new(move |side, packet| {
-        let is_data = packet.bth.opcode != Opcode::SrcAck;
+        let is_data = packet.bth.opcode != Opcode::SrAck;
         match (side, is_data) {
             (0, _) => *last.borrow_mut() = packet.udp.src_port,
             (_, true) => _ = ports.borrow_mut().insert((packet.udp.src_port, *last.borrow())),
@@ -139,7 +139,7 @@ fn on_data__of_several_paths_a_few_packets_are_told_of_together() {
         let (acks, mut sent) = (Rc::new(RefCell::new(0)), 0);
         let count = Rc::clone(&acks);
         p.filter = Box::new(move |_, packet| {
-            if packet.bth.opcode == Opcode::SrcAck {
+            if packet.bth.opcode == Opcode::SrAck {
                 *count.borrow_mut() += 1;
                 return Fate::Pass;
             }

@@ -1,4 +1,4 @@
-//! What SRC does that RC does not: only what is lost is sent again, packets may overtake each
+//! What SR does that RC does not: only what is lost is sent again, packets may overtake each
 //! other, receive requests are a credit, silence is asked about before it is believed. What both
 //! modes must do is tested beside this file in both.
 
@@ -7,15 +7,15 @@ use super::*;
 use crate::testing::Filter;
 use crate::{QpAttr, SrqId};
 use spanwire_base::{Node, PortId, RxMeta, Time};
-use spanwire_wire::{AckReason, Packet, SrcAckRepr, SrcDataRepr, SrcKind};
+use spanwire_wire::{AckReason, Packet, SrAckRepr, SrDataRepr, SrKind};
 
-fn src() -> Pair {
-    Pair::with(&PairConfig::src())
+fn sr() -> Pair {
+    Pair::with(&PairConfig::sr())
 }
 
 /// A pair of which side 0 knows the round trip.
 fn warm() -> Pair {
-    let mut p = src();
+    let mut p = sr();
     for i in 0..3 {
         p.post(0, 1000 + i, Op::Write, 0, 256);
         assert!(p.run(SECOND));
@@ -24,14 +24,14 @@ fn warm() -> Pair {
     p
 }
 
-fn header(p: &Packet<'_>) -> Option<SrcDataRepr> {
-    let is_data = p.bth.opcode == Opcode::SrcData;
-    is_data.then(|| SrcDataRepr::parse(p.bth.psn.get(), p.payload).unwrap().0)
+fn header(p: &Packet<'_>) -> Option<SrDataRepr> {
+    let is_data = p.bth.opcode == Opcode::SrData;
+    is_data.then(|| SrDataRepr::parse(p.bth.psn.get(), p.payload).unwrap().0)
 }
 
-fn ack<'a>(p: &Packet<'a>) -> Option<SrcAckRepr<'a>> {
-    let is_ack = p.bth.opcode == Opcode::SrcAck;
-    is_ack.then(|| SrcAckRepr::parse(p.bth.psn.get(), p.payload).unwrap())
+fn ack<'a>(p: &Packet<'a>) -> Option<SrAckRepr<'a>> {
+    let is_ack = p.bth.opcode == Opcode::SrAck;
+    is_ack.then(|| SrAckRepr::parse(p.bth.psn.get(), p.payload).unwrap())
 }
 
 /// Drops the `n`-th of the packets that `hit` names, counted from 0.
@@ -110,7 +110,7 @@ fn handle_timeout__a_lost_tail_is_probed_for() {
 
 #[test]
 fn answers__a_lost_response_is_repaired_by_whom_it_comes_from() {
-    let mut p = src();
+    let mut p = sr();
     let want = p.ends[1].fill(0, 60_000, 8);
     p.filter = drop_one(20, |side, packet| side == 1 && header(packet).is_some());
     p.post(0, 1, Op::Read, 0, 60_000);
@@ -124,7 +124,7 @@ fn answers__a_lost_response_is_repaired_by_whom_it_comes_from() {
 /// Each message is one packet, and they arrive in the opposite order.
 #[test]
 fn carry_out__packets_in_any_order_complete_in_that_of_posting() {
-    let mut p = src();
+    let mut p = sr();
     let want = p.ends[0].fill(0, 4000, 8);
     let mut n = 0;
     p.filter = Box::new(move |side, _| {
@@ -151,7 +151,7 @@ fn carry_out__packets_in_any_order_complete_in_that_of_posting() {
 #[test]
 fn note_echo__packets_that_only_overtake_each_other_are_hardly_ever_sent_again() {
     for late_us in [10, 100, 1000] {
-        let mut p = src();
+        let mut p = sr();
         let mut wire = Rng::new(late_us);
         p.filter = Box::new(move |side, _| match wire.below(20) {
             0 if side == 0 => Fate::Late(Dur::from_us(wire.below(late_us))),
@@ -194,7 +194,7 @@ fn fail__a_silent_peer_is_given_up_and_the_rest_flushed() {
     for (op, acked) in [(Op::Write, false), (Op::Read, false), (Op::Read, true)] {
         let mut p = Pair::with(&PairConfig {
             rts: |a| (a.timeout, a.retry_cnt) = (Some(12), Some(3)),
-            ..PairConfig::src()
+            ..PairConfig::sr()
         });
         // The request arrives and is acknowledged, or nothing ever does.
         p.filter =
@@ -257,7 +257,7 @@ fn credit__a_limit_that_moves_unheard_is_asked_for() {
 
 #[test]
 fn credit__runs_out_when_it_is_bounded() {
-    let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(2), ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(2), ..PairConfig::sr() });
     p.post(0, 1, Op::Send, 0, 64);
     p.post(0, 2, Op::Send, 0, 64);
     assert!(p.run(SECOND * 3));
@@ -268,7 +268,7 @@ fn credit__runs_out_when_it_is_bounded() {
 
 #[test]
 fn credit__what_is_known_not_to_be_there_is_not_sent() {
-    let mut p = src();
+    let mut p = sr();
     for i in 0..4 {
         p.post_recv(1, i, 0, 64);
     }
@@ -289,7 +289,7 @@ fn credit__what_is_known_not_to_be_there_is_not_sent() {
 
 #[test]
 fn credit__queue_pairs_that_share_receives_get_them_all_in_the_end() {
-    let c = PairConfig { qps: 4, srq_max_wr: Some(4), ..PairConfig::src() };
+    let c = PairConfig { qps: 4, srq_max_wr: Some(4), ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     let srq = p.ends[1].srq.unwrap();
     for q in 0..4 {
@@ -331,7 +331,7 @@ fn refuse__a_refusal_that_is_lost_is_said_again() {
 
 #[test]
 fn refuse__what_came_before_still_succeeds() {
-    let mut p = src();
+    let mut p = sr();
     let want = p.ends[1].fill(0, 2000, 3);
     let remote = RemoteAddr { rkey: 1, ..p.ends[1].remote(0) };
     p.post(0, 1, Op::Write, 4000, 2000);
@@ -351,7 +351,7 @@ fn refuse__what_came_before_still_succeeds() {
 
 #[test]
 fn refuse_again__an_answer_that_has_arrived_is_not_needed_again() {
-    let mut p = src();
+    let mut p = sr();
     let (_, rkey) = invalidatable(&mut p, 2560);
     p.post_recv(1, 7, 0, 64);
     // No acknowledgement of the answer arrives before the key is gone.
@@ -377,7 +377,7 @@ fn refuse_again__an_answer_that_has_arrived_is_not_needed_again() {
 
 #[test]
 fn fence__waits_for_everything_before_it() {
-    let mut p = src();
+    let mut p = sr();
     let qpn = p.ends[0].qpns[0];
     p.post(0, 1, Op::Write, 0, 256);
     let (remote, sge) = (p.ends[1].remote(0), p.ends[0].sge(1000, 256));
@@ -400,7 +400,7 @@ fn segment_bytes__each_end_cuts_as_it_likes() {
                 3300 => |a| a.segment_bytes = Some(3300),
                 _ => |a| a.segment_bytes = Some(7000),
             },
-            ..PairConfig::src()
+            ..PairConfig::sr()
         });
         let longest = std::rc::Rc::new(std::cell::Cell::new(0));
         let seen = longest.clone();
@@ -421,7 +421,7 @@ fn segment_bytes__each_end_cuts_as_it_likes() {
 
 #[test]
 fn modes__two_on_one_endpoint_do_not_disturb_each_other() {
-    let c = PairConfig { qps: 2, ..PairConfig::src() };
+    let c = PairConfig { qps: 2, ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     p.reconnect(0, &PairConfig { mode: WireMode::Rc, ..c });
     let mut wire = Rng::new(4);
@@ -441,12 +441,12 @@ fn modes__two_on_one_endpoint_do_not_disturb_each_other() {
     assert_eq!(p.ends[1].bytes(0, 30_000), want);
     assert_eq!(p.ends[1].bytes(30_000, 30_000), want);
     let names: Vec<&str> = p.log.iter().map(|l| l.1).collect();
-    assert!(names.contains(&"src_data") && names.contains(&"rc_write_middle"));
+    assert!(names.contains(&"sr_data") && names.contains(&"rc_write_middle"));
 }
 
 #[test]
 fn ecn__marks_come_back_as_exact_counts() {
-    let mut p = src();
+    let mut p = sr();
     let told = std::rc::Rc::new(std::cell::Cell::new((0, 0, 0, 0)));
     let (seen, mut n) = (told.clone(), 0);
     p.filter = Box::new(move |side, packet| {
@@ -459,7 +459,7 @@ fn ecn__marks_come_back_as_exact_counts() {
     });
     p.post(0, 1, Op::Write, 0, 256 * 40);
     assert!(p.run(SECOND));
-    // IP 20, UDP 8, BTH 12, SRC 40, ICRC 4.
+    // IP 20, UDP 8, BTH 12, SR 40, ICRC 4.
     assert_eq!(told.get(), (40, 40 * (84 + 256), 10, 10 * (84 + 256)));
     assert_eq!(p.ends[1].ep.counters().np_ecn_marked_roce_packets, 10);
     assert_eq!(p.ends[1].ep.counters().np_cnp_sent, 0);
@@ -490,7 +490,7 @@ fn read__more_than_may_be_outstanding_are_refused() {
     let mut p = Pair::with(&PairConfig {
         rts: |a| a.max_rd_atomic = Some(3),
         rtr: |a| a.max_dest_rd_atomic = Some(2),
-        ..PairConfig::src()
+        ..PairConfig::sr()
     });
     for i in 0..3 {
         p.post(0, i, Op::Read, 0, 60_000);
@@ -503,7 +503,7 @@ fn read__more_than_may_be_outstanding_are_refused() {
 /// A forged or broken stream may say that a message is longer than what came of it.
 #[test]
 fn end__a_message_must_add_up() {
-    let mut p = src();
+    let mut p = sr();
     p.post_recv(1, 7, 0, 4096);
     p.post(0, 1, Op::Send, 0, 256);
     let (now, host, mut frame) = (p.now, PortId::HOST, vec![0; 8192]);
@@ -522,7 +522,7 @@ fn end__a_message_must_add_up() {
 fn soak__a_minute_of_thirty_percent_loss_is_slow_and_not_an_error() {
     let mut p = Pair::with(&PairConfig {
         config: Config { qp_window_pkts: 64, ..Config::default() },
-        ..PairConfig::src()
+        ..PairConfig::sr()
     });
     let mut wire = Rng::new(30);
     p.filter = Box::new(move |_, _| match wire.below(10) {
@@ -560,8 +560,8 @@ fn soak__a_minute_of_thirty_percent_loss_is_slow_and_not_an_error() {
 }
 
 #[test]
-fn handle_src_packet__each_mode_refuses_the_others_packets() {
-    let mut p = src();
+fn handle_sr_packet__each_mode_refuses_the_others_packets() {
+    let mut p = sr();
     p.post(0, 1, Op::Write, 0, 10);
     let sent = {
         let mut frame = vec![0; 8192];
@@ -569,7 +569,7 @@ fn handle_src_packet__each_mode_refuses_the_others_packets() {
         frame.truncate(m.len);
         frame
     };
-    assert_eq!(header(&Packet::parse(&sent).unwrap()).unwrap().kind, SrcKind::Write);
+    assert_eq!(header(&Packet::parse(&sent).unwrap()).unwrap().kind, SrKind::Write);
     p.reconnect(0, &PairConfig::default());
     p.inject(1, &sent);
     assert_eq!(p.ends[1].ep.counters().dropped(DropReason::WrongService), 1);

@@ -7,7 +7,7 @@ use crate::{
     WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta};
-use spanwire_wire::{BlockReport, BlockWord, Opcode, SrcAckRepr, Syndrome};
+use spanwire_wire::{BlockReport, BlockWord, Opcode, SrAckRepr, Syndrome};
 
 #[test]
 fn send_read_response__a_region_that_goes_between_request_and_answer() {
@@ -140,7 +140,7 @@ fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
     algorithm.set("window_pkts", "2").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
     let congestion = Some(CongestionControl { algorithm, base_rtt: None });
-    let mut p = Pair::with(&PairConfig { congestion, ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { congestion, ..PairConfig::sr() });
     p.post(0, 1, Op::Write, 0, 256);
     p.step(0);
     p.now += crate::testing::LATENCY;
@@ -174,7 +174,7 @@ fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
         algorithm.set("rate_mbps", "1").unwrap();
         let congestion = Some(CongestionControl { algorithm, base_rtt: None });
         let rts: fn(&mut QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(4), Some(7));
-        let mut p = Pair::with(&PairConfig { congestion, mtu, rts, ..PairConfig::src() });
+        let mut p = Pair::with(&PairConfig { congestion, mtu, rts, ..PairConfig::sr() });
         for side in [0, 1] {
             for i in 0..4 {
                 p.post(side, i, Op::Read, 0, bytes);
@@ -201,16 +201,16 @@ fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
 fn handle_timeout__data_left_to_parity_do_not_wait_for_a_receive_request() {
     let config = Config { block_bytes_qp: 0, ..Config::default() };
     let erasure = Some(ErasureCoding::default());
-    let mut p = Pair::with(&PairConfig { config, erasure, ..PairConfig::src() });
+    let mut p = Pair::with(&PairConfig { config, erasure, ..PairConfig::sr() });
     let want = p.ends[0].fill(0, 1000, 8);
     let mut lost = 2;
     p.filter = Box::new(move |side, packet| match packet.bth.opcode {
-        Opcode::SrcAck => {
-            let ack = SrcAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+        Opcode::SrAck => {
+            let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
             let is_nack = |r: &BlockReport| r.word == BlockWord::Nack;
             if ack.blocks.as_slice().iter().any(is_nack) { Fate::Drop } else { Fate::Pass }
         }
-        Opcode::SrcData if side == 0 && lost > 0 => {
+        Opcode::SrData if side == 0 && lost > 0 => {
             lost -= 1;
             Fate::Drop
         }

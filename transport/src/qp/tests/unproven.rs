@@ -1,4 +1,4 @@
-//! SRC before an end has been told to send: it answers with no more bytes than it got.
+//! SR before an end has been told to send: it answers with no more bytes than it got.
 
 use super::*;
 use crate::QpAttr;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// A pair of which side 1 was only told where its peer is, and the bytes of frames that each side
 /// has sent.
 fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
-    half_open_with(&PairConfig { ips, ..PairConfig::src() })
+    half_open_with(&PairConfig { ips, ..PairConfig::sr() })
 }
 
 fn half_open_with(c: &PairConfig) -> (Pair, Rc<RefCell<[u64; 2]>>) {
@@ -92,7 +92,7 @@ fn words_allowed__gaps_make_it_say_less_not_more() {
 }
 
 #[test]
-fn poll_src__answers_wait_until_it_is_told_to_send() {
+fn poll_sr__answers_wait_until_it_is_told_to_send() {
     let (mut p, sent) = half_open(versions()[0]);
     let want = p.ends[1].fill(0, 60_000, 8);
     p.post(0, 1, Op::Read, 0, 60_000);
@@ -101,7 +101,7 @@ fn poll_src__answers_wait_until_it_is_told_to_send() {
     assert!(left <= came, "{left} bytes for {came}");
     assert!(p.ends[0].wcs.is_empty());
     let q = p.ends[1].qpns[0];
-    p.ends[1].ep.modify_qp(q, &QpAttr::rts(Psn::new(PairConfig::src().psns[1]))).unwrap();
+    p.ends[1].ep.modify_qp(q, &QpAttr::rts(Psn::new(PairConfig::sr().psns[1]))).unwrap();
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].bytes(0, 60_000), want);
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
@@ -109,7 +109,7 @@ fn poll_src__answers_wait_until_it_is_told_to_send() {
 
 /// A READ that waits, and a request that fails the queue pair: it refuses and answers nothing.
 #[test]
-fn poll_src__answers_of_one_that_fails_before_it_may_send_are_not_sent() {
+fn poll_sr__answers_of_one_that_fails_before_it_may_send_are_not_sent() {
     let (mut p, sent) = half_open(versions()[0]);
     p.post(0, 1, Op::Read, 0, 60_000);
     let sge = p.ends[0].sge(0, 200);
@@ -130,7 +130,7 @@ fn on_ack__cut_words_are_no_missing_receive_request() {
     for len in [1, 16, 64, 200, 1000] {
         for lost in 0..4 {
             let rts = |a: &mut QpAttr| a.rnr_retry = Some(0);
-            let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::src() });
+            let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::sr() });
             let mut seen = 0;
             p.filter = Box::new(move |side, _| {
                 seen += usize::from(side == 0);
@@ -154,7 +154,7 @@ fn on_ack__cut_words_are_no_missing_receive_request() {
 fn on_ack__a_missing_receive_request_is_known_without_words() {
     for len in [1, 64, 1000] {
         let rts = |a: &mut QpAttr| a.rnr_retry = Some(2);
-        let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::src() });
+        let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::sr() });
         for i in 0..4 {
             p.post(0, i, Op::Send, 0, len);
         }

@@ -405,10 +405,10 @@ fn reset__gives_a_shared_queue_back_what_was_not_used_up() {
     for destroys in [false, true] {
         in_both_modes(|mode| {
             let (mut p, srq) = match mode {
-                WireMode::Src => taken_ahead(8),
+                WireMode::Sr => taken_ahead(8),
                 WireMode::Rc => begun(8),
             };
-            let taken = if mode == WireMode::Src { 3 } else { 1 };
+            let taken = if mode == WireMode::Sr { 3 } else { 1 };
             assert_eq!(posted(&p, srq), 8 - taken, "{mode:?}");
             // Its place is not free before it has been used up.
             assert_eq!(post_srq(&mut p, srq, 99, 0, 64), Err(PostError::QueueFull), "{mode:?}");
@@ -473,10 +473,10 @@ fn reset__what_goes_back_reaches_a_peer_that_waits_for_it() {
 fn error__flushes_what_was_taken_out_of_a_shared_queue_and_frees_its_places() {
     in_both_modes(|mode| {
         let (mut p, srq) = match mode {
-            WireMode::Src => taken_ahead(8),
+            WireMode::Sr => taken_ahead(8),
             WireMode::Rc => begun(8),
         };
-        let taken = if mode == WireMode::Src { 3 } else { 1 };
+        let taken = if mode == WireMode::Sr { 3 } else { 1 };
         to_state(&mut p, 1, QpState::Err).unwrap();
         p.run(Dur::from_us(1));
         let flushed: Vec<_> = p.ends[1].wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect();

@@ -4,7 +4,7 @@ use super::memory::Sums;
 use crate::payload::Payload;
 use spanwire_base::Time;
 use spanwire_erasure::{Code, Columns, Recovery, Scheme};
-use spanwire_wire::{BlockRepr, RethRepr, SrcDataRepr};
+use spanwire_wire::{BlockRepr, RethRepr, SrDataRepr};
 use std::ops::Range;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Block {
 /// A block as parity describes it: as one long segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
-    pub(super) header: SrcDataRepr,
+    pub(super) header: SrDataRepr,
     pub(super) solicited: bool,
     pub(super) bytes: u32,
     pub(super) longest: u32,
@@ -41,7 +41,7 @@ pub(super) struct Whole {
 #[derive(Debug)]
 pub(in crate::qp::selective) struct Segment {
     pub(in crate::qp::selective) number: u64,
-    pub(in crate::qp::selective) header: SrcDataRepr,
+    pub(in crate::qp::selective) header: SrDataRepr,
     pub(in crate::qp::selective) solicited: bool,
     pub(in crate::qp::selective) bytes: Option<Vec<u8>>,
     pub(in crate::qp::selective) len: u32,
@@ -82,7 +82,7 @@ impl Block {
     /// Takes over what a parity packet says; false if that cannot be.
     pub(super) fn take_whole(
         &mut self,
-        header: &SrcDataRepr,
+        header: &SrDataRepr,
         solicited: bool,
         bytes: u32,
         longest: u32,
@@ -93,7 +93,7 @@ impl Block {
         let addressed = header.reth.is_none_or(|reth| reth.dma_len == bytes);
         let ends = header.offset.checked_add(bytes).is_some();
         if is_possible && addressed && ends {
-            let header = SrcDataRepr { block: None, block_bytes: None, ..*header };
+            let header = SrDataRepr { block: None, block_bytes: None, ..*header };
             self.whole = Some(Whole { header, solicited, bytes, longest });
         }
         is_possible && addressed && ends
@@ -109,12 +109,12 @@ impl Whole {
     }
 
     /// The header of one of its segments, and whether that is solicited.
-    pub(super) fn segment(&self, index: u8, len: u32, data: u8) -> (SrcDataRepr, bool) {
+    pub(super) fn segment(&self, index: u8, len: u32, data: u8) -> (SrDataRepr, bool) {
         let (is_first, is_last) = (index == 0, index + 1 == data);
         let before = u32::from(index) * self.longest;
         let ends = self.header.last && is_last;
         let uses_receive = self.header.reth.is_none() || ends;
-        let header = SrcDataRepr {
+        let header = SrDataRepr {
             first: self.header.first && is_first,
             last: ends,
             offset: self.header.offset + before,

@@ -1,5 +1,5 @@
 use super::*;
-use spanwire_wire::{RethRepr, SrcKind};
+use spanwire_wire::{RethRepr, SrKind};
 use std::collections::BTreeSet;
 
 const PEER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -33,7 +33,7 @@ impl Sender {
         u32::try_from(self.data.iter().map(Vec::len).sum::<usize>()).unwrap()
     }
 
-    fn header(&self, index: u8) -> SrcDataRepr {
+    fn header(&self, index: u8) -> SrDataRepr {
         let is_parity = index >= self.place.data;
         let before = if is_parity { 0 } else { u32::from(index) * 100 };
         let len = if is_parity {
@@ -42,7 +42,7 @@ impl Sender {
             u32::try_from(self.payload(index).len()).unwrap()
         };
         let last = is_parity || index + 1 == self.place.data;
-        SrcDataRepr {
+        SrDataRepr {
             first: is_parity || index == 0,
             last,
             offset: before,
@@ -52,7 +52,7 @@ impl Sender {
             sent_ps: 1000,
             block: Some(BlockRepr { index, ..self.place }),
             block_bytes: is_parity.then_some(self.bytes()),
-            ..SrcDataRepr::new(SrcKind::Write, 0, 5)
+            ..SrDataRepr::new(SrKind::Write, 0, 5)
         }
     }
 
@@ -87,8 +87,8 @@ fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
             for segment in r.compute(FIRST) {
                 let i = u8::try_from(segment.number - FIRST).unwrap();
                 assert!(i == a || i == b);
-                let want = SrcDataRepr { block: None, sent_ps: 1000, ..s.header(i) };
-                assert_eq!(segment.header, SrcDataRepr { psn: wrap(segment.number), ..want });
+                let want = SrDataRepr { block: None, sent_ps: 1000, ..s.header(i) };
+                assert_eq!(segment.header, SrDataRepr { psn: wrap(segment.number), ..want });
                 let Payload::Bytes(bytes) = segment.payload() else { panic!("it has bytes") };
                 assert_eq!(bytes, s.payload(i), "{i} of {a} and {b}");
                 rebuilds += 1;
@@ -143,7 +143,7 @@ fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
     let s = Sender::new(8, 2);
     let ((mut r, mut memory), (_, mut none)) = (both(), both());
     let mut send = |r: &mut Rebuild, index: u8, us: u64| {
-        let header = SrcDataRepr { sent_ps: us * 1_000_000, ..s.header(index) };
+        let header = SrDataRepr { sent_ps: us * 1_000_000, ..s.header(index) };
         let payload = Payload::Bytes(s.payload(index));
         let packet = (FIRST + u64::from(index), &header, false);
         r.on_packet(at(us + 10), packet, payload, |_| 0, &mut memory);
@@ -202,7 +202,7 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
     let (mut r, mut memory) = both();
     for i in [2, 3] {
         let block = Some(BlockRepr { index: i, ..s.place });
-        let header = SrcDataRepr { block, ..SrcDataRepr::new(SrcKind::Send, 0, 0) };
+        let header = SrDataRepr { block, ..SrDataRepr::new(SrKind::Send, 0, 0) };
         let packet = (FIRST + u64::from(i), &header, false);
         let then = r.on_packet(at(5), packet, Payload::Bytes(&[]), |_| 0, &mut memory);
         assert_eq!(then, Then::Nothing);
@@ -215,7 +215,7 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
 #[test]
 fn on_packet__what_contradicts_itself_keeps_no_parity() {
     let s = Sender::new(8, 2);
-    let wrong: [fn(&mut SrcDataRepr); 4] = [
+    let wrong: [fn(&mut SrDataRepr); 4] = [
         |h| h.block_bytes = Some(741),
         |h| h.block_bytes = Some(700),
         |h| h.block_bytes = Some(u32::MAX),
@@ -248,7 +248,7 @@ fn on_packet__a_block_that_turns_plain_counts_no_parity() {
     for i in [0, 1, 2, 3, 4, 5, 9] {
         assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
     }
-    let header = SrcDataRepr { block_bytes: Some(700), ..s.header(8) };
+    let header = SrDataRepr { block_bytes: Some(700), ..s.header(8) };
     let packet = (FIRST + 8, &header, false);
     let parity = Payload::Bytes(s.payload(8));
     assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), Then::Nothing);

@@ -7,7 +7,7 @@ use crate::qp::tests::flow;
 use crate::testing::{Op, Pair, PairConfig};
 use crate::{QpAttr, WireMode};
 use spanwire_base::Dur;
-use spanwire_wire::{BthRepr, Opcode, Psn, SrcAckRepr};
+use spanwire_wire::{BthRepr, Opcode, Psn, SrAckRepr};
 
 /// What side 0's congestion control allows after a millisecond of WRITEs, with a forged CNP each
 /// microsecond or without.
@@ -32,9 +32,9 @@ fn rate_under_cnps(mode: WireMode, forges: bool) -> (Option<spanwire_base::Rate>
 }
 
 #[test]
-fn cnps__do_not_reach_the_congestion_control_of_src() {
-    let free = rate_under_cnps(WireMode::Src, false);
-    assert_eq!(rate_under_cnps(WireMode::Src, true), free);
+fn cnps__do_not_reach_the_congestion_control_of_sr() {
+    let free = rate_under_cnps(WireMode::Sr, false);
+    assert_eq!(rate_under_cnps(WireMode::Sr, true), free);
 }
 
 /// However many come, one counts in a round trip.
@@ -105,10 +105,10 @@ fn echo__of_an_impossible_time_does_not_put_the_timeout_off() {
     for hold_ns in [0, u32::MAX - 1] {
         // Four of these end within the time that the forged echo must not add to.
         let rts: fn(&mut QpAttr) = |a| a.timeout = Some(10);
-        let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::src() }));
+        let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::sr() }));
         s.pair.now += Dur::from_secs(1000);
         let lie =
-            SrcAckRepr { next: FIRST + 2, newest: FIRST + 1, echo_ps: 0, hold_ns, ..right_ack(&s) };
+            SrAckRepr { next: FIRST + 2, newest: FIRST + 1, echo_ps: 0, hold_ns, ..right_ack(&s) };
         let frame = ack(&s, &lie);
         s.pair.inject(0, &frame);
         let timeouts = |s: &Scene| s.pair.ends[0].ep.counters().local_ack_timeout_err;

@@ -7,11 +7,11 @@ use crate::testing::{Pair, PairConfig};
 use crate::{Config, Counters, ErasureCoding, QpAttr, QpState};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
-    BlockReport, BlockReports, BlockRepr, BlockWord, Opcode, Psn, RethRepr, SrcAckRepr, SrcDataRepr,
+    BlockReport, BlockReports, BlockRepr, BlockWord, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
 };
 
 /// A packet of a block that begins at `first`: data of 64 bytes for `va`, or parity of it all.
-fn packet(s: &Scene, first: u32, index: u8, (data, parity): (u8, u8), va: u64) -> SrcDataRepr {
+fn packet(s: &Scene, first: u32, index: u8, (data, parity): (u8, u8), va: u64) -> SrDataRepr {
     let place = BlockRepr { index, data, parity, scheme: if parity > 2 { 2 } else { 1 } };
     let is_parity = place.is_parity();
     let before = if is_parity { 0 } else { 64 * u32::from(index) };
@@ -24,12 +24,12 @@ fn packet(s: &Scene, first: u32, index: u8, (data, parity): (u8, u8), va: u64) -
         ..reth
     });
     let block_bytes = is_parity.then_some(all);
-    SrcDataRepr { reth, offset: before, block: Some(place), block_bytes, ..plain }
+    SrDataRepr { reth, offset: before, block: Some(place), block_bytes, ..plain }
 }
 
-fn inject(s: &mut Scene, header: &SrcDataRepr) {
+fn inject(s: &mut Scene, header: &SrDataRepr) {
     let is_parity = header.block.is_some_and(|block| block.is_parity());
-    let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+    let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
     let bth = s.bth(opcode, header.psn & Psn::MASK);
     let mut frame = seal(bth, NONE, header.header_len() + 64, 9);
     header.emit(header_at(&mut frame)).unwrap();
@@ -38,7 +38,7 @@ fn inject(s: &mut Scene, header: &SrcDataRepr) {
 }
 
 fn scene(config: Config) -> Scene {
-    Scene::of(Pair::with(&PairConfig { config, ..PairConfig::src() }))
+    Scene::of(Pair::with(&PairConfig { config, ..PairConfig::sr() }))
 }
 
 const REGION: usize = 1 << 16;
@@ -64,7 +64,7 @@ fn parity__that_lies_writes_nothing_that_data_could_not() {
         inject(&mut s, &data);
         let parity = packet(&s, NEXT, 2, (2, 1), at);
         let reth = parity.reth.map(|reth| RethRepr { rkey: key, ..reth });
-        inject(&mut s, &SrcDataRepr { reth, ..parity });
+        inject(&mut s, &SrDataRepr { reth, ..parity });
         let c = s.pair.ends[0].ep.counters();
         // A key that does not fit ends the queue pair, as that of a WRITE that came would.
         let (is_right, failed) = (rebuilt > 0, QpState::Err);
@@ -142,7 +142,7 @@ fn reports__of_what_was_not_sent_change_nothing() {
             let data = u8::try_from(1 + rng.below(63)).unwrap();
             blocks.push(BlockReport { first, word, data, bits: rng.next_u64() });
         }
-        let frame = ack(&s, &SrcAckRepr { blocks, ..right_ack(&s) });
+        let frame = ack(&s, &SrAckRepr { blocks, ..right_ack(&s) });
         s.pair.inject(0, &frame);
     }
     assert_eq!(in_flight(&s), before);
@@ -154,7 +154,7 @@ fn reports__of_what_was_not_sent_change_nothing() {
 /// of three segments ([`BLOCK`]), a READ and an atomic behind it nothing has arrived.
 fn coded_scene(config: Config) -> Scene {
     let erasure = Some(ErasureCoding::default());
-    Scene::of(Pair::with(&PairConfig { erasure, config, ..PairConfig::src() }))
+    Scene::of(Pair::with(&PairConfig { erasure, config, ..PairConfig::sr() }))
 }
 
 /// What the sender has counted of losses, has in flight, and has sent again.
@@ -171,8 +171,8 @@ fn report(s: &mut Scene, report: BlockReport) {
     assert!(blocks.push(report));
     let right = right_ack(s);
     // Of a block of one and two packets, all has arrived.
-    let ahead = SrcAckRepr { next: BLOCK, newest: BLOCK - 1, ..right };
-    let frame = ack(s, &SrcAckRepr { blocks, ..ahead });
+    let ahead = SrAckRepr { next: BLOCK, newest: BLOCK - 1, ..right };
+    let frame = ack(s, &SrAckRepr { blocks, ..ahead });
     s.pair.inject(0, &frame);
 }
 
@@ -272,7 +272,7 @@ fn reports__of_packets_that_have_not_left_take_none_away() {
         s.pair.ends[0].ep.counters().dropped(reason)
     };
     let right = right_ack(&s);
-    let frame = ack(&s, &SrcAckRepr { next: BLOCK + 6, newest: BLOCK + 1, ..right });
+    let frame = ack(&s, &SrAckRepr { next: BLOCK + 6, newest: BLOCK + 1, ..right });
     s.pair.inject(0, &frame);
     assert_eq!((losses(&s), beyond(&s)), (([0; 3], 2, 0), 1));
     let settled = BlockReport { first: BLOCK, word: BlockWord::Settled, data: 3, bits: u64::MAX };
@@ -289,7 +289,7 @@ fn reports__of_packets_that_have_not_left_take_none_away() {
 #[test]
 fn nacks__are_bounded_by_what_comes() {
     // Its own requests are never acknowledged, and wait.
-    let patient = PairConfig { rts: |attr| attr.timeout = Some(0), ..PairConfig::src() };
+    let patient = PairConfig { rts: |attr| attr.timeout = Some(0), ..PairConfig::sr() };
     let mut s = Scene::of(Pair::with(&patient));
     let (va, at_most) = (s.va + 0x1000, 8);
     let count = |s: &Scene| {
@@ -304,7 +304,7 @@ fn nacks__are_bounded_by_what_comes() {
             // As fast as can be: who knows that nothing is slow says so soonest.
             let sent_ps = s.pair.now.as_ps();
             let plain = packet(&s, NEXT + block * 7, index, (5, 2), va);
-            let header = SrcDataRepr { sent_ps, ..plain };
+            let header = SrDataRepr { sent_ps, ..plain };
             let (nacks, acks) = count(&s);
             for _ in 0..10 {
                 inject(&mut s, &header);

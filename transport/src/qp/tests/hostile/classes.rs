@@ -232,7 +232,7 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         dropped("before RTR", other(s, init, send), "drop_qp_not_receiving"),
         dropped("an answer before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
         counted("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), &["rx_packets", "rp_cnp_handled"]),
-        dropped("SRC", selective::data(s, EPSN), "drop_wrong_service"),
+        dropped("SR", selective::data(s, EPSN), "drop_wrong_service"),
     ]
 }
 
@@ -326,7 +326,7 @@ pub(super) fn answers_sent(p: &mut Pair) -> usize {
     let (now, mut frame, mut answers) = (p.now, vec![0; 8192], 0);
     while let Some(meta) = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame) {
         let packet = Packet::parse(&frame[..meta.len]).unwrap();
-        answers += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrcAck));
+        answers += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrAck));
     }
     answers
 }

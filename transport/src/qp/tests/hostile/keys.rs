@@ -5,7 +5,7 @@ use super::selective::{NEXT, frame, scene, write};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{QpState, WcStatus};
 use spanwire_base::Dur;
-use spanwire_wire::{Opcode, SrcDataRepr, SrcKind};
+use spanwire_wire::{Opcode, SrDataRepr, SrKind};
 
 fn state(s: &Scene) -> QpState {
     s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state
@@ -62,10 +62,10 @@ fn keys__a_wrong_one_to_invalidate_ends_the_queue_pair_too() {
         let mut s = scene();
         s.pair.post_recv(0, 9, 0, 64);
         let psn = NEXT + ahead;
-        let send = SrcDataRepr {
+        let send = SrDataRepr {
             receive: Some(0),
             ieth: Some(s.rkey ^ 1),
-            ..SrcDataRepr::new(SrcKind::Send, psn, 1)
+            ..SrDataRepr::new(SrKind::Send, psn, 1)
         };
         let forged = frame(&s, &send, 64);
         s.pair.inject(0, &forged);
@@ -106,13 +106,13 @@ fn keys__a_peer_whose_connection_a_forger_ended_does_not_wait_for_ever() {
     for (ahead, op) in [(0, Op::Write), (5, Op::Write), (300, Op::Write), (0, Op::Read)] {
         // Side 1 gives up within the run.
         let rts: fn(&mut crate::QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(8), Some(3));
-        let mut p = Pair::with(&PairConfig { rts, ..PairConfig::src() });
+        let mut p = Pair::with(&PairConfig { rts, ..PairConfig::sr() });
         p.post(1, 1, Op::Write, 0, 100);
         assert!(p.run(Dur::from_secs(1)));
         if op == Op::Read {
             // Of side 0: its answer is lost, and in flight when the forger comes.
             p.filter = Box::new(|side, packet| match packet.bth.opcode {
-                Opcode::SrcData if side == 1 => Fate::Drop,
+                Opcode::SrData if side == 1 => Fate::Drop,
                 _ => Fate::Pass,
             });
             p.post(0, 7, Op::Read, 0, 256);

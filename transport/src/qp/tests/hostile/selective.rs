@@ -1,4 +1,4 @@
-//! Packets of SRC that nobody should send. On the wrong queue pair, or out of place, each has one
+//! Packets of SR that nobody should send. On the wrong queue pair, or out of place, each has one
 //! counter and no other effect.
 
 use super::classes::{Class, EPSN, NONE, Scene, counted, dropped};
@@ -6,26 +6,26 @@ use super::seal;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SackWord, SrcAckRepr,
-    SrcDataRepr, SrcKind,
+    AckReason, AtomicEthRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SackWord, SrAckRepr,
+    SrDataRepr, SrKind,
 };
 
 /// As for RC: of what side 0 sent, the packet [`FIRST`] is acknowledged, the three behind it (a
 /// WRITE), the fourth (a READ, message 2) and the fifth (an atomic, message 3) are not. From its
 /// peer it expects [`NEXT`].
 pub(super) fn scene() -> Scene {
-    Scene::of(Pair::with(&PairConfig::src()))
+    Scene::of(Pair::with(&PairConfig::sr()))
 }
 
 /// A frame with this header and `len` bytes behind it.
-pub(super) fn frame(s: &Scene, header: &SrcDataRepr, len: usize) -> Vec<u8> {
-    let bth = s.bth(Opcode::SrcData, header.psn & Psn::MASK);
+pub(super) fn frame(s: &Scene, header: &SrDataRepr, len: usize) -> Vec<u8> {
+    let bth = s.bth(Opcode::SrData, header.psn & Psn::MASK);
     let mut frame = seal(bth, NONE, header.header_len() + len, 9);
     header.emit(&mut frame[AT..]).unwrap();
     resealed(frame)
 }
 
-/// Where SRC's header begins in a frame.
+/// Where SR's header begins in a frame.
 pub(super) fn header_at(frame: &mut [u8]) -> &mut [u8] {
     &mut frame[AT..]
 }
@@ -36,9 +36,9 @@ pub(super) fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-pub(super) fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrcDataRepr {
+pub(super) fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrDataRepr {
     let reth = Some(RethRepr { va, rkey, dma_len: 64 });
-    SrcDataRepr { reth, last: false, ..SrcDataRepr::new(SrcKind::Write, psn, s.qpn.get()) }
+    SrDataRepr { reth, last: false, ..SrDataRepr::new(SrKind::Write, psn, s.qpn.get()) }
 }
 
 /// A WRITE that is right.
@@ -52,19 +52,19 @@ fn bent(s: &Scene, at: usize, value: u8) -> Vec<u8> {
     resealed(frame)
 }
 
-pub(super) fn right_ack(s: &Scene) -> SrcAckRepr<'static> {
-    SrcAckRepr {
+pub(super) fn right_ack(s: &Scene) -> SrAckRepr<'static> {
+    SrAckRepr {
         next: FIRST + 1,
         newest: FIRST,
         psn_limit: FIRST + 1 + 65_536,
         receive_limit: 0,
         echo_ps: s.pair.now.as_ps(),
-        ..SrcAckRepr::default()
+        ..SrAckRepr::default()
     }
 }
 
-pub(super) fn ack(s: &Scene, ack: &SrcAckRepr<'_>) -> Vec<u8> {
-    let bth = s.bth(Opcode::SrcAck, ack.next & Psn::MASK);
+pub(super) fn ack(s: &Scene, ack: &SrAckRepr<'_>) -> Vec<u8> {
+    let bth = s.bth(Opcode::SrAck, ack.next & Psn::MASK);
     let mut frame = seal(bth, NONE, ack.header_len(), 0);
     ack.emit(&mut frame[AT..]).unwrap();
     resealed(frame)
@@ -89,14 +89,14 @@ pub(super) fn classes(s: &Scene) -> Vec<Class> {
 
 fn broken(s: &Scene) -> Vec<Class> {
     vec![
-        dropped("a later version", bent(s, 0, 2 << 4 | 1), "drop_src_version"),
-        dropped("a kind of no meaning", bent(s, 0, 1 << 4 | 9), "drop_src_kind"),
-        dropped("a part of another kind", bent(s, 3, 1 | 1 << 5), "drop_src_kind"),
-        dropped("a part from the future", bent(s, 2, 0x80), "drop_src_feature"),
-        dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_src_version"),
-        dropped("an ACK's part from the future", bent_ack(s, 3, 2), "drop_src_feature"),
+        dropped("a later version", bent(s, 0, 2 << 4 | 1), "drop_sr_version"),
+        dropped("a kind of no meaning", bent(s, 0, 1 << 4 | 9), "drop_sr_kind"),
+        dropped("a part of another kind", bent(s, 3, 1 | 1 << 5), "drop_sr_kind"),
+        dropped("a part from the future", bent(s, 2, 0x80), "drop_sr_feature"),
+        dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_sr_version"),
+        dropped("an ACK's part from the future", bent_ack(s, 3, 2), "drop_sr_feature"),
         dropped("an ACK of telemetry that is not there", bent_ack(s, 3, 1), "drop_ext_too_short"),
-        dropped("an ACK of no reason", bent_ack(s, 10, 99), "drop_src_kind"),
+        dropped("an ACK of no reason", bent_ack(s, 10, 99), "drop_sr_kind"),
         dropped(
             "an ACK of words that are not there",
             bent_ack(s, 0, 1 << 4 | 3),
@@ -113,26 +113,26 @@ fn acks(s: &Scene) -> Vec<Class> {
         ack
     };
     let beyond = [
-        ("an ACK beyond what was sent", SrcAckRepr { next: FIRST + 7, ..right }),
-        ("an ACK of long ago", SrcAckRepr { next: FIRST - (1 << 17), ..right }),
-        ("a newest of long ago", SrcAckRepr { newest: FIRST - (1 << 17), ..right }),
-        ("an ACK far beyond", SrcAckRepr { next: FIRST + 1 + (1 << 30), ..right }),
-        ("a newest beyond", SrcAckRepr { newest: FIRST + 6, ..right }),
+        ("an ACK beyond what was sent", SrAckRepr { next: FIRST + 7, ..right }),
+        ("an ACK of long ago", SrAckRepr { next: FIRST - (1 << 17), ..right }),
+        ("a newest of long ago", SrAckRepr { newest: FIRST - (1 << 17), ..right }),
+        ("an ACK far beyond", SrAckRepr { next: FIRST + 1 + (1 << 30), ..right }),
+        ("a newest beyond", SrAckRepr { newest: FIRST + 6, ..right }),
         ("a bit beyond", word(FIRST, 1 << 6)),
         ("a word beyond", word(FIRST + 64, 1)),
-        ("an echo of the future", SrcAckRepr { echo_ps: u64::MAX, ..right }),
+        ("an echo of the future", SrAckRepr { echo_ps: u64::MAX, ..right }),
     ];
     let mut rows: Vec<Class> =
         beyond.map(|(name, a)| dropped(name, ack(s, &a), "drop_response_beyond_sent")).into();
     let refusal = |psn, code| {
         let (refusal, reason) = (Some(Refusal { psn, code }), AckReason::Refused);
-        ack(s, &SrcAckRepr { refusal, reason, ..right_ack(s) })
+        ack(s, &SrAckRepr { refusal, reason, ..right_ack(s) })
     };
     let code = NakCode::SequenceError;
     rows.push(dropped("a refusal of no meaning", refusal(FIRST + 1, code), "drop_bad_syndrome"));
     const TAKEN: &[&str] = &["rx_packets"];
     let stale =
-        SrcAckRepr { next: FIRST - 100, newest: FIRST - 101, psn_limit: 0, echo_ps: 0, ..right };
+        SrAckRepr { next: FIRST - 100, newest: FIRST - 101, psn_limit: 0, echo_ps: 0, ..right };
     rows.push(counted("an old ACK", ack(s, &stale), TAKEN));
     for psn in [FIRST, FIRST + 6, 1 << 30] {
         // Its sender may have missed the acknowledgement: it gets one.
@@ -163,21 +163,20 @@ fn requests(s: &Scene) -> Vec<Class> {
         let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
         rows.push(again.answered());
     }
-    let send = SrcDataRepr { receive: Some(0), ..SrcDataRepr::new(SrcKind::Send, ahead, 1) };
+    let send = SrDataRepr { receive: Some(0), ..SrDataRepr::new(SrKind::Send, ahead, 1) };
     let plain = write(s, ahead, s.va, s.rkey);
     let atomic = AtomicEthRepr { va: s.va, rkey: s.rkey, swap_or_add: 1, compare: 0 };
-    let fetch =
-        SrcDataRepr { atomic: Some(atomic), ..SrcDataRepr::new(SrcKind::FetchAdd, ahead, 1) };
+    let fetch = SrDataRepr { atomic: Some(atomic), ..SrDataRepr::new(SrKind::FetchAdd, ahead, 1) };
     let refused = [
-        ("an offset that overflows", SrcDataRepr { offset: u32::MAX, ..plain }),
-        ("a receive of the past", SrcDataRepr { receive: Some(u32::MAX), ..send }),
+        ("an offset that overflows", SrDataRepr { offset: u32::MAX, ..plain }),
+        ("a receive of the past", SrDataRepr { receive: Some(u32::MAX), ..send }),
         ("an atomic with payload", fetch),
     ];
     rows.extend(refused.map(|(name, h)| dropped(name, frame(s, &h, 64), "drop_refused_ahead")));
     let other_len = frame(s, &plain, 65);
     rows.push(dropped("a length that is not the RETH's", other_len, "drop_refused_ahead"));
     for receive in [0, 1, 1 << 30] {
-        let header = SrcDataRepr { receive: Some(receive), ..send };
+        let header = SrDataRepr { receive: Some(receive), ..send };
         let class = counted("a SEND to nowhere", frame(s, &header, 64), NO_RECEIVE);
         rows.push(class.answered());
     }
@@ -187,12 +186,12 @@ fn requests(s: &Scene) -> Vec<Class> {
 fn responses(s: &Scene) -> Vec<Class> {
     let read = |psn, message| {
         let answers = Some(message);
-        SrcDataRepr { answers, ..SrcDataRepr::new(SrcKind::ReadResponse, psn, message) }
+        SrDataRepr { answers, ..SrDataRepr::new(SrKind::ReadResponse, psn, message) }
     };
     let atomic = |psn, message| {
         let (answers, original) = (Some(message), Some(7));
-        let plain = SrcDataRepr::new(SrcKind::AtomicResponse, psn, message);
-        SrcDataRepr { answers, original, ..plain }
+        let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, message);
+        SrDataRepr { answers, original, ..plain }
     };
     let mut rows = Vec::new();
     for psn in [NEXT, NEXT + 1] {
@@ -210,9 +209,9 @@ fn responses(s: &Scene) -> Vec<Class> {
         let wrong = [
             ("a short response", read(psn, 2), 255),
             ("a long response", read(psn, 2), 257),
-            ("a response that overflows", SrcDataRepr { offset: u32::MAX, ..read(psn, 2) }, 256),
-            ("a response behind the end", SrcDataRepr { offset: 256, ..read(psn, 2) }, 1),
-            ("a response that goes on", SrcDataRepr { last: false, ..read(psn, 2) }, 256),
+            ("a response that overflows", SrDataRepr { offset: u32::MAX, ..read(psn, 2) }, 256),
+            ("a response behind the end", SrDataRepr { offset: 256, ..read(psn, 2) }, 1),
+            ("a response that goes on", SrDataRepr { last: false, ..read(psn, 2) }, 256),
             ("an atomic's answer with payload", atomic(psn, 3), 8),
         ];
         rows.extend(
@@ -271,14 +270,14 @@ fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
 fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
     let reth = Some(RethRepr { va: s.va, rkey: s.rkey, dma_len: 64 });
     let atomic = AtomicEthRepr { va: s.va, rkey: s.rkey, swap_or_add: 1, compare: 0 };
-    let header = |kind| SrcDataRepr::new(kind, psn, other % 8);
-    let send = SrcDataRepr { receive: Some(other % 8), ..header(SrcKind::Send) };
+    let header = |kind| SrDataRepr::new(kind, psn, other % 8);
+    let send = SrDataRepr { receive: Some(other % 8), ..header(SrKind::Send) };
     match other % 7 {
-        0 => frame(s, &SrcDataRepr { reth, ..header(SrcKind::Write) }, 64),
-        1 => frame(s, &SrcDataRepr { reth, ..header(SrcKind::ReadRequest) }, 0),
+        0 => frame(s, &SrDataRepr { reth, ..header(SrKind::Write) }, 64),
+        1 => frame(s, &SrDataRepr { reth, ..header(SrKind::ReadRequest) }, 0),
         2 => frame(s, &send, 64),
-        3 => frame(s, &SrcDataRepr { atomic: Some(atomic), ..header(SrcKind::FetchAdd) }, 0),
-        4 => frame(s, &SrcDataRepr { answers: Some(2), ..header(SrcKind::ReadResponse) }, 256),
+        3 => frame(s, &SrDataRepr { atomic: Some(atomic), ..header(SrKind::FetchAdd) }, 0),
+        4 => frame(s, &SrDataRepr { answers: Some(2), ..header(SrKind::ReadResponse) }, 256),
         _ => {
             let refusal = Refusal { psn: other, code: NakCode::RemoteAccess };
             let refusal = (other % 7 == 5).then_some(refusal);
@@ -286,8 +285,8 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
             let (psn_limit, receive_limit, rx_pkts) = (psn, 0, other);
             let right = right_ack(s);
             let newest = other;
-            let stops = SrcAckRepr { psn_limit, receive_limit, rx_pkts, refusal, ..right };
-            ack(s, &SrcAckRepr { next: psn, newest, ..stops })
+            let stops = SrAckRepr { psn_limit, receive_limit, rx_pkts, refusal, ..right };
+            ack(s, &SrAckRepr { next: psn, newest, ..stops })
         }
     }
 }
@@ -295,5 +294,5 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
 /// The numbers of the first packet that side 0 sent, and of the next that it expects.
 pub(super) const FIRST: u32 = 1000 << 8;
 pub(super) const NEXT: u32 = ((EPSN - 1) << 8) + 1;
-/// Where SRC's header stands in a frame over IPv4.
+/// Where SR's header stands in a frame over IPv4.
 const AT: usize = 14 + 20 + 8 + 12;

@@ -1,4 +1,4 @@
-//! The header of SRC data, behind the BTH: whose bytes these are and where they go.
+//! The header of SR data, behind the BTH: whose bytes these are and where they go.
 //!
 //! ```text
 //!  0      version 4 = 1 | kind 4
@@ -12,14 +12,14 @@
 //! 20..24  offset in the message
 //! 24..    the parts that the presence bits name, in the order of the bits
 //! ```
-//! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
+//! The layout and its reasons are in docs/PROTOCOL.md, "SR".
 
 use crate::headers::BufferTooShort;
 use crate::{AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Reth, RethRepr, atomic, be, reth};
 
-/// What an SRC data packet is a part of.
+/// What an SR data packet is a part of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SrcKind {
+pub enum SrKind {
     /// A SEND.
     Send,
     /// An RDMA WRITE.
@@ -36,13 +36,13 @@ pub enum SrcKind {
     AtomicResponse,
 }
 
-/// The header of an SRC data packet.
+/// The header of an SR data packet.
 ///
-/// With [`SrcDataRepr::parse`] the parts are exactly those that the kind calls for.
+/// With [`SrDataRepr::parse`] the parts are exactly those that the kind calls for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SrcDataRepr {
+pub struct SrDataRepr {
     /// What it is a part of.
-    pub kind: SrcKind,
+    pub kind: SrKind,
     /// The packet's number in its sender's stream: 24 bits are the BTH's.
     pub psn: u32,
     /// The message's first segment.
@@ -82,10 +82,10 @@ pub struct SrcDataRepr {
     pub block_bytes: Option<u32>,
 }
 
-impl SrcDataRepr {
+impl SrDataRepr {
     /// A header with nothing but what every packet has.
     #[must_use]
-    pub const fn new(kind: SrcKind, psn: u32, message: u32) -> Self {
+    pub const fn new(kind: SrKind, psn: u32, message: u32) -> Self {
         Self {
             kind,
             psn,
@@ -122,17 +122,17 @@ impl SrcDataRepr {
     /// `psn_low` is the BTH's PSN.
     ///
     /// # Errors
-    /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`] or
-    /// [`DropReason::SrcKind`].
+    /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`] or
+    /// [`DropReason::SrKind`].
     pub fn parse(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
         Self::parse_as(false, psn_low, bytes)
     }
 
-    /// As [`SrcDataRepr::parse`] for a parity packet: the header of a segment that has all data of
+    /// As [`SrDataRepr::parse`] for a parity packet: the header of a segment that has all data of
     /// its block, or nothing but its place if it only gives its number up.
     ///
     /// # Errors
-    /// As [`SrcDataRepr::parse`].
+    /// As [`SrDataRepr::parse`].
     pub fn parse_parity(psn_low: u32, bytes: &[u8]) -> Result<(Self, &[u8]), DropReason> {
         Self::parse_as(true, psn_low, bytes)
     }
@@ -141,12 +141,12 @@ impl SrcDataRepr {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
         if fixed[0] >> 4 != VERSION {
-            return Err(DropReason::SrcVersion);
+            return Err(DropReason::SrVersion);
         }
-        let kind = SrcKind::from_u8(fixed[0] & 0xf).ok_or(DropReason::SrcKind)?;
+        let kind = SrKind::from_u8(fixed[0] & 0xf).ok_or(DropReason::SrKind)?;
         let bits = be::u16_at(fixed, 2);
         if bits & !KNOWN != 0 {
-            return Err(DropReason::SrcFeature);
+            return Err(DropReason::SrFeature);
         }
         let mut this = Self {
             first: fixed[4] & FIRST != 0,
@@ -188,10 +188,10 @@ impl SrcDataRepr {
             true => this.is_parity(bits),
             false => this.is_data(bits),
         };
-        if fits { Ok((this, rest)) } else { Err(DropReason::SrcKind) }
+        if fits { Ok((this, rest)) } else { Err(DropReason::SrKind) }
     }
 
-    /// Writes the header into the first [`SrcDataRepr::header_len`] bytes of `out`. The BTH
+    /// Writes the header into the first [`SrDataRepr::header_len`] bytes of `out`. The BTH
     /// gets the low 24 bits of the PSN.
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl SrcDataRepr {
 
     /// Data of its kind may be in a block, or it is in none.
     fn may_be_coded(&self) -> bool {
-        let has_data = matches!(self.kind, SrcKind::Send | SrcKind::Write | SrcKind::ReadResponse);
+        let has_data = matches!(self.kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse);
         self.block.is_none() || has_data
     }
 
@@ -282,24 +282,24 @@ impl SrcDataRepr {
     fn kind_allows(&self, bits: u16) -> bool {
         let single = self.first && self.last && self.offset == 0;
         match self.kind {
-            SrcKind::Send => match bits & !RECEIVE {
+            SrKind::Send => match bits & !RECEIVE {
                 0 => bits & RECEIVE != 0,
                 IMM | IETH => bits & RECEIVE != 0 && self.last,
                 _ => false,
             },
-            SrcKind::Write => match bits & !RETH {
+            SrKind::Write => match bits & !RETH {
                 0 => bits & RETH != 0,
                 with_imm => with_imm == IMM | RECEIVE && bits & RETH != 0 && self.last,
             },
-            SrcKind::ReadRequest => bits == RETH && single,
-            SrcKind::ReadResponse => bits == ANSWERS,
-            SrcKind::FetchAdd | SrcKind::CmpSwap => bits == ATOMIC && single,
-            SrcKind::AtomicResponse => bits == ANSWERS | ORIGINAL && single,
+            SrKind::ReadRequest => bits == RETH && single,
+            SrKind::ReadResponse => bits == ANSWERS,
+            SrKind::FetchAdd | SrKind::CmpSwap => bits == ATOMIC && single,
+            SrKind::AtomicResponse => bits == ANSWERS | ORIGINAL && single,
         }
     }
 }
 
-impl SrcKind {
+impl SrKind {
     /// Every kind, by its number.
     pub const ALL: [Self; 7] = [
         Self::Send,
@@ -336,7 +336,7 @@ pub(crate) fn take_mut<'a, const N: usize>(
     Ok(head)
 }
 
-/// The version of SRC's headers.
+/// The version of SR's headers.
 pub(crate) const VERSION: u8 = 1;
 const FIXED_LEN: usize = 24;
 const FIRST: u8 = 1 << 7;
@@ -363,54 +363,50 @@ mod tests {
     const RETH_REPR: RethRepr = RethRepr { va: 0x1122_3344_5566_7788, rkey: 9, dma_len: 77 };
 
     /// A packet of every kind and every set of parts that there is.
-    fn samples() -> Vec<SrcDataRepr> {
-        let base = |kind| SrcDataRepr {
+    fn samples() -> Vec<SrDataRepr> {
+        let base = |kind| SrDataRepr {
             path: 0x1234,
             sent_ps: u64::MAX - 1,
-            ..SrcDataRepr::new(kind, 0xab12_3456, 0xfeed_beef)
+            ..SrDataRepr::new(kind, 0xab12_3456, 0xfeed_beef)
         };
-        let send = SrcDataRepr { receive: Some(5), ..base(SrcKind::Send) };
-        let write = SrcDataRepr { reth: Some(RETH_REPR), ..base(SrcKind::Write) };
+        let send = SrDataRepr { receive: Some(5), ..base(SrKind::Send) };
+        let write = SrDataRepr { reth: Some(RETH_REPR), ..base(SrKind::Write) };
         let operands = AtomicEthRepr { va: 8, rkey: 1, swap_or_add: 2, compare: 3 };
-        let atomic = |kind| SrcDataRepr { atomic: Some(operands), ..base(kind) };
+        let atomic = |kind| SrDataRepr { atomic: Some(operands), ..base(kind) };
         vec![
-            SrcDataRepr { last: false, ..send },
-            SrcDataRepr { is_retransmission: true, ..send },
-            SrcDataRepr { first: false, offset: 4096, ..send },
-            SrcDataRepr { imm: Some(1), ..send },
-            SrcDataRepr { ieth: Some(2), ..send },
-            SrcDataRepr { first: false, last: false, offset: 1, ..write },
-            SrcDataRepr { imm: Some(7), receive: Some(0), ..write },
-            SrcDataRepr { reth: Some(RETH_REPR), ..base(SrcKind::ReadRequest) },
-            SrcDataRepr { answers: Some(3), first: false, ..base(SrcKind::ReadResponse) },
-            atomic(SrcKind::FetchAdd),
-            atomic(SrcKind::CmpSwap),
-            SrcDataRepr { answers: Some(4), original: Some(6), ..base(SrcKind::AtomicResponse) },
-            SrcDataRepr { block: Some(BLOCK_REPR), ..send },
-            SrcDataRepr { block: Some(BLOCK_REPR), imm: Some(1), ..send },
-            SrcDataRepr { block: Some(BLOCK_REPR), ieth: Some(1), ..send },
-            SrcDataRepr { block: Some(BLOCK_REPR), first: false, ..write },
-            SrcDataRepr { block: Some(BLOCK_REPR), imm: Some(7), receive: Some(0), ..write },
-            SrcDataRepr {
-                block: Some(BLOCK_REPR),
-                answers: Some(3),
-                ..base(SrcKind::ReadResponse)
-            },
+            SrDataRepr { last: false, ..send },
+            SrDataRepr { is_retransmission: true, ..send },
+            SrDataRepr { first: false, offset: 4096, ..send },
+            SrDataRepr { imm: Some(1), ..send },
+            SrDataRepr { ieth: Some(2), ..send },
+            SrDataRepr { first: false, last: false, offset: 1, ..write },
+            SrDataRepr { imm: Some(7), receive: Some(0), ..write },
+            SrDataRepr { reth: Some(RETH_REPR), ..base(SrKind::ReadRequest) },
+            SrDataRepr { answers: Some(3), first: false, ..base(SrKind::ReadResponse) },
+            atomic(SrKind::FetchAdd),
+            atomic(SrKind::CmpSwap),
+            SrDataRepr { answers: Some(4), original: Some(6), ..base(SrKind::AtomicResponse) },
+            SrDataRepr { block: Some(BLOCK_REPR), ..send },
+            SrDataRepr { block: Some(BLOCK_REPR), imm: Some(1), ..send },
+            SrDataRepr { block: Some(BLOCK_REPR), ieth: Some(1), ..send },
+            SrDataRepr { block: Some(BLOCK_REPR), first: false, ..write },
+            SrDataRepr { block: Some(BLOCK_REPR), imm: Some(7), receive: Some(0), ..write },
+            SrDataRepr { block: Some(BLOCK_REPR), answers: Some(3), ..base(SrKind::ReadResponse) },
         ]
     }
 
     /// Parity of each kind, and what only gives its number up.
-    fn parity_samples() -> Vec<SrcDataRepr> {
+    fn parity_samples() -> Vec<SrDataRepr> {
         let row = Some(BlockRepr { index: 9, ..BLOCK_REPR });
         let coded = samples().into_iter().filter(|sample| sample.block.is_some());
-        let empty = SrcDataRepr { block: row, ..SrcDataRepr::new(SrcKind::Write, 5, 6) };
+        let empty = SrDataRepr { block: row, ..SrDataRepr::new(SrKind::Write, 5, 6) };
         coded
-            .map(|sample| SrcDataRepr { block: row, block_bytes: Some(10_000), ..sample })
+            .map(|sample| SrDataRepr { block: row, block_bytes: Some(10_000), ..sample })
             .chain([empty])
             .collect()
     }
 
-    fn bytes_of(repr: &SrcDataRepr) -> Vec<u8> {
+    fn bytes_of(repr: &SrDataRepr) -> Vec<u8> {
         let mut out = vec![0xee; repr.header_len()];
         repr.emit(&mut out).unwrap();
         out
@@ -421,7 +417,7 @@ mod tests {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             bytes.extend([1, 2, 3]);
-            let (got, rest) = SrcDataRepr::parse(0x12_3456, &bytes).unwrap();
+            let (got, rest) = SrDataRepr::parse(0x12_3456, &bytes).unwrap();
             assert_eq!((got, rest), (repr, &[1u8, 2, 3][..]));
         }
     }
@@ -433,13 +429,13 @@ mod tests {
             let payload = &[1, 2, 3][..];
             bytes.extend(payload);
             let low = repr.psn & 0xff_ffff;
-            assert_eq!(SrcDataRepr::parse_parity(low, &bytes), Ok((repr, payload)));
-            assert_eq!(SrcDataRepr::parse(low, &bytes), Err(DropReason::SrcKind));
+            assert_eq!(SrDataRepr::parse_parity(low, &bytes), Ok((repr, payload)));
+            assert_eq!(SrDataRepr::parse(low, &bytes), Err(DropReason::SrKind));
         }
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             bytes.push(1);
-            assert_eq!(SrcDataRepr::parse_parity(0, &bytes), Err(DropReason::SrcKind));
+            assert_eq!(SrDataRepr::parse_parity(0, &bytes), Err(DropReason::SrKind));
         }
     }
 
@@ -448,7 +444,7 @@ mod tests {
         for repr in samples() {
             let bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
-                let got = SrcDataRepr::parse(0, &bytes[..cut]);
+                let got = SrDataRepr::parse(0, &bytes[..cut]);
                 assert_eq!(got, Err(DropReason::ExtTooShort), "{cut} of {repr:?}");
                 assert_eq!(repr.emit(&mut vec![0; cut]), Err(BufferTooShort));
             }
@@ -464,9 +460,9 @@ mod tests {
             for bits in (0..=KNOWN).filter(|bits| bits & !KNOWN == 0) {
                 let mut other = long.clone();
                 other[2..4].copy_from_slice(&bits.to_be_bytes());
-                if let Ok((got, _)) = SrcDataRepr::parse(0, &other) {
+                if let Ok((got, _)) = SrDataRepr::parse(0, &other) {
                     assert_eq!(got.presence(), bits);
-                    let same = |s: &SrcDataRepr| s.kind == repr.kind && s.presence() == bits;
+                    let same = |s: &SrDataRepr| s.kind == repr.kind && s.presence() == bits;
                     let known = samples().iter().any(same);
                     assert!(known, "{bits:#b} with {repr:?}");
                 }
@@ -478,14 +474,14 @@ mod tests {
     fn parse__names_what_is_from_the_future() {
         let mut bytes = bytes_of(&samples()[0]);
         bytes[0] = 2 << 4;
-        assert_eq!(SrcDataRepr::parse(0, &bytes), Err(DropReason::SrcVersion));
+        assert_eq!(SrDataRepr::parse(0, &bytes), Err(DropReason::SrVersion));
         bytes[0] = VERSION << 4 | 7;
-        assert_eq!(SrcDataRepr::parse(0, &bytes), Err(DropReason::SrcKind));
+        assert_eq!(SrDataRepr::parse(0, &bytes), Err(DropReason::SrKind));
         bytes[0] = VERSION << 4;
         for bit in [7].into_iter().chain(10..16) {
             let mut other = bytes.clone();
             other[2..4].copy_from_slice(&(RECEIVE | 1u16 << bit).to_be_bytes());
-            assert_eq!(SrcDataRepr::parse(0, &other), Err(DropReason::SrcFeature));
+            assert_eq!(SrDataRepr::parse(0, &other), Err(DropReason::SrFeature));
         }
     }
 
@@ -501,8 +497,8 @@ mod tests {
                 (*hi, *flags, *reserved) = (*hi & 3, *flags & 0xc0, 0);
                 *lo &= 0x7f;
             }
-            let data = SrcDataRepr::parse(psn, &bytes);
-            let parity = SrcDataRepr::parse_parity(psn, &bytes);
+            let data = SrDataRepr::parse(psn, &bytes);
+            let parity = SrDataRepr::parse_parity(psn, &bytes);
             prop_assert!(data.is_err() || parity.is_err());
             if let Ok((repr, rest)) = data.or(parity) {
                 let len = bytes.len() - rest.len();

@@ -1,4 +1,4 @@
-//! The header of an SRC acknowledgement, behind the BTH: what has arrived, when, how marked.
+//! The header of an SR acknowledgement, behind the BTH: what has arrived, when, how marked.
 //!
 //! ```text
 //!  0      version 4 = 1 | words 4
@@ -21,11 +21,11 @@
 //!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop;
 //!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
-//! The layout and its reasons are in docs/PROTOCOL.md, "SRC".
+//! The layout and its reasons are in docs/PROTOCOL.md, "SR".
 
 use crate::headers::BufferTooShort;
 use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};
-use crate::src_data::{VERSION, take, take_mut};
+use crate::sr_data::{VERSION, take, take_mut};
 use crate::{BlockReports, DropReason, NakCode, be};
 
 /// The most bitmap words of one acknowledgement.
@@ -78,9 +78,9 @@ pub struct Refusal {
     pub code: NakCode,
 }
 
-/// The header of an SRC acknowledgement.
+/// The header of an SR acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SrcAckRepr<'a> {
+pub struct SrAckRepr<'a> {
     /// The lowest PSN that has not arrived: 24 bits are the BTH's.
     pub next: u32,
     /// The PSN of the last arrival.
@@ -150,7 +150,7 @@ impl SackWords {
     }
 }
 
-impl<'a> SrcAckRepr<'a> {
+impl<'a> SrAckRepr<'a> {
     /// The most bytes of a header without bitmap words, telemetry and reports.
     pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
 
@@ -173,20 +173,20 @@ impl<'a> SrcAckRepr<'a> {
     /// The header in `bytes`, which follow the BTH; all of them. `next_low` is the BTH's PSN.
     ///
     /// # Errors
-    /// [`DropReason::ExtTooShort`], [`DropReason::SrcVersion`], [`DropReason::SrcFeature`],
-    /// [`DropReason::SrcKind`] for a reason or refusal that there is not, a word that begins within
+    /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`],
+    /// [`DropReason::SrKind`] for a reason or refusal that there is not, a word that begins within
     /// a word, or hops that are none or too many, or [`DropReason::UnexpectedPayload`].
     pub fn parse(next_low: u32, bytes: &'a [u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
         if fixed[0] >> 4 != VERSION {
-            return Err(DropReason::SrcVersion);
+            return Err(DropReason::SrVersion);
         }
         let presence = be::u16_at(fixed, 2);
         if presence & !(INT | BLOCKS | MARKS) != 0 {
-            return Err(DropReason::SrcFeature);
+            return Err(DropReason::SrFeature);
         }
-        let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrcKind)?;
+        let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrKind)?;
         let mut this = Self {
             next: u32::from(fixed[1]) << 24 | next_low,
             newest: be::u32_at(fixed, 4),
@@ -208,13 +208,13 @@ impl<'a> SrcAckRepr<'a> {
             let word: &[u8; WORD_LEN] = take(&mut rest)?;
             let (base, bits) = (be::u32_at(word, 0), be::u64_at(word, 4));
             if !base.is_multiple_of(64) {
-                return Err(DropReason::SrcKind);
+                return Err(DropReason::SrKind);
             }
             this.words.push(SackWord { base, bits });
         }
         if reason == AckReason::Refused {
             let refusal: &[u8; REFUSAL_LEN] = take(&mut rest)?;
-            let code = NakCode::from_u8(refusal[4]).ok_or(DropReason::SrcKind)?;
+            let code = NakCode::from_u8(refusal[4]).ok_or(DropReason::SrKind)?;
             this.refusal = Some(Refusal { psn: be::u32_at(refusal, 0), code });
         }
         if presence & INT != 0 {
@@ -229,7 +229,7 @@ impl<'a> SrcAckRepr<'a> {
         if rest.is_empty() { Ok(this) } else { Err(DropReason::UnexpectedPayload) }
     }
 
-    /// Writes the header into the first [`SrcAckRepr::header_len`] bytes of `out`. The BTH
+    /// Writes the header into the first [`SrAckRepr::header_len`] bytes of `out`. The BTH
     /// gets the low 24 bits of `next`.
     ///
     /// # Errors
@@ -293,7 +293,7 @@ impl<'a> SrcAckRepr<'a> {
 fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], DropReason> {
     let &[hops, ..]: &[u8; INT_LEN] = take(rest)?;
     if !(1..=INT_MAX_HOPS).contains(&hops) {
-        return Err(DropReason::SrcKind);
+        return Err(DropReason::SrKind);
     }
     let len = usize::from(hops) * INT_HOP_LEN;
     let (records, behind) = rest.split_at_checked(len).ok_or(DropReason::ExtTooShort)?;
@@ -341,8 +341,8 @@ mod tests {
     use crate::{BlockReport, BlockWord};
     use proptest::prelude::*;
 
-    fn sample(words: u32, refusal: Option<Refusal>) -> SrcAckRepr<'static> {
-        let mut repr = SrcAckRepr {
+    fn sample(words: u32, refusal: Option<Refusal>) -> SrAckRepr<'static> {
+        let mut repr = SrAckRepr {
             next: 0xab12_3456,
             newest: 0xab12_4000,
             path: 7,
@@ -358,7 +358,7 @@ mod tests {
             psn_limit: 9,
             receive_limit: 10,
             refusal,
-            ..SrcAckRepr::default()
+            ..SrAckRepr::default()
         };
         for i in 0..words {
             assert!(repr.words.push(SackWord { base: i * 64, bits: !u64::from(i) }));
@@ -368,14 +368,14 @@ mod tests {
 
     const RECORDS: [[u8; INT_HOP_LEN]; 17] = [[0x5a; INT_HOP_LEN]; 17];
 
-    fn samples() -> Vec<SrcAckRepr<'static>> {
+    fn samples() -> Vec<SrAckRepr<'static>> {
         let refusal = Refusal { psn: 0xab12_3456, code: NakCode::RemoteAccess };
         let mut all = Vec::new();
         for words in [0, 1, 15] {
             for hops in [0, 1, 16] {
                 for refusal in [None, Some(refusal)] {
                     let int = &RECORDS[..hops];
-                    all.push(SrcAckRepr { int, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, ..sample(words, refusal) });
                     let mut blocks = BlockReports::default();
                     blocks.push(BlockReport {
                         first: 9,
@@ -383,16 +383,16 @@ mod tests {
                         data: 8,
                         bits: 5,
                     });
-                    all.push(SrcAckRepr { int, blocks, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, blocks, ..sample(words, refusal) });
                     let marks = Some(0x8000_0000_0000_0005);
-                    all.push(SrcAckRepr { int, blocks, marks, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, blocks, marks, ..sample(words, refusal) });
                 }
             }
         }
         all
     }
 
-    fn bytes_of(repr: &SrcAckRepr<'_>) -> Vec<u8> {
+    fn bytes_of(repr: &SrAckRepr<'_>) -> Vec<u8> {
         let mut out = vec![0xee; repr.header_len()];
         repr.emit(&mut out).unwrap();
         out
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn parse__gives_back_what_was_emitted() {
         for repr in samples() {
-            assert_eq!(SrcAckRepr::parse(0x12_3456, &bytes_of(&repr)), Ok(repr));
+            assert_eq!(SrAckRepr::parse(0x12_3456, &bytes_of(&repr)), Ok(repr));
         }
     }
 
@@ -426,12 +426,12 @@ mod tests {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
-                let got = SrcAckRepr::parse(0, &bytes[..cut]);
+                let got = SrAckRepr::parse(0, &bytes[..cut]);
                 assert_eq!(got, Err(DropReason::ExtTooShort));
                 assert_eq!(repr.emit(&mut vec![0; cut]), Err(BufferTooShort));
             }
             bytes.push(0);
-            assert_eq!(SrcAckRepr::parse(0, &bytes), Err(DropReason::UnexpectedPayload));
+            assert_eq!(SrAckRepr::parse(0, &bytes), Err(DropReason::UnexpectedPayload));
         }
     }
 
@@ -439,38 +439,38 @@ mod tests {
     fn parse__names_what_is_from_the_future() {
         let bytes = bytes_of(&sample(1, None));
         for (at, value, want) in [
-            (0, 2 << 4 | 1, DropReason::SrcVersion),
-            (2, 1, DropReason::SrcFeature),
-            (3, 2, DropReason::SrcFeature),
-            (3, 16, DropReason::SrcFeature),
-            (10, 8, DropReason::SrcKind),
-            (63, 1, DropReason::SrcKind),
+            (0, 2 << 4 | 1, DropReason::SrVersion),
+            (2, 1, DropReason::SrFeature),
+            (3, 2, DropReason::SrFeature),
+            (3, 16, DropReason::SrFeature),
+            (10, 8, DropReason::SrKind),
+            (63, 1, DropReason::SrKind),
         ] {
             let mut other = bytes.clone();
             other[at] = value;
-            assert_eq!(SrcAckRepr::parse(0, &other), Err(want));
+            assert_eq!(SrAckRepr::parse(0, &other), Err(want));
         }
     }
 
     #[test]
     fn parse__takes_one_to_sixteen_hops() {
-        let mut bytes = bytes_of(&SrcAckRepr { int: &RECORDS[..16], ..sample(0, None) });
+        let mut bytes = bytes_of(&SrAckRepr { int: &RECORDS[..16], ..sample(0, None) });
         for (hops, want) in [
-            (0, DropReason::SrcKind),
+            (0, DropReason::SrKind),
             (15, DropReason::UnexpectedPayload),
-            (17, DropReason::SrcKind),
-            (255, DropReason::SrcKind),
+            (17, DropReason::SrKind),
+            (255, DropReason::SrKind),
         ] {
             bytes[60] = hops;
             bytes.resize(64 + 17 * INT_HOP_LEN, 0);
-            assert_eq!(SrcAckRepr::parse(0, &bytes), Err(want), "{hops}");
+            assert_eq!(SrAckRepr::parse(0, &bytes), Err(want), "{hops}");
         }
     }
 
     #[test]
     fn emit__leaves_out_hops_beyond_the_limit() {
-        let most = SrcAckRepr { int: &RECORDS[..16], ..sample(1, None) };
-        let more = SrcAckRepr { int: &RECORDS, ..most };
+        let most = SrAckRepr { int: &RECORDS[..16], ..sample(1, None) };
+        let more = SrAckRepr { int: &RECORDS, ..most };
         assert_eq!(bytes_of(&more), bytes_of(&most));
     }
 
@@ -484,10 +484,10 @@ mod tests {
             if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
                 (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 1);
             }
-            if let Ok(repr) = SrcAckRepr::parse(next, &bytes) {
+            if let Ok(repr) = SrAckRepr::parse(next, &bytes) {
                 prop_assert_eq!(repr.header_len(), bytes.len());
                 let again = bytes_of(&repr);
-                prop_assert_eq!(SrcAckRepr::parse(next, &again), Ok(repr));
+                prop_assert_eq!(SrAckRepr::parse(next, &again), Ok(repr));
             }
         }
     }

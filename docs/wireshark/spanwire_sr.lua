@@ -1,10 +1,10 @@
--- Wireshark and TShark: SRC, Spanwire's second wire mode (docs/PROTOCOL.md, "SRC").
+-- Wireshark and TShark: SR, Spanwire's second wire mode (docs/PROTOCOL.md, "SR").
 --
 -- Wireshark's own RoCE dissector reads Ethernet, IP, UDP and the BTH and stops there, since the
 -- opcodes 0xC0 to 0xC2 are a manufacturer's. This goes on behind the BTH, as a post-dissector:
--- every field is found again under its name (spanwire.src.psn, spanwire.src.ack.next, ...).
+-- every field is found again under its name (spanwire.sr.psn, spanwire.sr.ack.next, ...).
 
-local src = Proto("spanwire_src", "Spanwire Reliable Connection")
+local sr = Proto("spanwire_sr", "Spanwire Selective Repeat")
 
 local KINDS = {
   [0] = "SEND", "WRITE", "READ request", "READ response", "FETCH_ADD", "CMP_SWAP", "atomic response",
@@ -21,100 +21,100 @@ local CODES = {
 }
 
 local f = {
-  version = ProtoField.uint8("spanwire.src.version", "Version", base.DEC, nil, 0xf0),
-  kind = ProtoField.uint8("spanwire.src.kind", "Kind", base.DEC, KINDS, 0x0f),
-  psn = ProtoField.uint32("spanwire.src.psn", "PSN, all 32 bits", base.DEC),
-  presence = ProtoField.uint16("spanwire.src.presence", "Presence", base.HEX),
-  first = ProtoField.bool("spanwire.src.first", "First segment", 8, nil, 0x80),
-  last = ProtoField.bool("spanwire.src.last", "Last segment", 8, nil, 0x40),
-  retransmission = ProtoField.bool("spanwire.src.retransmission", "Retransmission", 8, nil, 0x20),
-  path = ProtoField.uint16("spanwire.src.path", "Path", base.DEC),
-  sent = ProtoField.uint64("spanwire.src.sent", "Time sent, ps", base.DEC),
-  message = ProtoField.uint32("spanwire.src.message", "Message", base.DEC),
-  offset = ProtoField.uint32("spanwire.src.offset", "Offset in the message", base.DEC),
-  reth_va = ProtoField.uint64("spanwire.src.reth.va", "Virtual address", base.HEX),
-  reth_rkey = ProtoField.uint32("spanwire.src.reth.rkey", "rkey", base.HEX),
-  reth_len = ProtoField.uint32("spanwire.src.reth.len", "DMA length", base.DEC),
-  atomic_va = ProtoField.uint64("spanwire.src.atomic.va", "Virtual address", base.HEX),
-  atomic_rkey = ProtoField.uint32("spanwire.src.atomic.rkey", "rkey", base.HEX),
-  atomic_operand = ProtoField.uint64("spanwire.src.atomic.swap_or_add", "Swap or add", base.DEC),
-  atomic_compare = ProtoField.uint64("spanwire.src.atomic.compare", "Compare", base.DEC),
-  imm = ProtoField.uint32("spanwire.src.imm", "Immediate", base.HEX),
-  ieth = ProtoField.uint32("spanwire.src.ieth", "rkey to invalidate", base.HEX),
-  receive = ProtoField.uint32("spanwire.src.receive", "Receive request", base.DEC),
-  answers = ProtoField.uint32("spanwire.src.answers", "Answers message", base.DEC),
-  original = ProtoField.uint64("spanwire.src.original", "Original value", base.DEC),
-  block_index = ProtoField.uint8("spanwire.src.block.index", "Place in the block", base.DEC),
-  block_data = ProtoField.uint8("spanwire.src.block.data", "Data packets of the block", base.DEC),
-  block_parity = ProtoField.uint8("spanwire.src.block.parity", "Parity packets of the block", base.DEC),
-  block_scheme = ProtoField.uint8("spanwire.src.block.scheme", "Scheme", base.DEC, SCHEMES),
-  block_bytes = ProtoField.uint32("spanwire.src.block.bytes", "Bytes of data in the block", base.DEC),
-  block_first = ProtoField.uint32("spanwire.src.block.first", "First PSN of the block", base.DEC),
-  data_len = ProtoField.uint32("spanwire.src.data_len", "Bytes of data", base.DEC),
-  again = ProtoField.framenum("spanwire.src.again", "PSN sent before in", base.NONE, frametype.RETRANS_PREV),
+  version = ProtoField.uint8("spanwire.sr.version", "Version", base.DEC, nil, 0xf0),
+  kind = ProtoField.uint8("spanwire.sr.kind", "Kind", base.DEC, KINDS, 0x0f),
+  psn = ProtoField.uint32("spanwire.sr.psn", "PSN, all 32 bits", base.DEC),
+  presence = ProtoField.uint16("spanwire.sr.presence", "Presence", base.HEX),
+  first = ProtoField.bool("spanwire.sr.first", "First segment", 8, nil, 0x80),
+  last = ProtoField.bool("spanwire.sr.last", "Last segment", 8, nil, 0x40),
+  retransmission = ProtoField.bool("spanwire.sr.retransmission", "Retransmission", 8, nil, 0x20),
+  path = ProtoField.uint16("spanwire.sr.path", "Path", base.DEC),
+  sent = ProtoField.uint64("spanwire.sr.sent", "Time sent, ps", base.DEC),
+  message = ProtoField.uint32("spanwire.sr.message", "Message", base.DEC),
+  offset = ProtoField.uint32("spanwire.sr.offset", "Offset in the message", base.DEC),
+  reth_va = ProtoField.uint64("spanwire.sr.reth.va", "Virtual address", base.HEX),
+  reth_rkey = ProtoField.uint32("spanwire.sr.reth.rkey", "rkey", base.HEX),
+  reth_len = ProtoField.uint32("spanwire.sr.reth.len", "DMA length", base.DEC),
+  atomic_va = ProtoField.uint64("spanwire.sr.atomic.va", "Virtual address", base.HEX),
+  atomic_rkey = ProtoField.uint32("spanwire.sr.atomic.rkey", "rkey", base.HEX),
+  atomic_operand = ProtoField.uint64("spanwire.sr.atomic.swap_or_add", "Swap or add", base.DEC),
+  atomic_compare = ProtoField.uint64("spanwire.sr.atomic.compare", "Compare", base.DEC),
+  imm = ProtoField.uint32("spanwire.sr.imm", "Immediate", base.HEX),
+  ieth = ProtoField.uint32("spanwire.sr.ieth", "rkey to invalidate", base.HEX),
+  receive = ProtoField.uint32("spanwire.sr.receive", "Receive request", base.DEC),
+  answers = ProtoField.uint32("spanwire.sr.answers", "Answers message", base.DEC),
+  original = ProtoField.uint64("spanwire.sr.original", "Original value", base.DEC),
+  block_index = ProtoField.uint8("spanwire.sr.block.index", "Place in the block", base.DEC),
+  block_data = ProtoField.uint8("spanwire.sr.block.data", "Data packets of the block", base.DEC),
+  block_parity = ProtoField.uint8("spanwire.sr.block.parity", "Parity packets of the block", base.DEC),
+  block_scheme = ProtoField.uint8("spanwire.sr.block.scheme", "Scheme", base.DEC, SCHEMES),
+  block_bytes = ProtoField.uint32("spanwire.sr.block.bytes", "Bytes of data in the block", base.DEC),
+  block_first = ProtoField.uint32("spanwire.sr.block.first", "First PSN of the block", base.DEC),
+  data_len = ProtoField.uint32("spanwire.sr.data_len", "Bytes of data", base.DEC),
+  again = ProtoField.framenum("spanwire.sr.again", "PSN sent before in", base.NONE, frametype.RETRANS_PREV),
 
-  ack_words = ProtoField.uint8("spanwire.src.ack.words", "Bitmap words", base.DEC, nil, 0x0f),
-  ack_next = ProtoField.uint32("spanwire.src.ack.next", "Next: lowest PSN missing", base.DEC),
-  ack_presence = ProtoField.uint16("spanwire.src.ack.presence", "Presence", base.HEX),
-  ack_newest = ProtoField.uint32("spanwire.src.ack.newest", "Newest: PSN of the last arrival", base.DEC),
-  ack_path = ProtoField.uint16("spanwire.src.ack.path", "Path of the newest", base.DEC),
-  ack_reason = ProtoField.uint8("spanwire.src.ack.reason", "Reason", base.DEC, REASONS),
-  ack_hop_limit = ProtoField.uint8("spanwire.src.ack.hop_limit", "Hop limit of the newest", base.DEC),
-  ack_echo = ProtoField.uint64("spanwire.src.ack.echo", "Echo: time the newest was sent, ps", base.DEC),
-  ack_hold = ProtoField.uint32("spanwire.src.ack.hold", "Hold, ns", base.DEC),
-  ack_delay = ProtoField.uint32("spanwire.src.ack.delay", "Receive delay, ns", base.DEC),
-  ack_rx_pkts = ProtoField.uint32("spanwire.src.ack.rx_pkts", "Packets received", base.DEC),
-  ack_ce_pkts = ProtoField.uint32("spanwire.src.ack.ce_pkts", "Packets marked CE", base.DEC),
-  ack_rx_bytes = ProtoField.uint64("spanwire.src.ack.rx_bytes", "Bytes received", base.DEC),
-  ack_ce_bytes = ProtoField.uint64("spanwire.src.ack.ce_bytes", "Bytes marked CE", base.DEC),
-  ack_psn_limit = ProtoField.uint32("spanwire.src.ack.psn_limit", "PSN limit", base.DEC),
-  ack_receive_limit = ProtoField.uint32("spanwire.src.ack.receive_limit", "Receive limit", base.DEC),
-  word = ProtoField.bytes("spanwire.src.ack.word", "Bitmap word"),
-  word_base = ProtoField.uint32("spanwire.src.ack.word.base", "Base PSN", base.DEC),
-  word_bits = ProtoField.uint64("spanwire.src.ack.word.bits", "Arrived", base.HEX),
-  arrived = ProtoField.uint32("spanwire.src.ack.arrived", "Arrived beyond next, as told", base.DEC),
-  missing = ProtoField.uint32("spanwire.src.ack.missing", "Missing below those, in the words told", base.DEC),
-  refused_psn = ProtoField.uint32("spanwire.src.ack.refused.psn", "Refused PSN", base.DEC),
-  refused_code = ProtoField.uint8("spanwire.src.ack.refused.code", "NAK code", base.DEC, CODES),
-  int_hops = ProtoField.uint8("spanwire.src.ack.int.hops", "Hops of the newest", base.DEC),
-  int_hop = ProtoField.bytes("spanwire.src.ack.int.hop", "Hop"),
-  int_time = ProtoField.uint64("spanwire.src.ack.int.time", "Time, ps", base.DEC),
-  int_tx_bytes = ProtoField.uint64("spanwire.src.ack.int.tx_bytes", "Bytes sent", base.DEC),
-  int_queue_bytes = ProtoField.uint32("spanwire.src.ack.int.queue_bytes", "Bytes in the queue", base.DEC),
-  int_rate = ProtoField.uint32("spanwire.src.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
-  blocks = ProtoField.uint8("spanwire.src.ack.blocks", "Block reports", base.DEC),
-  report = ProtoField.bytes("spanwire.src.ack.block", "Block report"),
-  report_first = ProtoField.uint32("spanwire.src.ack.block.first", "First PSN of the block", base.DEC),
-  report_word = ProtoField.uint8("spanwire.src.ack.block.word", "What is said", base.DEC, WORDS),
-  report_data = ProtoField.uint8("spanwire.src.ack.block.data", "Data packets of the block", base.DEC),
-  report_bits = ProtoField.uint64("spanwire.src.ack.block.bits", "Packets", base.HEX),
-  marks = ProtoField.uint64("spanwire.src.ack.marks", "Marked CE, the newest first", base.HEX),
-  echo_frame = ProtoField.framenum("spanwire.src.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
-  rtt = ProtoField.relative_time("spanwire.src.ack.rtt", "Since that frame, in this capture"),
+  ack_words = ProtoField.uint8("spanwire.sr.ack.words", "Bitmap words", base.DEC, nil, 0x0f),
+  ack_next = ProtoField.uint32("spanwire.sr.ack.next", "Next: lowest PSN missing", base.DEC),
+  ack_presence = ProtoField.uint16("spanwire.sr.ack.presence", "Presence", base.HEX),
+  ack_newest = ProtoField.uint32("spanwire.sr.ack.newest", "Newest: PSN of the last arrival", base.DEC),
+  ack_path = ProtoField.uint16("spanwire.sr.ack.path", "Path of the newest", base.DEC),
+  ack_reason = ProtoField.uint8("spanwire.sr.ack.reason", "Reason", base.DEC, REASONS),
+  ack_hop_limit = ProtoField.uint8("spanwire.sr.ack.hop_limit", "Hop limit of the newest", base.DEC),
+  ack_echo = ProtoField.uint64("spanwire.sr.ack.echo", "Echo: time the newest was sent, ps", base.DEC),
+  ack_hold = ProtoField.uint32("spanwire.sr.ack.hold", "Hold, ns", base.DEC),
+  ack_delay = ProtoField.uint32("spanwire.sr.ack.delay", "Receive delay, ns", base.DEC),
+  ack_rx_pkts = ProtoField.uint32("spanwire.sr.ack.rx_pkts", "Packets received", base.DEC),
+  ack_ce_pkts = ProtoField.uint32("spanwire.sr.ack.ce_pkts", "Packets marked CE", base.DEC),
+  ack_rx_bytes = ProtoField.uint64("spanwire.sr.ack.rx_bytes", "Bytes received", base.DEC),
+  ack_ce_bytes = ProtoField.uint64("spanwire.sr.ack.ce_bytes", "Bytes marked CE", base.DEC),
+  ack_psn_limit = ProtoField.uint32("spanwire.sr.ack.psn_limit", "PSN limit", base.DEC),
+  ack_receive_limit = ProtoField.uint32("spanwire.sr.ack.receive_limit", "Receive limit", base.DEC),
+  word = ProtoField.bytes("spanwire.sr.ack.word", "Bitmap word"),
+  word_base = ProtoField.uint32("spanwire.sr.ack.word.base", "Base PSN", base.DEC),
+  word_bits = ProtoField.uint64("spanwire.sr.ack.word.bits", "Arrived", base.HEX),
+  arrived = ProtoField.uint32("spanwire.sr.ack.arrived", "Arrived beyond next, as told", base.DEC),
+  missing = ProtoField.uint32("spanwire.sr.ack.missing", "Missing below those, in the words told", base.DEC),
+  refused_psn = ProtoField.uint32("spanwire.sr.ack.refused.psn", "Refused PSN", base.DEC),
+  refused_code = ProtoField.uint8("spanwire.sr.ack.refused.code", "NAK code", base.DEC, CODES),
+  int_hops = ProtoField.uint8("spanwire.sr.ack.int.hops", "Hops of the newest", base.DEC),
+  int_hop = ProtoField.bytes("spanwire.sr.ack.int.hop", "Hop"),
+  int_time = ProtoField.uint64("spanwire.sr.ack.int.time", "Time, ps", base.DEC),
+  int_tx_bytes = ProtoField.uint64("spanwire.sr.ack.int.tx_bytes", "Bytes sent", base.DEC),
+  int_queue_bytes = ProtoField.uint32("spanwire.sr.ack.int.queue_bytes", "Bytes in the queue", base.DEC),
+  int_rate = ProtoField.uint32("spanwire.sr.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
+  blocks = ProtoField.uint8("spanwire.sr.ack.blocks", "Block reports", base.DEC),
+  report = ProtoField.bytes("spanwire.sr.ack.block", "Block report"),
+  report_first = ProtoField.uint32("spanwire.sr.ack.block.first", "First PSN of the block", base.DEC),
+  report_word = ProtoField.uint8("spanwire.sr.ack.block.word", "What is said", base.DEC, WORDS),
+  report_data = ProtoField.uint8("spanwire.sr.ack.block.data", "Data packets of the block", base.DEC),
+  report_bits = ProtoField.uint64("spanwire.sr.ack.block.bits", "Packets", base.HEX),
+  marks = ProtoField.uint64("spanwire.sr.ack.marks", "Marked CE, the newest first", base.HEX),
+  echo_frame = ProtoField.framenum("spanwire.sr.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
+  rtt = ProtoField.relative_time("spanwire.sr.ack.rtt", "Since that frame, in this capture"),
 }
 local fields = {}
 for _, field in pairs(f) do
   fields[#fields + 1] = field
 end
-src.fields = fields
+sr.fields = fields
 
 local e = {
-  version = ProtoExpert.new("spanwire.src.expert.version", "A version that is not known", expert.group.UNDECODED, expert.severity.WARN),
-  feature = ProtoExpert.new("spanwire.src.expert.feature", "A part that is not known", expert.group.UNDECODED, expert.severity.WARN),
-  kind = ProtoExpert.new("spanwire.src.expert.kind", "A kind or reason that there is not", expert.group.PROTOCOL, expert.severity.ERROR),
-  short = ProtoExpert.new("spanwire.src.expert.short", "The header does not end in this packet", expert.group.MALFORMED, expert.severity.ERROR),
-  cut = ProtoExpert.new("spanwire.src.expert.cut", "The capture ends before the header does", expert.group.UNDECODED, expert.severity.NOTE),
-  base = ProtoExpert.new("spanwire.src.expert.base", "A bitmap word that begins within a word", expert.group.PROTOCOL, expert.severity.ERROR),
-  rest = ProtoExpert.new("spanwire.src.expert.rest", "Bytes behind an acknowledgement", expert.group.PROTOCOL, expert.severity.ERROR),
-  reserved = ProtoExpert.new("spanwire.src.expert.reserved", "A reserved field is not zero", expert.group.PROTOCOL, expert.severity.NOTE),
-  again = ProtoExpert.new("spanwire.src.expert.again", "Sent again", expert.group.SEQUENCE, expert.severity.NOTE),
-  refused = ProtoExpert.new("spanwire.src.expert.refused", "A request is refused", expert.group.RESPONSE_CODE, expert.severity.WARN),
+  version = ProtoExpert.new("spanwire.sr.expert.version", "A version that is not known", expert.group.UNDECODED, expert.severity.WARN),
+  feature = ProtoExpert.new("spanwire.sr.expert.feature", "A part that is not known", expert.group.UNDECODED, expert.severity.WARN),
+  kind = ProtoExpert.new("spanwire.sr.expert.kind", "A kind or reason that there is not", expert.group.PROTOCOL, expert.severity.ERROR),
+  short = ProtoExpert.new("spanwire.sr.expert.short", "The header does not end in this packet", expert.group.MALFORMED, expert.severity.ERROR),
+  cut = ProtoExpert.new("spanwire.sr.expert.cut", "The capture ends before the header does", expert.group.UNDECODED, expert.severity.NOTE),
+  base = ProtoExpert.new("spanwire.sr.expert.base", "A bitmap word that begins within a word", expert.group.PROTOCOL, expert.severity.ERROR),
+  rest = ProtoExpert.new("spanwire.sr.expert.rest", "Bytes behind an acknowledgement", expert.group.PROTOCOL, expert.severity.ERROR),
+  reserved = ProtoExpert.new("spanwire.sr.expert.reserved", "A reserved field is not zero", expert.group.PROTOCOL, expert.severity.NOTE),
+  again = ProtoExpert.new("spanwire.sr.expert.again", "Sent again", expert.group.SEQUENCE, expert.severity.NOTE),
+  refused = ProtoExpert.new("spanwire.sr.expert.refused", "A request is refused", expert.group.RESPONSE_CODE, expert.severity.WARN),
 }
 local experts = {}
 for _, expert_info in pairs(e) do
   experts[#experts + 1] = expert_info
 end
-src.experts = experts
+sr.experts = experts
 
 local VERSION = 1
 local DATA, ACK, PARITY = 0xc0, 0xc1, 0xc2
@@ -145,7 +145,7 @@ local opcode_of = Field.new("infiniband.bth.opcode")
 
 -- What was seen of each stream: the frame of each PSN, and the frame and time of each time sent.
 local psns, times, again_in, echo_of = {}, {}, {}, {}
-function src.init()
+function sr.init()
   psns, times, again_in, echo_of = {}, {}, {}, {}
 end
 
@@ -235,13 +235,13 @@ end
 local function dissect_data(reader, pinfo)
   local tree, fixed = reader.tree, reader:take(DATA_LEN)
   if not fixed or not version_is_known(reader, fixed(0, 1)) then
-    return "SRC data?"
+    return "SR data?"
   end
   local kind = fixed:bitfield(4, 4)
   local item = tree:add(f.kind, fixed(0, 1))
   if not KINDS[kind] then
     item:add_proto_expert_info(e.kind)
-    return "SRC data?"
+    return "SR data?"
   end
   local psn = psn_of(reader, fixed(1, 1))
   tree:add(f.psn, fixed(1, 1), psn)
@@ -249,7 +249,7 @@ local function dissect_data(reader, pinfo)
   item = tree:add(f.presence, fixed(2, 2))
   if bit.band(presence, bit.bnot(KNOWN)) ~= 0 then
     item:add_proto_expert_info(e.feature)
-    return "SRC " .. KINDS[kind]
+    return "SR " .. KINDS[kind]
   end
   tree:add(f.first, fixed(4, 1))
   tree:add(f.last, fixed(4, 1))
@@ -266,14 +266,14 @@ local function dissect_data(reader, pinfo)
     if bit.band(presence, bit.lshift(1, i - 1)) ~= 0 then
       local range = reader:take(part[1])
       if not range then
-        return "SRC " .. KINDS[kind]
+        return "SR " .. KINDS[kind]
       end
       for j = 2, #part do
         local field, at, len = part[j][1], part[j][2], part[j][3]
         tree:add(field, range(at, len))
       end
       if bit.lshift(1, i - 1) == BLOCK and not add_block(reader, range, psn) then
-        return "SRC " .. KINDS[kind]
+        return "SR " .. KINDS[kind]
       end
     end
   end
@@ -283,7 +283,7 @@ local function dissect_data(reader, pinfo)
   end
   note_data(reader, pinfo, psn, fixed(8, 8):uint64())
   local what = reader.is_parity and "parity of " .. KINDS[kind] or KINDS[kind]
-  local info = string.format("SRC %s PSN %d message %d", what, psn, fixed(16, 4):uint())
+  local info = string.format("SR %s PSN %d message %d", what, psn, fixed(16, 4):uint())
   return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
 end
 
@@ -383,7 +383,7 @@ end
 local function dissect_ack(reader, pinfo)
   local tree, fixed = reader.tree, reader:take(ACK_LEN)
   if not fixed or not version_is_known(reader, fixed(0, 1)) then
-    return "SRC ACK?"
+    return "SR ACK?"
   end
   tree:add(f.ack_words, fixed(0, 1))
   local next = psn_of(reader, fixed(1, 1))
@@ -392,7 +392,7 @@ local function dissect_ack(reader, pinfo)
   local presence = fixed(2, 2):uint()
   if bit.band(presence, bit.bnot(INT + BLOCKS + MARKS)) ~= 0 then
     item:add_proto_expert_info(e.feature)
-    return "SRC ACK"
+    return "SR ACK"
   end
   tree:add(f.ack_newest, fixed(4, 4))
   tree:add(f.ack_path, fixed(8, 2))
@@ -400,7 +400,7 @@ local function dissect_ack(reader, pinfo)
   item = tree:add(f.ack_reason, fixed(10, 1))
   if not REASONS[reason] then
     item:add_proto_expert_info(e.kind)
-    return "SRC ACK"
+    return "SR ACK"
   end
   tree:add(f.ack_hop_limit, fixed(11, 1))
   tree:add(f.ack_echo, fixed(12, 8))
@@ -416,14 +416,14 @@ local function dissect_ack(reader, pinfo)
   for _ = 1, fixed:bitfield(4, 4) do
     local range = reader:take(WORD_LEN)
     if not range then
-      return "SRC ACK"
+      return "SR ACK"
     end
     for _, packet in ipairs(add_word(reader, range, next)) do
       told[#told + 1] = packet
     end
   end
   local missing = add_counts(reader, told)
-  local info = string.format("SRC ACK %s, next %d", REASONS[reason], next)
+  local info = string.format("SR ACK %s, next %d", REASONS[reason], next)
   if missing > 0 then
     info = string.format("%s, %d missing", info, missing)
   end
@@ -459,7 +459,7 @@ local function dissect_ack(reader, pinfo)
   return info
 end
 
-function src.dissector(buffer, pinfo, tree)
+function sr.dissector(buffer, pinfo, tree)
   local opcode = opcode_of()
   if not opcode or opcode.value < DATA or opcode.value > PARITY then
     return
@@ -484,13 +484,13 @@ function src.dissector(buffer, pinfo, tree)
     psn_low = buffer(bth + 9, 3):uint(),
     qp = buffer(bth + 5, 3):uint(),
     is_parity = opcode.value == PARITY,
-    tree = tree:add(src, buffer(at, stop - at)),
+    tree = tree:add(sr, buffer(at, stop - at)),
   }, Reader)
   local dissect = opcode.value == ACK and dissect_ack or dissect_data
   local info = dissect(reader, pinfo)
   reader.tree:append_text(", " .. info)
-  pinfo.cols.protocol = "SRC"
+  pinfo.cols.protocol = "SR"
   pinfo.cols.info = info .. string.format(" QP=0x%06x", reader.qp)
 end
 
-register_postdissector(src)
+register_postdissector(sr)

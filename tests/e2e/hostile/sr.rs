@@ -1,4 +1,4 @@
-//! The same in SRC, whose windows are wide and whose keys are checked in any order.
+//! The same in SR, whose windows are wide and whose keys are checked in any order.
 
 use super::{
     ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, bent, counted, under_attack,
@@ -6,19 +6,19 @@ use super::{
 use serde_json::Value;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicEthRepr, BlockRepr, DethRepr, ExtHeaders, NakCode, Opcode, Psn, Qpn,
-    Refusal, RethRepr, SrcAckRepr, SrcDataRepr, SrcKind,
+    Refusal, RethRepr, SrAckRepr, SrDataRepr, SrKind,
 };
 use std::time::Duration;
 
 #[test]
-fn hostile__a_transfer_of_src_under_attack_ends_right_and_each_attack_is_counted() {
-    under_attack("src", |n, lab| (n.src_against_server(lab), n.src_against_client(lab)));
+fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted() {
+    under_attack("sr", |n, lab| (n.sr_against_server(lab), n.sr_against_client(lab)));
 }
 
 /// A client that sends slowly leaves a window of 65,536 numbers that it never comes to. One wrong
 /// key there ends its connection, and no second one is tried.
 #[test]
-fn hostile__a_wrong_key_in_src_ends_the_connection() {
+fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(&lab);
@@ -26,7 +26,7 @@ fn hostile__a_wrong_key_in_src_ends_the_connection() {
     // With defaults the transfer is over before the attack. At 8 Mbit/s it stands still enough that
     // numbers 20,000 ahead stay inside the window of 65,536 and are never reached.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=8"];
-    let args = ["--transfer", "8M", "--size", "64K", "--mode", "src", "--json"];
+    let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
     let mut client = lab.start_client(lab.v4(), &[&args[..], &slow].concat());
     let numbers = tap.learn();
     std::thread::sleep(Duration::from_millis(500));
@@ -34,8 +34,8 @@ fn hostile__a_wrong_key_in_src_ends_the_connection() {
     let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, numbers.server_qpn);
     let mut from_b = Injector::new(&lab.hosts.b);
     for guess in 1..=200 {
-        let header = numbers.src_write(numbers.first() + 20_000, numbers.va, numbers.rkey ^ guess);
-        from_b.send(&forge.src(&header, 64));
+        let header = numbers.sr_write(numbers.first() + 20_000, numbers.va, numbers.rkey ^ guess);
+        from_b.send(&forge.sr(&header, 64));
     }
     let outcome = client.wait();
     assert!(!outcome.success, "it outlived 200 guesses: {}", outcome.stdout);
@@ -47,18 +47,18 @@ fn hostile__a_wrong_key_in_src_ends_the_connection() {
 }
 
 impl Forge {
-    fn src(&self, header: &SrcDataRepr, len: usize) -> Vec<u8> {
+    fn sr(&self, header: &SrDataRepr, len: usize) -> Vec<u8> {
         let is_parity = header.block.is_some_and(|block| block.is_parity());
-        let opcode = if is_parity { Opcode::SrcParity } else { Opcode::SrcData };
+        let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let (psn, len) = (Psn::new(header.psn), header.header_len() + len);
         bent(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
             header.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
 
-    fn src_ack(&self, ack: &SrcAckRepr<'_>) -> Vec<u8> {
+    fn sr_ack(&self, ack: &SrAckRepr<'_>) -> Vec<u8> {
         let (psn, len) = (Psn::new(ack.next), ack.header_len());
-        bent(self.packet(Opcode::SrcAck, psn, ExtHeaders::NONE, len), |f| {
+        bent(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
             ack.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
@@ -70,22 +70,22 @@ impl Numbers {
         self.client_psn << 8
     }
 
-    fn src_write(&self, psn: u32, va: u64, rkey: u32) -> SrcDataRepr {
+    fn sr_write(&self, psn: u32, va: u64, rkey: u32) -> SrDataRepr {
         let reth = Some(RethRepr { va, rkey, dma_len: 64 });
-        SrcDataRepr { reth, ..SrcDataRepr::new(SrcKind::Write, psn, 1) }
+        SrDataRepr { reth, ..SrDataRepr::new(SrKind::Write, psn, 1) }
     }
 
-    fn src_against_server(&self, lab: &Lab) -> Vec<Attack> {
+    fn sr_against_server(&self, lab: &Lab) -> Vec<Attack> {
         let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, self.server_qpn);
         let mut attacks = self.broken(&forge);
-        attacks.extend(self.src_misplaced(&forge, self.first().wrapping_sub(1 << 20)));
-        attacks.extend(self.src_requests(&forge));
+        attacks.extend(self.sr_misplaced(&forge, self.first().wrapping_sub(1 << 20)));
+        attacks.extend(self.sr_requests(&forge));
         attacks
     }
 
     /// Packets that are right but for one thing, at a number where nothing would come of them.
-    fn src_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
-        let right = forge.src(&self.src_write(psn, self.va, self.rkey), 64);
+    fn sr_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
+        let right = forge.sr(&self.sr_write(psn, self.va, self.rkey), 64);
         let bent = |change: fn(&mut Vec<u8>)| bent(right.clone(), change);
         let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
         unsealed[BTH + 30] ^= 1;
@@ -107,15 +107,15 @@ impl Numbers {
             ("UC", rc(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", rc(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", rc(Opcode::Cnp), "drop_ignored_cnp"),
-            ("a later version", bent(|f| f[INSIDE] = 2 << 4 | 1), "drop_src_version"),
-            ("a kind of no meaning", bent(|f| f[INSIDE] = 1 << 4 | 9), "drop_src_kind"),
-            ("a part from the future", bent(|f| f[INSIDE + 2] = 0x80), "drop_src_feature"),
+            ("a later version", bent(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
+            ("a kind of no meaning", bent(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
+            ("a part from the future", bent(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
         ];
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
     }
 
     /// Requests for memory, behind and before the window.
-    fn src_requests(&self, forge: &Forge) -> Vec<Attack> {
+    fn sr_requests(&self, forge: &Forge) -> Vec<Attack> {
         let targets = [
             ("a bad rkey", self.va, self.rkey ^ 1),
             ("out of bounds", self.va + self.len, self.rkey),
@@ -129,20 +129,18 @@ impl Numbers {
                 (self.first().wrapping_sub(1 << 20), "drop_old_packet"),
                 (self.first().wrapping_add(3 << 20), "drop_beyond_psn_limit"),
             ] {
-                let write = self.src_write(psn, va, rkey);
+                let write = self.sr_write(psn, va, rkey);
                 let block = Some(BlockRepr { index: 2, data: 2, parity: 1, scheme: 1 });
-                let parity = SrcDataRepr { block, block_bytes: Some(64), ..write };
-                let read = SrcDataRepr {
-                    reth: write.reth,
-                    ..SrcDataRepr::new(SrcKind::ReadRequest, psn, 1)
-                };
+                let parity = SrDataRepr { block, block_bytes: Some(64), ..write };
+                let read =
+                    SrDataRepr { reth: write.reth, ..SrDataRepr::new(SrKind::ReadRequest, psn, 1) };
                 let operands = AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 0 };
-                let add = SrcDataRepr::new(SrcKind::FetchAdd, psn, 1);
-                let add = SrcDataRepr { atomic: Some(operands), ..add };
-                let send = SrcDataRepr::new(SrcKind::Send, psn, 1);
-                let send = SrcDataRepr { receive: Some(0), ..send };
+                let add = SrDataRepr::new(SrKind::FetchAdd, psn, 1);
+                let add = SrDataRepr { atomic: Some(operands), ..add };
+                let send = SrDataRepr::new(SrKind::Send, psn, 1);
+                let send = SrDataRepr { receive: Some(0), ..send };
                 for (header, len) in [(write, 64), (parity, 64), (read, 0), (add, 0), (send, 64)] {
-                    attacks.push(counted(name, forge.src(&header, len), counter));
+                    attacks.push(counted(name, forge.sr(&header, len), counter));
                 }
             }
         }
@@ -151,35 +149,35 @@ impl Numbers {
 
     /// Acknowledgements and answers that the client did not earn. The server sends nothing but
     /// acknowledgements: the window of its stream stays where it was.
-    fn src_against_client(&self, lab: &Lab) -> Vec<Attack> {
+    fn sr_against_client(&self, lab: &Lab) -> Vec<Attack> {
         let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, self.client_qpn);
         let theirs = self.server_psn << 8;
         let mut attacks = self.broken(&forge);
-        attacks.extend(self.src_misplaced(&forge, theirs.wrapping_sub(1 << 20)));
+        attacks.extend(self.sr_misplaced(&forge, theirs.wrapping_sub(1 << 20)));
         let code = NakCode::RemoteAccess;
         for (name, next) in [
             ("an ACK of long ago", self.first().wrapping_sub(1 << 20)),
             ("an ACK beyond", self.first().wrapping_add(3 << 20)),
         ] {
-            let plain = SrcAckRepr { next, newest: next, ..SrcAckRepr::default() };
+            let plain = SrAckRepr { next, newest: next, ..SrAckRepr::default() };
             let refusal = Some(Refusal { psn: self.first(), code });
-            let refused = SrcAckRepr { refusal, reason: AckReason::Refused, ..plain };
-            let future = SrcAckRepr { echo_ps: u64::MAX, ..plain };
+            let refused = SrAckRepr { refusal, reason: AckReason::Refused, ..plain };
+            let future = SrAckRepr { echo_ps: u64::MAX, ..plain };
             for ack in [plain, refused, future] {
-                attacks.push(counted(name, forge.src_ack(&ack), "drop_response_beyond_sent"));
+                attacks.push(counted(name, forge.sr_ack(&ack), "drop_response_beyond_sent"));
             }
         }
         let ahead = theirs.wrapping_add(5);
-        let answer = SrcDataRepr::new(SrcKind::ReadResponse, ahead, 0);
-        let answer = SrcDataRepr { answers: Some(1 << 30), ..answer };
-        let nothing = forge.src(&answer, 64);
+        let answer = SrDataRepr::new(SrKind::ReadResponse, ahead, 0);
+        let answer = SrDataRepr { answers: Some(1 << 30), ..answer };
+        let nothing = forge.sr(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
         // The client grants no remote access; a gap before the packet does not change that.
-        let write = forge.src(&self.src_write(ahead, self.va, self.rkey), 64);
+        let write = forge.sr(&self.sr_write(ahead, self.va, self.rkey), 64);
         attacks.push(counted("a WRITE", write, "drop_refused_ahead"));
         attacks
     }
 }
 
-/// Where SRC's header begins.
+/// Where SR's header begins.
 const INSIDE: usize = BTH + 12;
