@@ -15,19 +15,33 @@ use spanwire_wire::{
     seal,
 };
 
-/// The capture, as a pcap file with nanoseconds.
+/// The capture of SR with its wrong packets, as a pcap file with nanoseconds.
 pub(crate) fn capture() -> Vec<u8> {
-    let mut scene = Scene::new();
+    let frames = played(WireMode::Sr);
+    let last = frames.last().map_or(Time::ZERO, |(at, _)| *at);
+    let wrong = (1..).zip(wrong_packets(&frames)).map(|(i, frame)| (last + Dur::from_us(i), frame));
+    let wrong: Vec<_> = wrong.collect();
+    pcap(frames.into_iter().chain(wrong))
+}
+
+/// The capture of the same requests in RC.
+pub(crate) fn capture_rc() -> Vec<u8> {
+    pcap(played(WireMode::Rc))
+}
+
+fn played(mode: WireMode) -> Vec<(Time, Vec<u8>)> {
+    let mut scene = Scene::new(mode);
     scene.play();
-    let wrong = wrong_packets(&scene.frames);
+    scene.frames
+}
+
+fn pcap(frames: impl IntoIterator<Item = (Time, Vec<u8>)>) -> Vec<u8> {
     let mut file = Vec::new();
     // Version 2.4, no offset, 65535 bytes of each frame, Ethernet.
     for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1u32] {
         file.extend(word.to_le_bytes());
     }
-    let last = scene.frames.last().map_or(Time::ZERO, |(at, _)| *at);
-    let wrong = (1..).zip(wrong).map(|(i, frame)| (last + Dur::from_us(i), frame));
-    for (at, frame) in scene.frames.iter().cloned().chain(wrong) {
+    for (at, frame) in frames {
         let ns = at.since(Time::ZERO).as_ns();
         let len = u64::try_from(frame.len()).expect("short");
         for word in [ns / 1_000_000_000, ns % 1_000_000_000, len, len] {
@@ -55,7 +69,7 @@ struct End {
 }
 
 impl Scene {
-    fn new() -> Self {
+    fn new(mode: WireMode) -> Self {
         let mut ends = [1, 2].map(End::new);
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (me, peer) in [(0, 1), (1, 0)] {
@@ -69,13 +83,15 @@ impl Scene {
                 hop_limit: 64,
             };
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
-            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Sr), Some(64));
+            if mode == WireMode::Sr {
+                (rtr.wire_mode, rtr.segment_bytes) = (Some(mode), Some(64));
+            }
             // It asks for telemetry, and its window is more than is sent here.
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
             let mut rts = QpAttr::rts(PSNS[me]);
             rts.congestion = Some(CongestionControl { algorithm, base_rtt });
-            if me == 0 {
+            if me == 0 && mode == WireMode::Sr {
                 // What it answers leaves as it always did.
                 let choice = Choice::named("unolb").expect("there is one");
                 rts.balance = Some(Balance { choice, seed: 1 });
