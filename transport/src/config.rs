@@ -3,6 +3,7 @@
 use spanwire_base::{Dur, Rate};
 use spanwire_wire::INT_MAX_HOPS;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Limits and defaults of one endpoint. Turn it into a [`ValidConfig`] to use it.
 ///
@@ -194,6 +195,10 @@ pub(crate) const MAX_SGE: u32 = 16;
 /// Inline bytes of one work request: they are kept for every slot of a send queue, so the bound is
 /// what adapters have, about a kilobyte.
 pub(crate) const MAX_INLINE_DATA: u32 = 1024;
+
+/// Payload bytes of an SR segment. Below, headers would be most of a packet; above, the length
+/// field of IP could not hold it.
+pub(crate) const SEGMENT_BYTES: RangeInclusive<u32> = 64..=65_280;
 
 #[cfg(test)]
 mod tests {

@@ -13,10 +13,11 @@ use crate::cq::{CqError, CqId, CqTable, Notify};
 use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
 use crate::mr::{Access, MrTable};
+use crate::qp::QueuePair;
+use crate::qp::common::Shared;
 use crate::qp::flow::FlowInfo;
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
-use crate::qp::{QueuePair, Shared};
 use crate::schedule::{Held, Schedule, Turn};
 use crate::srq::{SrqId, SrqInfo, SrqTable};
 use crate::tables::Slab;
@@ -210,7 +211,7 @@ impl Endpoint {
             let armed = e.qp.next_deadline().is_some_and(is_armed);
             // Or has it when the pacer lets it go.
             let comes = self.schedule.has_its_turn(slot) || self.pacer.contains(slot);
-            let has_its_turn = e.qp.has_gone_back() && comes;
+            let has_its_turn = e.qp.has_nothing_in_flight() && comes;
             e.qp.needs_timer() && !armed && !has_its_turn
         };
         let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));

@@ -35,9 +35,10 @@ mod mr;
 mod offer;
 mod payload;
 mod qp;
+mod rc;
 mod schedule;
+mod sr;
 mod srq;
-mod stream;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -223,6 +223,20 @@ impl MrTable {
         self.span(self.rkeys.find(rkey), pd, va, len, need)
     }
 
+    /// Copies `len` bytes that a peer's READ names into `payload`; false if it may not have them.
+    #[inline]
+    pub(crate) fn fetch_remote(
+        &self,
+        pd: PdId,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        payload: PayloadMut<'_>,
+    ) -> bool {
+        let span = self.remote(pd, rkey, va, len, Access::REMOTE_READ);
+        span.is_ok_and(|span| span.fetch(payload))
+    }
+
     fn span(
         &self,
         i: Option<u32>,

@@ -6,8 +6,7 @@
 //! from the network, so every one has a meaning (docs/PROTOCOL.md, "Negotiation").
 
 use crate::attr::{QpAttr, WireMode};
-use crate::config::{Config, MIN_REORDER_PKTS};
-use crate::qp::state::SEGMENT_BYTES;
+use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};
 
 /// The wire modes that one end speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

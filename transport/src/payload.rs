@@ -43,3 +43,14 @@ impl PayloadMut<'_> {
         }
     }
 }
+
+/// Copies all of `to` from byte `skip` of `from` on; false when there are not so many.
+pub(crate) fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
+    let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len() as usize));
+    match (part, to) {
+        (Some(part), PayloadMut::Bytes(to)) => to.copy_from_slice(part),
+        (Some(_), PayloadMut::Elided(_)) => {}
+        (None, _) => return false,
+    }
+    true
+}

@@ -2,8 +2,7 @@
 
 use crate::event::{AsyncEvent, Events};
 use crate::mr::PdId;
-use crate::qp::receive::{Rwqe, Taken};
-use crate::qp::wq::WorkQueue;
+use crate::qp::wq::{Rwqe, Taken, WorkQueue};
 use crate::tables::Slab;
 use crate::verbs::{RecvRequest, Sge};
 use std::fmt;

@@ -1,6 +1,7 @@
 //! What an application posts, and what can be wrong with it at once.
 
 use crate::wc::WcOpcode;
+use spanwire_wire::AtomicEthRepr;
 use std::fmt;
 
 /// One piece of local memory: `len` bytes at virtual address `addr` of the region named by `lkey`.
@@ -188,6 +189,16 @@ impl WrOp {
             Self::SendImm { imm } | Self::WriteImm { imm, .. } => Some(imm),
             _ => None,
         }
+    }
+
+    /// The AtomicETH of an atomic operation.
+    pub(crate) fn operands(self) -> Option<AtomicEthRepr> {
+        let (remote, swap_or_add, compare) = match self {
+            Self::FetchAdd { remote, add } => (remote, add, 0),
+            Self::CmpSwap { remote, compare, swap } => (remote, swap, compare),
+            _ => return None,
+        };
+        Some(AtomicEthRepr { va: remote.va, rkey: remote.rkey, swap_or_add, compare })
     }
 
     /// The kind its completion names.

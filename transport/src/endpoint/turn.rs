@@ -2,7 +2,7 @@
 //! those that wait for the endpoint's window, and those that wait for their time.
 
 use super::{Endpoint, Entry};
-use crate::qp::{Shared, Transmit};
+use crate::qp::common::{Shared, Transmit};
 use crate::schedule::{Schedule, Turn};
 use crate::timer::Timers;
 use spanwire_base::{Time, TxMeta};

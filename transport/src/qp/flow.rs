@@ -10,7 +10,7 @@ use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
 /// One queue pair's flow of data to its peer.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     cc: Cc,
     clock: TokenClock,
     mtu_bytes: u32,
@@ -118,29 +118,29 @@ pub(crate) struct AtSend {
 
 /// An acknowledgement as a queue pair sees it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress<'a> {
-    pub(super) acked_bytes: u64,
-    pub(super) acked_pkts: u64,
-    pub(super) marked_bytes: u64,
-    pub(super) rtt: Option<Dur>,
-    pub(super) remote_hold: Dur,
-    pub(super) sent_at: Time,
-    pub(super) number: u64,
-    pub(super) una: u64,
-    pub(super) next: u64,
-    pub(super) again: bool,
-    pub(super) inflight_bytes: u64,
-    pub(super) path: u16,
-    pub(super) at_send: Option<AtSend>,
+pub(crate) struct Progress<'a> {
+    pub(crate) acked_bytes: u64,
+    pub(crate) acked_pkts: u64,
+    pub(crate) marked_bytes: u64,
+    pub(crate) rtt: Option<Dur>,
+    pub(crate) remote_hold: Dur,
+    pub(crate) sent_at: Time,
+    pub(crate) number: u64,
+    pub(crate) una: u64,
+    pub(crate) next: u64,
+    pub(crate) again: bool,
+    pub(crate) inflight_bytes: u64,
+    pub(crate) path: u16,
+    pub(crate) at_send: Option<AtSend>,
     /// Routers on the way, if they were counted.
-    pub(super) hops: Option<u8>,
+    pub(crate) hops: Option<u8>,
     /// Telemetry of the newest packet, as switches wrote it.
-    pub(super) int: &'a [[u8; INT_HOP_LEN]],
+    pub(crate) int: &'a [[u8; INT_HOP_LEN]],
 }
 
 impl Flow {
     /// A flow that begins, in packets of `mtu_bytes` of payload.
-    pub(super) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
+    pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
         let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
         let path = Path { mtu_bytes, line_rate, base_rtt };
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
@@ -166,20 +166,20 @@ impl Flow {
     }
 
     /// Its packets are to ask switches for telemetry.
-    pub(super) fn wants_int(&self) -> bool {
+    pub(crate) fn wants_int(&self) -> bool {
         self.cc.wants_int()
     }
 
     /// Packets that may be in flight, at least one.
     #[inline]
-    pub(super) fn window_pkts(&self) -> u32 {
+    pub(crate) fn window_pkts(&self) -> u32 {
         let pkts = self.cc.cwnd_bytes() / u64::from(self.mtu_bytes);
         u32::try_from(pkts).unwrap_or(u32::MAX).max(1)
     }
 
     /// When the next packet, which is there, may leave; none if now.
     #[inline]
-    pub(super) fn paced_until(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         let until = self.probe_paced_until(now);
         self.held_back |= until.is_some();
         until
@@ -188,7 +188,7 @@ impl Flow {
     /// As [`Flow::paced_until`] for a packet that only asks for a sign: that more is there to be
     /// sent than leaves does not follow.
     #[inline]
-    pub(super) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
         if self.clock.is_due(now) {
             return None;
         }
@@ -197,7 +197,7 @@ impl Flow {
     }
 
     /// It had its turn and nothing could leave.
-    pub(super) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
+    pub(crate) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
         if limit == FlowLimit::Application {
             self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
         }
@@ -206,19 +206,19 @@ impl Flow {
 
     /// As many packets are in flight as may be. It was congestion control that held the flow back
     /// only if its window is no wider than the `own_pkts` that the queue pair has anyway.
-    pub(super) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
+    pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
         self.held_back |= self.window_pkts() <= own_pkts;
         self.hold(now, FlowLimit::Window);
     }
 
     /// The window is full, and nothing is left to send: the flow is limited by its application.
     /// Delivery rate samples stay valid, because the window was used to the end.
-    pub(super) fn on_window_full_and_idle(&mut self, now: Time) {
+    pub(crate) fn on_window_full_and_idle(&mut self, now: Time) {
         self.hold(now, FlowLimit::Application);
     }
 
     /// A packet left; `inflight_bytes` with it.
-    pub(super) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
+    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // After a pause: nothing was in flight that a sample could begin with.
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -247,17 +247,17 @@ impl Flow {
     }
 
     /// The packet that just left is the one that is timed.
-    pub(super) fn time(&mut self, at_send: AtSend) {
+    pub(crate) fn time(&mut self, at_send: AtSend) {
         self.timed = Some(at_send);
     }
 
     /// What was known when the packet left that was timed.
-    pub(super) fn take_timed(&mut self) -> Option<AtSend> {
+    pub(crate) fn take_timed(&mut self) -> Option<AtSend> {
         self.timed.take()
     }
 
     /// An acknowledgement came.
-    pub(super) fn on_ack(&mut self, now: Time, p: &Progress<'_>) {
+    pub(crate) fn on_ack(&mut self, now: Time, p: &Progress<'_>) {
         self.delivered_bytes += p.acked_bytes;
         self.marked_bytes += p.marked_bytes;
         let delivery = p.at_send.filter(|_| p.acked_bytes > 0).map(|at| {
@@ -322,36 +322,36 @@ impl Flow {
     }
 
     /// Packets of `bytes` were lost.
-    pub(super) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
+    pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
         self.refresh(now);
     }
 
     /// The next packet takes another way.
-    pub(super) fn on_path_change(&mut self) {
+    pub(crate) fn on_path_change(&mut self) {
         self.has_new_path = true;
     }
 
     /// A congestion notification came.
-    pub(super) fn on_cnp(&mut self, now: Time) {
+    pub(crate) fn on_cnp(&mut self, now: Time) {
         self.cc.on_cnp(now);
         self.refresh(now);
     }
 
     /// When [`Flow::handle_timeout`] has something to do.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.cc.poll_timeout()
     }
 
     /// Does what is due at `now`.
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         while self.cc.poll_timeout().is_some_and(|due| due <= now) {
             self.cc.handle_timeout(now);
         }
         self.refresh(now);
     }
 
-    pub(super) fn info(&self) -> FlowInfo {
+    pub(crate) fn info(&self) -> FlowInfo {
         FlowInfo {
             cwnd_bytes: self.cc.cwnd_bytes(),
             rate: self.cc.rate(),

@@ -1,221 +1,71 @@
-//! The queue pair: the only control flow between the wire and the rooms beside this one.
+//! The queue pair: what verbs see of it, and the only place that knows its engine.
 //!
-//! Calls go down, values come up: the responder, the completer and the requester return what they
-//! found, and it is applied here. All branching of the receive path is in
-//! [`QueuePair::handle_packet`], all of the send path in [`QueuePair::poll_transmit`].
+//! [`Common`] is what both engines share. An [`Engine`] is RC ([`crate::rc`]) or SR
+//! ([`crate::sr`]); it is chosen at the transition to RTR and borrows [`Common`] and the endpoint's
+//! tables for one call. Each question that depends on the engine is one method in `engine.rs`.
 
-mod ack;
-mod answered;
-mod cnp;
-mod complete;
-mod completer;
-mod congestion;
+pub(crate) mod common;
+pub(crate) mod complete;
+pub(crate) mod congestion;
+pub(crate) mod engine;
 pub(crate) mod flow;
-mod loss;
 mod modify;
-mod outcome;
-mod owed;
-mod path;
+pub(crate) mod outcome;
+pub(crate) mod path;
 pub(crate) mod post;
 pub(crate) mod receive;
-mod requested;
-mod requester;
-mod resources;
-mod responder;
-mod segment;
-mod selective;
-mod send;
+pub(crate) mod remote;
 pub(crate) mod state;
+pub(crate) mod timeouts;
+pub(crate) mod transitions;
 pub(crate) mod wq;
+pub(crate) mod write;
 
 #[cfg(test)]
 mod tests;
 
-use crate::attr::{Mtu, QpAttr, QpInit};
+use crate::attr::{QpAttr, QpInit};
 use crate::blocks::BlockMemory;
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::cq::{CqId, CqTable};
+use crate::cq::CqId;
 use crate::drop::DropReason;
-use crate::event::{AsyncEvent, Events};
-use crate::mr::{MrTable, PdId};
+use crate::mr::PdId;
 use crate::schedule::{Held, Room};
 use crate::srq::{SrqId, SrqTable};
-use crate::wc::WcStatus;
-use ack::Acks;
-use cnp::Cnps;
-use flow::{Flow, FlowLimit};
-use loss::{Fired, Loss};
-use path::Path;
-use receive::Receive;
-use requester::{Next, Requester};
-use responder::Responder;
-use selective::Selective;
-use spanwire_base::{Dur, Time, TxMeta};
-use spanwire_cc::LossKind;
-use spanwire_wire::{Ecn, OpClass, OpKind, Packet, Qpn, Service};
+use common::{Common, Shared, Transmit};
+use engine::Engine;
+use flow::FlowInfo;
+use spanwire_base::{Dur, Time};
+use spanwire_loadbalance::Balancer;
+use spanwire_wire::{Packet, Qpn};
 use state::QpState;
 
-/// One Reliable Connection queue pair.
+/// A queue pair of a reliable connection.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
-    qpn: Qpn,
-    pd: PdId,
-    send_cq: CqId,
-    recv_cq: CqId,
-    init: QpInit,
-    /// What it was given, to tell; what is needed at every packet has a place of its own.
-    attr: QpAttr,
-    state: QpState,
-    dest_qpn: Qpn,
-    mtu: Mtu,
-    max_rd_atomic: u8,
-    path: Option<Path>,
-    requester: Requester,
-    responder: Responder,
-    acks: Acks,
-    loss: Loss,
-    /// Responses with data sent since a request last had its chance.
-    responses_in_a_row: u32,
-    /// It was told to drain its send queue and has not said yet that it is.
-    tells_drained: bool,
-    /// A request of the peer has come.
-    established: bool,
-    cnps: Cnps,
-    /// Congestion control and pacer, if it was given one.
-    flow: Option<Box<Flow>>,
-    /// The half that takes over in [`WireMode::Sr`](crate::WireMode::Sr).
-    selective: Option<Box<Selective>>,
-}
-
-/// The endpoint's tables, lent to a queue pair for one call.
-pub(crate) struct Shared<'a> {
-    pub(crate) mrs: &'a mut MrTable,
-    pub(crate) cqs: &'a mut CqTable,
-    pub(crate) srqs: &'a mut SrqTable,
-    pub(crate) events: &'a mut Events,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) block_memory: &'a mut BlockMemory,
-    pub(crate) config: &'a Config,
-}
-
-/// Answer of [`QueuePair::poll_transmit`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Transmit {
-    /// A packet was written.
-    Sent(TxMeta),
-    /// Nothing may leave now; something else will make this queue pair ready again.
-    Idle,
-    /// A request may leave as soon as the endpoint's window has room.
-    Blocked,
-    /// A packet may leave at this time.
-    Paced(Time),
+    common: Common,
+    engine: Engine,
 }
 
 impl QueuePair {
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
-        let caps = &init.caps;
-        let receive = match init.srq {
-            Some(srq) => Receive::shared(srq),
-            None => Receive::own(init.pd, caps.max_recv_wr, caps.max_recv_sge),
-        };
-        Self {
-            qpn,
-            pd: init.pd,
-            send_cq: init.send_cq,
-            recv_cq: init.recv_cq,
-            init: *init,
-            attr: QpAttr::default(),
-            state: QpState::Reset,
-            dest_qpn: Qpn::new(0),
-            mtu: Mtu::B256,
-            max_rd_atomic: 0,
-            path: None,
-            requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
-            responder: Responder::new(receive),
-            acks: Acks::default(),
-            loss: Loss::new(),
-            responses_in_a_row: 0,
-            tells_drained: false,
-            established: false,
-            cnps: Cnps::default(),
-            flow: None,
-            selective: None,
-        }
+        Self { common: Common::new(qpn, init), engine: Engine::Unconnected }
     }
 
     /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
-        let props = p.bth.opcode.props();
-        if self.selective.is_some() {
-            return self.handle_sr_packet(now, p, sh);
-        }
-        let taken = match self.check_packet(p, Service::Rc) {
-            Err(reason) => Err(reason),
-            Ok(()) => match props.class {
-                OpClass::Request => self.on_request(p, sh),
-                OpClass::Response if props.kind == OpKind::ReadResponse => {
-                    self.on_read_response(now, p, sh)
-                }
-                OpClass::Response if props.kind == OpKind::Ack => self.on_ack(now, p, sh),
-                OpClass::Response => self.on_atomic_ack(now, p, sh),
-                OpClass::Notification => self.on_cnp(now, sh),
-            },
-        };
-        match taken {
-            Ok(()) => {
-                if p.ip.ecn() == Ecn::Ce {
-                    sh.counters.np_ecn_marked_roce_packets += 1;
-                    self.cnps.on_marked(now, props.class);
-                }
-                sh.counters.rx_packets += 1;
-                sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload_len());
-            }
-            Err(reason) => sh.counters.drop(reason),
-        }
+        self.engine.handle_packet(&mut self.common, now, p, sh);
     }
 
-    /// Does what is due at `now`.
+    /// Handles the timers that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
-        let sends = self.state.sends();
-        if let Some(flow) = self.flow.as_deref_mut().filter(|_| sends) {
+        let sends = self.common.state.sends();
+        if let Some(flow) = self.common.flow.as_deref_mut().filter(|_| sends) {
             flow.handle_timeout(now);
         }
-        self.blocks_overdue(now, sh);
-        if let Some(sr) = &mut self.selective {
-            if sr.handle_timeout(now, sends, sh.counters, self.flow.as_deref_mut()) {
-                if sr.sender.is_empty() {
-                    // Answers are waited for as well, and no completion tells of them.
-                    sh.events.push(AsyncEvent::QpFatal(self.qpn));
-                }
-                self.fail_oldest(WcStatus::RetryExcErr, sh);
-            }
-            return;
-        }
-        if !sends {
-            return;
-        }
-        let nothing_out = self.requester.in_flight_pkts() == 0;
-        if nothing_out && !self.loss.is_waiting() {
-            // What was to be sent again has not left yet: the silence is ours, not the peer's.
-            self.loss.on_stalled(now);
-            return;
-        }
-        match self.loss.handle_timeout(now) {
-            Fired::Nothing | Fired::Resume => {}
-            Fired::Retransmit => {
-                sh.counters.local_ack_timeout_err += 1;
-                let una = self.requester.snd_una();
-                self.lost_from(now, una, LossKind::Timeout(self.loss.timeouts()));
-                self.loss.begin_recovery(una);
-                self.rewind(una);
-            }
-            Fired::Exhausted => self.fail_oldest(WcStatus::RetryExcErr, sh),
-        }
+        self.engine.handle_timeout(&mut self.common, now, sh);
     }
 
-    /// Writes the next packet with data, if one may leave. The questions in order; a "no" ends it
-    /// and consumes nothing.
+    /// Writes the next packet with data, if one may leave.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -223,175 +73,141 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if self.selective.is_some() {
-            return self.poll_sr(now, room, frame, sh);
-        }
-        // Responses first. A request may overtake them: a peer that never stops reading must not
-        // keep us from sending.
-        while !self.responder.resources.is_idle() {
-            if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
-                self.responses_in_a_row = 0;
-                let sent = self.send_request(now, room, frame, sh);
-                if matches!(sent, Transmit::Sent(_)) {
-                    return sent;
-                }
-            }
-            self.responses_in_a_row += 1;
-            if let Some(sent) = self.send_response(frame, sh) {
-                return sent;
-            }
-        }
-        self.send_request(now, room, frame, sh)
+        self.engine.poll_transmit(&mut self.common, now, room, frame, sh)
     }
 
-    /// What is next, and how much is allowed?
-    fn send_request(
+    /// Writes the packet without data that is due, if [`QueuePair::owes_control`].
+    pub(crate) fn poll_control(
         &mut self,
         now: Time,
-        room: Room,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if !self.state.sends() {
+        if !self.owes_control() {
             return Transmit::Idle;
         }
-        if self.loss.is_waiting() {
-            return self.limited(now, FlowLimit::Receiver, Transmit::Idle);
-        }
-        match self.requester.next(&self.allowance(room, sh.config)) {
-            Next::Segment(segment) => match self.paced_until(now) {
-                Some(at) => Transmit::Paced(at),
-                None => self.send_segment(now, &segment, frame, sh),
-            },
-            Next::Idle => self.limited(now, FlowLimit::Application, Transmit::Idle),
-            Next::WaitsForPeer => self.limited(now, FlowLimit::Receiver, Transmit::Idle),
-            Next::WaitsForWindow => self.window_full(now, sh.config.qp_window_pkts),
-            Next::WaitsForEndpoint => self.limited(now, FlowLimit::Endpoint, Transmit::Blocked),
-        }
+        self.engine.poll_control(&mut self.common, now, frame, sh)
     }
 
-    /// When [`QueuePair::handle_timeout`] has something to do: nothing unless it sends, or the
-    /// driver would be woken for a timer that nobody takes down.
+    /// An acknowledgement, a refusal or a notification is due: a packet without data.
+    #[inline]
+    pub(crate) fn owes_control(&self) -> bool {
+        self.engine.owes_control(&self.common)
+    }
+
+    /// When [`QueuePair::handle_timeout`] has something to do. Timers of a queue pair that does not
+    /// send are not reported: nothing would stop them.
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let own = match &self.selective {
-            None => self.loss.next_deadline().filter(|_| self.state.sends()),
-            Some(sr) => sr.next_deadline(self.state),
-        };
-        match &self.flow {
+        let own = self.engine.next_deadline(&self.common);
+        match &self.common.flow {
             None => own,
             Some(flow) => {
-                let flows = flow.next_deadline().filter(|_| self.state.sends());
+                let flows = flow.next_deadline().filter(|_| self.common.state.sends());
                 [own, flows].into_iter().flatten().min()
             }
         }
     }
 
-    /// As [`QueuePair::next_deadline`], where that may have come nearer because nothing could be
-    /// sent.
+    /// As [`QueuePair::next_deadline`], if it may be earlier now because nothing could be sent.
     pub(crate) fn idle_deadline(&self) -> Option<Time> {
-        self.selective.as_ref()?;
-        self.next_deadline()
+        if self.engine.arms_timers_when_idle() { self.next_deadline() } else { None }
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
-        self.qpn
+        self.common.qpn
     }
 
     pub(crate) fn pd(&self) -> PdId {
-        self.pd
+        self.common.pd
     }
 
     pub(crate) fn state(&self) -> QpState {
-        self.state
+        self.common.state
     }
 
-    /// An answer is outstanding, so a timer must run, unless it is to wait for ever.
+    /// A packet or a response is outstanding, so a timer must run, unless the timeout is infinite.
     pub(crate) fn needs_timer(&self) -> bool {
-        self.state.sends()
-            && match &self.selective {
-                None => self.requester.has_outstanding() && self.loss.has_timeout(),
-                // Of parity behind what is over nobody need ever hear.
-                Some(sr) => sr.waits_for_peer() && !sr.owes_only_parity(),
-            }
+        self.common.state.sends() && self.engine.needs_timer()
     }
 
-    /// It has gone back and not sent again yet: its turn in the schedule drives it, not a timer.
-    pub(crate) fn has_gone_back(&self) -> bool {
-        match &self.selective {
-            None => self.requester.in_flight_pkts() == 0,
-            Some(sr) => sr.has_nothing_out(),
-        }
+    /// Everything outstanding is to be retransmitted and has not left yet: the schedule drives the
+    /// queue pair, not a timer.
+    pub(crate) fn has_nothing_in_flight(&self) -> bool {
+        self.engine.has_nothing_in_flight()
     }
 
     pub(crate) fn init(&self) -> &QpInit {
-        &self.init
+        &self.common.init
     }
 
-    /// Its attributes, as they are now.
+    /// The attributes in force, with the present PSNs.
     pub(crate) fn attr(&self) -> QpAttr {
-        let state = Some(self.state);
-        let (rq_psn, sq_psn) = match &self.selective {
-            None => (self.responder.epsn(), self.requester.psn(self.requester.snd_max())),
-            Some(sr) => sr.psns(),
-        };
-        let rq_psn = self.attr.rq_psn.map(|_| rq_psn);
-        let sq_psn = self.attr.sq_psn.map(|_| sq_psn);
-        QpAttr { state, rq_psn, sq_psn, ..self.attr }
+        let attr = self.common.attr;
+        let state = Some(self.common.state);
+        let (rq_psn, sq_psn) = self.engine.psns();
+        let rq_psn = attr.rq_psn.map(|_| rq_psn);
+        let sq_psn = attr.sq_psn.map(|_| sq_psn);
+        QpAttr { state, rq_psn, sq_psn, ..attr }
     }
 
     pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
-        self.send_cq == cq || self.recv_cq == cq
+        self.common.send_cq == cq || self.common.recv_cq == cq
     }
 
     pub(crate) fn uses_srq(&self, srq: SrqId) -> bool {
-        self.responder.receive.srq() == Some(srq)
+        self.common.receive.srq() == Some(srq)
     }
 
-    /// Packets this queue pair holds of the endpoint's window.
+    /// Packets in flight: the share of the endpoint's window in use.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
-        match &self.selective {
-            None => self.requester.in_flight_pkts(),
-            Some(sr) => sr.in_flight_pkts(),
-        }
+        self.engine.in_flight_pkts()
     }
 
-    /// What it holds of the endpoint's windows.
+    /// The shares of the endpoint's windows in use.
+    #[inline]
     pub(crate) fn held(&self) -> Held {
-        // Nothing waits in SR for being asked about.
-        Held { pkts: self.in_flight_pkts(), unasked_pkts: self.requester.unasked_pkts() }
+        Held { pkts: self.in_flight_pkts(), unasked_pkts: self.engine.unasked_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
-        match &self.selective {
-            None => self.path.as_ref().and_then(Path::srtt),
-            Some(sr) => sr.srtt(),
-        }
+        self.engine.srtt()
     }
 
-    /// What every packet must satisfy, whatever it is.
-    #[inline]
-    fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
-        let props = p.bth.opcode.props();
-        let ours = match props.class {
-            OpClass::Request if !self.state.receives() => Err(DropReason::QpNotReceiving),
-            OpClass::Response if !self.state.sends() => Err(DropReason::QpNotSending),
-            _ => Ok(()),
-        };
-        match (&self.path, props.service) {
-            (_, other) if other != service && other != Service::Cnp => {
-                Err(DropReason::WrongService)
-            }
-            (None, _) => Err(DropReason::QpNotReceiving),
-            (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
-            _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
-            _ => ours,
-        }
+    /// The share of the port.
+    pub(crate) fn weight(&self) -> u8 {
+        self.common.attr.weight.unwrap_or(1)
+    }
+
+    /// The load balancer, if the queue pair has one.
+    pub(crate) fn balancer(&self) -> Option<&Balancer> {
+        self.engine.balancer()
+    }
+
+    /// Congestion control, if the queue pair has it.
+    pub(crate) fn flow_info(&self) -> Option<FlowInfo> {
+        self.common.flow.as_ref().map(|flow| flow.info())
+    }
+
+    /// Frees the memory of FEC blocks: nothing more is received.
+    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+        self.engine.forget_blocks(memory);
+    }
+
+    /// Drops the receive requests without completions; those of a shared queue return to it.
+    pub(crate) fn give_back(&mut self, srqs: &mut SrqTable) {
+        self.common.receive.clear(srqs);
+    }
+
+    /// A receive request was posted: a sender that may be waiting for it is informed.
+    pub(crate) fn on_receive_posted(&mut self) {
+        self.engine.on_receive_posted();
     }
 }
 
-/// Responses with data after which one request may go first. A burst of the schedule: both
-/// directions get their share of the wire when both want it.
-const RESPONSES_IN_A_ROW_MAX: u32 = 16;
-
-/// The default partition, full member: what rxe sends.
-const DEFAULT_PKEY: u16 = 0xffff;
+/// The answer to a packet that reaches a queue pair before RTR.
+fn before_rtr(common: &Common, p: &Packet<'_>) -> DropReason {
+    let checked = common.check_packet(p, spanwire_wire::Service::Rc);
+    debug_assert!(checked.is_err(), "without an engine there is no path");
+    checked.err().unwrap_or(DropReason::QpNotReceiving)
+}

@@ -1,10 +1,13 @@
 //! Posting: what is checked at once.
 
-use super::{QueuePair, Shared};
+use super::QueuePair;
+use super::common::Shared;
+use crate::cq::CqId;
 use crate::mr::{Access, MrTable, PdId};
 use crate::qp::state::QpState;
 use crate::verbs::{PostError, RecvRequest, Sge, WorkRequest};
-use crate::wc::{WcOpcode, WcStatus};
+use crate::wc::{Wc, WcOpcode, WcStatus};
+use spanwire_base::{u32_from, usize_from};
 
 impl QueuePair {
     /// Queues a send work request. In the error state it is flushed at once, as verbs have it.
@@ -13,40 +16,41 @@ impl QueuePair {
         wr: &WorkRequest<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), PostError> {
-        let queue = self.send_queue();
-        if wr.sges.len() > queue.max_sge {
+        let common = &self.common;
+        let caps = common.init.caps;
+        if wr.sges.len() > usize_from(caps.max_send_sge.into()) {
             return Err(PostError::TooManySges);
         }
-        match self.state {
+        match common.state {
             QpState::Rts | QpState::Sqd => {}
             QpState::Err | QpState::Sqe => {
-                let wc = self.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
-                self.complete(self.send_cq, wc, sh);
+                let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
+                self.flush(common.send_cq, wc, sh);
                 return Ok(());
             }
             _ => return Err(PostError::BadState),
         }
-        if queue.is_full {
+        if self.engine.is_full() {
             return Err(PostError::QueueFull);
         }
         if let Some(bytes) = wr.inline {
             let alone = wr.sges.is_empty() && !wr.op.is_rd_atomic();
-            if !alone || bytes.len() > queue.max_inline {
+            if !alone || bytes.len() > usize_from(caps.max_inline_data.into()) {
                 return Err(PostError::BadInline);
             }
-            self.enqueue(wr, spanwire_base::u32_from(bytes.len()));
+            self.engine.post(wr, u32_from(bytes.len()), common);
             return Ok(());
         }
         let need = if wr.op.is_rd_atomic() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
-        let len = check_sges(sh.mrs, self.pd, wr.sges, need, sh.config.max_msg_bytes)?;
+        let len = check_sges(sh.mrs, common.pd, wr.sges, need, sh.config.max_msg_bytes)?;
         if wr.op.is_atomic() && len != ATOMIC_BYTES {
             return Err(PostError::NotEightBytes);
         }
-        if wr.op.is_rd_atomic() && self.max_rd_atomic == 0 {
+        if wr.op.is_rd_atomic() && common.max_rd_atomic == 0 {
             // It could never leave.
             return Err(PostError::BadState);
         }
-        self.enqueue(wr, len);
+        self.engine.post(wr, len, common);
         Ok(())
     }
 
@@ -56,18 +60,20 @@ impl QueuePair {
         wr: &RecvRequest<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<(), PostError> {
-        let Some(queue) = self.responder.receive.own_queue() else {
+        let common = &mut self.common;
+        let Some(queue) = common.receive.own_queue() else {
             return Err(PostError::UsesSrq);
         };
         let (is_full, max_sge) = (queue.is_full(), queue.max_sge());
         if wr.sges.len() > max_sge {
             return Err(PostError::TooManySges);
         }
-        match self.state {
+        match common.state {
             QpState::Reset => return Err(PostError::BadState),
             QpState::Err => {
-                let wc = self.wc(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
-                self.complete(self.recv_cq, wc, sh);
+                let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
+                let cq = common.recv_cq;
+                self.flush(cq, wc, sh);
                 return Ok(());
             }
             QpState::Init | QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {}
@@ -76,48 +82,18 @@ impl QueuePair {
             return Err(PostError::QueueFull);
         }
         let max = u32::MAX;
-        let len = check_sges(sh.mrs, self.pd, wr.sges, Access::LOCAL_WRITE, max)?;
-        self.responder.receive.post(wr, len);
+        let len = check_sges(sh.mrs, common.pd, wr.sges, Access::LOCAL_WRITE, max)?;
+        common.receive.post(wr, len);
         self.on_receive_posted();
         Ok(())
     }
 
-    /// There is a receive request more: a peer that may be waiting for it is told.
-    pub(crate) fn on_receive_posted(&mut self) {
-        if let Some(sr) = &mut self.selective {
-            sr.on_receive_posted();
+    /// Completes a request that was posted in an error state.
+    fn flush(&mut self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) {
+        if self.common.complete(cq, wc, sh).is_err() {
+            self.engine.fail(&mut self.common, sh);
         }
     }
-
-    fn send_queue(&self) -> SendQueue {
-        match &self.selective {
-            None => SendQueue {
-                max_sge: self.requester.max_sge(),
-                max_inline: self.requester.max_inline(),
-                is_full: self.requester.is_full(),
-            },
-            Some(sr) => SendQueue {
-                max_sge: sr.sender.max_sge(),
-                max_inline: sr.sender.max_inline(),
-                is_full: sr.sender.is_full(),
-            },
-        }
-    }
-
-    /// Queues a checked work request of `len` bytes.
-    fn enqueue(&mut self, wr: &WorkRequest<'_>, len: u32) {
-        match &mut self.selective {
-            None => self.requester.post(wr, len, self.mtu),
-            Some(sr) => sr.sender.post(wr, len),
-        }
-    }
-}
-
-/// What the send queue takes.
-struct SendQueue {
-    max_sge: usize,
-    max_inline: usize,
-    is_full: bool,
 }
 
 /// What an atomic operation works on.

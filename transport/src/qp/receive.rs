@@ -1,7 +1,6 @@
 //! The receive requests of a queue pair: its own queue or a shared one, and the request in use.
 
-use super::wq::WorkQueue;
-use crate::config::MAX_SGE;
+use super::wq::{Rwqe, Taken, WorkQueue};
 use crate::event::Events;
 use crate::mr::PdId;
 use crate::srq::{SrqId, SrqTable};
@@ -9,14 +8,6 @@ use crate::verbs::{RecvRequest, Sge};
 use arrayvec::ArrayVec;
 use spanwire_base::u32_from;
 use std::collections::VecDeque;
-
-/// A receive request in a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Rwqe {
-    pub(crate) wr_id: u64,
-    /// Bytes of all its SGEs.
-    pub(crate) len: u32,
-}
 
 /// Where receive requests come from, and the one that the message in progress fills.
 ///
@@ -34,15 +25,6 @@ pub(crate) struct Receive {
 enum Source {
     Own(PdId, WorkQueue<Rwqe>),
     Shared(SrqId),
-}
-
-/// A request out of its queue.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) rwqe: Rwqe,
-    /// Whose keys its SGEs name.
-    pub(crate) pd: PdId,
-    pub(crate) sges: ArrayVec<Sge, { MAX_SGE as usize }>,
 }
 
 impl Receive {

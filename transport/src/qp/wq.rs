@@ -1,7 +1,56 @@
-//! A bounded work queue whose scatter-gather elements live in one allocation.
+//! Work queues: work requests with their scatter-gather elements in one allocation.
 
-use crate::verbs::Sge;
+use super::outcome::Completed;
+use crate::config::MAX_SGE;
+use crate::mr::{MrTable, PdId};
+use crate::payload::{PayloadMut, copy_part};
+use crate::verbs::{Sge, WorkRequest, WrOp};
+use arrayvec::ArrayVec;
 use std::collections::VecDeque;
+
+/// A send work request as it was posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: WrOp,
+    /// Bytes of all its SGEs, or of its inline data.
+    pub(crate) len: u32,
+    pub(crate) signaled: bool,
+    pub(crate) solicited: bool,
+    pub(crate) fence: bool,
+    /// Its bytes are inline data, not its SGEs'.
+    pub(crate) is_inline: bool,
+}
+
+impl Wqe {
+    /// The checked work request `wr` of `len` bytes.
+    pub(crate) fn new(wr: &WorkRequest<'_>, len: u32) -> Self {
+        let &WorkRequest { wr_id, op, signaled, solicited, fence, .. } = wr;
+        Self { wr_id, op, len, signaled, solicited, fence, is_inline: wr.inline.is_some() }
+    }
+
+    /// As its completion reports it.
+    pub(crate) fn completed(&self) -> Completed {
+        Completed { wr_id: self.wr_id, op: self.op, len: self.len }
+    }
+}
+
+/// A receive request in a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rwqe {
+    pub(crate) wr_id: u64,
+    /// Bytes of all its SGEs.
+    pub(crate) len: u32,
+}
+
+/// A receive request taken out of its queue.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) rwqe: Rwqe,
+    /// The protection domain of its SGEs' keys.
+    pub(crate) pd: PdId,
+    pub(crate) sges: ArrayVec<Sge, { MAX_SGE as usize }>,
+}
 
 /// Work requests in posting order with their SGEs. Nothing is allocated after `new`.
 #[derive(Debug)]
@@ -42,10 +91,6 @@ impl<T> WorkQueue<T> {
 
     pub(crate) fn max_sge(&self) -> usize {
         self.max_sge
-    }
-
-    pub(crate) fn max_inline(&self) -> usize {
-        self.max_inline
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -107,6 +152,23 @@ impl<T> WorkQueue<T> {
         match self.entries.get(i) {
             Some(q) => &self.inline[q.slot * self.max_inline..][..q.inline_len],
             None => &[],
+        }
+    }
+
+    /// Copies bytes of the `i`-th request from byte `offset` on: inline data if `is_inline`, else
+    /// what its SGEs name. False if their memory is no longer registered.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        i: usize,
+        is_inline: bool,
+        offset: u32,
+        payload: PayloadMut<'_>,
+        (pd, mrs): (PdId, &MrTable),
+    ) -> bool {
+        match is_inline {
+            true => copy_part(self.inline(i), offset, payload),
+            false => mrs.gather(pd, self.sges(i), offset, payload).is_ok(),
         }
     }
 

@@ -1,0 +1,149 @@
+//! The part of a queue pair that both engines share: identity, attributes, receive requests, path,
+//! congestion control, and what is checked of every packet.
+
+use super::flow::Flow;
+use super::path::Path;
+use super::receive::Receive;
+use super::state::QpState;
+use crate::attr::{Mtu, QpAttr, QpInit};
+use crate::blocks::BlockMemory;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::cq::{CqId, CqTable};
+use crate::drop::DropReason;
+use crate::event::{AsyncEvent, Events};
+use crate::mr::{Access, MrTable, PdId};
+use crate::srq::SrqTable;
+use spanwire_base::{Time, TxMeta};
+use spanwire_wire::{NakCode, OpClass, Packet, Qpn, Service};
+
+/// What an engine reads and writes of its queue pair beside its own state.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) qpn: Qpn,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) init: QpInit,
+    /// All attributes in force, for queries. Those that each packet needs have a field of their
+    /// own.
+    pub(crate) attr: QpAttr,
+    pub(crate) state: QpState,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) mtu: Mtu,
+    pub(crate) max_rd_atomic: u8,
+    /// What the peer may do through this queue pair.
+    pub(crate) access: Access,
+    pub(crate) path: Option<Path>,
+    pub(crate) receive: Receive,
+    /// The queue pair is in SQD and `SqDrained` has not been reported yet.
+    pub(crate) is_draining: bool,
+    /// A request of the peer has arrived.
+    pub(crate) is_established: bool,
+    /// Congestion control and pacer, if the queue pair has them.
+    pub(crate) flow: Option<Box<Flow>>,
+}
+
+/// The endpoint's tables, borrowed by a queue pair for one call.
+pub(crate) struct Shared<'a> {
+    pub(crate) mrs: &'a mut MrTable,
+    pub(crate) cqs: &'a mut CqTable,
+    pub(crate) srqs: &'a mut SrqTable,
+    pub(crate) events: &'a mut Events,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) block_memory: &'a mut BlockMemory,
+    pub(crate) config: &'a Config,
+}
+
+/// Answer of [`QueuePair::poll_transmit`](super::QueuePair::poll_transmit).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transmit {
+    /// A packet was written.
+    Sent(TxMeta),
+    /// Nothing may leave now; another event makes this queue pair ready again.
+    Idle,
+    /// A request may leave as soon as the endpoint's window has room.
+    Blocked,
+    /// A packet may leave at this time.
+    Paced(Time),
+}
+
+impl Common {
+    pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
+        let caps = &init.caps;
+        let receive = match init.srq {
+            Some(srq) => Receive::shared(srq),
+            None => Receive::own(init.pd, caps.max_recv_wr, caps.max_recv_sge),
+        };
+        Self {
+            qpn,
+            pd: init.pd,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            init: *init,
+            attr: QpAttr::default(),
+            state: QpState::Reset,
+            dest_qpn: Qpn::new(0),
+            mtu: Mtu::B256,
+            max_rd_atomic: 0,
+            access: Access::default(),
+            path: None,
+            receive,
+            is_draining: false,
+            is_established: false,
+            flow: None,
+        }
+    }
+
+    /// What every packet must satisfy, whatever it is.
+    #[inline]
+    pub(crate) fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
+        let props = p.bth.opcode.props();
+        let direction = match props.class {
+            OpClass::Request if !self.state.receives() => Err(DropReason::QpNotReceiving),
+            OpClass::Response if !self.state.sends() => Err(DropReason::QpNotSending),
+            _ => Ok(()),
+        };
+        match (&self.path, props.service) {
+            (_, other) if other != service && other != Service::Cnp => {
+                Err(DropReason::WrongService)
+            }
+            (None, _) => Err(DropReason::QpNotReceiving),
+            (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
+            _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
+            _ => direction,
+        }
+    }
+
+    /// A request of the peer arrived: the first one establishes the connection.
+    #[inline]
+    pub(crate) fn on_request_arrived(&mut self, events: &mut Events) {
+        let was_established = std::mem::replace(&mut self.is_established, true);
+        if !was_established && self.state == QpState::Rtr {
+            events.push(AsyncEvent::CommEst(self.qpn));
+        }
+    }
+
+    /// The event that reports a refusal to our own application; its peer gets a fatal NAK.
+    pub(crate) fn refusal_event(&self, code: NakCode) -> AsyncEvent {
+        match code {
+            NakCode::InvalidRequest => AsyncEvent::QpReqErr(self.qpn),
+            NakCode::RemoteAccess => AsyncEvent::QpAccessErr(self.qpn),
+            _ => AsyncEvent::QpFatal(self.qpn),
+        }
+    }
+
+    /// When the next packet may leave, if the pacer delays it.
+    #[inline]
+    pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
+        self.flow.as_deref_mut()?.paced_until(now)
+    }
+
+    /// Payload bytes of a full packet: the segment of SR, or the path MTU of RC.
+    pub(crate) fn full_bytes(&self) -> u32 {
+        self.attr.segment_bytes.unwrap_or(self.mtu.bytes())
+    }
+}
+
+/// The default partition, full member: what rxe sends.
+pub(crate) const DEFAULT_PKEY: u16 = 0xffff;

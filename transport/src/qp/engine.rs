@@ -1,0 +1,304 @@
+//! The engine of a queue pair: RC, or SR. The only code that asks which one it is.
+
+use super::before_rtr;
+use super::common::{Common, Shared, Transmit};
+use super::state::ModifyError;
+use crate::attr::{Balance, QpAttr, WireMode};
+use crate::blocks::BlockMemory;
+use crate::coding::ErasureCoding;
+use crate::config::Config;
+use crate::rc::Rc;
+use crate::schedule::Room;
+use crate::sr::Sr;
+use crate::verbs::WorkRequest;
+use spanwire_base::{Dur, Time};
+use spanwire_loadbalance::Balancer;
+use spanwire_wire::{Packet, Psn};
+
+/// The protocol of a connection with its state.
+#[derive(Debug)]
+pub(crate) enum Engine {
+    /// Before RTR, and after RESET.
+    Unconnected,
+    Rc(Box<Rc>),
+    Sr(Box<Sr>),
+}
+
+impl Engine {
+    /// The engine of a queue pair that becomes ready to receive; `qp.attr` has its attributes.
+    pub(super) fn new(qp: &Common, config: &Config) -> Self {
+        match qp.attr.wire_mode.unwrap_or_default() {
+            WireMode::Rc => Self::Rc(Box::new(Rc::new(&qp.init.caps, &qp.attr))),
+            WireMode::Sr => Self::Sr(Box::new(Sr::new(&qp.init.caps, &qp.attr, config))),
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_packet(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) {
+        match self {
+            Self::Unconnected => sh.counters.drop(before_rtr(qp, p)),
+            Self::Rc(rc) => rc.handle_packet(qp, now, p, sh),
+            Self::Sr(sr) => sr.handle_packet(qp, now, p, sh),
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+        match self {
+            Self::Unconnected => {}
+            Self::Rc(rc) => rc.handle_timeout(qp, now, sh),
+            Self::Sr(sr) => sr.handle_timeout(qp, now, sh),
+        }
+    }
+
+    #[inline]
+    pub(super) fn poll_transmit(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        match self {
+            Self::Unconnected => Transmit::Idle,
+            Self::Rc(rc) => rc.poll_transmit(qp, now, room, frame, sh),
+            Self::Sr(sr) => sr.poll_transmit(qp, now, room, frame, sh),
+        }
+    }
+
+    #[inline]
+    pub(super) fn poll_control(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        match self {
+            Self::Unconnected => Transmit::Idle,
+            Self::Rc(rc) => rc.poll_control(qp, frame, sh),
+            Self::Sr(sr) => sr.send_ack(qp, now, frame, sh),
+        }
+    }
+
+    #[inline]
+    pub(super) fn owes_control(&self, qp: &Common) -> bool {
+        match self {
+            Self::Unconnected => false,
+            Self::Rc(rc) => rc.owes_control(),
+            Self::Sr(sr) => sr.owes_ack(qp.state),
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_deadline(&self, qp: &Common) -> Option<Time> {
+        match self {
+            Self::Unconnected => None,
+            Self::Rc(rc) => rc.next_deadline().filter(|_| qp.state.sends()),
+            Self::Sr(sr) => sr.next_deadline(qp.state),
+        }
+    }
+
+    /// A turn in which nothing could be sent may have armed a timer.
+    #[inline]
+    pub(super) fn arms_timers_when_idle(&self) -> bool {
+        matches!(self, Self::Sr(_))
+    }
+
+    pub(super) fn needs_timer(&self) -> bool {
+        match self {
+            Self::Unconnected => false,
+            Self::Rc(rc) => rc.needs_timer(),
+            Self::Sr(sr) => sr.tx.needs_timer(),
+        }
+    }
+
+    pub(super) fn has_nothing_in_flight(&self) -> bool {
+        match self {
+            Self::Unconnected => true,
+            Self::Rc(rc) => rc.requester.in_flight_pkts() == 0,
+            Self::Sr(sr) => sr.tx.has_nothing_in_flight(),
+        }
+    }
+
+    /// The PSN expected next, and the one that is sent next.
+    pub(super) fn psns(&self) -> (Psn, Psn) {
+        match self {
+            Self::Unconnected => (Psn::default(), Psn::default()),
+            Self::Rc(rc) => rc.psns(),
+            Self::Sr(sr) => sr.psns(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn in_flight_pkts(&self) -> u64 {
+        match self {
+            Self::Unconnected => 0,
+            Self::Rc(rc) => rc.requester.in_flight_pkts(),
+            Self::Sr(sr) => sr.tx.in_flight_pkts(),
+        }
+    }
+
+    /// Packets in flight that requested no acknowledgement. SR's receiver acknowledges by itself.
+    #[inline]
+    pub(super) fn unasked_pkts(&self) -> u64 {
+        match self {
+            Self::Unconnected | Self::Sr(_) => 0,
+            Self::Rc(rc) => rc.requester.unasked_pkts(),
+        }
+    }
+
+    pub(super) fn srtt(&self) -> Option<Dur> {
+        match self {
+            Self::Unconnected => None,
+            Self::Rc(rc) => rc.srtt(),
+            Self::Sr(sr) => sr.tx.srtt(),
+        }
+    }
+
+    /// Every request that has begun is complete.
+    pub(super) fn is_drained(&self) -> bool {
+        match self {
+            Self::Unconnected => true,
+            Self::Rc(rc) => rc.requester.is_drained(),
+            Self::Sr(sr) => sr.tx.is_drained(),
+        }
+    }
+
+    /// READs or atomics are posted and not complete.
+    pub(super) fn has_rd_atomic(&self) -> bool {
+        match self {
+            Self::Unconnected => false,
+            Self::Rc(rc) => rc.requester.has_rd_atomic(),
+            Self::Sr(sr) => sr.tx.has_rd_atomic(),
+        }
+    }
+
+    /// Begins to send.
+    pub(super) fn start(&mut self, attr: &QpAttr, qp: &Common) {
+        match self {
+            Self::Unconnected => {}
+            Self::Rc(rc) => rc.start(attr, qp.max_rd_atomic),
+            Self::Sr(sr) => sr.start(&qp.attr),
+        }
+    }
+
+    /// No further request begins.
+    pub(super) fn drain(&mut self) {
+        if let Self::Rc(rc) = self {
+            rc.requester.drain();
+        }
+    }
+
+    /// Takes over `given`, which only a drained send queue may change; `all` is all that is in
+    /// force then.
+    pub(super) fn change(&mut self, given: &QpAttr, all: &QpAttr) {
+        match self {
+            Self::Unconnected => {}
+            Self::Rc(rc) => rc.change(given),
+            Self::Sr(sr) => sr.change(all),
+        }
+    }
+
+    /// Takes `capacity` READs and atomics of the peer at a time from now on.
+    ///
+    /// # Errors
+    /// More of them are being answered.
+    pub(super) fn set_max_dest_rd_atomic(&mut self, capacity: u8) -> Result<(), ModifyError> {
+        let fits = match self {
+            Self::Unconnected => true,
+            Self::Rc(rc) => rc.responder.resources.resize(capacity).is_ok(),
+            Self::Sr(sr) => sr.responding() <= capacity.into(),
+        };
+        let busy = ModifyError::OutOfRange("max_dest_rd_atomic (more are being answered)");
+        if fits { Ok(()) } else { Err(busy) }
+    }
+
+    /// The engine has erasure coding and load balancing.
+    pub(super) fn takes_erasure_and_balance(&self) -> bool {
+        matches!(self, Self::Sr(_))
+    }
+
+    pub(super) fn set_balance(&mut self, balance: &Balance, qp: &Common, base_rtt: Option<Dur>) {
+        if let Self::Sr(sr) = self {
+            sr.tx.set_balance(balance, qp.qpn, base_rtt);
+        }
+    }
+
+    pub(super) fn set_erasure(
+        &mut self,
+        choice: ErasureCoding,
+        qp: &Common,
+        base_rtt: Option<Dur>,
+    ) {
+        if let Self::Sr(sr) = self {
+            sr.tx.set_erasure(choice, base_rtt, qp.full_bytes());
+        }
+    }
+
+    /// Packets request the telemetry of so many switches from now on. Returns the payload of a full
+    /// packet; none if the engine has no telemetry.
+    pub(super) fn request_int(&mut self, hops: u8, full_bytes: u32) -> Option<u32> {
+        match self {
+            Self::Unconnected | Self::Rc(_) => None,
+            Self::Sr(sr) => Some(sr.tx.request_int(hops, full_bytes)),
+        }
+    }
+
+    pub(super) fn balancer(&self) -> Option<&Balancer> {
+        match self {
+            Self::Unconnected | Self::Rc(_) => None,
+            Self::Sr(sr) => sr.tx.balancer(),
+        }
+    }
+
+    /// The send queue takes no further request.
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Self::Unconnected => true,
+            Self::Rc(rc) => rc.requester.is_full(),
+            Self::Sr(sr) => sr.tx.is_full(),
+        }
+    }
+
+    /// Queues a checked work request of `len` bytes.
+    pub(super) fn post(&mut self, wr: &WorkRequest<'_>, len: u32, qp: &Common) {
+        match self {
+            Self::Unconnected => {}
+            Self::Rc(rc) => rc.requester.post(wr, len, qp.mtu),
+            Self::Sr(sr) => sr.tx.post(wr, len),
+        }
+    }
+
+    pub(super) fn on_receive_posted(&mut self) {
+        if let Self::Sr(sr) = self {
+            sr.rx.on_receive_posted();
+        }
+    }
+
+    pub(super) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+        if let Self::Sr(sr) = self {
+            sr.rx.forget_blocks(memory);
+        }
+    }
+
+    /// Stops responding and goes to the error state.
+    pub(super) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        match self {
+            Self::Unconnected => {
+                if qp.enter_error() {
+                    qp.flush_receives(sh);
+                }
+            }
+            Self::Rc(rc) => rc.fail(qp, sh),
+            Self::Sr(sr) => sr.fail(qp, sh),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The completer: what a response means for what was sent. Reads the requester, changes nothing.
+
+use super::request::Request;
+use super::requester::{Requester, Unwrapped};
+use crate::attr::Mtu;
+use crate::drop::DropReason;
+use crate::verbs::WrOp;
+use crate::wc::WcStatus;
+use spanwire_wire::{AethRepr, NakCode, Psn, Syndrome};
+
+/// What an acknowledgement packet says. `upto` is one past the last unwrapped PSN it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AckOutcome {
+    /// Nothing.
+    Drop(DropReason),
+    /// All before `upto` arrived. With `lost_response`, it jumped over a READ or an atomic whose
+    /// responses must therefore have been lost from that number on.
+    Acked { upto: u64, lost_response: Option<u64> },
+    /// All before `upto` arrived, `upto` itself did not.
+    SequenceError { upto: u64 },
+    /// All before `upto` arrived; `upto` found no receive request. Try again after the time that
+    /// the 5-bit code says.
+    ReceiverNotReady { upto: u64, timer: u8 },
+    /// All before `upto` arrived; `upto` was refused for good.
+    Refused { upto: u64, status: WcStatus },
+}
+
+/// What a READ response or an atomic's acknowledgement says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ResponseOutcome {
+    /// Nothing.
+    Drop(DropReason),
+    /// Responses from number `from` up to this one were lost.
+    Gap { from: u64 },
+    /// Its payload belongs at byte `offset` of the request `wqe`; all before `upto` arrived.
+    Place { wqe: usize, offset: u32, upto: u64 },
+}
+
+/// Judges an ACK or NAK.
+///
+/// A plain ACK never completes a READ or an atomic: rxe acknowledges duplicates with the newest
+/// PSN, which may be an atomic's (capture 78). When it reaches past one, the responses were lost,
+/// since responses leave in the order of their PSNs.
+pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> AckOutcome {
+    let number = match requester.unwrap(psn) {
+        Unwrapped::Outstanding(number) => number,
+        Unwrapped::Stale => return AckOutcome::Drop(DropReason::StaleResponse),
+        Unwrapped::BeyondSent => return check_beyond(requester, psn, aeth.syndrome),
+    };
+    let missing = requester.first_missing_response().filter(|m| *m <= number);
+    match (aeth.syndrome, missing) {
+        (Syndrome::Reserved(_), _) => AckOutcome::Drop(DropReason::BadSyndrome),
+        (Syndrome::Ack { .. }, None) => AckOutcome::Acked { upto: number + 1, lost_response: None },
+        (Syndrome::Ack { .. }, Some(m)) => AckOutcome::Acked { upto: m, lost_response: Some(m) },
+        // A NAK speaks for `number` itself, so a READ that starts right there is not jumped over.
+        (_, Some(m)) if m < number => AckOutcome::Acked { upto: m, lost_response: Some(m) },
+        (Syndrome::RnrNak { timer }, _) => AckOutcome::ReceiverNotReady { upto: number, timer },
+        (Syndrome::Nak(code), _) => check_nak(number, code),
+    }
+}
+
+/// Judges an ACK or NAK of what was not sent: it means nothing, but for one. A peer that has had
+/// everything and then gets a packet from further ahead, a forged one, names the next PSN, and its
+/// NAK may have taken the place of an acknowledgement.
+fn check_beyond(requester: &Requester, psn: Psn, syndrome: Syndrome) -> AckOutcome {
+    let sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
+    match requester.next_unsent(psn).filter(|_| sequence_error) {
+        None => AckOutcome::Drop(DropReason::ResponseBeyondSent),
+        Some(next) => {
+            let lost_response = requester.first_missing_response().filter(|m| *m < next);
+            AckOutcome::Acked { upto: lost_response.unwrap_or(next), lost_response }
+        }
+    }
+}
+
+fn check_nak(upto: u64, code: NakCode) -> AckOutcome {
+    let refused = |status| AckOutcome::Refused { upto, status };
+    match code {
+        NakCode::SequenceError => AckOutcome::SequenceError { upto },
+        NakCode::InvalidRequest => refused(WcStatus::RemInvReqErr),
+        NakCode::RemoteAccess => refused(WcStatus::RemAccessErr),
+        NakCode::RemoteOperational => refused(WcStatus::RemOpErr),
+        NakCode::InvalidRd => AckOutcome::Drop(DropReason::BadSyndrome),
+    }
+}
+
+/// Judges a READ response of `payload_len` bytes.
+///
+/// The opcode's First, Middle, Last or Only is not looked at: rxe answers a repeated tail with
+/// Middle or Last first, the specification with First; the place in the message decides how long
+/// the payload must be.
+pub(crate) fn check_response(
+    requester: &Requester,
+    psn: Psn,
+    payload_len: u32,
+    mtu: Mtu,
+) -> ResponseOutcome {
+    let (number, wqe, request) = match awaited(requester, psn, |op| matches!(op, WrOp::Read { .. }))
+    {
+        Err(outcome) => return outcome,
+        Ok(found) => found,
+    };
+    let offset = request.offset_of(number, mtu);
+    if payload_len != (request.wqe.len - offset).min(mtu.bytes()) {
+        return ResponseOutcome::Drop(DropReason::BadResponseLength);
+    }
+    ResponseOutcome::Place { wqe, offset, upto: number + 1 }
+}
+
+/// Judges an atomic operation's acknowledgement.
+pub(crate) fn check_atomic_ack(
+    requester: &Requester,
+    psn: Psn,
+    syndrome: Syndrome,
+) -> ResponseOutcome {
+    match awaited(requester, psn, WrOp::is_atomic) {
+        Err(outcome) => outcome,
+        Ok(_) if !matches!(syndrome, Syndrome::Ack { .. }) => {
+            ResponseOutcome::Drop(DropReason::BadSyndrome)
+        }
+        Ok((number, wqe, _)) => ResponseOutcome::Place { wqe, offset: 0, upto: number + 1 },
+    }
+}
+
+/// The request whose response is missing next, if `psn` is that response's: number, index, request.
+fn awaited(
+    requester: &Requester,
+    psn: Psn,
+    is_kind: fn(WrOp) -> bool,
+) -> Result<(u64, usize, &Request), ResponseOutcome> {
+    let drop = |reason| Err(ResponseOutcome::Drop(reason));
+    let number = match requester.unwrap(psn) {
+        Unwrapped::Outstanding(number) => number,
+        Unwrapped::Stale => return drop(DropReason::StaleResponse),
+        Unwrapped::BeyondSent => return drop(DropReason::ResponseBeyondSent),
+    };
+    match (requester.first_missing_response(), requester.wqe_of(number)) {
+        (Some(missing), Some((_, request))) if number < missing || !is_kind(request.wqe.op) => {
+            drop(DropReason::ResponseToNothing)
+        }
+        (Some(missing), Some(_)) if number > missing => Err(ResponseOutcome::Gap { from: missing }),
+        (Some(_), Some((wqe, request))) => Ok((number, wqe, request)),
+        _ => drop(DropReason::ResponseToNothing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rc::requester::{Allowance, Next};
+    use crate::verbs::{RemoteAddr, WorkRequest};
+
+    const MTU: Mtu = Mtu::B256;
+    const ACK: Syndrome = Syndrome::Ack { credits: 31 };
+
+    /// Sent from PSN 10: a SEND of 2 packets, a READ of 3 (12, 13, 14), a SEND of 1 (15).
+    /// PSN 16 is posted but was not sent.
+    fn sent() -> Requester {
+        let mut r = Requester::new(8, 1, 0);
+        r.start(Psn::new(10), 4);
+        let remote = RemoteAddr::default();
+        for (op, len) in [(WrOp::Send, 512), (WrOp::Read { remote }, 600), (WrOp::Send, 1)] {
+            r.post(&WorkRequest::new(0, op, &[]), len, MTU);
+        }
+        let may = Allowance {
+            qp_pkts: 99,
+            endpoint_pkts: 99,
+            unasked_pkts: 99,
+            mtu: MTU,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 32,
+            ack_req_interval_pkts: 16,
+            begins: true,
+        };
+        while let Next::Segment(s) = r.next(&may) {
+            r.advance(&s);
+        }
+        r.post(&WorkRequest::new(0, WrOp::Send, &[]), 1, MTU);
+        r
+    }
+
+    fn ack(psn: u32, syndrome: Syndrome) -> AckOutcome {
+        check_ack(&sent(), Psn::new(psn), &AethRepr { syndrome, msn: 0 })
+    }
+
+    fn acked(upto: u64, lost_response: Option<u64>) -> AckOutcome {
+        AckOutcome::Acked { upto, lost_response }
+    }
+
+    #[test]
+    fn check_ack__acknowledges_up_to_a_read_and_never_completes_it() {
+        assert_eq!(ack(10, ACK), acked(1, None));
+        assert_eq!(ack(11, ACK), acked(2, None));
+        for psn in [12, 14, 15] {
+            assert_eq!(ack(psn, ACK), acked(2, Some(2)), "{psn}");
+        }
+    }
+
+    #[test]
+    fn check_ack__drops_what_is_not_outstanding_or_not_defined() {
+        let drop = AckOutcome::Drop;
+        assert_eq!(ack(9, ACK), drop(DropReason::StaleResponse));
+        assert_eq!(ack(16, ACK), drop(DropReason::ResponseBeyondSent));
+        let odd = [Syndrome::Reserved(0x40), Syndrome::Nak(NakCode::InvalidRd)];
+        for syndrome in odd {
+            assert_eq!(ack(10, syndrome), drop(DropReason::BadSyndrome));
+        }
+    }
+
+    #[test]
+    fn check_ack__a_nak_of_the_next_psn_acknowledges_all_that_was_sent() {
+        let nak = |code| Syndrome::Nak(code);
+        assert_eq!(ack(16, nak(NakCode::SequenceError)), acked(2, Some(2)), "but for a READ");
+        let mut r = sent();
+        r.acknowledge(5);
+        while r.pop_done().is_some() {}
+        let at = |r: &Requester, psn, syndrome| {
+            check_ack(r, Psn::new(psn), &AethRepr { syndrome, msn: 0 })
+        };
+        assert_eq!(at(&r, 16, nak(NakCode::SequenceError)), acked(6, None));
+        let drop = AckOutcome::Drop(DropReason::ResponseBeyondSent);
+        for refusal in [nak(NakCode::RemoteAccess), Syndrome::RnrNak { timer: 1 }] {
+            assert_eq!(at(&r, 16, refusal), drop, "nothing was refused yet");
+        }
+        assert_eq!(at(&r, 17, nak(NakCode::SequenceError)), drop);
+        r.acknowledge(6);
+        assert_eq!(at(&r, 16, nak(NakCode::SequenceError)), drop, "nothing is outstanding");
+    }
+
+    #[test]
+    fn check_ack__a_nak_speaks_for_its_own_number() {
+        let nak = |psn, code| ack(psn, Syndrome::Nak(code));
+        let upto = 1;
+        assert_eq!(nak(11, NakCode::SequenceError), AckOutcome::SequenceError { upto });
+        let upto = 2;
+        assert_eq!(nak(12, NakCode::SequenceError), AckOutcome::SequenceError { upto });
+        assert_eq!(nak(13, NakCode::SequenceError), acked(2, Some(2)), "over a READ");
+        let cases = [
+            (NakCode::InvalidRequest, WcStatus::RemInvReqErr),
+            (NakCode::RemoteAccess, WcStatus::RemAccessErr),
+            (NakCode::RemoteOperational, WcStatus::RemOpErr),
+        ];
+        for (code, status) in cases {
+            let upto = 1;
+            assert_eq!(nak(11, code), AckOutcome::Refused { upto, status });
+        }
+        let (upto, timer) = (1, 9);
+        assert_eq!(
+            ack(11, Syndrome::RnrNak { timer }),
+            AckOutcome::ReceiverNotReady { upto, timer }
+        );
+    }
+
+    #[test]
+    fn check_atomic_ack__answers_only_the_atomic_that_is_next() {
+        use ResponseOutcome::{Drop, Gap, Place};
+        let mut r = sent();
+        let remote = RemoteAddr::default();
+        // PSN 16 is the SEND that `sent` left unsent; then 17 and 18.
+        for op in [WrOp::FetchAdd { remote, add: 1 }, WrOp::Read { remote }] {
+            r.post(&WorkRequest::new(0, op, &[]), 8, MTU);
+        }
+        let may = Allowance {
+            qp_pkts: 99,
+            endpoint_pkts: 99,
+            unasked_pkts: 99,
+            mtu: MTU,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 32,
+            ack_req_interval_pkts: 16,
+            begins: true,
+        };
+        while let Next::Segment(s) = r.next(&may) {
+            r.advance(&s);
+        }
+        let at = |r: &Requester, psn| check_atomic_ack(r, Psn::new(psn), ACK);
+        assert_eq!(at(&r, 17), Gap { from: 2 }, "the READ before it comes first");
+        r.acknowledge(5);
+        while r.pop_done().is_some() {}
+        let (wqe, offset, upto) = (2, 0, 8);
+        assert_eq!(at(&r, 17), Place { wqe, offset, upto });
+        assert_eq!(at(&r, 16), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(&r, 18), Drop(DropReason::ResponseToNothing), "a READ is not an atomic");
+        assert_eq!(at(&r, 19), Drop(DropReason::ResponseBeyondSent));
+        let nak = check_atomic_ack(&r, Psn::new(17), Syndrome::Nak(NakCode::RemoteAccess));
+        assert_eq!(nak, Drop(DropReason::BadSyndrome));
+        let read = check_response(&r, Psn::new(17), 8, MTU);
+        assert_eq!(read, Drop(DropReason::ResponseToNothing), "an atomic is not a READ");
+        let plain = check_ack(&r, Psn::new(18), &AethRepr { syndrome: ACK, msn: 0 });
+        assert_eq!(plain, acked(7, Some(7)), "a plain ACK never completes an atomic");
+    }
+
+    #[test]
+    fn check_response__places_gaps_and_drops() {
+        use ResponseOutcome::{Drop, Gap, Place};
+        let r = sent();
+        let at = |psn, len| check_response(&r, Psn::new(psn), len, MTU);
+        let (wqe, offset, upto) = (1, 0, 3);
+        assert_eq!(at(12, 256), Place { wqe, offset, upto });
+        assert_eq!(at(12, 255), Drop(DropReason::BadResponseLength));
+        assert_eq!(at(13, 256), Gap { from: 2 });
+        assert_eq!(at(11, 256), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(15, 256), Drop(DropReason::ResponseToNothing));
+        assert_eq!(at(9, 256), Drop(DropReason::StaleResponse));
+        assert_eq!(at(16, 256), Drop(DropReason::ResponseBeyondSent));
+        let mut r = sent();
+        r.acknowledge(4);
+        let (wqe, offset, upto) = (1, 512, 5);
+        assert_eq!(check_response(&r, Psn::new(14), 88, MTU), Place { wqe, offset, upto });
+    }
+}

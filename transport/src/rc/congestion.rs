@@ -1,0 +1,148 @@
+//! The signals that RC gives congestion control and the pacer: whole packets, the round trip of one
+//! packet at a time, and CNPs in place of marks.
+
+use super::Rc;
+use super::requester::Allowance;
+use super::segment::Segment;
+use crate::attr::Mtu;
+use crate::config::Config;
+use crate::drop::DropReason;
+use crate::qp::common::{Common, Shared, Transmit};
+use crate::qp::congestion::ack_interval;
+use crate::qp::flow::{Flow, FlowLimit, Progress};
+use crate::qp::state::QpState;
+use crate::schedule::Room;
+use spanwire_base::{Time, TxMeta};
+use spanwire_cc::{LossKind, Sent};
+
+impl Rc {
+    /// The turn ended without a packet, because of `limit`.
+    #[inline]
+    pub(super) fn limited(
+        &self,
+        qp: &mut Common,
+        now: Time,
+        limit: FlowLimit,
+        answer: Transmit,
+    ) -> Transmit {
+        if let Some(flow) = qp.flow.as_deref_mut() {
+            let inflight = self.requester.in_flight_pkts() * u64::from(qp.mtu.bytes());
+            flow.on_limit(now, limit, inflight);
+        }
+        answer
+    }
+
+    /// The turn ended without a packet because the window is full.
+    #[inline]
+    pub(super) fn window_full(&self, qp: &mut Common, now: Time, own_pkts: u32) -> Transmit {
+        if let Some(flow) = qp.flow.as_deref_mut() {
+            let own_pkts = if self.loss.is_probing() { 1 } else { own_pkts };
+            flow.on_window_full(now, own_pkts);
+        }
+        Transmit::Idle
+    }
+
+    /// Handles a CNP. At most one counts each round trip, the time until a rate cut shows: a
+    /// forger, which needs only addresses and a QPN, can send any number.
+    #[cold]
+    pub(super) fn on_cnp(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        if !self.cnps.counts(now, self.srtt()) {
+            return Err(DropReason::IgnoredCnp);
+        }
+        sh.counters.rp_cnp_handled += 1;
+        if let Some(flow) = qp.flow.as_deref_mut().filter(|_| qp.state.sends()) {
+            flow.on_cnp(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn allowance(&self, qp: &Common, room: Room, config: &Config) -> Allowance {
+        let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
+        let full = config.qp_window_pkts.min(flow);
+        let window = if self.loss.is_probing() { 1 } else { full };
+        let ack_req_interval_pkts =
+            ack_interval(full, config.ack_req_interval_pkts, qp.flow.is_some());
+        let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
+        Allowance {
+            qp_pkts: window.saturating_sub(in_flight),
+            endpoint_pkts: room.pkts,
+            unasked_pkts: room.unasked_pkts,
+            mtu: qp.mtu,
+            max_rd_atomic: qp.max_rd_atomic,
+            read_chunk_pkts: config.read_chunk_pkts,
+            ack_req_interval_pkts,
+            begins: qp.state == QpState::Rts,
+        }
+    }
+
+    /// Reports a packet to congestion control and pacer. A READ request counts as its responses,
+    /// because the requester paces them.
+    #[inline]
+    pub(super) fn report_sent(
+        &self,
+        qp: &mut Common,
+        now: Time,
+        segment: &Segment,
+        meta: &TxMeta,
+        is_timed: bool,
+    ) {
+        let Some(flow) = qp.flow.as_deref_mut() else { return };
+        let mtu = qp.mtu.bytes();
+        let asks_for_data = segment.len == 0 && segment.atomic.is_none();
+        let asked = segment.reth.map_or(0, |(_, len)| if asks_for_data { len } else { 0 });
+        let bytes = segment.len.max(asked);
+        let sent = Sent {
+            bytes,
+            inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
+            again: segment.is_retransmission,
+        };
+        let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
+        let responses = spanwire_base::usize_from(asked.into());
+        let at_send = flow.on_sent(now, sent, frame_bytes + responses);
+        if is_timed {
+            flow.time(at_send);
+        }
+    }
+
+    /// Reports an acknowledgement of the packets from `una` to `upto`.
+    #[inline(never)]
+    pub(super) fn report_ack(
+        &self,
+        flow: &mut Flow,
+        mtu: Mtu,
+        now: Time,
+        (una, upto): (u64, u64),
+        inflight_pkts: u64,
+        timed: Option<Time>,
+    ) {
+        let mtu = u64::from(mtu.bytes());
+        let acked_pkts = upto - una;
+        let progress = Progress {
+            acked_bytes: acked_pkts * mtu,
+            acked_pkts,
+            rtt: timed.map(|sent_at| now.since(sent_at)),
+            // A round ends with a timed packet: of no other is the time of sending known.
+            sent_at: timed.unwrap_or(Time::ZERO),
+            at_send: timed.and_then(|_| flow.take_timed()),
+            number: upto - 1,
+            una: upto,
+            next: self.requester.snd_nxt(),
+            inflight_bytes: inflight_pkts * mtu,
+            ..Progress::default()
+        };
+        flow.on_ack(now, &progress);
+    }
+
+    /// Reports the loss of everything from `from` on.
+    pub(super) fn lost_from(&self, qp: &mut Common, now: Time, from: u64, kind: LossKind) {
+        let Some(flow) = qp.flow.as_deref_mut() else { return };
+        let mtu = u64::from(qp.mtu.bytes());
+        let lost = self.requester.snd_nxt().saturating_sub(from);
+        flow.on_loss(now, kind, lost * mtu, 0);
+    }
+}

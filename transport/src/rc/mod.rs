@@ -1,0 +1,307 @@
+//! RC: the RoCEv2 Reliable Connection, as every adapter speaks it. Packets arrive in order, and a
+//! loss goes back to the first missing packet.
+//!
+//! A request of the peer goes to the [`Responder`], a response to the completer; both return an
+//! outcome, which `on_request.rs` and `on_response.rs` apply. The [`Requester`] describes the
+//! next packet and `send.rs` writes it.
+
+mod ack;
+mod cnp;
+mod completer;
+mod congestion;
+mod loss;
+mod on_request;
+mod on_response;
+mod outcome;
+mod request;
+pub(crate) mod requester;
+mod resources;
+pub(crate) mod responder;
+mod segment;
+mod send;
+mod timing;
+
+use crate::attr::{QpAttr, QpCaps};
+use crate::qp::common::{Common, Shared, Transmit};
+use crate::qp::complete::CqOverrun;
+use crate::qp::flow::FlowLimit;
+use crate::schedule::Room;
+use crate::wc::WcStatus;
+use ack::Acks;
+use cnp::Cnps;
+use loss::{Fired, Loss};
+use requester::Next;
+pub(crate) use requester::Requester;
+pub(crate) use responder::Responder;
+use spanwire_base::{Dur, Time};
+use spanwire_cc::LossKind;
+use spanwire_wire::{Ecn, OpClass, OpKind, Packet, Psn, Service};
+use timing::RttTimer;
+
+/// The state of one RC connection.
+#[derive(Debug)]
+pub(crate) struct Rc {
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    acks: Acks,
+    cnps: Cnps,
+    loss: Loss,
+    rtt: RttTimer,
+    /// Responses with data sent since a request last had its chance.
+    responses_in_a_row: u32,
+}
+
+impl Rc {
+    /// An engine that begins to receive. `attr` is all that is in force.
+    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr) -> Self {
+        let max_dest_rd_atomic = attr.max_dest_rd_atomic.unwrap_or(0);
+        Self {
+            requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
+            responder: Responder::new(attr.rq_psn.unwrap_or_default(), max_dest_rd_atomic),
+            acks: Acks::default(),
+            cnps: Cnps::default(),
+            loss: Loss::new(),
+            rtt: RttTimer::default(),
+            responses_in_a_row: 0,
+        }
+    }
+
+    /// Begins to send.
+    pub(crate) fn start(&mut self, attr: &QpAttr, max_rd_atomic: u8) {
+        self.requester.start(attr.sq_psn.unwrap_or_default(), max_rd_atomic);
+        self.loss.start(attr);
+    }
+
+    /// Takes over what a drained send queue may change; what is `None` stays.
+    pub(crate) fn change(&mut self, attr: &QpAttr) {
+        if attr.av.is_some() {
+            self.rtt = RttTimer::default();
+        }
+        self.loss.change(attr);
+    }
+
+    /// Takes a packet. The bytes have passed the wire's checks.
+    #[inline]
+    pub(crate) fn handle_packet(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) {
+        let props = p.bth.opcode.props();
+        let taken = match qp.check_packet(p, Service::Rc) {
+            Err(reason) => Err(reason),
+            Ok(()) => match props.class {
+                OpClass::Request => self.on_request(qp, p, sh),
+                OpClass::Response if props.kind == OpKind::ReadResponse => {
+                    self.on_read_response(qp, now, p, sh)
+                }
+                OpClass::Response if props.kind == OpKind::Ack => self.on_ack(qp, now, p, sh),
+                OpClass::Response => self.on_atomic_ack(qp, now, p, sh),
+                OpClass::Notification => self.on_cnp(qp, now, sh),
+            },
+        };
+        match taken {
+            Ok(()) => {
+                if p.ip.ecn() == Ecn::Ce {
+                    sh.counters.np_ecn_marked_roce_packets += 1;
+                    self.cnps.on_marked(now, props.class);
+                }
+                sh.counters.rx_packets += 1;
+                sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload_len());
+            }
+            Err(reason) => sh.counters.drop(reason),
+        }
+    }
+
+    /// Handles the timers that are due at `now`.
+    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+        if !qp.state.sends() {
+            return;
+        }
+        let nothing_out = self.requester.in_flight_pkts() == 0;
+        if nothing_out && !self.loss.is_waiting() {
+            // The retransmission has not left yet: the silence is not the peer's.
+            self.loss.on_stalled(now);
+            return;
+        }
+        match self.loss.handle_timeout(now) {
+            Fired::Nothing | Fired::Resume => {}
+            Fired::Retransmit => {
+                sh.counters.local_ack_timeout_err += 1;
+                let una = self.requester.snd_una();
+                self.lost_from(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
+                self.loss.begin_recovery(una);
+                self.rewind(una);
+            }
+            Fired::Exhausted => self.fail_oldest(qp, WcStatus::RetryExcErr, sh),
+        }
+    }
+
+    /// Writes the next packet with data, if one may leave. The questions in order; a "no" ends it
+    /// and consumes nothing.
+    #[inline]
+    pub(crate) fn poll_transmit(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        // Responses first. A request may overtake them: a peer that never stops reading must not
+        // keep us from sending.
+        while !self.responder.resources.is_idle() {
+            if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
+                self.responses_in_a_row = 0;
+                let sent = self.send_request(qp, now, room, frame, sh);
+                if matches!(sent, Transmit::Sent(_)) {
+                    return sent;
+                }
+            }
+            self.responses_in_a_row += 1;
+            if let Some(sent) = self.send_response(qp, frame, sh) {
+                return sent;
+            }
+        }
+        self.send_request(qp, now, room, frame, sh)
+    }
+
+    /// Writes the next packet of a request, if the windows and the pacer let it.
+    #[inline]
+    fn send_request(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        if !qp.state.sends() {
+            return Transmit::Idle;
+        }
+        if self.loss.is_waiting() {
+            return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
+        }
+        match self.requester.next(&self.allowance(qp, room, sh.config)) {
+            Next::Segment(segment) => match qp.paced_until(now) {
+                Some(at) => Transmit::Paced(at),
+                None => self.send_segment(qp, now, &segment, frame, sh),
+            },
+            Next::Idle => self.limited(qp, now, FlowLimit::Application, Transmit::Idle),
+            Next::WaitsForPeer => self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle),
+            Next::WaitsForWindow => self.window_full(qp, now, sh.config.qp_window_pkts),
+            Next::WaitsForEndpoint => self.limited(qp, now, FlowLimit::Endpoint, Transmit::Blocked),
+        }
+    }
+
+    /// Writes the packet without data that is due.
+    pub(crate) fn poll_control(
+        &mut self,
+        qp: &Common,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        if self.cnps.are_owed() {
+            return self.send_cnp(qp, frame, sh);
+        }
+        self.send_ack(qp, frame, sh)
+    }
+
+    /// An acknowledgement or a notification is due. An acknowledgement may not overtake the
+    /// responses that were requested before it.
+    #[inline]
+    pub(crate) fn owes_control(&self) -> bool {
+        let acks = self.acks.is_owed() && self.responder.resources.is_idle();
+        acks || self.cnps.are_owed()
+    }
+
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.loss.next_deadline()
+    }
+
+    /// An acknowledgement is outstanding, and the timeout is not infinite.
+    pub(crate) fn needs_timer(&self) -> bool {
+        self.requester.has_outstanding() && self.loss.has_timeout()
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Dur> {
+        self.rtt.srtt()
+    }
+
+    pub(crate) fn psns(&self) -> (Psn, Psn) {
+        (self.responder.epsn(), self.requester.psn(self.requester.snd_max()))
+    }
+
+    /// Reports the end of draining, if the send queue is drained now.
+    fn report_drained(&self, qp: &mut Common, sh: &mut Shared<'_>) {
+        if qp.is_draining {
+            qp.report_drained(self.requester.is_drained(), sh);
+        }
+    }
+
+    /// Fails the oldest request with `status`, then the queue pair.
+    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+        if let Some(request) = self.requester.pop_any() {
+            let completed = qp.complete_send(&request.wqe.completed(), status, sh);
+            self.fail_if_overrun(qp, completed, sh);
+        }
+        self.fail(qp, sh);
+    }
+
+    /// Fails the request at `snd_nxt`, which has a local fault, with its own status. Earlier
+    /// requests are flushed rather than waited for.
+    fn fail_at_snd_nxt(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+        let at = self.requester.snd_nxt();
+        while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
+            self.flush_one(qp, sh);
+        }
+        self.fail_oldest(qp, status, sh);
+    }
+
+    /// Stops responding and goes to the error state.
+    pub(crate) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        self.responder.stop();
+        self.enter_error(qp, sh);
+    }
+
+    /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
+    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        if !qp.enter_error() {
+            return;
+        }
+        self.loss.stop();
+        while self.flush_one(qp, sh) {}
+        qp.flush_receives(sh);
+        self.requester.reset();
+    }
+
+    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
+        let Some(request) = self.requester.pop_any() else {
+            return false;
+        };
+        let status = WcStatus::WrFlushErr;
+        let completed = qp.complete_send(&request.wqe.completed(), status, sh);
+        self.fail_if_overrun(qp, completed, sh);
+        true
+    }
+
+    /// Fails if a completion was lost.
+    #[inline]
+    fn fail_if_overrun(
+        &mut self,
+        qp: &mut Common,
+        completed: Result<(), CqOverrun>,
+        sh: &mut Shared<'_>,
+    ) {
+        if completed.is_err() {
+            self.fail(qp, sh);
+        }
+    }
+}
+
+/// Responses with data after which one request may go first. A burst of the schedule: both
+/// directions get their share of the wire when both want it.
+const RESPONSES_IN_A_ROW_MAX: u32 = 16;

@@ -1,0 +1,84 @@
+//! Applies the responder's outcome of a request: it is answered, or refused.
+
+use super::Rc;
+use super::ack::Owed;
+use super::outcome::RequestOutcome;
+use super::responder::Ground;
+use crate::drop::DropReason;
+use crate::event::AsyncEvent;
+use crate::qp::common::{Common, Shared};
+use crate::wc::WcOpcode;
+use spanwire_wire::{NakCode, Packet, Syndrome};
+
+impl Rc {
+    #[inline]
+    pub(super) fn on_request(
+        &mut self,
+        qp: &mut Common,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        qp.on_request_arrived(sh.events);
+        match self.responder.on_request(p, &mut Ground::new(qp, sh)) {
+            RequestOutcome::Done { reply, message } => {
+                if let Some(message) = message {
+                    sh.counters.rx_messages += 1;
+                    let delivered = qp.deliver(&message, sh);
+                    self.fail_if_overrun(qp, delivered, sh);
+                }
+                if !qp.state.receives() {
+                    // Its completion is lost: the message must not be acknowledged.
+                    let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
+                    sh.counters.tx_fatal_naks += 1;
+                    self.acks.owe(Owed::nak(p.bth.psn, code, msn));
+                } else if let Some(owed) = reply {
+                    self.acks.owe(owed);
+                }
+            }
+            RequestOutcome::ReadBegun => {
+                sh.counters.rx_read_requests += 1;
+                self.acks.subsume();
+            }
+            RequestOutcome::AtomicDone => {
+                sh.counters.rx_atomic_requests += 1;
+                self.acks.subsume();
+            }
+            RequestOutcome::Duplicate { reply } => {
+                sh.counters.duplicate_request += 1;
+                if let Some(owed) = reply {
+                    self.acks.owe(owed);
+                }
+            }
+            RequestOutcome::Gap { reply } => {
+                sh.counters.out_of_sequence += 1;
+                self.acks.owe(reply);
+            }
+            RequestOutcome::NotReady { reply } => {
+                sh.counters.out_of_buffer += 1;
+                self.acks.owe(reply);
+            }
+            RequestOutcome::Refused { reply, recv } => {
+                sh.counters.tx_fatal_naks += 1;
+                sh.events.push(refusal_event(qp, reply.syndrome));
+                self.acks.owe(reply);
+                if let Some((wr_id, status)) = recv {
+                    let wc = qp.wc(wr_id, status, WcOpcode::Recv);
+                    let completed = qp.complete(qp.recv_cq, wc, sh);
+                    self.fail_if_overrun(qp, completed, sh);
+                }
+                // What was owed for the requests before this one still goes out, then the NAK.
+                self.enter_error(qp, sh);
+            }
+            RequestOutcome::Drop(reason) => return Err(reason),
+        }
+        Ok(())
+    }
+}
+
+/// The event of our own side for a NAK that ends the connection.
+pub(super) fn refusal_event(qp: &Common, syndrome: Syndrome) -> AsyncEvent {
+    match syndrome {
+        Syndrome::Nak(code) => qp.refusal_event(code),
+        _ => AsyncEvent::QpFatal(qp.qpn),
+    }
+}

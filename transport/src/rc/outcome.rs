@@ -1,0 +1,28 @@
+//! The responder's outcome of a request packet, which `on_request.rs` applies.
+
+use super::ack::Owed;
+use crate::drop::DropReason;
+use crate::qp::outcome::Message;
+use crate::wc::WcStatus;
+
+/// The effect of a request packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestOutcome {
+    /// Carried out. `message` is the message that it completed, if it did.
+    Done { reply: Option<Owed>, message: Option<Message> },
+    /// A READ is being answered: its responses acknowledge what came before it.
+    ReadBegun,
+    /// An atomic operation was carried out: its response acknowledges what came before it.
+    AtomicDone,
+    /// Seen before and not carried out again.
+    Duplicate { reply: Option<Owed> },
+    /// The first packet after a gap.
+    Gap { reply: Owed },
+    /// No receive request.
+    NotReady { reply: Owed },
+    /// The request breaks a rule: the queue pair fails after the NAK. With a status, the receive
+    /// request at the head fails with it.
+    Refused { reply: Owed, recv: Option<(u64, WcStatus)> },
+    /// No effect.
+    Drop(DropReason),
+}

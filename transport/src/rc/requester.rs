@@ -1,0 +1,598 @@
+//! The requester: which packet of which request is next (*what* is sent).
+
+use super::request::Request;
+use super::segment::{Position, Segment};
+use crate::attr::Mtu;
+use crate::mr::{MrTable, PdId};
+use crate::payload::PayloadMut;
+use crate::qp::wq::{WorkQueue, Wqe};
+use crate::verbs::{Sge, WorkRequest};
+use spanwire_wire::Psn;
+use std::collections::VecDeque;
+
+/// The send queue and how far it has been sent and acknowledged.
+///
+/// PSNs are unwrapped here: the first packet of the queue pair's life is number 0 and nothing ever
+/// wraps. The 24 bits of the wire are made and read at the edge ([`Requester::psn`],
+/// [`Requester::unwrap`]). Always `snd_una <= snd_nxt <= snd_max <= snd_end`.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    sq: WorkQueue<Request>,
+    /// The wire's PSN of number 0.
+    first_psn: Psn,
+    /// Oldest number not acknowledged.
+    snd_una: u64,
+    /// Next number to send. Goes back on loss.
+    snd_nxt: u64,
+    /// One past the highest number ever sent.
+    snd_max: u64,
+    /// One past the last number of the last request posted.
+    snd_end: u64,
+    /// Index in `sq` of the request that holds `snd_nxt`; `sq.len()` when all is sent.
+    current: usize,
+    /// READ and atomic requests sent and not fully answered, oldest first.
+    rd_atomic_out: VecDeque<RdAtomicOut>,
+    /// First number of every READ and atomic in `sq`, oldest first.
+    rd_atomic_starts: VecDeque<u64>,
+    /// One past the last packet that asked for an answer.
+    asked: u64,
+    /// The next packet asks, whatever it is.
+    asks_next: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RdAtomicOut {
+    first: u64,
+    pkts: u64,
+}
+
+/// What may be sent, decided outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// Packets the queue pair's own window still takes.
+    pub(crate) qp_pkts: u32,
+    /// Packets the endpoint's window still takes.
+    pub(crate) endpoint_pkts: u32,
+    /// Packets the endpoint may still send without asking for an acknowledgement.
+    pub(crate) unasked_pkts: u32,
+    pub(crate) mtu: Mtu,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) read_chunk_pkts: u32,
+    pub(crate) ack_req_interval_pkts: u32,
+    /// A request that was never sent may begin; not while the send queue is drained.
+    pub(crate) begins: bool,
+}
+
+/// Answer of [`Requester::next`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// Send this.
+    Segment(Segment),
+    /// Nothing is posted that was not sent.
+    Idle,
+    /// The queue pair's limit of READs and atomics or a fence holds the next packet back until a
+    /// response arrives.
+    WaitsForPeer,
+    /// The queue pair's window does.
+    WaitsForWindow,
+    /// The endpoint's window holds the next packet back.
+    WaitsForEndpoint,
+}
+
+/// Where a PSN from the wire lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unwrapped {
+    /// Before `snd_una`.
+    Stale,
+    /// Sent and not acknowledged.
+    Outstanding(u64),
+    /// At or beyond `snd_max`.
+    BeyondSent,
+}
+
+impl Requester {
+    pub(crate) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
+        Self {
+            sq: WorkQueue::new(max_wr, max_sge, max_inline),
+            first_psn: Psn::new(0),
+            snd_una: 0,
+            snd_nxt: 0,
+            snd_max: 0,
+            snd_end: 0,
+            current: 0,
+            rd_atomic_out: VecDeque::new(),
+            rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
+            asked: 0,
+            asks_next: false,
+        }
+    }
+
+    /// Starts afresh at `psn`.
+    pub(crate) fn start(&mut self, psn: Psn, max_rd_atomic: u8) {
+        self.reset();
+        self.first_psn = psn;
+        self.rd_atomic_out.reserve(max_rd_atomic.into());
+    }
+
+    /// Forgets everything posted.
+    pub(crate) fn reset(&mut self) {
+        self.sq.clear();
+        self.rd_atomic_out.clear();
+        self.rd_atomic_starts.clear();
+        (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
+        (self.current, self.asked, self.asks_next) = (0, 0, false);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.sq.is_full()
+    }
+
+    /// Queues a checked work request of `len` bytes.
+    pub(crate) fn post(&mut self, wr: &WorkRequest<'_>, len: u32, mtu: Mtu) {
+        let pkts = u64::from(len.div_ceil(mtu.bytes()).max(1));
+        let first = self.snd_end;
+        let request = Request { wqe: Wqe::new(wr, len), first, pkts };
+        self.sq.push(request, wr.sges, wr.inline.unwrap_or_default());
+        if wr.op.is_rd_atomic() {
+            self.rd_atomic_starts.push_back(first);
+        }
+        self.snd_end += pkts;
+    }
+
+    /// Describes the next packet, if one may leave.
+    #[inline]
+    pub(crate) fn next(&self, may: &Allowance) -> Next {
+        let Some(request) = self.sq.at(self.current) else {
+            return Next::Idle;
+        };
+        let starts = self.snd_nxt == request.first;
+        if starts && !may.begins && self.snd_nxt >= self.snd_max {
+            return Next::Idle;
+        }
+        if starts && request.wqe.fence && !self.rd_atomic_out.is_empty() {
+            return Next::WaitsForPeer;
+        }
+        let pkts = match request.wqe.op.is_rd_atomic() {
+            true if self.rd_atomic_out.len() >= usize::from(may.max_rd_atomic) => {
+                return Next::WaitsForPeer;
+            }
+            true => request.chunk_from(self.snd_nxt, may.read_chunk_pkts.into()),
+            false => 1,
+        };
+        // While it probes a silent peer with a window of one, a READ still goes out whole.
+        let alone = self.in_flight_pkts() == 0;
+        if u64::from(may.qp_pkts) < pkts && !alone {
+            return Next::WaitsForWindow;
+        }
+        if u64::from(may.endpoint_pkts) < pkts {
+            return Next::WaitsForEndpoint;
+        }
+        let pkts = u32::try_from(pkts).expect("a chunk is at most read_chunk_pkts, a u32");
+        let end = self.snd_nxt + u64::from(pkts);
+        let asks = end == self.snd_end
+            // Nothing may follow it that could ask in its place.
+            || (!may.begins && end == request.end())
+            || self.asks_next
+            || self.unasked_pkts() + 1 >= may.ack_req_interval_pkts.into()
+            || may.unasked_pkts == 0;
+        let at = Position {
+            wqe: self.current,
+            number: self.snd_nxt,
+            psn: self.psn(self.snd_nxt),
+            pkts,
+            asks,
+            is_retransmission: self.snd_nxt < self.snd_max,
+        };
+        Next::Segment(Segment::new(request, &at, may.mtu))
+    }
+
+    /// Takes note that `segment`, the answer of [`Requester::next`], was sent.
+    #[inline]
+    pub(crate) fn advance(&mut self, segment: &Segment) {
+        let pkts = u64::from(segment.pkts);
+        if segment.is_rd_atomic() {
+            self.rd_atomic_out.push_back(RdAtomicOut { first: self.snd_nxt, pkts });
+        }
+        self.snd_nxt += pkts;
+        self.snd_max = self.snd_max.max(self.snd_nxt);
+        if segment.ack_req {
+            (self.asked, self.asks_next) = (self.snd_nxt, false);
+        }
+        if self.sq.at(self.current).is_some_and(|w| w.end() <= self.snd_nxt) {
+            self.current += 1;
+        }
+    }
+
+    /// Takes everything before `upto` as acknowledged. Follow with [`Requester::pop_done`].
+    pub(crate) fn acknowledge(&mut self, upto: u64) {
+        assert!(upto <= self.snd_max, "an acknowledgement is checked against what was sent");
+        self.snd_una = self.snd_una.max(upto);
+        while self.rd_atomic_out.front().is_some_and(|r| r.first + r.pkts <= self.snd_una) {
+            self.rd_atomic_out.pop_front();
+        }
+        if self.snd_nxt < self.snd_una {
+            // An answer to what was sent before going back: no need to send it again.
+            self.seek(self.snd_una);
+        }
+    }
+
+    /// Takes the oldest request out if it is fully acknowledged.
+    pub(crate) fn pop_done(&mut self) -> Option<Request> {
+        if self.sq.at(0)?.end() > self.snd_una {
+            return None;
+        }
+        self.pop_any()
+    }
+
+    /// Takes the oldest request out, done or not: for flushing.
+    pub(crate) fn pop_any(&mut self) -> Option<Request> {
+        let request = self.sq.pop_front()?;
+        self.current = self.current.saturating_sub(1);
+        if request.wqe.op.is_rd_atomic() {
+            self.rd_atomic_starts.pop_front();
+        }
+        Some(request)
+    }
+
+    /// Goes back: everything from `to` on is sent again. Returns false when there is nothing to
+    /// send again, because all of it is acknowledged or was never sent.
+    pub(crate) fn rewind(&mut self, to: u64) -> bool {
+        let to = to.max(self.snd_una);
+        if to >= self.snd_nxt {
+            return false;
+        }
+        self.seek(to);
+        // The first packet again asks at once: while a silent peer is probed it is the only one,
+        // and a peer that takes it as new answers only if it is asked.
+        self.asks_next = true;
+        true
+    }
+
+    /// No further request begins: makes sure that the last packet of those that have is asked
+    /// about. If the request after it was to do that, the packet goes out again.
+    pub(crate) fn drain(&mut self) {
+        let at_boundary = self.sq.at(self.current).is_none_or(|w| w.first == self.snd_nxt);
+        if at_boundary && self.snd_nxt == self.snd_max && self.unasked_pkts() > 0 {
+            self.rewind(self.snd_nxt - 1);
+        }
+    }
+
+    /// A READ or an atomic is in the queue.
+    pub(crate) fn has_rd_atomic(&self) -> bool {
+        !self.rd_atomic_starts.is_empty()
+    }
+
+    /// The wire's PSN of an unwrapped number.
+    pub(crate) fn psn(&self, number: u64) -> Psn {
+        let low = u32::try_from(number & u64::from(Psn::MASK)).expect("masked to 24 bits");
+        self.first_psn.plus(low)
+    }
+
+    /// The unwrapped number of a PSN in a response.
+    pub(crate) fn unwrap(&self, psn: Psn) -> Unwrapped {
+        match u64::try_from(psn.since(self.psn(self.snd_una))) {
+            Err(_) => Unwrapped::Stale,
+            Ok(ahead) if self.snd_una + ahead < self.snd_max => {
+                Unwrapped::Outstanding(self.snd_una + ahead)
+            }
+            Ok(_) => Unwrapped::BeyondSent,
+        }
+    }
+
+    /// The number after the last one sent, if `psn` is its PSN and something is outstanding: what a
+    /// peer expects that has had all of it.
+    pub(crate) fn next_unsent(&self, psn: Psn) -> Option<u64> {
+        let is_next = self.has_outstanding() && psn == self.psn(self.snd_max);
+        is_next.then_some(self.snd_max)
+    }
+
+    /// The number of the oldest READ or atomic response still missing, if such a request is in the
+    /// queue: a plain acknowledgement never reaches past it.
+    pub(crate) fn first_missing_response(&self) -> Option<u64> {
+        self.rd_atomic_starts.front().map(|first| (*first).max(self.snd_una))
+    }
+
+    /// The request that holds `number`, with its index.
+    pub(crate) fn wqe_of(&self, number: u64) -> Option<(usize, &Request)> {
+        let i = self.sq.partition_point(|w| w.end() <= number);
+        Some((i, self.sq.at(i)?))
+    }
+
+    /// Everything that has begun is acknowledged.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.snd_una == self.snd_max && self.sq.at(0).is_none_or(|w| w.first >= self.snd_max)
+    }
+
+    /// Copies the payload of `segment`; false if its memory is no longer registered.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        segment: &Segment,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        self.sq.gather(segment.wqe, segment.is_inline, segment.offset, payload, mrs)
+    }
+
+    pub(crate) fn sges(&self, wqe: usize) -> &[Sge] {
+        self.sq.sges(wqe)
+    }
+
+    pub(crate) fn snd_una(&self) -> u64 {
+        self.snd_una
+    }
+
+    pub(crate) fn snd_max(&self) -> u64 {
+        self.snd_max
+    }
+
+    pub(crate) fn snd_nxt(&self) -> u64 {
+        self.snd_nxt
+    }
+
+    /// Packets sent, or READ responses asked for, and not acknowledged. Going back takes them off:
+    /// they count as lost.
+    pub(crate) fn in_flight_pkts(&self) -> u64 {
+        self.snd_nxt - self.snd_una
+    }
+
+    /// Packets in flight that no later packet asked about: no answer to them is on its way.
+    pub(crate) fn unasked_pkts(&self) -> u64 {
+        self.snd_nxt - self.asked.max(self.snd_una)
+    }
+
+    /// Anything sent lacks its acknowledgement.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        self.snd_una < self.snd_max
+    }
+
+    fn seek(&mut self, to: u64) {
+        self.snd_nxt = to;
+        self.asked = self.asked.min(to);
+        while self.rd_atomic_out.back().is_some_and(|r| r.first + r.pkts > to) {
+            self.rd_atomic_out.pop_back();
+        }
+        self.current = self.sq.partition_point(|w| w.end() <= to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::{RemoteAddr, WrOp};
+    use proptest::prelude::*;
+
+    const REMOTE: RemoteAddr = RemoteAddr { va: 0, rkey: 5 };
+    const READ: WrOp = WrOp::Read { remote: REMOTE };
+
+    fn may() -> Allowance {
+        Allowance {
+            qp_pkts: 128,
+            endpoint_pkts: 128,
+            unasked_pkts: 128,
+            mtu: Mtu::B256,
+            max_rd_atomic: 2,
+            read_chunk_pkts: 4,
+            ack_req_interval_pkts: 16,
+            begins: true,
+        }
+    }
+
+    fn requester() -> Requester {
+        let mut r = Requester::new(64, 1, 0);
+        r.start(Psn::new(0xff_fffe), 2);
+        r
+    }
+
+    fn post(r: &mut Requester, op: WrOp, pkts: u32) {
+        r.post(&WorkRequest::new(0, op, &[]), pkts * 256, Mtu::B256);
+    }
+
+    /// Sends the next packet and returns (first number, PSNs, asks).
+    fn send(r: &mut Requester, may: &Allowance) -> Option<(u64, u32, bool)> {
+        let Next::Segment(s) = r.next(may) else {
+            return None;
+        };
+        let number = r.snd_nxt();
+        r.advance(&s);
+        Some((number, s.pkts, s.ack_req))
+    }
+
+    fn drain(r: &mut Requester) -> Vec<(u64, u32, bool)> {
+        std::iter::from_fn(|| send(r, &may())).collect()
+    }
+
+    #[test]
+    fn next__asks_at_the_end_at_intervals_and_when_it_must() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 20);
+        let asked: Vec<u64> =
+            drain(&mut r).iter().filter(|(.., asks)| *asks).map(|(n, ..)| *n).collect();
+        assert_eq!(asked, [15, 19]);
+        post(&mut r, WrOp::Send, 3);
+        let none = Allowance { unasked_pkts: 0, ..may() };
+        assert_eq!(send(&mut r, &none), Some((20, 1, true)));
+        assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
+        assert_eq!(r.unasked_pkts(), 1);
+    }
+
+    #[test]
+    fn next__windows_hold_back_and_say_whose() {
+        let mut r = requester();
+        assert!(matches!(r.next(&may()), Next::Idle));
+        post(&mut r, WrOp::Send, 2);
+        let qp = Allowance { qp_pkts: 0, ..may() };
+        let endpoint = Allowance { endpoint_pkts: 0, ..may() };
+        assert!(matches!(r.next(&endpoint), Next::WaitsForEndpoint));
+        send(&mut r, &may()).unwrap();
+        assert!(matches!(r.next(&qp), Next::WaitsForWindow));
+    }
+
+    #[test]
+    fn next__a_read_goes_whole_only_when_alone() {
+        let narrow = Allowance { qp_pkts: 1, ..may() };
+        let mut r = requester();
+        post(&mut r, READ, 4);
+        post(&mut r, READ, 4);
+        assert_eq!(send(&mut r, &narrow), Some((0, 4, true)));
+        assert!(matches!(r.next(&narrow), Next::WaitsForWindow));
+        assert_eq!(send(&mut r, &may()), Some((4, 4, true)));
+        post(&mut r, READ, 1);
+        assert!(matches!(r.next(&may()), Next::WaitsForPeer), "two READs out");
+        r.acknowledge(4);
+        assert_eq!(send(&mut r, &may()), Some((8, 1, true)));
+    }
+
+    #[test]
+    fn next__a_fence_waits_for_reads_only() {
+        let fenced = WorkRequest { fence: true, ..WorkRequest::new(0, WrOp::Send, &[]) };
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 1);
+        r.post(&fenced, 0, Mtu::B256);
+        assert_eq!(drain(&mut r).len(), 2, "no READ, no wait");
+        post(&mut r, READ, 2);
+        r.post(&fenced, 0, Mtu::B256);
+        assert_eq!(drain(&mut r).len(), 1);
+        r.acknowledge(3);
+        assert!(matches!(r.next(&may()), Next::WaitsForPeer));
+        r.acknowledge(4);
+        assert_eq!(drain(&mut r), [(4, 1, true)]);
+    }
+
+    #[test]
+    fn next__a_drained_queue_finishes_what_began_and_begins_nothing() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 3);
+        post(&mut r, WrOp::Send, 1);
+        send(&mut r, &may()).unwrap();
+        let draining = Allowance { begins: false, ..may() };
+        while send(&mut r, &draining).is_some() {}
+        assert_eq!((r.snd_nxt(), r.is_drained()), (3, false));
+        r.rewind(1);
+        while send(&mut r, &draining).is_some() {}
+        assert_eq!(r.snd_nxt(), 3, "sending again is no beginning");
+        r.acknowledge(3);
+        assert!(r.pop_done().is_some());
+        assert!(r.is_drained());
+        assert!(matches!(r.next(&draining), Next::Idle));
+        assert_eq!(drain(&mut r).len(), 1);
+    }
+
+    #[test]
+    fn acknowledge__beyond_where_it_went_back_to_jumps_there() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 4);
+        post(&mut r, WrOp::Send, 4);
+        drain(&mut r);
+        assert!(r.rewind(1));
+        send(&mut r, &may()).unwrap();
+        r.acknowledge(6);
+        assert_eq!((r.snd_una(), r.snd_nxt()), (6, 6));
+        assert!(r.has_outstanding());
+        assert!(r.pop_done().is_some() && r.pop_done().is_none());
+        assert_eq!(drain(&mut r), [(6, 1, false), (7, 1, true)]);
+        r.acknowledge(8);
+        assert!(!r.has_outstanding() && r.pop_done().is_some());
+    }
+
+    #[test]
+    fn rewind__into_a_chunk_asks_for_its_tail() {
+        let mut r = requester();
+        post(&mut r, READ, 10);
+        assert_eq!(drain(&mut r), [(0, 4, true), (4, 4, true)]);
+        r.acknowledge(2);
+        assert!(r.rewind(2));
+        assert_eq!(r.in_flight_pkts(), 0);
+        assert_eq!(drain(&mut r), [(2, 2, true), (4, 4, true)]);
+        assert!(!r.rewind(8), "nothing beyond was sent");
+        r.acknowledge(5);
+        assert_eq!(drain(&mut r), [(8, 2, true)]);
+    }
+
+    #[test]
+    fn rewind__the_first_packet_again_asks() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 10);
+        drain(&mut r);
+        assert!(r.rewind(0));
+        let asks: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
+        assert_eq!((asks[0], asks[1], asks[9]), (true, false, true));
+    }
+
+    #[test]
+    fn unwrap__knows_stale_outstanding_and_never_sent() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 5);
+        drain(&mut r);
+        post(&mut r, WrOp::Send, 1);
+        r.acknowledge(1);
+        let at = |n| r.unwrap(Psn::new(n));
+        assert_eq!(at(0xff_fffe), Unwrapped::Stale);
+        assert_eq!(at(0xff_ffff), Unwrapped::Outstanding(1));
+        assert_eq!(at(2), Unwrapped::Outstanding(4));
+        assert_eq!(at(3), Unwrapped::BeyondSent);
+        assert_eq!(at(0x40_0000), Unwrapped::BeyondSent);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Post(bool, u32),
+        Send,
+        Acknowledge(u64),
+        Rewind(u64),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            (any::<bool>(), 0u32..12).prop_map(|(read, pkts)| Act::Post(read, pkts)),
+            Just(Act::Send),
+            Just(Act::Send),
+            any::<u64>().prop_map(Act::Acknowledge),
+            any::<u64>().prop_map(Act::Rewind),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn requester__agrees_with_a_naive_model(acts in prop::collection::vec(act(), 1..200)) {
+            let mut r = requester();
+            let mut reads: Vec<(u64, u64)> = Vec::new();
+            for a in acts {
+                match a {
+                    Act::Post(read, pkts) if !r.is_full() => {
+                        post(&mut r, if read { READ } else { WrOp::Send }, pkts);
+                    }
+                    Act::Post(..) => {}
+                    Act::Send => {
+                        if let Next::Segment(s) = r.next(&may()) {
+                            let first = r.snd_nxt();
+                            r.advance(&s);
+                            if s.is_rd_atomic() {
+                                reads.push((first, first + u64::from(s.pkts)));
+                            }
+                        }
+                    }
+                    Act::Acknowledge(n) => {
+                        r.acknowledge(r.snd_una + n % (r.snd_max - r.snd_una + 1));
+                        while r.pop_done().is_some() {}
+                    }
+                    Act::Rewind(n) => {
+                        r.rewind(r.snd_una + n % (r.snd_max - r.snd_una + 1));
+                    }
+                }
+                prop_assert!(r.snd_una <= r.snd_nxt && r.snd_nxt <= r.snd_max);
+                prop_assert!(r.snd_max <= r.snd_end && r.asked <= r.snd_nxt);
+                reads.retain(|(_, end)| *end > r.snd_una && *end <= r.snd_nxt);
+                let out: Vec<(u64, u64)> =
+                    r.rd_atomic_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();
+                prop_assert_eq!(&out, &reads);
+                match r.sq.at(r.current) {
+                    Some(w) => prop_assert!(w.first <= r.snd_nxt && r.snd_nxt < w.end()),
+                    None => prop_assert_eq!((r.current, r.snd_nxt), (r.sq.len(), r.snd_end)),
+                }
+                let first_read = (0..).map_while(|i| r.sq.at(i)).find(|r| r.wqe.op.is_rd_atomic());
+                prop_assert_eq!(r.rd_atomic_starts.front(), first_read.map(|w| &w.first));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a request packet must satisfy, step by step.
+
+use super::{
+    Ground, Responder, Step, WORD_BYTES, atomic_request, payload_len, read_request, starts,
+};
+use crate::drop::DropReason;
+use crate::mr::Access;
+use crate::rc::ack::Owed;
+use crate::rc::outcome::RequestOutcome;
+use crate::rc::resources::packets;
+use crate::wc::WcStatus;
+use spanwire_wire::{NakCode, OpKind, Packet, Syndrome};
+
+impl Responder {
+    #[inline]
+    pub(super) fn check_psn(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        match p.bth.psn.since(self.epsn) {
+            0 => {
+                self.epsn_refused = false;
+                Ok(())
+            }
+            AHEAD_MAX.. => Err(RequestOutcome::Drop(DropReason::BeyondPsnLimit)),
+            1.. if self.epsn_refused => Err(RequestOutcome::Drop(DropReason::AfterSequenceGap)),
+            1.. => {
+                self.epsn_refused = true;
+                let reply = Owed::nak(self.epsn, NakCode::SequenceError, self.msn);
+                Err(RequestOutcome::Gap { reply })
+            }
+            _ => Err(self.duplicate(p, g.mtu)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn check_op_seq(&mut self, p: &Packet<'_>, _: &mut Ground<'_>) -> Step {
+        let props = p.bth.opcode.props();
+        let fits = match self.inbound {
+            None => starts(props),
+            Some(inbound) => !starts(props) && inbound.kind == props.kind,
+        };
+        if fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
+    }
+
+    pub(super) fn check_op_valid(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let allowed = match p.bth.opcode.props().kind {
+            OpKind::Send => true,
+            OpKind::Write => g.access.allows(Access::REMOTE_WRITE),
+            OpKind::ReadRequest => g.access.allows(Access::REMOTE_READ),
+            OpKind::Atomic => g.access.allows(Access::REMOTE_ATOMIC),
+            _ => false,
+        };
+        if allowed { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
+    }
+
+    #[inline]
+    pub(super) fn check_resource(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let props = p.bth.opcode.props();
+        let consumes = match props.kind {
+            OpKind::Send => props.first,
+            OpKind::Write => props.imm,
+            OpKind::ReadRequest | OpKind::Atomic => {
+                let room = self.resources.check_room();
+                return room.map_err(|_| self.refuse(NakCode::InvalidRequest));
+            }
+            _ => false,
+        };
+        if consumes && !g.receive.take(g.srqs, g.events) {
+            self.epsn_refused = true;
+            let timer = g.attr.min_rnr_timer.unwrap_or_default();
+            let syndrome = Syndrome::RnrNak { timer };
+            let reply = Owed { psn: self.epsn, syndrome, msn: self.msn };
+            return Err(RequestOutcome::NotReady { reply });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn check_length(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let props = p.bth.opcode.props();
+        let (len, mtu) = (payload_len(p), g.mtu.bytes());
+        let shape = match (props.kind, props.first, props.last) {
+            (OpKind::ReadRequest | OpKind::Atomic, ..) => len == 0,
+            (_, _, false) => len == mtu,
+            (_, true, true) => len <= mtu,
+            (_, false, true) => (1..=mtu).contains(&len),
+        };
+        let after = self.received().saturating_add(len);
+        let fits = match props.kind {
+            OpKind::Send => {
+                if g.receive.taken().is_some_and(|t| after > t.rwqe.len) {
+                    return Err(self.refuse_recv(NakCode::InvalidRequest, WcStatus::LocLenErr, g));
+                }
+                true
+            }
+            OpKind::Write => self.reth(p).is_some_and(|r| {
+                let complete = if props.last { after == r.dma_len } else { after < r.dma_len };
+                complete && r.dma_len <= MAX_DMA_BYTES
+            }),
+            OpKind::Atomic => true,
+            _ => read_request(p)
+                .is_some_and(|r| r.len <= MAX_DMA_BYTES && packets(r.len, g.mtu) < MAX_READ_PKTS),
+        };
+        if shape && fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
+    }
+
+    /// A zero-length request touches no memory, so its key and address are not looked at (rxe does
+    /// the same). A WRITE's first packet is checked for the whole message, every later one again
+    /// for its own bytes: the region may have gone since.
+    #[inline]
+    pub(super) fn check_rkey(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let props = p.bth.opcode.props();
+        let need = match props.kind {
+            OpKind::Write => Access::REMOTE_WRITE,
+            OpKind::ReadRequest => Access::REMOTE_READ,
+            OpKind::Atomic => return self.check_atomic(p, g),
+            _ => return self.check_invalidate(p, g),
+        };
+        let Some(reth) = self.reth(p) else {
+            return Err(self.refuse(NakCode::InvalidRequest));
+        };
+        let (va, len) = match starts(props) {
+            true => (reth.va, reth.dma_len),
+            false => (reth.va.wrapping_add(self.received().into()), payload_len(p)),
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        match g.mrs.remote(g.pd, reth.rkey, va, len, need) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.refuse(NakCode::RemoteAccess)),
+        }
+    }
+
+    /// The word's key and bounds first, then its alignment (rxe has the same order).
+    fn check_atomic(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let Some(request) = atomic_request(p) else {
+            return Err(self.refuse(NakCode::InvalidRequest));
+        };
+        let (va, rkey) = (request.operands.va, request.operands.rkey);
+        if g.mrs.remote(g.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC).is_err() {
+            return Err(self.refuse(NakCode::RemoteAccess));
+        }
+        let aligned = va.is_multiple_of(WORD_BYTES.into());
+        if aligned { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
+    }
+
+    /// The key that the last packet of a SEND with invalidate names.
+    fn check_invalidate(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        match p.ext.ieth {
+            Some(rkey) if g.mrs.check_invalidate(g.pd, rkey).is_err() => {
+                Err(self.refuse(NakCode::RemoteAccess))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A request this far ahead exceeds our widest send window. A NAK would make the peer go back for
+/// each packet that a forger sends, whatever PSN it guesses.
+const AHEAD_MAX: i32 = (1 << 16) + 1;
+/// IBTA: a message is at most 2^31 bytes.
+const MAX_DMA_BYTES: u32 = 1 << 31;
+/// Half the PSN space: beyond it, before and after cannot be told apart.
+const MAX_READ_PKTS: u32 = 1 << 23;

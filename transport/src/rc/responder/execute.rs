@@ -1,0 +1,110 @@
+//! What a request packet does once nothing speaks against it.
+
+use super::{
+    Ground, Inbound, Responder, Step, WORD_BYTES, atomic_request, payload_len, read_request,
+};
+use crate::mr::Access;
+use crate::payload::Payload;
+use crate::qp::outcome::Message;
+use crate::rc::ack::Owed;
+use crate::rc::outcome::RequestOutcome;
+use crate::rc::resources::packets;
+use crate::wc::{WcOpcode, WcStatus};
+use spanwire_wire::{AtomicEthRepr, NakCode, OpKind, Opcode, Packet, Psn};
+
+impl Responder {
+    /// The last step that may object: the memory may have gone since it was checked.
+    pub(super) fn place_payload(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+        let len = payload_len(p);
+        match p.bth.opcode.props().kind {
+            OpKind::Send => {
+                let received = self.received();
+                let placed = g.receive.taken().is_some_and(|t| {
+                    g.mrs.scatter(t.pd, &t.sges, received, Payload::of(p)).is_ok()
+                });
+                if placed {
+                    return Ok(());
+                }
+                Err(self.refuse_recv(NakCode::RemoteOperational, WcStatus::LocProtErr, g))
+            }
+            OpKind::Write if len > 0 => {
+                let Some(reth) = self.reth(p) else {
+                    return Err(self.refuse(NakCode::InvalidRequest));
+                };
+                let va = reth.va.wrapping_add(self.received().into());
+                let placed = g
+                    .mrs
+                    .remote(g.pd, reth.rkey, va, len, Access::REMOTE_WRITE)
+                    .is_ok_and(|span| span.put(Payload::of(p)));
+                if placed { Ok(()) } else { Err(self.refuse(NakCode::RemoteAccess)) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A packet of a SEND or WRITE has been placed: moves on, and tells what that completes.
+    #[inline]
+    pub(super) fn advance(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+        let props = p.bth.opcode.props();
+        let (psn, received) = (self.epsn, self.received() + payload_len(p));
+        self.epsn = self.epsn.next();
+        let reth = self.reth(p);
+        let mut message = None;
+        self.inbound = Some(Inbound { kind: props.kind, received, reth });
+        if props.last {
+            self.inbound = None;
+            self.msn = next_msn(self.msn);
+            let opcode = match props.kind {
+                OpKind::Send => Some(WcOpcode::Recv),
+                _ if props.imm => Some(WcOpcode::RecvRdmaWithImm),
+                _ => None,
+            };
+            let recv = opcode.and_then(|op| Some((g.receive.finish(g.srqs)?.wr_id, op)));
+            let invalidated_rkey = p.ext.ieth;
+            if let Some(rkey) = invalidated_rkey {
+                g.mrs.invalidate(rkey);
+            }
+            let (imm, solicited) = (p.ext.imm, p.bth.solicited);
+            message = Some(Message { recv, len: received, imm, invalidated_rkey, solicited });
+        }
+        let reply = p.bth.ack_req.then(|| Owed::ack(psn, self.msn));
+        RequestOutcome::Done { reply, message }
+    }
+
+    pub(super) fn begin_read(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+        let Some(read) = read_request(p) else {
+            return self.refuse(NakCode::InvalidRequest);
+        };
+        self.msn = next_msn(self.msn);
+        self.epsn = self.epsn.plus(packets(read.len, g.mtu));
+        self.resources.begin_read(read, self.msn);
+        RequestOutcome::ReadBegun
+    }
+
+    pub(super) fn execute_atomic(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+        let Some(request) = atomic_request(p) else {
+            return self.refuse(NakCode::InvalidRequest);
+        };
+        let AtomicEthRepr { va, rkey, swap_or_add, compare } = request.operands;
+        let word = g.mrs.remote(g.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC);
+        let found = word.ok().and_then(|span| {
+            let (region, offset) = (span.region, span.offset);
+            let done = match request.opcode {
+                Opcode::RcCmpSwap => region.compare_swap(offset, compare, swap_or_add),
+                _ => region.fetch_add(offset, swap_or_add),
+            };
+            done.ok()
+        });
+        let Some(original) = found else {
+            return self.refuse(NakCode::RemoteAccess);
+        };
+        self.msn = next_msn(self.msn);
+        self.epsn = self.epsn.next();
+        self.resources.begin_atomic(request, original, self.msn);
+        RequestOutcome::AtomicDone
+    }
+}
+
+fn next_msn(msn: u32) -> u32 {
+    (msn + 1) & Psn::MASK
+}

@@ -1,0 +1,153 @@
+//! The packets of RC: request segments, responses, acknowledgements.
+
+use super::on_request::refusal_event;
+use super::resources::{Body, Response};
+use super::segment::Segment;
+use super::{Rc, ack};
+use crate::drop::DropReason;
+use crate::payload::PayloadMut;
+use crate::qp::common::{Common, Shared, Transmit};
+use crate::qp::state::QpState;
+use crate::qp::write::NotWritten;
+use crate::wc::WcStatus;
+use spanwire_base::Time;
+use spanwire_wire::{AethRepr, AtomicAckEthRepr, ExtHeaders, NakCode, Opcode, RethRepr, Syndrome};
+
+impl Rc {
+    pub(super) fn send_segment(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        segment: &Segment,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let ext = ExtHeaders {
+            reth: segment.reth.map(|(remote, dma_len)| RethRepr {
+                va: remote.va,
+                rkey: remote.rkey,
+                dma_len,
+            }),
+            atomic: segment.atomic,
+            imm: segment.imm,
+            ieth: segment.ieth,
+            ..ExtHeaders::default()
+        };
+        let mut bth = qp.bth(segment.opcode, segment.psn);
+        bth.solicited = segment.solicited;
+        bth.ack_req = segment.ack_req;
+        let (requester, mrs) = (&self.requester, (qp.pd, &*sh.mrs));
+        let elide = sh.config.elide_payload;
+        let fill = |payload: PayloadMut<'_>| requester.gather(segment, payload, mrs);
+        match qp.write(&bth, &ext, (segment.len, elide), frame, fill) {
+            Err(NotWritten::NoRoom) => {
+                self.fail_at_snd_nxt(qp, WcStatus::LocQpOpErr, sh);
+                Transmit::Idle
+            }
+            Err(NotWritten::NoPayload) => {
+                self.fail_at_snd_nxt(qp, WcStatus::LocProtErr, sh);
+                Transmit::Idle
+            }
+            Ok(meta) => {
+                let number = self.requester.snd_nxt();
+                self.requester.advance(segment);
+                self.loss.on_sent(now);
+                let is_timed = !segment.is_retransmission && self.rtt.on_sent(now, number);
+                self.report_sent(qp, now, segment, &meta, is_timed);
+                sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
+                qp.sent(meta, segment.len, sh)
+            }
+        }
+    }
+
+    /// Writes the next packet of what a READ or an atomic asked for; `None` when that answer cannot
+    /// go on and something else is next.
+    pub(super) fn send_response(
+        &mut self,
+        qp: &mut Common,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<Transmit> {
+        let r = self.responder.resources.next(qp.mtu)?;
+        let aeth = r.opcode.props().aeth.then_some(AethRepr {
+            syndrome: Syndrome::Ack { credits: ack::NO_CREDIT_LIMIT },
+            msn: r.msn,
+        });
+        let (atomic_ack, len) = match r.body {
+            Body::Atomic { original } => (Some(AtomicAckEthRepr { original }), 0),
+            Body::Read { len, .. } => (None, len),
+        };
+        let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
+        let bth = qp.bth(r.opcode, r.psn);
+        let pd = qp.pd;
+        let elide = sh.config.elide_payload;
+        let fill = |payload: PayloadMut<'_>| match r.body {
+            Body::Read { va, rkey, len } if len > 0 => {
+                sh.mrs.fetch_remote(pd, rkey, va, len, payload)
+            }
+            Body::Read { .. } | Body::Atomic { .. } => true,
+        };
+        match qp.write(&bth, &ext, (len, elide), frame, fill) {
+            Ok(meta) => {
+                self.responder.resources.advance(qp.mtu);
+                Some(qp.sent(meta, len, sh))
+            }
+            Err(why) => {
+                self.cannot_respond(qp, &r, &why, sh);
+                None
+            }
+        }
+    }
+
+    /// The region went away while it was being read, or the port is too narrow for the answer.
+    fn cannot_respond(
+        &mut self,
+        qp: &mut Common,
+        r: &Response,
+        why: &NotWritten,
+        sh: &mut Shared<'_>,
+    ) {
+        let code = match why {
+            NotWritten::NoPayload if r.is_repeat => {
+                // The peer has had this answer and may have given the key back since: what it asks
+                // for here is a copy that was late on the way.
+                self.responder.resources.abandon();
+                sh.counters.drop(DropReason::DuplicateReadForgotten);
+                return;
+            }
+            NotWritten::NoPayload => NakCode::RemoteAccess,
+            NotWritten::NoRoom => NakCode::RemoteOperational,
+        };
+        // If a later request was refused already, this NAK takes the place of that one: the peer
+        // takes them in order.
+        self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
+        if qp.state != QpState::Err {
+            sh.counters.tx_fatal_naks += 1;
+            sh.events.push(refusal_event(qp, Syndrome::Nak(code)));
+        }
+        self.fail(qp, sh);
+    }
+
+    pub(super) fn send_ack(
+        &mut self,
+        qp: &Common,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let Some(owed) = self.acks.pending() else {
+            return Transmit::Idle;
+        };
+        let aeth = AethRepr { syndrome: owed.syndrome, msn: owed.msn };
+        let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
+        let bth = qp.bth(Opcode::RcAck, owed.psn);
+        self.acks.paid();
+        match qp.write(&bth, &ext, (0, false), frame, |_| true) {
+            Ok(meta) => {
+                let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
+                sh.counters.tx_acks += u64::from(positive);
+                qp.sent(meta, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! SR: selective repeat. Each direction numbers its packets, the receiver places them in any order
+//! and acknowledges them one by one, and only lost packets are retransmitted (docs/PROTOCOL.md,
+//! "SR").
+//!
+//! [`Tx`] is the sending direction with all its loss recovery, [`Rx`] the receiving one. Neither
+//! knows the other. What crosses between them crosses here, as a value of `crossing.rs` or a number:
+//!
+//! | from | to | value |
+//! |---|---|---|
+//! | rx | tx | READs and atomics to respond to, in order |
+//! | rx | tx | a response that arrived, for the request that it completes |
+//! | rx | tx | the path of the newest packet, echoed by a sender without a load balancer |
+//! | tx | rx | the delay of acknowledgements, a part of the round trip |
+//! | tx | rx | READs and atomics being responded to, which count against their limit |
+
+pub(crate) mod crossing;
+pub(crate) mod number;
+mod on_ack;
+mod on_data;
+mod recover;
+pub(crate) mod rx;
+mod send;
+pub(crate) mod tx;
+
+use crate::attr::{QpAttr, QpCaps};
+use crate::config::Config;
+use crate::drop::DropReason;
+use crate::event::AsyncEvent;
+use crate::qp::common::{Common, Shared};
+use crate::qp::complete::CqOverrun;
+use crate::qp::state::QpState;
+use crate::timer::earlier;
+use crate::wc::WcStatus;
+use rx::Rx;
+use rx::ack::ip_bytes;
+use spanwire_base::Time;
+use spanwire_wire::{Ecn, OpKind, Packet, Psn, Service};
+use tx::Tx;
+
+/// The state of one SR connection.
+#[derive(Debug)]
+pub(crate) struct Sr {
+    pub(crate) tx: Tx,
+    pub(crate) rx: Rx,
+}
+
+impl Sr {
+    /// An engine that begins to receive. `attr` is all that is in force.
+    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, config: &Config) -> Self {
+        Self { tx: Tx::new(caps, attr), rx: Rx::new(attr, config) }
+    }
+
+    /// Begins to send. The peer's address is valid from now on.
+    pub(crate) fn start(&mut self, attr: &QpAttr) {
+        self.tx.start(attr);
+        self.rx.validate_peer();
+    }
+
+    /// Takes over what a drained send queue may change; `attr` is all that is in force now.
+    pub(crate) fn change(&mut self, attr: &QpAttr) {
+        self.tx.change(attr);
+        self.rx.change(attr);
+    }
+
+    /// Takes a packet. The bytes have passed the wire's checks.
+    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    #[inline(never)]
+    pub(crate) fn handle_packet(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) {
+        let checked = qp.check_packet(p, Service::Sr);
+        if let Ok(()) | Err(DropReason::QpNotReceiving) = checked {
+            self.rx.on_bytes(ip_bytes(p));
+        }
+        let taken = match (checked, p.bth.opcode.props().kind) {
+            (Err(reason), _) => Err(reason),
+            (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_data(qp, now, p, sh),
+            (Ok(()), OpKind::SrAck) => self.on_ack(qp, now, p, sh).map(|()| 0),
+            // A CNP. SR's ACKs carry the ECN counts, and a forger has to guess their PSNs.
+            (Ok(()), _) => Err(DropReason::IgnoredCnp),
+        };
+        match taken {
+            Ok(bytes) => {
+                sh.counters.rx_packets += 1;
+                sh.counters.rx_payload_bytes += u64::from(bytes);
+                sh.counters.np_ecn_marked_roce_packets += u64::from(p.ip.ecn() == Ecn::Ce);
+            }
+            Err(reason) => {
+                if reason == DropReason::QpNotReceiving {
+                    self.rx.repeat_refusal(now, self.tx.ack_delay());
+                }
+                sh.counters.drop(reason);
+            }
+        }
+    }
+
+    /// Handles the timers that are due at `now`.
+    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+        self.rx.handle_timeout(now, sh);
+        if !qp.state.sends() {
+            return;
+        }
+        if self.tx.handle_timeout(now, sh.counters, qp.flow.as_deref_mut()) {
+            if self.tx.has_no_requests() {
+                // Only responses are unacknowledged: no completion reports the failure.
+                sh.events.push(AsyncEvent::QpFatal(qp.qpn));
+            }
+            self.fail_oldest(qp, WcStatus::RetryExcErr, sh);
+        }
+    }
+
+    /// When [`Sr::handle_timeout`] has something to do, or an acknowledgement is due.
+    #[inline(never)]
+    pub(crate) fn next_deadline(&self, state: QpState) -> Option<Time> {
+        let of_rx = self.rx.next_deadline().filter(|_| state.receives());
+        if !state.sends() {
+            return of_rx;
+        }
+        earlier(of_rx, self.tx.next_deadline())
+    }
+
+    /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them:
+    /// their lower 24 bits.
+    pub(crate) fn psns(&self) -> (Psn, Psn) {
+        (number::bth_psn(self.rx.received.next()), number::bth_psn(self.tx.sent.next()))
+    }
+
+    /// READs and atomics of the peer that have arrived and are not fully responded to.
+    pub(crate) fn responding(&self) -> usize {
+        self.rx.responder.rd_atomic_waiting() + self.tx.responding()
+    }
+
+    /// An acknowledgement is due and may leave. A refusal leaves behind the responses to the
+    /// requests before it.
+    #[inline]
+    pub(crate) fn owes_ack(&self, state: QpState) -> bool {
+        let responses_first =
+            state == QpState::Err && self.rx.is_peer_valid() && self.tx.responding() > 0;
+        self.rx.ack.is_due() && !responses_first
+    }
+
+    /// Reports the end of draining, if the send queue is drained now.
+    fn report_drained(&self, qp: &mut Common, sh: &mut Shared<'_>) {
+        if qp.is_draining {
+            qp.report_drained(self.tx.is_drained(), sh);
+        }
+    }
+
+    /// Fails the oldest request with `status`, then the queue pair.
+    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+        if let Some(oldest) = self.tx.requester.pop_any() {
+            let completed = qp.complete_send(&oldest, status, sh);
+            self.fail_if_overrun(qp, completed, sh);
+        }
+        self.fail(qp, sh);
+    }
+
+    /// Fails a message with its own status, and the queue pair. Requests before it that are not
+    /// complete are flushed rather than waited for.
+    fn fail_message(
+        &mut self,
+        qp: &mut Common,
+        message: u32,
+        status: WcStatus,
+        sh: &mut Shared<'_>,
+    ) {
+        while self.tx.requester.oldest().is_some_and(|oldest| oldest != message) {
+            self.flush_one(qp, sh);
+        }
+        self.fail_oldest(qp, status, sh);
+    }
+
+    /// Stops responding and goes to the error state.
+    pub(crate) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        self.tx.stop_responding();
+        self.enter_error(qp, sh);
+    }
+
+    /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
+    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        if !qp.enter_error() {
+            return;
+        }
+        self.tx.stop();
+        self.rx.forget_blocks(sh.block_memory);
+        while self.flush_one(qp, sh) {}
+        qp.flush_receives(sh);
+    }
+
+    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
+        let Some(oldest) = self.tx.requester.pop_any() else {
+            return false;
+        };
+        let completed = qp.complete_send(&oldest, WcStatus::WrFlushErr, sh);
+        self.fail_if_overrun(qp, completed, sh);
+        true
+    }
+
+    /// Fails if a completion was lost.
+    #[inline]
+    fn fail_if_overrun(
+        &mut self,
+        qp: &mut Common,
+        completed: Result<(), CqOverrun>,
+        sh: &mut Shared<'_>,
+    ) {
+        if completed.is_err() {
+            self.fail(qp, sh);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! An acknowledgement: [`Tx`](super::tx::Tx) applies it, and here requests complete or fail.
+
+use super::Sr;
+use crate::drop::DropReason;
+use crate::qp::common::{Common, Shared};
+use crate::wc::WcStatus;
+use spanwire_base::Time;
+use spanwire_wire::{NakCode, Packet, SrAckRepr};
+
+impl Sr {
+    /// Takes an acknowledgement.
+    ///
+    /// # Errors
+    /// It is malformed, or acknowledges what was not sent; nothing has changed then.
+    pub(super) fn on_ack(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let refused = match ack.refusal {
+            None => None,
+            // Looked up first: acknowledged packets are forgotten.
+            Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),
+        };
+        let is_rnr_exhausted = self.tx.on_ack(now, &ack, sh.counters, qp.flow.as_deref_mut())?;
+        match refused {
+            Some((Some(message), status)) => {
+                self.finish_requests(qp, Some(message), sh);
+                self.fail_message(qp, message, status, sh);
+            }
+            Some((None, _)) => {
+                // The response that the peer cannot send again has arrived; its acknowledgement
+                // was lost.
+                self.rx.ack.ask_again(now, self.tx.ack_delay());
+                self.finish_requests(qp, None, sh);
+            }
+            None => self.finish_requests(qp, None, sh),
+        }
+        if is_rnr_exhausted {
+            self.fail_oldest(qp, WcStatus::RnrRetryExcErr, sh);
+        }
+        Ok(())
+    }
+
+    /// Completes requests that are done, from the oldest on, up to the message `before`.
+    pub(super) fn finish_requests(
+        &mut self,
+        qp: &mut Common,
+        before: Option<u32>,
+        sh: &mut Shared<'_>,
+    ) {
+        while before.is_none() || self.tx.requester.oldest() != before {
+            let Some((oldest, signaled)) = self.tx.requester.pop_done(self.tx.sent.due()) else {
+                break;
+            };
+            if signaled {
+                let completed = qp.complete_send(&oldest, WcStatus::Success, sh);
+                self.fail_if_overrun(qp, completed, sh);
+            }
+        }
+        self.report_drained(qp, sh);
+    }
+}
+
+fn status_of(code: NakCode) -> Result<WcStatus, DropReason> {
+    match code {
+        NakCode::InvalidRequest => Ok(WcStatus::RemInvReqErr),
+        NakCode::RemoteAccess => Ok(WcStatus::RemAccessErr),
+        NakCode::RemoteOperational => Ok(WcStatus::RemOpErr),
+        NakCode::SequenceError | NakCode::InvalidRd => Err(DropReason::BadSyndrome),
+    }
+}

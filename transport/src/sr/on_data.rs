@@ -1,0 +1,232 @@
+//! A packet of data: its bytes are placed, and what it completes is carried out.
+
+use super::Sr;
+use super::number::{unwrap, wrap};
+use super::rx::received::Arrival;
+use super::rx::responder::{Arrived, Due, Ground, Objection};
+use crate::drop::DropReason;
+use crate::payload::Payload;
+use crate::qp::common::{Common, Shared};
+use crate::wc::{WcOpcode, WcStatus};
+use spanwire_base::{Time, u32_from};
+use spanwire_wire::{NakCode, OpKind, Packet, Refusal, SrDataRepr, SrKind};
+
+impl Sr {
+    /// Takes a packet of data or parity. Returns the bytes of data.
+    ///
+    /// # Errors
+    /// It has no effect.
+    pub(super) fn on_data(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<u32, DropReason> {
+        let (header, data) = parse(p)?;
+        let delay = self.tx.ack_delay();
+        let rx = &mut self.rx;
+        let number = match rx.received.judge(header.psn) {
+            Arrival::Missing(number) => number,
+            Arrival::Beyond => return Err(DropReason::BeyondPsnLimit),
+            Arrival::Old => return Err(DropReason::OldPacket),
+            Arrival::Duplicate => {
+                sh.counters.duplicate_request += 1;
+                rx.received.take_again(header.psn);
+                if let Some(block) = &header.block {
+                    rx.decoder.on_again(unwrap(rx.received.next(), header.psn), block);
+                }
+                rx.ack.on_data(now, p, &header, false, delay);
+                rx.ack.ask_again(now, delay);
+                return Ok(data.len());
+            }
+        };
+        qp.on_request_arrived(sh.events);
+        let arrived = Arrived {
+            number,
+            in_order: number == self.rx.received.due(),
+            header: &header,
+            data,
+            solicited: p.bth.solicited,
+        };
+        let is_parity = header.block.is_some_and(|block| block.is_parity());
+        if !is_parity && !self.place(qp, now, p, &arrived, sh)? {
+            return Ok(data.len());
+        }
+        let rx = &mut self.rx;
+        let leaves_or_closes_gap = number != rx.received.end();
+        sh.counters.out_of_sequence += u64::from(number > rx.received.end());
+        rx.received.take(number);
+        rx.ack.on_data(now, p, &header, leaves_or_closes_gap, delay);
+        rx.ack.on_in_order(number, p.bth.ack_req, rx.received.due());
+        sh.counters.rx_messages += u64::from(!is_parity && is_whole_write(&header));
+        if header.block.is_some() {
+            self.on_block(qp, now, &arrived, sh);
+        }
+        self.carry_out(qp, sh);
+        self.after_response(qp, now, &header, sh);
+        Ok(data.len())
+    }
+
+    /// Places the data of a packet. False when the packet is not taken; all consequences of that
+    /// are applied.
+    fn place(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        arrived: &Arrived<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<bool, DropReason> {
+        let placed = self.put(qp, arrived, sh)?;
+        let header = arrived.header;
+        let delay = self.tx.ack_delay();
+        match placed {
+            Placed::Yes => return Ok(true),
+            Placed::Failed => return Ok(false),
+            Placed::No(Objection::NoReceive) => {
+                sh.counters.out_of_buffer += 1;
+                self.rx.ack.on_data(now, p, header, false, delay);
+                self.rx.ack.on_no_receive();
+            }
+            // A wrong rkey ends the connection even ahead of a gap: if a try cost nothing, rkeys
+            // could be guessed.
+            Placed::No(Objection::Refused(code, _))
+                if !arrived.in_order && code != NakCode::RemoteAccess =>
+            {
+                return Err(DropReason::RefusedAhead);
+            }
+            Placed::No(Objection::Refused(code, recv)) => {
+                self.rx.ack.on_data(now, p, header, false, delay);
+                self.refuse_message(qp, header.psn, code, recv, sh);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Places data, if nothing speaks against it.
+    pub(super) fn put(
+        &mut self,
+        qp: &mut Common,
+        arrived: &Arrived<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<Placed, DropReason> {
+        if matches!(arrived.header.kind, SrKind::ReadResponse | SrKind::AtomicResponse) {
+            let mrs = (qp.pd, &*sh.mrs);
+            if let Err(message) = self.tx.place_response(arrived.header, arrived.data, mrs)? {
+                self.fail_message(qp, message, WcStatus::LocProtErr, sh);
+                return Ok(Placed::Failed);
+            }
+            return Ok(Placed::Yes);
+        }
+        let responding = self.tx.responding();
+        let placed = self.rx.responder.place(arrived, responding, &mut Ground::new(qp, sh));
+        Ok(placed.map_or_else(Placed::No, |()| Placed::Yes))
+    }
+
+    /// Carries out what is due because everything before it has arrived.
+    pub(super) fn carry_out(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+        while qp.state.receives() {
+            let next = self.rx.received.due();
+            let due = self.rx.responder.next_due(next, &mut Ground::new(qp, sh));
+            let Some((number, due)) = due else { return };
+            match due {
+                Due::Read(read) => {
+                    self.tx.responses.begin_read(read);
+                    sh.counters.rx_read_requests += 1;
+                }
+                Due::Atomic(atomic) => {
+                    self.tx.responses.begin_atomic(atomic);
+                    sh.counters.rx_atomic_requests += 1;
+                }
+                Due::Refused(code) => self.refuse_message(qp, wrap(number), code, None, sh),
+                Due::Deliver(message) => {
+                    sh.counters.rx_messages += 1;
+                    let delivered = qp.deliver(&message, sh);
+                    self.fail_if_overrun(qp, delivered, sh);
+                    if !qp.state.receives() {
+                        // Its completion is lost: the message must not be acknowledged.
+                        sh.counters.tx_fatal_naks += 1;
+                        let code = NakCode::RemoteOperational;
+                        self.rx.ack.refuse(Refusal { psn: wrap(number), code });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Refuses a request of the peer and fails. With a status, the receive request that it would
+    /// have used fails too.
+    pub(super) fn refuse_message(
+        &mut self,
+        qp: &mut Common,
+        psn: u32,
+        code: NakCode,
+        recv: Option<WcStatus>,
+        sh: &mut Shared<'_>,
+    ) {
+        sh.counters.tx_fatal_naks += 1;
+        sh.events.push(qp.refusal_event(code));
+        self.rx.ack.refuse(Refusal { psn, code });
+        let rwqe = recv.and_then(|status| Some((qp.receive.pop(sh.srqs)?, status)));
+        if let Some((rwqe, status)) = rwqe {
+            let wc = qp.wc(rwqe.wr_id, status, WcOpcode::Recv);
+            let completed = qp.complete(qp.recv_cq, wc, sh);
+            self.fail_if_overrun(qp, completed, sh);
+        }
+        // Responses to the requests before this one still leave, then the refusal.
+        self.enter_error(qp, sh);
+    }
+
+    /// A response may have been the last thing that its request waited for.
+    pub(super) fn after_response(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        header: &SrDataRepr,
+        sh: &mut Shared<'_>,
+    ) {
+        if header.answers.is_none() {
+            return;
+        }
+        if self.tx.sent.is_empty() {
+            // All requests are acknowledged; only responses are outstanding.
+            self.tx.timers.on_heard(now, Time::MAX, self.tx.requester.awaits_response());
+        }
+        self.finish_requests(qp, None, sh);
+    }
+}
+
+/// What became of the data of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Placed {
+    Yes,
+    No(Objection),
+    /// Our own memory is no longer registered: the request has failed, and the queue pair.
+    Failed,
+}
+
+/// The header of a packet of our peer's stream, and its payload.
+fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
+    let is_parity = p.bth.opcode.props().kind == OpKind::SrParity;
+    let parsed = match is_parity {
+        true => SrDataRepr::parse_parity(p.bth.psn.get(), p.payload),
+        false => SrDataRepr::parse(p.bth.psn.get(), p.payload),
+    };
+    let (header, rest) = parsed.map_err(DropReason::Wire)?;
+    let data = match p.elided_bytes {
+        0 => Payload::Bytes(rest),
+        n => Payload::Elided(u32_from(n + rest.len())),
+    };
+    // Blocks are of data: an empty packet of one is parity that is given up.
+    let has_data = header.block_bytes.is_some() || !is_parity;
+    if header.block.is_some() && has_data != (data.len() > 0) {
+        return Err(DropReason::Wire(spanwire_wire::DropReason::SrKind));
+    }
+    Ok((header, data))
+}
+
+/// A message that nothing else tells of is here to its end.
+pub(super) fn is_whole_write(header: &SrDataRepr) -> bool {
+    header.kind == SrKind::Write && header.last && header.receive.is_none()
+}

@@ -1,0 +1,175 @@
+//! The receiving direction of SR: which packets arrived, where their data belong, and what is
+//! acknowledged.
+
+pub(crate) mod ack;
+mod deadline;
+pub(crate) mod decoder;
+pub(crate) mod received;
+pub(crate) mod responder;
+
+use crate::attr::QpAttr;
+use crate::blocks::BlockMemory;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::qp::common::Shared;
+use crate::sr::crossing::AckDelay;
+use crate::sr::number::{first_number, wrap};
+use crate::timer::earlier;
+use ack::Feedback;
+use decoder::{Overdue, Rebuild};
+use received::Received;
+use responder::Inbound;
+use spanwire_base::{Time, u64_from, usize_from};
+use spanwire_wire::{AckReason, BlockReports, SACK_WORDS_MAX, SackWord, SrAckRepr};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The state of the receiving direction.
+#[derive(Debug)]
+pub(crate) struct Rx {
+    pub(super) received: Received,
+    pub(super) ack: Feedback,
+    pub(super) responder: Inbound,
+    pub(super) decoder: Box<Rebuild>,
+    /// The receive limit of the last acknowledgement.
+    advertised_receive_limit: u32,
+    /// Bytes received and not yet matched by acknowledgements, until RTS. The source address may be
+    /// forged before that: its owner must not get more bytes than were sent in its name (RFC 9000
+    /// 8.1, with a factor of one).
+    unvalidated_bytes: Option<u64>,
+}
+
+impl Rx {
+    /// Begins to receive. `attr` is all that is in force.
+    pub(super) fn new(attr: &QpAttr, config: &Config) -> Self {
+        let peer = attr.av.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |av| av.dst_ip);
+        Self {
+            received: Received::new(
+                first_number(attr.rq_psn.unwrap_or_default()),
+                config.reorder_pkts,
+            ),
+            ack: Feedback::new(),
+            responder: Inbound::new(attr.max_dest_rd_atomic.unwrap_or(0)),
+            decoder: Box::new(Rebuild::new(peer, config.block_bytes_qp)),
+            advertised_receive_limit: 0,
+            unvalidated_bytes: Some(0),
+        }
+    }
+
+    /// Takes over what a drained send queue may change.
+    pub(super) fn change(&mut self, attr: &QpAttr) {
+        self.responder.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
+    }
+
+    /// A packet of the peer with so many bytes of IP arrived.
+    pub(super) fn on_bytes(&mut self, bytes: u64) {
+        if let Some(unvalidated) = &mut self.unvalidated_bytes {
+            *unvalidated = unvalidated.saturating_add(bytes);
+        }
+    }
+
+    /// The queue pair may send: the application has connected it to this peer.
+    pub(super) fn validate_peer(&mut self) {
+        self.unvalidated_bytes = None;
+    }
+
+    /// Acknowledgements may have any length, and responses may leave.
+    pub(super) fn is_peer_valid(&self) -> bool {
+        self.unvalidated_bytes.is_none()
+    }
+
+    /// SACK words that an acknowledgement may have with `outside` bytes of other headers; `None`
+    /// when not even one without any may leave yet.
+    pub(super) fn words_allowed(&self, outside: usize) -> Option<usize> {
+        let Some(bytes) = self.unvalidated_bytes else { return Some(SACK_WORDS_MAX) };
+        let fixed = u64_from(LINK_BYTES + outside + SrAckRepr::WORDLESS_LEN);
+        let words = bytes.checked_sub(fixed)? / u64_from(SackWord::LEN);
+        Some(usize_from(words.min(u64_from(SACK_WORDS_MAX))))
+    }
+
+    /// An acknowledgement of so many bytes of IP leaves.
+    pub(super) fn on_ack_sent(&mut self, bytes: usize) {
+        if let Some(unvalidated) = &mut self.unvalidated_bytes {
+            *unvalidated = unvalidated.saturating_sub(u64_from(LINK_BYTES + bytes));
+        }
+    }
+
+    /// Everything that the next acknowledgement reports. `reachable` receive requests are unused.
+    pub(super) fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrAckRepr<'static> {
+        let receive_limit = self.responder.first_receive().wrapping_add(reachable);
+        self.advertised_receive_limit = receive_limit;
+        let mut ack = SrAckRepr {
+            next: wrap(self.received.next()),
+            psn_limit: wrap(self.received.limit()),
+            receive_limit,
+            words: self.received.words(),
+            ..SrAckRepr::default()
+        };
+        self.ack.tell(now, &mut ack);
+        ack
+    }
+
+    /// The block reports of the next acknowledgement.
+    pub(super) fn block_reports(&mut self) -> BlockReports {
+        if self.is_peer_valid() { self.decoder.reports() } else { BlockReports::default() }
+    }
+
+    /// The peer has used, or tried to use, all receive requests that were advertised to it.
+    pub(super) fn peer_may_wait(&self) -> bool {
+        self.responder.has_reached(self.advertised_receive_limit)
+    }
+
+    /// A receive request was posted: a sender that may be waiting for it gets an acknowledgement.
+    pub(crate) fn on_receive_posted(&mut self) {
+        if self.ack.has_heard() && self.peer_may_wait() {
+            self.ack.ask(AckReason::Limit);
+        }
+    }
+
+    /// The peer sends on after a refusal: it may have been lost.
+    pub(super) fn repeat_refusal(&mut self, now: Time, delay: AckDelay) {
+        if self.ack.may_refuse_again() {
+            self.ack.ask_again(now, delay);
+        }
+    }
+
+    /// When [`Rx::handle_timeout`] has something to do.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        earlier(self.ack.next(), self.decoder.next_deadline())
+    }
+
+    /// Handles the timers that are due at `now`: late blocks, and delayed acknowledgements.
+    pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
+        if self.decoder.next_deadline().is_some_and(|at| at <= now) {
+            self.blocks_overdue(now, sh);
+        }
+        self.ack.handle_timeout(now);
+    }
+
+    fn blocks_overdue(&mut self, now: Time, sh: &mut Shared<'_>) {
+        while let Some(overdue) = self.decoder.overdue(now, sh.block_memory) {
+            if let Overdue::Settle(numbers) = overdue {
+                self.received.settle(numbers);
+            }
+            self.ack.ask(AckReason::Block);
+        }
+        self.count_blocks(sh.counters);
+    }
+
+    /// Frees the memory of FEC blocks: nothing more is received.
+    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+        self.decoder.clear(memory);
+    }
+
+    pub(super) fn count_blocks(&mut self, counters: &mut Counters) {
+        let new = self.decoder.take_counters();
+        counters.ec_blocks_rebuilt += new.rebuilt;
+        counters.ec_blocks_plain += new.plain;
+        counters.ec_block_nacks += new.nacks;
+    }
+}
+
+/// The header of the link, counted for packets sent and not for packets received: neither many
+/// small acknowledgements of few large packets nor a large one of many small packets is more than
+/// what was received.
+const LINK_BYTES: usize = 14;

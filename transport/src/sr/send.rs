@@ -1,0 +1,237 @@
+//! The packets of SR: data, parity, acknowledgements.
+
+use super::Sr;
+use super::number::wrap;
+use super::rx::ack::outside_bytes;
+use super::tx::ACK_PKTS;
+use super::tx::part::{Part, Sending, SendingKind};
+use super::tx::schedule::{Choice, Limits};
+use crate::event::AsyncEvent;
+use crate::payload::PayloadMut;
+use crate::qp::common::{Common, Shared, Transmit};
+use crate::qp::congestion::ack_interval;
+use crate::qp::state::QpState;
+use crate::qp::write::{ICRC_BYTES, NotWritten};
+use crate::schedule::Room;
+use crate::wc::WcStatus;
+use spanwire_base::{Time, TxMeta, u32_from};
+use spanwire_loadbalance::Entropy;
+use spanwire_wire::{
+    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrAckRepr, SrDataRepr, int_request,
+};
+
+impl Sr {
+    /// Writes the next packet with data, if one may leave.
+    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    #[inline(never)]
+    pub(crate) fn poll_transmit(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        room: Room,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        loop {
+            let flow = qp.flow.as_ref().map(|flow| flow.window_pkts());
+            let window_pkts = flow.unwrap_or(u32::MAX).min(sh.config.qp_window_pkts);
+            let limits = Limits {
+                sends: qp.state.sends(),
+                begins: qp.state == QpState::Rts,
+                window_pkts,
+                ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
+                room_pkts: room.pkts,
+            };
+            let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
+            let refusal_waits = self.rx.ack.is_due() && !self.owes_ack(qp.state);
+            let choice = match limits.sends || failed {
+                true => self.tx.choose(now, &limits, qp.flow.as_deref_mut()),
+                false => Choice::Idle,
+            };
+            match choice {
+                Choice::Send(sending) => {
+                    if let Some(sent) = self.send_data(qp, now, &sending, frame, sh) {
+                        return sent;
+                    }
+                }
+                // The responses before the refusal wait for an acknowledgement that it carries.
+                Choice::Idle if refusal_waits => return self.send_ack(qp, now, frame, sh),
+                Choice::Idle => return Transmit::Idle,
+                Choice::Blocked => return Transmit::Blocked,
+                Choice::Paced(at) => return Transmit::Paced(at),
+            }
+        }
+    }
+
+    /// Writes a packet; `None` when that was not possible and another one is next.
+    fn send_data(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        sending: &Sending,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<Transmit> {
+        let (mut header, len, solicited) = self.tx.header(now, sending)?;
+        self.tx.begin_block_of(sending);
+        let path = self.tx.pick_path(now, sending, len, qp.flow.as_deref_mut());
+        // Without a load balancer, the peer's path is echoed: its newest packet arrived by it.
+        header.path = path.unwrap_or_else(|| self.rx.ack.echoed_path());
+        let is_new = sending.kind == SendingKind::New;
+        let is_parity = sending.part == Part::Parity;
+        let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
+        let mut bth = qp.bth(opcode, Psn::new(header.psn & Psn::MASK));
+        (bth.ack_req, bth.solicited) = (sending.asks, solicited);
+        let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
+        let fill = |payload: PayloadMut<'_>| tx.fill(sending, payload, mrs);
+        let payload = (len, sh.config.elide_payload);
+        match write_data(qp, &bth, &header, payload, frame, fill) {
+            Ok(mut meta) => {
+                sh.counters.retransmitted_packets += u64::from(!is_new);
+                sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
+                if self.tx.int_hops > 0 {
+                    // A port too narrow for it sends the packet all the same.
+                    let asking = int_request(frame, meta.len, self.tx.int_hops);
+                    meta.len = asking.unwrap_or(meta.len);
+                }
+                let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
+                let sent = (len, header.path);
+                self.tx.on_sent(now, sending, sent, frame_bytes, qp.flow.as_deref_mut());
+                Some(qp.sent(meta, len, sh))
+            }
+            Err(why) => {
+                self.cannot_write(qp, now, sending, &why, sh);
+                None
+            }
+        }
+    }
+
+    /// The memory of a packet is gone, or the port is too narrow for it.
+    fn cannot_write(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        sending: &Sending,
+        why: &NotWritten,
+        sh: &mut Shared<'_>,
+    ) {
+        let (status, code) = match why {
+            NotWritten::NoPayload => (WcStatus::LocProtErr, NakCode::RemoteAccess),
+            NotWritten::NoRoom => (WcStatus::LocQpOpErr, NakCode::RemoteOperational),
+        };
+        match (&sending.part, sending.kind) {
+            (Part::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
+            (Part::Parity, _) => self.fail_with_event(qp, status, sh),
+            (Part::Read(part), SendingKind::Again) => {
+                // The peer may have received this response and invalidated the key since. If so, it
+                // acknowledges the response; else its request fails.
+                self.rx.ack.refuse_again(Refusal { psn: part.asked_by, code });
+                self.tx.on_sent(now, sending, (part.len, 0), 0, None);
+            }
+            (part, _) => {
+                let asked_by = match part {
+                    Part::Read(part) => part.asked_by,
+                    Part::Request(_) | Part::Atomic { .. } | Part::Parity => wrap(sending.number),
+                };
+                // This takes the place of the refusal of a later request: the peer handles
+                // refusals in the order of its requests.
+                match qp.state {
+                    QpState::Err => self.rx.ack.refuse(Refusal { psn: asked_by, code }),
+                    _ => self.refuse_message(qp, asked_by, code, None, sh),
+                }
+                self.fail(qp, sh);
+            }
+        }
+    }
+
+    /// Writes the acknowledgement that is due.
+    pub(crate) fn send_ack(
+        &mut self,
+        qp: &Common,
+        now: Time,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let reachable = qp.receive.reachable(sh.srqs);
+        let Some(path) = qp.path.as_ref() else { return Transmit::Idle };
+        let outside = outside_bytes(path.template().ip());
+        let Some(words) = self.rx.words_allowed(outside) else { return Transmit::Idle };
+        let mut ack = self.rx.acknowledgement(now, reachable);
+        ack.words.truncate(words);
+        self.rx.on_ack_sent(outside + ack.header_len());
+        if let Some(srq) = qp.receive.srq()
+            && self.rx.peer_may_wait()
+        {
+            sh.srqs.want(srq);
+        }
+        let blocks = self.rx.block_reports();
+        // Telemetry arrives with the packet, but outside the bytes of IP that are counted while the
+        // peer's address is not validated.
+        let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { &[] };
+        let ack = SrAckRepr { int, blocks, ..ack };
+        let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
+        let at = path.template().emit(&bth, &ExtHeaders::NONE, ack.header_len(), frame);
+        let Ok(at) = at else { return Transmit::Idle };
+        let end = at.end;
+        if ack.emit(&mut frame[at]).is_err() {
+            return Transmit::Idle;
+        }
+        let len = end + ICRC_BYTES;
+        set_path(qp, frame, ack.path);
+        spanwire_wire::seal(frame, len);
+        sh.counters.tx_acks += u64::from(ack.refusal.is_none());
+        qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
+    }
+
+    /// The queue pair fails for a packet that belongs to no request.
+    fn fail_with_event(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+        // A failed queue pair still sends earlier responses; the event is raised once.
+        if qp.state != QpState::Err {
+            sh.events.push(AsyncEvent::QpFatal(qp.qpn));
+        }
+        self.fail_oldest(qp, status, sh);
+    }
+}
+
+/// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
+/// `payload.1` says so.
+fn write_data(
+    qp: &Common,
+    bth: &BthRepr,
+    header: &SrDataRepr,
+    payload: (u32, bool),
+    frame: &mut [u8],
+    fill: impl FnOnce(PayloadMut<'_>) -> bool,
+) -> Result<TxMeta, NotWritten> {
+    let path = qp.path.as_ref().ok_or(NotWritten::NoRoom)?;
+    let (template, header_len) = (path.template(), header.header_len());
+    let (len, elide) = payload;
+    let whole = header_len + len as usize;
+    let no_room = |_| NotWritten::NoRoom;
+    let ext = &ExtHeaders::NONE;
+    let (at, elided) = match elide && len > 0 {
+        true => template.emit_elided(bth, ext, whole, header_len, frame).map_err(no_room)?,
+        false => (template.emit(bth, ext, whole, frame).map_err(no_room)?, 0),
+    };
+    let pad = if elided > 0 { 0 } else { whole.wrapping_neg() % 4 };
+    let icrc_at = at.end + pad;
+    let (head, data) = frame[at].split_at_mut(header_len);
+    header.emit(head).map_err(no_room)?;
+    let data = if elided > 0 { PayloadMut::Elided(len) } else { PayloadMut::Bytes(data) };
+    if !fill(data) {
+        return Err(NotWritten::NoPayload);
+    }
+    let len = icrc_at + ICRC_BYTES;
+    set_path(qp, frame, header.path);
+    spanwire_wire::seal(frame, len);
+    Ok(TxMeta { len, elided_bytes: u32_from(elided) })
+}
+
+/// A packet takes the path of this source port, if it is one.
+#[inline]
+fn set_path(qp: &Common, frame: &mut [u8], port: u16) {
+    let entropy = Entropy::from_port(port);
+    if let Some(path) = qp.path.as_ref().filter(|_| port == entropy.port()) {
+        path.template().set_path(frame, port, entropy.flow_label());
+    }
+}

@@ -1,0 +1,229 @@
+//! The effects of an acknowledgement on the sending direction: packets that arrived or are lost,
+//! limits, round trip, congestion control.
+
+use super::Tx;
+use super::margin::Arrivals;
+use super::part::Part;
+use super::paths::Echo;
+use super::sent::{Acked, Told};
+use crate::counters::Counters;
+use crate::drop::DropReason;
+use crate::qp::flow::{Flow, Progress};
+use crate::sr::number::unwrap;
+use spanwire_base::{Dur, Time};
+use spanwire_cc::LossKind;
+use spanwire_loadbalance as lb;
+use spanwire_wire::{AckReason, SrAckRepr};
+
+impl Tx {
+    /// Applies an acknowledgement. True when the peer has had no receive request once too often.
+    pub(in crate::sr) fn on_ack(
+        &mut self,
+        now: Time,
+        ack: &SrAckRepr<'_>,
+        counters: &mut Counters,
+        mut flow: Option<&mut Flow>,
+    ) -> Result<bool, DropReason> {
+        let echo = Time::from_ps(ack.echo_ps);
+        if echo > now {
+            return Err(DropReason::ResponseBeyondSent);
+        }
+        let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
+        let marks = self.marks(ack);
+        let (next, newest) = (ack.next, ack.newest);
+        let patience = self.sent.patience(&self.rtt).filter(|_| !blocks.is_empty());
+        let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
+        let audible = now - self.rtt.smallest();
+        let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
+        let before = *self.sent.counters();
+        let inflight_bytes = self.sent.in_flight_bytes();
+        let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
+        if ack.hold_ns != u32::MAX {
+            let (trip, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
+            // What comes once more has others as its witness: without a newer count it is this
+            // acknowledgement that is late.
+            if acked.late && (!acked.again || self.credit.is_news(ack.rx_pkts)) {
+                let late_by = Dur::from_ps(trip.as_ps().saturating_sub(hold.as_ps()));
+                let fastest = self.rtt.smallest().as_ps();
+                self.sent.widen_to(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
+            }
+            // One that tells nothing new may have been held for any length of time.
+            if acked.pkts > 0 {
+                self.rtt.sample(trip, hold);
+            }
+        }
+        if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
+            self.tell_flow(now, ack, &acked, inflight_bytes, flow);
+        }
+        if !blocks.is_empty() {
+            self.tell_of_blocks(now, &acked, counters, flow.as_deref_mut());
+        }
+        let gives_up = self.take_limits(ack, echo, counters);
+        let arrivals = Arrivals {
+            echo,
+            transmissions: self.sent.transmissions(),
+            received: ack.rx_pkts,
+            is_last: acked.pkts > 0 && self.sent.in_flight_pkts() == 0,
+        };
+        self.timers.margin.on_ack(now, &self.rtt, &arrivals);
+        if self.timers.on_heard(now, echo, true) {
+            self.sent.find_all();
+            counters.spurious_timeouts += 1;
+        }
+        let found = *self.sent.counters();
+        counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
+        counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
+        counters.spurious_retransmits += found.spurious - before.spurious;
+        if !self.waits_for_peer() || self.timers_may_rest() {
+            self.timers.stop();
+        }
+        self.detect_lost(now, counters, flow);
+        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Overdue);
+        if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
+            self.recovery_end = None;
+            self.sent.recovered();
+        }
+        Ok(gives_up)
+    }
+
+    /// Finds what is lost by time.
+    pub(super) fn detect_lost(
+        &mut self,
+        now: Time,
+        counters: &mut Counters,
+        mut flow: Option<&mut Flow>,
+    ) {
+        let found = self.sent.detect(now, &self.rtt);
+        self.loss_timer = found.look_at;
+        counters.presumed_lost_packets += found.pkts;
+        self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
+        if found.pkts > found.coded_pkts && self.recovery_end.is_none() {
+            self.recovery_end = Some(self.sent.next());
+            if let Some(flow) = flow {
+                let inflight_bytes = self.sent.in_flight_bytes();
+                flow.on_loss(now, LossKind::Recovery, found.bytes, inflight_bytes);
+            }
+        }
+    }
+
+    /// Packets of blocks were lost, which nobody waits for.
+    fn on_coded_loss(&mut self, now: Time, pkts: u64, bytes: u64, flow: Option<&mut Flow>) {
+        if pkts == 0 {
+            return;
+        }
+        if let Some(encoder) = &mut self.encoder {
+            encoder.on_lost(pkts);
+        }
+        if let Some(flow) = flow {
+            flow.on_loss(now, LossKind::Block, bytes, self.sent.in_flight_bytes());
+        }
+    }
+
+    /// Which packets came marked, if somebody chooses paths: bit i is the newest less i.
+    #[inline]
+    fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
+        self.paths.as_mut().map_or(0, |paths| paths.marks(ack))
+    }
+
+    /// Counts, and tells congestion control, what reports of blocks say.
+    #[inline(never)]
+    fn tell_of_blocks(
+        &mut self,
+        now: Time,
+        acked: &Acked,
+        counters: &mut Counters,
+        flow: Option<&mut Flow>,
+    ) {
+        let (short, settled) = (acked.short, acked.settled);
+        counters.ec_settled_packets += settled.pkts;
+        counters.ec_short_packets += short.pkts;
+        let (pkts, bytes) = (short.pkts + settled.pkts, short.bytes + settled.bytes);
+        self.on_coded_loss(now, pkts, bytes, flow);
+    }
+
+    /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of
+    /// what is new the same part is marked as of what it has counted since.
+    #[inline(never)]
+    fn tell_flow(
+        &mut self,
+        now: Time,
+        ack: &SrAckRepr<'_>,
+        acked: &Acked,
+        inflight_bytes: u64,
+        flow: &mut Flow,
+    ) {
+        let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_bytes, ack.ce_bytes));
+        let (rx, ce) = (ack.rx_bytes.wrapping_sub(rx), ack.ce_bytes.wrapping_sub(ce));
+        // An older one than the last counts backwards, and a liar as it likes.
+        let marked = if ce <= rx && rx > 0 && rx < 1 << 63 {
+            u128::from(acked.bytes) * u128::from(ce) / u128::from(rx)
+        } else {
+            0
+        };
+        let echo = Time::from_ps(ack.echo_ps);
+        let progress = Progress {
+            acked_bytes: acked.bytes,
+            acked_pkts: acked.pkts,
+            marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
+            rtt: (ack.hold_ns != u32::MAX).then(|| now.since(echo)),
+            remote_hold: Dur::from_ns(ack.hold_ns.into()),
+            sent_at: echo,
+            number: acked.newest,
+            una: self.sent.una(),
+            next: self.sent.next(),
+            again: acked.was_lost,
+            inflight_bytes,
+            path: ack.path,
+            at_send: acked.at_send,
+            hops: match ack.hop_limit {
+                0 => None,
+                left => self.hop_limit.checked_sub(left),
+            },
+            // What nobody asked for has not been agreed to.
+            int: if self.int_hops > 0 { ack.int } else { &[] },
+        };
+        flow.on_ack(now, &progress);
+    }
+
+    /// What is lost waits for a receive request: the silence that follows is nobody's fault.
+    fn timers_may_rest(&mut self) -> bool {
+        if !self.has_nothing_in_flight() {
+            return false;
+        }
+        let (requester, limit) = (&self.requester, self.credit.receive_limit());
+        let may_leave = self.sent.next_lost(|part| requester.may_leave(part, limit)).is_some();
+        // Once more: what waited may have arrived, and what is left to parity is the peer's.
+        !may_leave && self.has_nothing_in_flight()
+    }
+
+    /// Takes note of what the peer takes, and of what it did not take.
+    fn take_limits(&mut self, ack: &SrAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
+        let limit = unwrap(self.sent.una(), ack.psn_limit);
+        self.psn_limit = self.psn_limit.max(Some(limit));
+        self.credit.on_told(ack.receive_limit, ack.rx_pkts);
+        let is_it = |part: Part| match part {
+            Part::Request(segment) => self.requester.uses_receive(&segment),
+            Part::Read(_) | Part::Atomic { .. } | Part::Parity => false,
+        };
+        let turned_away = ack.reason == AckReason::NoReceive;
+        if !turned_away || !self.sent.missing(ack.newest).is_some_and(is_it) {
+            return false;
+        }
+        let since = self.credit.judge_until(echo);
+        let (requester, limit) = (&self.requester, self.credit.receive_limit());
+        self.sent.turned_away(ack.newest, echo, since, |part| !requester.may_leave(part, limit));
+        counters.rnr_nak_retry_err += u64::from(self.credit.is_new_round(echo));
+        let number = unwrap(self.sent.una(), ack.newest);
+        self.credit.on_refused(echo, number, self.sent.due())
+    }
+
+    /// The request that was sent as the packet `psn`, if it is not over.
+    pub(in crate::sr) fn message_of(&self, psn: u32) -> Option<u32> {
+        match self.sent.what(psn) {
+            Some(Part::Request(segment)) => Some(segment.message),
+            _ => None,
+        }
+        .or_else(|| self.requester.asked_by(psn))
+        .filter(|message| self.requester.has(*message))
+    }
+}

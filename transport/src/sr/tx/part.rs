@@ -1,0 +1,75 @@
+//! What one packet carries: enough to write it again.
+
+use super::place::Place;
+use spanwire_wire::{SrDataRepr, SrKind};
+
+/// The contents of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Request(Segment),
+    Read(ReadPart),
+    Atomic {
+        answers: u32,
+        original: u64,
+    },
+    /// Parity of a block. Its bytes are gone once it has left.
+    Parity,
+}
+
+/// A segment of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub(crate) message: u32,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
+/// Bytes of a READ response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadPart {
+    pub(super) answers: u32,
+    /// The wire's number of the request's packet.
+    pub(crate) asked_by: u32,
+    pub(super) va: u64,
+    pub(super) rkey: u32,
+    pub(super) offset: u32,
+    pub(crate) len: u32,
+    /// Bytes from this part on, its own included.
+    pub(super) left: u32,
+    pub(super) last: bool,
+}
+
+impl ReadPart {
+    /// Its header, as the packet `psn`.
+    pub(super) fn header(&self, psn: u32) -> SrDataRepr {
+        SrDataRepr {
+            first: self.offset == 0,
+            last: self.last,
+            offset: self.offset,
+            answers: Some(self.answers),
+            ..SrDataRepr::new(SrKind::ReadResponse, psn, self.answers)
+        }
+    }
+}
+
+/// A packet of the schedule, to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sending {
+    pub(crate) number: u64,
+    pub(crate) part: Part,
+    pub(crate) kind: SendingKind,
+    /// It requests an acknowledgement.
+    pub(crate) asks: bool,
+    /// Its position in a block.
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendingKind {
+    /// The first transmission.
+    New,
+    /// A retransmission of a packet that is not acknowledged.
+    Again,
+    /// A copy of an acknowledged packet, sent only to elicit an acknowledgement.
+    Sign,
+}

@@ -1,0 +1,382 @@
+//! The requester: which segment of which request is next, and which requests are done.
+
+use super::part::{Part, Segment};
+use crate::mr::{MrTable, PdId};
+use crate::payload::PayloadMut;
+use crate::qp::outcome::Completed;
+use crate::qp::wq::{WorkQueue, Wqe};
+use crate::sr::number::wrap;
+use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
+use spanwire_base::usize_from;
+use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
+
+/// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
+/// request of the peer's likewise.
+#[derive(Debug)]
+pub(in crate::sr) struct Sender {
+    sq: WorkQueue<Request>,
+    /// The number of the oldest request in `sq`.
+    first_message: u32,
+    next_message: u32,
+    next_receive: u32,
+    /// The request that is being sent, and its bytes that were.
+    current: usize,
+    offset: u32,
+    /// READs and atomics sent and not answered.
+    rd_atomic_out: u32,
+    /// READs and atomics in `sq`.
+    rd_atomic_posted: u32,
+}
+
+/// A send work request with its message.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    wqe: Wqe,
+    message: u32,
+    receive: u32,
+    /// One past the number of its last packet, once that was sent.
+    end: Option<u64>,
+    /// Bytes of the responses that arrived.
+    answered: u32,
+    is_answered: bool,
+}
+
+/// What may be sent, decided outside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct May {
+    pub(super) segment_bytes: u32,
+    pub(super) max_rd_atomic: u32,
+    /// Receive requests that the peer has, counted from the first; none before it has said.
+    pub(super) receive_limit: Option<u32>,
+    /// A request that was never sent may begin.
+    pub(super) begins: bool,
+}
+
+/// What is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    Segment(Segment),
+    /// Nothing is posted that was not sent, or it waits for a response.
+    Idle,
+    /// The peer has no receive request for it.
+    NoReceive(Segment),
+}
+
+impl Sender {
+    pub(in crate::sr) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
+        Self {
+            sq: WorkQueue::new(max_wr, max_sge, max_inline),
+            first_message: 0,
+            next_message: 0,
+            next_receive: 0,
+            current: 0,
+            offset: 0,
+            rd_atomic_out: 0,
+            rd_atomic_posted: 0,
+        }
+    }
+
+    pub(in crate::sr) fn is_full(&self) -> bool {
+        self.sq.is_full()
+    }
+
+    pub(in crate::sr) fn is_empty(&self) -> bool {
+        self.sq.len() == 0
+    }
+
+    /// Queues a checked work request of `len` bytes.
+    pub(in crate::sr) fn post(&mut self, wr: &WorkRequest<'_>, len: u32) {
+        let op = wr.op;
+        let request = Request {
+            wqe: Wqe::new(wr, len),
+            message: self.next_message,
+            receive: self.next_receive,
+            end: None,
+            answered: 0,
+            is_answered: false,
+        };
+        self.sq.push(request, wr.sges, wr.inline.unwrap_or_default());
+        self.next_message = self.next_message.wrapping_add(1);
+        self.rd_atomic_posted += u32::from(op.is_rd_atomic());
+        if op.completes_a_receive() {
+            self.next_receive = self.next_receive.wrapping_add(1);
+        }
+    }
+
+    /// The next segment that was never sent.
+    #[inline]
+    pub(super) fn next(&self, may: &May) -> Next {
+        let Some(request) = self.sq.at(self.current) else { return Next::Idle };
+        if self.offset == 0 {
+            let waits = !may.begins
+                || request.wqe.fence && self.current > 0
+                || request.wqe.op.is_rd_atomic() && self.rd_atomic_out >= may.max_rd_atomic;
+            if waits {
+                return Next::Idle;
+            }
+        }
+        let len = match request.wqe.op.is_rd_atomic() {
+            true => request.wqe.len,
+            false => (request.wqe.len - self.offset).min(may.segment_bytes),
+        };
+        let segment = Segment { message: request.message, offset: self.offset, len };
+        match request.finds_receive(may.receive_limit) {
+            true => Next::Segment(segment),
+            false => Next::NoReceive(segment),
+        }
+    }
+
+    /// Something is posted that was not sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sq.at(self.current).is_some()
+    }
+
+    /// Nothing is posted behind this segment.
+    #[inline]
+    pub(super) fn is_last(&self, segment: &Segment) -> bool {
+        self.request(segment.message).is_none_or(|r| r.ends(segment))
+            && segment.message.wrapping_add(1) == self.next_message
+    }
+
+    /// The segment is of a request that uses a receive request of the peer's.
+    pub(super) fn uses_receive(&self, segment: &Segment) -> bool {
+        self.request(segment.message).is_some_and(|r| r.wqe.op.completes_a_receive())
+    }
+
+    /// Bytes of data that its request has from this segment on; none of one that carries none.
+    pub(super) fn data_left(&self, segment: &Segment) -> u32 {
+        let request = self.request(segment.message).filter(|r| !r.wqe.op.is_rd_atomic());
+        request.map_or(0, |r| r.wqe.len - segment.offset)
+    }
+
+    /// The peer has a receive request for this segment, or it needs none.
+    #[inline]
+    pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
+        self.request(segment.message).is_none_or(|r| r.finds_receive(receive_limit))
+    }
+
+    /// The peer has a receive request for this packet, or it needs none.
+    #[inline]
+    pub(super) fn may_leave(&self, part: &Part, receive_limit: Option<u32>) -> bool {
+        match part {
+            Part::Request(segment) => self.finds_receive(segment, receive_limit),
+            Part::Read(_) | Part::Atomic { .. } | Part::Parity => true,
+        }
+    }
+
+    /// The segment that [`Sender::next`] described was sent as packet `number`.
+    #[inline]
+    pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
+        let Some(request) = self.request_mut(segment.message) else { return };
+        let ends = request.ends(segment);
+        let is_rd_atomic = request.wqe.op.is_rd_atomic();
+        if ends {
+            request.end = Some(number + 1);
+            self.current += 1;
+            self.offset = 0;
+            self.rd_atomic_out += u32::from(is_rd_atomic);
+        } else {
+            self.offset += segment.len;
+        }
+    }
+
+    /// The header of a segment; none when its request is over.
+    #[inline]
+    pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrDataRepr> {
+        let request = self.request(segment.message)?;
+        let ends = request.ends(segment);
+        let mut header = SrDataRepr {
+            first: segment.offset == 0,
+            last: ends,
+            offset: segment.offset,
+            ..SrDataRepr::new(kind(request.wqe.op), psn, request.message)
+        };
+        let reth = |remote: RemoteAddr, len| {
+            let va = remote.va.wrapping_add(segment.offset.into());
+            Some(RethRepr { va, rkey: remote.rkey, dma_len: len })
+        };
+        match request.wqe.op {
+            WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => {
+                header.receive = Some(request.receive);
+            }
+            WrOp::Write { remote } | WrOp::Read { remote } => {
+                header.reth = reth(remote, segment.len);
+            }
+            WrOp::WriteImm { remote, .. } => {
+                header.reth = reth(remote, segment.len);
+                header.receive = ends.then_some(request.receive);
+            }
+            WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
+                header.atomic = request.wqe.op.operands();
+            }
+        }
+        header.imm = request.wqe.op.imm().filter(|_| ends);
+        header.ieth = match request.wqe.op {
+            WrOp::SendInv { rkey } if ends => Some(rkey),
+            _ => None,
+        };
+        Some(header)
+    }
+
+    /// A segment's last packet is solicited.
+    #[inline]
+    pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
+        self.request(segment.message)
+            .is_some_and(|r| r.wqe.solicited && r.wqe.op.completes_a_receive() && r.ends(segment))
+    }
+
+    /// Copies the payload of a segment; false if its memory is no longer registered.
+    #[inline]
+    pub(super) fn gather(
+        &self,
+        segment: &Segment,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        let is_inline = self.request(segment.message).is_some_and(|r| r.wqe.is_inline);
+        let i = self.index(segment.message);
+        self.sq.gather(i, is_inline, segment.offset, payload, mrs)
+    }
+
+    #[inline]
+    pub(in crate::sr) fn sges(&self, message: u32) -> &[Sge] {
+        self.sq.sges(self.index(message))
+    }
+
+    /// A response of this kind to `message` was asked for.
+    pub(in crate::sr) fn awaits(&self, message: u32, kind: SrKind) -> bool {
+        self.request(message).is_some_and(|r| {
+            let fits = match r.wqe.op {
+                WrOp::Read { .. } => kind == SrKind::ReadResponse,
+                WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrKind::AtomicResponse,
+                _ => false,
+            };
+            fits && r.end.is_some() && !r.is_answered
+        })
+    }
+
+    /// The bytes of a response are some of those that `message` asked for; the last ones if it says
+    /// so, and only then.
+    pub(in crate::sr) fn takes(&self, message: u32, offset: u32, len: u32, last: bool) -> bool {
+        self.request(message).is_some_and(|r| match r.wqe.op {
+            WrOp::Read { .. } => {
+                let end = offset.checked_add(len);
+                end.is_some_and(|end| end <= r.wqe.len && (end == r.wqe.len) == last)
+            }
+            _ => len == 0,
+        })
+    }
+
+    /// The request is in the queue.
+    pub(in crate::sr) fn has(&self, message: u32) -> bool {
+        self.request(message).is_some()
+    }
+
+    /// A response of `len` bytes was put where it belongs.
+    pub(in crate::sr) fn answered(&mut self, message: u32, len: u32) {
+        let Some(request) = self.request_mut(message) else { return };
+        request.answered = request.answered.saturating_add(len);
+        let done = request.wqe.op.is_atomic() || request.answered >= request.wqe.len;
+        if done && !std::mem::replace(&mut request.is_answered, true) {
+            self.rd_atomic_out = self.rd_atomic_out.saturating_sub(1);
+        }
+    }
+
+    /// Takes the oldest request out if it is done: everything before `una` has arrived.
+    ///
+    /// Returns it, and whether it asked for a completion.
+    pub(in crate::sr) fn pop_done(&mut self, una: u64) -> Option<(Completed, bool)> {
+        let oldest = self.sq.at(0)?;
+        let arrived = oldest.end.is_some_and(|end| end <= una);
+        let done = arrived && (oldest.is_answered || !oldest.wqe.op.is_rd_atomic());
+        let signaled = oldest.wqe.signaled;
+        if done { self.pop_any().map(|completed| (completed, signaled)) } else { None }
+    }
+
+    /// Takes the oldest request out, done or not.
+    pub(in crate::sr) fn pop_any(&mut self) -> Option<Completed> {
+        let request = self.sq.pop_front()?;
+        self.rd_atomic_posted -= u32::from(request.wqe.op.is_rd_atomic());
+        self.first_message = self.first_message.wrapping_add(1);
+        if self.current > 0 {
+            self.current -= 1;
+        } else {
+            self.offset = 0;
+        }
+        Some(request.wqe.completed())
+    }
+
+    /// Nothing that has begun is unfinished.
+    pub(in crate::sr) fn is_drained(&self) -> bool {
+        self.current == 0 && self.offset == 0
+    }
+
+    /// READs or atomics are posted and not over.
+    pub(in crate::sr) fn has_rd_atomic(&self) -> bool {
+        self.rd_atomic_posted > 0
+    }
+
+    /// Something was sent that only a response completes, and it has not come.
+    pub(in crate::sr) fn awaits_response(&self) -> bool {
+        self.rd_atomic_out > 0
+    }
+
+    /// The oldest READ or atomic that was sent and not answered: its packet's number and segment.
+    pub(super) fn oldest_unanswered(&self) -> Option<(u64, Segment)> {
+        let sent = (0..self.current).filter_map(|i| self.sq.at(i));
+        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_answered);
+        let request = waiting.next()?;
+        Some((
+            request.end? - 1,
+            Segment { message: request.message, offset: 0, len: request.wqe.len },
+        ))
+    }
+
+    /// The unanswered READ or atomic that was sent as the packet `psn`.
+    pub(super) fn asked_by(&self, psn: u32) -> Option<u32> {
+        let sent = (0..self.current).filter_map(|i| self.sq.at(i));
+        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_answered);
+        waiting.find(|r| r.end.is_some_and(|end| wrap(end - 1) == psn)).map(|r| r.message)
+    }
+
+    /// The oldest request's message number.
+    pub(in crate::sr) fn oldest(&self) -> Option<u32> {
+        self.sq.at(0).map(|r| r.message)
+    }
+
+    fn index(&self, message: u32) -> usize {
+        usize_from(u64::from(message.wrapping_sub(self.first_message)))
+    }
+
+    fn request(&self, message: u32) -> Option<&Request> {
+        self.sq.at(self.index(message))
+    }
+
+    fn request_mut(&mut self, message: u32) -> Option<&mut Request> {
+        let index = self.index(message);
+        self.sq.at_mut(index)
+    }
+}
+
+impl Request {
+    /// The segment is the last one of its request.
+    fn ends(&self, segment: &Segment) -> bool {
+        self.wqe.op.is_rd_atomic() || segment.offset + segment.len == self.wqe.len
+    }
+
+    fn finds_receive(&self, limit: Option<u32>) -> bool {
+        // A serial comparison: numbers wrap.
+        let is_there = |limit: u32| limit.wrapping_sub(self.receive).wrapping_sub(1) < 1 << 31;
+        !self.wqe.op.completes_a_receive() || limit.is_none_or(is_there)
+    }
+}
+
+fn kind(op: WrOp) -> SrKind {
+    match op {
+        WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => SrKind::Send,
+        WrOp::Write { .. } | WrOp::WriteImm { .. } => SrKind::Write,
+        WrOp::Read { .. } => SrKind::ReadRequest,
+        WrOp::FetchAdd { .. } => SrKind::FetchAdd,
+        WrOp::CmpSwap { .. } => SrKind::CmpSwap,
+    }
+}

@@ -1,0 +1,154 @@
+//! What an acknowledgement changes of what was sent: what has arrived, what is lost.
+
+use super::coded::Newly;
+use super::{Sent, State};
+use crate::qp::flow::AtSend;
+use crate::sr::number::unwrap;
+use crate::sr::tx::bits::numbers;
+use spanwire_base::Time;
+use spanwire_wire::{BlockReport, BlockWord, SackWord};
+
+/// What an acknowledgement says, its numbers not yet unwrapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    pub(crate) next: u32,
+    pub(crate) words: &'a [SackWord],
+    pub(crate) newest: u32,
+    /// When the newest was sent.
+    pub(crate) echo: Time,
+    /// What is said of blocks.
+    pub(crate) blocks: &'a [BlockReport],
+    /// What was sent no later than this would have arrived.
+    pub(crate) overdue: Time,
+    /// A packet sent later than this cannot have been acknowledged yet.
+    pub(crate) audible: Time,
+    /// Which packets came marked: bit i is the newest less i.
+    pub(crate) marks: u64,
+}
+
+/// What an acknowledgement changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Acked {
+    /// Packets that had not been known to have arrived.
+    pub(crate) pkts: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// The newest arrival had been overtaken by something sent after it.
+    pub(crate) late: bool,
+    /// It was known to have arrived: either it is a duplicate, or this acknowledgement is stale.
+    pub(crate) again: bool,
+    /// The newest arrival's number.
+    pub(crate) newest: u64,
+    /// It was a retransmission of what was lost.
+    pub(crate) was_lost: bool,
+    /// What was delivered when it left; none if it is known from before, or of another transmission
+    /// than the last.
+    pub(crate) at_send: Option<AtSend>,
+    /// Packets of blocks that the peer is short of, and that had not been known to be lost.
+    pub(crate) short: Newly,
+    /// Packets that are lost and not needed, and had not been known to be lost.
+    pub(crate) settled: Newly,
+}
+
+/// An acknowledgement of what was not sent, or of what lies too far in the past.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BeyondSent;
+
+impl<T: Copy> Sent<T> {
+    /// Applies an acknowledgement.
+    ///
+    /// # Errors
+    /// It names packets that were not sent, or that are too far in the past; nothing has changed
+    /// then. Nearly every guess of an off-path attacker is such.
+    pub(crate) fn on_ack(&mut self, told: &Told<'_>) -> Result<Acked, BeyondSent> {
+        let next = unwrap(self.una, told.next);
+        let end = self.next();
+        let word_end =
+            |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
+        let newest = unwrap(self.una, told.newest);
+        let is_old = next.min(newest) + PAST_PKTS < self.una;
+        // Parity of a block that has begun may be settled before it has left.
+        let named_end = end + self.unsent_of_block;
+        let is_beyond =
+            next > named_end || newest >= end || told.words.iter().any(|w| word_end(w) > named_end);
+        if is_beyond || is_old {
+            return Err(BeyondSent);
+        }
+        let mut acked = Acked::default();
+        self.note_echo(newest, told.echo, &mut acked);
+        for report in told.blocks {
+            match report.word {
+                BlockWord::Settled => acked.settled.add(self.on_settled(report)),
+                BlockWord::Rebuilt => self.on_rebuilt(report),
+                BlockWord::Nack => {}
+            }
+        }
+        for number in self.una..next.min(end) {
+            self.arrived(number, told, &mut acked);
+        }
+        for word in told.words {
+            let base = unwrap(self.una, word.base);
+            for number in numbers(base, self.arrived.news(base, word.bits)) {
+                self.arrived(number, told, &mut acked);
+            }
+        }
+        for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
+            let until = (told.echo, newest).max((told.overdue, u64::MAX));
+            acked.short.add(self.on_short(report, until));
+        }
+        while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
+            self.ring.pop_front();
+            self.una += 1;
+        }
+        self.arrived.forget_below(self.una);
+        self.due = self.due.max(self.una);
+        self.pass_over_parity();
+        Ok(acked)
+    }
+
+    /// The echo says which transmission of the newest arrival it was.
+    fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
+        let arrived = Some((echo, newest));
+        let overtaken = arrived < self.delivered;
+        self.delivered = self.delivered.max(arrived);
+        (acked.late, acked.newest) = (overtaken, newest);
+        let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
+            acked.again = true;
+            return;
+        };
+        acked.was_lost = entry.was_lost;
+        acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
+        if entry.was_lost && echo < entry.sent_at {
+            // A premature block NACK must not widen `reo_wnd`.
+            if entry.was_overdue {
+                self.reorder.widen();
+            }
+        }
+    }
+
+    fn arrived(&mut self, number: u64, told: &Told<'_>, acked: &mut Acked) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        let (was, bytes) = (entry.state, u64::from(entry.bytes));
+        if was == State::Arrived {
+            return;
+        }
+        entry.state = State::Arrived;
+        let is_presumed = entry.is_presumed;
+        self.arrived.set(number);
+        if is_presumed {
+            self.judge_presumed(number, was, acked.newest, told);
+        }
+        acked.pkts += 1;
+        acked.bytes += bytes;
+        if was == State::InFlight {
+            self.in_flight_pkts -= 1;
+            self.in_flight_bytes -= bytes;
+        }
+        if self.on_paths.is_some() {
+            self.tell_arrived(number, acked.newest, told);
+        }
+    }
+}
+
+/// How far behind an acknowledgement may be: a window of the default size that is late.
+const PAST_PKTS: u64 = 1 << 16;

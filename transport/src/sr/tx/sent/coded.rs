@@ -1,0 +1,486 @@
+//! Packets of blocks: what is lost of one is sent again only if its parity cannot make up for it
+//! (docs/PROTOCOL.md, "Blocks", 6 and 8).
+
+use super::{Fate, OnPath, Sent, State};
+use crate::sr::number::unwrap;
+use crate::sr::tx::place::Place;
+use spanwire_base::{Time, u64_from};
+use spanwire_wire::BlockReport;
+
+/// Packets that had not been known to be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Newly {
+    pub(crate) pkts: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A packet that the peer has rebuilt while it was on its way, for all we knew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rebuilt {
+    number: u64,
+    bytes: u64,
+    path: u16,
+    sent_at: Time,
+}
+
+impl Newly {
+    pub(super) fn add(&mut self, more: Self) {
+        self.pkts += more.pkts;
+        self.bytes += more.bytes;
+    }
+}
+
+impl<T: Copy> Sent<T> {
+    /// Where a packet stands in a block, while it is not acknowledged.
+    pub(crate) fn place(&self, number: u64) -> Place {
+        self.entry(number).map_or(Place::NONE, |e| e.place)
+    }
+
+    /// The highest data packet that has not arrived of the block of a parity packet.
+    pub(super) fn missing_data(&self, number: u64) -> Option<u64> {
+        let place = self.place(number);
+        let first = number.saturating_sub(place.index.into());
+        let data = first..first + u64::from(place.data);
+        let is_missing = |n: &u64| self.entry(*n).is_some_and(|e| e.state != State::Arrived);
+        data.take_while(|n| *n < number).filter(is_missing).last()
+    }
+
+    /// Moves `due` over what has arrived and over parity.
+    #[inline]
+    pub(super) fn pass_over_parity(&mut self) {
+        while self.is_passed_over(self.due) {
+            self.due += 1;
+        }
+    }
+
+    /// Only parity is unacknowledged, including what was sent since the last ACK.
+    pub(crate) fn has_only_parity(&self) -> bool {
+        (self.due..self.next()).all(|number| self.is_passed_over(number))
+    }
+
+    fn is_passed_over(&self, number: u64) -> bool {
+        self.entry(number).is_some_and(|e| e.state == State::Arrived || e.place.is_parity())
+    }
+
+    /// A packet of a block was lost. If the packets of the block that have arrived, are in flight
+    /// or are still to leave for the first time suffice to recover the rest, nothing is
+    /// retransmitted. Else parity is of no use to this block any more, and all its lost data are.
+    ///
+    /// A retransmission takes no part in recovery: it reads memory again, which may have changed
+    /// since parity was computed over the first transmission. A sum of both would be neither.
+    #[inline(never)]
+    pub(super) fn review(&mut self, number: u64, place: Place) {
+        let first = number.saturating_sub(place.index.into());
+        let counts = |n: u64| match self.entry(n) {
+            // Below: acknowledged. Beyond: not sent yet.
+            None => true,
+            Some(e) => match e.state {
+                State::Arrived => !e.place.is_void,
+                State::InFlight => true,
+                State::Lost => false,
+            },
+        };
+        let have = u64_from((first..first + place.pkts()).filter(|n| counts(*n)).count());
+        if place.retransmits || have < u64::from(place.data) {
+            self.retransmit_block(number, place);
+        }
+    }
+
+    /// Retransmits the data that are lost, now and from now on, of the block in which the packet
+    /// `number` has this place.
+    #[inline(never)]
+    pub(super) fn retransmit_block(&mut self, number: u64, place: Place) {
+        let first = number.saturating_sub(place.index.into());
+        for number in first..first + place.pkts() {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            entry.place.retransmits = true;
+            if entry.state == State::Lost && !entry.place.is_parity() {
+                self.queue(number);
+            }
+        }
+        self.open_block_retransmits |= first + place.pkts() > self.next();
+    }
+
+    /// Retransmits the lost data of the oldest unacknowledged packet's block, if their recovery is
+    /// left to parity: its block NACKs may all have been lost.
+    pub(crate) fn retransmit_oldest_block(&mut self) {
+        let oldest = self.entry(self.una).filter(|e| e.state == State::Lost && e.place.is_coded());
+        if let Some(place) = oldest.map(|e| e.place) {
+            self.retransmit_block(self.una, place);
+        }
+    }
+
+    /// The peer is short of data of a block: what was sent of it no later than `until`, a time and
+    /// a number among those of one time, and does not count is lost.
+    #[inline(never)]
+    pub(super) fn on_short(&mut self, report: &BlockReport, until: (Time, u64)) -> Newly {
+        let mut short = Newly::default();
+        let Some((first, place)) = self.block(report) else { return short };
+        for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
+            let number = first + i;
+            let Some(entry) = self.entry_mut(number) else { continue };
+            match entry.state {
+                State::Arrived => entry.place.is_void = true,
+                State::InFlight if (entry.sent_at, number) <= until => {
+                    short.pkts += 1;
+                    short.bytes += u64::from(entry.bytes);
+                    entry.was_overdue = false;
+                    self.lose_only(number);
+                    self.presume_lost(number);
+                }
+                State::InFlight | State::Lost => {}
+            }
+        }
+        self.review(first, Place { index: 0, ..place });
+        short
+    }
+
+    /// Packets of a block were rebuilt: nobody waits for them any more. Whether they were lost is
+    /// told when they are settled.
+    #[inline(never)]
+    pub(super) fn on_rebuilt(&mut self, report: &BlockReport) {
+        let Some((first, place)) = self.block(report) else { return };
+        for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
+            let Some(entry) = self.entry_mut(number) else { continue };
+            let was = std::mem::replace(&mut entry.state, State::Arrived);
+            let (bytes, path, sent_at) = (u64::from(entry.bytes), entry.path, entry.sent_at);
+            if was == State::Arrived {
+                continue;
+            }
+            self.arrived.set(number);
+            if was == State::InFlight {
+                self.in_flight_pkts -= 1;
+                self.in_flight_bytes -= bytes;
+                if self.rebuilt.len() >= REBUILT_MAX {
+                    self.rebuilt.pop_front();
+                }
+                self.rebuilt.push_back(Rebuilt { number, bytes, path, sent_at });
+            }
+        }
+    }
+
+    /// Packets of a block did not arrive and are not needed any more.
+    #[inline(never)]
+    pub(super) fn on_settled(&mut self, report: &BlockReport) -> Newly {
+        // What was not rebuilt before is taken for that first: then all of it is there to be told.
+        self.on_rebuilt(report);
+        let mut lost = Newly::default();
+        let first = unwrap(self.una, report.first);
+        let is_it = |r: &Rebuilt| {
+            let i = r.number.wrapping_sub(first);
+            i < 64 && report.bits >> i & 1 != 0
+        };
+        while let Some(at) = self.rebuilt.iter().position(is_it) {
+            let Some(Rebuilt { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else { break };
+            lost.add(Newly { pkts: 1, bytes });
+            self.counters.presumed_lost += 1;
+            let fate = Fate::Settled;
+            self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
+        }
+        lost
+    }
+
+    /// The block that a report is of, if something of it is not acknowledged: its first number, and
+    /// the place of its first packet.
+    fn block(&self, report: &BlockReport) -> Option<(u64, Place)> {
+        let first = unwrap(self.una, report.first);
+        let at = |i: u64| self.entry(first + i).map(|e| (i, e.place));
+        let (i, place) = (0..64).find_map(at)?;
+        let is_it = place.data == report.data && u64::from(place.index) == i;
+        is_it.then_some((first, Place { index: 0, ..place }))
+    }
+}
+
+/// What is remembered of packets that were rebuilt: two of each of the last hundred blocks that
+/// lost any. Of what is older nobody is told.
+const REBUILT_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sr::tx::rtt::Rtt;
+    use crate::sr::tx::sent::Told;
+    use spanwire_base::Dur;
+    use spanwire_wire::BlockRepr;
+    use spanwire_wire::{BlockWord, SackWord};
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn rtt() -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(Dur::from_us(100), Dur::ZERO);
+        rtt
+    }
+
+    /// Blocks of four data and two parity packets, a packet each microsecond, the six of a block by
+    /// paths 1 to 6.
+    fn blocks(count: u8) -> Sent<u64> {
+        let mut s = Sent::new(0);
+        s.watch_paths();
+        for i in 0..6 * count {
+            let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
+            let place = Place::of(&block);
+            s.push(at(i.into()), i.into(), 100, place, u16::from(i % 6) + 1);
+        }
+        s
+    }
+
+    fn word(numbers: &[u64]) -> SackWord {
+        SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
+    }
+
+    fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> Told<'a> {
+        Told {
+            next: 0,
+            words,
+            newest,
+            echo: at(newest.into()),
+            blocks,
+            overdue: Time::ZERO,
+            audible: Time::MAX,
+            marks: 0,
+        }
+    }
+
+    fn report(word: BlockWord, first: u32, bits: u64) -> BlockReport {
+        BlockReport { first, word, data: 4, bits }
+    }
+
+    /// What is to be sent again, without sending it.
+    fn again(s: &mut Sent<u64>) -> Vec<u64> {
+        let mut all = Vec::new();
+        while let Some((number, what)) = s.next_lost(|_| true) {
+            s.resent(at(999), number, 9);
+            all.push(what);
+        }
+        all
+    }
+
+    /// Data of a block are acknowledged before its parity has left. No acknowledgement follows, for
+    /// the peer is gone: it need not be given up for that.
+    #[test]
+    fn has_only_parity__counts_what_left_since_the_last_acknowledgement() {
+        let mut s = Sent::new(0);
+        let block = |index| Place::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
+        (0..4).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+        s.on_ack(&Told { next: 3, ..told(&[], 2, &[]) }).unwrap();
+        assert!(!s.has_only_parity());
+        s.on_ack(&Told { next: 4, ..told(&[], 3, &[]) }).unwrap();
+        (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+        assert!(s.has_only_parity() && !s.is_empty());
+        s.abandon_all();
+        assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "no place in the window");
+        assert_eq!(again(&mut s), []);
+        s.push(at(6), 6, 100, Place::NONE, 1);
+        assert!(!s.has_only_parity());
+    }
+
+    #[test]
+    fn review__as_many_losses_as_parity_are_left_to_it() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
+        let found = s.detect(at(200), &rtt());
+        assert_eq!((found.pkts, found.bytes, found.coded_bytes), (2, 0, 200));
+        assert_eq!(again(&mut s), [], "0 and 2 are rebuilt there");
+        assert!(!s.has_lost() && !s.is_empty());
+        assert_eq!((s.in_flight_pkts(), s.in_flight_bytes()), (2, 200), "the parity behind");
+    }
+
+    #[test]
+    fn review__of_a_block_that_parity_cannot_recover_all_lost_data_are_retransmitted() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
+        s.detect(at(200), &rtt());
+        assert_eq!(again(&mut s), [0, 1, 2], "of 0, 1, 2 and the parity 4");
+        // One of them is lost once more.
+        s.on_ack(&told(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
+        s.delivered = Some((at(1200), 0));
+        s.detect(at(2000), &rtt());
+        assert_eq!(again(&mut s), [0, 2], "a retransmission is no part of recovery");
+    }
+
+    #[test]
+    fn lose_all__asks_for_what_each_block_lacks() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[2, 5])], 5, &[])).unwrap();
+        s.lose_all();
+        assert_eq!(again(&mut s), [0, 1, 3, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn on_short__loses_what_was_sent_before_the_echo_and_does_not_count() {
+        let mut s = blocks(1);
+        // 4 has arrived and was not kept; 5 left after what is echoed.
+        let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
+        let acked = s.on_ack(&Told { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
+        assert_eq!((acked.pkts, acked.short), (3, Newly { pkts: 2, bytes: 200 }));
+        assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
+        s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
+        assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
+    }
+
+    #[test]
+    fn on_short__what_left_long_ago_is_lost_though_nothing_newer_came() {
+        let mut s = blocks(1);
+        let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
+        s.on_ack(&told(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
+        assert_eq!(again(&mut s), [1, 2, 3], "sent at 999 us");
+        let words = [word(&[0, 4, 5])];
+        let told = told(&words, 5, &nack);
+        s.on_ack(&Told { overdue: at(998), ..told }).unwrap();
+        assert_eq!(again(&mut s), []);
+        s.on_ack(&Told { overdue: at(999), ..told }).unwrap();
+        assert_eq!(again(&mut s), [1, 2, 3], "lost once more: all that is missing");
+    }
+
+    #[test]
+    fn on_short__what_was_missed_too_soon_does_not_widen_the_window() {
+        let mut s = blocks(1);
+        let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
+        s.on_ack(&Told { echo: at(5), ..told(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
+        assert_eq!(again(&mut s), [3]);
+        s.on_ack(&Told { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
+        assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 1));
+    }
+
+    #[test]
+    fn retransmit_block__what_leaves_later_of_a_block_is_retransmitted_too() {
+        let push = |s: &mut Sent<u64>, i: u8| {
+            let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
+            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+        };
+        let mut s = Sent::new(0);
+        (0..2).for_each(|i| push(&mut s, i));
+        // 0 is lost and retransmitted; both arrive, so nothing of the block is in the ring.
+        s.resent(at(50), s.una(), 1);
+        s.on_ack(&Told { next: 2, ..told(&[], 1, &[]) }).unwrap();
+        assert!(s.is_empty());
+        (2..12).for_each(|i| push(&mut s, i));
+        s.on_ack(&Told { next: 2, ..told(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
+        s.detect(at(300), &rtt());
+        // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
+        assert_eq!(again(&mut s), [2, 3]);
+    }
+
+    #[test]
+    fn resent__a_probe_of_coded_data_leaves_nothing_of_its_block_to_parity() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[2, 6, 7])], 7, &[])).unwrap();
+        s.detect(at(200), &rtt());
+        let (number, what) = s.newest().unwrap();
+        assert_eq!((again(&mut s), what), (vec![0, 1, 3], 9));
+        let mut s = blocks(1);
+        s.on_ack(&Told { echo: at(1), ..told(&[word(&[1])], 1, &[]) }).unwrap();
+        s.detect(at(126), &rtt());
+        assert_eq!((lost_numbers(&s), again(&mut s)), (vec![0], vec![]));
+        let (probed, what) = s.newest().unwrap();
+        assert_eq!((probed, what), (number - 6, 3));
+        s.resent(at(300), probed, 9);
+        assert_eq!(again(&mut s), [0], "3 may have been lost as well, and is no part of recovery");
+    }
+
+    fn lost_numbers(s: &Sent<u64>) -> Vec<u64> {
+        s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
+    }
+
+    #[test]
+    fn due__passes_over_parity_that_has_not_arrived() {
+        let mut s = blocks(2);
+        let first = s.una();
+        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7])], 7, &[])).unwrap();
+        assert_eq!((s.una(), s.due()), (first + 4, first + 8));
+        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7, 8, 9])], 9, &[])).unwrap();
+        assert_eq!((s.una(), s.due()), (first + 4, first + 12));
+    }
+
+    #[test]
+    fn on_short__of_no_block_of_ours_changes_nothing() {
+        for nack in [
+            report(BlockWord::Nack, 1, 0),
+            report(BlockWord::Nack, 0x8000_0000, 0),
+            BlockReport { data: 5, ..report(BlockWord::Nack, 0, 0) },
+            report(BlockWord::Nack, 700, 0),
+        ] {
+            let mut s = blocks(2);
+            let acked = s.on_ack(&told(&[word(&[0])], 0, &[nack])).unwrap();
+            assert_eq!(acked.short, Newly::default(), "{nack:?}");
+            assert_eq!((again(&mut s), s.in_flight_pkts()), (vec![], 11));
+        }
+    }
+
+    #[test]
+    fn on_settled__takes_out_of_flight_what_was_lost_unnoticed() {
+        let mut s = blocks(1);
+        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        let acked = s.on_ack(&told(&[word(&[0, 1, 2, 3, 4])], 4, &settled)).unwrap();
+        assert_eq!((acked.pkts, acked.bytes, acked.settled.bytes), (4, 400, 200));
+        assert!(s.is_empty() && s.in_flight_pkts() == 0);
+        let mut fates = Vec::new();
+        for OnPath { path, pkts, fate, .. } in s.take_on_paths() {
+            assert_eq!(pkts, 1);
+            fates.push((path, fate));
+        }
+        fates.sort_by_key(|(path, _)| *path);
+        let (arrived, settled) = (Fate::Arrived, Fate::Settled);
+        let want = [(1, arrived), (2, arrived), (3, settled), (4, arrived), (5, arrived)];
+        assert_eq!(fates[..5], want);
+        assert_eq!(fates[5], (6, settled));
+        assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(Newly::default()));
+    }
+
+    /// The windows may hold parity back for longer than the peer waits for it.
+    #[test]
+    fn on_ack__parity_may_be_settled_before_it_has_left_and_nothing_else() {
+        let push = |s: &mut Sent<u64>, i: u8| {
+            let block = BlockRepr { index: i, data: 4, parity: 2, scheme: 1 };
+            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+        };
+        let mut s = Sent::new(0);
+        (0..4).for_each(|i| push(&mut s, i));
+        let settled = [report(BlockWord::Settled, 0, 0b11_0000)];
+        for next in [7, 1000] {
+            assert!(s.on_ack(&Told { next, ..told(&[], 3, &settled) }).is_err(), "{next}");
+        }
+        assert!(s.on_ack(&told(&[word(&[2, 6])], 3, &settled)).is_err());
+        assert!(s.on_ack(&told(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
+        assert_eq!(s.on_ack(&told(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
+        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
+        assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
+        (4..6).for_each(|i| push(&mut s, i));
+        assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
+        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
+        assert!(s.on_ack(&Told { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
+    }
+
+    #[test]
+    fn on_rebuilt__is_no_loss_and_no_arrival_before_it_is_known() {
+        let mut s = blocks(2);
+        let rebuilt = [report(BlockWord::Rebuilt, 0, 0b110)];
+        let words = [word(&[0, 1, 2, 3, 4])];
+        let acked = s.on_ack(&told(&words, 4, &rebuilt)).unwrap();
+        assert_eq!((acked.pkts, acked.settled), (3, Newly::default()));
+        let paths: Vec<u16> = s.take_on_paths().iter().map(|told| told.path).collect();
+        assert_eq!(paths, [1, 4, 5], "of the ways of 1 and 2 nothing is known");
+        // 1 came late; 2 and the parity 5 never.
+        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        for want in [200, 0] {
+            let acked = s.on_ack(&told(&words, 4, &settled)).unwrap();
+            assert_eq!(acked.settled.bytes, want, "told once");
+        }
+        let fates: Vec<_> = s.take_on_paths().iter().map(|told| (told.path, told.fate)).collect();
+        assert_eq!(fates, [(3, Fate::Settled), (6, Fate::Settled)]);
+    }
+
+    #[test]
+    fn on_settled__what_was_known_to_be_lost_is_told_once() {
+        let mut s = blocks(2);
+        s.on_ack(&told(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
+        assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
+        let settled = [report(BlockWord::Settled, 0, 0b100)];
+        let acked = s.on_ack(&Told { next: 7, ..told(&[], 6, &settled) }).unwrap();
+        assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));
+        assert_eq!(s.una() & 0xffff_ffff, 7);
+    }
+}

@@ -1,0 +1,324 @@
+use super::acked::BeyondSent;
+use super::*;
+use crate::sr::number::wrap;
+use crate::sr::rx::received::{Arrival, Received};
+use crate::sr::tx::rtt::Rtt;
+use proptest::prelude::*;
+use spanwire_base::{Dur, Rng};
+use spanwire_wire::SackWord;
+use std::collections::BTreeSet;
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Dur::from_us(us)
+}
+
+fn rtt(us: u64) -> Rtt {
+    let mut rtt = Rtt::default();
+    rtt.sample(Dur::from_us(us), Dur::ZERO);
+    rtt
+}
+
+/// Ten packets, one each microsecond.
+fn ten() -> Sent<u64> {
+    let mut s = Sent::new(0);
+    for i in 0..10 {
+        s.push(at(i), i, 100, Place::NONE, 0);
+    }
+    s
+}
+
+fn word(numbers: &[u64]) -> SackWord {
+    SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
+}
+
+fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
+    let (echo, overdue, audible) = (at(echo), Time::ZERO, Time::MAX);
+    Told { next, words, newest, echo, blocks: &[], overdue, audible, marks: 0 }
+}
+
+fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
+    let found = s.detect(now, rtt);
+    (found.pkts, found.look_at)
+}
+
+fn lost(s: &Sent<u64>) -> Vec<u64> {
+    s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
+}
+
+#[test]
+fn on_ack__takes_off_what_has_arrived_once() {
+    let mut s = ten();
+    let words = [word(&[5, 7])];
+    let first = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    assert_eq!((first.pkts, first.bytes, s.in_flight_pkts()), (5, 500, 5));
+    let again = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
+    let rest = s.on_ack(&told(10, &[], 9, 9)).unwrap();
+    assert_eq!((rest.pkts, s.is_empty()), (5, true));
+    assert_eq!(wrap(s.una()), 10);
+}
+
+#[test]
+fn on_ack__of_what_was_not_sent_changes_nothing() {
+    let mut s = ten();
+    let past = 0u32.wrapping_sub(1 << 16);
+    let long_ago = past.wrapping_sub(1);
+    for (next, words, newest) in [
+        (11, vec![], 0),
+        (3, vec![], 10),
+        (3, vec![word(&[10])], 3),
+        (1 << 31, vec![], 0),
+        (long_ago, vec![], 0),
+        (3, vec![], long_ago),
+    ] {
+        let before = format!("{s:?}");
+        assert_eq!(s.on_ack(&told(next, &words, newest, 0)), Err(BeyondSent), "{next} {newest}");
+        assert_eq!(format!("{s:?}"), before);
+    }
+    assert_eq!(s.on_ack(&told(past, &[], past, 0)).map(|a| a.pkts), Ok(0));
+}
+
+#[test]
+fn detect__waits_as_long_as_packets_may_overtake_each_other() {
+    let mut s = ten();
+    let rtt = rtt(100);
+    // 0 and 1 are missing; 9, sent at 9 us, has arrived at 109 us.
+    let words = [word(&[2, 3, 4, 5, 6, 7, 8, 9])];
+    s.on_ack(&told(0, &words, 9, 9)).unwrap();
+    // Overdue 100 us and a quarter of that after each was sent.
+    assert_eq!(found(&mut s, at(109), &rtt), (0, Some(at(125))));
+    assert_eq!(found(&mut s, at(125), &rtt), (1, Some(at(126))));
+    assert_eq!(found(&mut s, at(126), &rtt), (1, None));
+    assert_eq!(lost(&s), [0, 1]);
+    assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (0, 2));
+}
+
+#[test]
+fn detect__orders_packets_of_one_time_by_number() {
+    let mut s = Sent::new(0);
+    for i in 0..10 {
+        s.push(at(0), i, 100, Place::NONE, 0);
+    }
+    let rtt = rtt(100);
+    s.on_ack(&told(2, &[word(&[3, 4, 5, 6])], 6, 0)).unwrap();
+    assert_eq!(found(&mut s, at(100), &rtt), (0, Some(at(125))));
+    assert_eq!(found(&mut s, at(125), &rtt), (1, None), "7 to 9 were sent after what has arrived");
+    assert_eq!(lost(&s), [2]);
+    // One of the same time that was overtaken counts as late.
+    let late = s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 8])], 8, 0)).unwrap().late;
+    assert!(!late && s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 7, 8])], 7, 0)).unwrap().late);
+}
+
+#[test]
+fn detect__says_nothing_about_what_was_sent_last() {
+    let mut s = ten();
+    s.on_ack(&told(9, &[], 8, 8)).unwrap();
+    assert_eq!(found(&mut s, at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
+    assert_eq!(s.newest(), Some((s.una(), 9)));
+}
+
+#[test]
+fn detect__a_lost_retransmission_is_lost_again() {
+    let (mut s, rtt) = (ten(), rtt(100));
+    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    assert_eq!(s.detect(at(200), &rtt).pkts, 1);
+    let (number, _) = s.next_lost(|_| true).unwrap();
+    s.resent(at(200), number, 0);
+    assert_eq!(s.next_lost(|_| true), None);
+    s.push(at(201), 10, 100, Place::NONE, 0);
+    s.on_ack(&told(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
+    assert_eq!(found(&mut s, at(324), &rtt), (0, Some(at(325))));
+    assert_eq!(found(&mut s, at(325), &rtt), (1, None));
+    assert_eq!(s.counters().retransmitted, 1);
+}
+
+#[test]
+fn note_echo__a_needless_retransmission_widens_the_window() {
+    let (mut s, rtt) = (ten(), rtt(100));
+    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    s.detect(at(200), &rtt);
+    let (number, _) = s.next_lost(|_| true).unwrap();
+    s.resent(at(200), number, 0);
+    // The first transmission of 0, sent at 0 us, was only late.
+    let acked = s.on_ack(&told(4, &[], 0, 0)).unwrap();
+    assert!(acked.late);
+    assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 2));
+    for left in (0..16).rev() {
+        s.recovered();
+        assert_eq!(s.reorder.quarters, if left == 0 { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn note_echo__what_arrives_behind_its_own_copy_was_late() {
+    for next in [4, 0] {
+        let (mut s, rtt) = (ten(), rtt(100));
+        s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+        s.detect(at(200), &rtt);
+        let (number, _) = s.next_lost(|_| true).unwrap();
+        s.resent(at(200), number, 0);
+        // The copy arrives, and then the first transmission: 0 is over, or others wait for it.
+        let copy = s.on_ack(&told(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
+        assert_eq!((copy.late, copy.again), (false, false));
+        let first = s.on_ack(&told(next, &[], 0, 0)).unwrap();
+        assert_eq!((first.late, first.again, first.pkts), (true, true, 0));
+        assert_eq!(s.counters().spurious, 0, "as far as its echo tells it may be a duplicate");
+    }
+}
+
+#[test]
+fn note_echo__a_probe_is_not_a_loss() {
+    let mut s = ten();
+    let (number, _) = s.newest().unwrap();
+    s.resent(at(300), number, 0);
+    s.on_ack(&told(10, &[], 9, 9)).unwrap();
+    assert_eq!((s.counters().spurious, s.reorder.quarters), (0, 1));
+}
+
+#[test]
+fn tell_arrived__a_probe_does_not_prove_its_path() {
+    // 9 leaves again by another path, at 300; its first transmission arrives all the same.
+    for (newest, echo, audible, paths) in
+        [(9, 9, 310, &[1][..]), (9, 300, 310, &[1, 2]), (8, 8, 299, &[1]), (8, 8, 300, &[1, 2])]
+    {
+        let mut s = Sent::new(0);
+        s.watch_paths();
+        (0..10).for_each(|i| s.push(at(i), i, 100, Place::NONE, 1));
+        let (number, _) = s.newest().unwrap();
+        s.resent(at(300), number, 2);
+        s.on_ack(&Told { audible: at(audible), ..told(10, &[], newest, echo) }).unwrap();
+        let told = s.take_on_paths();
+        let all: Vec<u16> = told.iter().map(|one| one.path).collect();
+        assert_eq!((all.as_slice(), told[0].pkts), (paths, 9), "{newest} {echo} {audible}");
+    }
+}
+
+#[test]
+fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
+    let (mut s, rtt) = (ten(), rtt(20));
+    s.widen_to(Dur::from_us(1000));
+    s.on_ack(&told(0, &[word(&[1])], 1, 1)).unwrap();
+    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 1250))));
+    s.widen_to(Dur::from_us(1_000_000));
+    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
+    for _ in 0..16 {
+        s.recovered();
+    }
+    assert_eq!(found(&mut s, at(24), &rtt), (0, Some(at(25))));
+}
+
+#[test]
+fn turned_away__is_sent_again_and_was_not_lost() {
+    let mut s = ten();
+    s.turned_away(4, at(3), None, |_| false);
+    assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
+    s.turned_away(4, at(4), None, |what| matches!(what, 2 | 9));
+    assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (8, 0), "9 was sent later");
+    s.turned_away(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
+    assert_eq!(s.in_flight_pkts(), 7, "of 0 it was known, 5 was not sent then");
+    s.resent(at(15), s.una() + 6, 0);
+    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
+    s.resent(at(20), s.una() + 2, 0);
+    assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
+    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
+    assert_eq!((s.what(4), s.what(10)), (Some(4), None));
+}
+
+#[test]
+fn forget__goes_on_with_the_next_number() {
+    let mut s = ten();
+    s.forget();
+    assert_eq!((s.is_empty(), s.in_flight_pkts(), wrap(s.next())), (true, 0, 10));
+}
+
+#[test]
+fn find_all__puts_back_what_a_timeout_took_for_lost() {
+    let mut s = ten();
+    s.on_ack(&told(2, &[], 1, 1)).unwrap();
+    s.lose_all();
+    assert_eq!(s.in_flight_pkts(), 0);
+    let (number, what) = s.next_lost(|_| true).unwrap();
+    assert_eq!(what, 2);
+    s.resent(at(5000), number, 0);
+    s.find_all();
+    assert_eq!(s.in_flight_pkts(), 8);
+    assert_eq!(s.next_lost(|_| true), None);
+    assert!(s.order.iter().zip(s.order.iter().skip(1)).all(|(a, b)| a.at <= b.at));
+}
+
+proptest! {
+    /// Over a wire that loses, duplicates and reorders, everything arrives, no account goes wrong,
+    /// and what is taken off has arrived.
+    #[test]
+    fn sent__agrees_with_the_receiver(
+        seed in any::<u64>(),
+        first in any::<u32>(),
+        loss in 0u64..40,
+    ) {
+        let mut rng = Rng::new(seed);
+        let mut sent: Sent<u64> = Sent::new(first);
+        let mut received = Received::new(first, 512);
+        let base = sent.next();
+        let mut arrived = BTreeSet::new();
+        let (mut wire, mut now, mut rtt) = (Vec::<(Time, u64, Time)>::new(), at(0), Rtt::default());
+        let mut silent = 0;
+        for _ in 0..20_000 {
+            now += Dur::from_us(1);
+            let again = sent.next_lost(|_| true);
+            let number = match again {
+                Some((number, what)) => {
+                    prop_assert_eq!(base + what, number);
+                    sent.resent(now, number, 0);
+                    Some(number)
+                }
+                None if sent.next() < base + 600 && sent.in_flight_pkts() < 100
+                    && sent.next() < sent.una() + 512 => {
+                    let number = sent.next();
+                    sent.push(now, number - base, 1, Place::NONE, 0);
+                    Some(number)
+                }
+                None => None,
+            };
+            if let Some(number) = number.filter(|_| rng.below(100) >= loss) {
+                wire.push((now + Dur::from_us(20 + rng.below(30)), number, now));
+                if rng.below(20) == 0 {
+                    wire.push((now + Dur::from_us(90), number, now));
+                }
+            }
+            let mut news = None;
+            wire.retain(|(due, number, sent_at)| {
+                if *due > now { return true; }
+                if let Arrival::Missing(n) = received.judge(wrap(*number)) {
+                    assert_eq!(n, *number);
+                    received.take(n);
+                    arrived.insert(n);
+                }
+                news = Some((*number, *sent_at));
+                false
+            });
+            match news {
+                Some((newest, echo)) if rng.below(100) >= loss => {
+                    let words = received.words();
+                    let (next, newest) = (wrap(received.next()), wrap(newest));
+                    let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
+                    let (overdue, audible) = (Time::ZERO, Time::MAX);
+                    let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
+                    sent.on_ack(&told).unwrap();
+                    rtt.sample(now.since(echo), Dur::ZERO);
+                    silent = 0;
+                }
+                _ => silent += 1,
+            }
+            sent.detect(now, &rtt);
+            if silent > 300 {
+                sent.lose_all();
+                silent = 0;
+            }
+            let in_flight = sent.ring.iter().filter(|e| e.state == State::InFlight).count();
+            prop_assert_eq!(sent.in_flight_pkts(), u64_from(in_flight));
+            prop_assert!((base..sent.una()).all(|n| arrived.contains(&n)));
+            if sent.una() == base + 600 { break; }
+        }
+        prop_assert_eq!(sent.una(), base + 600, "everything arrives");
+    }
+}

@@ -1,0 +1,157 @@
+//! The contents of a packet: header and payload.
+
+use super::Tx;
+use super::part::{Part, ReadPart, Segment, Sending, SendingKind};
+use super::requester::Sender;
+use crate::drop::DropReason;
+use crate::mr::{MrTable, PdId};
+use crate::payload::{Payload, PayloadMut};
+use crate::sr::number::wrap;
+use spanwire_base::Time;
+use spanwire_wire::{SrDataRepr, SrKind};
+
+impl Tx {
+    /// The header of a packet, the bytes of its payload, and whether it is solicited.
+    #[inline]
+    pub(in crate::sr) fn header(
+        &self,
+        now: Time,
+        sending: &Sending,
+    ) -> Option<(SrDataRepr, u32, bool)> {
+        let psn = wrap(sending.number);
+        let mut solicited = false;
+        let (mut header, len) = match &sending.part {
+            Part::Request(segment) => {
+                let header = self.requester.header(segment, psn)?;
+                let carries = matches!(header.kind, SrKind::Send | SrKind::Write);
+                solicited = self.requester.is_solicited(segment);
+                (header, if carries { segment.len } else { 0 })
+            }
+            Part::Read(part) => (part.header(psn), part.len),
+            Part::Parity => {
+                let new = sending.kind == SendingKind::New;
+                let encoder = self.encoder.as_ref().filter(|_| new);
+                match encoder.and_then(|encoder| encoder.parity_header(psn)) {
+                    Some((header, is_solicited, len)) => {
+                        solicited = is_solicited;
+                        (header, len)
+                    }
+                    // Its bytes are gone: an empty packet frees its number.
+                    None => (SrDataRepr::new(SrKind::Send, psn, 0), 0),
+                }
+            }
+            &Part::Atomic { answers, original } => {
+                let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, answers);
+                let (answers, original) = (Some(answers), Some(original));
+                (SrDataRepr { answers, original, ..plain }, 0)
+            }
+        };
+        header.is_retransmission = sending.kind != SendingKind::New;
+        header.sent_ps = now.as_ps();
+        header.block = sending.place.repr();
+        Some((header, len, solicited))
+    }
+
+    /// Opens the encoder's block, if the packet is the first of one.
+    #[inline]
+    pub(in crate::sr) fn begin_block_of(&mut self, sending: &Sending) {
+        if sending.kind == SendingKind::New && sending.place.begins_block() {
+            self.open_block(sending);
+        }
+    }
+
+    #[inline(never)]
+    fn open_block(&mut self, sending: &Sending) {
+        let Some(block) = sending.place.repr() else { return };
+        let Some(encoder) = &mut self.encoder else { return };
+        let psn = wrap(sending.number);
+        let segment_bytes = self.segment_bytes;
+        let of = |left: u32| left.min(u32::from(block.data) * segment_bytes);
+        match &sending.part {
+            Part::Request(segment) => {
+                let bytes = of(self.requester.data_left(segment));
+                let whole = Segment { len: bytes, ..*segment };
+                let solicited = self.requester.is_solicited(&whole);
+                if let Some(header) = self.requester.header(&whole, psn) {
+                    encoder.open(block, (header, solicited), bytes, (false, segment_bytes));
+                }
+            }
+            Part::Read(part) => {
+                let bytes = of(part.left);
+                let whole = ReadPart { len: bytes, last: bytes == part.left, ..*part };
+                encoder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
+            }
+            Part::Atomic { .. } | Part::Parity => {}
+        }
+    }
+
+    /// Copies the payload of a packet; false when its memory is no longer registered. Source
+    /// packets of a block are added to its parity.
+    #[inline]
+    pub(in crate::sr) fn fill(
+        &mut self,
+        sending: &Sending,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        let Self { requester, encoder, .. } = self;
+        let is_new = sending.kind == SendingKind::New;
+        let is_parity = sending.part == Part::Parity;
+        match (payload, encoder) {
+            (PayloadMut::Bytes(out), Some(encoder)) if is_parity && is_new => {
+                encoder.copy_parity(out)
+            }
+            (PayloadMut::Bytes(out), Some(encoder)) if is_new && sending.place.is_coded() => {
+                let is_there = copy(requester, &sending.part, PayloadMut::Bytes(&mut *out), mrs);
+                encoder.add(out);
+                is_there
+            }
+            (payload, _) => copy(requester, &sending.part, payload, mrs),
+        }
+    }
+
+    /// Scatters the payload of a response to the SGEs of its request. The inner error is the
+    /// message whose memory is no longer registered.
+    ///
+    /// # Errors
+    /// No such response is awaited.
+    pub(in crate::sr) fn place_response(
+        &mut self,
+        header: &SrDataRepr,
+        data: Payload<'_>,
+        (pd, mrs): (PdId, &MrTable),
+    ) -> Result<Result<(), u32>, DropReason> {
+        let message = header.answers.ok_or(DropReason::ResponseToNothing)?;
+        if !self.requester.awaits(message, header.kind) {
+            return Err(DropReason::ResponseToNothing);
+        }
+        if !self.requester.takes(message, header.offset, data.len(), header.last) {
+            return Err(DropReason::BadResponseLength);
+        }
+        // Verbs hand an atomic's word over as this machine's own.
+        let word = header.original.unwrap_or_default().to_ne_bytes();
+        let (data, answered) = match header.kind {
+            SrKind::AtomicResponse => (Payload::Bytes(&word), 0),
+            _ => (data, data.len()),
+        };
+        let sges = self.requester.sges(message);
+        if mrs.scatter(pd, sges, header.offset, data).is_err() {
+            return Ok(Err(message));
+        }
+        self.requester.answered(message, answered);
+        Ok(Ok(()))
+    }
+}
+
+/// Copies the payload of a part; false when its memory is no longer registered.
+#[inline]
+fn copy(requester: &Sender, part: &Part, payload: PayloadMut<'_>, mrs: (PdId, &MrTable)) -> bool {
+    match part {
+        Part::Request(segment) => requester.gather(segment, payload, mrs),
+        Part::Read(part) => {
+            let (pd, mrs) = mrs;
+            part.len == 0 || mrs.fetch_remote(pd, part.rkey, part.va, part.len, payload)
+        }
+        Part::Atomic { .. } | Part::Parity => true,
+    }
+}
