@@ -12,6 +12,8 @@ mod bans;
 mod deps;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/refs.rs"]
+mod refs;
 #[path = "tidy/scan.rs"]
 mod scan;
 #[path = "tidy/sizes.rs"]
@@ -151,6 +153,18 @@ fn tidy__no_path_of_one_machine() {
 fn tidy__links_lead_somewhere() {
     let root = root();
     report(docs::check_links(&texts(), |path| root.join(path).exists()));
+}
+
+#[test]
+fn tidy__anchors_and_references_lead_to_sections() {
+    let texts = texts();
+    report(refs::check_anchors(&texts));
+    report(refs::check_references(&texts));
+}
+
+#[test]
+fn tidy__documents_have_lines_of_100_columns() {
+    report(docs::check_widths(&texts()));
 }
 
 #[test]
