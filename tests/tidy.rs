@@ -20,6 +20,8 @@ mod scan;
 mod sizes;
 #[path = "tidy/tree.rs"]
 mod tree;
+#[path = "tidy/walk.rs"]
+mod walk;
 
 use scan::Source;
 use std::fmt;
@@ -117,6 +119,18 @@ fn tidy__files_and_functions_are_small() {
 #[test]
 fn tidy__dependencies_point_down() {
     report(deps::check(&manifests()));
+}
+
+#[test]
+fn tidy__architecture_says_the_dependencies() {
+    let document = fs::read_to_string(root().join(deps::ARCHITECTURE)).expect("it is there");
+    report(deps::check_table(&document));
+}
+
+#[test]
+fn tidy__architecture_leads_through_code_that_exists() {
+    let document = fs::read_to_string(root().join(walk::MAP)).expect("it is there");
+    report(walk::check(&document, &sources()));
 }
 
 #[test]
