@@ -8,10 +8,14 @@
 
 #[path = "tidy/bans.rs"]
 mod bans;
+#[path = "tidy/cycles.rs"]
+mod cycles;
 #[path = "tidy/deps.rs"]
 mod deps;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/refs.rs"]
 mod refs;
 #[path = "tidy/scan.rs"]
@@ -131,6 +135,17 @@ fn tidy__architecture_says_the_dependencies() {
 fn tidy__architecture_leads_through_code_that_exists() {
     let document = fs::read_to_string(root().join(walk::MAP)).expect("it is there");
     report(walk::check(&document, &sources()));
+}
+
+#[test]
+fn tidy__import_cycles_only_shrink() {
+    let ratchet = fs::read_to_string(root().join(cycles::RATCHET)).expect("the ratchet is there");
+    report(cycles::check(&sources(), &ratchet));
+}
+
+#[test]
+fn tidy__only_the_queue_pair_knows_its_engine() {
+    report(cycles::check_engine(&sources()));
 }
 
 #[test]

@@ -112,8 +112,9 @@ mod tests {
                 "docs/ARCHITECTURE.md:2: there is no io/src/gone.rs: say where it went",
             ]
         );
-        let fine = "io/src/driver.rs passes it on; io/src is a folder\nio/src/driver.rs  Driver: x\n\
-                    io/src/driver.rs   Driver::step: x\nio/src/driver.rs  Node::stop (y)\n";
+        let fine = "io/src/driver.rs passes it on; io/src is a folder\n\
+                    io/src/driver.rs  Driver: x\nio/src/driver.rs   Driver::step: x\n\
+                    io/src/driver.rs  Node::stop (y)\n";
         assert_eq!(of(fine), [] as [&str; 0]);
     }
 
