@@ -8,6 +8,8 @@
 
 #[path = "tidy/bans.rs"]
 mod bans;
+#[path = "tidy/clauses.rs"]
+mod clauses;
 #[path = "tidy/cycles.rs"]
 mod cycles;
 #[path = "tidy/deps.rs"]
@@ -176,6 +178,14 @@ fn tidy__lines_are_clean() {
 #[test]
 fn tidy__no_path_of_one_machine() {
     report(tree::check_denied(&texts()));
+}
+
+#[test]
+fn tidy__rules_of_others_are_cited_where_they_are() {
+    let document = fs::read_to_string(root().join(clauses::DOCUMENT)).expect("it is there");
+    let sources = sources();
+    report(clauses::check_cited(&document, &sources));
+    report(clauses::check_form(&sources));
 }
 
 #[test]
