@@ -16,6 +16,10 @@ mod cycles;
 mod deps;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/files.rs"]
+mod files;
+#[path = "tidy/house.rs"]
+mod house;
 #[path = "tidy/imports.rs"]
 mod imports;
 #[path = "tidy/language.rs"]
@@ -31,10 +35,9 @@ mod tree;
 #[path = "tidy/walk.rs"]
 mod walk;
 
-use scan::Source;
+use files::{root, sources, texts};
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// One thing to mend.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,47 +71,6 @@ fn report(mut findings: Vec<Finding>) {
     let count = findings.len();
     let list = messages(&findings).join("\n");
     assert!(count == 0, "{count} to mend:\n{list}\n");
-}
-
-fn root() -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().expect("tests/ is in the workspace").to_owned()
-}
-
-/// Every text of the tree as (path from the root, text), sorted. Binary files are left out, and
-/// what is built or hidden, but for the folders that are part of the project.
-fn texts() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    walk(&root(), "", &mut found);
-    found.sort();
-    assert!(found.len() > 50, "the tree has not been found");
-    found
-}
-
-fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
-    for entry in fs::read_dir(folder).expect("a folder of the tree can be read") {
-        let path = entry.expect("an entry of the tree can be read").path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        let hidden = name.starts_with('.') && !matches!(name, ".ci" | ".github" | ".gitignore");
-        if hidden || (name == "target" && prefix.is_empty()) || path.is_symlink() {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, &format!("{prefix}{name}/"), found);
-        } else if let Ok(text) = fs::read_to_string(&path) {
-            found.push((format!("{prefix}{name}"), text));
-        }
-    }
-}
-
-fn sources() -> Vec<Source> {
-    let rust = |(path, text): &(String, String)| {
-        let is_rust = path.ends_with(".rs");
-        is_rust.then(|| Source::new(path, text))
-    };
-    texts().iter().filter_map(rust).collect()
 }
 
 /// The manifest of each crate.
