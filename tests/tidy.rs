@@ -8,21 +8,36 @@
 
 #[path = "tidy/bans.rs"]
 mod bans;
+#[path = "tidy/clauses.rs"]
+mod clauses;
+#[path = "tidy/cycles.rs"]
+mod cycles;
 #[path = "tidy/deps.rs"]
 mod deps;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/files.rs"]
+mod files;
+#[path = "tidy/house.rs"]
+mod house;
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/language.rs"]
+mod language;
+#[path = "tidy/refs.rs"]
+mod refs;
 #[path = "tidy/scan.rs"]
 mod scan;
 #[path = "tidy/sizes.rs"]
 mod sizes;
 #[path = "tidy/tree.rs"]
 mod tree;
+#[path = "tidy/walk.rs"]
+mod walk;
 
-use scan::Source;
+use files::{root, sources, texts};
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// One thing to mend.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,47 +73,6 @@ fn report(mut findings: Vec<Finding>) {
     assert!(count == 0, "{count} to mend:\n{list}\n");
 }
 
-fn root() -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().expect("tests/ is in the workspace").to_owned()
-}
-
-/// Every text of the tree as (path from the root, text), sorted. Binary files are left out, and
-/// what is built or hidden, but for the folders that are part of the project.
-fn texts() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    walk(&root(), "", &mut found);
-    found.sort();
-    assert!(found.len() > 50, "the tree has not been found");
-    found
-}
-
-fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
-    for entry in fs::read_dir(folder).expect("a folder of the tree can be read") {
-        let path = entry.expect("an entry of the tree can be read").path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        let hidden = name.starts_with('.') && !matches!(name, ".ci" | ".github" | ".gitignore");
-        if hidden || (name == "target" && prefix.is_empty()) || path.is_symlink() {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, &format!("{prefix}{name}/"), found);
-        } else if let Ok(text) = fs::read_to_string(&path) {
-            found.push((format!("{prefix}{name}"), text));
-        }
-    }
-}
-
-fn sources() -> Vec<Source> {
-    let rust = |(path, text): &(String, String)| {
-        let is_rust = path.ends_with(".rs");
-        is_rust.then(|| Source::new(path, text))
-    };
-    texts().iter().filter_map(rust).collect()
-}
-
 /// The manifest of each crate.
 fn manifests() -> Vec<(String, String)> {
     let mut all = texts();
@@ -115,6 +89,29 @@ fn tidy__files_and_functions_are_small() {
 #[test]
 fn tidy__dependencies_point_down() {
     report(deps::check(&manifests()));
+}
+
+#[test]
+fn tidy__architecture_says_the_dependencies() {
+    let document = fs::read_to_string(root().join(deps::ARCHITECTURE)).expect("it is there");
+    report(deps::check_table(&document));
+}
+
+#[test]
+fn tidy__architecture_leads_through_code_that_exists() {
+    let document = fs::read_to_string(root().join(walk::MAP)).expect("it is there");
+    report(walk::check(&document, &sources()));
+}
+
+#[test]
+fn tidy__import_cycles_only_shrink() {
+    let ratchet = fs::read_to_string(root().join(cycles::RATCHET)).expect("the ratchet is there");
+    report(cycles::check(&sources(), &ratchet));
+}
+
+#[test]
+fn tidy__only_the_queue_pair_knows_its_engine() {
+    report(cycles::check_engine(&sources()));
 }
 
 #[test]
@@ -148,9 +145,44 @@ fn tidy__no_path_of_one_machine() {
 }
 
 #[test]
+fn tidy__rules_of_others_are_cited_where_they_are() {
+    let document = fs::read_to_string(root().join(clauses::DOCUMENT)).expect("it is there");
+    let sources = sources();
+    report(clauses::check_cited(&document, &sources));
+    report(clauses::check_form(&sources));
+}
+
+/// `SPANWIRE_BLESS=1` writes counts that have fallen.
+#[test]
+fn tidy__private_language_only_shrinks() {
+    let path = root().join(language::RATCHET);
+    let ratchet = fs::read_to_string(&path).expect("the ratchet is there");
+    let texts = texts();
+    if std::env::var_os("SPANWIRE_BLESS").is_some()
+        && let Some(tightened) = language::tightened(&texts, &ratchet)
+    {
+        fs::write(&path, tightened).expect("the ratchet can be written");
+        return;
+    }
+    report(language::check(&texts, &ratchet));
+}
+
+#[test]
 fn tidy__links_lead_somewhere() {
     let root = root();
     report(docs::check_links(&texts(), |path| root.join(path).exists()));
+}
+
+#[test]
+fn tidy__anchors_and_references_lead_to_sections() {
+    let texts = texts();
+    report(refs::check_anchors(&texts));
+    report(refs::check_references(&texts));
+}
+
+#[test]
+fn tidy__documents_have_lines_of_100_columns() {
+    report(docs::check_widths(&texts()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! DCQCN's reaction point, as the paper has it.
 //!
 //! # Source
-//! DCQCN (SIGCOMM'15), sections 5.1 and 5.2. The notification point is the receiver's; what
+//! DCQCN 5.1 and DCQCN 5.2 (SIGCOMM'15). The notification point is the receiver's; what
 //! adapters do differently is [`crate::dcqcn_rnic`].
 
 use crate::params::params;
@@ -46,7 +46,7 @@ params! {
     /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
     /// once in so many microseconds.
     ///
-    /// DCQCN, section 3.1: what a receiver does.
+    /// DCQCN 3.1: what a receiver does.
     cnp_us = 50.0 in 0.0..=1e6;
     /// The window is what so many base round trips bring at the present rate; 0 for none.
     ///

@@ -62,7 +62,7 @@ params! {
     /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
     /// once in so many microseconds.
     ///
-    /// PACC, section 2: adapters' usual interval; the receiver's of RC is 50.
+    /// PACC 2: adapters' usual interval; the receiver's of RC is 50.
     cnp_us = 4.0 in 0.0..=1e6;
     /// The window is what so many base round trips bring at the present rate; 0 for none.
     ///

@@ -15,7 +15,7 @@ params! {
     struct Params of f64;
     /// Gain of the average of the marked fraction.
     ///
-    /// RFC 8257, section 4.2.
+    /// RFC 8257 4.2.
     g = 0.0625 in 0.001..=1.0;
     /// The average at first.
     ///

@@ -15,11 +15,11 @@ params! {
     struct Params of f64;
     /// The utilisation aimed at.
     ///
-    /// HPCC, section 4.
+    /// HPCC 4.
     eta = 0.95 in 0.5..=1.0;
     /// So many round trips of additive increase, then multiplicative again.
     ///
-    /// HPCC, section 4.
+    /// HPCC 4.
     max_stage = 5.0 in 0.0..=1000.0;
     /// Flows that share a link without a queue: the additive increase is the room that eta leaves,
     /// by this.

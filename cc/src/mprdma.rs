@@ -2,7 +2,7 @@
 //! left: an acknowledgement from far behind shrinks the window.
 //!
 //! # Source
-//! MP-RDMA (NSDI'18), section 3, by its public models. Window and paths are one mechanism there:
+//! MP-RDMA 3 (NSDI'18), by its public models. Window and paths are one mechanism there:
 //! a packet leaves on the path that an acknowledgement came from. Here the window says how much;
 //! which path is the load balancer's. What the paper calls inflation is what selective
 //! acknowledgements take out of flight.
@@ -19,15 +19,15 @@ params! {
     /// How far behind the newest a packet may arrive, in packets: at most half of what a receiver
     /// keeps track of.
     ///
-    /// MP-RDMA, section 3.3.
+    /// MP-RDMA 3.3.
     delta_pkts = 32.0 in 1.0..=1e6;
     /// What a mark takes from the window, in packets.
     ///
-    /// MP-RDMA, section 3.1; Uno's figures 3, 8 and 9 use 0.15.
+    /// MP-RDMA 3.1; Uno's figures 3, 8 and 9 use 0.15.
     decrease_pkts = 0.5 in 0.001..=1.0;
     /// The window at first, in bandwidth-delay products, if they are known.
     ///
-    /// MP-RDMA, section 3.4.
+    /// MP-RDMA 3.4.
     initial_bdps = 1.0 in 0.0001..=100.0;
     /// The window at most, in bandwidth-delay products.
     ///

@@ -19,7 +19,7 @@ params! {
     theta = 0.0 in 0.0..=1.0;
     /// Gain of the window's update.
     ///
-    /// PowerTCP, section 3.3.
+    /// PowerTCP 3.3.
     gamma = 0.9 in 0.01..=1.0;
     /// Flows expected on a link: the additive increase is a bandwidth-delay product by this.
     ///

@@ -1,7 +1,7 @@
 //! Swift: delay against a target, for the fabric and for the ends, down to a part of a packet.
 //!
 //! # Source
-//! Swift (SIGCOMM'20) as Google wrote it down for Falcon (OCP, revision 0.9, section 10), with the
+//! Swift (SIGCOMM'20) as Google wrote it down for Falcon (OCP, revision 0.9: Falcon 10), with the
 //! errata that docs/cc.md lists. The paper's production constants are not public.
 
 use crate::near::Near;

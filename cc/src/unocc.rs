@@ -1,8 +1,8 @@
 //! UnoCC: one law for flows inside a datacenter and between datacenters.
 //!
 //! # Source
-//! Uno (SC'25), sections 4.1 and 4.2, with the figures of the authors' published runs. Epochs are
-//! told by send time; where paper and runs differ, docs/cc.md says which is followed and why.
+//! Uno 4.1 and Uno 4.2 (SC'25), with the figures of the authors' published runs. Epochs are told
+//! by send time; where paper and runs differ, docs/cc.md says which is followed and why.
 
 use crate::params::params;
 use crate::round::{Base, Guard};
@@ -26,11 +26,11 @@ params! {
     /// The constant K of the multiplicative decrease in bytes; 0 is a seventh of the
     /// bandwidth-delay product inside the datacenter, for all flows alike.
     ///
-    /// Uno, section 4.1.
+    /// Uno 4.1.
     k_bytes = 0.0 in 0.0..=1e9;
     /// The round trip inside the datacenter in microseconds: the epoch of every flow.
     ///
-    /// Uno, section 5.
+    /// Uno 5.
     intra_rtt_us = 14.0 in 0.1..=1e6;
     /// Gain of the average of the marked fraction.
     ///

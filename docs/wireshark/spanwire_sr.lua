@@ -1,4 +1,4 @@
--- Wireshark and TShark: SR, Spanwire's second wire mode (docs/PROTOCOL.md, "SR").
+-- Wireshark and TShark: SR, Spanwire's second wire mode (docs/protocol/sr.md, "Packets").
 --
 -- Wireshark's own RoCE dissector reads Ethernet, IP, UDP and the BTH and stops there, since the
 -- opcodes 0xC0 to 0xC2 are a manufacturer's. This goes on behind the BTH, as a post-dissector:

@@ -74,7 +74,7 @@ pub enum CodeError {
 
 impl Default for Code {
     /// (8, 2) by P and Q: a fourth more bytes, and no two losses of ten are too many. The default
-    /// of Uno (section 5.2.3).
+    /// of Uno 5.2.3.
     fn default() -> Self {
         Self { scheme: Scheme::PQ, x: 8, y: 2, kernel: Kernel::best() }
     }

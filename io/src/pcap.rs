@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 /// Writes frames into a classic pcap file with nanosecond time stamps and Ethernet as link type.
 ///
 /// # Source
-/// draft-ietf-opsawg-pcap: file header §4, packet record §5; magic 0xA1B23C4D for nanoseconds.
+/// draft-ietf-opsawg-pcap: file header 4, packet record 5; magic 0xA1B23C4D for nanoseconds.
 #[derive(Debug)]
 pub struct PcapWriter<W: Write> {
     out: BufWriter<W>,

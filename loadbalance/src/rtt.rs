@@ -5,7 +5,7 @@ use spanwire_base::Dur;
 /// The round trips of a path or a flow: smoothed, their deviation, and the smallest.
 ///
 /// # Source
-/// RFC 6298, section 2, with its gains of 1/8 and 1/4.
+/// RFC 6298 2, with its gains of 1/8 and 1/4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
     known: Option<Known>,

@@ -23,7 +23,7 @@
 //! loss on each subflow that something is on its way of, beside the losses that come with it.
 //!
 //! # Source
-//! Uno, section 4.2 and algorithm 2. As printed a subflow takes the path of another that
+//! Uno 4.2 and its algorithm 2. As printed a subflow takes the path of another that
 //! acknowledgements came from (`reroute=copy`); the authors' code draws a fresh one, as we do,
 //! since a copy puts two packets of a block on one path. There the turn advances with
 //! retransmissions, too, and blocks drift against subflows.

@@ -304,7 +304,7 @@ impl Setup {
     }
 }
 
-/// IBTA's unit of the local ACK timeout.
+/// The unit of the local ACK timeout (IBTA C9-140).
 const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
 /// Ethernet, IPv6, UDP, BTH, the longest extension headers, SR's among them, padding and the
 /// ICRC.
@@ -316,7 +316,7 @@ const SEGMENT_MAX: u32 = 65_280;
 /// ECT(0): the sender reacts to marks.
 ///
 /// # Source
-/// RFC 3168, section 5.
+/// RFC 3168 5.
 const ECT_0: u8 = 0b10;
 /// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;

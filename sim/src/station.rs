@@ -19,7 +19,7 @@ pub struct Station {
 /// A network card that tells its switch to pause, again and again, whether it can receive or not.
 ///
 /// # Source
-/// Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM'16, section 4.3: the PFC storm of a
+/// Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM'16, 4.3: the PFC storm of a
 /// broken card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Storm {

@@ -42,7 +42,8 @@
 //! # Inside
 //! The channel behind a connection is a state machine without I/O over one queue pair; the worker,
 //! the keeper of the side connections and the signals to applications are around it
-//! (docs/ARCHITECTURE.md, docs/PROTOCOL.md "Messages and streams", docs/decisions/0016).
+//! (docs/ARCHITECTURE.md; docs/protocol/stream-and-copy.md, "Messages and streams"; decision
+//! record 0016).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

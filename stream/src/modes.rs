@@ -1,4 +1,5 @@
-//! The wire modes an end speaks, as JSON: `"modes"` of a hello (docs/PROTOCOL.md, "Negotiation").
+//! The wire modes an end speaks, as JSON: `"modes"` of a hello
+//! (docs/protocol/side-connection.md, "Negotiation").
 
 use serde::{Deserialize, Serialize};
 use spanwire_transport::{

@@ -1,6 +1,6 @@
 //! The side connection: one JSON object a line over TCP, by which two ends learn of each other what
-//! a connection needs, and which lives as long as it does (docs/PROTOCOL.md, "Messages and
-//! streams").
+//! a connection needs, and which lives as long as it does
+//! (docs/protocol/stream-and-copy.md, "Setting up").
 
 use crate::channel::Local;
 use crate::config::Shape;

@@ -51,7 +51,7 @@ impl Stranger {
         Self { endpoint, attachment, driver, pd, cq, memory, mr }
     }
 
-    /// Sets a connection up, by the words of docs/PROTOCOL.md.
+    /// Sets a connection up, by the words of docs/protocol/stream-and-copy.md, "Setting up".
     fn call(&mut self, address: SocketAddr, mode: WireMode) -> Line {
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
         let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();

@@ -249,6 +249,47 @@ fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
     found
 }
 
+/// The document with the table of [`ALLOWED`] for readers.
+pub(crate) const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";
+const TABLE_HEAD: &str = "| crate | depends on |";
+
+/// The table below [`TABLE_HEAD`] in `document` has a row `| [crate](..) | its dependencies |` for
+/// each crate of [`ALLOWED`], and no other.
+pub(crate) fn check_table(document: &str) -> Vec<Finding> {
+    let rows: Vec<(usize, &str, &str)> = (1..)
+        .zip(document.lines())
+        .skip_while(|(_, line)| *line != TABLE_HEAD)
+        .skip(2)
+        .take_while(|(_, line)| line.starts_with('|'))
+        .filter_map(|(number, line)| {
+            let mut cells = line.split('|').skip(1).map(str::trim);
+            let name = cells.next()?.trim_start_matches('[').split(']').next()?;
+            Some((number, name, cells.next()?))
+        })
+        .collect();
+    let mut findings = Vec::new();
+    let mut add = |line, what: String| findings.push(Finding::new(ARCHITECTURE, line, what));
+    for allowed in ALLOWED {
+        let mut wanted: Vec<&str> = allowed.ours.to_vec();
+        wanted.sort_unstable();
+        let wanted = if wanted.is_empty() { "nothing".to_owned() } else { wanted.join(", ") };
+        let krate = allowed.krate;
+        match rows.iter().find(|(_, name, _)| *name == krate) {
+            None => add(1, format!("no row for {krate} below `{TABLE_HEAD}`: add `{wanted}`")),
+            Some((line, _, cell)) if *cell != wanted => {
+                add(*line, format!("{krate} may depend on `{wanted}`: say so, or mend deps.rs"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (line, name, _) in rows {
+        if !ALLOWED.iter().any(|allowed| allowed.krate == name) {
+            add(line, format!("{name} is not in tests/tidy/deps.rs: remove the row"));
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +327,32 @@ mod tests {
         assert_eq!(of("wire/Cargo.toml", text), [] as [&str; 0]);
         let shipped = "[dependencies]\nproptest = \"1\"\n";
         assert_eq!(of("wire/Cargo.toml", shipped).len(), 1, "only for tests");
+    }
+
+    #[test]
+    fn check_table__rows_that_lack_differ_or_are_too_many_fire() {
+        let table = |change: &dyn Fn(&Allowed) -> Option<String>| {
+            let rows: String = ALLOWED.iter().filter_map(change).collect();
+            messages(&check_table(&format!("text\n\n{TABLE_HEAD}\n|---|---|\n{rows}\ntext\n")))
+        };
+        let row = |a: &Allowed| {
+            let mut ours = a.ours.to_vec();
+            ours.sort_unstable();
+            let ours = if ours.is_empty() { "nothing".to_owned() } else { ours.join(", ") };
+            Some(format!("| [{}](../x) | {ours} |\n", a.krate))
+        };
+        assert_eq!(table(&row), [] as [&str; 0]);
+        let lacks = table(&|a| row(a).filter(|_| a.krate != "cc"));
+        assert_eq!(
+            lacks,
+            ["docs/ARCHITECTURE.md:1: no row for cc below `| crate | depends on |`: add \
+              `base, params`"]
+        );
+        let differs = table(&|a| row(a).map(|r| r.replace("| base, params |", "| base |")));
+        assert!(differs[0].contains("cc may depend on `base, params`"), "{differs:?}");
+        let more = table(&|a| row(a).map(|r| r.replace("[pacer]", "[wheel]")));
+        assert!(more.iter().any(|m| m.contains("wheel is not in tests/tidy/deps.rs")), "{more:?}");
+        assert_eq!(check_table("").len(), ALLOWED.len());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Documents: links lead somewhere, decisions are numbered and listed.
+//! Documents: links lead somewhere, lines are short, decisions are numbered and listed.
 
 use crate::Finding;
+use crate::refs::prose;
 use std::collections::BTreeSet;
 
 /// Relative links in Markdown; `exists` answers for a path from the root of the workspace.
@@ -11,12 +12,8 @@ pub(crate) fn check_links(
     let mut findings = Vec::new();
     for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mut fenced = false;
-        for (number, line) in (1..).zip(text.lines()) {
-            if line.trim_start().starts_with("```") {
-                fenced = !fenced;
-            }
-            for target in targets(line).filter(|_| !fenced) {
+        for (number, line) in prose(text) {
+            for target in targets(line) {
                 let file = target.split('#').next().unwrap_or_default();
                 let elsewhere = file.contains("://") || file.starts_with("mailto:");
                 if !file.is_empty() && !elsewhere && !exists(&resolve(folder, file)) {
@@ -30,10 +27,32 @@ pub(crate) fn check_links(
 }
 
 /// What the links `[..](target)` of a line point at, those in `code` left out.
-fn targets(line: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](")
         .filter(|(at, _)| line[..*at].matches('`').count().is_multiple_of(2))
         .filter_map(|(at, _)| line[at + 2..].split([')', ' ']).next())
+}
+
+const LINE_MAX: usize = 100;
+
+/// Documents that tests read line by line, so that theirs are as long as what they say.
+const READ_BY_LINE: &[&str] = &["tests/golden/rxe/captures.md"];
+
+/// Lines of Markdown: none longer than 100 characters, but for rows of tables, fenced code, and a
+/// line that is one word (an address, a link's end).
+pub(crate) fn check_widths(texts: &[(String, String)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let documents = texts.iter().filter(|(path, _)| path.ends_with(".md"));
+    for (path, text) in documents.filter(|(path, _)| !READ_BY_LINE.contains(&&**path)) {
+        for (number, line) in prose(text) {
+            let free = line.trim_start().starts_with('|') || !line.trim().contains(' ');
+            if line.chars().count() > LINE_MAX && !free {
+                let what = "longer than 100 characters: break it";
+                findings.push(Finding::new(path, number, what));
+            }
+        }
+    }
+    findings
 }
 
 /// `file` as seen from `folder`, without `.` and `..`.
@@ -114,6 +133,22 @@ mod tests {
                     ```\n[i](gone.md)\n```\n";
         assert_eq!(links("docs/A.md", text), [] as [&str; 0]);
         assert_eq!(links("docs/a.txt", "[a](gone.md)"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn check_widths__a_long_line_of_prose_fires() {
+        let of = |path: &str, line: &str| {
+            check_widths(&[(path.to_owned(), format!("short\n{line}\n"))]).len()
+        };
+        let long = "word ".repeat(21);
+        assert_eq!(of("docs/A.md", &long), 1);
+        assert_eq!(of("docs/A.md", &format!("- {long}")), 1);
+        assert_eq!(of("docs/A.md", &"\u{e9} ".repeat(50)), 0, "characters, not bytes");
+        assert_eq!(of("docs/A.md", &format!("| {long} |")), 0);
+        assert_eq!(of("docs/A.md", &format!("```sh\n{long}\n```")), 0);
+        assert_eq!(of("docs/A.md", &format!("  entry](a.md#{})", "x".repeat(100))), 0);
+        assert_eq!(of(READ_BY_LINE[0], &long), 0);
+        assert_eq!(of("docs/a.txt", &long), 0);
     }
 
     #[test]

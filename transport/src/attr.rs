@@ -2,9 +2,9 @@
 
 use crate::coding::ErasureCoding;
 use crate::cq::CqId;
+use crate::ids::SrqId;
 use crate::mr::{Access, PdId};
 use crate::qp::state::QpState;
-use crate::srq::SrqId;
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_loadbalance::Choice;
@@ -127,8 +127,8 @@ pub enum WireMode {
     #[default]
     Rc,
     /// Selective repeat: data are placed in any order and only lost packets are retransmitted
-    /// (docs/PROTOCOL.md, "SR"). Memory is written in any order as well: what must come later is
-    /// fenced, or follows a completion.
+    /// (docs/protocol/sr.md, "What is different from RC"). Memory is written in any order as well:
+    /// a write that must come later is fenced, or follows a completion.
     Sr,
 }
 

@@ -1,7 +1,7 @@
 //! Asynchronous events: what happened to an object without a request to say it.
 
 use crate::cq::CqId;
-use crate::srq::SrqId;
+use crate::ids::SrqId;
 use spanwire_wire::Qpn;
 use std::collections::VecDeque;
 

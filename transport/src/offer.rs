@@ -3,7 +3,7 @@
 //! Each end tells the other its [`Offer`] before the first packet, in whatever form the setup
 //! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care
 //! which is whose: both ends call it and come to the same, without another message. An offer comes
-//! from the network, so every one has a meaning (docs/PROTOCOL.md, "Negotiation").
+//! from the network, so every one has a meaning (docs/protocol/side-connection.md, "Negotiation").
 
 use crate::attr::{QpAttr, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};

@@ -1,15 +1,12 @@
 //! Shared receive queues: receive requests that several queue pairs take from.
 
 use crate::event::{AsyncEvent, Events};
+use crate::ids::SrqId;
 use crate::mr::PdId;
 use crate::qp::wq::{Rwqe, Taken, WorkQueue};
 use crate::tables::Slab;
 use crate::verbs::{RecvRequest, Sge};
 use std::fmt;
-
-/// A shared receive queue.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub(crate) u32);
 
 /// What `create_srq` needs.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 //! reports  count 8 | reserved 24, then for each:
 //!          first PSN 32 | kind 8 | data 8 | reserved 16 | bits 64
 //! ```
-//! What they mean is in docs/PROTOCOL.md, "Blocks".
+//! What they mean is in docs/protocol/sr.md, "Blocks".
 
 use crate::sr_data::{take, take_mut};
 use crate::{DropReason, be, headers::BufferTooShort};

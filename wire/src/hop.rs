@@ -52,7 +52,7 @@ pub fn set_dscp(frame: &mut [u8], dscp: u8) -> bool {
 ///
 /// # Errors
 /// [`TtlError`]; then nothing has changed. A packet that has 1 left would arrive with 0: it is
-/// expired here (RFC 1812, 5.3.1).
+/// expired here (RFC 1812 5.3.1).
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), TtlError> {
     if let Some(ip) = ipv4_of(frame) {

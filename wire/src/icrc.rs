@@ -4,7 +4,7 @@
 //! the InfiniBand local route header, the IP header, UDP, BTH and what follows up to the ICRC, with
 //! ones for the fields that do change on the way. Those are TOS, TTL and checksum of IPv4; traffic
 //! class, flow label and hop limit of IPv6; the UDP checksum; and the byte of BTH that holds FECN
-//! and BECN. It goes out least significant byte first. (IBTA annex A17; checked against rdma_rxe.)
+//! and BECN. It goes out least significant byte first. (IBTA A17; checked against rdma_rxe.)
 
 use crate::{bth, ethernet, ipv4, ipv6, udp};
 

@@ -21,7 +21,7 @@
 //!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop;
 //!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
-//! The layout and its reasons are in docs/PROTOCOL.md, "SR".
+//! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
 use crate::headers::BufferTooShort;
 use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};

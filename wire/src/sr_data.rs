@@ -12,7 +12,7 @@
 //! 20..24  offset in the message
 //! 24..    the parts that the presence bits name, in the order of the bits
 //! ```
-//! The layout and its reasons are in docs/PROTOCOL.md, "SR".
+//! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
 use crate::headers::BufferTooShort;
 use crate::{AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Reth, RethRepr, atomic, be, reth};

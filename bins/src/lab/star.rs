@@ -247,7 +247,7 @@ fn said(dir: &StateDir) -> String {
 /// Destination, source, type.
 const ETHERNET_HEADER_BYTES: u32 = 14;
 
-/// The smallest MTU at which an interface has IPv6 (RFC 8200, section 5).
+/// The smallest MTU at which an interface has IPv6 (RFC 8200 5).
 const MTU_MIN: u32 = 1280;
 
 /// How long the kernel may take to notice that both ends are on.

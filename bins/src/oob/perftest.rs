@@ -2,8 +2,8 @@
 //!
 //! Nothing in it says which tool is at the other end, how long its messages are or how many come:
 //! both ends must be started alike ([`Test`]). Every step is a message of known length in each
-//! direction; the client writes first, the server reads and then writes. `docs/PROTOCOL.md` has
-//! the steps, and the versions they were checked against.
+//! direction; the client writes first, the server reads and then writes. The steps, and the
+//! versions they were checked against: docs/protocol/side-connection.md, "perftest's exchange".
 
 mod exchange;
 mod keys;

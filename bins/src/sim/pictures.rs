@@ -345,7 +345,7 @@ fn escaped(text: &str) -> String {
 /// Up to how many bytes a flow is small or medium.
 ///
 /// # Source
-/// The classes of pFabric, SIGCOMM 2013, §5.
+/// The classes of pFabric 5 (SIGCOMM 2013).
 const SIZES: [(u64, &str); 2] = [(100_000, "up to 100 kB"), (10_000_000, "up to 10 MB")];
 const INDEX: &str = "index.html";
 /// Lines of flows in one figure; above it their sum is drawn.

@@ -42,7 +42,7 @@ fn texts(values: &[u64]) -> Vec<String> {
 /// A field of CSV.
 ///
 /// # Source
-/// RFC 4180 §2.
+/// RFC 4180 2.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

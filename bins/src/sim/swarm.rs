@@ -175,7 +175,7 @@ impl SwarmReport {
 /// The parameters of FNV-1a, 64 bit.
 ///
 /// # Source
-/// draft-eastlake-fnv, section 5.
+/// draft-eastlake-fnv 5.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 /// Violations of a seed that are printed.

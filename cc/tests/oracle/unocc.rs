@@ -1,4 +1,4 @@
-//! UnoCC: Uno (SC'25), algorithm 1 and section 4.2.
+//! UnoCC: Uno 4.2 and algorithm 1 (SC'25).
 //!
 //! Decided: K and the epoch are those of the datacenter for all flows; the phantom scale does not
 //! compound; "no queue" is the smallest round trip of the epoch within a tolerance; marks that came

@@ -200,7 +200,7 @@ impl Plan {
     }
 }
 
-/// The smallest MTU at which an interface has IPv6 (RFC 8200, section 5).
+/// The smallest MTU at which an interface has IPv6 (RFC 8200 5).
 const MIN_MTU: u32 = 1280;
 
 /// The largest MTU of veth, in bytes.

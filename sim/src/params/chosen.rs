@@ -161,7 +161,7 @@ fn own_name(name: &str) -> &str {
 /// Names of Uno's evaluation, and what they are called here.
 ///
 /// # Source
-/// Uno (SC'25), section 5.2.3.
+/// Uno 5.2.3 (SC'25).
 const ALIASES: [(&str, &str); 2] = [("spray", "rps"), ("plb", "plb-uno")];
 
 #[cfg(test)]

@@ -24,13 +24,13 @@ pub(super) enum Marks {
     /// Marks between 2.5 and 7.5 KB per Gbit/s, up to all.
     ///
     /// # Source
-    /// Uno (SC'25), section 5 and its artifact, for Gemini and MP-RDMA: 25 and 75 % of 1 MB at
+    /// Uno 5 (SC'25) and its artifact, for Gemini and MP-RDMA: 25 and 75 % of 1 MB at
     /// 100 Gbit/s.
     Half,
     /// Marks of a phantom queue that drains at nine tenths of the rate.
     ///
     /// # Source
-    /// Uno, section 5: the drain; its artifact: size 22.4 MB at 100 Gbit/s, marks between 2 % and
+    /// Uno 5: the drain; its artifact: size 22.4 MB at 100 Gbit/s, marks between 2 % and
     /// 60 % of it, up to all.
     Phantom,
     /// Telemetry in packets that ask for it.

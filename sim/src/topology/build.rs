@@ -127,7 +127,7 @@ impl Topology {
     /// 800 Gbit/s: a switch has at most 128 ports.
     ///
     /// # Source
-    /// Uno (SC'25), section 4 and its artifact (border delay 886.5 us: 128 times the inner RTT).
+    /// Uno 4 (SC'25) and its artifact (border delay 886.5 us: 128 times the inner RTT).
     #[must_use]
     pub fn uno(trunk_links: u32, border_delay: Dur) -> Self {
         let border = Border {
@@ -144,7 +144,7 @@ impl Topology {
     /// and one DCI switch each with a long link of 100 Gbit/s.
     ///
     /// # Source
-    /// MLCC, figure 1 and section 4: server links 1 us, others 5 us, the long one 3 ms (1 ms in
+    /// MLCC 4 and figure 1: server links 1 us, others 5 us, the long one 3 ms (1 ms in
     /// 4.5); 32 servers a leaf follow from 4:1 oversubscription. These delays make 6.044 ms both
     /// ways; the paper rounds to 6.
     #[must_use]
@@ -173,7 +173,7 @@ impl Topology {
     /// and 1 us a link; one external switch each, and between them 1.6 Tbit/s and 500 us.
     ///
     /// # Source
-    /// Reflex, section IV: 16 hosts and 9 switches a datacenter, round trips 8 us and 1012 us.
+    /// Reflex IV: 16 hosts and 9 switches a datacenter, round trips 8 us and 1012 us.
     #[must_use]
     pub fn reflex() -> Self {
         let dc = LeafSpine {

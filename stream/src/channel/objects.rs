@@ -10,7 +10,7 @@ use spanwire_wire::Qpn;
 /// A protection domain and the objects in it.
 ///
 /// With one domain for each connection, the rkey of one connection's ring grants nothing to the
-/// peer of another: a WRITE that names it is a remote access error (IBTA volume 1, 10.2.3).
+/// peer of another: a WRITE that names it is a remote access error (IBTA 10.2.3).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objects {
     pd: PdId,

@@ -115,6 +115,13 @@ impl Common {
         }
     }
 
+    /// Why a packet that arrives before RTR is dropped.
+    pub(crate) fn drop_before_rtr(&self, p: &Packet<'_>) -> DropReason {
+        let checked = self.check_packet(p, Service::Rc);
+        debug_assert!(checked.is_err(), "before RTR there is no path");
+        checked.err().unwrap_or(DropReason::QpNotReceiving)
+    }
+
     /// A request of the peer arrived: the first one establishes the connection.
     #[inline]
     pub(crate) fn on_request_arrived(&mut self, events: &mut Events) {

@@ -1,6 +1,5 @@
 //! The engine of a queue pair: RC, or SR. The only code that asks which one it is.
 
-use super::before_rtr;
 use super::common::{Common, Shared, Transmit};
 use super::state::ModifyError;
 use crate::attr::{Balance, QpAttr, WireMode};
@@ -42,7 +41,7 @@ impl Engine {
         sh: &mut Shared<'_>,
     ) {
         match self {
-            Self::Unconnected => sh.counters.drop(before_rtr(qp, p)),
+            Self::Unconnected => sh.counters.drop(qp.drop_before_rtr(p)),
             Self::Rc(rc) => rc.handle_packet(qp, now, p, sh),
             Self::Sr(sr) => sr.handle_packet(qp, now, p, sh),
         }

@@ -241,7 +241,7 @@ impl Flow {
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             // Also when exactly that much is delivered: this packet is the first after the pause.
-            // draft-cheng-iccrg-delivery-rate-estimation, section 3.4.
+            // draft-cheng-iccrg-delivery-rate-estimation 3.4.
             is_app_limited: self.app_limited_until_bytes >= self.delivered_bytes.max(1),
         }
     }

@@ -27,10 +27,10 @@ mod tests;
 use crate::attr::{QpAttr, QpInit};
 use crate::blocks::BlockMemory;
 use crate::cq::CqId;
-use crate::drop::DropReason;
+use crate::ids::SrqId;
 use crate::mr::PdId;
 use crate::schedule::{Held, Room};
-use crate::srq::{SrqId, SrqTable};
+use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
 use flow::FlowInfo;
@@ -203,11 +203,4 @@ impl QueuePair {
     pub(crate) fn on_receive_posted(&mut self) {
         self.engine.on_receive_posted();
     }
-}
-
-/// The answer to a packet that reaches a queue pair before RTR.
-fn before_rtr(common: &Common, p: &Packet<'_>) -> DropReason {
-    let checked = common.check_packet(p, spanwire_wire::Service::Rc);
-    debug_assert!(checked.is_err(), "without an engine there is no path");
-    checked.err().unwrap_or(DropReason::QpNotReceiving)
 }

@@ -2,8 +2,9 @@
 
 use super::wq::{Rwqe, Taken, WorkQueue};
 use crate::event::Events;
+use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::srq::{SrqId, SrqTable};
+use crate::srq::SrqTable;
 use crate::verbs::{RecvRequest, Sge};
 use arrayvec::ArrayVec;
 use spanwire_base::u32_from;

@@ -21,7 +21,7 @@ pub(crate) struct AtomicRequest {
 
 impl ReadRequest {
     /// The peer may read the memory. A zero-length READ touches none, so its key and address are
-    /// not checked (rxe does the same).
+    /// not checked (IBTA C9-88; rxe does the same).
     ///
     /// # Errors
     /// The code of the NAK.
@@ -64,5 +64,5 @@ impl AtomicRequest {
 
 /// The word of an atomic operation.
 pub(crate) const ATOMIC_BYTES: u32 = 8;
-/// IBTA: a message is at most 2^31 bytes.
+/// IBTA C9-94: a DMA length is at most 2^31.
 pub(crate) const MAX_DMA_BYTES: u32 = 1 << 31;

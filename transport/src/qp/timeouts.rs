@@ -2,10 +2,10 @@
 
 use spanwire_base::Dur;
 
-/// 4.096 us * 2^exponent.
+/// The local ACK timeout, 4.096 us * 2^exponent (IBTA C9-140).
 ///
 /// # Source
-/// IBTA Local ACK Timeout; 14 gives 67 ms, and rxe was measured at 64 to 70 ms.
+/// IBTA; 14 gives 67 ms, and rxe was measured at 64 to 70 ms.
 pub(crate) fn ack_timeout(exponent: u8) -> Dur {
     Dur::from_ns(4_096) * (1 << u32::from(exponent.min(31)))
 }

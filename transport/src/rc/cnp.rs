@@ -1,10 +1,8 @@
 //! RC's notification point, which answers a marked packet with a CNP, and the rate limit on CNPs
 //! from the peer.
 
-use super::Rc;
-use crate::qp::common::{Common, Shared, Transmit};
 use spanwire_base::{Dur, Time};
-use spanwire_wire::{BthRepr, ExtHeaders, OpClass};
+use spanwire_wire::OpClass;
 
 /// The congestion notifications that one queue pair owes: at most one at a time, and not too often.
 #[derive(Debug, Default)]
@@ -37,32 +35,17 @@ impl Cnps {
     pub(super) fn are_owed(&self) -> bool {
         self.is_owed
     }
-}
 
-impl Rc {
-    #[cold]
-    pub(super) fn send_cnp(
-        &mut self,
-        qp: &Common,
-        frame: &mut [u8],
-        sh: &mut Shared<'_>,
-    ) -> Transmit {
-        self.cnps.is_owed = false;
-        let bth = BthRepr::cnp(qp.dest_qpn);
-        match qp.write(&bth, &ExtHeaders::NONE, (0, false), frame, |_| true) {
-            Ok(meta) => {
-                sh.counters.np_cnp_sent += 1;
-                qp.sent(meta, 0, sh)
-            }
-            Err(_) => Transmit::Idle,
-        }
+    /// The CNP that was due leaves.
+    pub(super) fn on_sent(&mut self) {
+        self.is_owed = false;
     }
 }
 
 /// One notification in so long a time.
 ///
 /// # Source
-/// DCQCN (SIGCOMM 2015), section 3.1: N = 50 us; adapters have the same default.
+/// DCQCN 3.1 (SIGCOMM 2015): N = 50 us; adapters have the same default.
 const INTERVAL: Dur = Dur::from_us(50);
 
 #[cfg(test)]

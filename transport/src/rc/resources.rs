@@ -1,24 +1,22 @@
 //! Responder resources: the READs and atomics a queue pair answers, and remembers for duplicates.
 
 use crate::attr::Mtu;
-use spanwire_wire::{AtomicEthRepr, Opcode, Psn};
+use crate::qp::remote::{AtomicRequest, ReadRequest};
+use spanwire_wire::{Opcode, Psn};
 use std::collections::VecDeque;
 
-/// A READ request as it came.
+/// A READ of the peer at the PSN of its first response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReadRequest {
+pub(crate) struct ReadAtPsn {
     pub(crate) psn: Psn,
-    pub(crate) va: u64,
-    pub(crate) rkey: u32,
-    pub(crate) len: u32,
+    pub(crate) read: ReadRequest,
 }
 
-/// An atomic request as it came.
+/// An atomic of the peer at its PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct AtomicRequest {
+pub(crate) struct AtomicAtPsn {
     pub(crate) psn: Psn,
-    pub(crate) opcode: Opcode,
-    pub(crate) operands: AtomicEthRepr,
+    pub(crate) atomic: AtomicRequest,
 }
 
 /// The next packet of an answer.
@@ -70,8 +68,8 @@ struct Answer {
 
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    Read(ReadRequest),
-    Atomic { request: AtomicRequest, original: u64 },
+    Read(ReadAtPsn),
+    Atomic { request: AtomicAtPsn, original: u64 },
 }
 
 /// Too many READs and atomics at once.
@@ -99,13 +97,13 @@ impl Resources {
     }
 
     /// Remembers a new READ and begins to answer it. [`Resources::check_room`] came first.
-    pub(crate) fn begin_read(&mut self, request: ReadRequest, msn: u32) {
-        self.begin(Asked::Read(request), request.len, msn);
+    pub(crate) fn begin_read(&mut self, request: ReadAtPsn, msn: u32) {
+        self.begin(Asked::Read(request), request.read.len, msn);
     }
 
     /// Remembers an atomic that was just carried out, and what it found. [`Resources::check_room`]
     /// came first.
-    pub(crate) fn begin_atomic(&mut self, request: AtomicRequest, original: u64, msn: u32) {
+    pub(crate) fn begin_atomic(&mut self, request: AtomicAtPsn, original: u64, msn: u32) {
         self.begin(Asked::Atomic { request, original }, 0, msn);
     }
 
@@ -124,13 +122,13 @@ impl Resources {
 
     /// Answers a duplicate READ again from where it asks, with the current MSN. Returns false when
     /// it is no part of any READ remembered.
-    pub(crate) fn repeat_read(&mut self, request: &ReadRequest, mtu: Mtu, msn: u32) -> bool {
+    pub(crate) fn repeat_read(&mut self, request: &ReadAtPsn, mtu: Mtu, msn: u32) -> bool {
         let covers = |(slot, a): (usize, &Answer)| Some((slot, a.covers(request, mtu)?));
         let Some((slot, from)) = self.slots.iter().enumerate().find_map(covers) else {
             return false;
         };
         let answer = &mut self.slots[slot];
-        let end_byte = from * mtu.bytes() + request.len;
+        let end_byte = from * mtu.bytes() + request.read.len;
         let runs = self.queue.contains(&slot);
         if runs && answer.next <= from && answer.end_byte >= end_byte {
             return true; // It is on its way there.
@@ -143,7 +141,7 @@ impl Resources {
 
     /// Gives a duplicate atomic its result again, with the current MSN. Returns false when it is
     /// not remembered.
-    pub(crate) fn repeat_atomic(&mut self, again: &AtomicRequest, msn: u32) -> bool {
+    pub(crate) fn repeat_atomic(&mut self, again: &AtomicAtPsn, msn: u32) -> bool {
         let is_it =
             |a: &Answer| matches!(a.asked, Asked::Atomic { request, .. } if request == *again);
         let Some(slot) = self.slots.iter().position(is_it) else {
@@ -170,7 +168,7 @@ impl Resources {
     pub(crate) fn next(&self, mtu: Mtu) -> Option<Response> {
         let a = &self.slots[*self.queue.front()?];
         let (msn, is_repeat) = (a.msn, a.complete);
-        let ReadRequest { psn, va, rkey, .. } = match a.asked {
+        let ReadAtPsn { psn, read } = match a.asked {
             Asked::Read(request) => request,
             Asked::Atomic { request, original } => {
                 let body = Body::Atomic { original };
@@ -187,6 +185,7 @@ impl Resources {
             (false, true) => Opcode::RcReadResponseLast,
             (false, false) => Opcode::RcReadResponseMiddle,
         };
+        let ReadRequest { va, rkey, .. } = read;
         let body = Body::Read { va: va.wrapping_add(offset.into()), rkey, len };
         Some(Response { opcode, psn: psn.plus(a.next), msn, body, is_repeat })
     }
@@ -242,11 +241,11 @@ impl Resources {
 
 impl Answer {
     /// The packet of this READ that `r` asks for again, with or without what follows.
-    fn covers(&self, r: &ReadRequest, mtu: Mtu) -> Option<u32> {
+    fn covers(&self, r: &ReadAtPsn, mtu: Mtu) -> Option<u32> {
         let Asked::Read(held) = self.asked else {
             return None;
         };
-        let ahead = r.psn.distance_from(held.psn);
+        let (ahead, r, held) = (r.psn.distance_from(held.psn), r.read, held.read);
         if ahead >= packets(held.len, mtu) {
             return None;
         }
@@ -266,6 +265,7 @@ pub(crate) fn packets(len: u32, mtu: Mtu) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_wire::AtomicEthRepr;
 
     const MTU: Mtu = Mtu::B256;
 
@@ -297,8 +297,8 @@ mod tests {
         assert_eq!(a.check_room(), Err(NoResource));
     }
 
-    fn request(psn: u32, va: u64, len: u32) -> ReadRequest {
-        ReadRequest { psn: Psn::new(psn), va, rkey: 5, len }
+    fn request(psn: u32, va: u64, len: u32) -> ReadAtPsn {
+        ReadAtPsn { psn: Psn::new(psn), read: ReadRequest { va, rkey: 5, len } }
     }
 
     fn drain(a: &mut Resources) -> Vec<(Opcode, u32, u64, u32)> {
@@ -383,7 +383,8 @@ mod tests {
         assert!(!a.repeat_read(&request(9, 0x0f00, 1), MTU, 9), "before its start");
         assert!(!a.repeat_read(&request(11, 0x1101, 256), MTU, 9), "another address");
         assert!(!a.repeat_read(&request(11, 0x1100, 769), MTU, 9), "longer than the rest");
-        let other_key = ReadRequest { rkey: 6, ..request(10, 0x1000, 1024) };
+        let mut other_key = request(10, 0x1000, 1024);
+        other_key.read.rkey = 6;
         assert!(!a.repeat_read(&other_key, MTU, 9));
         a.begin_read(request(14, 0x2000, 10), 2);
         drain(&mut a);
@@ -421,10 +422,10 @@ mod tests {
 
     #[test]
     fn repeat_atomic__gives_the_first_result_in_its_place() {
-        let atomic = |psn, swap_or_add| AtomicRequest {
-            psn: Psn::new(psn),
-            opcode: Opcode::RcFetchAdd,
-            operands: AtomicEthRepr { va: 8, rkey: 5, swap_or_add, compare: 0 },
+        let atomic = |psn, swap_or_add| {
+            let operands = AtomicEthRepr { va: 8, rkey: 5, swap_or_add, compare: 0 };
+            let atomic = AtomicRequest { is_compare_swap: false, operands };
+            AtomicAtPsn { psn: Psn::new(psn), atomic }
         };
         let mut a = answers(3);
         a.begin_read(request(9, 0x1000, 10), 1);

@@ -6,16 +6,17 @@ mod execute;
 
 use super::ack::Owed;
 use super::outcome::RequestOutcome;
-use super::resources::{AtomicRequest, ReadRequest, Resources};
+use super::resources::{AtomicAtPsn, ReadAtPsn, Resources};
 use crate::attr::{Mtu, QpAttr};
 use crate::drop::DropReason;
 use crate::event::Events;
 use crate::mr::{Access, MrTable, PdId};
 use crate::qp::common::{Common, Shared};
 use crate::qp::receive::Receive;
+use crate::qp::remote::{AtomicRequest, ReadRequest};
 use crate::srq::SrqTable;
 use crate::wc::WcStatus;
-use spanwire_wire::{NakCode, OpKind, OpcodeProps, Packet, Psn, RethRepr};
+use spanwire_wire::{NakCode, OpKind, Opcode, OpcodeProps, Packet, Psn, RethRepr};
 
 /// The expected PSN, the message in progress and responder resources.
 #[derive(Debug)]
@@ -180,17 +181,16 @@ fn payload_len(p: &Packet<'_>) -> u32 {
     spanwire_base::u32_from(p.payload_len())
 }
 
-fn read_request(p: &Packet<'_>) -> Option<ReadRequest> {
+fn read_request(p: &Packet<'_>) -> Option<ReadAtPsn> {
     let RethRepr { va, rkey, dma_len } = p.ext.reth?;
-    Some(ReadRequest { psn: p.bth.psn, va, rkey, len: dma_len })
+    Some(ReadAtPsn { psn: p.bth.psn, read: ReadRequest { va, rkey, len: dma_len } })
 }
 
-fn atomic_request(p: &Packet<'_>) -> Option<AtomicRequest> {
-    Some(AtomicRequest { psn: p.bth.psn, opcode: p.bth.opcode, operands: p.ext.atomic? })
+fn atomic_request(p: &Packet<'_>) -> Option<AtomicAtPsn> {
+    let is_compare_swap = p.bth.opcode == Opcode::RcCmpSwap;
+    let atomic = AtomicRequest { is_compare_swap, operands: p.ext.atomic? };
+    Some(AtomicAtPsn { psn: p.bth.psn, atomic })
 }
-
-/// What an atomic operation works on.
-const WORD_BYTES: u32 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,9 @@ use crate::qp::state::QpState;
 use crate::qp::write::NotWritten;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
-use spanwire_wire::{AethRepr, AtomicAckEthRepr, ExtHeaders, NakCode, Opcode, RethRepr, Syndrome};
+use spanwire_wire::{
+    AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, RethRepr, Syndrome,
+};
 
 impl Rc {
     pub(super) fn send_segment(
@@ -145,6 +147,25 @@ impl Rc {
             Ok(meta) => {
                 let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
+                qp.sent(meta, 0, sh)
+            }
+            Err(_) => Transmit::Idle,
+        }
+    }
+
+    /// Writes the congestion notification that is due.
+    #[cold]
+    pub(super) fn send_cnp(
+        &mut self,
+        qp: &Common,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        self.cnps.on_sent();
+        let bth = BthRepr::cnp(qp.dest_qpn);
+        match qp.write(&bth, &ExtHeaders::NONE, (0, false), frame, |_| true) {
+            Ok(meta) => {
+                sh.counters.np_cnp_sent += 1;
                 qp.sent(meta, 0, sh)
             }
             Err(_) => Transmit::Idle,

@@ -26,7 +26,7 @@ impl RttTimer {
         let (_, at) = self.timed.filter(|(number, _)| *number < upto)?;
         self.timed = None;
         let sample = now.since(at);
-        // RFC 6298 2.3: SRTT moves an eighth of the way to each sample.
+        // RFC 6298 2: SRTT moves an eighth of the way to each sample.
         self.srtt = Some(self.srtt.map_or(sample, |s| (s * 7 + sample) / 8));
         Some(at)
     }

@@ -1,9 +1,8 @@
 //! SR: selective repeat. Each direction numbers its packets, the receiver places them in any order
-//! and acknowledges them one by one, and only lost packets are retransmitted (docs/PROTOCOL.md,
-//! "SR").
+//! and acknowledges them one by one, and only lost packets are retransmitted (docs/protocol/sr.md).
 //!
 //! [`Tx`] is the sending direction with all its loss recovery, [`Rx`] the receiving one. Neither
-//! knows the other. What crosses between them crosses here, as a value of `crossing.rs` or a number:
+//! knows the other. These values cross between them, here:
 //!
 //! | from | to | value |
 //! |---|---|---|

@@ -51,7 +51,7 @@ fn state(p: &Pair, side: usize) -> QpState {
     p.ends[side].ep.query_qp(p.ends[side].qpns[0]).unwrap().state
 }
 
-/// A driver reads the clock once a step, so a burst has one send time. RFC 8985 section 6.1 orders
+/// A driver reads the clock once a step, so a burst has one send time. RFC 8985 6.1 orders
 /// packets of one time by sequence.
 #[test]
 fn find_lost__within_a_burst_of_one_send_time_costs_no_more_than_a_reordering_window() {

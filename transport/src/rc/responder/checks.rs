@@ -1,10 +1,9 @@
 //! What a request packet must satisfy, step by step.
 
-use super::{
-    Ground, Responder, Step, WORD_BYTES, atomic_request, payload_len, read_request, starts,
-};
+use super::{Ground, Responder, Step, atomic_request, payload_len, read_request, starts};
 use crate::drop::DropReason;
 use crate::mr::Access;
+use crate::qp::remote::MAX_DMA_BYTES;
 use crate::rc::ack::Owed;
 use crate::rc::outcome::RequestOutcome;
 use crate::rc::resources::packets;
@@ -73,6 +72,8 @@ impl Responder {
         Ok(())
     }
 
+    /// IBTA C9-92: First and Middle packets carry exactly the path MTU, Only and Last packets at
+    /// most that, and Last at least a byte. IBTA C9-94: a DMA length is at most 2^31.
     #[inline]
     pub(super) fn check_length(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
@@ -97,14 +98,15 @@ impl Responder {
             }),
             OpKind::Atomic => true,
             _ => read_request(p)
-                .is_some_and(|r| r.len <= MAX_DMA_BYTES && packets(r.len, g.mtu) < MAX_READ_PKTS),
+                .map(|r| r.read.len)
+                .is_some_and(|len| len <= MAX_DMA_BYTES && packets(len, g.mtu) < MAX_READ_PKTS),
         };
         if shape && fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
-    /// A zero-length request touches no memory, so its key and address are not looked at (rxe does
-    /// the same). A WRITE's first packet is checked for the whole message, every later one again
-    /// for its own bytes: the region may have gone since.
+    /// A zero-length request touches no memory, so its key and address are not checked (IBTA C9-88;
+    /// rxe does the same). A WRITE's first packet is checked for the whole message, and each later
+    /// one for its own bytes: the region may have been deregistered since.
     #[inline]
     pub(super) fn check_rkey(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let props = p.bth.opcode.props();
@@ -130,17 +132,11 @@ impl Responder {
         }
     }
 
-    /// The word's key and bounds first, then its alignment (rxe has the same order).
     fn check_atomic(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
         let Some(request) = atomic_request(p) else {
             return Err(self.refuse(NakCode::InvalidRequest));
         };
-        let (va, rkey) = (request.operands.va, request.operands.rkey);
-        if g.mrs.remote(g.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC).is_err() {
-            return Err(self.refuse(NakCode::RemoteAccess));
-        }
-        let aligned = va.is_multiple_of(WORD_BYTES.into());
-        if aligned { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
+        request.atomic.check(g.pd, g.mrs).map_err(|code| self.refuse(code))
     }
 
     /// The key that the last packet of a SEND with invalidate names.
@@ -157,7 +153,5 @@ impl Responder {
 /// A request this far ahead exceeds our widest send window. A NAK would make the peer go back for
 /// each packet that a forger sends, whatever PSN it guesses.
 const AHEAD_MAX: i32 = (1 << 16) + 1;
-/// IBTA: a message is at most 2^31 bytes.
-const MAX_DMA_BYTES: u32 = 1 << 31;
 /// Half the PSN space: beyond it, before and after cannot be told apart.
 const MAX_READ_PKTS: u32 = 1 << 23;

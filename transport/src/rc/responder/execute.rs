@@ -1,8 +1,6 @@
 //! What a request packet does once nothing speaks against it.
 
-use super::{
-    Ground, Inbound, Responder, Step, WORD_BYTES, atomic_request, payload_len, read_request,
-};
+use super::{Ground, Inbound, Responder, Step, atomic_request, payload_len, read_request};
 use crate::mr::Access;
 use crate::payload::Payload;
 use crate::qp::outcome::Message;
@@ -10,7 +8,7 @@ use crate::rc::ack::Owed;
 use crate::rc::outcome::RequestOutcome;
 use crate::rc::resources::packets;
 use crate::wc::{WcOpcode, WcStatus};
-use spanwire_wire::{AtomicEthRepr, NakCode, OpKind, Opcode, Packet, Psn};
+use spanwire_wire::{NakCode, OpKind, Packet, Psn};
 
 impl Responder {
     /// The last step that may object: the memory may have gone since it was checked.
@@ -76,7 +74,7 @@ impl Responder {
             return self.refuse(NakCode::InvalidRequest);
         };
         self.msn = next_msn(self.msn);
-        self.epsn = self.epsn.plus(packets(read.len, g.mtu));
+        self.epsn = self.epsn.plus(packets(read.read.len, g.mtu));
         self.resources.begin_read(read, self.msn);
         RequestOutcome::ReadBegun
     }
@@ -85,18 +83,9 @@ impl Responder {
         let Some(request) = atomic_request(p) else {
             return self.refuse(NakCode::InvalidRequest);
         };
-        let AtomicEthRepr { va, rkey, swap_or_add, compare } = request.operands;
-        let word = g.mrs.remote(g.pd, rkey, va, WORD_BYTES, Access::REMOTE_ATOMIC);
-        let found = word.ok().and_then(|span| {
-            let (region, offset) = (span.region, span.offset);
-            let done = match request.opcode {
-                Opcode::RcCmpSwap => region.compare_swap(offset, compare, swap_or_add),
-                _ => region.fetch_add(offset, swap_or_add),
-            };
-            done.ok()
-        });
-        let Some(original) = found else {
-            return self.refuse(NakCode::RemoteAccess);
+        let original = match request.atomic.execute(g.pd, g.mrs) {
+            Ok(original) => original,
+            Err(code) => return self.refuse(code),
         };
         self.msn = next_msn(self.msn);
         self.epsn = self.epsn.next();

@@ -1,5 +1,5 @@
 //! The receiver's side of erasure coding: what has come of each block, its running parity, and what
-//! is to be said of it (docs/PROTOCOL.md, "Blocks", 4 to 7).
+//! is to be said of it (docs/protocol/sr.md, "Blocks", 4 to 7).
 
 mod block;
 mod memory;
@@ -10,8 +10,8 @@ use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use crate::sr::number::wrap;
 pub(in crate::sr) use block::Segment;
-use block::{Block, Whole, code, ones};
-use memory::{Memory, Sums};
+use block::{Block, Sums, Whole, code, ones};
+use memory::Memory;
 use open::{At, Open};
 use spanwire_base::{Time, usize_from};
 use spanwire_erasure::Source;

@@ -33,8 +33,8 @@ pub(crate) struct Rx {
     /// The receive limit of the last acknowledgement.
     advertised_receive_limit: u32,
     /// Bytes received and not yet matched by acknowledgements, until RTS. The source address may be
-    /// forged before that: its owner must not get more bytes than were sent in its name (RFC 9000
-    /// 8.1, with a factor of one).
+    /// forged before that: its owner must not get more bytes than were sent in its name, the limit
+    /// of RFC 9000 8.1 with a factor of one.
     unvalidated_bytes: Option<u64>,
 }
 

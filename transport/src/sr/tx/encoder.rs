@@ -1,5 +1,5 @@
 //! The sender's side of erasure coding: which packets form a block, and its parity
-//! (docs/PROTOCOL.md, "Blocks", 1 to 3).
+//! (docs/protocol/sr.md, "Blocks", 1 to 3).
 
 use super::rtt::Rtt;
 use crate::coding::{CodingWhen, ErasureCoding};

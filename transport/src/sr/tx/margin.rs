@@ -11,7 +11,7 @@ use spanwire_base::{Dur, Time};
 /// ACK echoes a transmission before the probe; or it counts both, original and probe, among the
 /// received packets and is late itself, as it is after a late host has found both at once. A prompt
 /// one that counts both says that an earlier ACK was lost: that probe was needed. The count is what
-/// the DSACK of RFC 8985 is (section 7.4.2), which widens the reordering window in the same way.
+/// the DSACK of RFC 8985 7.4.2 is, which widens the reordering window in the same way.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeMargin {
     margin: Dur,

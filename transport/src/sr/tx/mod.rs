@@ -1,6 +1,7 @@
 //! The sending direction of SR: requests and responses to send, packets sent, loss recovery, and
 //! the choice of the next packet.
 
+mod balance;
 mod bits;
 mod credit;
 mod encoder;

@@ -5,7 +5,7 @@ use super::Tx;
 use super::margin::Arrivals;
 use super::part::Part;
 use super::paths::Echo;
-use super::sent::{Acked, Told};
+use super::sent::ack_info::{AckInfo, Acked};
 use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::flow::{Flow, Progress};
@@ -34,7 +34,7 @@ impl Tx {
         let patience = self.sent.patience(&self.rtt).filter(|_| !blocks.is_empty());
         let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
         let audible = now - self.rtt.smallest();
-        let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
+        let told = AckInfo { next, words, newest, echo, blocks, overdue, audible, marks };
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;

@@ -52,7 +52,7 @@ impl ReorderWindow {
 const SEEN_MAX: Dur = Dur::from_ms(4);
 /// Four round trips: beyond the smoothed one the window does not go anyway.
 const QUARTERS_MAX: u64 = 16;
-/// Recoveries that a wider window outlives (RFC 8985 section 6.2).
+/// Recoveries that a wider window outlives (RFC 8985 6.2).
 const PERSIST: u32 = 16;
 
 #[cfg(test)]

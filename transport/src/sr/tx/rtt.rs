@@ -6,7 +6,7 @@ use spanwire_base::Dur;
 /// timestamps: a sample is as good for a packet that was sent again.
 ///
 /// # Source
-/// RFC 6298 for the smoothing (gains 1/8 and 1/4).
+/// RFC 6298 2 for the smoothing (gains 1/8 and 1/4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rtt {
     smoothed: Option<Dur>,

@@ -2,8 +2,10 @@
 //! is lost when one that was sent after it has arrived and it is overdue by more than packets
 //! overtake each other here.
 
+pub(super) mod ack_info;
 mod acked;
 mod coded;
+mod entry;
 mod overdue;
 mod paths;
 
@@ -13,9 +15,8 @@ use super::place::Place;
 use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
 use crate::sr::number::{unwrap, wrap};
-pub(crate) use acked::{Acked, Told};
-use coded::Rebuilt;
-pub(crate) use paths::{Fate, OnPath};
+use ack_info::OnPath;
+use entry::{Entry, Rebuilt, State, Transmission};
 use spanwire_base::{Time, u64_from, usize_from};
 use std::collections::VecDeque;
 
@@ -43,7 +44,7 @@ pub(crate) struct Sent<T> {
     open_block_retransmits: bool,
     reorder: ReorderWindow,
     /// The latest of all transmissions that have arrived: when it was sent, and its number.
-    /// Transmissions of one time are ordered by number (RFC 8985, section 6.1), since a burst that
+    /// Transmissions of one time are ordered by number (RFC 8985 6.1), since a burst that
     /// leaves in one step of the driver has one time.
     delivered: Option<(Time, u64)>,
     /// Packets that the peer has rebuilt, and that may still arrive there.
@@ -64,44 +65,6 @@ pub(crate) struct SentCounters {
     pub(crate) spurious_lost: u64,
     /// Of these, packets that had been retransmitted by then.
     pub(crate) spurious: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry<T> {
-    what: T,
-    bytes: u32,
-    /// When it was sent last.
-    sent_at: Time,
-    /// The last transmission before this one was found lost.
-    was_lost: bool,
-    /// It was sent more than once.
-    was_resent: bool,
-    /// That it was lost was found by time.
-    was_overdue: bool,
-    /// A transmission of it is presumed lost, and none of it is known to have arrived.
-    is_presumed: bool,
-    /// What its flow had delivered then.
-    at_send: AtSend,
-    /// The path it was sent by last; 0 if nobody chose.
-    path: u16,
-    /// Where it stands in a block, if it is in one.
-    place: Place,
-    /// It stands in `lost`.
-    is_queued: bool,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    InFlight,
-    Lost,
-    Arrived,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Transmission {
-    number: u64,
-    at: Time,
 }
 
 impl<T: Copy> Sent<T> {

@@ -222,9 +222,9 @@ fn responses(s: &Scene) -> Vec<Class> {
     rows
 }
 
-/// Who knows both addresses, the QPN and an rkey, and has not seen a packet, sprays every kind of
-/// packet over all numbers but for the window (`docs/PROTOCOL.md` says how likely it is to hit
-/// that). Nothing is refused, nothing lost, nothing waits for longer.
+/// An off-path attacker that knows both addresses, the QPN and an rkey sends every kind of packet
+/// with all numbers outside of the window; docs/protocol/sr.md, "What an attacker can do", has the
+/// probability of hitting the window. Nothing is refused, lost or delayed.
 #[test]
 fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
     let run = |sprays: u32| {

@@ -1,6 +1,5 @@
 //! One block: what of it came, and how what did not follows from that.
 
-use super::memory::Sums;
 use crate::payload::Payload;
 use spanwire_base::Time;
 use spanwire_erasure::{Code, Columns, Recovery, Scheme};
@@ -26,6 +25,18 @@ pub(super) struct Block {
     pub(super) deadline: Option<Time>,
     /// Block NACKs since something of it came.
     pub(super) nacks: u32,
+}
+
+/// The running parity of a block.
+#[derive(Debug)]
+pub(super) enum Sums {
+    /// Nothing has come that has bytes.
+    Empty,
+    Rows(Vec<Vec<u8>>),
+    /// Payload was left out of the frames.
+    Elided,
+    /// It is not kept.
+    Plain,
 }
 
 /// A block as parity describes it: as one long segment.

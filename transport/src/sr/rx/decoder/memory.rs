@@ -1,24 +1,12 @@
 //! Running parities, and the memory that they may take.
 
-use super::block::{Block, code};
+use super::block::{Block, Sums, code};
 use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use spanwire_base::u64_from;
 use spanwire_erasure::{Code, Scheme};
 use spanwire_wire::BlockRepr;
 use std::net::IpAddr;
-
-/// The running parity of a block.
-#[derive(Debug)]
-pub(super) enum Sums {
-    /// Nothing has come that has bytes.
-    Empty,
-    Rows(Vec<Vec<u8>>),
-    /// Payload was left out of the frames.
-    Elided,
-    /// It is not kept.
-    Plain,
-}
 
 /// Memory of one queue pair, out of its peer's.
 #[derive(Debug)]

@@ -1,58 +1,12 @@
 //! What an acknowledgement changes of what was sent: what has arrived, what is lost.
 
-use super::coded::Newly;
-use super::{Sent, State};
-use crate::qp::flow::AtSend;
+use super::Sent;
+use super::ack_info::{AckInfo, Acked, BeyondSent};
+use super::entry::State;
 use crate::sr::number::unwrap;
 use crate::sr::tx::bits::numbers;
 use spanwire_base::Time;
-use spanwire_wire::{BlockReport, BlockWord, SackWord};
-
-/// What an acknowledgement says, its numbers not yet unwrapped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
-    pub(crate) next: u32,
-    pub(crate) words: &'a [SackWord],
-    pub(crate) newest: u32,
-    /// When the newest was sent.
-    pub(crate) echo: Time,
-    /// What is said of blocks.
-    pub(crate) blocks: &'a [BlockReport],
-    /// What was sent no later than this would have arrived.
-    pub(crate) overdue: Time,
-    /// A packet sent later than this cannot have been acknowledged yet.
-    pub(crate) audible: Time,
-    /// Which packets came marked: bit i is the newest less i.
-    pub(crate) marks: u64,
-}
-
-/// What an acknowledgement changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Acked {
-    /// Packets that had not been known to have arrived.
-    pub(crate) pkts: u64,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// The newest arrival had been overtaken by something sent after it.
-    pub(crate) late: bool,
-    /// It was known to have arrived: either it is a duplicate, or this acknowledgement is stale.
-    pub(crate) again: bool,
-    /// The newest arrival's number.
-    pub(crate) newest: u64,
-    /// It was a retransmission of what was lost.
-    pub(crate) was_lost: bool,
-    /// What was delivered when it left; none if it is known from before, or of another transmission
-    /// than the last.
-    pub(crate) at_send: Option<AtSend>,
-    /// Packets of blocks that the peer is short of, and that had not been known to be lost.
-    pub(crate) short: Newly,
-    /// Packets that are lost and not needed, and had not been known to be lost.
-    pub(crate) settled: Newly,
-}
-
-/// An acknowledgement of what was not sent, or of what lies too far in the past.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BeyondSent;
+use spanwire_wire::{BlockWord, SackWord};
 
 impl<T: Copy> Sent<T> {
     /// Applies an acknowledgement.
@@ -60,7 +14,7 @@ impl<T: Copy> Sent<T> {
     /// # Errors
     /// It names packets that were not sent, or that are too far in the past; nothing has changed
     /// then. Nearly every guess of an off-path attacker is such.
-    pub(crate) fn on_ack(&mut self, told: &Told<'_>) -> Result<Acked, BeyondSent> {
+    pub(crate) fn on_ack(&mut self, told: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
         let next = unwrap(self.una, told.next);
         let end = self.next();
         let word_end =
@@ -126,7 +80,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    fn arrived(&mut self, number: u64, told: &Told<'_>, acked: &mut Acked) {
+    fn arrived(&mut self, number: u64, told: &AckInfo<'_>, acked: &mut Acked) {
         let Some(entry) = self.entry_mut(number) else { return };
         let (was, bytes) = (entry.state, u64::from(entry.bytes));
         if was == State::Arrived {

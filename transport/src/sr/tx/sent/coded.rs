@@ -1,34 +1,13 @@
 //! Packets of blocks: what is lost of one is sent again only if its parity cannot make up for it
-//! (docs/PROTOCOL.md, "Blocks", 6 and 8).
+//! (docs/protocol/sr.md, "Blocks", 6 and 8).
 
-use super::{Fate, OnPath, Sent, State};
+use super::Sent;
+use super::ack_info::{Fate, Newly, OnPath};
+use super::entry::{Rebuilt, State};
 use crate::sr::number::unwrap;
 use crate::sr::tx::place::Place;
 use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
-
-/// Packets that had not been known to be lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Newly {
-    pub(crate) pkts: u64,
-    pub(crate) bytes: u64,
-}
-
-/// A packet that the peer has rebuilt while it was on its way, for all we knew.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rebuilt {
-    number: u64,
-    bytes: u64,
-    path: u16,
-    sent_at: Time,
-}
-
-impl Newly {
-    pub(super) fn add(&mut self, more: Self) {
-        self.pkts += more.pkts;
-        self.bytes += more.bytes;
-    }
-}
 
 impl<T: Copy> Sent<T> {
     /// Where a packet stands in a block, while it is not acknowledged.
@@ -199,7 +178,7 @@ const REBUILT_MAX: usize = 256;
 mod tests {
     use super::*;
     use crate::sr::tx::rtt::Rtt;
-    use crate::sr::tx::sent::Told;
+    use crate::sr::tx::sent::ack_info::AckInfo;
     use spanwire_base::Dur;
     use spanwire_wire::BlockRepr;
     use spanwire_wire::{BlockWord, SackWord};
@@ -231,8 +210,8 @@ mod tests {
         SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
     }
 
-    fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> Told<'a> {
-        Told {
+    fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> AckInfo<'a> {
+        AckInfo {
             next: 0,
             words,
             newest,
@@ -265,9 +244,9 @@ mod tests {
         let mut s = Sent::new(0);
         let block = |index| Place::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
         (0..4).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
-        s.on_ack(&Told { next: 3, ..told(&[], 2, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 3, ..told(&[], 2, &[]) }).unwrap();
         assert!(!s.has_only_parity());
-        s.on_ack(&Told { next: 4, ..told(&[], 3, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 4, ..told(&[], 3, &[]) }).unwrap();
         (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
         assert!(s.has_only_parity() && !s.is_empty());
         s.abandon_all();
@@ -314,7 +293,8 @@ mod tests {
         let mut s = blocks(1);
         // 4 has arrived and was not kept; 5 left after what is echoed.
         let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
-        let acked = s.on_ack(&Told { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
+        let acked =
+            s.on_ack(&AckInfo { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
         assert_eq!((acked.pkts, acked.short), (3, Newly { pkts: 2, bytes: 200 }));
         assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
         s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
@@ -329,9 +309,9 @@ mod tests {
         assert_eq!(again(&mut s), [1, 2, 3], "sent at 999 us");
         let words = [word(&[0, 4, 5])];
         let told = told(&words, 5, &nack);
-        s.on_ack(&Told { overdue: at(998), ..told }).unwrap();
+        s.on_ack(&AckInfo { overdue: at(998), ..told }).unwrap();
         assert_eq!(again(&mut s), []);
-        s.on_ack(&Told { overdue: at(999), ..told }).unwrap();
+        s.on_ack(&AckInfo { overdue: at(999), ..told }).unwrap();
         assert_eq!(again(&mut s), [1, 2, 3], "lost once more: all that is missing");
     }
 
@@ -339,9 +319,9 @@ mod tests {
     fn on_short__what_was_missed_too_soon_does_not_widen_the_window() {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
-        s.on_ack(&Told { echo: at(5), ..told(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
+        s.on_ack(&AckInfo { echo: at(5), ..told(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
         assert_eq!(again(&mut s), [3]);
-        s.on_ack(&Told { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
+        s.on_ack(&AckInfo { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
         assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 1));
     }
 
@@ -355,10 +335,10 @@ mod tests {
         (0..2).for_each(|i| push(&mut s, i));
         // 0 is lost and retransmitted; both arrive, so nothing of the block is in the ring.
         s.resent(at(50), s.una(), 1);
-        s.on_ack(&Told { next: 2, ..told(&[], 1, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 2, ..told(&[], 1, &[]) }).unwrap();
         assert!(s.is_empty());
         (2..12).for_each(|i| push(&mut s, i));
-        s.on_ack(&Told { next: 2, ..told(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 2, ..told(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
         s.detect(at(300), &rtt());
         // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
         assert_eq!(again(&mut s), [2, 3]);
@@ -372,7 +352,7 @@ mod tests {
         let (number, what) = s.newest().unwrap();
         assert_eq!((again(&mut s), what), (vec![0, 1, 3], 9));
         let mut s = blocks(1);
-        s.on_ack(&Told { echo: at(1), ..told(&[word(&[1])], 1, &[]) }).unwrap();
+        s.on_ack(&AckInfo { echo: at(1), ..told(&[word(&[1])], 1, &[]) }).unwrap();
         s.detect(at(126), &rtt());
         assert_eq!((lost_numbers(&s), again(&mut s)), (vec![0], vec![]));
         let (probed, what) = s.newest().unwrap();
@@ -441,17 +421,17 @@ mod tests {
         (0..4).for_each(|i| push(&mut s, i));
         let settled = [report(BlockWord::Settled, 0, 0b11_0000)];
         for next in [7, 1000] {
-            assert!(s.on_ack(&Told { next, ..told(&[], 3, &settled) }).is_err(), "{next}");
+            assert!(s.on_ack(&AckInfo { next, ..told(&[], 3, &settled) }).is_err(), "{next}");
         }
         assert!(s.on_ack(&told(&[word(&[2, 6])], 3, &settled)).is_err());
         assert!(s.on_ack(&told(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
         assert_eq!(s.on_ack(&told(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
-        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
+        assert_eq!(s.on_ack(&AckInfo { next: 6, ..told(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
         assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
         (4..6).for_each(|i| push(&mut s, i));
         assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
-        assert_eq!(s.on_ack(&Told { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
-        assert!(s.on_ack(&Told { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
+        assert_eq!(s.on_ack(&AckInfo { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
+        assert!(s.on_ack(&AckInfo { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
     }
 
     #[test]
@@ -479,7 +459,7 @@ mod tests {
         s.on_ack(&told(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
         assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
         let settled = [report(BlockWord::Settled, 0, 0b100)];
-        let acked = s.on_ack(&Told { next: 7, ..told(&[], 6, &settled) }).unwrap();
+        let acked = s.on_ack(&AckInfo { next: 7, ..told(&[], 6, &settled) }).unwrap();
         assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));
         assert_eq!(s.una() & 0xffff_ffff, 7);
     }

@@ -1,23 +1,12 @@
 //! Which packets are lost: those that are overdue, or all of them.
 
-use super::{Fate, OnPath, Sent, State, Told, Transmission};
+use super::Sent;
+use super::ack_info::{AckInfo, Fate, Found, OnPath};
+use super::entry::{State, Transmission};
 use crate::sr::number::unwrap;
 use crate::sr::tx::place::Place;
 use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, Time};
-
-/// What was found lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) pkts: u64,
-    /// Bytes of packets that are in no block.
-    pub(crate) bytes: u64,
-    /// Packets of blocks, and their bytes.
-    pub(crate) coded_pkts: u64,
-    pub(crate) coded_bytes: u64,
-    /// When to look again.
-    pub(crate) look_at: Option<Time>,
-}
 
 impl<T: Copy> Sent<T> {
     /// For how long a packet is not missed; none before a round trip is known.
@@ -161,7 +150,13 @@ impl<T: Copy> Sent<T> {
     /// Counts the presumption as spurious if a later transmission cannot be what arrived: there is
     /// none, or the echo or the smallest round trip excludes it.
     #[inline(never)]
-    pub(super) fn judge_presumed(&mut self, number: u64, was: State, newest: u64, told: &Told<'_>) {
+    pub(super) fn judge_presumed(
+        &mut self,
+        number: u64,
+        was: State,
+        newest: u64,
+        told: &AckInfo<'_>,
+    ) {
         let Some(entry) = self.entry_mut(number) else { return };
         entry.is_presumed = false;
         let is_first = match was {

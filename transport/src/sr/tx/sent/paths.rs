@@ -1,31 +1,8 @@
 //! What becomes of packets on their ways, for whoever chooses the ways.
 
-use super::{Entry, Sent, Told};
-use spanwire_base::Time;
-
-/// What happened to packets that were sent by one path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct OnPath {
-    /// The path, as [`Sent::push`] was told.
-    pub(crate) path: u16,
-    pub(crate) pkts: u32,
-    pub(crate) bytes: u64,
-    /// Of those that arrived, packets that came marked.
-    pub(crate) marked: u32,
-    /// When the one of them was sent that was sent latest.
-    pub(crate) sent_at: Time,
-    pub(crate) fate: Fate,
-}
-
-/// What became of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Arrived,
-    /// Found lost, by time or because its block is short.
-    Lost,
-    /// Lost, and not needed any more.
-    Settled,
-}
+use super::Sent;
+use super::ack_info::{AckInfo, Fate, OnPath};
+use super::entry::Entry;
 
 impl<T: Copy> Sent<T> {
     /// From now on tells of paths with [`Sent::take_on_paths`].
@@ -52,7 +29,7 @@ impl<T: Copy> Sent<T> {
 
     /// The packet `number` has arrived. Of what was sent twice the first may have, by a path that
     /// is forgotten: the second one's path has brought nothing then.
-    pub(super) fn tell_arrived(&mut self, number: u64, newest: u64, told: &Told<'_>) {
+    pub(super) fn tell_arrived(&mut self, number: u64, newest: u64, told: &AckInfo<'_>) {
         let Some(&Entry { path, sent_at, bytes, was_resent, .. }) = self.entry(number) else {
             return;
         };

@@ -1,4 +1,4 @@
-use super::acked::BeyondSent;
+use super::ack_info::{AckInfo, BeyondSent};
 use super::*;
 use crate::sr::number::wrap;
 use crate::sr::rx::received::{Arrival, Received};
@@ -31,9 +31,9 @@ fn word(numbers: &[u64]) -> SackWord {
     SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
 }
 
-fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> Told<'a> {
+fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo<'a> {
     let (echo, overdue, audible) = (at(echo), Time::ZERO, Time::MAX);
-    Told { next, words, newest, echo, blocks: &[], overdue, audible, marks: 0 }
+    AckInfo { next, words, newest, echo, blocks: &[], overdue, audible, marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
@@ -186,7 +186,7 @@ fn tell_arrived__a_probe_does_not_prove_its_path() {
         (0..10).for_each(|i| s.push(at(i), i, 100, Place::NONE, 1));
         let (number, _) = s.newest().unwrap();
         s.resent(at(300), number, 2);
-        s.on_ack(&Told { audible: at(audible), ..told(10, &[], newest, echo) }).unwrap();
+        s.on_ack(&AckInfo { audible: at(audible), ..told(10, &[], newest, echo) }).unwrap();
         let told = s.take_on_paths();
         let all: Vec<u16> = told.iter().map(|one| one.path).collect();
         assert_eq!((all.as_slice(), told[0].pkts), (paths, 9), "{newest} {echo} {audible}");
@@ -302,7 +302,8 @@ proptest! {
                     let (next, newest) = (wrap(received.next()), wrap(newest));
                     let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
                     let (overdue, audible) = (Time::ZERO, Time::MAX);
-                    let told = Told { next, words, newest, echo, blocks, overdue, audible, marks };
+                    let told =
+                        AckInfo { next, words, newest, echo, blocks, overdue, audible, marks };
                     sent.on_ack(&told).unwrap();
                     rtt.sample(now.since(echo), Dur::ZERO);
                     silent = 0;

@@ -1,0 +1,202 @@
+//! The worst of private language: counted for each crate, and a count may only fall.
+//!
+//! CONTRIBUTING.md has the rules and the glossary. A small part of them is visible to a machine and
+//! counted here.
+
+use crate::Finding;
+use crate::refs::prose;
+use crate::scan::Source;
+use crate::scan::has_word;
+use std::collections::BTreeMap;
+
+/// Counts today.
+pub(crate) const RATCHET: &str = "tests/tidy/language.txt";
+
+/// How no doc comment begins: its first word is the noun of the thing.
+const BEGINNINGS: &[&str] = &["What ", "Who "];
+/// Words that hide the subject of a sentence or give packets a social life.
+const WORDS: &[&str] = &["nobody", "whoever", "somebody", "weather", "told"];
+/// Documents that keep their words: dated entries and past releases.
+const AS_WRITTEN: &[&str] = &["docs/perf/", "CHANGELOG.md"];
+
+/// One place: path, line, the pattern.
+type Place<'a> = (&'a str, usize, &'static str);
+
+/// Holds the counts of comments and documents against `ratchet`, with a line `crate:count` for each
+/// crate or folder that has any; `#` at the start of a line comments.
+pub(crate) fn check(texts: &[(String, String)], ratchet: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut allowed: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (number, entry) in (1..).zip(ratchet.lines()) {
+        if entry.is_empty() || entry.starts_with('#') {
+            continue;
+        }
+        match entry.split_once(':').and_then(|(name, n)| Some((name, n.parse().ok()?))) {
+            Some((name, count)) => drop(allowed.insert(name, (number, count))),
+            None => findings.push(Finding::new(RATCHET, number, "not `crate:count`")),
+        }
+    }
+    for (name, places) in counts(texts) {
+        let (number, count) = allowed.remove(name).unwrap_or((1, 0));
+        let found = places.len();
+        if found < count {
+            let what = format!("{name} has {found} of {count} now: tighten the ratchet");
+            findings.push(Finding::new(RATCHET, number, what));
+        } else if found > count {
+            let what = format!(
+                "{name} has {found} of at most {count} patterns of private language ({}): name \
+                 the mechanism by its term (CONTRIBUTING.md, \"Language\")",
+                examples(&places)
+            );
+            findings.push(Finding::new(places[0].0, places[0].1, what));
+        }
+    }
+    for (name, (number, _)) in allowed {
+        let what = format!("{name} has none left or is gone: remove the line");
+        findings.push(Finding::new(RATCHET, number, what));
+    }
+    findings
+}
+
+/// The ratchet with the counts of today, or `None` where one has grown.
+pub(crate) fn tightened(texts: &[(String, String)], ratchet: &str) -> Option<String> {
+    let grown = check(texts, ratchet).iter().any(|finding| finding.path != RATCHET);
+    let mut text: String = ratchet
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for (name, places) in counts(texts) {
+        text.push_str(&format!("{name}:{}\n", places.len()));
+    }
+    (!grown).then_some(text)
+}
+
+/// The last places of a list: in a file that grew they are often the new ones.
+fn examples(places: &[Place<'_>]) -> String {
+    let last = places.iter().rev().take(3).rev();
+    let shown: Vec<String> =
+        last.map(|(path, line, pattern)| format!("{path}:{line} `{}`", pattern.trim())).collect();
+    shown.join(", ")
+}
+
+/// All places, by the first part of their path.
+fn counts(texts: &[(String, String)]) -> BTreeMap<&str, Vec<Place<'_>>> {
+    let mut found: BTreeMap<&str, Vec<Place<'_>>> = BTreeMap::new();
+    for (path, text) in texts {
+        if AS_WRITTEN.iter().any(|prefix| path.starts_with(prefix)) {
+            continue;
+        }
+        let mut add = |line, pattern| {
+            let name = path.split('/').next().unwrap_or_default();
+            found.entry(name).or_default().push((path.as_str(), line, pattern));
+        };
+        if path.ends_with(".rs") {
+            for (number, line) in (1..).zip(Source::new(path, text).comments.lines()) {
+                patterns(number, line, &mut add);
+            }
+        } else if path.ends_with(".md") {
+            for (number, line) in prose(text) {
+                words(number, line, &mut add);
+            }
+        }
+    }
+    found
+}
+
+fn patterns(number: usize, comment: &str, add: &mut impl FnMut(usize, &'static str)) {
+    let comment = comment.trim_start();
+    let doc = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"));
+    if let Some(doc) = doc.map(str::trim_start) {
+        for beginning in BEGINNINGS.iter().filter(|beginning| doc.starts_with(**beginning)) {
+            add(number, beginning);
+        }
+    }
+    words(number, comment, add);
+}
+
+/// Words outside backticks.
+fn words(number: usize, line: &str, add: &mut impl FnMut(usize, &'static str)) {
+    let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    for word in WORDS.iter().filter(|word| has_word(&plain, word)) {
+        add(number, word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages;
+
+    fn of(path: &str, text: &str, ratchet: &str) -> Vec<String> {
+        messages(&check(&[(path.to_owned(), text.to_owned())], ratchet))
+    }
+
+    fn count(path: &str, text: &str) -> usize {
+        let texts = [(path.to_owned(), text.to_owned())];
+        counts(&texts).values().map(Vec::len).sum()
+    }
+
+    #[test]
+    fn counts__each_pattern_is_seen_in_comments() {
+        for bad in [
+            "/// What an ACK says.",
+            "//! Who sends.",
+            "// Nobody waits.",
+            "/* whoever asks */",
+            "let x = 1; // for somebody",
+            "/// The weather.",
+            "    // The sender is told.",
+        ] {
+            assert_eq!(count("io/src/a.rs", bad), 1, "{bad}");
+        }
+        assert_eq!(count("docs/A.md", "whoever is told\n"), 2);
+        assert_eq!(count("README.md", "Nobody.\n"), 1);
+    }
+
+    #[test]
+    fn counts__code_literals_quotes_and_fences_are_not_language() {
+        for fine in [
+            "let told = \"nobody\";",
+            "// What follows is a comment of code",
+            "/// Somewhat whatever: a retold tale of `told` and `nobody`.",
+        ] {
+            assert_eq!(count("io/src/a.rs", fine), 0, "{fine}");
+        }
+        assert_eq!(count("docs/A.md", "What is this?\n```\nnobody\n```\nuse `told`\n"), 0);
+        assert_eq!(count("docs/perf/2026-11.md", "nobody was told\n"), 0);
+        assert_eq!(count("CHANGELOG.md", "nobody was told\n"), 0);
+        assert_eq!(count("io/a.py", "# nobody"), 0);
+    }
+
+    #[test]
+    fn check__a_count_may_only_fall() {
+        let text = "/// What it is.\nfn a() {}\n// nobody\n";
+        assert_eq!(of("io/src/a.rs", text, "# why\nio:2\n"), [] as [&str; 0]);
+        let found = of("io/src/a.rs", text, "io:1\n");
+        assert_eq!(
+            found,
+            ["io/src/a.rs:1: io has 2 of at most 1 patterns of private language (io/src/a.rs:1 \
+              `What`, io/src/a.rs:3 `nobody`): name the mechanism by its term (CONTRIBUTING.md, \
+              \"Language\")"]
+        );
+        assert_eq!(of("io/src/a.rs", text, "").len(), 1);
+        let found = of("io/src/a.rs", text, "\nio:3\n");
+        assert_eq!(found, ["tests/tidy/language.txt:2: io has 2 of 3 now: tighten the ratchet"]);
+        let found = of("io/src/a.rs", "", "io:3\nx\n");
+        assert_eq!(
+            found,
+            [
+                "tests/tidy/language.txt:2: not `crate:count`",
+                "tests/tidy/language.txt:1: io has none left or is gone: remove the line",
+            ]
+        );
+    }
+
+    #[test]
+    fn tightened__writes_lower_counts_only() {
+        let texts = [("io/src/a.rs".to_owned(), "// nobody\n".to_owned())];
+        assert_eq!(tightened(&texts, "# why\nio:3\nwire:1\n").as_deref(), Some("# why\nio:1\n"));
+        assert_eq!(tightened(&texts, "# why\n"), None);
+    }
+}

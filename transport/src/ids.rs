@@ -1,0 +1,5 @@
+//! Names of objects that several modules refer to.
+
+/// A shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub(crate) u32);

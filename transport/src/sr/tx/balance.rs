@@ -1,0 +1,68 @@
+//! The path of each packet, chosen by the load balancer, and the reports that the balancer gets of
+//! acknowledgements and losses.
+
+use super::Tx;
+use super::part::{Sending, SendingKind};
+use super::paths::Echo;
+use super::sent::ack_info::{Fate, OnPath};
+use crate::qp::flow::Flow;
+use spanwire_base::Time;
+use spanwire_loadbalance::{Entropy, LossKind, Outgoing, PathLoss};
+
+impl Tx {
+    /// The source port of the packet that leaves now; none without a load balancer.
+    #[inline]
+    pub(in crate::sr) fn pick_path(
+        &mut self,
+        now: Time,
+        sending: &Sending,
+        bytes: u32,
+        flow: Option<&mut Flow>,
+    ) -> Option<u16> {
+        let paths = self.paths.as_mut()?;
+        let retransmit = sending.kind != SendingKind::New;
+        let lost_on = self.sent.path(sending.number).filter(|_| retransmit);
+        let picked = paths.balancer.pick(&Outgoing {
+            now,
+            psn: sending.number,
+            bytes,
+            retransmit,
+            lost_on: lost_on.map(Entropy::from_port),
+            in_flight_bytes: self.sent.in_flight_bytes(),
+        });
+        if let Some(flow) = flow.filter(|_| picked.moved) {
+            flow.on_path_change();
+        }
+        Some(picked.entropy.port())
+    }
+
+    /// Tells the balancer what has become of packets: what arrived first.
+    #[inline]
+    pub(super) fn report_to_balancer(&mut self, now: Time, echo: Option<Echo>, lost_by: LossKind) {
+        if self.paths.is_some() {
+            self.report_paths(now, echo, lost_by);
+        }
+    }
+
+    #[inline(never)]
+    fn report_paths(&mut self, now: Time, mut echo: Option<Echo>, lost_by: LossKind) {
+        let Some(paths) = &mut self.paths else { return };
+        if lost_by == LossKind::Timeout {
+            paths.balancer.on_timeout(now);
+        }
+        let mut told = self.sent.take_on_paths();
+        for arrived in told.iter().filter(|told| told.fate == Fate::Arrived) {
+            if let Some(echo) = &mut echo {
+                paths.on_arrived(now, arrived, echo);
+            }
+        }
+        for lost in told.iter().filter(|told| told.fate != Fate::Arrived) {
+            let kind = if lost.fate == Fate::Settled { LossKind::Block } else { lost_by };
+            let &OnPath { pkts: packets, bytes, sent_at, .. } = lost;
+            let path = Entropy::from_port(lost.path);
+            paths.balancer.on_loss(now, &PathLoss { path, packets, bytes, sent_at, kind });
+        }
+        told.clear();
+        self.sent.give_on_paths(told);
+    }
+}
