@@ -1,5 +1,5 @@
 //! What every other crate of Spanwire stands on, and nothing more: integer time, rates, a seeded
-//! random number generator, a fixed ring indexed by serial number and the [`Node`] seam.
+//! random number generator and the [`Node`] seam.
 //!
 //! There is no I/O and no policy here. Nothing in this crate reads a clock: time is an argument
 //! everywhere ([`Time`] is picoseconds since the node started), which is what lets one engine run
@@ -10,13 +10,11 @@
 mod node;
 mod num;
 mod rate;
-mod ring;
 mod rng;
 mod time;
 
 pub use node::{Node, PortId, PortMask, RxMeta, TxMeta};
 pub use num::{u32_from, u64_from, usize_from};
 pub use rate::Rate;
-pub use ring::SerialRing;
 pub use rng::Rng;
 pub use time::{Dur, Time};
