@@ -149,8 +149,8 @@ algorithms! {
     MpRdma = "mprdma" in mprdma;
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
-    "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: 1.0, ..Default::default() });
-    "timely-classic" = Self::Timely(timely::Params { patched: 0.0, ..Default::default() });
+    "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
+    "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
     "gemini-paper" = Self::Gemini(gemini::Params::paper());
 }
 
@@ -164,7 +164,7 @@ pub fn table(algorithm: &Algorithm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_params::ParamError;
+    use spanwire_params::{ParamError, Value};
 
     #[test]
     fn named__every_one_has_valid_defaults_and_a_documented_range() {
@@ -174,8 +174,7 @@ mod tests {
             algorithm.validate().unwrap();
             for (field, value) in algorithm.fields().iter().zip(algorithm.values()) {
                 assert!(field.about.len() > 10, "{name}.{} says what it is", field.name);
-                assert!(field.min <= value && value <= field.max, "{name}.{}", field.name);
-                assert!((field.default - value).abs() < f64::EPSILON);
+                assert_eq!(field.default, value, "{name}.{}", field.name);
             }
         }
         for name in Algorithm::PRESETS {
@@ -203,8 +202,9 @@ mod tests {
         for name in Algorithm::NAMES {
             let mut algorithm = Algorithm::named(name).unwrap();
             for field in algorithm.fields() {
-                for value in [field.min, field.max] {
-                    algorithm.set(field.name, &value.to_string()).unwrap();
+                let ends = field.range().map(|(min, max)| [min, max].map(Value::Number));
+                for value in ends.unwrap_or([false, true].map(Value::Bool)) {
+                    algorithm.set(field.name, &field.text(value)).unwrap();
                     assert!(algorithm.values().contains(&value), "{name}.{}", field.name);
                 }
                 for bad in ["NaN", "inf", "1e400", "x", ""] {
@@ -212,7 +212,7 @@ mod tests {
                     assert!(algorithm.set(field.name, bad).is_err(), "{name}.{}", field.name);
                     assert_eq!(algorithm, before);
                 }
-                algorithm.set(field.name, &field.default.to_string()).unwrap();
+                algorithm.set(field.name, &field.text(field.default)).unwrap();
             }
             assert_eq!(algorithm, Algorithm::named(name).unwrap());
         }

@@ -56,9 +56,9 @@ params! {
     /// The first notification sets the rate to this part of the line rate; 0 is off
     /// (rate_to_set_on_first_cnp).
     first_cnp = 0.0 in 0.0..=1.0;
-    /// Each decrease sets the rate that is returned to (clamp_tgt_rate): 1; only the first one
-    /// after an increase: 0.
-    clamp_target = 0.0 in 0.0..=1.0;
+    /// Each decrease sets the target rate (clamp_tgt_rate); if false, only the first decrease after
+    /// an increase does.
+    clamp_target = false;
     /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
     /// once in so many microseconds.
     ///
@@ -129,7 +129,7 @@ impl DcqcnRnic {
 
     fn decrease(&mut self, now: Time) {
         (self.gate_at, self.decrease_at) = (Some(now), None);
-        if self.p.clamp_target >= 0.5 || self.stage > 0.0 {
+        if self.p.clamp_target || self.stage > 0.0 {
             self.target = self.current;
         }
         let factor = (1.0 - self.alpha / 2.0).max(self.p.min_factor);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn handle_timeout__increases_by_half_then_adds_then_faster() {
-        let mut cc = flow(&Params { clamp_target: 1.0, ..Params::default() });
+        let mut cc = flow(&Params { clamp_target: true, ..Params::default() });
         cc.on_cnp(at(0));
         cc.handle_timeout(at(4));
         cc.on_cnp(at(5));

@@ -29,9 +29,9 @@ params! {
     min_pkts = 2.0 in 1.0..=100.0;
     /// The window at most, in bandwidth-delay products.
     max_bdps = 4.0 in 1.0..=100.0;
-    /// Packets are spread over the round trip, at 5/4 of the window for each (twice in slow
-    /// start): 1; or leave as the window allows: 0.
-    paced = 1.0 in 0.0..=1.0;
+    /// Packets are paced at 5/4 of the window for each round trip (twice in slow start); if false,
+    /// they leave as the window allows.
+    paced = true;
 }
 
 /// One flow. Window in bytes.
@@ -106,7 +106,7 @@ impl Controller for Dctcp {
 
     fn rate(&self) -> Option<Rate> {
         let gain = if self.cwnd < self.ssthresh { 2.0 } else { 1.25 };
-        let srtt = self.srtt.filter(|_| self.p.paced >= 0.5)?;
+        let srtt = self.srtt.filter(|_| self.p.paced)?;
         Some(rate((gain * self.cwnd / srtt.max(1.0)).min(self.base.line())))
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     /// 100 packets of window, past slow start.
     fn flow(alpha0: f64) -> Dctcp {
-        let p = Params { alpha0, initial_pkts: 100.0, paced: 0.0, ..Params::default() };
+        let p = Params { alpha0, initial_pkts: 100.0, paced: false, ..Params::default() };
         let mut cc = Dctcp::new(&p, &path(1000, 100, Some(Dur::from_ms(1))));
         cc.ssthresh = 0.0;
         // The first round begins with the first acknowledgement.

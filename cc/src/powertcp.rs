@@ -15,8 +15,8 @@ use spanwire_base::{Rate, Time};
 params! {
     /// What PowerTCP leaves to choose.
     struct Params of f64;
-    /// 0: by telemetry. 1: by the round trip (theta-PowerTCP).
-    theta = 0.0 in 0.0..=1.0;
+    /// Power is measured by the round trip (theta-PowerTCP); if false, by telemetry.
+    theta = false;
     /// Gain of the window's update.
     ///
     /// PowerTCP, section 3.3.
@@ -134,14 +134,14 @@ impl Controller for PowerTcp {
     }
 
     fn wants_int(&self) -> bool {
-        self.p.theta < 0.5
+        !self.p.theta
     }
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();
         let (Some(tau), Some(bdp)) = (self.base.rtt_ns(), self.base.bdp()) else { return };
-        let theta = self.p.theta >= 0.5;
+        let theta = self.p.theta;
         let sample =
             if theta { self.by_round_trip(now, a, tau) } else { self.by_telemetry(a, tau) };
         let is_over = self.round.ends(now, a.sent_at);
@@ -194,7 +194,7 @@ mod tests {
     use spanwire_base::Dur;
 
     /// 100 Gbit/s, 20 us: 250,000 bytes; the increase is 2500.
-    fn flow(theta: f64) -> PowerTcp {
+    fn flow(theta: bool) -> PowerTcp {
         let p = Params { theta, flows: 100.0, ..Params::default() };
         PowerTcp::new(&p, &path(1000, 100, Some(Dur::from_us(20))))
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn on_ack__by_telemetry() {
-        let mut cc = flow(0.0);
+        let mut cc = flow(false);
         cc.on_ack(at(0), &int(&[hop(at(0), 0, 0)], at(0)));
         cc.on_ack(at(20), &int(&[hop(at(20), 250_000, 50_000)], at(1)));
         assert!(close(cc.power.unwrap(), 1.44));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn on_ack__by_the_round_trip() {
-        let mut cc = flow(1.0);
+        let mut cc = flow(true);
         let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
         cc.on_ack(at(100), &ack(20, at(80)));
         cc.on_ack(at(120), &ack(24, at(100)));
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn by_round_trip__a_queue_that_drains_is_not_without_power() {
-        let mut cc = flow(1.0);
+        let mut cc = flow(true);
         let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
         cc.on_ack(at(100), &ack(60, at(40)));
         // 20 us less in 20 us: nothing at all arrives. Half of the voltage 40 / 20 is left.
         cc.on_ack(at(120), &ack(40, at(100)));
         assert!(close(cc.power.unwrap(), 1.0), "{:?}", cc.power);
-        let mut cc = PowerTcp { p: Params { gradient_floor: 0.0, ..cc.p }, ..flow(1.0) };
+        let mut cc = PowerTcp { p: Params { gradient_floor: 0.0, ..cc.p }, ..flow(true) };
         cc.on_ack(at(100), &ack(60, at(40)));
         cc.on_ack(at(120), &ack(40, at(100)));
         assert!(close(cc.power.unwrap(), 0.01), "{:?}", cc.power);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn smooth__a_part_of_a_round_trip_counts_as_a_part() {
-        let mut cc = flow(0.0);
+        let mut cc = flow(false);
         cc.power = Some(1.0);
         assert!(close(cc.smooth(1.44, 5e3, 20e3), 1.11));
         assert!(close(cc.smooth(-1e9, 20e3, 20e3), 0.01), "the floor");
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn on_loss__halves_after_silence_and_forgets() {
-        let mut cc = flow(0.0);
+        let mut cc = flow(false);
         cc.on_loss(at(1), &Loss { kind: LossKind::Timeout(1), bytes: 1, inflight_bytes: 0 });
         assert!(close(cc.cwnd, 125_000.0) && cc.power.is_none());
     }

@@ -15,8 +15,8 @@ use spanwire_base::{Dur, Rate, Time};
 params! {
     /// What TIMELY leaves to choose.
     struct Params of f64;
-    /// 1: patched, with a fixed point. 0: classic.
-    patched = 1.0 in 0.0..=1.0;
+    /// The patched form, which has a fixed point; if false, the classic one.
+    patched = true;
     /// Gain of the average of the round trip's differences.
     ///
     /// TIMELY, as ns-3's users run it.
@@ -108,7 +108,7 @@ impl Timely {
             old + add
         } else if rtt > high {
             old * (1.0 - self.p.beta * (1.0 - high / rtt))
-        } else if self.p.patched >= 0.5 {
+        } else if self.p.patched {
             let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
             let error = (rtt - low) / low;
             add * (1.0 - weight) + old * (1.0 - self.p.beta_patched * weight * error)
@@ -188,7 +188,7 @@ mod tests {
     use crate::testing::{at, path};
 
     /// Rates in Mbit/s on a link of 10 Gbit/s, where the increase is 10 Mbit/s.
-    fn flow(patched: f64, start: f64, prev: f64) -> Timely {
+    fn flow(patched: bool, start: f64, prev: f64) -> Timely {
         let p = Params {
             patched,
             low_us: 50.0,
@@ -222,26 +222,26 @@ mod tests {
 
     #[test]
     fn on_ack__classic_follows_the_gradient() {
-        let got = feed(&mut flow(0.0, 1000.0, 100.0), &[110, 100, 600, 40]);
+        let got = feed(&mut flow(false, 1000.0, 100.0), &[110, 100, 600, 40]);
         assert!(near(&got, &[650.0, 660.0, 572.0, 582.0]), "{got:?}");
     }
 
     #[test]
     fn on_ack__patched_weighs_gradient_and_error() {
-        let got = feed(&mut flow(1.0, 10_000.0, 60.0), &[62, 58]);
+        let got = feed(&mut flow(true, 10_000.0, 60.0), &[62, 58]);
         // At the line rate, which the second may not exceed.
         assert!(near(&got, &[9_990.29, 9_996.373_4]), "{got:?}");
     }
 
     #[test]
     fn on_ack__after_five_falling_round_trips_the_increase_is_fivefold() {
-        let got = feed(&mut flow(0.0, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
+        let got = feed(&mut flow(false, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
         assert!(near(&got, &[1010.0, 1020.0, 1030.0, 1040.0, 1090.0]), "{got:?}");
     }
 
     #[test]
     fn on_ack__once_a_round_trip() {
-        let mut cc = flow(0.0, 1000.0, 100.0);
+        let mut cc = flow(false, 1000.0, 100.0);
         feed(&mut cc, &[110]);
         let before = cc.rate;
         // Sent before the last update.
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn on_pseudo_ack__takes_the_place_of_acknowledgements() {
-        let mut cc = flow(0.0, 1000.0, 100.0);
+        let mut cc = flow(false, 1000.0, 100.0);
         let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096 };
         cc.on_pseudo_ack(at(1000), &sign(100));
         let mut rates = Vec::new();
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn on_loss__halves_after_silence_and_for_nothing_else() {
-        let mut cc = flow(1.0, 1000.0, 100.0);
+        let mut cc = flow(true, 1000.0, 100.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(0), &loss(LossKind::Recovery));
         assert!((cc.rate * 8e3 - 1000.0).abs() < 1e-9);

@@ -21,8 +21,8 @@ params! {
     ///
     /// Uno, table 2.
     quick_adapt_ratio = 0.5 in 0.0..=1.0;
-    /// Quick Adapt is on (1) or off (0).
-    quick_adapt = 1.0 in 0.0..=1.0;
+    /// Quick Adapt is on.
+    quick_adapt = true;
     /// The constant K of the multiplicative decrease in bytes; 0 is a seventh of the
     /// bandwidth-delay product inside the datacenter, for all flows alike.
     ///
@@ -169,7 +169,7 @@ impl UnoCc {
 
     /// Quick Adapt: a window of which far less than a window arrives is cut to what arrives.
     fn adapt(&mut self, now: Time, a: &Ack<'_>) {
-        if self.p.quick_adapt < 0.5 || self.quick.skip_until.is_some() {
+        if !self.p.quick_adapt || self.quick.skip_until.is_some() {
             return;
         }
         let Some(base_ns) = self.base.rtt_ns() else { return };
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn on_ack__a_long_path_decreases_as_often_and_by_less() {
-        let mut cc = flow(INTER, 22_400_515.0, |p| p.quick_adapt = 0.0);
+        let mut cc = flow(INTER, 22_400_515.0, |p| p.quick_adapt = false);
         cc.marked = 1.0;
         let mut now = Time::ZERO;
         cc.epoch_at = Some(now);

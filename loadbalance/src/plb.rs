@@ -23,7 +23,7 @@ params! {
     /// Linux: 128.
     congested_256 = 128 in 1..=256;
     /// What counts: packets that came marked, or acknowledgements later than `delay_us`.
-    signal = 0 in 0..=1 as "ecn" | "delay";
+    signal = 0 of "ecn" | "delay";
     /// So many microseconds above the base round trip are late.
     delay_us = 50 in 0..=1000000;
     /// So many congested rounds in a row, and the flow moves.
@@ -43,7 +43,7 @@ params! {
     /// It also moves when packets are lost; for loss and silence at most once in a timeout.
     ///
     /// As Uno's does; Linux's moves for silence only.
-    on_loss = 0 in 0..=1 as "off" | "on";
+    on_loss = false;
     /// So many paths to draw from.
     ///
     /// Uno's: 250.
@@ -66,7 +66,7 @@ impl Params {
             rounds: 2,
             idle_rounds: 2,
             suspend_rtos: 0,
-            on_loss: 1,
+            on_loss: true,
             entropies: 250,
             ..Self::default()
         }
@@ -155,14 +155,14 @@ impl LoadBalancer for Plb {
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
-        if self.p.on_loss == ON && loss.path == self.path && !self.has_just_moved(now) {
+        if self.p.on_loss && loss.path == self.path && !self.has_just_moved(now) {
             self.must_move = true;
         }
     }
 
     fn on_timeout(&mut self, now: Time) {
         // What is silent may be the path that a loss has made it leave.
-        self.must_move |= self.p.on_loss != ON || !self.has_just_moved(now);
+        self.must_move |= !self.p.on_loss || !self.has_just_moved(now);
         self.rounds = 0;
         let rtos = self.timeout() * self.p.suspend_rtos;
         let least = Dur::from_ms(self.p.suspend_ms).max(rtos).as_ps();
@@ -197,7 +197,6 @@ impl LoadBalancer for Plb {
 }
 
 const DELAY: u64 = 1;
-const ON: u64 = 1;
 /// The timeout while no round trip is known.
 const UNKNOWN_TIMEOUT: Dur = Dur::from_ms(1);
 

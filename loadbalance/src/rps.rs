@@ -21,7 +21,7 @@ params! {
     /// Of 256 paths each of eight links gets 32, give or take five.
     entropy_bits = 8 in 0..=14;
     /// Each path drawn anew, or all in turn.
-    order = 0 in 0..=1 as "random" | "turn";
+    order = 0 of "random" | "turn";
 }
 
 impl Params {

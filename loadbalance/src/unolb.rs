@@ -50,7 +50,7 @@ params! {
     /// What a bad subflow takes: a fresh path, or a copy of one that acknowledgements come from.
     ///
     /// Uno prints the copy; the authors' code draws.
-    reroute = 0 in 0..=1 as "fresh" | "copy";
+    reroute = 0 of "fresh" | "copy";
     /// So many packets lost in a row are a dead path.
     ///
     /// At 1 % loss at random, one packet in 10^8.
