@@ -139,8 +139,8 @@ impl Controller for Dctcp {
         let to = match loss.kind {
             LossKind::Block => return,
             // Once for each window, as for a mark.
-            LossKind::Recovery | LossKind::Trimmed if self.reduced_at.is_some() => return,
-            LossKind::Recovery | LossKind::Trimmed => self.cwnd / 2.0,
+            LossKind::Recovery if self.reduced_at.is_some() => return,
+            LossKind::Recovery => self.cwnd / 2.0,
             LossKind::Timeout(1) => self.cwnd / 2.0,
             LossKind::Timeout(_) => self.ssthresh.min(self.cwnd),
         };
@@ -207,7 +207,7 @@ mod tests {
         let loss = |kind| Loss { kind, bytes: MTU, inflight_bytes: 0 };
         let mut cc = flow(0.0);
         cc.on_loss(at(30), &loss(LossKind::Recovery));
-        cc.on_loss(at(31), &loss(LossKind::Trimmed));
+        cc.on_loss(at(31), &loss(LossKind::Recovery));
         assert!(close(cc.cwnd, 50_000.0));
         cc.on_loss(at(90), &loss(LossKind::Timeout(1)));
         assert_eq!(cc.cwnd_bytes(), MTU);

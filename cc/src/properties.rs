@@ -32,7 +32,6 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let kind = prop_oneof![
         Just(LossKind::Recovery),
         (1..9u32).prop_map(LossKind::Timeout),
-        Just(LossKind::Trimmed),
         Just(LossKind::Block),
     ];
     let what = prop_oneof![

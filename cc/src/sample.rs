@@ -39,8 +39,6 @@ pub struct Ack<'a> {
     pub rtt: Option<Dur>,
     /// How long the peer held it before it answered.
     pub remote_hold: Dur,
-    /// How long the acknowledgement lay in our own receive queue.
-    pub local_delay: Dur,
     /// When the newest packet that it covers was sent last. Rounds are told by this, never by
     /// packet numbers, which spraying puts out of order.
     pub sent_at: Time,
@@ -111,8 +109,6 @@ pub enum LossKind {
     Recovery,
     /// Nothing was heard for the retransmission timeout; how many times in a row, from 1.
     Timeout(u32),
-    /// A switch cut the packet to its headers, and the receiver said so.
-    Trimmed,
     /// A block of an erasure code could not be rebuilt. Paths are changed for it, not windows.
     Block,
 }
@@ -129,12 +125,11 @@ pub struct PseudoAck {
 }
 
 impl Ack<'_> {
-    /// The round trip through the network: without the peer's hold and our own queue.
+    /// The round trip through the network, without the time the peer held the acknowledgement.
     #[must_use]
     pub fn fabric_rtt(&self) -> Option<Dur> {
         let rtt = self.rtt?.as_ps();
-        let ends = self.remote_hold.as_ps().saturating_add(self.local_delay.as_ps());
-        Some(Dur::from_ps(rtt.saturating_sub(ends)))
+        Some(Dur::from_ps(rtt.saturating_sub(self.remote_hold.as_ps())))
     }
 
     /// The window of `cwnd` bytes, or the pacer, was what limited the flow: only then may it grow.

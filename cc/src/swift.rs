@@ -126,7 +126,7 @@ impl Swift {
     fn smooth(&mut self, a: &Ack<'_>) {
         let Some(rtt) = a.rtt.map(|d| ns(d) / 1e3) else { return };
         self.srtt = Some(self.srtt.map_or(rtt, |s| s + (rtt - s) / 8.0));
-        let ends = ns(a.remote_hold + a.local_delay) / 1e3;
+        let ends = ns(a.remote_hold) / 1e3;
         self.endpoint_delay = Some(self.endpoint_delay.map_or(ends, |s| s + (ends - s) / 8.0));
     }
 
@@ -231,7 +231,7 @@ impl Controller for Swift {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 self.timeouts = 0.0;
                 self.cut(now);
             }

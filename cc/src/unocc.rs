@@ -238,7 +238,6 @@ impl Controller for UnoCc {
         let lost = float(loss.bytes).min(self.cwnd / 2.0);
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Trimmed => self.cwnd -= float(loss.bytes),
             LossKind::Recovery => self.cwnd -= lost,
             LossKind::Timeout(_) => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
@@ -363,13 +362,15 @@ mod tests {
         let mut cc = flow(INTRA, 100_000.0, |_| {});
         cc.on_loss(at(0), &loss(LossKind::Block, 50_000));
         assert!(close(cc.cwnd, 100_000.0));
-        cc.on_loss(at(0), &loss(LossKind::Trimmed, 10_000));
+        cc.on_loss(at(0), &loss(LossKind::Recovery, 10_000));
         assert!(close(cc.cwnd, 90_000.0));
         cc.on_loss(at(1), &loss(LossKind::Timeout(1), 80_000));
         assert!(close(cc.cwnd, 45_000.0));
         cc.on_loss(at(2), &loss(LossKind::Timeout(2), 80_000));
         assert!(close(cc.cwnd, 45_000.0), "once for each round trip");
-        cc.on_loss(at(20), &loss(LossKind::Trimmed, 99_999_999));
+        for us in 20..30 {
+            cc.on_loss(at(us), &loss(LossKind::Recovery, 99_999_999));
+        }
         assert!(close(cc.cwnd, 4096.0));
     }
 

@@ -72,8 +72,6 @@ pub enum LossKind {
     /// The receiver named it missing: of a block that could not be rebuilt, or of one that was,
     /// without it.
     Block,
-    /// A switch cut it to its headers, and the receiver said so.
-    Trimmed,
     /// Nothing was heard for the retransmission timeout.
     Timeout,
 }

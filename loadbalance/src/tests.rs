@@ -26,7 +26,6 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let kind = prop_oneof![
         Just(LossKind::Overdue),
         Just(LossKind::Block),
-        Just(LossKind::Trimmed),
         Just(LossKind::Timeout),
     ];
     let what = prop_oneof![

@@ -197,7 +197,6 @@ fn event() -> impl Strategy<Value = (u32, Event)> {
     let kind = prop_oneof![
         3 => Just(LossKind::Recovery),
         2 => (1..8_u32).prop_map(LossKind::Timeout),
-        1 => Just(LossKind::Trimmed),
         1 => Just(LossKind::Block),
     ];
     let what = prop_oneof![
@@ -350,8 +349,7 @@ impl<O: Oracle> Both<O> {
             acked_pkts: u64::from(e.pkts),
             marked_bytes: marked,
             rtt: rtt_ns.map(Dur::from_ns),
-            remote_hold: Dur::from_ns(hold_ns / 2),
-            local_delay: Dur::from_ns(hold_ns - hold_ns / 2),
+            remote_hold: Dur::from_ns(hold_ns),
             sent_at: time(sent_ns),
             number,
             una: number,

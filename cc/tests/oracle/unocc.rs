@@ -134,7 +134,6 @@ impl Oracle for UnoCc {
         let at_most_half = bytes.min(self.cwnd / 2.0);
         match kind {
             LossKind::Block => {}
-            LossKind::Trimmed => self.cwnd -= bytes,
             LossKind::Recovery => self.cwnd -= at_most_half,
             LossKind::Timeout(_) => {
                 if self.rto.may(now, self.way.base) {
