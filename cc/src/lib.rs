@@ -7,7 +7,7 @@
 //!
 //! # Adding one
 //! A file with `params!` for its parameters and a type with `new(&Params, &Path)` that implements
-//! [`Controller`]; a `mod` line here; a line in `algorithms!` of `controller.rs`. The tests of
+//! [`Controller`]; a `mod` line here; a line in `controllers!` of `controller.rs`. The tests of
 //! `properties.rs` take it from there.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]

@@ -344,23 +344,28 @@ impl<O: Oracle> Both<O> {
             app_limited: e.app_limited && e.back % 4 == 1,
         };
         let hold_ns = u64::from(e.ends_ns);
-        let ack = Ack {
-            acked_bytes: acked,
-            acked_pkts: u64::from(e.pkts),
-            marked_bytes: marked,
+        // In two steps, so that a new field of `Ack` keeps its default.
+        let newest = Ack {
             rtt: rtt_ns.map(Dur::from_ns),
             remote_hold: Dur::from_ns(hold_ns),
             sent_at: time(sent_ns),
             number,
+            again: e.again,
+            ..Ack::default()
+        };
+        let ack = Ack {
+            acked_bytes: acked,
+            acked_pkts: u64::from(e.pkts),
+            marked_bytes: marked,
             una: number,
             next: self.number,
-            again: e.again,
             inflight_bytes: u64::from(e.inflight),
             held_back: e.held_back,
             hops: e.hops,
             path: e.path,
             int: &int,
             delivery: Some(delivery),
+            ..newest
         };
         self.cc.on_ack(time(self.now_ns), &ack);
         let told = Told {
