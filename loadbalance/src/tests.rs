@@ -23,11 +23,8 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
-    let kind = prop_oneof![
-        Just(LossKind::Overdue),
-        Just(LossKind::Block),
-        Just(LossKind::Timeout),
-    ];
+    let kind =
+        prop_oneof![Just(LossKind::Overdue), Just(LossKind::Block), Just(LossKind::Timeout),];
     let what = prop_oneof![
         20 => Just(Event::Send),
         3 => (0..RECENT).prop_map(Event::Again),

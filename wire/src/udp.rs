@@ -1,7 +1,7 @@
 //! UDP, 8 bytes: source port 16 | destination port 16 | length 16 | checksum 16.
 //!
-//! The checksum is never verified. RoCEv2 senders leave it 0, over IPv6 too, the ICRC protects
-//! more than it could, and on a veth pair the kernel hands over checksums it has only begun.
+//! The checksum is never verified. RoCEv2 senders set it to 0, also over IPv6. The ICRC protects
+//! more, and on a veth pair the kernel passes on partial checksums (checksum offload).
 
 use crate::DropReason;
 use crate::be;
@@ -21,16 +21,16 @@ pub struct Udp<'a>(&'a [u8; LEN]);
 /// A UDP header's fields, without the length: that follows from the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpRepr {
-    /// The source port: a flow's entropy for ECMP. Receivers do not look at it.
+    /// The source port: a flow's path entropy for ECMP. Receivers ignore it.
     pub src_port: u16,
     /// The destination port, [`ROCE_PORT`].
     pub dst_port: u16,
-    /// The checksum as it stands on the wire; 0 is none.
+    /// The checksum on the wire; 0 is none.
     pub checksum: u16,
 }
 
 impl<'a> Udp<'a> {
-    /// The view of the first 8 bytes of an IP payload, and the bytes behind them.
+    /// The view of the first 8 bytes of an IP payload, and the bytes after them.
     ///
     /// # Errors
     /// [`DropReason::UdpTooShort`].
@@ -52,13 +52,13 @@ impl<'a> Udp<'a> {
         be::u16_at(self.0, 2)
     }
 
-    /// Bytes of header and payload, as the header says.
+    /// The length field: bytes of header and payload.
     #[must_use]
     pub const fn length(&self) -> u16 {
         be::u16_at(self.0, 4)
     }
 
-    /// The checksum as it stands.
+    /// The checksum on the wire.
     #[must_use]
     pub const fn checksum(&self) -> u16 {
         be::u16_at(self.0, 6)
@@ -73,7 +73,7 @@ impl UdpRepr {
         Self { src_port, dst_port: ROCE_PORT, checksum: 0 }
     }
 
-    /// The fields of the header in front of `payload_len` bytes.
+    /// Parses the header before `payload_len` bytes.
     ///
     /// # Errors
     /// [`DropReason::NotRoce`], [`DropReason::BadUdpLength`].

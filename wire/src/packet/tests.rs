@@ -7,7 +7,7 @@ use crate::{
     Psn, Qpn, RethRepr, Syndrome, Template, seal,
 };
 
-// ---- What a sender may send ----
+// ---- Packets that a sender may send ----
 
 fn any_eth() -> impl Strategy<Value = EthernetRepr> {
     any::<([u8; 6], [u8; 6])>().prop_map(|(dst, src)| EthernetRepr {
@@ -68,7 +68,7 @@ fn any_bth() -> impl Strategy<Value = BthRepr> {
     )
 }
 
-/// Extension headers of every kind, cut to an opcode's by [`only_for`].
+/// Extension headers of every kind, reduced to an opcode's by [`only_for`].
 fn all_exts() -> impl Strategy<Value = ExtHeaders> {
     let rdma = any::<(u64, u32, u32)>();
     let atomic = any::<(u64, u32, u64, u64, u64)>();
@@ -163,8 +163,8 @@ fn samples() -> Vec<Headers> {
     out
 }
 
-/// The same headers and payload length with the payload left out but for `kept` bytes, and how much
-/// was.
+/// The same headers and payload length with all but `kept` bytes of the payload elided, and the
+/// number of elided bytes.
 fn elided_of(headers: &Headers, len: usize, kept: usize) -> (Vec<u8>, usize) {
     let template = Template::new(headers.eth, headers.ip, headers.udp.src_port);
     let mut frame = vec![0xee; 200];
@@ -189,13 +189,13 @@ fn parse_elided__is_the_whole_packet_without_part_of_its_payload() {
             let whole = frame_of(&headers, len);
             assert_eq!(short.len() + elided, whole.len());
             let there = short.len() - icrc::LEN;
-            assert_eq!(short[..there], whole[..there], "what is there does not tell");
+            assert_eq!(short[..there], whole[..there], "the bytes present are the same");
             let got = Packet::parse_elided(&short, elided).unwrap();
             let want = Packet::parse(&whole).unwrap();
             assert_eq!((got.payload_len(), want.payload_len()), (len, len));
             assert_eq!(got.payload, &want.payload[..len.min(kept)]);
             assert_eq!(Packet { payload: want.payload, elided_bytes: 0, ..got }, want);
-            // Neither is taken for the other.
+            // Neither form is accepted as the other.
             assert_eq!(Packet::parse(&short).is_ok(), elided == 0);
             assert_eq!(Packet::parse_elided(&whole, elided).is_ok(), elided == 0);
         }
@@ -218,9 +218,9 @@ fn parse_elided__finds_flipped_bits_and_odd_lengths() {
     }
 }
 
-// ---- What a receiver must make of it ----
+// ---- Packets that a receiver must handle ----
 
-/// Makes the IPv4 header checksum right again, as a router or an attacker would.
+/// Corrects the IPv4 header checksum, as a router or an attacker would.
 fn mend_checksum(frame: &mut [u8]) {
     if frame[14] == 0x45 {
         frame[24..26].fill(0);
@@ -230,7 +230,7 @@ fn mend_checksum(frame: &mut [u8]) {
     }
 }
 
-/// True for the bits that the ICRC does not cover, written down apart from `icrc.rs`.
+/// True for the bits that the ICRC does not cover, listed independently of `icrc.rs`.
 fn is_masked(v4: bool, byte: usize, bit: usize) -> bool {
     let udp = if v4 { 34 } else { 54 };
     let in_ip = match (v4, byte) {
@@ -286,8 +286,8 @@ fn parse__refuses_every_truncation() {
     }
 }
 
-/// Cuts a frame and makes the IP and UDP lengths agree with the cut, so that the checks further in
-/// are reached.
+/// Truncates a frame and sets the IP and UDP lengths to match, so that the inner checks are
+/// reached.
 fn shorten(frame: &[u8], to: usize) -> Vec<u8> {
     let mut f = frame[..to].to_vec();
     let udp = if f[14] == 0x45 { 34 } else { 54 };
@@ -379,7 +379,7 @@ proptest! {
         }
     }
 
-    /// Random bytes die in the first checks; a changed frame gets further in.
+    /// Random bytes fail in the first checks; a changed frame passes more of them.
     #[test]
     fn parse__takes_any_changed_frame(
         headers in any_headers(),
@@ -400,7 +400,7 @@ proptest! {
         if let Some(cut) = cut {
             frame.truncate(cut.index(original.len()));
         }
-        // Whatever is accepted can be sent again, and is the same packet then.
+        // Every accepted packet can be emitted, and parses to the same packet.
         if let Ok(packet) = Packet::parse_unverified(&frame) {
             let again = Headers::from(&packet);
             let mut copy = vec![0; again.frame_len(packet.payload.len())];
