@@ -46,7 +46,8 @@ macro_rules! controllers {
         { $($(#[$doc:meta])* fn $required:ident $args:tt $(-> $Out:ty)?;)* }
         { $($(#[$about:meta])* fn $provided:ident $inputs:tt $(-> $Result:ty)? $body:block)* }
     ) => {
-        /// The congestion control of one flow: how much may be in flight, and how fast it may leave.
+        /// The congestion control of one flow: how much may be in flight, and how fast it may
+        /// leave.
         ///
         /// A packet may leave only when the window *and* the pacer allow it. A controller knows no
         /// packets, has no clock and allocates nothing. Samples and `now` go in; window, rate and
@@ -181,7 +182,7 @@ mod tests {
             assert_eq!(algorithm.name(), *name);
             algorithm.validate().unwrap();
             for (field, value) in algorithm.fields().iter().zip(algorithm.values()) {
-                assert!(field.about.len() > 10, "{name}.{} says what it is", field.name);
+                assert!(field.about.len() > 10, "{name}.{} lacks a description", field.name);
                 assert_eq!(field.default, value, "{name}.{}", field.name);
             }
         }

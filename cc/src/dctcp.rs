@@ -1,8 +1,8 @@
 //! DCTCP: the window shrinks by half the marked fraction, once a round trip.
 //!
 //! # Source
-//! RFC 8257 and Linux's `tcp_dctcp`, in bytes and without its ten-bit fixed point. Marks are exact
-//! here, so delayed acknowledgements need no state machine.
+//! RFC 8257 and Linux's `tcp_dctcp`, in bytes and without its ten-bit fixed point. Marks are
+//! counted exactly, so delayed acknowledgements need no state machine.
 
 use crate::params::params;
 use crate::round::{Base, Round};
@@ -11,30 +11,30 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What DCTCP leaves to choose.
+    /// Parameters of DCTCP.
     struct Params of f64;
-    /// Gain of the average of the marked fraction.
+    /// Gain of the average of the marked fraction (alpha).
     ///
     /// RFC 8257, section 4.2.
     g = 0.0625 in 0.001..=1.0;
-    /// The average at first.
+    /// Initial alpha.
     ///
     /// Linux: the first mark of a flow halves its window.
     alpha0 = 1.0 in 0.0..=1.0;
-    /// The window at first, in packets; 0 is the bandwidth-delay product, if it is known.
+    /// Initial window in packets; 0 is the bandwidth-delay product, if it is known.
     ///
     /// RFC 6928.
     initial_pkts = 10.0 in 0.0..=1e5;
-    /// The window at least, in packets.
+    /// Minimum window in packets.
     min_pkts = 2.0 in 1.0..=100.0;
-    /// The window at most, in bandwidth-delay products.
+    /// Maximum window in bandwidth-delay products.
     max_bdps = 4.0 in 1.0..=100.0;
     /// Packets are paced at 5/4 of the window for each round trip (twice in slow start); if false,
     /// they leave as the window allows.
     paced = true;
 }
 
-/// One flow. Window in bytes.
+/// The DCTCP controller of one flow. Window in bytes.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     p: Params,
@@ -48,12 +48,12 @@ pub struct Dctcp {
     round: Round,
     acked: u64,
     marked: u64,
-    /// The window was cut: no increase and no further cut before a packet sent after that arrives.
+    /// The time of the last cut: the window stays until a packet sent later is acknowledged.
     reduced_at: Option<Time>,
 }
 
 impl Dctcp {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let (mtu, base) = (f64::from(path.mtu_bytes), Base::new(path));
@@ -156,7 +156,7 @@ impl Controller for Dctcp {
     }
 }
 
-/// Packets to begin with when the bandwidth-delay product is asked for and not known.
+/// Initial window in packets if the bandwidth-delay product is selected but unknown.
 const UNKNOWN_PKTS: f64 = 10.0;
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
 
     const MTU: u64 = 1000;
 
-    /// 100 packets of window, past slow start.
+    /// A window of 100 packets, past slow start.
     fn flow(alpha0: f64) -> Dctcp {
         let p = Params { alpha0, initial_pkts: 100.0, paced: false, ..Params::default() };
         let mut cc = Dctcp::new(&p, &path(1000, 100, Some(Dur::from_ms(1))));
@@ -199,7 +199,7 @@ mod tests {
         assert!(close(cc.alpha, 0.890_625) && close(cc.cwnd, before + 1000.0));
         let idle = Ack { held_back: false, ..ack(1, 0, at(20)) };
         cc.on_ack(at(40), &idle);
-        assert!(close(cc.cwnd, before + 1000.0), "the application had no more");
+        assert!(close(cc.cwnd, before + 1000.0), "limited by the application");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Gemini: marks inside the datacenter, delay between datacenters.
+//! Gemini: ECN marks inside the datacenter, delay between datacenters.
 //!
 //! # Source
-//! Gemini (ICNP'19) as Uno's authors run it; no code of Gemini's own authors is public. The
-//! paper's figures are the preset `gemini-paper`.
+//! Gemini (ICNP'19) with the parameters of Uno's authors; no code of Gemini's own authors is
+//! public. The preset `gemini-paper` has the paper's parameters.
 
 use crate::params::params;
 use crate::round::{Base, Guard, Round};
@@ -11,9 +11,9 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What Gemini leaves to choose.
+    /// Parameters of Gemini.
     struct Params of f64;
-    /// Additive increase in bytes a round trip, the same for all flows; 0: by `h_pkts`.
+    /// Additive increase in bytes a round trip, the same for all flows; 0 derives it from `h_pkts`.
     ///
     /// Uno's runs.
     increase_bytes = 5376.0 in 0.0..=1e9;
@@ -25,7 +25,7 @@ params! {
     ///
     /// Uno's runs; Gemini: 0.2.
     beta = 0.1 in 0.001..=1.0;
-    /// So many milliseconds above the base round trip are a queue between datacenters.
+    /// Queueing delay in milliseconds that indicates congestion between datacenters.
     ///
     /// Gemini, Uno's runs.
     threshold_ms = 5.0 in 0.001..=1e4;
@@ -37,21 +37,21 @@ params! {
     ///
     /// Uno's runs.
     g = 0.5 in 0.001..=1.0;
-    /// The window at most, in bandwidth-delay products, and at first.
+    /// Maximum and initial window in bandwidth-delay products.
     ///
     /// Uno's runs.
     max_bdps = 1.0 in 0.01..=100.0;
 }
 
 impl Params {
-    /// The paper's figures where they are known.
+    /// The parameters of the paper, where it gives them.
     pub(crate) fn paper() -> Self {
         let beta = 0.2;
         Self { increase_bytes: 0.0, beta, k_bytes: 50.0 * 1500.0, g: 0.0625, ..Self::default() }
     }
 }
 
-/// One flow. Windows in bytes.
+/// The Gemini controller of one flow. Windows in bytes.
 #[derive(Clone, Debug)]
 pub struct Gemini {
     p: Params,
@@ -62,18 +62,18 @@ pub struct Gemini {
     alpha: f64,
     acked: u64,
     marked: u64,
-    /// The smallest round trip of this round and of the one before.
+    /// The smallest round trips of this round and of the previous one.
     smallest: Option<Dur>,
     smallest_before: Option<Dur>,
     round: Round,
     cut: Guard,
-    /// Losses have one of their own: a small cut for a mark does not stand in for a half.
+    /// The guard of cuts for losses: a small cut for a mark does not replace a halving.
     loss_cut: Guard,
     srtt: Option<f64>,
 }
 
 impl Gemini {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mtu = f64::from(path.mtu_bytes);
@@ -117,7 +117,7 @@ impl Gemini {
         self.smallest_before = self.smallest.take();
     }
 
-    /// The path between datacenters has a queue: even the fastest packet of a round trip is late.
+    /// True if the path between datacenters has a queue: even the smallest round trip is late.
     fn is_late(&self) -> bool {
         let (Some(base), Some(smallest)) =
             (self.base.rtt(), self.smallest_before.or(self.smallest))
@@ -171,7 +171,7 @@ impl Controller for Gemini {
         }
         let (is_marked, is_late) = (a.marked_bytes > 0, self.is_late());
         let span = self.base.rtt().unwrap_or(Dur::ZERO);
-        // Packet by packet, however many an acknowledgement is of: those without a mark increase.
+        // Per packet, however many the acknowledgement covers: unmarked ones increase the window.
         let unmarked = if is_late { 0 } else { a.acked_bytes.saturating_sub(a.marked_bytes) };
         if unmarked > 0 && a.is_limited(self.cwnd, self.mtu) {
             let acked = float(unmarked);
@@ -209,7 +209,7 @@ impl Controller for Gemini {
     }
 }
 
-/// Packets while the bandwidth-delay product is not known.
+/// Initial window in packets while the bandwidth-delay product is unknown.
 const UNKNOWN_PKTS: f64 = 16.0;
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
         cc.on_loss(at(101), &loss);
         cc.on_loss(at(102), &loss);
         assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
-        // And the mark that comes with the loss has had its answer.
+        // The window was already cut for the mark that arrives with the loss.
         cc.on_ack(at(103), &ack(4096));
         assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
     }

@@ -1,24 +1,24 @@
-//! A loop by signs of the network nearby, beside the long one by acknowledgements (Reflex).
+//! The near-source control loop by pseudo-ACKs, beside the end-to-end loop by ACKs (Reflex).
 
 use crate::units::{dur, ns};
 use crate::{Ack, PseudoAck};
 use spanwire_base::Time;
 
-/// Whether pseudo-ACKs come, and what they say of the way to the switch that sends them.
+/// The round trips of pseudo-ACKs to the nearby switch that sends them.
 ///
-/// Once there are any, they alone are round trips to learn from: an acknowledgement from another
-/// datacenter is too late to say anything of the queues here. A switch without a queue is silent,
-/// so a flow that was cut would stay there; after a long round trip without a word, the shortest
-/// near one counts as heard.
+/// After the first pseudo-ACK a flow learns round trips from pseudo-ACKs only, because an ACK from
+/// another datacenter is too late to reflect the queues nearby. A switch without a queue sends no
+/// pseudo-ACKs, so a flow that was cut would never grow again. Therefore an end-to-end round trip
+/// without a pseudo-ACK counts as one with the smallest near round trip.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Near {
-    /// Smoothed and smallest round trip in nanoseconds, once one was heard.
+    /// Smoothed and smallest round trip in nanoseconds, after the first pseudo-ACK.
     seen: Option<(f64, f64)>,
     heard_at: Time,
 }
 
 impl Near {
-    /// Pseudo-ACKs are what the flow learns from.
+    /// True after the first pseudo-ACK, when the flow learns from pseudo-ACKs only.
     pub(crate) fn is_used(&self) -> bool {
         self.seen.is_some()
     }
@@ -33,7 +33,7 @@ impl Near {
         self.seen.map(|(_, smallest)| smallest)
     }
 
-    /// Takes note of a sign; its round trip, ns.
+    /// Applies a pseudo-ACK; returns its round trip, ns.
     pub(crate) fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) -> f64 {
         let rtt = ns(a.rtt).max(1.0);
         self.heard_at = now;
@@ -41,8 +41,8 @@ impl Near {
         rtt
     }
 
-    /// An acknowledgement from far away came: the round trip to take for heard, once for each of
-    /// `far_ns` of silence.
+    /// Applies an ACK from far away. Returns the round trip of an assumed pseudo-ACK, once for each
+    /// `far_ns` without one.
     pub(crate) fn on_far_ack(&mut self, now: Time, a: &Ack<'_>, far_ns: f64) -> Option<f64> {
         let (_, smallest) = self.seen?;
         let silent = now.since(self.heard_at) >= dur(far_ns);
@@ -71,6 +71,6 @@ mod tests {
         assert_eq!((near.base_ns(), near.srtt_ns()), (Some(8e3), Some(9e3)));
         assert_eq!(near.on_far_ack(at(1000), &ack, 1e6), None);
         assert_eq!(near.on_far_ack(at(1020), &ack, 1e6), Some(8e3));
-        assert_eq!(near.on_far_ack(at(1021), &ack, 1e6), None, "once for each silence");
+        assert_eq!(near.on_far_ack(at(1021), &ack, 1e6), None, "once for each silent interval");
     }
 }

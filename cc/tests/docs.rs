@@ -1,4 +1,4 @@
-//! docs/cc.md has a page for each algorithm, with the parameters that there are.
+//! docs/cc.md has a page for each algorithm, with its current parameters.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_cc::{Algorithm, table};

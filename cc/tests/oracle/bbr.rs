@@ -1,6 +1,6 @@
-//! BBR, version 1, by what Linux does on each acknowledgement, in its order. Decided: no estimator
+//! BBR, version 1, by Linux's steps on each acknowledgement, in their order. Decided: no estimator
 //! of policers; 16 packets beside the target in place of the aggregation of acknowledgements; the
-//! phase that a cycle begins with follows from the time in nanoseconds.
+//! initial phase of a cycle follows from the time in nanoseconds.
 
 use crate::trace::{Oracle, Told, Way, compare};
 use spanwire_cc::LossKind;
@@ -26,7 +26,7 @@ struct Bbr {
     prior: f64,
     probe_until: Option<f64>,
     probe_round: bool,
-    /// When a recovery began, and the round at whose end packets are no longer conserved.
+    /// The start of a recovery, and the round at whose end packet conservation stops.
     recovery: Option<(f64, u64)>,
 }
 
@@ -38,7 +38,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// The largest of ten rounds by three samples, each the best since the one before it.
+/// The largest of ten rounds by three samples, each the largest since the one before it.
 #[derive(Default)]
 struct Largest(Vec<(u64, f64)>);
 
@@ -79,7 +79,8 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const HIGH: f64 = 739.0 / 256.0;
 
 impl Bbr {
-    /// Whose smallest round trip is too old after `expiry` nanoseconds, and looked for for `probe`.
+    /// `expiry`: nanoseconds until the smallest round trip is too old; `probe`: duration of
+    /// ProbeRTT.
     fn new(way: Way, expiry: f64, probe: f64) -> Self {
         Self {
             way,
@@ -119,7 +120,7 @@ impl Bbr {
         Some(gain * self.bw.get()? * self.min_rtt?)
     }
 
-    /// True when a round is over.
+    /// Returns true at the end of a round.
     fn update_bw(&mut self, a: &Told) -> bool {
         let Some(d) = a.delivery.filter(|d| d.interval > 0.0) else { return false };
         let over = d.at_send >= self.next_round_delivered;
@@ -294,7 +295,7 @@ fn bbr__follows_linux() {
 
 #[test]
 fn bbr__probes_for_the_round_trip() {
-    // Ten seconds are more than any trace has.
+    // Ten seconds are longer than any trace.
     let set = [("min_rtt_s", "0.001"), ("probe_rtt_ms", "0.05")];
     compare("bbr", &set, |way| Bbr::new(way, 1e6, 5e4));
 }

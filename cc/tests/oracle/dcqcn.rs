@@ -1,6 +1,6 @@
 //! DCQCN (SIGCOMM'15), with its three timers. Decided: five halvings before the additive increase;
-//! within a millionth of the line rate is at it. Marks in an acknowledgement are a notification, as
-//! often as a receiver would send one.
+//! a rate within a millionth of the line rate counts as the line rate. Marks in an acknowledgement
+//! are a notification, as often as a receiver would send one.
 
 use crate::rules::{MBPS, Once};
 use crate::trace::{Oracle, Told, Way, compare};
@@ -112,6 +112,6 @@ impl Oracle for Dcqcn {
 
 #[test]
 fn dcqcn__follows_the_paper() {
-    // 10 MB are more than a trace sends.
+    // The default of 10 MB is longer than any trace.
     compare("dcqcn", &[("increase_bytes", "1000")], Dcqcn::new);
 }

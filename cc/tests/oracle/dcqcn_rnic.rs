@@ -1,5 +1,5 @@
-//! DCQCN as adapters have it: three timers, that of alpha and that of decreases from the first
-//! notification on and for good. At one moment alpha comes first, increases last. Marks in an
+//! DCQCN of RDMA adapters: three timers. Those of alpha and of decreases run permanently from the
+//! first notification on. At the same time, alpha comes first and increases last. Marks in an
 //! acknowledgement are a notification, at most one each 4 us.
 
 use crate::rules::{MBPS, Once};

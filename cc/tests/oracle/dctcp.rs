@@ -1,5 +1,5 @@
-//! DCTCP: RFC 8257. Decided: a further timeout of a row does not lower the threshold again; a loss
-//! within the round trip of a cut cuts no more.
+//! DCTCP: RFC 8257. Decided: further consecutive timeouts do not lower the threshold again; a loss
+//! within the round trip of a cut causes no further cut.
 
 use crate::rules::{Rounds, smooth};
 use crate::trace::{Oracle, Told, Way, compare};

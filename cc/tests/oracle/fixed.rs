@@ -1,4 +1,4 @@
-//! A window and a rate that stay.
+//! A constant window and rate.
 
 use crate::rules::MBPS;
 use crate::trace::{Oracle, Told, compare};

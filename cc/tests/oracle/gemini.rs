@@ -1,7 +1,7 @@
-//! Gemini (ICNP'19), with the figures of Uno's runs. Decided: the unmarked bytes of an
-//! acknowledgement increase whatever else it says, unless the path is late; late is the smallest
-//! round trip of the round before, or of this one in the first; a loss halves once a round trip,
-//! whatever was cut for marks, and marks cut nothing for a round trip after it.
+//! Gemini (ICNP'19), with the parameters of Uno's runs. Decided: the unmarked bytes of an
+//! acknowledgement increase the window, unless the path is late. A path is late by the smallest
+//! round trip of the round before, or of this one in the first round. A loss halves once a round
+//! trip, independently of cuts for marks, and marks cut nothing for a round trip after it.
 
 use crate::rules::{Once, Rounds, smooth};
 use crate::trace::{Oracle, Told, Way, compare};
@@ -27,7 +27,7 @@ const B: f64 = 0.1;
 const K: f64 = 24_576.0;
 
 impl Gemini {
-    /// With a delay of `t` nanoseconds that means a queue.
+    /// `t`: the delay in nanoseconds that indicates a queue.
     fn new(way: Way, t: f64) -> Self {
         Self {
             way,
@@ -121,6 +121,6 @@ impl Oracle for Gemini {
 #[test]
 fn gemini__follows_the_paper() {
     compare("gemini", &[], |way| Gemini::new(way, 5e6));
-    // A threshold that short paths reach too.
+    // A threshold that short paths reach as well.
     compare("gemini", &[("threshold_ms", "0.02")], |way| Gemini::new(way, 2e4));
 }

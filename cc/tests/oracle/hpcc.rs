@@ -1,5 +1,5 @@
-//! HPCC (SIGCOMM'19), algorithm 1. Decided: the window is at least a packet; an idle link does not
-//! ask for more than a thousand times the window; what a hop said before is not compared.
+//! HPCC (SIGCOMM'19), algorithm 1. Decided: the window is at least a packet; an idle link allows at
+//! most a thousand times the window; records of a hop that are not newer are not compared.
 
 use crate::rules::Rounds;
 use crate::trace::{Oracle, Told, ToldHop, Way, compare};
@@ -15,7 +15,7 @@ struct Hpcc {
     last: Last,
 }
 
-/// What each hop said last, and of which path.
+/// The last record of each hop, and its path.
 #[derive(Default)]
 pub(crate) struct Last {
     hops: Vec<ToldHop>,
@@ -23,7 +23,7 @@ pub(crate) struct Last {
 }
 
 impl Last {
-    /// Before and after, of each hop that says something new. Nothing when paths have changed.
+    /// Records before and after, of each hop with a newer one. Empty after a path change.
     pub(crate) fn pairs(&mut self, a: &Told) -> Vec<(ToldHop, ToldHop)> {
         if a.int.is_empty() {
             return vec![];

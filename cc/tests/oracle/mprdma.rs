@@ -1,5 +1,5 @@
-//! MP-RDMA (NSDI'18), its window. Marks of an acknowledgement of several packets are taken by
-//! bytes, and both rules from the window before it, the increase first.
+//! The window of MP-RDMA (NSDI'18). Marks of an acknowledgement of several packets are counted by
+//! bytes. Both rules use the window before it; the increase comes first.
 
 use crate::trace::{Oracle, Told, Way, compare};
 use spanwire_cc::LossKind;

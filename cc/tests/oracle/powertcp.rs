@@ -1,7 +1,7 @@
-//! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the window that packets were sent with, which
-//! are acknowledged in a round, is that at the beginning of the round before; acknowledgements
-//! closer together than a packet takes are no gradient; theta's current is at least a half, as in
-//! the authors' ns-3, since a queue that drains would be no power at all.
+//! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the packets acknowledged in a round were sent
+//! with the window of the start of the round before; acknowledgements closer together than the
+//! transmission time of a packet give no gradient; theta's current is at least a half, as in the
+//! authors' ns-3, since a queue that drains would otherwise have no power.
 
 use crate::hpcc::Last;
 use crate::rules::Rounds;
@@ -12,7 +12,7 @@ struct PowerTcp {
     way: Way,
     theta: bool,
     cwnd: f64,
-    /// At the beginning of this round, and of the one before.
+    /// The windows at the start of this round, and of the one before.
     began_with: [f64; 2],
     gamma_power: Option<f64>,
     last: Last,
@@ -37,7 +37,7 @@ impl PowerTcp {
         }
     }
 
-    /// Normalised power, and of how long.
+    /// Normalised power, and the time it covers.
     fn power(&mut self, now: f64, a: &Told) -> Option<(f64, f64)> {
         let tau = self.way.base;
         if self.theta {

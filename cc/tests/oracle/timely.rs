@@ -1,5 +1,5 @@
-//! TIMELY (SIGCOMM'15), and Zhu et al. (CoNEXT'16). Once a round trip; the gradient is measured by
-//! the base round trip.
+//! TIMELY (SIGCOMM'15), and Zhu et al. (CoNEXT'16). Updated once a round trip; the gradient is
+//! normalised by the base round trip.
 
 use crate::rules::{Once, Rounds};
 use crate::trace::{Oracle, Told, Way, compare};

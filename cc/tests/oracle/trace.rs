@@ -1,18 +1,18 @@
-//! Random events, told to both.
+//! Random events, applied to both algorithms.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Algorithm, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
 
-/// What the second algorithm is told: times in nanoseconds.
+/// The acknowledgement sample of the second algorithm: times in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) acked: f64,
     pub(crate) pkts: f64,
     pub(crate) marked: f64,
     pub(crate) rtt: Option<f64>,
-    /// What the peer held, and what lay in the receive queue.
+    /// The time the peer held the acknowledgement.
     pub(crate) ends: f64,
     pub(crate) sent_at: f64,
     pub(crate) number: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Told {
     pub(crate) delivery: Option<ToldDelivery>,
 }
 
-/// Telemetry.
+/// A telemetry record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToldHop {
     pub(crate) at: f64,
@@ -35,7 +35,7 @@ pub(crate) struct ToldHop {
     pub(crate) rate: f64,
 }
 
-/// A sample of the delivery rate.
+/// A delivery rate sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToldDelivery {
     pub(crate) total: f64,
@@ -50,7 +50,7 @@ pub(crate) trait Oracle {
     fn loss(&mut self, now: f64, kind: LossKind, bytes: f64, inflight: f64);
     fn cnp(&mut self, _now: f64) {}
     fn sent(&mut self, _now: f64, _bytes: f64, _inflight: f64) {}
-    /// Timers up to `now`.
+    /// Applies the timers up to `now`.
     fn run_to(&mut self, _now: f64) {}
     fn path_change(&mut self) {}
     /// Bytes; infinite without one.
@@ -82,19 +82,19 @@ impl Way {
 #[derive(Clone, Debug)]
 enum Event {
     Ack(Box<AckEvent>),
-    /// Of so many bytes, so many times in a row.
+    /// Bytes lost, and the number of repetitions.
     Loss(LossKind, u32, u8),
     Cnp,
     Sent(u32, u32),
     PathChange,
-    /// Nothing happens for so many nanoseconds.
+    /// Nanoseconds without an event.
     Pause(u32),
 }
 
 #[derive(Clone, Debug)]
 struct AckEvent {
     pkts: u32,
-    /// Bytes that the last packet is short by.
+    /// Bytes that the last packet is short of a full one.
     short: u32,
     marked_pkts: u32,
     /// In thousandths of the base round trip.
@@ -146,7 +146,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
     })
 }
 
-/// What a trace is like throughout: what happens all the time in one hides what needs its absence.
+/// Properties of a whole trace: an event that is always present hides effects of its absence.
 #[derive(Clone, Copy, Debug)]
 struct Mood {
     cnps: bool,
@@ -155,14 +155,14 @@ struct Mood {
     queue: Queue,
 }
 
-/// How round trips change from one acknowledgement to the next.
+/// The change of round trips from one acknowledgement to the next.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
-    /// Without memory.
+    /// Independent of the previous one.
     Any,
-    /// Slowly up, then empty, by so many thousandths of the base round trip each.
+    /// Slowly up, then empty, in steps of this many thousandths of the base round trip.
     Grows(u32),
-    /// Slowly down, then full.
+    /// Slowly down, then full, in the same steps.
     Drains(u32),
 }
 
@@ -182,7 +182,7 @@ fn mood() -> impl Strategy<Value = Mood> {
 }
 
 impl Queue {
-    /// The round trip of the `n`th event, which is `any` by itself, in thousandths.
+    /// The round trip of the `n`th event in thousandths; `any` is its independent value.
     fn rtt(self, n: usize, any: u32) -> u32 {
         let n = u32::try_from(n).unwrap();
         match self {
@@ -220,12 +220,13 @@ struct Both<O> {
     now_ns: u64,
     number: u64,
     delivered: u64,
-    /// Of the telemetry: bytes that each of three ports has sent.
+    /// Telemetry: bytes sent by each of three ports.
     tx: [u64; 3],
     stamped_ns: [u64; 3],
 }
 
-/// Tells random events to `name`, with parameters as text, and to what `oracle` makes.
+/// Applies random events to algorithm `name`, with parameters as text, and to the one `oracle`
+/// makes.
 pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl Fn(Way) -> O) {
     let mut algorithm = Algorithm::named(name).unwrap();
     for (field, value) in set {
@@ -236,7 +237,7 @@ pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl 
         mood(),
         proptest::collection::vec(event(), 1..250),
     );
-    // More traces than usual: each is a path of its own through the rules.
+    // More traces than the default: each takes a different path through the rules.
     let config = Config { cases: Config::default().cases.max(400), ..Config::default() };
     let config = Config { failure_persistence: None, ..config };
     let outcome = TestRunner::new(config).run(&trace, |(base_ns, mood, events)| {
@@ -302,7 +303,7 @@ impl<O: Oracle> Both<O> {
         }
     }
 
-    /// Timers that were due, late, as a worker is.
+    /// Applies expired timers, late, as a worker does.
     fn run_timers(&mut self) -> (Time, f64) {
         let (now, now_f) = (time(self.now_ns), float(self.now_ns));
         while self.cc.poll_timeout().is_some_and(|due| due <= now) {
@@ -326,7 +327,7 @@ impl<O: Oracle> Both<O> {
         let number = self.number.saturating_sub(u64::from(e.back));
         let mut int = Vec::new();
         for (i, (after, load, queue)) in e.int.iter().enumerate() {
-            // Stamps go back now and then, and say nothing new now and then.
+            // Stamps sometimes go back, and sometimes do not advance.
             let span = u64::from(after.saturating_sub(300)) * 10;
             self.stamped_ns[i] += span;
             self.tx[i] += span * u64::from(*load) * 125 / 10_000;
@@ -424,7 +425,7 @@ impl ToldHop {
     }
 }
 
-/// To one part in 10^9, and `unit`, to which the outside is rounded.
+/// Equal to one part in 10^9 plus `unit`, to which the interface is rounded.
 fn near(a: f64, b: f64, unit: f64) -> bool {
     (a - b).abs() <= unit + 1e-9 * a.abs().max(b.abs())
 }

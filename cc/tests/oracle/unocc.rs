@@ -1,8 +1,8 @@
 //! UnoCC: Uno (SC'25), algorithm 1 and section 4.2.
 //!
-//! Decided: K and the epoch are those of the datacenter for all flows; the phantom scale does not
-//! compound; "no queue" is the smallest round trip of the epoch within a tolerance; marks that came
-//! while Quick Adapt skipped are forgotten, for they have had their answer.
+//! Decided: K and the epoch are those of the datacenter for all flows. The phantom scale does not
+//! compound. "No queue" means the smallest round trip of the epoch within a tolerance. Marks that
+//! arrive while Quick Adapt skips are discarded, because it has already responded to them.
 
 use crate::rules::Once;
 use crate::trace::{Oracle, Told, Way, compare};
@@ -120,7 +120,7 @@ impl Oracle for UnoCc {
                 self.md();
             }
             self.forget_epoch();
-            // Whole periods, to beyond what was sent.
+            // Whole periods, until the end lies beyond the send time.
             let mut next = start;
             while next <= a.sent_at {
                 next += INTRA;
