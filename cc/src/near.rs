@@ -13,43 +13,43 @@ use spanwire_base::Time;
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Near {
     /// Smoothed and smallest round trip in nanoseconds, after the first pseudo-ACK.
-    seen: Option<(f64, f64)>,
-    heard_at: Time,
+    rtts: Option<(f64, f64)>,
+    last_at: Time,
 }
 
 impl Near {
     /// True after the first pseudo-ACK, when the flow learns from pseudo-ACKs only.
     pub(crate) fn is_used(&self) -> bool {
-        self.seen.is_some()
+        self.rtts.is_some()
     }
 
     /// The smoothed near round trip, ns.
     pub(crate) fn srtt_ns(&self) -> Option<f64> {
-        self.seen.map(|(srtt, _)| srtt)
+        self.rtts.map(|(srtt, _)| srtt)
     }
 
     /// The smallest near round trip, ns.
     pub(crate) fn base_ns(&self) -> Option<f64> {
-        self.seen.map(|(_, smallest)| smallest)
+        self.rtts.map(|(_, smallest)| smallest)
     }
 
     /// Applies a pseudo-ACK; returns its round trip, ns.
     pub(crate) fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) -> f64 {
         let rtt = ns(a.rtt).max(1.0);
-        self.heard_at = now;
-        self.seen = Some(self.seen.map_or((rtt, rtt), |(s, m)| (s + (rtt - s) / 8.0, m.min(rtt))));
+        self.last_at = now;
+        self.rtts = Some(self.rtts.map_or((rtt, rtt), |(s, m)| (s + (rtt - s) / 8.0, m.min(rtt))));
         rtt
     }
 
     /// Applies an ACK from far away. Returns the round trip of an assumed pseudo-ACK, once for each
     /// `far_ns` without one.
     pub(crate) fn on_far_ack(&mut self, now: Time, a: &Ack<'_>, far_ns: f64) -> Option<f64> {
-        let (_, smallest) = self.seen?;
-        let silent = now.since(self.heard_at) >= dur(far_ns);
+        let (_, smallest) = self.rtts?;
+        let silent = now.since(self.last_at) >= dur(far_ns);
         if !silent || a.acked_bytes == 0 {
             return None;
         }
-        self.heard_at = now;
+        self.last_at = now;
         Some(smallest)
     }
 }

@@ -47,7 +47,7 @@ pub struct PowerTcp {
     /// The window at the time the acknowledged packets were sent.
     old: f64,
     /// The window at the start of this round trip: `old` in the next.
-    noted: f64,
+    cwnd_at_round_start: f64,
     /// Smoothed normalised power; none before the first sample.
     power: Option<f64>,
     telemetry: Telemetry,
@@ -67,7 +67,7 @@ impl PowerTcp {
             base: Base::new(path),
             cwnd: UNKNOWN_PKTS * mtu,
             old: UNKNOWN_PKTS * mtu,
-            noted: UNKNOWN_PKTS * mtu,
+            cwnd_at_round_start: UNKNOWN_PKTS * mtu,
             power: None,
             telemetry: Telemetry::default(),
             last: None,
@@ -80,7 +80,7 @@ impl PowerTcp {
     fn scale(&mut self) {
         if let Some(bdp) = self.base.bdp_once() {
             let w = bdp.max(self.mtu);
-            (self.cwnd, self.old, self.noted) = (w, w, w);
+            (self.cwnd, self.old, self.cwnd_at_round_start) = (w, w, w);
         }
     }
 
@@ -157,8 +157,8 @@ impl Controller for PowerTcp {
             }
         }
         if is_over {
-            self.old = self.noted;
-            self.noted = self.cwnd;
+            self.old = self.cwnd_at_round_start;
+            self.cwnd_at_round_start = self.cwnd;
         }
     }
 
@@ -172,7 +172,7 @@ impl Controller for PowerTcp {
     fn on_loss(&mut self, _now: Time, loss: &Loss) {
         if let LossKind::Timeout(_) = loss.kind {
             self.cwnd = (self.cwnd / 2.0).max(self.mtu);
-            (self.old, self.noted, self.power) = (self.cwnd, self.cwnd, None);
+            (self.old, self.cwnd_at_round_start, self.power) = (self.cwnd, self.cwnd, None);
             self.telemetry.forget();
             self.last = None;
         }

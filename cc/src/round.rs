@@ -33,13 +33,13 @@ pub(crate) struct Base {
     smallest: Option<Dur>,
     line: f64,
     /// [`Base::bdp_once`] has returned the product.
-    has_told: bool,
+    is_bdp_taken: bool,
 }
 
 impl Base {
     pub(crate) fn new(path: &Path) -> Self {
         let (configured, line) = (path.base_rtt, bytes_per_ns(path.line_rate));
-        Self { configured, smallest: None, line, has_told: false }
+        Self { configured, smallest: None, line, is_bdp_taken: false }
     }
 
     /// Applies the sample of an acknowledgement. Returns true for the first sample.
@@ -68,8 +68,8 @@ impl Base {
     /// The bandwidth-delay product, returned once, when it is known: to convert a window in packets
     /// to one in bandwidth-delay products.
     pub(crate) fn bdp_once(&mut self) -> Option<f64> {
-        let bdp = self.bdp().filter(|_| !self.has_told);
-        self.has_told |= bdp.is_some();
+        let bdp = self.bdp().filter(|_| !self.is_bdp_taken);
+        self.is_bdp_taken |= bdp.is_some();
         bdp
     }
 

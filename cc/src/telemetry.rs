@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::testing::at;
 
-    fn told(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
+    fn differences(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
         let mut changes = Vec::new();
         let ack = Ack { int, path, ..Ack::default() };
         let compared = t.on_ack(&ack, |c| changes.push(*c));
@@ -90,24 +90,27 @@ mod tests {
     #[test]
     fn on_ack__compares_hop_by_hop_and_begins_anew_on_another_path() {
         let mut t = Telemetry::default();
-        assert_eq!(told(&mut t, &[], 0), (false, vec![]));
-        assert!(!told(&mut t, &[hop(at(0), 0, 10)], 1).0);
-        let (compared, changes) = told(&mut t, &[hop(at(10), 50_000, 20)], 1);
+        assert_eq!(differences(&mut t, &[], 0), (false, vec![]));
+        assert!(!differences(&mut t, &[hop(at(0), 0, 10)], 1).0);
+        let (compared, changes) = differences(&mut t, &[hop(at(10), 50_000, 20)], 1);
         assert!(compared);
         assert_eq!(
             changes,
             [Change { rate: 12.5, tx: 5.0, queue_before: 10.0, queue: 20.0, span: 10_000.0 }]
         );
-        assert!(!told(&mut t, &[hop(at(20), 60_000, 0)], 2).0, "another path");
-        assert!(!told(&mut t, &[hop(at(30), 0, 0), hop(at(30), 0, 0)], 2).0, "a longer path");
+        assert!(!differences(&mut t, &[hop(at(20), 60_000, 0)], 2).0, "another path");
+        assert!(
+            !differences(&mut t, &[hop(at(30), 0, 0), hop(at(30), 0, 0)], 2).0,
+            "a longer path"
+        );
     }
 
     #[test]
     fn on_ack__the_same_or_older_says_nothing() {
         let mut t = Telemetry::default();
-        told(&mut t, &[hop(at(10), 0, 0)], 0);
-        assert!(!told(&mut t, &[hop(at(10), 9, 9)], 0).0);
-        assert!(!told(&mut t, &[hop(at(5), 9, 9)], 0).0);
-        assert!(told(&mut t, &[hop(at(15), 9, 9)], 0).0);
+        differences(&mut t, &[hop(at(10), 0, 0)], 0);
+        assert!(!differences(&mut t, &[hop(at(10), 9, 9)], 0).0);
+        assert!(!differences(&mut t, &[hop(at(5), 9, 9)], 0).0);
+        assert!(differences(&mut t, &[hop(at(15), 9, 9)], 0).0);
     }
 }

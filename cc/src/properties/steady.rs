@@ -28,7 +28,7 @@ fn run(name: &str, s: Steady, mut each: impl FnMut(Time, &Cc)) -> Cc {
     let mut now = Time::ZERO + Dur::from_ms(1);
     let step = Dur::from_ps(Dur::from_us(s.rtt_us).as_ps() / PKTS);
     // For these, a mark in an ACK and a CNP are the same signal, delivered in one of two ways.
-    let hears_of_marks = !name.starts_with("dcqcn");
+    let has_marks = !name.starts_with("dcqcn");
     let (mut sent, mut marked) = (0, 0);
     for pkt in 0..PKTS * s.rounds {
         now += step;
@@ -40,7 +40,7 @@ fn run(name: &str, s: Steady, mut each: impl FnMut(Time, &Cc)) -> Cc {
             cc.on_cnp(now);
         }
         sent += 1;
-        let is_marked = hears_of_marks && s.mark_every > 0 && pkt % s.mark_every == 0;
+        let is_marked = has_marks && s.mark_every > 0 && pkt % s.mark_every == 0;
         marked += u64::from(is_marked);
         if sent < s.coalesced {
             continue;

@@ -1,6 +1,6 @@
 //! Rules shared by the second algorithms.
 
-use crate::trace::{Told, Way};
+use crate::trace::{AckSample, PathModel};
 
 /// A round ends with the first acknowledgement of a packet sent since it began. The first
 /// acknowledgement of all begins a round.
@@ -10,7 +10,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn is_over(&mut self, now: f64, sent_at: f64) -> bool {
+    pub(crate) fn ends(&mut self, now: f64, sent_at: f64) -> bool {
         match self.mark {
             Some(mark) if sent_at < mark => false,
             before => {
@@ -42,7 +42,7 @@ impl Once {
     }
 }
 
-impl Told {
+impl AckSample {
     /// The round trip without the ACK delay.
     pub(crate) fn fabric(&self) -> Option<f64> {
         Some((self.rtt? - self.ends).max(0.0))
@@ -50,8 +50,8 @@ impl Told {
 
     /// The window or the pacer limited the flow: in flight is within two packets of the window, or
     /// data were waiting.
-    pub(crate) fn bound(&self, window: f64, way: &Way) -> bool {
-        self.held_back || self.inflight + 2.0 * way.mtu >= window
+    pub(crate) fn bound(&self, window: f64, path: &PathModel) -> bool {
+        self.held_back || self.inflight + 2.0 * path.mtu >= window
     }
 }
 

@@ -7,7 +7,7 @@ use spanwire_cc::{Ack, Algorithm, Controller, Delivery, Hop, Loss, LossKind, Pat
 
 /// The acknowledgement sample of the second algorithm: times in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct AckSample {
     pub(crate) acked: f64,
     pub(crate) pkts: f64,
     pub(crate) marked: f64,
@@ -21,13 +21,13 @@ pub(crate) struct Told {
     pub(crate) held_back: bool,
     pub(crate) hops: Option<f64>,
     pub(crate) path: u16,
-    pub(crate) int: Vec<ToldHop>,
-    pub(crate) delivery: Option<ToldDelivery>,
+    pub(crate) int: Vec<HopSample>,
+    pub(crate) delivery: Option<DeliverySample>,
 }
 
 /// A telemetry record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldHop {
+pub(crate) struct HopSample {
     pub(crate) at: f64,
     pub(crate) tx: f64,
     pub(crate) queue: f64,
@@ -37,7 +37,7 @@ pub(crate) struct ToldHop {
 
 /// A delivery rate sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldDelivery {
+pub(crate) struct DeliverySample {
     pub(crate) total: f64,
     pub(crate) at_send: f64,
     pub(crate) interval: f64,
@@ -46,7 +46,7 @@ pub(crate) struct ToldDelivery {
 
 /// The second algorithm.
 pub(crate) trait Oracle {
-    fn ack(&mut self, now: f64, a: &Told);
+    fn ack(&mut self, now: f64, a: &AckSample);
     fn loss(&mut self, now: f64, kind: LossKind, bytes: f64, inflight: f64);
     fn cnp(&mut self, _now: f64) {}
     fn sent(&mut self, _now: f64, _bytes: f64, _inflight: f64) {}
@@ -65,7 +65,7 @@ pub(crate) trait Oracle {
 
 /// The path of a trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct PathModel {
     pub(crate) mtu: f64,
     /// Bytes a nanosecond.
     pub(crate) line: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Way {
     pub(crate) base: f64,
 }
 
-impl Way {
+impl PathModel {
     pub(crate) fn bdp(&self) -> f64 {
         self.line * self.base
     }
@@ -117,7 +117,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
     let bytes = (0..33_u32, 0..4096_u32, prop_oneof![3 => Just(0), 2 => 0..33_u32], 0..40_u32);
     let times = (proptest::option::weighted(0.95, 900..4000_u32), 0..3000_u32, 0..4000_u32);
     let flags = (any::<bool>(), 0..9_000_000_u32, any::<bool>(), any::<bool>());
-    let way = (
+    let route = (
         proptest::option::of(1..8_u8),
         prop_oneof![30 => Just(0_u16), 1 => 0..3_u16],
         prop_oneof![
@@ -126,7 +126,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
         ],
     );
     let rate = (1..4000_u32, 0..2000_u32);
-    (bytes, times, flags, way, rate).prop_map(|(bytes, times, flags, way, rate)| AckEvent {
+    (bytes, times, flags, route, rate).prop_map(|(bytes, times, flags, route, rate)| AckEvent {
         pkts: bytes.0,
         short: bytes.1,
         marked_pkts: bytes.2,
@@ -138,9 +138,9 @@ fn ack() -> impl Strategy<Value = AckEvent> {
         inflight: flags.1,
         held_back: flags.2,
         app_limited: flags.3,
-        hops: way.0,
-        path: way.1,
-        int: way.2,
+        hops: route.0,
+        path: route.1,
+        int: route.2,
         interval: rate.0,
         at_send: rate.1,
     })
@@ -148,7 +148,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
 
 /// Properties of a whole trace: an event that is always present hides effects of its absence.
 #[derive(Clone, Copy, Debug)]
-struct Mood {
+struct Conditions {
     cnps: bool,
     losses: bool,
     marks: bool,
@@ -166,14 +166,14 @@ enum Queue {
     Drains(u32),
 }
 
-fn mood() -> impl Strategy<Value = Mood> {
+fn conditions() -> impl Strategy<Value = Conditions> {
     let mostly = || prop_oneof![2 => Just(true), 1 => Just(false)];
     let queue = prop_oneof![
         2 => Just(Queue::Any),
         1 => (1..60_u32).prop_map(Queue::Grows),
         1 => (1..60_u32).prop_map(Queue::Drains),
     ];
-    (mostly(), mostly(), mostly(), queue).prop_map(|(cnps, losses, marks, queue)| Mood {
+    (mostly(), mostly(), mostly(), queue).prop_map(|(cnps, losses, marks, queue)| Conditions {
         cnps,
         losses,
         marks,
@@ -216,7 +216,7 @@ struct Both<O> {
     cc: spanwire_cc::Cc,
     oracle: O,
     base_ns: u64,
-    mood: Mood,
+    conditions: Conditions,
     now_ns: u64,
     number: u64,
     delivered: u64,
@@ -227,40 +227,44 @@ struct Both<O> {
 
 /// Applies random events to algorithm `name`, with parameters as text, and to the one `oracle`
 /// makes.
-pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl Fn(Way) -> O) {
+pub(crate) fn compare<O: Oracle>(
+    name: &str,
+    set: &[(&str, &str)],
+    oracle: impl Fn(PathModel) -> O,
+) {
     let mut algorithm = Algorithm::named(name).unwrap();
     for (field, value) in set {
         algorithm.set(field, value).unwrap();
     }
     let trace = (
         prop_oneof![Just(14_000_u64), Just(2_000_000), 5_000..400_000_u64],
-        mood(),
+        conditions(),
         proptest::collection::vec(event(), 1..250),
     );
     // More traces than the default: each takes a different path through the rules.
     let config = Config { cases: Config::default().cases.max(400), ..Config::default() };
     let config = Config { failure_persistence: None, ..config };
-    let outcome = TestRunner::new(config).run(&trace, |(base_ns, mood, events)| {
+    let outcome = TestRunner::new(config).run(&trace, |(base_ns, conditions, events)| {
         let line_rate = Rate::from_gbps(100);
         let base_rtt = Some(Dur::from_ns(base_ns));
         let path = Path { mtu_bytes: 4096, line_rate, base_rtt };
-        let way = Way { mtu: 4096.0, line: 12.5, base: float(base_ns) };
+        let model = PathModel { mtu: 4096.0, line: 12.5, base: float(base_ns) };
         let mut both = Both {
             cc: algorithm.start(&path),
-            oracle: oracle(way),
+            oracle: oracle(model),
             base_ns,
-            mood,
+            conditions,
             now_ns: 1_000_000_000,
             number: 1000,
             delivered: 0,
             tx: [0; 3],
             stamped_ns: [999_000_000; 3],
         };
-        both.agree("at first")?;
+        both.compare_state("at first")?;
         for (n, (gap_ns, event)) in events.iter().enumerate() {
             both.now_ns += u64::from(*gap_ns);
-            both.tell(n, event);
-            both.agree(&format!("after event {n} at {} ns", both.now_ns))?;
+            both.apply(n, event);
+            both.compare_state(&format!("after event {n} at {} ns", both.now_ns))?;
         }
         Ok(())
     });
@@ -270,14 +274,14 @@ pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl 
 }
 
 impl<O: Oracle> Both<O> {
-    fn tell(&mut self, n: usize, event: &Event) {
+    fn apply(&mut self, n: usize, event: &Event) {
         if let Event::Pause(ns) = event {
             self.now_ns += u64::from(*ns);
         }
         let (now, now_f) = self.run_timers();
         match event {
-            Event::Ack(a) => self.tell_ack(n, a),
-            Event::Loss(kind, bytes, times) if self.mood.losses => {
+            Event::Ack(a) => self.apply_ack(n, a),
+            Event::Loss(kind, bytes, times) if self.conditions.losses => {
                 let (bytes, inflight_bytes) = (u64::from(*bytes), u64::from(*bytes) * 3);
                 for _ in 0..*times {
                     self.now_ns += self.base_ns * 3 / 4;
@@ -286,7 +290,7 @@ impl<O: Oracle> Both<O> {
                     self.oracle.loss(now_f, *kind, float(bytes), float(inflight_bytes));
                 }
             }
-            Event::Cnp if self.mood.cnps => {
+            Event::Cnp if self.conditions.cnps => {
                 self.cc.on_cnp(now);
                 self.oracle.cnp(now_f);
             }
@@ -313,13 +317,13 @@ impl<O: Oracle> Both<O> {
         (now, now_f)
     }
 
-    fn tell_ack(&mut self, n: usize, e: &AckEvent) {
+    fn apply_ack(&mut self, n: usize, e: &AckEvent) {
         let base_ns = self.base_ns;
         let scale = |thousandths: u32| base_ns * u64::from(thousandths) / 1000;
         let acked = (u64::from(e.pkts) * 4096).saturating_sub(u64::from(e.short));
-        let marked_pkts = if self.mood.marks { e.marked_pkts } else { 0 };
+        let marked_pkts = if self.conditions.marks { e.marked_pkts } else { 0 };
         let marked = (u64::from(marked_pkts) * 4096).min(acked);
-        let rtt_ns = e.rtt.map(|any| scale(self.mood.queue.rtt(n, any)));
+        let rtt_ns = e.rtt.map(|any| scale(self.conditions.queue.rtt(n, any)));
         let sent_ns = self.now_ns.saturating_sub(scale(e.age));
         let (interval_ns, at_send_back) = (scale(e.interval), u64::from(e.at_send) * 1000);
         self.number += u64::from(e.pkts);
@@ -369,7 +373,7 @@ impl<O: Oracle> Both<O> {
             ..newest
         };
         self.cc.on_ack(time(self.now_ns), &ack);
-        let told = Told {
+        let sample = AckSample {
             acked: float(acked),
             pkts: f64::from(e.pkts),
             marked: float(marked),
@@ -382,18 +386,18 @@ impl<O: Oracle> Both<O> {
             held_back: e.held_back,
             hops: e.hops.map(f64::from),
             path: e.path,
-            int: int.iter().map(ToldHop::of).collect(),
-            delivery: Some(ToldDelivery {
+            int: int.iter().map(HopSample::of).collect(),
+            delivery: Some(DeliverySample {
                 total: float(delivery.total_bytes),
                 at_send: float(delivery.total_at_send_bytes),
                 interval: float(interval_ns),
                 app_limited: delivery.app_limited,
             }),
         };
-        self.oracle.ack(float(self.now_ns), &told);
+        self.oracle.ack(float(self.now_ns), &sample);
     }
 
-    fn agree(&self, when: &str) -> Result<(), TestCaseError> {
+    fn compare_state(&self, when: &str) -> Result<(), TestCaseError> {
         let window = self.oracle.window();
         match self.cc.cwnd_bytes() {
             u64::MAX => prop_assert!(window.is_infinite(), "no window, but {window} {when}"),
@@ -414,7 +418,7 @@ impl<O: Oracle> Both<O> {
     }
 }
 
-impl ToldHop {
+impl HopSample {
     fn of(hop: &Hop) -> Self {
         Self {
             at: float(hop.at.as_ns()),
