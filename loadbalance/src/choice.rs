@@ -6,28 +6,28 @@ use spanwire_base::Time;
 use spanwire_params::Slot;
 
 /// Lists the policies: a module each, with a `Params` and a type of the variant's name that has
-/// `new(&Params, &Flow)`. Then names for one of them with certain parameters.
+/// `new(&Params, &Flow)`. Then presets: names for a policy with certain parameters.
 macro_rules! policies {
     (
         $($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*
         $($preset:literal = $value:expr;)*
     ) => {
         spanwire_params::choices! {
-            /// Which policy, with its parameters.
+            /// The choice of a policy, with its parameters.
             #[derive(Clone, Copy, PartialEq, Eq, Debug)]
             enum Choice of u64, "load balancing";
             $($(#[$doc])* $Name(crate::$module::Params) = $name;)*
             $($preset = $value;)*
         }
 
-        /// One flow's policy.
+        /// The policy of one flow.
         #[derive(Clone, Debug)]
         pub enum Policy {
             $($(#[$doc])* $Name(crate::$module::$Name),)*
         }
 
         impl Choice {
-            /// A policy for one flow. A value outside its range counts as the nearest inside.
+            /// A policy for one flow. A value outside its range is clamped to it.
             #[must_use]
             pub fn start(&self, flow: &Flow) -> Policy {
                 let valid = self.clamped();
@@ -84,15 +84,15 @@ macro_rules! policies {
 }
 
 policies! {
-    /// One path, for ever.
+    /// One path for the whole flow.
     Ecmp = "ecmp" in ecmp;
     /// Packets sprayed over many paths.
     Rps = "rps" in rps;
-    /// One path, until it is congested or dead.
+    /// One path, replaced when it is congested or dead.
     Plb = "plb" in plb;
-    /// Uno's: some paths in turn, the dead ones replaced.
+    /// The load balancing of Uno: several paths in turn, dead ones replaced.
     UnoLb = "unolb" in unolb;
-    /// Paths that were good are used again.
+    /// Recycling of paths with unmarked acknowledgements.
     Reps = "reps" in reps;
     "rps-rr" = Self::Rps(rps::Params::round_robin());
     "plb-linux" = Self::Plb(plb::Params::linux());
@@ -101,7 +101,7 @@ policies! {
 }
 
 impl Choice {
-    /// All packets of a flow take one path until it changes: they stay in order.
+    /// True if all packets of a flow take one path until it changes, and so stay in order.
     #[must_use]
     pub fn is_single_path(&self) -> bool {
         self.start(&Flow { seed: 0, base_rtt: None }).is_single_path()
@@ -117,8 +117,8 @@ impl Choice {
     }
 }
 
-/// A row of Markdown for each parameter: name, default, range, what it means and where the default
-/// is from. docs/loadbalance.md has these tables.
+/// The parameters as a table of Markdown: name, default, range, meaning with the source of the
+/// default. docs/loadbalance.md contains these tables.
 #[must_use]
 pub fn table(choice: &Choice) -> String {
     spanwire_params::table(choice.fields(), &choice.values())
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(choice.name(), *name);
             choice.validate().unwrap();
             for (field, value) in choice.fields().iter().zip(choice.values()) {
-                assert!(field.about.len() > 10, "{name}.{} says what it is", field.name);
+                assert!(field.about.len() > 10, "{name}.{} lacks a description", field.name);
                 assert_eq!(field.default, value);
             }
         }

@@ -1,18 +1,17 @@
-//! What is known of each path: counters for people.
+//! Counters for each path, for reports.
 
 use crate::rtt::Rtt;
 use crate::{Entropy, PathAck, PathLoss, PathState};
 use spanwire_base::{Dur, Time};
 
-/// One path's counters. They count from when the path was first used, or used again after it was
-/// dropped from the table.
+/// The counters of one path since its first use, or since its next use after an eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathReport {
     /// The path.
     pub path: Entropy,
-    /// What is thought of it.
+    /// The policy's state of the path.
     pub state: PathState,
-    /// Packets that took it.
+    /// Packets sent on it.
     pub sent_packets: u64,
     /// Their payload bytes.
     pub sent_bytes: u64,
@@ -20,7 +19,7 @@ pub struct PathReport {
     pub acked_packets: u64,
     /// Their payload bytes.
     pub acked_bytes: u64,
-    /// Of those that arrived, packets that came marked CE.
+    /// Packets that arrived marked CE.
     pub marked_packets: u64,
     /// Packets presumed lost. Some may have arrived later.
     pub presumed_lost_packets: u64,
@@ -30,19 +29,19 @@ pub struct PathReport {
     pub srtt: Option<Dur>,
     /// The smallest.
     pub min_rtt: Option<Dur>,
-    /// When something was last heard of it.
+    /// The time of the last feedback about the path.
     pub heard_at: Option<Time>,
-    /// How often it was given up for another.
+    /// The number of times it was replaced by another.
     pub left: u64,
 }
 
-/// The last paths that packets took, at most [`MOST`].
+/// The last paths used, at most [`MOST`].
 ///
-/// Keys, uses and counters lie apart, so that a packet's look-up reads 128 bytes.
+/// Keys, uses and counters are separate arrays, so that a packet's look-up reads 128 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     keys: Vec<Entropy>,
-    /// When each was used last, as a number of uses.
+    /// The last use of each, as a number of uses.
     used: Vec<u64>,
     counts: Vec<Counts>,
     uses: u64,
@@ -57,7 +56,7 @@ struct Counts {
     marked: u64,
     rtt: Rtt,
     heard_at: Option<Time>,
-    /// The last that was heard is a loss.
+    /// The last feedback was a loss.
     lost_last: bool,
     left: u64,
 }
@@ -99,12 +98,12 @@ impl Paths {
         }
     }
 
-    /// Paths that were dropped for others.
+    /// The number of evictions.
     pub(crate) fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// All of them, the first used first; `state` is what the policy makes of one.
+    /// Reports of all paths in the order of first use; `state` is the policy's state of a path.
     pub(crate) fn reports<'a>(
         &'a self,
         state: impl Fn(Entropy) -> Option<PathState> + 'a,
@@ -215,6 +214,6 @@ mod tests {
         table.on_ack(at(320), &acked(path, at(3), 80));
         assert_eq!(table.reports(|_| None).next().unwrap().state, PathState::Live);
         let told = table.reports(|_| Some(PathState::Retired)).next().unwrap();
-        assert_eq!(told.state, PathState::Retired, "the policy knows better");
+        assert_eq!(told.state, PathState::Retired, "the policy's state takes precedence");
     }
 }

@@ -1,9 +1,9 @@
-//! PLB: one path, given up when it stays congested or is silent.
+//! PLB (protective load balancing): one path, replaced when it stays congested or is silent.
 //!
-//! A round trip in which enough packets came marked (or late) is congested; so many in a row, and
-//! the flow moves to a path that it draws. Fewer suffice when it is idle, since nothing is put out
-//! of order then. After a timeout it moves at once and then holds still for a while, as it would
-//! otherwise shuttle among the congested paths around a failure.
+//! A round trip with enough CE-marked (or late) packets is congested. After enough consecutive
+//! congested rounds the flow reroutes to a random path. An idle flow reroutes after fewer, since
+//! that reorders nothing. After a timeout it reroutes at once. It then ignores congestion for a
+//! while, as it would otherwise alternate between the congested paths around a failure.
 //!
 //! # Source
 //! Qureshi et al., "PLB: Congestion Signals are Simple and Effective for Network Load Balancing",
@@ -16,49 +16,49 @@ use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, PathState,
 use spanwire_base::{Dur, Rng, Time};
 
 params! {
-    /// When a path is given up.
+    /// Parameters of PLB.
     struct Params of u64;
-    /// A round is congested from so many 256ths of its packets on.
+    /// Part of CE-marked packets from which a round counts as congested, in 256ths.
     ///
     /// Linux: 128.
     congested_256 = 128 in 1..=256;
-    /// What counts: packets that came marked, or acknowledgements later than `delay_us`.
+    /// Congestion signal: CE-marked packets, or acknowledgements later than `delay_us`.
     signal = 0 of "ecn" | "delay";
-    /// So many microseconds above the base round trip are late.
+    /// Queueing delay in microseconds above which an acknowledgement is late.
     delay_us = 50 in 0..=1000000;
-    /// So many congested rounds in a row, and the flow moves.
+    /// Consecutive congested rounds before a reroute.
     ///
-    /// Linux: 12, Uno's: 2.
+    /// Linux: 12, Uno: 2.
     rounds = 3 in 1..=1000;
-    /// So many, if nothing is in flight.
+    /// Consecutive congested rounds before a reroute if nothing is in flight.
     ///
     /// Linux: 3.
     idle_rounds = 1 in 1..=1000;
-    /// After a timeout it does not move for congestion for once to twice so many milliseconds.
+    /// Suspension of reroutes for congestion after a timeout, in milliseconds, times 1 to 2.
     ///
     /// Linux: 60000.
     suspend_ms = 0 in 0..=3600000;
-    /// Or for so many retransmission timeouts, if they are longer.
+    /// The same in retransmission timeouts; the longer one applies.
     suspend_rtos = 10 in 0..=1000;
-    /// It also moves when packets are lost; for loss and silence at most once in a timeout.
+    /// Packet loss reroutes as well; loss and timeouts together at most once per timeout.
     ///
-    /// As Uno's does; Linux's moves for silence only.
+    /// True in Uno; Linux reroutes only for timeouts.
     on_loss = false;
-    /// So many paths to draw from.
+    /// Number of paths to draw from.
     ///
-    /// Uno's: 250.
+    /// Uno: 250.
     entropies = 16384 in 1..=16384;
 }
 
 impl Params {
-    /// Linux's.
+    /// The parameters of Linux.
     #[must_use]
     pub fn linux() -> Self {
         let (rounds, idle_rounds) = (12, 3);
         Self { rounds, idle_rounds, suspend_ms: 60_000, suspend_rtos: 0, ..Self::default() }
     }
 
-    /// That of Uno's experiments: a quarter marked in two rounds, and each loss.
+    /// The parameters of Uno's experiments: a quarter marked in two rounds, and each loss.
     #[must_use]
     pub fn uno() -> Self {
         Self {
@@ -82,19 +82,19 @@ pub struct Plb {
     path: Entropy,
     base_rtt: Option<Dur>,
     rtt: Rtt,
-    /// Congested rounds in a row.
+    /// Consecutive congested rounds.
     rounds: u64,
-    /// Acknowledgements in this round, and those of them that were late.
+    /// Acknowledgements in this round, and the late ones among them.
     heard: u64,
     late: u64,
-    /// Loss or silence: it moves with the next packet, congested or not.
+    /// A loss or a timeout: reroute with the next packet, congested or not.
     must_move: bool,
     suspended_until: Time,
     moved_at: Option<Time>,
 }
 
 impl Plb {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -130,7 +130,7 @@ impl Plb {
         self.must_move || (congested && out.now >= self.suspended_until)
     }
 
-    /// Moves. The path stays if there is no other.
+    /// Reroutes and returns the old path. Returns none if there is no other path.
     fn leave(&mut self, now: Time) -> Option<Entropy> {
         (self.rounds, self.must_move) = (0, false);
         let old = self.path;
@@ -161,7 +161,7 @@ impl LoadBalancer for Plb {
     }
 
     fn on_timeout(&mut self, now: Time) {
-        // What is silent may be the path that a loss has made it leave.
+        // The silent path may be the one that a loss has just made the flow leave.
         self.must_move |= !self.p.on_loss || !self.has_just_moved(now);
         self.rounds = 0;
         let rtos = self.timeout() * self.p.suspend_rtos;
@@ -197,7 +197,7 @@ impl LoadBalancer for Plb {
 }
 
 const DELAY: u64 = 1;
-/// The timeout while no round trip is known.
+/// The retransmission timeout while no round trip is known.
 const UNKNOWN_TIMEOUT: Dur = Dur::from_ms(1);
 
 #[cfg(test)]
@@ -209,7 +209,7 @@ mod tests {
         Plb::new(&params, &flow(1))
     }
 
-    /// `n` rounds of a thousand packets, so many of them marked.
+    /// Ends `n` rounds of a thousand packets, `marked` of them marked.
     fn rounds(plb: &mut Plb, n: u64, marked: u64) {
         for _ in 0..n {
             plb.on_round(at(0), &Round { acked: 1000, marked });
@@ -232,7 +232,7 @@ mod tests {
         assert!(!moves(&mut plb, at(2)) && plb.rounds == 0);
         rounds(&mut plb, 11, 500);
         plb.on_round(at(2), &Round { acked: 0, marked: 0 });
-        assert!(!moves(&mut plb, at(3)), "of nothing, nothing is said");
+        assert!(!moves(&mut plb, at(3)), "a round without packets does not count");
         rounds(&mut plb, 1, 500);
         assert!(moves(&mut plb, at(4)) && plb.rounds == 0);
         assert!(!moves(&mut plb, at(5)), "once");
@@ -256,12 +256,12 @@ mod tests {
             plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
         }
         rounds(&mut plb, 1, 1000);
-        assert!(!moves(&mut plb, at(1)), "one of four is above 150 us");
+        assert!(!moves(&mut plb, at(1)), "one of four is late");
         for rtt_us in [151, 140] {
             plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
         }
         rounds(&mut plb, 1, 0);
-        assert!(moves(&mut plb, at(1)), "half are");
+        assert!(moves(&mut plb, at(1)), "half are late");
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             assert!(!moves(&mut plb, at(59_999_999)));
             assert!(moves(&mut plb, at(120_000_001)));
             plb.on_timeout(at(120_000_002));
-            assert!(moves(&mut plb, at(120_000_002)), "for silence it moves even then");
+            assert!(moves(&mut plb, at(120_000_002)), "a timeout reroutes even then");
         }
     }
 
@@ -297,14 +297,14 @@ mod tests {
         plb.on_loss(at(409), &lost(plb.path, 1, at(300)));
         assert!(!moves(&mut plb, at(409)));
         plb.on_loss(at(410), &lost(Entropy::new(plb.path.bits() + 1), 1, at(300)));
-        assert!(!moves(&mut plb, at(410)), "of a path that was left");
+        assert!(!moves(&mut plb, at(410)), "a loss on the old path");
         plb.on_loss(at(411), &lost(plb.path, 1, at(300)));
         plb.on_timeout(at(411));
         assert!(moves(&mut plb, at(411)));
         rounds(&mut plb, 1, 1000);
         plb.on_timeout(at(710));
         assert_eq!(plb.rounds, 0);
-        assert!(!moves(&mut plb, at(710)), "silence of the path that was left");
+        assert!(!moves(&mut plb, at(710)), "a timeout of the old path");
         plb.on_timeout(at(711));
         assert!(moves(&mut plb, at(711)));
         let mut linux = Plb::new(&Params::linux(), &flow(1));

@@ -1,12 +1,12 @@
-//! Packet spraying: each packet takes another path, whatever happens to it.
+//! RPS (random packet spraying): each packet takes another path, without feedback.
 //!
-//! Either drawn anew for each packet, or in turn: a cycle goes through all indices, each XORed with
-//! a mask that is drawn for the cycle. In turn, paths get the same load to one packet in a cycle,
-//! and the masks keep flows from marching in step.
+//! The path is random for each packet, or round-robin: a cycle visits all indices, each XORed with
+//! a random mask of the cycle. Round-robin balances paths to one packet in a cycle, and the masks
+//! desynchronise flows.
 //!
 //! # Source
-//! Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013; in turn:
-//! the "oblivious" multipath of Ultra Ethernet as in htsim.
+//! Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013;
+//! round-robin: the "oblivious" multipath of Ultra Ethernet as in htsim.
 
 use crate::params::params;
 use crate::pool::below;
@@ -14,18 +14,18 @@ use crate::{Entropy, Flow, LoadBalancer, Outgoing, Pick};
 use spanwire_base::Rng;
 
 params! {
-    /// How packets are sprayed.
+    /// Parameters of packet spraying.
     struct Params of u64;
-    /// The flow uses 2 to the power of so many paths.
+    /// Number of paths of the flow, as a power of two.
     ///
-    /// Of 256 paths each of eight links gets 32, give or take five.
+    /// With 256 paths each of eight links gets 32, give or take five.
     entropy_bits = 8 in 0..=14;
-    /// Each path drawn anew, or all in turn.
+    /// Random for each packet, or all paths in turn.
     order = 0 of "random" | "turn";
 }
 
 impl Params {
-    /// In turn.
+    /// Round-robin.
     #[must_use]
     pub fn round_robin() -> Self {
         Self { order: TURN, ..Self::default() }
@@ -36,18 +36,18 @@ impl Params {
 #[derive(Clone, Debug)]
 pub struct Rps {
     rng: Rng,
-    /// The upper bits, which a flow keeps.
+    /// The upper bits, constant for the flow.
     upper: u16,
-    /// How many paths, a power of two.
+    /// The number of paths, a power of two.
     count: u16,
     in_turn: bool,
-    /// The place in the cycle.
+    /// The position in the cycle.
     next: u16,
     mask: u16,
 }
 
 impl Rps {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -74,7 +74,7 @@ impl Rps {
 impl LoadBalancer for Rps {
     fn pick(&mut self, out: &Outgoing) -> Pick {
         let mut path = self.draw();
-        // Where it was lost it does not go again, if there is another.
+        // A retransmission avoids the path of the loss, if there is another.
         for _ in 0..REDRAWS {
             if out.lost_on != Some(path) || self.count == 1 {
                 break;
@@ -90,7 +90,7 @@ impl LoadBalancer for Rps {
 }
 
 const TURN: u64 = 1;
-/// With two paths, one draw in 2^16 ends where the packet was lost.
+/// Draws per retransmission: with two paths, one in 2^16 ends on the path of the loss.
 const REDRAWS: u32 = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What holds for every policy, whatever happens to its flow.
+//! Properties of every policy under any events.
 
 mod failure;
 
@@ -8,14 +8,15 @@ use proptest::prelude::*;
 use spanwire_base::{Dur, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that happens, the time since the last in nanoseconds first.
+/// An event of a flow; the strategy puts the time since the last one, in nanoseconds, first.
 #[derive(Clone, Debug)]
 enum Event {
     /// A new packet.
     Send,
-    /// One of the last packets again.
+    /// A retransmission of one of the last packets.
     Again(usize),
-    /// One of the last packets arrives; several of its path are acknowledged; some were marked.
+    /// An arrival of one of the last packets; several of its path are acknowledged; some were
+    /// marked.
     Ack(usize, u32, u32),
     Loss(usize, u32, LossKind),
     Timeout,
@@ -36,7 +37,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     (0..30_000u64, what)
 }
 
-/// A flow to which events happen, and what it sent.
+/// A flow with its balancer and the packets it sent.
 struct Sender {
     lb: Balancer,
     now: Time,
@@ -50,7 +51,7 @@ impl Sender {
         Self { lb, now: Time::ZERO, psn: 0, sent: Vec::new() }
     }
 
-    /// How often each path was left.
+    /// The number of reroutes away from each path.
     fn lefts(&self) -> BTreeMap<Entropy, u64> {
         self.lb.paths(self.now).map(|report| (report.path, report.left)).collect()
     }
@@ -79,7 +80,7 @@ impl Sender {
         picked
     }
 
-    /// The pick, if one was made.
+    /// Applies an event; returns the pick, if there was one.
     fn apply(&mut self, wait_ns: u64, event: &Event) -> Option<Picked> {
         self.now += Dur::from_ns(wait_ns);
         let now = self.now;
@@ -110,7 +111,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 proptest! {
-    /// The seed and what happened decide every path; and the tables do not grow.
+    /// The seed and the events determine every path, and the tables do not grow.
     #[test]
     fn any_events__the_same_seed_takes_the_same_paths(
         events in proptest::collection::vec(event(), 1..300),
@@ -131,8 +132,8 @@ proptest! {
         }
     }
 
-    /// A subflow that has taken a path keeps it for a base round trip, and nothing takes a path
-    /// that is remembered as dead.
+    /// A subflow keeps a new path for at least a base round trip, and no subflow takes a path
+    /// remembered as dead.
     #[test]
     fn any_events__unolb_moves_once_a_round_trip_and_not_back(
         events in proptest::collection::vec(event(), 1..400),
@@ -145,16 +146,16 @@ proptest! {
             let reroutes = sender.lb.counters().reroutes;
             let lefts = sender.lefts();
             let Some(picked) = sender.apply(*wait, event) else {
-                prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "only with a packet");
+                prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "reroutes only with a packet");
                 continue;
             };
             if sender.lb.counters().reroutes == reroutes {
-                prop_assert!(!gone.contains(&picked.entropy), "what was left is not used");
+                prop_assert!(!gone.contains(&picked.entropy), "a dead path is not used");
                 continue;
             }
             let now = sender.lefts();
             let left = now.into_iter().find(|(path, n)| lefts.get(path).is_some_and(|m| m != n));
-            let (left, _) = left.expect("a path was left");
+            let (left, _) = left.expect("a path was replaced");
             if let Some(since) = taken.remove(&left) {
                 prop_assert!(sender.now >= since + Dur::from_us(100));
             }
@@ -165,7 +166,7 @@ proptest! {
         }
     }
 
-    /// The packets of a block take different paths, whatever happened before and meanwhile.
+    /// The packets of a block take different paths, whatever events come before and in between.
     #[test]
     fn any_events__unolb_gives_each_packet_of_a_block_its_own_path(
         events in proptest::collection::vec(event(), 1..400),
@@ -179,7 +180,7 @@ proptest! {
             if let Some(picked) = sender.apply(*wait, event).filter(|_| new) {
                 prop_assert!(!block.contains(&picked.entropy), "{block:?}");
                 block.push(picked.entropy);
-                // The last n - 1 and the next one are a block that begins anywhere.
+                // The last n - 1 packets and the next one are a block with any start.
                 if block.len() == subflows {
                     block.remove(0);
                 }
@@ -200,10 +201,10 @@ fn seeds__two_flows_do_not_coincide() {
             let (a, b) = (paths(seed), paths(seed + 1));
             same += a.iter().zip(&b).filter(|(a, b)| a == b).count();
         }
-        // By chance: 200 x 64 pairs of 16384, or, where a flow keeps to one path, 64 at a time.
+        // By chance: 200 x 64 pairs of 16384, or, for a flow with a single path, 64 at a time.
         assert!(same <= 3 * 64, "{text}: {same} of 12800");
     }
 }
 
-/// So many packets back something may happen to one.
+/// The number of recent packets to which events apply.
 const RECENT: usize = 40;

@@ -1,4 +1,4 @@
-//! docs/loadbalance.md has a page for each policy, with the parameters that there are.
+//! docs/loadbalance.md has a page for each policy, with its current parameters.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_loadbalance::{Choice, table};
@@ -24,6 +24,6 @@ fn presets__are_said_with_their_parameters() {
     for name in Choice::PRESETS {
         let settings = Choice::named(name).unwrap().to_string();
         let row = format!("| `{name}` | `{settings}` |");
-        assert!(PAGES.contains(&row), "docs/loadbalance.md does not say {row}");
+        assert!(PAGES.contains(&row), "docs/loadbalance.md lacks {row}");
     }
 }

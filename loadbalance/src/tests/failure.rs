@@ -1,12 +1,12 @@
-//! A link dies: who leaves it, and how fast. A sender of a packet a microsecond over eight links
-//! and a round trip of 100 us, of which one link goes dark after ten round trips.
+//! Reroutes after a link failure, and their delay. A sender of a packet a microsecond over eight
+//! links with a round trip of 100 us; one link fails after ten round trips.
 
 use crate::testing::{acked, at, data, flow, lost};
 use crate::{Balancer, Choice, Entropy, LossKind, Outgoing, PathLoss, PathState};
 use spanwire_base::Rng;
 use std::collections::VecDeque;
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy)]
 struct Packet {
     psn: u64,
@@ -15,7 +15,7 @@ struct Packet {
     arrives: bool,
 }
 
-/// What of it was sent and lost in each round trip.
+/// Packets sent and lost in each round trip.
 #[derive(Default)]
 struct Log {
     sent: Vec<u64>,
@@ -26,21 +26,21 @@ struct Log {
 
 struct Net {
     lb: Balancer,
-    /// Decides random losses, and how the switch hashes.
+    /// Draws random losses and the switch's hash seed.
     rng: Rng,
     salt: u64,
     loss_per_million: u32,
     now_us: u64,
     psn: u64,
     on_the_way: VecDeque<Packet>,
-    /// Did not arrive; its acknowledgement would have come by now.
+    /// Lost packets whose acknowledgement would have arrived by now.
     missing: VecDeque<Packet>,
     again: VecDeque<Packet>,
     in_flight: u64,
     heard_us: u64,
     timeout_us: u64,
     dead: Option<u64>,
-    /// New packets leave only in the first so many microseconds of each three round trips.
+    /// New packets leave only in the first `burst_us` of each three round trips.
     burst_us: u64,
     log: Log,
 }
@@ -71,7 +71,7 @@ impl Net {
         Rng::new(self.salt ^ u64::from(path.bits())).below(LINKS)
     }
 
-    /// Runs for so many round trips.
+    /// Runs for `rtts` round trips.
     fn run(&mut self, rtts: u64) {
         for _ in 0..rtts {
             self.log.sent.push(0);
@@ -126,7 +126,7 @@ impl Net {
         self.lb.on_ack(at(self.now_us), &ack);
     }
 
-    /// A packet is lost when one that was sent ten later has arrived.
+    /// A packet is lost when one sent ten later has arrived.
     fn find_losses(&mut self) {
         let arrived = self.heard_us.saturating_sub(RTT_US);
         while let Some(packet) = self.missing.pop_front_if(|p| p.sent_us + 10 <= arrived) {
@@ -153,7 +153,7 @@ impl Net {
         self.again.push_back(packet);
     }
 
-    /// Ten round trips, then a link that it uses dies.
+    /// Runs ten round trips, then fails a link in use.
     fn fail(mut self) -> Self {
         self.run(10);
         let used = self.lb.paths(at(self.now_us)).last().unwrap().path;
@@ -161,13 +161,13 @@ impl Net {
         self
     }
 
-    /// And so many round trips more.
+    /// Runs `rtts` more round trips.
     fn then(mut self, rtts: u64) -> Self {
         self.run(rtts);
         self
     }
 
-    /// When the last packet left that was lost, in microseconds since the failure.
+    /// The send time of the last lost packet, in microseconds since the failure.
     fn last_loss_us(&self) -> u64 {
         self.log.last_loss_us.saturating_sub(10 * RTT_US)
     }
@@ -187,8 +187,8 @@ fn after_failure(choice: &str, from: usize) -> u64 {
 
 #[test]
 fn failure__unolb_leaves_within_two_round_trips() {
-    // It is known after one; four packets of a subflow later it moves. One path in eight that it
-    // moves to is dead as well, which is known another round trip later.
+    // The failure is detected after one round trip; a subflow reroutes four packets later. One in
+    // eight new paths uses the dead link as well, which is detected another round trip later.
     let mut second = 0;
     for seed in 0..SEEDS {
         let us = Net::new("unolb", seed).fail().then(100).last_loss_us();
@@ -214,13 +214,13 @@ fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
         let mut net = Net::new("unolb", seed);
         net.loss_per_million = 10_000;
         net.run(100);
-        assert_eq!(net.lb.counters().reroutes, 0, "seed {seed}: paths that still answer");
+        assert_eq!(net.lb.counters().reroutes, 0, "seed {seed}: live paths are kept");
         net = net.fail().then(10);
         let reroutes = net.lb.counters().reroutes;
         assert!(reroutes > 0);
         net.run(100);
-        assert_eq!(net.lb.counters().reroutes, reroutes, "seed {seed}: it has come to rest");
-        // Random loss goes on: 1 %, by 100 round trips of 100 packets.
+        assert_eq!(net.lb.counters().reroutes, reroutes, "seed {seed}: reroutes have stopped");
+        // Random loss continues: 1 %, over 100 round trips of 100 packets.
         assert!(net.loss_per_million(120) < 15_000);
     }
 }
@@ -229,7 +229,7 @@ fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
 fn failure__unolb_with_pauses_leaves_after_four_losses_and_not_for_one() {
     for seed in 0..SEEDS {
         let mut net = Net::new("unolb", seed);
-        // Two packets on each subflow, then silence.
+        // Two packets on each subflow, then a pause.
         net.burst_us = 20;
         net.loss_per_million = 10_000;
         net.run(300);

@@ -1,9 +1,9 @@
-//! The paths that died lately.
+//! The list of recently dead paths.
 
 use crate::{Entropy, PathAck};
 use spanwire_base::Time;
 
-/// Paths that were left as dead, the last [`MOST`] of them, each until it is forgotten.
+/// The last [`MOST`] paths that were left as dead, each until it expires.
 #[derive(Clone, Debug)]
 pub(super) struct Dead {
     /// The oldest first.
@@ -13,7 +13,7 @@ pub(super) struct Dead {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     entropy: Entropy,
-    /// When the first packet left that did not arrive.
+    /// The send time of the first packet that did not arrive.
     since: Time,
     until: Time,
 }
@@ -23,7 +23,7 @@ impl Dead {
         Self { paths: Vec::with_capacity(MOST) }
     }
 
-    /// `entropy` is dead for what was sent `since`, and remembered `until`.
+    /// Adds `entropy`, dead for packets sent from `since` on, until `until`.
     pub(super) fn add(&mut self, entropy: Entropy, since: Time, until: Time) {
         self.paths.retain(|path| path.entropy != entropy);
         if self.paths.len() == MOST {
@@ -36,13 +36,13 @@ impl Dead {
         self.paths.iter().any(|path| path.entropy == entropy && now < path.until)
     }
 
-    /// Of a dead path something arrived after all.
+    /// Removes a path if a packet sent since its death arrived after all.
     pub(super) fn on_ack(&mut self, ack: &PathAck) {
         self.paths.retain(|path| path.entropy != ack.path || ack.sent_at < path.since);
     }
 }
 
-/// A flow of ten subflows fills them in six rounds of deaths.
+/// A flow of ten subflows fills the list in six rounds of deaths.
 const MOST: usize = 64;
 
 #[cfg(test)]

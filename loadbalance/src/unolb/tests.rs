@@ -11,12 +11,12 @@ fn send(lb: &mut UnoLb, us: u64, psn: u64) -> Pick {
     lb.pick(&data(at(us), psn))
 }
 
-/// The packet of `path` that was sent at `us` is acknowledged a round trip later.
+/// Acknowledges the packet of `path` that was sent at `us`, a round trip later.
 fn ack(lb: &mut UnoLb, path: Entropy, us: u64) {
     lb.on_ack(at(us + RTT_US), &acked(path, at(us), RTT_US));
 }
 
-/// Ten packets, a microsecond apart, all acknowledged; the ten paths.
+/// Sends ten packets, a microsecond apart, all acknowledged; returns the ten paths.
 fn warm(lb: &mut UnoLb) -> Vec<Entropy> {
     let paths: Vec<Entropy> = (0..10).map(|psn| send(lb, psn, psn).entropy).collect();
     for (us, path) in (0..).zip(&paths) {
@@ -58,7 +58,7 @@ fn pick__again_goes_round_what_is_alive_but_not_where_it_was_lost() {
     lb.on_loss(at(120), &lost(paths[1], 1, at(110)));
     let mut took: Vec<Entropy> =
         (0..8).map(|n| lb.pick(&again(at(121 + n), 0, paths[0])).entropy).collect();
-    assert!(!took.contains(&paths[0]), "where it was lost");
+    assert!(!took.contains(&paths[0]), "the path of the loss");
     assert!(!took.contains(&paths[1]), "suspect");
     took.sort_unstable();
     took.dedup();
@@ -72,7 +72,7 @@ fn pick__again_prefers_what_has_outlived_the_loss() {
     for psn in 10..20 {
         send(&mut lb, 100 + psn, psn);
     }
-    // The paths of subflows 0 to 2 died; the last two have not been found out.
+    // The paths of subflows 0 to 2 died; the death of the last two is not detected yet.
     for (us, path) in (113..).zip(&paths[3..]) {
         ack(&mut lb, *path, us);
     }
@@ -90,7 +90,7 @@ fn pick__again_avoids_what_is_silent() {
         ack(&mut lb, *path, us);
     }
     send(&mut lb, 110, 4);
-    // The second is due at 210, silent at 260; the third has nothing on its way.
+    // The second is due at 210, silent at 260; the third has nothing in flight.
     for us in 260..264 {
         assert_eq!(lb.pick(&again(at(us), 0, paths[0])).entropy, paths[2]);
     }
@@ -167,7 +167,7 @@ fn reroute__a_path_left_is_remembered_until_time_passes_or_it_answers() {
         send(lb, 200, 30);
         ack(lb, paths[1], 201);
         lb.on_loss(at(310), &lost(paths[0], 4, at(200)));
-        assert_eq!(lb.state(at(310), paths[0]), Some(PathState::Bad), "but still in use");
+        assert_eq!(lb.state(at(310), paths[0]), Some(PathState::Bad), "still in use");
         assert!(send(lb, 310, 40).left.is_some());
         assert_eq!(lb.state(at(310), paths[0]), Some(PathState::Bad));
     };
@@ -177,7 +177,7 @@ fn reroute__a_path_left_is_remembered_until_time_passes_or_it_answers() {
     assert_eq!(timed.state(forgotten, paths[0]), Some(PathState::Retired));
     die(&mut lb);
     ack(&mut lb, paths[0], 199);
-    assert_eq!(lb.state(at(311), paths[0]), Some(PathState::Bad), "sent before");
+    assert_eq!(lb.state(at(311), paths[0]), Some(PathState::Bad), "sent before the loss");
     ack(&mut lb, paths[0], 200);
     assert_eq!(lb.state(at(311), paths[0]), Some(PathState::Retired));
 }
@@ -206,10 +206,10 @@ fn reroute__copies_a_path_that_is_alive_when_told_to() {
         assert_eq!(pick.left, Some(paths[0]));
         copied.extend(paths.iter().position(|path| *path == pick.entropy));
     }
-    assert_eq!(copied.len(), 20, "copies all");
+    assert_eq!(copied.len(), 20, "only copies");
     copied.sort_unstable();
     copied.dedup();
-    assert_eq!(copied, [3, 7], "of the two that something came of");
+    assert_eq!(copied, [3, 7], "of the two with arrivals");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn limits__a_round_trip_is_the_paths_own_if_it_is_known() {
 
 #[test]
 fn reroute__fresh_takes_neither_what_is_in_use_nor_what_is_dead() {
-    // Of four paths one is in use, one is dead: the other two take turns.
+    // Of four paths one is in use and one is dead: the other two take turns.
     let params = Params { subflows: 2, entropies: 4, ..Params::default() };
     for seed in 0..50 {
         let mut lb = UnoLb::new(&params, &flow(seed));
