@@ -66,13 +66,13 @@ impl Balancer {
     /// The path of a packet that leaves now.
     pub fn pick(&mut self, out: &Outgoing) -> Picked {
         let pick = self.policy.pick(out);
-        let moved = pick.left.is_some() && self.policy.is_single_path();
+        let moved = pick.replaced.is_some() && self.policy.is_single_path();
         self.counters.picks += 1;
         self.counters.retransmits += u64::from(out.retransmit);
         self.counters.path_changes += u64::from(moved);
-        if let Some(left) = pick.left {
+        if let Some(replaced) = pick.replaced {
             self.counters.reroutes += 1;
-            self.paths.on_left(left);
+            self.paths.on_replaced(replaced);
         }
         self.paths.on_sent(pick.entropy, out.bytes);
         Picked { entropy: pick.entropy, moved }
@@ -128,7 +128,7 @@ const EMPTY: Round = Round { acked: 0, marked: 0 };
 mod tests {
     use super::*;
     use crate::PathState;
-    use crate::testing::{acked, again, at, data, flow, lost};
+    use crate::testing::{acked, at, data, flow, lost, retransmission};
 
     fn balancer(choice: &str) -> Balancer {
         Balancer::new(&Choice::parse(choice).unwrap(), &flow(1))
@@ -163,8 +163,11 @@ mod tests {
         let picked = lb.pick(&data(at(300), 2));
         assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (0, 1));
-        let left = lb.paths(at(300)).find(|report| report.path == path).unwrap();
-        assert_eq!((left.left, left.state, left.presumed_lost_packets), (1, PathState::Retired, 4));
+        let report = lb.paths(at(300)).find(|report| report.path == path).unwrap();
+        assert_eq!(
+            (report.reroutes, report.state, report.presumed_lost_packets),
+            (1, PathState::Retired, 4)
+        );
     }
 
     #[test]
@@ -174,7 +177,7 @@ mod tests {
         for psn in 1..65 {
             lb.pick(&data(at(psn), psn));
         }
-        lb.pick(&again(at(100), 0, path));
+        lb.pick(&retransmission(at(100), 0, path));
         lb.on_loss(at(100), &lost(path, 3, at(0)));
         lb.on_timeout(at(500));
         let counted = Counters {

@@ -42,7 +42,7 @@ impl LoadBalancer for Ecmp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{again, at, data, flow, lost};
+    use crate::testing::{at, data, flow, lost, retransmission};
 
     #[test]
     fn pick__never_changes() {
@@ -50,7 +50,7 @@ mod tests {
         let path = ecmp.pick(&data(at(0), 0)).entropy;
         ecmp.on_loss(at(200), &lost(path, 50, at(10)));
         ecmp.on_timeout(at(300));
-        assert_eq!(ecmp.pick(&again(at(300), 0, path)), Pick::from(path));
+        assert_eq!(ecmp.pick(&retransmission(at(300), 0, path)), Pick::from(path));
     }
 
     #[test]

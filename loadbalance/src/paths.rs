@@ -30,12 +30,12 @@ pub struct PathReport {
     /// The smallest.
     pub min_rtt: Option<Dur>,
     /// The time of the last feedback about the path.
-    pub heard_at: Option<Time>,
+    pub feedback_at: Option<Time>,
     /// The number of times it was replaced by another.
-    pub left: u64,
+    pub reroutes: u64,
 }
 
-/// The last paths used, at most [`MOST`].
+/// The last paths used, at most [`PATHS_MAX`].
 ///
 /// Keys, uses and counters are separate arrays, so that a packet's look-up reads 128 bytes.
 #[derive(Clone, Debug)]
@@ -55,16 +55,16 @@ struct Counts {
     lost: [u64; 2],
     marked: u64,
     rtt: Rtt,
-    heard_at: Option<Time>,
+    feedback_at: Option<Time>,
     /// The last feedback was a loss.
     lost_last: bool,
-    left: u64,
+    reroutes: u64,
 }
 
 impl Paths {
     pub(crate) fn new() -> Self {
-        let (keys, used) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
-        Self { keys, used, counts: Vec::with_capacity(MOST), uses: 0, replaced: 0 }
+        let (keys, used) = (Vec::with_capacity(PATHS_MAX), Vec::with_capacity(PATHS_MAX));
+        Self { keys, used, counts: Vec::with_capacity(PATHS_MAX), uses: 0, replaced: 0 }
     }
 
     pub(crate) fn on_sent(&mut self, path: Entropy, bytes: u32) {
@@ -79,7 +79,7 @@ impl Paths {
         let counts = &mut self.counts[at];
         add(&mut counts.acked, u64::from(ack.packets), ack.bytes);
         counts.marked += u64::from(ack.marked);
-        counts.heard_at = Some(now);
+        counts.feedback_at = Some(now);
         counts.lost_last = false;
         if let Some(rtt) = ack.rtt {
             counts.rtt.sample(rtt);
@@ -92,9 +92,9 @@ impl Paths {
         self.counts[at].lost_last = true;
     }
 
-    pub(crate) fn on_left(&mut self, path: Entropy) {
+    pub(crate) fn on_replaced(&mut self, path: Entropy) {
         if let Some(at) = self.find(path) {
-            self.counts[at].left += 1;
+            self.counts[at].reroutes += 1;
         }
     }
 
@@ -109,10 +109,10 @@ impl Paths {
         state: impl Fn(Entropy) -> Option<PathState> + 'a,
     ) -> impl Iterator<Item = PathReport> + 'a {
         self.keys.iter().zip(&self.counts).map(move |(path, c)| {
-            let heard = if c.lost_last { PathState::Suspect } else { PathState::Live };
+            let by_feedback = if c.lost_last { PathState::Suspect } else { PathState::Live };
             PathReport {
                 path: *path,
-                state: state(*path).unwrap_or(heard),
+                state: state(*path).unwrap_or(by_feedback),
                 sent_packets: c.sent[0],
                 sent_bytes: c.sent[1],
                 acked_packets: c.acked[0],
@@ -122,8 +122,8 @@ impl Paths {
                 presumed_lost_bytes: c.lost[1],
                 srtt: c.rtt.smoothed(),
                 min_rtt: c.rtt.min(),
-                heard_at: c.heard_at,
-                left: c.left,
+                feedback_at: c.feedback_at,
+                reroutes: c.reroutes,
             }
         })
     }
@@ -133,14 +133,14 @@ impl Paths {
     }
 
     fn add(&mut self, path: Entropy) -> usize {
-        if self.keys.len() < MOST {
+        if self.keys.len() < PATHS_MAX {
             self.keys.push(path);
             self.used.push(0);
             self.counts.push(Counts::default());
             return self.keys.len() - 1;
         }
         self.replaced += 1;
-        let oldest = (0..MOST).min_by_key(|at| self.used[*at]).unwrap_or(0);
+        let oldest = (0..PATHS_MAX).min_by_key(|at| self.used[*at]).unwrap_or(0);
         self.keys[oldest] = path;
         self.counts[oldest] = Counts::default();
         oldest
@@ -154,7 +154,7 @@ fn add(count: &mut [u64; 2], packets: u64, bytes: u64) {
 }
 
 /// Paths in the table.
-pub(crate) const MOST: usize = 64;
+pub(crate) const PATHS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +193,7 @@ mod tests {
         );
         table.on_ack(at(310), &acked(Entropy::new(6), at(1), 1));
         table.on_loss(&lost(path, 1, at(2)));
-        table.on_left(path);
+        table.on_replaced(path);
         let report = table.reports(|_| None).next().unwrap();
         let counted = PathReport {
             path,
@@ -207,13 +207,13 @@ mod tests {
             presumed_lost_bytes: 4096,
             srtt: Some(Dur::from_us(80)),
             min_rtt: Some(Dur::from_us(80)),
-            heard_at: Some(at(300)),
-            left: 1,
+            feedback_at: Some(at(300)),
+            reroutes: 1,
         };
         assert_eq!(report, counted);
         table.on_ack(at(320), &acked(path, at(3), 80));
         assert_eq!(table.reports(|_| None).next().unwrap().state, PathState::Live);
-        let told = table.reports(|_| Some(PathState::Retired)).next().unwrap();
-        assert_eq!(told.state, PathState::Retired, "the policy's state takes precedence");
+        let report = table.reports(|_| Some(PathState::Retired)).next().unwrap();
+        assert_eq!(report.state, PathState::Retired, "the policy's state takes precedence");
     }
 }

@@ -85,7 +85,7 @@ pub struct Plb {
     /// Consecutive congested rounds.
     rounds: u64,
     /// Acknowledgements in this round, and the late ones among them.
-    heard: u64,
+    acked: u64,
     late: u64,
     /// A loss or a timeout: reroute with the next packet, congested or not.
     must_move: bool,
@@ -108,7 +108,7 @@ impl Plb {
             base_rtt: flow.base_rtt,
             rtt: Rtt::default(),
             rounds: 0,
-            heard: 0,
+            acked: 0,
             late: 0,
             must_move: false,
             suspended_until: Time::ZERO,
@@ -142,14 +142,14 @@ impl Plb {
 
 impl LoadBalancer for Plb {
     fn pick(&mut self, out: &Outgoing) -> Pick {
-        let left = if self.is_due(out) { self.leave(out.now) } else { None };
-        Pick { entropy: self.path, left }
+        let replaced = if self.is_due(out) { self.leave(out.now) } else { None };
+        Pick { entropy: self.path, replaced }
     }
 
     fn on_ack(&mut self, _now: Time, ack: &PathAck) {
         let Some(rtt) = ack.rtt else { return };
         self.rtt.sample(rtt);
-        self.heard += 1;
+        self.acked += 1;
         let base = self.base_rtt.or(self.rtt.min()).unwrap_or(rtt);
         self.late += u64::from(rtt > base + Dur::from_us(self.p.delay_us));
     }
@@ -172,10 +172,10 @@ impl LoadBalancer for Plb {
 
     fn on_round(&mut self, _now: Time, round: &Round) {
         let (all, bad) = match self.p.signal {
-            DELAY => (self.heard, self.late),
+            DELAY => (self.acked, self.late),
             _ => (round.acked, round.marked),
         };
-        (self.heard, self.late) = (0, 0);
+        (self.acked, self.late) = (0, 0);
         if all == 0 {
             return;
         }
@@ -219,8 +219,8 @@ mod tests {
     fn moves(plb: &mut Plb, now: Time) -> bool {
         let before = plb.path;
         let pick = plb.pick(&data(now, 0));
-        assert_eq!(pick.left.is_some(), pick.entropy != before);
-        pick.left.is_some()
+        assert_eq!(pick.replaced.is_some(), pick.entropy != before);
+        pick.replaced.is_some()
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         let mut plb = plb(Params::linux());
         rounds(&mut plb, 3, 600);
         assert!(!moves(&mut plb, at(1)));
-        assert!(plb.pick(&Outgoing { in_flight_bytes: 0, ..data(at(2), 0) }).left.is_some());
+        assert!(plb.pick(&Outgoing { in_flight_bytes: 0, ..data(at(2), 0) }).replaced.is_some());
     }
 
     #[test]

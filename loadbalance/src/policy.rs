@@ -42,7 +42,7 @@ pub struct Pick {
     /// The path.
     pub entropy: Entropy,
     /// The path that it replaced with this packet, if any.
-    pub left: Option<Entropy>,
+    pub replaced: Option<Entropy>,
 }
 
 /// The state of a path.
@@ -73,6 +73,6 @@ impl PathState {
 
 impl From<Entropy> for Pick {
     fn from(entropy: Entropy) -> Self {
-        Self { entropy, left: None }
+        Self { entropy, replaced: None }
     }
 }

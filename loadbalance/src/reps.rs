@@ -43,7 +43,7 @@ pub struct Reps {
     p: Params,
     rng: Rng,
     pool: Pool,
-    ring: Box<[Kept]>,
+    ring: Box<[Recycled]>,
     /// The next slot to write: the oldest one, once all slots are in use.
     head: usize,
     /// Slots in use since the ring was cleared.
@@ -60,9 +60,9 @@ pub struct Reps {
 
 /// An entropy, and the number of packets that may still use it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct Recycled {
     path: Entropy,
-    left: u32,
+    uses: u32,
 }
 
 impl Reps {
@@ -75,7 +75,7 @@ impl Reps {
             p: *params,
             rng,
             pool,
-            ring: vec![Kept::default(); usize_from(params.ring.max(1))].into(),
+            ring: vec![Recycled::default(); usize_from(params.ring.max(1))].into(),
             head: 0,
             filled: 0,
             turn: 0,
@@ -93,7 +93,7 @@ impl Reps {
         if self.frozen_until.is_some_and(|until| now >= until) {
             self.frozen_until = None;
             (self.head, self.filled, self.turn) = (0, 0, 0);
-            self.ring.fill(Kept::default());
+            self.ring.fill(Recycled::default());
             self.explore = self.p.explore;
         }
     }
@@ -127,8 +127,8 @@ impl Reps {
             return Some(self.ring[at].path);
         }
         let mut places = (oldest..self.filled).chain(0..oldest);
-        let at = places.find(|at| self.ring[*at].left > 0)?;
-        self.ring[at].left -= 1;
+        let at = places.find(|at| self.ring[*at].uses > 0)?;
+        self.ring[at].uses -= 1;
         Some(self.ring[at].path)
     }
 }
@@ -148,15 +148,15 @@ impl LoadBalancer for Reps {
         if ack.marked > 0 || ack.packets == 0 {
             return;
         }
-        self.ring[self.head] = Kept { path: ack.path, left: ack.packets };
+        self.ring[self.head] = Recycled { path: ack.path, uses: ack.packets };
         self.filled = self.filled.max(self.head + 1);
         self.head = (self.head + 1) % self.ring.len();
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
         self.thaw(now);
-        for kept in self.ring.iter_mut().filter(|kept| kept.path == loss.path) {
-            kept.left = 0;
+        for recycled in self.ring.iter_mut().filter(|recycled| recycled.path == loss.path) {
+            recycled.uses = 0;
         }
         let rtt = self.rtt.smoothed().or(self.base_rtt).unwrap_or(Dur::ZERO);
         if now > self.lost_since + rtt {
@@ -177,7 +177,7 @@ impl LoadBalancer for Reps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{acked, again, at, data, flow, lost};
+    use crate::testing::{acked, at, data, flow, lost, retransmission};
 
     fn reps(ring: u64) -> Reps {
         Reps::new(&Params { ring, ..Params::default() }, &flow(1))
@@ -257,7 +257,7 @@ mod tests {
         reps.on_loss(at(2), &lost(Entropy::new(7), 1, at(0)));
         assert_eq!(pick(&mut reps, at(2)), 3);
         good(&mut reps, 5);
-        assert_ne!(reps.pick(&again(at(2), 0, Entropy::new(5))).entropy, Entropy::new(5));
+        assert_ne!(reps.pick(&retransmission(at(2), 0, Entropy::new(5))).entropy, Entropy::new(5));
     }
 
     #[test]

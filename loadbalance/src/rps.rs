@@ -96,7 +96,7 @@ const REDRAWS: u32 = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{again, at, data, flow};
+    use crate::testing::{at, data, flow, retransmission};
 
     fn counts(params: &Params, seed: u64, packets: u64) -> Vec<u64> {
         let mut rps = Rps::new(params, &flow(seed));
@@ -145,11 +145,15 @@ mod tests {
             let mut rps = Rps::new(&Params { entropy_bits: 1, ..params }, &flow(1));
             for psn in 0..200 {
                 let path = rps.pick(&data(at(psn), psn)).entropy;
-                assert_ne!(rps.pick(&again(at(psn), psn, path)).entropy, path);
+                assert_ne!(rps.pick(&retransmission(at(psn), psn, path)).entropy, path);
             }
             let mut one = Rps::new(&Params { entropy_bits: 0, ..params }, &flow(1));
             let path = one.pick(&data(at(0), 0)).entropy;
-            assert_eq!(one.pick(&again(at(0), 0, path)).entropy, path, "there is no other");
+            assert_eq!(
+                one.pick(&retransmission(at(0), 0, path)).entropy,
+                path,
+                "there is no other"
+            );
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn data(now: Time, psn: u64) -> Outgoing {
 }
 
 /// A retransmission of a packet that was lost on `path`.
-pub(crate) fn again(now: Time, psn: u64, path: Entropy) -> Outgoing {
+pub(crate) fn retransmission(now: Time, psn: u64, path: Entropy) -> Outgoing {
     Outgoing { retransmit: true, lost_on: Some(path), ..data(now, psn) }
 }
 

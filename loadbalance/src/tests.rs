@@ -14,7 +14,7 @@ enum Event {
     /// A new packet.
     Send,
     /// A retransmission of one of the last packets.
-    Again(usize),
+    Retransmit(usize),
     /// An arrival of one of the last packets; several of its path are acknowledged; some were
     /// marked.
     Ack(usize, u32, u32),
@@ -28,7 +28,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
         prop_oneof![Just(LossKind::Overdue), Just(LossKind::Block), Just(LossKind::Timeout),];
     let what = prop_oneof![
         20 => Just(Event::Send),
-        3 => (0..RECENT).prop_map(Event::Again),
+        3 => (0..RECENT).prop_map(Event::Retransmit),
         12 => (0..RECENT, 1..5u32, 0..3u32).prop_map(|(at, n, ce)| Event::Ack(at, n, ce.min(n))),
         6 => (0..RECENT, 1..6u32, kind).prop_map(|(at, n, kind)| Event::Loss(at, n, kind)),
         1 => Just(Event::Timeout),
@@ -52,8 +52,8 @@ impl Sender {
     }
 
     /// The number of reroutes away from each path.
-    fn lefts(&self) -> BTreeMap<Entropy, u64> {
-        self.lb.paths(self.now).map(|report| (report.path, report.left)).collect()
+    fn reroutes_by_path(&self) -> BTreeMap<Entropy, u64> {
+        self.lb.paths(self.now).map(|report| (report.path, report.reroutes)).collect()
     }
 
     fn state(&self, path: Entropy) -> Option<PathState> {
@@ -64,18 +64,18 @@ impl Sender {
         self.sent.iter().rev().nth(back).copied()
     }
 
-    fn send(&mut self, again: Option<(u64, Entropy, Time)>) -> Picked {
-        let psn = again.map_or(self.psn, |(psn, ..)| psn);
+    fn send(&mut self, lost: Option<(u64, Entropy, Time)>) -> Picked {
+        let psn = lost.map_or(self.psn, |(psn, ..)| psn);
         let out = Outgoing {
             now: self.now,
             psn,
             bytes: 1000,
-            retransmit: again.is_some(),
-            lost_on: again.map(|(_, path, _)| path),
+            retransmit: lost.is_some(),
+            lost_on: lost.map(|(_, path, _)| path),
             in_flight_bytes: psn % 3 * 1000,
         };
         let picked = self.lb.pick(&out);
-        self.psn += u64::from(again.is_none());
+        self.psn += u64::from(lost.is_none());
         self.sent.push((psn, picked.entropy, self.now));
         picked
     }
@@ -86,7 +86,9 @@ impl Sender {
         let now = self.now;
         match *event {
             Event::Send => return Some(self.send(None)),
-            Event::Again(back) => return self.recent(back).map(|packet| self.send(Some(packet))),
+            Event::Retransmit(back) => {
+                return self.recent(back).map(|packet| self.send(Some(packet)));
+            }
             Event::Ack(back, packets, marked) => {
                 if let Some((_, path, sent_at)) = self.recent(back) {
                     let one = acked(path, sent_at, 100 + u64::from(packets));
@@ -144,7 +146,7 @@ proptest! {
         let mut gone: BTreeSet<Entropy> = BTreeSet::new();
         for (wait, event) in &events {
             let reroutes = sender.lb.counters().reroutes;
-            let lefts = sender.lefts();
+            let reroutes_by_path = sender.reroutes_by_path();
             let Some(picked) = sender.apply(*wait, event) else {
                 prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "reroutes only with a packet");
                 continue;
@@ -153,15 +155,15 @@ proptest! {
                 prop_assert!(!gone.contains(&picked.entropy), "a dead path is not used");
                 continue;
             }
-            let now = sender.lefts();
-            let left = now.into_iter().find(|(path, n)| lefts.get(path).is_some_and(|m| m != n));
-            let (left, _) = left.expect("a path was replaced");
-            if let Some(since) = taken.remove(&left) {
+            let now = sender.reroutes_by_path();
+            let replaced = now.into_iter().find(|(path, n)| reroutes_by_path.get(path).is_some_and(|m| m != n));
+            let (replaced, _) = replaced.expect("a path was replaced");
+            if let Some(since) = taken.remove(&replaced) {
                 prop_assert!(sender.now >= since + Dur::from_us(100));
             }
             prop_assert!(sender.state(picked.entropy) != Some(PathState::Bad));
             taken.insert(picked.entropy, sender.now);
-            gone.insert(left);
+            gone.insert(replaced);
             gone.remove(&picked.entropy);
         }
     }

@@ -76,9 +76,9 @@ pub struct UnoLb {
     dead: Dead,
     /// The paths that subflows left last, at most as many as subflows. A block that already has
     /// packets on one of these must not use it a second time.
-    left: VecDeque<Entropy>,
+    replaced: VecDeque<Entropy>,
     /// The time of the last feedback about any path.
-    heard_at: Option<Time>,
+    feedback_at: Option<Time>,
     /// The send time of the newest lost packet.
     lost_at: Option<Time>,
     /// The subflow that the next retransmission tries first.
@@ -106,8 +106,8 @@ impl UnoLb {
             rtt: Rtt::default(),
             subflows: subflows.into(),
             dead: Dead::new(),
-            left: VecDeque::new(),
-            heard_at: None,
+            replaced: VecDeque::new(),
+            feedback_at: None,
             lost_at: None,
             detour: 0,
         }
@@ -131,7 +131,7 @@ impl UnoLb {
 
     /// The path has recent arrivals.
     fn is_alive(&self, now: Time, subflow: &Subflow) -> bool {
-        subflow.heard_at.is_some()
+        subflow.feedback_at.is_some()
             && !subflow.is_suspect()
             && !subflow.is_silent(now, &self.limits(subflow))
     }
@@ -153,7 +153,7 @@ impl UnoLb {
         // The one with the last feedback. Among several (at first, all) the one before its own, so
         // that the losses of each subflow take a different one.
         let others = (0..n).filter(other);
-        others.max_by_key(|at| (self.subflows[*at].heard_at, (n + at - own) % n)).unwrap_or(own)
+        others.max_by_key(|at| (self.subflows[*at].feedback_at, (n + at - own) % n)).unwrap_or(own)
     }
 
     /// The subflow of a packet's first transmission.
@@ -169,16 +169,16 @@ impl UnoLb {
             return None;
         }
         let (old, since) = (subflow.entropy, subflow.lost_from());
-        if self.heard_at > subflow.heard_at {
+        if self.feedback_at > subflow.feedback_at {
             self.dead.add(old, since, now + Dur::from_ms(self.p.avoid_ms));
         }
         let new = if self.p.reroute == COPY { self.copy(now) } else { None };
         let new = new.or_else(|| self.fresh(now, old))?;
         self.subflows[at].move_to(new, now);
-        if self.left.len() == self.subflows.len() {
-            self.left.pop_front();
+        if self.replaced.len() == self.subflows.len() {
+            self.replaced.pop_front();
         }
-        self.left.push_back(old);
+        self.replaced.push_back(old);
         Some(old)
     }
 
@@ -199,7 +199,8 @@ impl UnoLb {
         let used = |path| self.subflows.iter().any(|s| s.entropy == path);
         let rng = &mut self.rng;
         let fits = |path| !used(path) && !self.dead.has(path, now);
-        let unused = self.pool.draw_fitting(rng, |path| fits(path) && !self.left.contains(&path));
+        let unused =
+            self.pool.draw_fitting(rng, |path| fits(path) && !self.replaced.contains(&path));
         let unused = unused.or_else(|| self.pool.draw_fitting(rng, fits));
         let shared = |rng: &mut Rng| {
             self.pool.draw_fitting(rng, |path| path != old && !self.dead.has(path, now))
@@ -212,15 +213,15 @@ impl UnoLb {
 impl LoadBalancer for UnoLb {
     fn pick(&mut self, out: &Outgoing) -> Pick {
         let at = if out.retransmit { self.other_way(out) } else { self.own(out.psn) };
-        let left = self.reroute(out.now, at);
+        let replaced = self.reroute(out.now, at);
         let rtt = self.limits(&self.subflows[at]).rtt;
         let subflow = &mut self.subflows[at];
         subflow.on_sent(out.now, rtt);
-        Pick { entropy: subflow.entropy, left }
+        Pick { entropy: subflow.entropy, replaced }
     }
 
     fn on_ack(&mut self, now: Time, ack: &PathAck) {
-        self.heard_at = Some(now);
+        self.feedback_at = Some(now);
         if let Some(rtt) = ack.rtt {
             self.rtt.sample(rtt);
         }

@@ -35,9 +35,9 @@ struct Net {
     on_the_way: VecDeque<Packet>,
     /// Lost packets whose acknowledgement would have arrived by now.
     missing: VecDeque<Packet>,
-    again: VecDeque<Packet>,
+    to_retransmit: VecDeque<Packet>,
     in_flight: u64,
-    heard_us: u64,
+    feedback_us: u64,
     timeout_us: u64,
     dead: Option<u64>,
     /// New packets leave only in the first `burst_us` of each three round trips.
@@ -57,9 +57,9 @@ impl Net {
             psn: 0,
             on_the_way: VecDeque::new(),
             missing: VecDeque::new(),
-            again: VecDeque::new(),
+            to_retransmit: VecDeque::new(),
             in_flight: 0,
-            heard_us: 0,
+            feedback_us: 0,
             timeout_us: TIMEOUT_US,
             dead: None,
             burst_us: u64::MAX,
@@ -88,19 +88,19 @@ impl Net {
 
     fn send(&mut self) {
         let paused = self.now_us % (3 * RTT_US) >= self.burst_us;
-        if self.in_flight >= WINDOW || (paused && self.again.is_empty()) {
+        if self.in_flight >= WINDOW || (paused && self.to_retransmit.is_empty()) {
             return;
         }
-        let again = self.again.pop_front();
-        let new = data(at(self.now_us), again.map_or(self.psn, |packet| packet.psn));
+        let lost = self.to_retransmit.pop_front();
+        let new = data(at(self.now_us), lost.map_or(self.psn, |packet| packet.psn));
         let out = Outgoing {
-            retransmit: again.is_some(),
-            lost_on: again.map(|packet| packet.path),
+            retransmit: lost.is_some(),
+            lost_on: lost.map(|packet| packet.path),
             in_flight_bytes: self.in_flight * 4096,
             ..new
         };
         let path = self.lb.pick(&out).entropy;
-        self.psn += u64::from(again.is_none());
+        self.psn += u64::from(lost.is_none());
         self.in_flight += 1;
         let random = self.rng.per_million(self.loss_per_million);
         let arrives = !random && self.dead != Some(self.link(path));
@@ -121,25 +121,25 @@ impl Net {
             return;
         }
         self.in_flight -= 1;
-        (self.heard_us, self.timeout_us) = (self.now_us, TIMEOUT_US);
+        (self.feedback_us, self.timeout_us) = (self.now_us, TIMEOUT_US);
         let ack = acked(packet.path, at(packet.sent_us), RTT_US);
         self.lb.on_ack(at(self.now_us), &ack);
     }
 
     /// A packet is lost when one sent ten later has arrived.
     fn find_losses(&mut self) {
-        let arrived = self.heard_us.saturating_sub(RTT_US);
+        let arrived = self.feedback_us.saturating_sub(RTT_US);
         while let Some(packet) = self.missing.pop_front_if(|p| p.sent_us + 10 <= arrived) {
             self.lose(packet, LossKind::Overdue);
         }
     }
 
     fn time_out(&mut self) {
-        if self.in_flight == 0 || self.now_us < self.heard_us + self.timeout_us {
+        if self.in_flight == 0 || self.now_us < self.feedback_us + self.timeout_us {
             return;
         }
         self.lb.on_timeout(at(self.now_us));
-        self.heard_us = self.now_us;
+        self.feedback_us = self.now_us;
         self.timeout_us *= 2;
         while let Some(packet) = self.missing.pop_front() {
             self.lose(packet, LossKind::Timeout);
@@ -150,7 +150,7 @@ impl Net {
         self.in_flight -= 1;
         let loss = lost(packet.path, 1, at(packet.sent_us));
         self.lb.on_loss(at(self.now_us), &PathLoss { kind, ..loss });
-        self.again.push_back(packet);
+        self.to_retransmit.push_back(packet);
     }
 
     /// Runs ten round trips, then fails a link in use.

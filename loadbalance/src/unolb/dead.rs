@@ -3,7 +3,7 @@
 use crate::{Entropy, PathAck};
 use spanwire_base::Time;
 
-/// The last [`MOST`] paths that were left as dead, each until it expires.
+/// The last [`PATHS_MAX`] paths that were left as dead, each until it expires.
 #[derive(Clone, Debug)]
 pub(super) struct Dead {
     /// The oldest first.
@@ -20,13 +20,13 @@ struct Path {
 
 impl Dead {
     pub(super) fn new() -> Self {
-        Self { paths: Vec::with_capacity(MOST) }
+        Self { paths: Vec::with_capacity(PATHS_MAX) }
     }
 
     /// Adds `entropy`, dead for packets sent from `since` on, until `until`.
     pub(super) fn add(&mut self, entropy: Entropy, since: Time, until: Time) {
         self.paths.retain(|path| path.entropy != entropy);
-        if self.paths.len() == MOST {
+        if self.paths.len() == PATHS_MAX {
             self.paths.remove(0);
         }
         self.paths.push(Path { entropy, since, until });
@@ -43,7 +43,7 @@ impl Dead {
 }
 
 /// A flow of ten subflows fills the list in six rounds of deaths.
-const MOST: usize = 64;
+const PATHS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -66,7 +66,7 @@ mod tests {
             dead.add(Entropy::new(bits), at(0), at(100));
             dead.add(Entropy::new(bits), at(0), at(100));
         }
-        assert_eq!(dead.paths.len(), MOST);
+        assert_eq!(dead.paths.len(), PATHS_MAX);
         let kept = (0..70).filter(|bits| dead.has(Entropy::new(*bits), at(1)));
         assert_eq!(kept.collect::<Vec<_>>(), (6..70).collect::<Vec<_>>());
     }

@@ -10,7 +10,7 @@ pub(super) struct Subflow {
     pub(super) entropy: Entropy,
     pub(super) moved_at: Option<Time>,
     /// The time of the last feedback about this path.
-    pub(super) heard_at: Option<Time>,
+    pub(super) feedback_at: Option<Time>,
     /// The RTT of this path.
     pub(super) rtt: Rtt,
     /// The interval between two packets of the subflow, smoothed.
@@ -43,7 +43,7 @@ impl Subflow {
         Self {
             entropy,
             moved_at: None,
-            heard_at: None,
+            feedback_at: None,
             rtt: Rtt::default(),
             gap: Dur::ZERO,
             sent_at: None,
@@ -81,7 +81,7 @@ impl Subflow {
 
     pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(ack.packets));
-        self.heard_at = Some(now);
+        self.feedback_at = Some(now);
         self.arrived = self.arrived.max(Some(ack.sent_at));
         self.waits.arrived(ack.sent_at, self.sent_at);
         if ack.sent_at >= self.lost_from {
@@ -132,7 +132,7 @@ impl Subflow {
     /// It is suspect, and silent or above the loss limit.
     pub(super) fn is_bad(&self, now: Time, limits: &Limits) -> bool {
         // A path without any feedback so far gets half the limit.
-        let unproven = self.heard_at.is_none();
+        let unproven = self.feedback_at.is_none();
         let row = if unproven { limits.lost_in_row.div_ceil(2) } else { limits.lost_in_row };
         self.is_suspect() && (self.lost_in_row >= row || self.is_silent(now, limits))
     }
@@ -144,7 +144,7 @@ impl Subflow {
         let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else {
             return false;
         };
-        let due = (first + limits.rtt).max(self.heard_at.unwrap_or(Time::ZERO));
+        let due = (first + limits.rtt).max(self.feedback_at.unwrap_or(Time::ZERO));
         now >= due + (limits.base / 2).max(self.gap * 3)
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{acked, again, at, data, flow, lost};
+use crate::testing::{acked, at, data, flow, lost, retransmission};
 
 const RTT_US: u64 = 100;
 
@@ -46,8 +46,8 @@ fn pick__retransmissions_do_not_shift_the_turn() {
     for psn in 10..15 {
         send(&mut lb, 200 + psn, psn);
     }
-    lb.pick(&again(at(230), 3, paths[3]));
-    lb.pick(&again(at(231), 4, paths[4]));
+    lb.pick(&retransmission(at(230), 3, paths[3]));
+    lb.pick(&retransmission(at(231), 4, paths[4]));
     assert_eq!(send(&mut lb, 232, 15).entropy, paths[5]);
 }
 
@@ -57,7 +57,7 @@ fn pick__again_goes_round_what_is_alive_but_not_where_it_was_lost() {
     let paths = warm(&mut lb);
     lb.on_loss(at(120), &lost(paths[1], 1, at(110)));
     let mut took: Vec<Entropy> =
-        (0..8).map(|n| lb.pick(&again(at(121 + n), 0, paths[0])).entropy).collect();
+        (0..8).map(|n| lb.pick(&retransmission(at(121 + n), 0, paths[0])).entropy).collect();
     assert!(!took.contains(&paths[0]), "the path of the loss");
     assert!(!took.contains(&paths[1]), "suspect");
     took.sort_unstable();
@@ -78,8 +78,8 @@ fn pick__again_prefers_what_has_outlived_the_loss() {
     }
     lb.on_loss(at(220), &lost(paths[0], 1, at(110)));
     assert_eq!(lb.state(at(220), paths[1]), Some(PathState::Live));
-    assert_eq!(lb.pick(&again(at(220), 10, paths[0])).entropy, paths[3]);
-    assert_eq!(lb.pick(&again(at(221), 10, paths[0])).entropy, paths[4]);
+    assert_eq!(lb.pick(&retransmission(at(220), 10, paths[0])).entropy, paths[3]);
+    assert_eq!(lb.pick(&retransmission(at(221), 10, paths[0])).entropy, paths[4]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn pick__again_avoids_what_is_silent() {
     send(&mut lb, 110, 4);
     // The second is due at 210, silent at 260; the third has nothing in flight.
     for us in 260..264 {
-        assert_eq!(lb.pick(&again(at(us), 0, paths[0])).entropy, paths[2]);
+        assert_eq!(lb.pick(&retransmission(at(us), 0, paths[0])).entropy, paths[2]);
     }
 }
 
@@ -105,8 +105,8 @@ fn pick__again_with_nothing_alive_takes_the_last_heard_of() {
     for path in &paths {
         lb.on_loss(at(300), &lost(*path, 1, at(250)));
     }
-    assert_eq!(lb.pick(&again(at(300), 0, paths[2])).entropy, paths[0]);
-    assert_eq!(lb.pick(&again(at(300), 0, paths[0])).entropy, paths[1]);
+    assert_eq!(lb.pick(&retransmission(at(300), 0, paths[2])).entropy, paths[0]);
+    assert_eq!(lb.pick(&retransmission(at(300), 0, paths[0])).entropy, paths[1]);
 }
 
 #[test]
@@ -114,8 +114,8 @@ fn pick__again_with_a_single_subflow_that_is_bad_moves_it() {
     let mut lb = unolb(Params { subflows: 1, ..Params::default() });
     let path = send(&mut lb, 0, 0).entropy;
     lb.on_loss(at(300), &lost(path, 4, at(0)));
-    let pick = lb.pick(&again(at(300), 0, path));
-    assert_eq!(pick.left, Some(path));
+    let pick = lb.pick(&retransmission(at(300), 0, path));
+    assert_eq!(pick.replaced, Some(path));
     assert_ne!(pick.entropy, path);
 }
 
@@ -129,11 +129,11 @@ fn reroute__two_nacks_within_a_base_round_trip_are_one() {
     }
     lb.on_loss(at(310), &lost(paths[0], 4, at(140)));
     let first = send(&mut lb, 310, 500);
-    assert_eq!(first.left, Some(paths[0]));
+    assert_eq!(first.replaced, Some(paths[0]));
     lb.on_loss(at(340), &lost(first.entropy, 4, at(311)));
     assert_eq!(send(&mut lb, 340, 510), Pick::from(first.entropy), "0.3 round trips later");
     assert_eq!(send(&mut lb, 409, 520), Pick::from(first.entropy));
-    assert_eq!(send(&mut lb, 410, 530).left, Some(first.entropy), "a whole one later");
+    assert_eq!(send(&mut lb, 410, 530).replaced, Some(first.entropy), "a whole one later");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn reroute__a_loss_at_random_moves_nothing() {
     let mut sent = std::collections::VecDeque::new();
     for us in 110..20_000 {
         let pick = send(&mut lb, us, us);
-        assert_eq!(pick.left, None, "{us}");
+        assert_eq!(pick.replaced, None, "{us}");
         sent.push_back((us, pick.entropy));
         if us < 210 {
             continue;
@@ -168,7 +168,7 @@ fn reroute__a_path_left_is_remembered_until_time_passes_or_it_answers() {
         ack(lb, paths[1], 201);
         lb.on_loss(at(310), &lost(paths[0], 4, at(200)));
         assert_eq!(lb.state(at(310), paths[0]), Some(PathState::Bad), "still in use");
-        assert!(send(lb, 310, 40).left.is_some());
+        assert!(send(lb, 310, 40).replaced.is_some());
         assert_eq!(lb.state(at(310), paths[0]), Some(PathState::Bad));
     };
     let mut timed = lb.clone();
@@ -188,7 +188,7 @@ fn reroute__when_nothing_comes_back_of_any_path_none_is_to_blame() {
     let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     lb.on_timeout(at(1000));
     for (psn, path) in (10..20).zip(&paths) {
-        assert_eq!(send(&mut lb, 1000, psn).left, Some(*path));
+        assert_eq!(send(&mut lb, 1000, psn).replaced, Some(*path));
         assert_eq!(lb.state(at(1000), *path), Some(PathState::Retired), "not dead");
     }
 }
@@ -203,7 +203,7 @@ fn reroute__copies_a_path_that_is_alive_when_told_to() {
         ack(&mut lb, paths[7], 7);
         lb.on_loss(at(120), &lost(paths[0], 4, at(0)));
         let pick = send(&mut lb, 120, 20);
-        assert_eq!(pick.left, Some(paths[0]));
+        assert_eq!(pick.replaced, Some(paths[0]));
         copied.extend(paths.iter().position(|path| *path == pick.entropy));
     }
     assert_eq!(copied.len(), 20, "only copies");
@@ -218,7 +218,7 @@ fn reroute__copies_nothing_when_nothing_is_alive() {
     let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     lb.on_timeout(at(1000));
     let pick = send(&mut lb, 1000, 10);
-    assert_eq!(pick.left, Some(paths[0]));
+    assert_eq!(pick.replaced, Some(paths[0]));
     assert!(!paths.contains(&pick.entropy), "fresh");
 }
 
@@ -257,15 +257,15 @@ fn reroute__fresh_takes_neither_what_is_in_use_nor_what_is_dead() {
     for seed in 0..50 {
         let mut lb = UnoLb::new(&params, &flow(seed));
         let mut us = 0;
-        let mut left = Vec::new();
+        let mut replaced = Vec::new();
         for _ in 0..2 {
             let (a, b) = (send(&mut lb, us, 0).entropy, send(&mut lb, us, 1).entropy);
             ack(&mut lb, b, us);
             lb.on_loss(at(us + 200), &lost(a, 4, at(us)));
             us += 200;
             let pick = send(&mut lb, us, 2);
-            left.push(pick.left.unwrap());
-            assert!(pick.entropy != b && !left.contains(&pick.entropy));
+            replaced.push(pick.replaced.unwrap());
+            assert!(pick.entropy != b && !replaced.contains(&pick.entropy));
             us += 200;
             ack(&mut lb, pick.entropy, us - 200);
         }
