@@ -2,7 +2,7 @@ use super::words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// One way to access shared bytes: both must behave alike.
+/// One implementation of access to shared bytes: all must behave alike.
 #[derive(Clone, Copy)]
 struct Access {
     name: &'static str,
@@ -14,7 +14,7 @@ struct Access {
 
 const WAYS: [Access; 2] = [
     Access {
-        name: "this machine's",
+        name: "native",
         load: super::load,
         store: super::store,
         fetch_add: super::fetch_add,
@@ -29,10 +29,10 @@ const WAYS: [Access; 2] = [
     },
 ];
 
-/// Whole words of memory that only the functions under test access once it is made.
+/// Whole words of memory, accessed only by the functions under test.
 struct Memory(*mut u8, usize);
 
-// SAFETY: a pointer that `Access` alone follows, as tests of concurrent access want it.
+// SAFETY: only `Access` dereferences the pointer, as tests of concurrent access require.
 unsafe impl Send for Memory {}
 
 // SAFETY: as above.
@@ -41,7 +41,7 @@ unsafe impl Sync for Memory {}
 impl Drop for Memory {
     fn drop(&mut self) {
         let words = std::ptr::slice_from_raw_parts_mut(self.0.cast::<u64>(), self.1 / 8);
-        // SAFETY: what `new` made a pointer of; all accesses are over.
+        // SAFETY: `new` made the pointer from a box; no access can follow.
         drop(unsafe { Box::from_raw(words) });
     }
 }
@@ -55,7 +55,7 @@ impl Memory {
     fn load(&self, way: Access, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= self.1);
         let mut out = vec![0xee; len];
-        // SAFETY: inside the memory; what is beside it is not asked for.
+        // SAFETY: inside the memory; bytes beside it are not accessed.
         unsafe { (way.load)(self.0.add(at), &mut out) };
         out
     }
@@ -131,7 +131,8 @@ fn copy__by_vectors_of_either_width_is_the_same() {
             for is_wide in [false, true] {
                 let mut dst = vec![0xee; len + 64];
                 let at = dst[to..to + len].as_mut_ptr();
-                // SAFETY: two slices of `len` bytes, no shorter than a vector that there is.
+                // SAFETY: two slices of `len` bytes, at least as long as a vector that the
+                // processor has.
                 unsafe {
                     match is_wide && has_avx && len >= 32 {
                         true => copy_avx(src.as_ptr(), at, len),
@@ -162,7 +163,7 @@ fn fetch_add__and_compare_swap_return_what_was_there() {
     }
 }
 
-/// Runs `work` with 0, 1, 2 on a thread each while `look` runs again and again on this one.
+/// Runs `work` with 0, 1, 2 on a thread each, and `look` repeatedly on this one meanwhile.
 fn beside_three(work: impl Fn(u8) + Sync, mut look: impl FnMut()) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -186,7 +187,7 @@ const ROUNDS: u64 = 2000;
 fn store__of_neighbours_at_once_loses_none_of_either() {
     for way in WAYS {
         let memory = Memory::new(64);
-        // Three threads own interleaved stretches of odd lengths; each finds its own bytes again.
+        // Three threads own interleaved ranges of odd lengths; each reads its own bytes back.
         let mine = |n: u8| (0..11).map(move |i| (i * 39 + usize::from(n) * 13, 13));
         let work = |n: u8| {
             for round in 0..ROUNDS {
@@ -205,7 +206,7 @@ fn store__of_neighbours_at_once_loses_none_of_either() {
 fn load__beside_writers_finds_only_bytes_that_were_written() {
     for way in WAYS {
         let memory = Memory::new(200);
-        // Every byte is its place times one of three odd factors, or zero in the beginning.
+        // Every byte is its offset times one of three odd factors, or zero at first.
         let byte = |at: usize, n: u8| u8::try_from(at % 256).unwrap().wrapping_mul(2 * n + 3);
         let work = |n: u8| {
             for round in 0..ROUNDS {
