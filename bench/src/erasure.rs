@@ -1,8 +1,8 @@
-//! How fast parity and lost packets are made, beside ISA-L and two crates, in one run.
+//! Speed of encoding and decoding, compared with ISA-L and two crates, in one run.
 //!
-//! Blocks of (8, 2) that stay in the cache, all in one place of memory for everybody. Rounds
-//! interleave all subjects; what other programs took of the core is left out. ISA-L is compiled
-//! from C and runs in a process of its own on the same core.
+//! Blocks of (8, 2) that stay in the cache, at the same memory addresses for all subjects. Rounds
+//! interleave all subjects; time that other programs took of the core is excluded. ISA-L is
+//! compiled from C and runs in a process of its own on the same core.
 
 pub mod isal;
 pub mod work;
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 use work::{Task, Work, X, Y};
 
-/// What to measure.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Plan {
     /// Samples of each
@@ -41,29 +41,29 @@ pub struct Plan {
     pub json: bool,
 }
 
-/// What was measured.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How.
+    /// The plan.
     pub plan: Plan,
-    /// Ticks of the processor's counter in a nanosecond, if it says.
+    /// Ticks of the processor's counter in a nanosecond, if known.
     pub ticks_per_ns: Option<f64>,
-    /// Why ISA-L is not among the rows, if it is not.
+    /// The reason for missing ISA-L rows, if they are missing.
     pub without_isal: Option<String>,
     /// One for each subject and size.
     pub rows: Vec<Row>,
 }
 
-/// Something that was timed.
+/// A timed task.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Bytes of a packet.
     pub bytes: u32,
-    /// What is done with a block.
+    /// The task, for each block.
     pub task: &'static str,
-    /// By whom.
+    /// The implementation.
     pub who: String,
     /// Nanoseconds of a block.
     pub ns: Option<Spread>,
@@ -71,16 +71,16 @@ pub struct Row {
     pub gb_per_s: f64,
     /// Ticks of the processor's counter for each byte of data.
     pub ticks_per_byte: Option<f64>,
-    /// Time that ISA-L's `ec_encode_data` takes for the same, over the time this takes: encoding
-    /// for encoding, decoding with tables ready for decoding. Nothing without ISA-L.
+    /// Time of ISA-L's `ec_encode_data` for the same task, over the time of this one: encoding for
+    /// encoding, decoding with prepared tables for decoding. None without ISA-L.
     pub isal_over_this: Option<Ratio>,
 }
 
-/// Measures all of `plan`. `go_on` is told the round and the subject before each sample and ends
-/// the run by false.
+/// Measures all of `plan`. `go_on` receives the round and the subject before each sample and
+/// cancels the run by returning false.
 ///
 /// # Errors
-/// The kernel keeps no scheduler statistics, somebody refuses the work, or the run was ended.
+/// The kernel keeps no scheduler statistics, an implementation fails, or the run was cancelled.
 pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let mut subjects = Vec::new();
     let (mut isal, without_isal) = match Isal::start() {
@@ -92,7 +92,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     }
     for round in 0..plan.rounds {
         for i in 0..subjects.len() {
-            // There and back again: what changes slowly is in all alike.
+            // In alternating order: a slow drift of the machine affects all subjects alike.
             let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
             if !go_on(round, &subjects[i].who) {
                 return Err("interrupted".into());
@@ -107,7 +107,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -155,7 +155,7 @@ fn cell(spread: Option<Spread>, digits: usize) -> String {
     })
 }
 
-/// Somebody who does a task, and what was measured of it.
+/// An implementation of a task, and its samples.
 struct Subject {
     bytes: u32,
     task: Task,
@@ -165,9 +165,9 @@ struct Subject {
 }
 
 enum Doer {
-    /// In this process.
+    /// An implementation in this process.
     Here(Work),
-    /// ISA-L, asked for this.
+    /// ISA-L, with this code name.
     Isal(&'static str),
 }
 
@@ -207,7 +207,7 @@ impl Subject {
             (Doer::Isal(code), Some(isal)) => {
                 isal.ns(code, [X, Y], usize::try_from(self.bytes)?, ms)?
             }
-            (Doer::Isal(_), None) => return Err("ISA-L is not there".into()),
+            (Doer::Isal(_), None) => return Err("ISA-L is not available".into()),
         };
         self.ns.push(Some(ns));
         Ok(())
@@ -218,7 +218,7 @@ impl Subject {
         let ns = Spread::of(&present);
         let data = f64::from(self.bytes) * X as f64;
         let ns_per_byte = ns.map_or(f64::NAN, |ns| ns.median / data);
-        // Its tables are ready in every comparison: that is how fast it can be.
+        // Its tables are prepared in every comparison: its best case.
         let reference = match self.task {
             Task::Encode | Task::Add => Task::Encode,
             Task::Decode | Task::PlanAndDecode => Task::Decode,
@@ -261,7 +261,7 @@ fn median_ns(ms: u64, work: &mut Work) -> Result<f64, Error> {
     Ok(Spread::of(&runs).ok_or("no runs")?.median)
 }
 
-/// Of a sample.
+/// Runs per sample.
 const RUNS: u32 = 16;
 const ISAL: &str = "ISA-L, ec_encode_data";
 

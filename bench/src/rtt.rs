@@ -1,4 +1,4 @@
-//! Raw AF_XDP to and fro: the least a message and its answer can take over these ports.
+//! Raw AF_XDP round trips: the lower bound of a message and its reply over these ports.
 
 use crate::raw::{Frames, number_of, open_ports, watched};
 use crate::sample::{Error, Latency, Reading, Sample};
@@ -22,7 +22,7 @@ impl Default for Trips {
 }
 
 impl Trips {
-    /// Records one round trip; longer than a second counts as one.
+    /// Records one round trip; more than a second counts as one.
     pub fn record(&mut self, trip: Duration) {
         let ns = u64::try_from(trip.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record(ns);
@@ -34,7 +34,7 @@ impl Trips {
     /// There was no round trip.
     pub fn latency(&self) -> Result<Latency, Error> {
         if self.0.is_empty() {
-            return Err("no message came back".into());
+            return Err("no reply arrived".into());
         }
         let us = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         Ok(Latency { rtt_p50_us: us(0.5), rtt_p99_us: us(0.99) })
@@ -42,10 +42,10 @@ impl Trips {
 }
 
 /// Measures round trips of frames with `payload` bytes (8 and up) for `time`: host `a` on the
-/// first core asks, `b` on the second answers, both spinning.
+/// first core sends, `b` on the second replies, both spinning.
 ///
 /// # Errors
-/// The ports cannot be had, or nothing comes back.
+/// The ports cannot be opened, or nothing arrives.
 pub fn ping_pong(
     hosts: &TwoHosts,
     cores: [usize; 2],
@@ -60,13 +60,13 @@ pub fn ping_pong(
     let (asked, answered) = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let asked = watched(cores[0], || ask(&mut a, &there, time));
-            // Also when it failed, or the other side would wait for ever.
+            // Also after an error, or the other side would wait for ever.
             stop.store(true, Ordering::Relaxed);
             asked
         });
         let answering = scope.spawn(|| watched(cores[1], || answer(&mut b, &back, &stop)));
-        let asked = asking.join().expect("asking does not panic");
-        let answered = answering.join().expect("answering does not panic");
+        let asked = asking.join().expect("the client does not panic");
+        let answered = answering.join().expect("the server does not panic");
         (asked, answered)
     });
     let (trips, stolen_a) = asked?;
@@ -81,7 +81,7 @@ fn ask(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Err
     while start.elapsed() < time {
         let asked = Instant::now();
         if !frames.commit(port, number, None) {
-            return Err("there is no transmit buffer for one frame".into());
+            return Err("no transmit buffer for one frame".into());
         }
         let mut came_back = false;
         while !came_back && asked.elapsed() < LOST_AFTER {
@@ -111,7 +111,7 @@ fn answer(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), 
 }
 
 const TRIP_NS_MAX: u64 = 1_000_000_000;
-/// A thousand round trips: what is not back by then was lost.
+/// A thousand round trips: a frame not back by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Kernel TCP between two hosts of their own, which never see an XDP program: attaching one to a
-//! veth switches off the segmentation offload of its peer, and TCP would be measured without it.
+//! Kernel TCP between two hosts of its own, which never get an XDP program: attaching one to a
+//! veth disables the segmentation offload of its peer, which TCP needs.
 
 use crate::raw::watched;
 use crate::rtt::Trips;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How a ping-pong waits for the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Asks again and again, as the polling engine does.
+    /// Polls, as the engine does.
     Spin,
     /// Sleeps in `read`, as most programs do.
     Block,
@@ -63,8 +63,8 @@ pub fn ping_pong(
     let (asked, answered) = std::thread::scope(|scope| {
         let asking = scope.spawn(move || watched(cores[0], || ask(client, bytes, time)));
         let answering = scope.spawn(move || watched(cores[1], || answer(server, bytes)));
-        let asked = asking.join().expect("asking does not panic");
-        let answered = answering.join().expect("answering does not panic");
+        let asked = asking.join().expect("the client does not panic");
+        let answered = answering.join().expect("the server does not panic");
         (asked, answered)
     });
     let (trips, stolen_a) = asked?;
@@ -72,7 +72,7 @@ pub fn ping_pong(
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
 }
 
-/// Both ends of a connection from `a` to `b`, under these offloads on both interfaces.
+/// Both ends of a connection from `a` to `b`, with these offloads on both interfaces.
 fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Error> {
     let switch = |host: &Host| Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, offloads);
     switch(&hosts.a)?;
@@ -136,7 +136,7 @@ fn answer(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fills `message`, spinning if the socket does not wait; false at the end of the stream.
+/// Fills `message`, spinning if the socket does not block; false at the end of the stream.
 fn read_small(stream: &mut TcpStream, message: &mut [u8]) -> Result<bool, Error> {
     let mut filled = 0;
     let mut looks = 0u32;
@@ -164,7 +164,7 @@ fn write_small(stream: &mut TcpStream, message: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a program that moves bulk data would write at once.
+/// The usual write size of a program that moves bulk data.
 const CHUNK_BYTES: usize = 128 << 10;
 const SILENCE: Duration = Duration::from_secs(5);
 const LOOKS_PER_CLOCK: u32 = 1 << 16;
