@@ -43,8 +43,8 @@ pub(crate) fn exchange(
     client: impl FnOnce(&Host) -> Result<Station, Error> + Send,
 ) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
-    let (asked, served) = std::thread::scope(|scope| {
-        let serving = scope.spawn(move || -> Result<Stolen, Error> {
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let server_thread = scope.spawn(move || -> Result<Stolen, Error> {
             affinity::pin(cores[1])?;
             // Sockets belong to the namespace they are created in; the thread stays in it.
             let _entered = hosts.b.ns.enter()?;
@@ -53,7 +53,7 @@ pub(crate) fn exchange(
             station.serve(server_oob, || false, |_| {})?;
             watch.end()
         });
-        let asking = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
+        let client_thread = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
             affinity::pin(cores[0])?;
             let _entered = hosts.a.ns.enter()?;
             let mut station = client(&hosts.a)?;
@@ -63,13 +63,13 @@ pub(crate) fn exchange(
             let stolen = watch.end()?;
             Ok((report, retransmitted(&station), stolen))
         });
-        let asked = asking.join().expect("the client does not panic");
-        let served = serving.join().expect("the server does not panic");
-        (asked, served)
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
     // The server's own error explains more than the client's "the peer went away".
-    let stolen_b = served?;
-    let (report, retransmitted, stolen_a) = asked?;
+    let stolen_b = server_result?;
+    let (report, retransmitted, stolen_a) = client_result?;
     if let Some(failure) = report.progress.failure {
         return Err(format!("{job:?}: {failure}").into());
     }

@@ -64,7 +64,8 @@ pub struct Row {
     /// The task, for each block.
     pub task: &'static str,
     /// The implementation.
-    pub who: String,
+    #[serde(rename = "who")]
+    pub implementation_name: String,
     /// Nanoseconds of a block.
     pub ns: Option<Spread>,
     /// Bytes of data of a block over the median time, 10^9 a second.
@@ -94,7 +95,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
         for i in 0..subjects.len() {
             // In alternating order: a slow drift of the machine affects all subjects alike.
             let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
-            if !go_on(round, &subjects[i].who) {
+            if !go_on(round, &subjects[i].name) {
                 return Err("interrupted".into());
             }
             subjects[i].sample(plan.ms, isal.as_mut())?;
@@ -138,7 +139,7 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "  {:<30} {:>24} {:>7.1} {ticks:>11}  {}",
-                    row.who,
+                    row.implementation_name,
                     cell(row.ns, 0),
                     row.gb_per_s,
                     cell(row.isal_over_this.and_then(|ratio| ratio.paired), 2),
@@ -159,14 +160,14 @@ fn cell(spread: Option<Spread>, digits: usize) -> String {
 struct Subject {
     bytes: u32,
     task: Task,
-    who: String,
-    doer: Doer,
+    name: String,
+    implementation: Implementation,
     ns: Vec<Option<f64>>,
 }
 
-enum Doer {
+enum Implementation {
     /// An implementation in this process.
-    Here(Work),
+    InProcess(Work),
     /// ISA-L, with this code name.
     Isal(&'static str),
 }
@@ -176,38 +177,38 @@ impl Subject {
         let len = usize::try_from(bytes)?;
         let mut all = Vec::new();
         for task in Task::ALL {
-            let mut add = |who: String, doer| {
-                all.push(Self { bytes, task, who, doer, ns: Vec::new() });
+            let mut add = |name: String, implementation| {
+                all.push(Self { bytes, task, name, implementation, ns: Vec::new() });
             };
             for kernel in Kernel::available() {
                 for scheme in [Scheme::PQ, Scheme::CAUCHY] {
                     let work = work::ours(task, scheme, kernel, len);
-                    add(format!("{scheme} on {kernel}"), Doer::Here(work));
+                    add(format!("{scheme} on {kernel}"), Implementation::InProcess(work));
                 }
             }
             if isal && task != Task::Add {
-                add(ISAL.to_owned(), Doer::Isal(task.of_isal()));
+                add(ISAL.to_owned(), Implementation::Isal(task.of_isal()));
             }
             if isal && task == Task::Encode {
-                add("ISA-L, pq_gen".to_owned(), Doer::Isal("pq"));
+                add("ISA-L, pq_gen".to_owned(), Implementation::Isal("pq"));
             }
             if let Some(work) = work::reed_solomon_erasure(task, len)? {
-                add("reed-solomon-erasure".to_owned(), Doer::Here(work));
+                add("reed-solomon-erasure".to_owned(), Implementation::InProcess(work));
             }
             if let Some(work) = work::reed_solomon_simd(task, len)? {
-                add("reed-solomon-simd".to_owned(), Doer::Here(work));
+                add("reed-solomon-simd".to_owned(), Implementation::InProcess(work));
             }
         }
         Ok(all)
     }
 
     fn sample(&mut self, ms: u64, isal: Option<&mut Isal>) -> Result<(), Error> {
-        let ns = match (&mut self.doer, isal) {
-            (Doer::Here(work), _) => median_ns(ms, work)?,
-            (Doer::Isal(code), Some(isal)) => {
+        let ns = match (&mut self.implementation, isal) {
+            (Implementation::InProcess(work), _) => median_ns(ms, work)?,
+            (Implementation::Isal(code), Some(isal)) => {
                 isal.ns(code, [X, Y], usize::try_from(self.bytes)?, ms)?
             }
-            (Doer::Isal(_), None) => return Err("ISA-L is not available".into()),
+            (Implementation::Isal(_), None) => return Err("ISA-L is not available".into()),
         };
         self.ns.push(Some(ns));
         Ok(())
@@ -225,11 +226,11 @@ impl Subject {
         };
         let isal = all
             .iter()
-            .find(|other| (other.bytes, other.task, &*other.who) == (self.bytes, reference, ISAL));
+            .find(|other| (other.bytes, other.task, &*other.name) == (self.bytes, reference, ISAL));
         Row {
             bytes: self.bytes,
             task: self.task.name(),
-            who: self.who.clone(),
+            implementation_name: self.name.clone(),
             ns,
             gb_per_s: 1.0 / ns_per_byte,
             ticks_per_byte: ticks_per_ns.map(|ticks| ticks * ns_per_byte),
@@ -272,14 +273,14 @@ mod tests {
     #[test]
     fn run__measures_everybody_with_isal_and_says_when_it_is_without() {
         let plan = Plan { rounds: 2, ms: 1, bytes: vec![128], json: false };
-        let mut told = 0;
+        let mut calls = 0;
         let report = run(&plan, |_, _| {
-            told += 1;
+            calls += 1;
             true
         })
         .unwrap();
-        assert_eq!(told, 2 * report.rows.len());
-        let with_isal = report.rows.iter().any(|row| row.who == ISAL);
+        assert_eq!(calls, 2 * report.rows.len());
+        let with_isal = report.rows.iter().any(|row| row.implementation_name == ISAL);
         assert_eq!(with_isal, report.without_isal.is_none());
         for row in &report.rows {
             assert!(row.ns.unwrap().min > 0.0 && row.gb_per_s > 0.0);
@@ -287,9 +288,9 @@ mod tests {
         }
         let text = report.text();
         for row in &report.rows {
-            assert!(text.contains(&row.who) && text.contains(row.task), "{text}");
+            assert!(text.contains(&row.implementation_name) && text.contains(row.task), "{text}");
         }
-        let ours = report.rows.iter().filter(|row| row.who.starts_with("PQ on "));
+        let ours = report.rows.iter().filter(|row| row.implementation_name.starts_with("PQ on "));
         assert_eq!(ours.count(), Task::ALL.len() * Kernel::available().count());
     }
 

@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use spanwire_bench::bad_network::{self, Weather};
+use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::chart;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
@@ -247,8 +247,8 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
 fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
     watched(args.json, bad_network::Report::text, |go_on| {
-        bad_network::run(&plan, |round, name, weather| {
-            let Weather { loss_percent, rtt_us } = weather;
+        bad_network::run(&plan, |round, name, conditions| {
+            let Conditions { loss_percent, rtt_us } = conditions;
             !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
         })
     })
@@ -276,7 +276,7 @@ fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
 
 fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
     watched(plan.json, erasure::Report::text, |go_on| {
-        erasure::run(plan, |round, who| go_on(round, plan.rounds, who))
+        erasure::run(plan, |round, name| go_on(round, plan.rounds, name))
     })
 }
 

@@ -230,14 +230,14 @@ mod tests {
     #[test]
     fn run__measures_all_that_was_asked_for() {
         let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1] };
-        let mut told = Vec::new();
+        let mut calls = Vec::new();
         let report = run(&plan, |round, qps| {
-            told.push((round, qps));
+            calls.push((round, qps));
             true
         })
         .unwrap();
         let most = endpoint::QPS_MAX + 1;
-        assert_eq!(told, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
+        assert_eq!(calls, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
         for row in &report.rows {
             assert!(row.decision_ns.unwrap().min > 0.0);
             assert_eq!(row.paced_packet_ns.is_some(), row.qps <= endpoint::QPS_MAX);

@@ -126,7 +126,7 @@ fn serve_ball(ball: &AtomicU32) -> f64 {
             let mut spins = 0u32;
             while ball.load(Ordering::Acquire) != 2 * trip + 2 {
                 spins += 1;
-                if spins.is_multiple_of(SPINS_PER_LOOK) && start.elapsed() > PATIENCE {
+                if spins.is_multiple_of(SPINS_PER_LOOK) && start.elapsed() > TIME_LIMIT {
                     ball.store(OVER, Ordering::Release);
                     return f64::INFINITY;
                 }
@@ -174,7 +174,7 @@ const TRIPS: u32 = 250;
 const OVER: u32 = u32::MAX;
 const SPINS_PER_LOOK: u32 = 1 << 16;
 /// A run takes some 100 us; a partner that does not respond for this long has failed.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -57,52 +57,52 @@ pub fn ping_pong(
     let back = Frames::new(&hosts.b, &hosts.a, payload)?;
     let [mut a, mut b] = open_ports(hosts, side_poll)?;
     let stop = AtomicBool::new(false);
-    let (asked, answered) = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            let asked = watched(cores[0], || ask(&mut a, &there, time));
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let client_thread = scope.spawn(|| {
+            let client_result = watched(cores[0], || run_client(&mut a, &there, time));
             // Also after an error, or the other side would wait for ever.
             stop.store(true, Ordering::Relaxed);
-            asked
+            client_result
         });
-        let answering = scope.spawn(|| watched(cores[1], || answer(&mut b, &back, &stop)));
-        let asked = asking.join().expect("the client does not panic");
-        let answered = answering.join().expect("the server does not panic");
-        (asked, answered)
+        let server_thread = scope.spawn(|| watched(cores[1], || run_server(&mut b, &back, &stop)));
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
-    let (trips, stolen_a) = asked?;
-    let ((), stolen_b) = answered?;
+    let (trips, stolen_a) = client_result?;
+    let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
 }
 
-fn ask(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {
+fn run_client(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {
     let mut trips = Trips::default();
     let start = Instant::now();
     let mut number = 0;
     while start.elapsed() < time {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         if !frames.commit(port, number, None) {
             return Err("no transmit buffer for one frame".into());
         }
         let mut came_back = false;
-        while !came_back && asked.elapsed() < LOST_AFTER {
+        while !came_back && sent_at.elapsed() < LOST_AFTER {
             port.flush(Time::ZERO)?;
             port.rx_burst(Time::ZERO, 1, &mut |frame, _| {
                 came_back |= number_of(frame) == Some(number);
             });
         }
         if came_back {
-            trips.record(asked.elapsed());
+            trips.record(sent_at.elapsed());
         }
         number += 1;
     }
     Ok(trips)
 }
 
-fn answer(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
+fn run_server(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Relaxed) {
-        let mut asked = None;
-        port.rx_burst(Time::ZERO, 1, &mut |frame, _| asked = number_of(frame));
-        if let Some(number) = asked {
+        let mut number = None;
+        port.rx_burst(Time::ZERO, 1, &mut |frame, _| number = number_of(frame));
+        if let Some(number) = number {
             frames.commit(port, number, None);
         }
         port.flush(Time::ZERO)?;

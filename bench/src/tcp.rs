@@ -60,15 +60,16 @@ pub fn ping_pong(
         end.set_nodelay(true)?;
         end.set_nonblocking(wait == Wait::Spin)?;
     }
-    let (asked, answered) = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || watched(cores[0], || ask(client, bytes, time)));
-        let answering = scope.spawn(move || watched(cores[1], || answer(server, bytes)));
-        let asked = asking.join().expect("the client does not panic");
-        let answered = answering.join().expect("the server does not panic");
-        (asked, answered)
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let client_thread =
+            scope.spawn(move || watched(cores[0], || run_client(client, bytes, time)));
+        let server_thread = scope.spawn(move || watched(cores[1], || run_server(server, bytes)));
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
-    let (trips, stolen_a) = asked?;
-    let ((), stolen_b) = answered?;
+    let (trips, stolen_a) = client_result?;
+    let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
 }
 
@@ -113,22 +114,22 @@ fn read_all(mut stream: TcpStream) -> Result<f64, Error> {
     Ok(count as f64 * 8.0 / seconds / 1e9)
 }
 
-fn ask(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
+fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
     let mut message = vec![0x5a; bytes];
     let mut trips = Trips::default();
     let start = Instant::now();
     while start.elapsed() < time {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         write_small(&mut stream, &message)?;
         if !read_small(&mut stream, &mut message)? {
             return Err("the other end has closed".into());
         }
-        trips.record(asked.elapsed());
+        trips.record(sent_at.elapsed());
     }
     Ok(trips)
 }
 
-fn answer(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
+fn run_server(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
     let mut message = vec![0; bytes];
     while read_small(&mut stream, &mut message)? {
         write_small(&mut stream, &message)?;
@@ -190,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn ask__every_question_is_answered_spinning_or_not() {
+    fn run_client__every_question_is_answered_spinning_or_not() {
         for spin in [false, true] {
             let [client, server] = pair();
             client.set_nonblocking(spin).unwrap();
             server.set_nonblocking(spin).unwrap();
-            let answering = std::thread::spawn(|| answer(server, 64));
-            let trips = ask(client, 64, Duration::from_millis(20)).unwrap();
-            answering.join().unwrap().unwrap();
+            let server_thread = std::thread::spawn(|| run_server(server, 64));
+            let trips = run_client(client, 64, Duration::from_millis(20)).unwrap();
+            server_thread.join().unwrap().unwrap();
             assert!(trips.latency().unwrap().rtt_p50_us > 0.0);
         }
     }

@@ -152,11 +152,11 @@ impl Plan {
     }
 }
 
-/// Makes the run. `tell` receives the next variant and cancels the run by returning true.
+/// Makes the run. `watch` receives the next variant and cancels the run by returning true.
 ///
 /// # Errors
 /// No privilege, fewer than two cores, or a measurement fails (a disturbed one does not).
-pub fn run(plan: &Plan, mut tell: impl FnMut(usize, Variant) -> bool) -> Result<Harvest, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Harvest, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
     if !plan.cores.iter().all(|core| usable.contains(core)) || plan.cores[0] == plan.cores[1] {
@@ -175,7 +175,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(usize, Variant) -> bool) -> Result<
     for round in 0..plan.rounds {
         for n in order(round, variants.len()) {
             let variant = variants[n];
-            if tell(round, variant) {
+            if watch(round, variant) {
                 return Err("interrupted".into());
             }
             let lab = labs.iter().find(|lab| lab.link_mtu == variant.link_mtu);

@@ -1,6 +1,6 @@
 //! The test bed: two hosts around a switch, whose links change between samples.
 
-use super::{Plan, Weather};
+use super::{Conditions, Plan};
 use crate::sample::Error;
 use serde_json::Value;
 use spanwire_io::net::NetNs;
@@ -45,8 +45,8 @@ impl Bed {
     }
 
     /// Configures the links for `conditions`.
-    pub(super) fn set(&self, weather: Weather) -> Result<(), Error> {
-        let Weather { loss_percent, rtt_us } = weather;
+    pub(super) fn set(&self, conditions: Conditions) -> Result<(), Error> {
+        let Conditions { loss_percent, rtt_us } = conditions;
         let mut set = Command::new(&self.spanwire);
         set.args(["switch", "ctl", "--lab", &self.name, "set"]);
         for port in ["a", "b"] {

@@ -18,7 +18,7 @@ pub(super) fn goodput_bps(bed: &Bed, time: Duration) -> Result<f64, Error> {
     let _server = bed.start("a", path, &server)?;
     // It prints nothing before it listens.
     std::thread::sleep(Duration::from_millis(300));
-    let table = bed.start("b", path, &client)?.output(time * PATIENCE)?;
+    let table = bed.start("b", path, &client)?.output(time * TIME_LIMIT)?;
     goodput(&table)
 }
 
@@ -36,7 +36,7 @@ fn goodput(table: &str) -> Result<f64, Error> {
 const MESSAGE_BYTES: &str = "1048576";
 
 /// The time limit as a multiple of a sample's duration.
-const PATIENCE: u32 = 5;
+const TIME_LIMIT: u32 = 5;
 
 #[cfg(test)]
 mod tests {

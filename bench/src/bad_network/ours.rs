@@ -1,7 +1,7 @@
 //! `spanwire perf`: WRITEs from host b to host a.
 
 use super::bed::Bed;
-use super::{Plan, Weather};
+use super::{Conditions, Plan};
 use crate::sample::Error;
 use serde_json::Value;
 use spanwire_transport::WireMode;
@@ -15,10 +15,10 @@ pub(super) fn goodput_bps(
     bed: &Bed,
     plan: &Plan,
     mode: WireMode,
-    weather: Weather,
+    conditions: Conditions,
     time: Duration,
 ) -> Result<f64, Error> {
-    let (window, depth) = window(plan.rate_bps, weather.rtt_us);
+    let (window, depth) = window(plan.rate_bps, conditions.rtt_us);
     let (window, depth) = (window.to_string(), depth.to_string());
     let (to, seconds) = (bed.a.to_string(), time.as_secs_f64().to_string());
     let server = ["perf", "server", "--dev", "sw0", "--window", &window];
@@ -30,7 +30,7 @@ pub(super) fn goodput_bps(
     running.first_line()?;
     let mut last: Error = "never tried".into();
     for _ in 0..TRIES {
-        match bed.spanwire("b", &client.concat())?.output(time + PATIENCE) {
+        match bed.spanwire("b", &client.concat())?.output(time + TIME_LIMIT) {
             Ok(report) => return goodput(&serde_json::from_str(&report)?),
             Err(why) => last = why,
         }
@@ -62,7 +62,7 @@ const MESSAGE_BYTES: u64 = 64 << 10;
 const TRIES: u32 = 3;
 
 /// The time limit of connection setup and teardown, in addition to the traffic.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIME_LIMIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]
 mod tests {
