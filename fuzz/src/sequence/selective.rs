@@ -1,4 +1,4 @@
-//! The same in SR: what its packets may change, and what it may send.
+//! The checks for SR: permitted effects of its packets, and its output.
 
 use super::forge::Forged;
 use super::incoming::Computed;
@@ -12,18 +12,18 @@ use spanwire_wire::{
     AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind,
 };
 
-/// What a packet may have done to memory.
+/// The permitted effects of a packet on memory.
 #[derive(Default)]
 struct Judged {
     explained: Vec<Reach>,
-    /// What was computed, and where it must be.
+    /// Recovered bytes, and their destinations.
     written: Vec<(Reach, Vec<u8>)>,
     /// Words that an atomic may have changed after that.
     atomics: Vec<Reach>,
 }
 
 impl World {
-    /// Checks a packet that was counted as taken, or not; what it changed in memory.
+    /// Checks a packet that was accepted, or not, and its effects on memory.
     pub(super) fn judge_sr(&mut self, forged: &Forged, state: QpState, change: [&Tally; 2]) {
         let [before, after] = change;
         let judged = if after.taken == before.taken {
@@ -55,22 +55,22 @@ impl World {
         for (reach, bytes) in written {
             let is_as_written = !atomics.iter().any(|atomic| atomic.overlaps(&reach));
             let found = self.memory.bytes(&reach);
-            assert!(!is_as_written || found == bytes, "{reach:?} was computed as {found:x?}");
+            assert!(!is_as_written || found == bytes, "{reach:?} was recovered as {found:x?}");
         }
     }
 
-    /// Looks at what the queue pair has become.
+    /// Updates the expectations from the state of the queue pair.
     fn follow(&mut self) {
-        let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
-        // A response whose own memory is gone ends the queue pair as well, and has not come.
+        let info = self.ep.query_qp(self.qpn).expect("the queue pair exists");
+        // A response whose local memory is gone fails the queue pair as well, and does not count.
         self.streams.has_refused |= info.state == QpState::Err;
         match self.streams.has_refused {
             true => self.streams.may_expect(),
-            false => self.streams.expects(info.attr.rq_psn.expect("it receives")),
+            false => self.streams.expects(info.attr.rq_psn.expect("a receiving state has rq_psn")),
         }
     }
 
-    /// Timers have run.
+    /// Timers have expired.
     pub(super) fn time_passed(&mut self) {
         if !self.setup.is_sr {
             return;
@@ -79,7 +79,7 @@ impl World {
         self.follow();
     }
 
-    /// What a packet of data or parity that was taken explains.
+    /// The effects that an accepted packet of data or parity permits.
     fn judge_data(&mut self, h: &SrDataRepr, data: &[u8], change: [&Tally; 2]) -> Judged {
         let [before, after] = change;
         self.streams.outgoing.came_by(h.path);
@@ -87,12 +87,12 @@ impl World {
         let is_new = self.streams.is_new(number);
         if after.duplicates != before.duplicates {
             if is_new {
-                assert!(self.streams.incoming.was_settled(number), "{h:?} has not come before");
+                assert!(self.streams.incoming.was_settled(number), "{h:?} is no duplicate");
                 self.streams.arrive(number);
             }
             return Judged::default();
         }
-        assert!(is_new, "{h:?} has come before, or is beyond the window");
+        assert!(is_new, "{h:?} is a duplicate, or beyond the window");
         let is_parity = h.block.is_some_and(|block| block.is_parity());
         let uses_receive = h.receive.is_some() && !is_parity;
         if after.not_ready != before.not_ready {
@@ -107,7 +107,7 @@ impl World {
         self.streams.take(number, h, data);
         let rebuilt = after.rebuilt - before.rebuilt;
         if rebuilt > 0 {
-            let place = h.block.expect("only a packet of a block rebuilds any");
+            let place = h.block.expect("only a packet of a block causes recovery");
             self.judge_rebuilt(number, &place, rebuilt, &mut judged);
         }
         self.follow();
@@ -115,7 +115,7 @@ impl World {
         judged
     }
 
-    /// What a segment of data explains, which has come or was computed.
+    /// The effects that a segment of data permits, received or recovered.
     fn judge_segment(&mut self, number: u64, h: &SrDataRepr, len: u32, judged: &mut Judged) {
         let explained = &mut judged.explained;
         match h.kind {
@@ -145,25 +145,25 @@ impl World {
         self.memory.reach(reth.rkey, reth.va, len, need).filter(|_| may)
     }
 
-    /// So many segments of a block were computed, the lowest that are lost: all, or those before
-    /// one that could not be put where it belongs.
+    /// `count` segments of a block were recovered, the lowest lost ones: all, or those before one
+    /// that could not be written to its destination.
     fn judge_rebuilt(&mut self, number: u64, place: &BlockRepr, count: u64, judged: &mut Judged) {
         let computed = self.streams.incoming.compute(number, place);
         let all = u64_from(computed.len());
-        assert!(count <= all, "{count} were computed, and {all} were lost");
+        assert!(count <= all, "{count} were recovered, but {all} were lost");
         for Computed { number, header, bytes } in computed.into_iter().take(usize_from(count)) {
-            assert!(self.streams.is_new(number), "{number:#x} was computed, and is here");
+            assert!(self.streams.is_new(number), "{number:#x} was recovered, but had arrived");
             self.judge_segment(number, &header, u32_from(bytes.len()), judged);
             if let Some(reth) = header.reth {
                 let reach = self.granted(&reth, u32_from(bytes.len()));
-                judged.written.push((reach.expect("it was granted"), bytes));
+                judged.written.push((reach.expect("access was granted"), bytes));
             }
             self.streams.incoming.rebuilt(number);
             self.streams.arrive(number);
         }
     }
 
-    /// What atomics may change whose turn has come, or may have.
+    /// The changes permitted to atomics that are due, or may be.
     fn carry_out(&mut self) -> Vec<Reach> {
         let (next, due) = (self.streams.next, self.streams.due());
         let may = self.setup.access.allows(Access::REMOTE_ATOMIC);
@@ -189,13 +189,13 @@ impl World {
         explained
     }
 
-    /// An acknowledgement that was taken names only what was sent, and no time to come.
+    /// Checks that an accepted acknowledgement names only packets sent, and no future time.
     fn judge_ack(&self, ack: &SrAckRepr<'_>) {
         let nxt = self.streams.snd_nxt;
         let before_nxt = |psn: u32| nxt.wrapping_sub(psn).cast_signed();
-        // Nor what was sent long ago.
-        let recent = 0..=(1 << 16) + i32::try_from(REORDER_PKTS).expect("a few");
-        // But of a block that has begun, the rest may be settled before it has left.
+        // Nor packets sent long ago.
+        let recent = 0..=(1 << 16) + i32::try_from(REORDER_PKTS).expect("the constant fits");
+        // But the rest of an incomplete block may be settled before it has left.
         let left = self.streams.outgoing.left_of_block();
         let named = -left..=*recent.end();
         assert!(named.contains(&before_nxt(ack.next)), "{ack:?} before {nxt}");
@@ -217,7 +217,7 @@ impl World {
                 self.streams.outgoing.check_way(packet, ack.path);
                 self.check_ack_sent(&ack);
             }
-            None => panic!("{:?} is not of SR", packet.bth),
+            None => panic!("{:?} is not an SR packet", packet.bth),
         }
     }
 
@@ -231,7 +231,7 @@ impl World {
         assert!(ahead <= 0, "{h:?} leaves a gap");
         assert!(sends || is_answer && state == QpState::Err, "{h:?} while {state:?}");
         // It may have failed before this packet was written.
-        let now = self.ep.query_qp(self.qpn).expect("it was not destroyed").state;
+        let now = self.ep.query_qp(self.qpn).expect("the queue pair exists").state;
         if now == QpState::Err {
             self.streams.outgoing.failed();
         }
@@ -240,7 +240,7 @@ impl World {
             self.streams.snd_nxt = self.streams.snd_nxt.wrapping_add(1);
             if is_answer && !is_parity {
                 let left = self.streams.answers_left.checked_sub(1);
-                self.streams.answers_left = left.expect("an answer that nothing asked for");
+                self.streams.answers_left = left.expect("a response without a request");
             }
         }
         assert_eq!(h.sent_ps, self.now.as_ps());
@@ -261,7 +261,7 @@ impl World {
             let base = streams.number(word.base);
             for number in (0..64).filter(|i| word.bits >> i & 1 != 0).map(|i| base + i) {
                 let has = streams.has(number) || streams.incoming.may_be_settled(number);
-                assert!(has, "{ack:?} tells of {number:#x}");
+                assert!(has, "{ack:?} reports {number:#x}");
             }
         }
         for report in ack.blocks.as_slice() {

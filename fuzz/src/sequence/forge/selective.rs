@@ -1,4 +1,4 @@
-//! Packets of SR, near where they would be believed.
+//! Forged SR packets, close to acceptable ones.
 
 use super::blocks::{Stand, reports};
 use super::{STEP_LEN, View, dma_len, target};
@@ -8,17 +8,17 @@ use spanwire_wire::{
     SrAckRepr, SrDataRepr, SrKind,
 };
 
-/// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
+/// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
 pub(super) struct Body {
     pub(super) opcode: Opcode,
     pub(super) psn: u32,
     pub(super) header: Vec<u8>,
     pub(super) payload_len: usize,
-    /// Added to what its data are filled with.
+    /// An offset of the bytes that its data are filled with.
     pub(super) hue: u8,
 }
 
-/// The opcode that a step means for a queue pair of SR: mostly its own two.
+/// The opcode of a step for an SR queue pair: mostly SR's own two.
 pub(super) fn opcode(op: u8) -> Opcode {
     match op {
         0xe0.. => Opcode::ALL[usize::from(op - 0xe0) % Opcode::ALL.len()],
@@ -39,7 +39,7 @@ pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     segment(step, view, psn, Some(stand))
 }
 
-/// An empty parity packet; now and then it says more than it should.
+/// A void parity packet, which only fills its PSN; sometimes with fields that it must not have.
 fn given_up(op: u8, psn: u32, place: BlockRepr) -> Body {
     let kind = if op & 0x40 == 0 { SrKind::Send } else { SrKind::Write };
     let receive = (op & 0x20 != 0).then_some(0);
@@ -49,11 +49,11 @@ fn given_up(op: u8, psn: u32, place: BlockRepr) -> Body {
 
 fn body(opcode: Opcode, header: &SrDataRepr, payload_len: usize, hue: u8) -> Body {
     let mut bytes = vec![0; header.header_len()];
-    header.emit(&mut bytes).expect("as long as it says");
+    header.emit(&mut bytes).expect("the buffer has the reported length");
     Body { opcode, psn: header.psn, header: bytes, payload_len, hue }
 }
 
-/// A segment of a message, or parity, which is as one.
+/// A segment of a message, or parity, which has the same header.
 fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand>) -> Body {
     let [_, op, base, _, _, shape, len, plot, at, dma, value] = *step;
     let kind = SrKind::ALL[usize::from(op) % SrKind::ALL.len()];
@@ -149,7 +149,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         let base =
             if words & 0x10 == 0 { base } else { base.wrapping_add(signed(len).wrapping_mul(64)) };
         let bits = u64::from_ne_bytes([len; 8]).rotate_left(words.into()) >> (words >> 4 & 0xf);
-        // Most of what lies beyond is left out, or hardly any acknowledgement were taken.
+        // Most bits beyond are cleared, or hardly any acknowledgement would be accepted.
         let room = view.sr_snd_nxt.wrapping_sub(base).cast_signed();
         let inside = u32::try_from(room).ok().and_then(|n| u64::MAX.checked_shr(64 - n.min(64)));
         let bits = if words & 0x20 == 0 { bits & inside.unwrap_or(0) } else { bits };
@@ -161,7 +161,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
     }
     let mut header = vec![0; ack.header_len()];
-    ack.emit(&mut header).expect("as long as it says");
+    ack.emit(&mut header).expect("the buffer has the reported length");
     Body { opcode: Opcode::SrAck, psn: ack.next, header, payload_len: 0, hue: 0 }
 }
 
@@ -189,7 +189,7 @@ fn psn(view: &View<'_>, base: u8, distance: u8) -> u32 {
         2 => view.sr_snd_nxt,
         _ => return u32::from(distance) << 24,
     };
-    // One near, or as many as a window, or a turn away.
+    // Single packets, windows, or turns of the 24-bit number space.
     let scale = [1, 1, 16, 0x100_0000][usize::from(base >> 2 & 3)];
     let distance = u32::from_ne_bytes(i32::from(distance.cast_signed()).to_ne_bytes());
     from.wrapping_add(distance.wrapping_mul(scale))
