@@ -53,9 +53,9 @@ fn check(frame: &[u8]) {
     // The pad's bytes are arbitrary, and bytes after the packet are not part of it; everything else
     // must be emitted as it was parsed.
     let packet = Packet { trailer: &[], ..packet };
-    let again = emit(&headers, packet.payload);
-    let reparsed = Packet::parse(&again).expect("an emitted packet is accepted");
-    let pad = again.len() - at - packet.payload.len() - ICRC_LEN;
+    let emitted = emit(&headers, packet.payload);
+    let reparsed = Packet::parse(&emitted).expect("an emitted packet is accepted");
+    let pad = emitted.len() - at - packet.payload.len() - ICRC_LEN;
     assert_eq!(reparsed, packet, "the packet changed in emitting");
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
@@ -68,10 +68,10 @@ fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     let Some(stack) = IntStack::parse(packet.trailer) else { return };
     assert!(stack.len() <= INT_MAX_HOPS.into());
     assert_eq!(stack.hops().count(), stack.len());
-    let mut again = [0; INT_HOP_LEN];
+    let mut emitted = [0; INT_HOP_LEN];
     for (hop, record) in stack.hops().zip(stack.records()) {
-        hop.emit(&mut again);
-        assert_eq!(again, *record);
+        hop.emit(&mut emitted);
+        assert_eq!(emitted, *record);
     }
 }
 
@@ -87,19 +87,19 @@ fn check_sr(packet: &Packet<'_>) {
             assert_eq!(header.psn & Psn::MASK, psn);
             assert_eq!(bytes.len(), header.header_len() + data.len());
             assert_eq!(header.block.is_some_and(|block| block.is_parity()), is_parity);
-            let mut again = vec![0; header.header_len()];
-            header.emit(&mut again).expect("the buffer has the reported length");
-            assert_eq!(parse(psn, &again), Ok((header, &[][..])));
-            assert!(header.emit(&mut again[1..]).is_err(), "a buffer one byte too short");
+            let mut emitted = vec![0; header.header_len()];
+            header.emit(&mut emitted).expect("the buffer has the reported length");
+            assert_eq!(parse(psn, &emitted), Ok((header, &[][..])));
+            assert!(header.emit(&mut emitted[1..]).is_err(), "a buffer one byte too short");
         }
         Opcode::SrAck => {
             let Ok(ack) = SrAckRepr::parse(psn, bytes) else { return };
             assert_eq!(ack.next & Psn::MASK, psn);
             assert_eq!(bytes.len(), ack.header_len());
             assert!(ack.words.as_slice().iter().all(|w| w.base.is_multiple_of(64)));
-            let mut again = vec![0; ack.header_len()];
-            ack.emit(&mut again).expect("the buffer has the reported length");
-            assert_eq!(SrAckRepr::parse(psn, &again), Ok(ack));
+            let mut emitted = vec![0; ack.header_len()];
+            ack.emit(&mut emitted).expect("the buffer has the reported length");
+            assert_eq!(SrAckRepr::parse(psn, &emitted), Ok(ack));
         }
         _ => {}
     }

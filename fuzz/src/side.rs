@@ -14,23 +14,23 @@ use spanwire_transport::{Agreed, Config, Mtu, Offer};
 /// # Panics
 /// If the side connection violates its contract.
 pub fn run(data: &[u8]) {
-    let [cut, max, said @ ..] = data else { return };
-    check_lines(said, usize::from(*cut) + 1, usize::from(*max) * 8);
-    for line in said.split(|b| *b == b'\n') {
+    let [cut, max, text @ ..] = data else { return };
+    check_lines(text, usize::from(*cut) + 1, usize::from(*max) * 8);
+    for line in text.split(|b| *b == b'\n') {
         check_message(line);
     }
-    check_perftest(said);
+    check_perftest(text);
 }
 
 /// Checks that lines do not depend on the fragmentation, up to the first that is too long.
-fn check_lines(said: &[u8], cut: usize, max: usize) {
+fn check_lines(text: &[u8], cut: usize, max: usize) {
     let mut lines = Lines::new(max);
     let (mut at, mut seen) = (0, 0);
-    for part in said.chunks(cut) {
+    for part in text.chunks(cut) {
         lines.push(part);
         seen += part.len();
         loop {
-            let rest = &said[at..seen];
+            let rest = &text[at..seen];
             let end = rest.iter().position(|b| *b == b'\n');
             match lines.take() {
                 Err(OobError::Garbled(_)) => {
@@ -67,8 +67,8 @@ fn check_message(line: &[u8]) {
         Err(OobError::Rejected(_) | OobError::Garbled(_)) => return,
         Err(other) => panic!("{other}"),
     };
-    let said = serde_json::to_vec(&message).expect("it was parsed from JSON");
-    assert_eq!(read(&said).expect("an emitted message is accepted"), message);
+    let text = serde_json::to_vec(&message).expect("it was parsed from JSON");
+    assert_eq!(read(&text).expect("an emitted message is accepted"), message);
     match &message {
         Message::Request(request) => check_request(request, line.len()),
         Message::Hello(hello) => {
@@ -97,13 +97,13 @@ fn check_request(request: &Request, line_bytes: usize) {
 }
 
 /// Checks the other exchange, of `--oob perftest`.
-fn check_perftest(said: &[u8]) {
-    let _ = version_from(said);
-    let _ = cycle_buffer_from(said);
-    let _ = mtu_from(said);
-    if let Ok(keys) = Keys::from_bytes(said) {
-        let again = Keys::from_bytes(&keys.to_bytes()).expect("an emitted message is accepted");
-        assert_eq!(again, keys);
+fn check_perftest(text: &[u8]) {
+    let _ = version_from(text);
+    let _ = cycle_buffer_from(text);
+    let _ = mtu_from(text);
+    if let Ok(keys) = Keys::from_bytes(text) {
+        let parsed = Keys::from_bytes(&keys.to_bytes()).expect("an emitted message is accepted");
+        assert_eq!(parsed, keys);
     }
 }
 

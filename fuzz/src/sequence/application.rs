@@ -62,14 +62,14 @@ impl World {
             ..WorkRequest::new(self.wr_id, op, &[])
         };
         if self.ep.post_send(self.qpn, &wr).is_ok() {
-            let lands = fetches.then_some(Reach { plot: local, bytes: at..at + len });
+            let written = fetches.then_some(Reach { plot: local, bytes: at..at + len });
             let is_signaled = wr.signaled;
             self.sends.post(Posted {
                 wr_id: self.wr_id,
                 is_signaled,
-                is_forgotten: false,
+                is_reset: false,
                 room: len,
-                lands,
+                written,
             });
         }
     }
@@ -85,15 +85,15 @@ impl World {
             None => self.ep.post_recv(self.qpn, &wr),
         };
         if posted.is_ok() {
-            let lands = Some(Reach { plot: Plot::Landing, bytes: at..at + len });
+            let written = Some(Reach { plot: Plot::Landing, bytes: at..at + len });
             // A WRITE's length is independent of the receive request that its immediate consumes.
             let room = usize::MAX;
             self.recvs.post(Posted {
                 wr_id: self.wr_id,
                 is_signaled: true,
-                is_forgotten: false,
+                is_reset: false,
                 room,
-                lands,
+                written,
             });
         }
     }
@@ -113,7 +113,7 @@ impl World {
             let was = self.output.snd_nxt;
             let packet = super::output::parse(&frame[..meta.len]);
             if self.setup.is_sr {
-                self.streams.left(meta.len);
+                self.streams.on_sent(meta.len);
                 self.check_sr_output(&packet, state);
                 continue;
             }
@@ -195,13 +195,13 @@ impl World {
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &reset).expect("every state leads to RESET");
         self.setup.bring_up(&mut self.ep, self.qpn);
-        self.sends.forget();
+        self.sends.reset();
         if self.srq.is_none() {
-            self.recvs.forget();
+            self.recvs.reset();
         } else {
             // SR holds all receive requests that its peer has named; RC one.
             let held = if self.setup.is_sr { MAX_WR as usize } else { 1 };
-            self.recvs.forget_some(held);
+            self.recvs.reset_shared(held);
         }
         self.output = Output { snd_nxt: self.setup.sq_psn, replies_left: 0 };
         self.epsn = self.setup.rq_psn;

@@ -44,7 +44,7 @@ pub(super) struct Forged {
     /// Its content, if it is an SR packet.
     pub(super) inside: Option<Inside>,
     /// False if no queue pair may accept it, whatever its content.
-    pub(super) is_sound: bool,
+    pub(super) is_acceptable: bool,
 }
 
 impl Forged {
@@ -66,8 +66,8 @@ impl Forged {
         let ext = extensions(props, RethRepr { va, rkey, dma_len }, len, syndrome);
         let mut frame = emit(special, bth, ext, payload_len, FILL | (len & FILL_MASK));
         special.spoil(&mut frame, at);
-        let is_sound = special.is_sound();
-        Self { frame, bth, ext, payload_len, inside: None, is_sound }
+        let is_acceptable = special.is_acceptable();
+        Self { frame, bth, ext, payload_len, inside: None, is_acceptable }
     }
 
     /// An SR packet. The operands: kind, operation, PSN's base and distance, flags, then those of
@@ -82,7 +82,7 @@ impl Forged {
         let bth = special.bth(flags, body.opcode, view.qpn, Psn::new(body.psn & Psn::MASK));
         let (header_len, ext) = (body.header.len(), ExtHeaders::default());
         let whole = header_len + body.payload_len;
-        let fill = FILL | (len.wrapping_add(body.hue) & FILL_MASK);
+        let fill = FILL | (len.wrapping_add(body.fill_offset) & FILL_MASK);
         let mut frame = emit(special, bth, ext, whole, fill);
         // The end of the BTH, for either version of IP.
         let start = frame.len() - whole.next_multiple_of(4) - ICRC_LEN;
@@ -94,8 +94,8 @@ impl Forged {
         seal(&mut frame, sealed);
         let inside = Packet::parse_unverified(&frame).ok().and_then(|p| Inside::of(&p));
         special.spoil(&mut frame, at);
-        let is_sound = special.is_sound();
-        Self { frame, bth, ext, payload_len: body.payload_len, inside, is_sound }
+        let is_acceptable = special.is_acceptable();
+        Self { frame, bth, ext, payload_len: body.payload_len, inside, is_acceptable }
     }
 }
 
@@ -139,7 +139,7 @@ impl Special {
         }
     }
 
-    fn is_sound(self) -> bool {
+    fn is_acceptable(self) -> bool {
         matches!(
             self,
             Self::Nothing

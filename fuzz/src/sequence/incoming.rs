@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Incoming {
     blocks: BTreeMap<Name, Block>,
     /// Numbers of recovered packets.
-    rebuilt: BTreeSet<u64>,
+    recovered: BTreeSet<u64>,
     /// Numbers that may have been settled or not: the engine determines the time.
     settled: BTreeSet<u64>,
 }
@@ -23,7 +23,7 @@ type Name = (u64, u8, u8, u8);
 #[derive(Default)]
 struct Block {
     /// At its first packet, uncoded packets of its numbers had arrived: its parity is not kept.
-    is_plain: bool,
+    is_uncoded: bool,
     data: BTreeMap<u8, Vec<u8>>,
     rows: BTreeMap<u8, Vec<u8>>,
     /// The last parity header, and its length.
@@ -31,7 +31,7 @@ struct Block {
 }
 
 /// A segment that can be recovered.
-pub(super) struct Computed {
+pub(super) struct Recovered {
     pub(super) number: u64,
     pub(super) header: SrDataRepr,
     pub(super) bytes: Vec<u8>,
@@ -49,8 +49,8 @@ impl Incoming {
         self.settled.remove(&number);
         let Some(place) = &h.block else { return };
         let name = name(number, place);
-        let is_plain = || numbers(&name).any(|n| n != number && has(n));
-        let fresh = || Block { is_plain: is_plain(), ..Block::default() };
+        let is_uncoded = || numbers(&name).any(|n| n != number && has(n));
+        let fresh = || Block { is_uncoded: is_uncoded(), ..Block::default() };
         let block = self.blocks.entry(name).or_insert_with(fresh);
         match (place.index.checked_sub(place.data), h.block_bytes) {
             (None, _) => _ = block.data.insert(place.index, payload.to_vec()),
@@ -67,10 +67,10 @@ impl Incoming {
     ///
     /// # Panics
     /// If they are not recoverable.
-    pub(super) fn compute(&self, number: u64, place: &BlockRepr) -> Vec<Computed> {
+    pub(super) fn recover(&self, number: u64, place: &BlockRepr) -> Vec<Recovered> {
         let name = name(number, place);
         let block = &self.blocks[&name];
-        assert!(!block.is_plain, "{name:x?} was recovered, but its parity was not kept");
+        assert!(!block.is_uncoded, "{name:x?} was recovered, but its parity was not kept");
         let (whole, longest) = block.whole.expect("recovery needs parity");
         let scheme = Scheme::from_id(place.scheme).expect("recovery needs a known scheme");
         let code =
@@ -92,7 +92,7 @@ impl Incoming {
         for (row, payload) in &block.rows {
             recovery.add(Source::Parity(*row), payload, &mut out);
         }
-        let computed = lost.iter().zip(out).map(|(&i, bytes)| Computed {
+        let recovered = lost.iter().zip(out).map(|(&i, bytes)| Recovered {
             number: name.0 + u64::from(i),
             header: SrDataRepr {
                 reth: whole.reth.map(|reth| RethRepr {
@@ -106,12 +106,12 @@ impl Incoming {
             },
             bytes,
         });
-        computed.collect()
+        recovered.collect()
     }
 
     /// A segment has been recovered.
-    pub(super) fn rebuilt(&mut self, number: u64) {
-        self.rebuilt.insert(number);
+    pub(super) fn on_recovered(&mut self, number: u64) {
+        self.recovered.insert(number);
         self.settled.remove(&number);
     }
 
@@ -148,7 +148,7 @@ impl Incoming {
             let is_right = match r.word {
                 BlockWord::Nack => has(number),
                 BlockWord::Settled => has(number) || self.may_be_settled(number),
-                BlockWord::Rebuilt => i < r.data.into() && self.rebuilt.contains(&number),
+                BlockWord::Rebuilt => i < r.data.into() && self.recovered.contains(&number),
             };
             assert!(is_right && i < pkts.into(), "{r:?} names {i}");
         }

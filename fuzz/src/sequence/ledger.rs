@@ -18,11 +18,11 @@ pub(super) struct Posted {
     /// It completes even if it succeeds.
     pub(super) is_signaled: bool,
     /// The queue pair was reset: it may end without a completion.
-    pub(super) is_forgotten: bool,
+    pub(super) is_reset: bool,
     /// Its buffer length in bytes.
     pub(super) room: usize,
     /// Memory that may change while it is outstanding.
-    pub(super) lands: Option<Reach>,
+    pub(super) written: Option<Reach>,
 }
 
 impl Ledger {
@@ -44,7 +44,7 @@ impl Ledger {
                 );
                 return;
             }
-            let silent = !posted.is_signaled || posted.is_forgotten || is_lossy;
+            let silent = !posted.is_signaled || posted.is_reset || is_lossy;
             if !silent {
                 let forgiven = self.missing.checked_sub(1);
                 self.missing = forgiven.unwrap_or_else(|| panic!("{wc:?} skips {}", posted.wr_id));
@@ -54,26 +54,26 @@ impl Ledger {
 
     /// True if an outstanding request explains a change of `changed`.
     pub(super) fn explains(&self, changed: &Reach) -> bool {
-        self.lands().any(|lands| lands.contains(changed))
+        self.written().any(|written| written.contains(changed))
     }
 
     /// The ranges into which outstanding requests may write.
-    pub(super) fn lands(&self) -> impl Iterator<Item = Reach> {
-        self.posted.iter().filter_map(|p| p.lands.clone())
+    pub(super) fn written(&self) -> impl Iterator<Item = Reach> {
+        self.posted.iter().filter_map(|p| p.written.clone())
     }
 
     /// A reset: posted requests may end with a completion or without.
-    pub(super) fn forget(&mut self) {
-        self.posted.iter_mut().for_each(|p| p.is_forgotten = true);
+    pub(super) fn reset(&mut self) {
+        self.posted.iter_mut().for_each(|p| p.is_reset = true);
     }
 
     /// A reset with a shared receive queue: at most `at_most` requests may be lost.
-    pub(super) fn forget_some(&mut self, at_most: usize) {
+    pub(super) fn reset_shared(&mut self, at_most: usize) {
         self.missing += at_most;
     }
 
     /// The oldest request that must still complete.
     pub(super) fn unfinished(&self) -> Option<u64> {
-        self.posted.iter().find(|p| p.is_signaled && !p.is_forgotten).map(|p| p.wr_id)
+        self.posted.iter().find(|p| p.is_signaled && !p.is_reset).map(|p| p.wr_id)
     }
 }

@@ -66,7 +66,7 @@ impl Outgoing {
             true => assert_ne!(h.path, 0, "{h:?}"),
             false => assert_eq!(h.path, self.echoed_path, "{h:?}"),
         }
-        self.check_way(p, h.path);
+        self.check_path(p, h.path);
         assert_eq!(h.is_retransmission, !is_new, "{h:?}");
         if is_new {
             self.check_new(p.bth.solicited, h, payload);
@@ -84,12 +84,12 @@ impl Outgoing {
     }
 
     /// A packet was accepted on this path.
-    pub(super) fn came_by(&mut self, path: u16) {
+    pub(super) fn on_received(&mut self, path: u16) {
         self.echoed_path = if Entropy::from_port(path).port() == path { path } else { 0 };
     }
 
     /// Checks that the source port is the path's, if it has one.
-    pub(super) fn check_way(&self, p: &Packet<'_>, path: u16) {
+    pub(super) fn check_path(&self, p: &Packet<'_>, path: u16) {
         let is_port = Entropy::from_port(path).port() == path;
         assert!(!is_port || p.udp.src_port == path, "{path:#x} by {:#x}", p.udp.src_port);
     }

@@ -29,12 +29,12 @@ pub(super) struct Streams {
     /// Blocks of the peer's.
     pub(super) incoming: Incoming,
     /// The queue pair has failed, by a NAK or by itself: the last packets may not count.
-    pub(super) has_refused: bool,
+    pub(super) has_failed: bool,
     /// The number of our next new packet, and of those before it.
     pub(super) snd_nxt: u32,
     pub(super) outgoing: Outgoing,
     /// Responses that may still leave for the first time.
-    pub(super) answers_left: u64,
+    pub(super) responses_left: u64,
     /// Payload of a full packet of ours.
     pub(super) segment_bytes: u32,
     /// Before RTS: bytes received minus bytes sent.
@@ -71,10 +71,10 @@ impl Streams {
             atomics: BTreeMap::new(),
             invalidations: BTreeMap::new(),
             incoming: Incoming::default(),
-            has_refused: false,
+            has_failed: false,
             snd_nxt: sq_psn,
             outgoing: Outgoing::new(setup),
-            answers_left: 0,
+            responses_left: 0,
             segment_bytes: setup.segment_bytes(),
             unproven: None,
         }
@@ -90,12 +90,12 @@ impl Streams {
     }
 
     /// A frame was delivered.
-    pub(super) fn came(&mut self, frame_len: usize) {
+    pub(super) fn on_received(&mut self, frame_len: usize) {
         self.unproven = self.unproven.map(|bytes| bytes + u64_from(frame_len));
     }
 
     /// A frame left.
-    pub(super) fn left(&mut self, frame_len: usize) {
+    pub(super) fn on_sent(&mut self, frame_len: usize) {
         if let Some(bytes) = &mut self.unproven {
             let left = bytes.checked_sub(u64_from(frame_len));
             *bytes = left.expect("more bytes leave than arrived, before RTS");

@@ -89,7 +89,7 @@ impl World {
         }
         assert_eq!(self.ep.poll_timeout().filter(|t| *t <= self.now), None);
         assert!(self.ep.destroy_qp(self.qpn));
-        self.packet_to_nobody();
+        self.packet_to_unknown_qp();
         assert!(self.ep.destroy_cq(self.send_cq) && self.ep.destroy_cq(self.recv_cq));
         assert_eq!(self.ep.poll_timeout(), None, "a timer without a queue pair");
         assert_eq!(self.memory.changed(), None);
@@ -105,7 +105,7 @@ impl World {
         self.counted = counted;
     }
 
-    fn packet_to_nobody(&mut self) {
+    fn packet_to_unknown_qp(&mut self) {
         let before = self.ep.counters().dropped(DropReason::UnknownQpn);
         let forged = Forged::new(&[0; STEP_LEN], &self.view(0));
         self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
@@ -140,20 +140,20 @@ impl World {
         let atomic = forged.ext.atomic.map(|a| RethRepr { va: a.va, rkey: a.rkey, dma_len: 8 });
         let word = atomic.and_then(|r| self.memory.reach(r.rkey, r.va, 8, Access::REMOTE_ATOMIC));
         let word = word.map(|reach| self.memory.word(&reach));
-        self.streams.came(forged.frame.len());
+        self.streams.on_received(forged.frame.len());
         self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
         let after = Tally::of(self.ep.counters());
         let taken = after.taken - before.taken;
         assert_eq!(taken + after.dropped - before.dropped, 1, "each packet is counted once");
         if self.setup.is_sr {
-            return self.judge_sr(&forged, info.state, [&before, &after]);
+            return self.check_sr(&forged, info.state, [&before, &after]);
         }
         let changed = self.memory.changed();
         if taken == 0 {
             assert_eq!(changed, None, "a dropped packet changed memory");
             return;
         }
-        assert!(forged.is_sound, "taken: {:?}", forged.bth);
+        assert!(forged.is_acceptable, "taken: {:?}", forged.bth);
         match forged.bth.opcode.props().class {
             OpClass::Request => {
                 assert!(matches!(info.state, QpState::Rts | QpState::Sqd), "{info:?}");
@@ -166,14 +166,14 @@ impl World {
                 // A message whose completion finds no room is executed, and rejected.
                 let complete = after.messages != before.messages;
                 let refused = after.refused != before.refused && !complete;
-                self.judge_request(&forged, refused, word, changed);
+                self.check_request(&forged, refused, word, changed);
             }
-            OpClass::Response => self.judge_response(&forged, changed),
+            OpClass::Response => self.check_response(&forged, changed),
             OpClass::Notification => assert_eq!(changed, None, "a notification changed memory"),
         }
     }
 
-    fn judge_response(&self, forged: &Forged, changed: Option<Reach>) {
+    fn check_response(&self, forged: &Forged, changed: Option<Reach>) {
         // A sequence NAK may name the next one.
         let sequence_error = Syndrome::Nak(NakCode::SequenceError);
         let naks = forged.ext.aeth.is_some_and(|a| a.syndrome == sequence_error);
@@ -189,7 +189,7 @@ impl World {
 
     /// Checks an accepted request: executed unless `refused`, answered as a duplicate or NAKed.
     /// `word` is the old value that an atomic would return.
-    fn judge_request(
+    fn check_request(
         &mut self,
         forged: &Forged,
         refused: bool,
@@ -212,7 +212,7 @@ impl World {
                     self.check_invalidated(rkey);
                 }
             }
-            OpKind::Write => self.judge_write(ext.reth, props.last, *payload_len, changed),
+            OpKind::Write => self.check_write(ext.reth, props.last, *payload_len, changed),
             OpKind::ReadRequest => {
                 assert_eq!(changed, None);
                 let reth = ext.reth.expect("a READ has one");
@@ -221,13 +221,13 @@ impl World {
             }
             _ => {
                 assert!(word.is_some(), "an atomic without access");
-                self.judge_atomic(bth.opcode, ext.atomic.zip(word), changed);
+                self.check_atomic(bth.opcode, ext.atomic.zip(word), changed);
             }
         }
         self.epsn = self.epsn.plus(took);
     }
 
-    fn judge_atomic(
+    fn check_atomic(
         &self,
         opcode: Opcode,
         done: Option<(AtomicEthRepr, u64)>,
@@ -249,7 +249,7 @@ impl World {
         assert_eq!(self.memory.word(&reach), left, "{opcode:?} of {found:#x}");
     }
 
-    fn judge_write(
+    fn check_write(
         &mut self,
         reth: Option<RethRepr>,
         last: bool,
@@ -296,7 +296,7 @@ pub(super) struct Tally {
     pub(super) duplicates: u64,
     pub(super) not_ready: u64,
     pub(super) fatal: u64,
-    pub(super) rebuilt: u64,
+    pub(super) recovered: u64,
     /// Requests accepted but not executed: these three, and those out of sequence.
     refused: u64,
     messages: u64,
@@ -308,10 +308,10 @@ impl Tally {
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
         let dropped = own.chain(wire).map(|r| c.dropped(r)).sum();
         let (duplicates, not_ready) = (c.duplicate_request, c.out_of_buffer);
-        let (fatal, rebuilt) = (c.tx_fatal_naks, c.ec_rebuilt_packets);
+        let (fatal, recovered) = (c.tx_fatal_naks, c.ec_rebuilt_packets);
         let refused = duplicates + c.out_of_sequence + not_ready + fatal;
         let (taken, messages) = (c.rx_packets, c.rx_messages);
-        Self { taken, dropped, duplicates, not_ready, fatal, rebuilt, refused, messages }
+        Self { taken, dropped, duplicates, not_ready, fatal, recovered, refused, messages }
     }
 }
 

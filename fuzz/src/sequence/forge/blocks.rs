@@ -6,14 +6,14 @@ use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord};
 
 /// A packet's position in a block, and the segment lengths of the block.
 #[derive(Clone, Copy)]
-pub(super) struct Stand {
+pub(super) struct Position {
     pub(super) place: BlockRepr,
     /// Bytes of every segment but the last, and the amount by which the last is shorter.
     segment_bytes: u32,
     shorter: u32,
 }
 
-impl Stand {
+impl Position {
     /// The position of packet `psn` of a step. Blocks of one kind are consecutive from the first
     /// packet on, so packets of two steps agree on their block, unless a step deviates
     /// deliberately.
