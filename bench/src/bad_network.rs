@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn row__a_failed_sample_is_worth_nothing_and_says_why() {
+    fn row__a_failed_sample_counts_as_zero_and_is_reported() {
         let mut cell = Cell::new(Subject::Spanwire(WireMode::Sr), conditions());
         cell.take(Ok(50e6), 100_000_000);
         cell.take(Err("no route".into()), 100_000_000);

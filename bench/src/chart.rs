@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn svg__a_row_without_samples_says_so() {
+    fn svg__marks_a_row_without_samples() {
         let mut report = report();
         report.rates[0].goodput_gbps = None;
         assert!(svg(&report).contains("no quiet sample"));

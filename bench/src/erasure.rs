@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__measures_everybody_with_isal_and_says_when_it_is_without() {
+    fn run__measures_all_with_and_without_isal() {
         let plan = Plan { rounds: 2, ms: 1, bytes: vec![128], json: false };
         let mut calls = 0;
         let report = run(&plan, |_, _| {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn run__ends_when_it_is_told_to() {
+    fn run__can_be_cancelled() {
         let plan = Plan { rounds: 1, ms: 1, bytes: vec![64], json: false };
         assert!(run(&plan, |_, _| false).is_err());
     }

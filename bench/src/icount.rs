@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn fails__on_growth_and_on_what_nobody_has_blessed() {
+    fn fails__on_growth_and_without_a_baseline() {
         let verdict = |now, baseline| Verdict {
             name: "x".to_owned(),
             op: "packet",

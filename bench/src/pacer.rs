@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__measures_all_that_was_asked_for() {
+    fn run__measures_the_whole_plan() {
         let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1] };
         let mut calls = Vec::new();
         let report = run(&plan, |round, qps| {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn run__ends_when_it_is_told_to() {
+    fn run__can_be_cancelled() {
         let plan = Plan { rounds: 2, ms: 1, qps: vec![1] };
         assert!(run(&plan, |_, _| false).is_err());
     }

@@ -293,7 +293,7 @@ mod tests {
     use spanwire_transport::Mtu;
 
     #[test]
-    fn number_of__is_behind_the_headers() {
+    fn number_of__follows_the_headers() {
         let mut frame = vec![0; HEADERS_BYTES];
         assert_eq!(number_of(&frame), None);
         frame.extend_from_slice(&7u64.to_be_bytes());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_bytes__leave_what_the_engine_adds_at_most() {
+    fn headers_bytes__leave_room_for_the_longest_headers() {
         // The longest headers have a RETH more, or an immediate, over IPv6.
         let longest = usize::try_from(Mtu::B1024.max_frame_bytes()).unwrap();
         assert!(HEADERS_BYTES + 1024 + ICRC_BYTES < longest);

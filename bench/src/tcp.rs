@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn run_client__every_question_is_answered_spinning_or_not() {
+    fn run_client__every_request_is_answered_spinning_or_not() {
         for spin in [false, true] {
             let [client, server] = pair();
             client.set_nonblocking(spin).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn read_small__an_end_in_the_middle_is_an_end() {
+    fn read_small__an_end_within_a_message_ends_it() {
         let [mut client, mut server] = pair();
         client.write_all(&[1, 2, 3]).unwrap();
         drop(client);

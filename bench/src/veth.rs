@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn variants__an_mtu_out_of_range_is_refused() {
+    fn variants__an_mtu_out_of_range_is_rejected() {
         for link_mtu in [1279, 3507] {
             let plan = Plan { link_mtus: vec![link_mtu], ..Plan::default() };
             assert!(plan.variants().is_err(), "{link_mtu}");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn run__one_core_for_both_is_refused() {
+    fn run__one_core_for_both_is_rejected() {
         let core = affinity::usable_cores()[0];
         let plan = Plan { cores: [core, core], ..Plan::default() };
         assert!(run(&plan, |_, _| false).is_err());
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt__takes_disturbed_samples_again_until_patience_is_over() {
+    fn attempt__retries_disturbed_samples_up_to_the_limit() {
         let [a, b, ..] = affinity::usable_cores()[..] else {
             eprintln!("SKIPPED: one core only");
             return;

@@ -63,7 +63,7 @@ fn veth__a_short_run_measures_every_variant() {
 }
 
 #[test]
-fn veth__an_mtu_beyond_one_buffer_is_refused() {
+fn veth__an_mtu_beyond_one_buffer_is_rejected() {
     let output = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"))
         .args(["veth", "--mtu", "9000"])
         .output()

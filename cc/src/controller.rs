@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn wants_int__of_those_whose_laws_are_written_in_it() {
+    fn wants_int__of_telemetry_based_algorithms() {
         let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
         let wants = |name: &&str| Algorithm::named(name).unwrap().start(&path).wants_int();
         let known = Algorithm::known();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn set__takes_numbers_in_range_and_nothing_else() {
+    fn set__accepts_only_values_in_range() {
         for name in Algorithm::NAMES {
             let mut algorithm = Algorithm::named(name).unwrap();
             for field in algorithm.fields() {

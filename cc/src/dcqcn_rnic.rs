@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn handle_timeout__late_is_as_if_it_were_not() {
+    fn handle_timeout__a_late_call_has_the_same_effect() {
         let mut cc = flow(&Params::default());
         cc.on_cnp(at(0));
         // The decrease was due at 4 us, with alpha after 4 slots rather than 700; the increase

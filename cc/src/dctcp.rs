@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_round_without_a_mark_forgets_and_grows_by_a_packet() {
+    fn on_ack__a_round_without_a_mark_decays_alpha_and_grows_by_a_packet() {
         let mut cc = flow(0.95);
         let before = cc.cwnd;
         cc.on_ack(at(20), &ack(100, 0, at(10)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_once_and_starts_slowly_after_silence() {
+    fn on_loss__halves_once_and_slow_starts_after_a_timeout() {
         let loss = |kind| Loss { kind, bytes: MTU, inflight_bytes: 0 };
         let mut cc = flow(0.0);
         cc.on_loss(at(30), &loss(LossKind::Recovery));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__increases_by_as_much_for_all() {
+    fn on_ack__increase_is_the_same_for_all_flows() {
         let mut cc = flow(100_000.0);
         cc.on_ack(at(100), &Ack { held_back: true, ..ack(0) });
         assert!(about(cc.cwnd, 100_000.0 + 5376.0 * 0.040_96));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_once_a_round_trip_whatever_was_marked_in_it() {
+    fn on_loss__halves_once_a_round_trip_despite_marks() {
         let mut cc = flow(100_000.0);
         cc.alpha = 0.5;
         let loss = Loss { kind: LossKind::Recovery, bytes: 1, inflight_bytes: 0 };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__silence_starts_slowly() {
+    fn on_loss__slow_starts_after_a_timeout() {
         let mut cc = flow(100_000.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(1), &loss(LossKind::Timeout(1)));

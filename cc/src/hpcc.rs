@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__adds_five_times_below_the_aim_and_then_multiplies() {
+    fn on_ack__adds_five_times_below_the_target_and_then_multiplies() {
         let mut cc = flow();
         cc.reference = 100_000.0;
         let mut windows = Vec::new();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__each_mark_takes_half_a_packet() {
+    fn on_ack__each_mark_decreases_by_half_a_packet() {
         let mut cc = flow(10.0);
         cc.on_ack(at(1), &ack(1, false));
         assert!(close(cc.pkts, 10.1));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_path_too_far_behind_is_left() {
+    fn on_ack__a_path_too_far_behind_shrinks_the_window() {
         for (number, want) in [(60, 9.1), (68, 10.1)] {
             let mut cc = flow(10.0);
             cc.newest = 100;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__what_arrived_out_of_order_is_not_in_flight() {
+    fn on_ack__out_of_order_arrivals_are_not_in_flight() {
         // Four in flight, one acknowledged after a gap: of 4.25, three remain in flight.
         let mut cc = flow(4.0);
         cc.on_ack(at(1), &ack(12, false));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_after_silence_alone() {
+    fn on_loss__halves_only_after_a_timeout() {
         let mut cc = flow(10.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(1), &loss(LossKind::Recovery));

@@ -61,7 +61,7 @@ mod tests {
     use spanwire_base::Dur;
 
     #[test]
-    fn on_far_ack__speaks_for_a_switch_that_has_nothing_to_say() {
+    fn on_far_ack__replaces_missing_pseudo_acks() {
         let mut near = Near::default();
         let ack = Ack { acked_bytes: 1, ..Ack::default() };
         assert_eq!(near.on_far_ack(at(0), &ack, 1e6), None);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn by_round_trip__a_queue_that_drains_is_not_without_power() {
+    fn by_round_trip__a_draining_queue_has_power() {
         let mut cc = flow(true);
         let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
         cc.on_ack(at(100), &ack(60, at(40)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_after_silence_and_forgets() {
+    fn on_loss__halves_after_a_timeout_and_resets() {
         let mut cc = flow(false);
         cc.on_loss(at(1), &Loss { kind: LossKind::Timeout(1), bytes: 1, inflight_bytes: 0 });
         assert!(close(cc.cwnd, 125_000.0) && cc.power.is_none());

@@ -128,7 +128,7 @@ proptest! {
     /// Windows, rates, gaps and timers stay in bounds after any events, with and without a known
     /// path.
     #[test]
-    fn any_events__leave_something_that_can_be_sent(
+    fn any_events__keep_window_and_rate_in_bounds(
         events in proptest::collection::vec(event(), 1..200),
         known in any::<bool>(),
     ) {
@@ -150,7 +150,7 @@ proptest! {
 
     /// The events of one flow do not affect another.
     #[test]
-    fn any_events__of_one_flow_change_no_other(
+    fn any_events__of_one_flow_do_not_affect_another(
         events in proptest::collection::vec(event(), 1..100),
     ) {
         for name in Algorithm::known() {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn base__is_what_was_configured_or_the_smallest() {
+    fn base__is_the_configured_or_the_smallest_round_trip() {
         let line_rate = Rate::from_gbps(100);
         let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
         assert_eq!((base.rtt(), base.bdp()), (None, None));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bdp_once__tells_what_is_known_once() {
+    fn bdp_once__returns_the_product_once() {
         let line_rate = Rate::from_gbps(8);
         let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
         assert_eq!(base.bdp_once(), None);

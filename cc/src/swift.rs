@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__five_timeouts_and_it_is_at_its_least() {
+    fn on_loss__five_timeouts_reset_to_the_minimum() {
         let mut cc = flow(16.0);
         let mut windows = Vec::new();
         for n in 1..=5 {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_slow_peer_shrinks_the_window_of_the_ends() {
+    fn on_ack__a_slow_peer_shrinks_the_endpoint_window() {
         let mut cc = flow(16.0);
         cc.endpoint.pkts = 16.0;
         let slow = Ack { remote_hold: Dur::from_ms(2), ..ack(2020, 1) };

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__compares_hop_by_hop_and_begins_anew_on_another_path() {
+    fn on_ack__compares_hop_by_hop_and_restarts_on_another_path() {
         let mut t = Telemetry::default();
         assert_eq!(differences(&mut t, &[], 0), (false, vec![]));
         assert!(!differences(&mut t, &[hop(at(0), 0, 10)], 1).0);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__the_same_or_older_says_nothing() {
+    fn on_ack__skips_records_that_are_not_newer() {
         let mut t = Telemetry::default();
         differences(&mut t, &[hop(at(10), 0, 0)], 0);
         assert!(!differences(&mut t, &[hop(at(10), 9, 9)], 0).0);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn on_pseudo_ack__takes_the_place_of_acknowledgements() {
+    fn on_pseudo_ack__replaces_acknowledgements() {
         let mut cc = flow(false, 1000.0, 100.0);
         let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096 };
         cc.on_pseudo_ack(at(1000), &sign(100));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_after_silence_and_for_nothing_else() {
+    fn on_loss__halves_after_a_timeout_only() {
         let mut cc = flow(true, 1000.0, 100.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(0), &loss(LossKind::Recovery));

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn rate__there_and_back() {
+    fn rate__round_trips() {
         let r = Rate::from_gbps(100);
         assert!((bytes_per_ns(r) - 12.5).abs() < 1e-12);
         assert_eq!(rate(bytes_per_ns(r)), r);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn dur__there_and_back() {
+    fn dur__round_trips() {
         assert_eq!(dur(ns(Dur::from_us(14))), Dur::from_us(14));
         assert_eq!(dur(1.5), Dur::from_ps(1500));
     }

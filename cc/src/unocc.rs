@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__as_the_reactions_say() {
+    fn on_loss__cuts_by_the_kind_of_loss() {
         let loss = |kind, bytes| Loss { kind, bytes, inflight_bytes: 0 };
         let mut cc = flow(INTRA, 100_000.0, |_| {});
         cc.on_loss(at(0), &loss(LossKind::Block, 50_000));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn new__without_a_round_trip_begins_with_packets_and_learns() {
+    fn new__without_a_round_trip_starts_with_packets() {
         let mut cc = UnoCc::new(&Params::default(), &path(4096, 100, None));
         assert_eq!((cc.cwnd_bytes(), cc.rate()), (16 * 4096, None));
         cc.on_ack(at_ns(14_000), &idle(4096, 0, at(0), 14));

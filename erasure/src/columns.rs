@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn insert_and_remove__as_a_tree_does() {
+    fn insert_and_remove__match_a_tree() {
         let (mut set, mut tree) = (Columns::NONE, BTreeSet::new());
         let mut column = 7u8;
         for step in 0..2000u16 {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without__leaves_what_only_the_first_has() {
+    fn without__is_the_set_difference() {
         let set = Columns::below(70).without(&Columns::from_bits(!(1 << 5)));
         assert_eq!(set.iter().collect::<Vec<_>>(), [5, 64, 65, 66, 67, 68, 69]);
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn mul__is_the_product_on_paper_of_every_pair() {
+    fn mul__matches_the_definition_for_every_pair() {
         for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
             assert_eq!(mul(a, b), on_paper(a, b), "{a} * {b}");
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn inv__of_every_element_and_of_two_by_the_book() {
+    fn inv__of_every_element_and_a_known_one() {
         for a in 1..=255 {
             assert_eq!(on_paper(a, inv(a)), 1, "{a}");
         }
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "zero has no inverse")]
-    fn inv__of_zero_is_refused() {
+    fn inv__of_zero_is_rejected() {
         let _ = inv(0);
     }
 
     #[test]
-    fn exp__goes_around() {
+    fn exp__is_periodic() {
         assert_eq!([0, 1, 7, 8, 254, 255, 256, 510].map(exp), [1, 2, 128, 29, 142, 1, 2, 1]);
     }
 

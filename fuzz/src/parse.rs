@@ -283,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("parse", 0, run);
     }
 
     #[test]
-    fn sr_seeds__are_what_the_parser_takes() {
+    fn sr_seeds__are_accepted_by_the_parser() {
         for (name, inside) in sr_seeds() {
             let frame = wrap(v4(), &inside).expect("short");
             let packet = Packet::parse(&frame).expect("valid outer headers");

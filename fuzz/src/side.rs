@@ -155,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("side", 0, run);
     }
 
     #[test]
-    fn seeds__are_messages_and_bear_any_cut_and_any_wrong_bit() {
+    fn seeds__are_messages_and_tolerate_any_cut_and_bit_flip() {
         for (name, seed) in seeds() {
             run(&seed);
             for cut in 0..=255 {

@@ -16,7 +16,7 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("stream", 0, run);
     }
 

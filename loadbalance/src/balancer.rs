@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_round_is_what_is_acknowledged_until_a_packet_sent_since() {
+    fn on_ack__a_round_ends_with_a_packet_sent_after_its_start() {
         let mut lb = balancer("plb,rounds=2");
         let first = answered(&mut lb, 0, 1);
         for us in 1..100 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__only_a_flow_of_one_path_moves() {
+    fn pick__only_a_flow_of_one_path_reports_moves() {
         let mut lb = balancer("unolb,subflows=2");
         let path = answered(&mut lb, 0, 0).entropy;
         lb.on_loss(at(300), &lost(path, 4, at(200)));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__takes_what_display_writes() {
+    fn parse__accepts_what_display_writes() {
         for name in Choice::known() {
             let mut choice = Choice::parse(name).unwrap();
             assert_eq!(Choice::parse(&choice.to_string()), Ok(choice));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn is_single_path__of_those_that_keep_packets_in_order() {
+    fn is_single_path__of_order_preserving_policies() {
         let is = |text: &&&str| Choice::parse(text).unwrap().is_single_path();
         let known = Choice::known();
         let names: Vec<_> = known.iter().filter(is).collect();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn start__values_out_of_range_are_brought_inside() {
+    fn start__clamps_values_out_of_range() {
         let params = crate::unolb::Params { subflows: 0, ..Default::default() };
         let mut policy = Choice::UnoLb(params).start(&Flow { seed: 1, base_rtt: None });
         policy.pick(&crate::testing::data(Time::ZERO, 7));

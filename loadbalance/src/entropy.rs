@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_label__says_the_same_as_the_port() {
+    fn flow_label__folds_to_the_port() {
         for bits in 0..Entropy::COUNT {
             let entropy = Entropy::new(bits);
             let label = entropy.flow_label();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn on_sent__replaces_the_path_not_used_for_longest() {
+    fn on_sent__evicts_the_least_recently_used_path() {
         let mut table = Paths::new();
         for bits in 0..64 {
             table.on_sent(Entropy::new(bits), 1);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn reports__count_what_happened() {
+    fn reports__count_events() {
         let mut table = Paths::new();
         let path = Entropy::new(5);
         for _ in 0..4 {

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__idle_moves_after_fewer_rounds() {
+    fn pick__an_idle_flow_reroutes_after_fewer_rounds() {
         let mut plb = plb(Params::linux());
         rounds(&mut plb, 3, 600);
         assert!(!moves(&mut plb, at(1)));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn on_timeout__moves_at_once_then_not_for_congestion_for_once_to_twice_the_time() {
+    fn on_timeout__reroutes_at_once_then_suspends_for_once_to_twice_the_time() {
         for seed in 0..50 {
             let mut plb = Plb::new(&Params::linux(), &flow(seed));
             rounds(&mut plb, 11, 600);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__moves_uno_at_most_once_in_a_timeout() {
+    fn on_loss__reroutes_uno_at_most_once_in_a_timeout() {
         let mut plb = plb(Params::uno());
         // Smoothed 100 us, deviation 50 us: 300 us.
         plb.on_ack(at(100), &acked(plb.path, at(0), 100));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn leave__with_a_single_path_stays() {
+    fn leave__keeps_a_single_path() {
         let mut plb = plb(Params { entropies: 1, ..Params::default() });
         plb.on_timeout(at(1));
         assert!(!moves(&mut plb, at(1)));

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn draw_fitting__finds_the_only_one_and_says_when_there_is_none() {
+    fn draw_fitting__finds_the_only_one_or_none() {
         let mut rng = Rng::new(1);
         let pool = Pool::new(u64::from(Entropy::COUNT), &mut rng);
         let only = Entropy::new(77);

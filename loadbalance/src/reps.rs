@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__reuses_what_was_good_freezes_and_explores() {
+    fn pick__recycles_freezes_and_explores() {
         let mut reps = reps(4);
         good(&mut reps, 7);
         good(&mut reps, 3);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__takes_the_oldest_when_the_ring_has_gone_round() {
+    fn pick__takes_the_oldest_after_the_ring_wrapped() {
         let mut reps = reps(2);
         for bits in [1, 2, 3] {
             good(&mut reps, bits);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__of_several_packets_is_good_for_as_many() {
+    fn on_ack__of_several_packets_recycles_for_as_many() {
         let mut reps = reps(8);
         let seven = Entropy::new(7);
         reps.on_ack(at(1), &PathAck { packets: 3, ..acked(seven, at(0), 100) });
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__what_was_lost_on_a_path_does_not_take_it_again() {
+    fn on_loss__a_retransmission_avoids_the_path_of_the_loss() {
         let mut reps = reps(4);
         good(&mut reps, 7);
         good(&mut reps, 3);

@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn pick__in_turn_gives_every_path_the_same() {
+    fn pick__in_turn_balances_all_paths() {
         let counts = counts(&Params::round_robin(), 3, 256 * 50);
         assert!(counts.iter().all(|n| *n == 0 || *n == 50));
         assert_eq!(counts.iter().filter(|n| **n > 0).count(), 256);
     }
 
     #[test]
-    fn pick__in_turn_two_flows_do_not_march_in_step() {
+    fn pick__in_turn_two_flows_are_desynchronised() {
         let mut a = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(1));
         let mut b = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(2));
         let same = (0..1600).filter(|psn| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__again_takes_another_path() {
+    fn pick__a_retransmission_takes_another_path() {
         for params in [Params::default(), Params::round_robin()] {
             let mut rps = Rps::new(&Params { entropy_bits: 1, ..params }, &flow(1));
             for psn in 0..200 {

@@ -115,7 +115,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 proptest! {
     /// The seed and the events determine every path, and the tables do not grow.
     #[test]
-    fn any_events__the_same_seed_takes_the_same_paths(
+    fn any_events__the_same_seed_selects_the_same_paths(
         events in proptest::collection::vec(event(), 1..300),
         seed in any::<u64>(),
     ) {
@@ -137,7 +137,7 @@ proptest! {
     /// A subflow keeps a new path for at least a base round trip, and no subflow takes a path
     /// remembered as dead.
     #[test]
-    fn any_events__unolb_moves_once_a_round_trip_and_not_back(
+    fn any_events__unolb_reroutes_once_a_round_trip_and_not_back(
         events in proptest::collection::vec(event(), 1..400),
         seed in any::<u64>(),
     ) {

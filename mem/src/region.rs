@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn try_zeroed__reports_what_no_machine_has() {
+    fn try_zeroed__reports_excessive_lengths() {
         for bytes in [1 << 50, usize::MAX / 2, usize::MAX] {
             assert_eq!(Region::try_zeroed(bytes).unwrap_err(), OutOfMemory { bytes });
         }
     }
 
     #[test]
-    fn drop__gives_the_memory_back() {
+    fn drop__unmaps_the_memory() {
         let address_space = || status("VmSize:");
         let before = address_space();
         for _ in 0..64 {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_out__refuses_an_offset_that_wraps() {
+    fn copy_out__rejects_an_offset_that_wraps() {
         let r = Region::zeroed(64);
         let mut out = [9u8; 4];
         assert!(r.copy_out(usize::MAX - 1, &mut out).is_err());

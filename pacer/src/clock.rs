@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn on_sent__a_packet_takes_its_time() {
+    fn on_sent__advances_by_the_transmission_time() {
         let mut c = clock(700);
         let mut times = Vec::new();
         for _ in 0..3 {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn set_rate__counts_at_once() {
+    fn set_rate__applies_at_once() {
         let mut c = clock(1);
         c.on_sent(at_ps(1_000_000), LEN);
         c.set_rate(at_ps(1_000_000), Some(Rate::from_gbps(50)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn new__catches_up_with_bytes_or_with_time_whichever_is_more() {
+    fn new__the_burst_limit_is_the_larger_of_bytes_and_time() {
         // 4 us at 400 Gbit/s are 200,000 bytes; at 1 Gbit/s they are 500.
         for (gbps, want) in [(400, 200_000_u64), (1, 3000)] {
             let mut c = TokenClock::new(3000, Dur::from_us(4));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn set_rate__what_was_saved_up_stays_as_many_bytes() {
+    fn set_rate__keeps_accumulated_burst_bytes() {
         let mut c = TokenClock::new(100_000, Dur::ZERO);
         c.set_rate(Time::ZERO, Some(Rate::from_gbps(1)));
         // 8 us idle: 1000 bytes.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn is_due__at_the_end_of_time_nobody_waits_any_more() {
+    fn is_due__at_the_end_of_time() {
         let mut c = TokenClock::new(1, Dur::ZERO);
         c.set_rate(Time::MAX, Some(Rate::from_bps(1)));
         for _ in 0..3 {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn hold__whatever_the_rate_does() {
+    fn hold__is_independent_of_the_rate() {
         let mut c = clock(700);
         c.hold(at_ps(2_000_000), Dur::from_us(100));
         c.set_rate(at_ps(3_000_000), Some(Rate::from_gbps(400)));
@@ -294,7 +294,7 @@ mod tests {
         /// and goes below zero by the packet that is due. No interval may see more bytes leave,
         /// however time and the rate change. Rounding the time of a byte loses at most a packet.
         #[test]
-        fn bursts__are_those_of_a_bucket_of_tokens(
+        fn bursts__match_a_token_bucket(
             steps in proptest::collection::vec(
                 (0..40_u32, 0..u64::MAX, 1_000_000..400_000_000_000_u64, 64..9000_u32),
                 1..300,

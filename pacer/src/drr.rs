@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn leave__keeps_nothing_and_forgives_nothing() {
+    fn leave__discards_credit_and_keeps_debt() {
         let mut drr = three();
         assert_eq!(drr.head(), Some(0));
         drr.leave(0);

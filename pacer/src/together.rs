@@ -123,7 +123,7 @@ fn rate__within_a_thousandth_from_1_mbit_to_400_gbit() {
 }
 
 #[test]
-fn rate__a_change_counts_at_once_and_is_exact_after() {
+fn rate__a_change_applies_at_once_and_is_exact() {
     let mut host = Host::new(1538);
     let mut now = at_us(1);
     host.add(now, Rate::from_bps(1_000_000), 1538);
@@ -143,7 +143,7 @@ fn rate__a_change_counts_at_once_and_is_exact_after() {
 }
 
 #[test]
-fn rate__of_a_thousand_queue_pairs_is_each_ones_own() {
+fn rate__of_a_thousand_queue_pairs_is_independent() {
     let mut host = Host::new(4190);
     let begin = at_us(50);
     let mut total = 0;
@@ -168,7 +168,7 @@ fn rate__of_a_thousand_queue_pairs_is_each_ones_own() {
 }
 
 #[test]
-fn port__what_it_has_too_little_of_is_shared_and_who_wants_less_gets_it() {
+fn port__a_scarce_rate_is_shared_max_min_fairly() {
     // 40 Gbit/s for 1 + 5 + 50 + 100 and a weight of two: 1, 5, then 34 in three parts.
     let port = Rate::from_gbps(40);
     let mut host = Host::new(4190);
@@ -234,7 +234,7 @@ proptest! {
     /// Whatever slots are inserted, changed and removed, each is popped once, within a slot of its
     /// time, and memory is that of the largest number.
     #[test]
-    fn wheel__each_comes_out_once_late_by_a_slot_at_most(
+    fn wheel__pops_each_once_late_by_at_most_a_slot(
         entries in proptest::collection::vec((0..200_u32, 0..3_000_000_000_000_u64), 1..300),
     ) {
         let mut wheel = Wheel::new(WheelConfig::default());

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_due__in_the_order_of_slots_and_of_entering() {
+    fn pop_due__by_slot_then_insertion_order() {
         let mut wheel = Wheel::new(WheelConfig::default());
         for (slot, us) in [(0, 9000), (1, 5), (2, 9000), (3, 700), (4, 5)] {
             wheel.insert(slot, at_us(us));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_due__what_is_beyond_the_horizon_waits_and_is_put_in_again() {
+    fn pop_due__entries_beyond_the_horizon_are_reinserted() {
         let mut wheel = Wheel::new(WheelConfig::default());
         let due = Time::ZERO + Dur::from_secs(10);
         wheel.insert(7, due);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn insert__replaces_what_was_said_before() {
+    fn insert__replaces_the_previous_entry() {
         let mut wheel = Wheel::new(WheelConfig::default());
         wheel.insert(7, at_us(5));
         wheel.insert(7, at_us(50_000));

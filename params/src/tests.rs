@@ -111,7 +111,7 @@ fn parse__a_flag_is_true_or_false_and_prints_as_that() {
 }
 
 #[test]
-fn check__says_the_range() {
+fn check__reports_the_range() {
     let gain = &window::Params::FIELDS[0];
     assert_eq!((gain.check(0.0.into()), gain.check(1.0.into())), (Ok(()), Ok(())));
     let error = gain.check(f64::NAN.into()).unwrap_err().to_string();
@@ -119,7 +119,7 @@ fn check__says_the_range() {
 }
 
 #[test]
-fn differences__are_to_the_bit() {
+fn differences__are_exact_to_the_bit() {
     let plain = Limit::named("window").unwrap();
     let mut other = plain;
     assert_eq!(other.differences(&plain), []);
@@ -181,7 +181,7 @@ fn choices__parse_what_they_display() {
 }
 
 #[test]
-fn choices__say_what_is_wrong_and_what_is_allowed() {
+fn choices__report_errors_with_the_allowed_values() {
     for (text, expected) in [
         ("drill,x", "no spread is called drill; there are single, spray, in-turn"),
         ("", "no spread is called ; there are single, spray, in-turn"),

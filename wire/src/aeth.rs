@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn syndrome_from_u8__tells_the_kinds_apart() {
+    fn syndrome_from_u8__distinguishes_the_kinds() {
         assert_eq!(Syndrome::from_u8(0x1f), Syndrome::Ack { credits: Syndrome::NO_CREDIT_LIMIT });
         assert_eq!(Syndrome::from_u8(0x2c), Syndrome::RnrNak { timer: 12 });
         assert_eq!(Syndrome::from_u8(0x60), Syndrome::Nak(NakCode::SequenceError));

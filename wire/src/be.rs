@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn put_u24__keeps_the_neighbours() {
+    fn put_u24__preserves_adjacent_bytes() {
         let mut b = [9; 5];
         put_u24(&mut b, 1, 0xff01_0203);
         assert_eq!(b, [9, 1, 2, 3, 9]);

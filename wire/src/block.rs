@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__takes_every_block_that_there_can_be_and_no_other() {
+    fn parse__accepts_exactly_the_valid_blocks() {
         for bytes in [[0, 8, 2, 1], [9, 8, 2, 1], [63, 63, 1, 2], [0, 1, 63, 9]] {
             let block = BlockRepr::parse(bytes).unwrap();
             assert_eq!(block.emit(), bytes);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn take__gives_back_what_was_emitted_and_refuses_the_rest() {
+    fn take__parses_what_emit_wrote_and_rejects_the_rest() {
         let mut list = BlockReports::default();
         for (i, word) in
             [BlockWord::Nack, BlockWord::Settled].into_iter().cycle().take(5).enumerate()

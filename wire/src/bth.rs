@@ -213,7 +213,7 @@ mod tests {
     const WIRE: [u8; 12] = [0x0a, 0xf0, 0x12, 0x34, 0xbf, 1, 2, 3, 0x81, 4, 5, 6];
 
     #[test]
-    fn bth_new__wants_12_bytes() {
+    fn bth_new__requires_12_bytes() {
         assert_eq!(Bth::new(&WIRE[..11]).unwrap_err(), DropReason::BthTooShort);
     }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_versions_and_opcodes() {
+    fn parse__rejects_versions_and_opcodes() {
         let mut w = WIRE;
         w[0] = 0x15;
         assert_eq!(BthRepr::parse(&Bth::new(&w).unwrap()), Err(DropReason::UnknownOpcode));
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let mut out = [0xaa; 12];
         BthRepr::parse(&Bth::new(&WIRE).unwrap()).unwrap().emit(&mut out);
         assert_eq!(out, WIRE);
     }
 
     #[test]
-    fn emit__cuts_fields_to_their_bits() {
+    fn emit__masks_fields_to_their_width() {
         let mut r = BthRepr::new(Opcode::RcAck, Qpn::GSI, Psn::new(0));
         (r.pad, r.resv6, r.resv7) = (0xff, 0xff, 0xff);
         let mut out = [0; 12];

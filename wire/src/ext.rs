@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__wants_all_of_the_opcodes_headers() {
+    fn parse__requires_all_headers_of_the_opcode() {
         let bytes = [0; 28];
         for op in Opcode::ALL {
             let need = op.ext_len();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let bytes: [u8; 28] = core::array::from_fn(|i| u8::try_from(i + 1).unwrap());
         for op in Opcode::ALL {
             let len = op.ext_len();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__immediate_data_stand_behind_the_reth() {
+    fn parse__immediate_data_follow_the_reth() {
         let mut bytes = [0; 20];
         bytes[16..].copy_from_slice(&[1, 2, 3, 4]);
         let (ext, _) = ExtHeaders::parse(Opcode::RcWriteOnlyImm, &bytes).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn is_for__wants_neither_more_nor_less() {
+    fn is_for__requires_exactly_the_headers_of_the_opcode() {
         assert!(ExtHeaders::NONE.is_for(Opcode::RcSendOnly));
         assert!(!ExtHeaders::NONE.is_for(Opcode::RcSendOnlyImm));
         let imm = ExtHeaders { imm: Some(7), ..ExtHeaders::NONE };

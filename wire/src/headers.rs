@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__fits_exactly_and_not_one_byte_less() {
+    fn emit__requires_the_exact_length() {
         let h = headers(Opcode::RcSendOnly, ExtHeaders::NONE);
         let len = h.frame_len(5);
         assert_eq!(h.emit(&mut vec![0; len], 5), Ok(54..59));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__refuses_what_ip_cannot_count() {
+    fn emit__rejects_frames_beyond_the_ip_length() {
         let h = headers(Opcode::RcSendOnly, ExtHeaders::NONE);
         let mut frame = vec![0; 70_000];
         let most = MAX_FRAME_LEN - h.header_len() - icrc::LEN;

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all__of_garbage_do_nothing() {
+    fn all__ignore_malformed_frames() {
         for whole in both(3) {
             for len in 0..whole.len() {
                 let mut f = whole[..len].to_vec();

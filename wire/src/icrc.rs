@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn icrc__refuses_what_it_is_not_defined_over() {
+    fn icrc__is_none_where_undefined() {
         let packet = &ACK_V4[ethernet::LEN..];
         assert_eq!(icrc(&packet[..V4_HEAD - 1]), None);
         assert!(icrc(&packet[..V4_HEAD]).is_some());
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "headers in place")]
-    fn seal__refuses_a_frame_without_headers() {
+    fn seal__rejects_a_frame_without_headers() {
         seal(&mut [0; 100], 100);
     }
 
     #[test]
     #[should_panic(expected = "in the buffer")]
-    fn seal__refuses_a_length_beyond_the_buffer() {
+    fn seal__rejects_a_length_beyond_the_buffer() {
         seal(&mut [0; 100], 101);
     }
 }

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn int_push__adds_up_to_the_asked_number_and_cuts_padding() {
+    fn int_push__adds_up_to_the_requested_number_and_cuts_padding() {
         let mut f = frame(48, 0, &[0; 100]);
         assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "no stack was requested");
         int_request(&mut f, 62, 2).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn int_push__wants_room() {
+    fn int_push__requires_buffer_space() {
         let mut f = frame(48, 0, &[0; 31]);
         int_request(&mut f, 62, 5).unwrap();
         let before = f.clone();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn find__refuses_a_stack_that_does_not_hold() {
+    fn find__rejects_an_inconsistent_stack() {
         let mut f = frame(48, 0, &[0; 40]);
         int_request(&mut f, 62, 5).unwrap();
         int_push(&mut f, 70, 0, &HOP).unwrap();

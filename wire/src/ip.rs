@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new__wants_one_version() {
+    fn new__requires_one_ip_version() {
         let v4: IpAddr = [10, 0, 0, 1].into();
         let v6 = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
         assert_eq!(IpRepr::new(v4, v6), None);

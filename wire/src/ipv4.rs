@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_new__holds_the_lengths() {
+    fn ipv4_new__checks_the_lengths() {
         let mut p = packet();
         let (view, payload) = Ipv4::new(&p).unwrap();
         assert_eq!((usize::from(view.total_len()), payload.len()), (0x73, 0x73 - 20));
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_new__judges_version_and_header_length() {
+    fn ipv4_new__checks_version_and_header_length() {
         assert_eq!(with(0, 0x65), Err(DropReason::BadIpVersion));
         assert_eq!(with(0, 0x44), Err(DropReason::BadIpLength));
         assert_eq!(with(0, 0x46), Err(DropReason::IpOptions));
     }
 
     #[test]
-    fn parse__judges_checksum_fragments_and_protocol() {
+    fn parse__checks_checksum_fragments_and_protocol() {
         let mut p = packet();
         p[8] -= 1;
         let (view, _) = Ipv4::new(&p).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let p = packet();
         let r = Ipv4Repr::parse(&Ipv4::new(&p).unwrap().0).unwrap();
         assert_eq!(r, Ipv4Repr::new([192, 168, 0, 1].into(), [192, 168, 0, 199].into()));

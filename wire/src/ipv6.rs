@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_new__holds_the_lengths() {
+    fn ipv6_new__checks_the_lengths() {
         let mut p = packet();
         assert_eq!(Ipv6::new(&p).unwrap().1, [1, 2, 3]);
         assert_eq!(Ipv6::new(&p[..42]).unwrap_err(), DropReason::IpTooShort);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__wants_udp_next() {
+    fn parse__requires_udp_next() {
         for (next, why) in [(44, DropReason::IpFragment), (0, DropReason::NotUdp)] {
             let mut p = packet();
             p[6] = next;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let p = packet();
         let r = Ipv6Repr::parse(&Ipv6::new(&p).unwrap().0).unwrap();
         assert_eq!((r.dscp_ecn, r.flow_label, r.hop_limit), (0xab, 0xc_def1, 255));

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn ext_len__is_what_the_headers_take() {
+    fn ext_len__is_the_length_of_the_headers() {
         let lens = [
             (Opcode::RcSendMiddle, 0),
             (Opcode::RcWriteOnly, 16),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let mut out = [0xaa; PfcFrame::LEN];
         PfcFrame::parse(&WIRE).unwrap().emit(MacAddr([2, 0, 0, 0, 0, 9]), &mut out);
         assert_eq!(out[..34], WIRE);

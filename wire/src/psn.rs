@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn since__half_the_circle_is_the_negative_end() {
+    fn since__half_the_number_space_is_negative() {
         let (a, b) = (Psn::new(5), Psn::new(5 + (1 << 23)));
         assert_eq!((a.since(b), b.since(a)), (-(1 << 23), -(1 << 23)));
         assert_eq!(Psn::new(4 + (1 << 23)).since(a), (1 << 23) - 1);

@@ -415,14 +415,14 @@ mod tests {
     }
 
     #[test]
-    fn parse__gives_back_what_was_emitted() {
+    fn parse__returns_what_was_emitted() {
         for repr in samples() {
             assert_eq!(SrAckRepr::parse(0x12_3456, &bytes_of(&repr)), Ok(repr));
         }
     }
 
     #[test]
-    fn parse__wants_all_of_it_and_no_more() {
+    fn parse__requires_the_exact_length() {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__names_what_is_from_the_future() {
+    fn parse__rejects_unknown_versions_and_parts() {
         let bytes = bytes_of(&sample(1, None));
         for (at, value, want) in [
             (0, 2 << 4 | 1, DropReason::SrVersion),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__takes_one_to_sixteen_hops() {
+    fn parse__accepts_one_to_sixteen_hops() {
         let mut bytes = bytes_of(&SrAckRepr { int: &RECORDS[..16], ..sample(0, None) });
         for (hops, want) in [
             (0, DropReason::SrKind),
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__leaves_out_hops_beyond_the_limit() {
+    fn emit__omits_hops_beyond_the_limit() {
         let most = SrAckRepr { int: &RECORDS[..16], ..sample(1, None) };
         let more = SrAckRepr { int: &RECORDS, ..most };
         assert_eq!(bytes_of(&more), bytes_of(&most));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__gives_back_what_was_emitted_and_what_is_behind() {
+    fn parse__returns_what_was_emitted_and_the_rest() {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             bytes.extend([1, 2, 3]);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_parity__gives_back_what_was_emitted() {
+    fn parse_parity__returns_what_was_emitted() {
         for repr in parity_samples() {
             let mut bytes = bytes_of(&repr);
             let payload = &[1, 2, 3][..];
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_every_truncation_and_emit_every_short_buffer() {
+    fn parse__rejects_every_truncation_and_emit_every_short_buffer() {
         for repr in samples() {
             let bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__takes_only_the_parts_of_the_kind() {
+    fn parse__accepts_only_the_parts_of_the_kind() {
         for repr in samples() {
             let bytes = bytes_of(&repr);
             let mut long = bytes.clone();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__names_what_is_from_the_future() {
+    fn parse__rejects_unknown_versions_and_parts() {
         let mut bytes = bytes_of(&samples()[0]);
         bytes[0] = 2 << 4;
         assert_eq!(SrDataRepr::parse(0, &bytes), Err(DropReason::SrVersion));
@@ -487,7 +487,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse__never_panics_and_what_it_takes_is_emitted_again(
+        fn parse__never_panics_and_accepted_headers_round_trip(
             psn in 0u32..1 << 24,
             mut bytes in prop::collection::vec(any::<u8>(), 0..100),
             plausible in any::<bool>(),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__refuses_every_shorter_buffer() {
+    fn emit__rejects_every_shorter_buffer() {
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let (t, h) = both(src, dst);
             let len = h.frame_len(3);

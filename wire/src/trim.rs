@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn trim__leaves_headers_that_only_those_take_who_know() {
+    fn trim__leaves_headers_that_only_is_trimmed_accepts() {
         for is_v6 in [false, true] {
             for opcode in [Opcode::RcWriteOnly, Opcode::RcSendMiddle] {
                 let whole = frame(is_v6, opcode, 997);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn trim__takes_a_frame_whose_payload_was_left_out() {
+    fn trim__accepts_an_elided_frame() {
         let mut whole = frame(false, Opcode::RcWriteOnly, 996);
         let mut elided = whole.clone();
         elided.truncate(74);

@@ -105,7 +105,7 @@ mod tests {
     const WIRE: [u8; 10] = [0xc0, 0x12, 0x12, 0xb7, 0, 10, 0xab, 0xcd, 1, 2];
 
     #[test]
-    fn parse__judges_port_and_length() {
+    fn parse__checks_port_and_length() {
         let (udp, rest) = Udp::new(&WIRE).unwrap();
         assert_eq!(UdpRepr::parse(&udp, rest.len() + 1), Err(DropReason::BadUdpLength));
         assert_eq!(Udp::new(&WIRE[..7]).unwrap_err(), DropReason::UdpTooShort);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let (udp, rest) = Udp::new(&WIRE).unwrap();
         let r = UdpRepr::parse(&udp, rest.len()).unwrap();
         assert_eq!((r.src_port, r.dst_port, r.checksum), (0xc012, 4791, 0xabcd));

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all__every_task_of_everybody_runs() {
+    fn all__every_task_runs() {
         for task in Task::ALL {
             for kernel in Kernel::available() {
                 ours(task, Scheme::PQ, kernel, 130)();

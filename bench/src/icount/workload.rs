@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__every_workload_does_what_it_says() {
+    fn run__every_workload_succeeds() {
         for w in ALL {
             w.run(3).unwrap_or_else(|e| panic!("{}: {e}", w.name));
             assert!(Workload::named(w.name).is_some());

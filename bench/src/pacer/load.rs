@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decide__everybody_gets_its_share_of_the_total() {
+    fn decide__shares_the_total_equally() {
         let mut load = Load::new(100, Rate::from_gbps(100));
         let mut sent = [0_u32; 100];
         for _ in 0..10_000 {

@@ -59,7 +59,7 @@ fn new__a_series_without_samples_is_a_row_without_numbers() {
 }
 
 #[test]
-fn new__half_a_round_trip_only_where_both_ways_carry_a_message() {
+fn new__half_a_round_trip_only_if_both_directions_carry_a_message() {
     let report = report();
     assert_eq!(report.latencies[0].one_way_us, Some(3.0));
     assert_eq!(report.latencies[1].one_way_us, None);

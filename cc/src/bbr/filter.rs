@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn max__forgets_after_ten_rounds() {
+    fn max__expires_after_ten_rounds() {
         let mut filter = MaxFilter::default();
         filter.update(0, 100.0);
         for round in 1..=10 {

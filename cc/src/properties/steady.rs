@@ -94,7 +94,7 @@ fn allowance(cc: &Cc, rtt_us: u64) -> f64 {
 }
 
 #[test]
-fn on_ack__coalesced_acknowledgements_come_to_the_same() {
+fn on_ack__coalescing_has_no_effect() {
     for name in Algorithm::known() {
         for (mark_every, rtt_us) in [(0, 16), (32, 22), (8, 22), (16, 60)] {
             let one = Steady { mark_every, rtt_us, ..CALM };
@@ -106,7 +106,7 @@ fn on_ack__coalesced_acknowledgements_come_to_the_same() {
 }
 
 #[test]
-fn on_ack__more_marks_never_allow_more() {
+fn on_ack__more_marks_never_increase_the_allowance() {
     for name in Algorithm::known() {
         let mut before = f64::MAX;
         // None, few, many, all.

@@ -21,7 +21,7 @@ fn by_hand(code: Code, data: &[&[u8]], len: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn scheme__numbers_go_there_and_back() {
+fn scheme__ids_round_trip() {
     assert_eq!(Scheme::PQ.id(), 1);
     assert_eq!(Scheme::CAUCHY.id(), 2);
     for scheme in [Scheme::PQ, Scheme::CAUCHY] {
@@ -32,7 +32,7 @@ fn scheme__numbers_go_there_and_back() {
 }
 
 #[test]
-fn new__takes_what_there_is_and_says_what_there_is_not() {
+fn new__accepts_valid_codes_and_explains_errors() {
     use CodeError::{NoData, NoParity, TooMuchData, TooMuchParity};
     for (scheme, x, y, wanted) in [
         (Scheme::PQ, 8, 2, Ok(())),
@@ -64,7 +64,7 @@ fn new__takes_what_there_is_and_says_what_there_is_not() {
 }
 
 #[test]
-fn coefficient__rows_of_the_book() {
+fn coefficient__known_rows() {
     let row = |code: Code, row| (0..8).map(|i| code.coefficient(row, i)).collect::<Vec<_>>();
     let pq = Code::default();
     assert_eq!(row(pq, 0), [1; 8]);
@@ -75,7 +75,7 @@ fn coefficient__rows_of_the_book() {
 }
 
 #[test]
-fn encode__bytes_of_the_book_on_every_kernel() {
+fn encode__known_bytes_on_every_kernel() {
     let data: Vec<&[u8]> = BYTES.chunks(1).collect();
     for kernel in Kernel::available() {
         let pq = Code::default().with_kernel(kernel);
@@ -150,30 +150,30 @@ fn add__in_any_order_is_encode() {
 
 #[test]
 #[should_panic(expected = "column 8 of a code of 8 data packets")]
-fn add__a_column_that_is_not_there_is_refused() {
+fn add__an_unknown_column_is_rejected() {
     Code::default().add(8, &[0; 4], &mut [[0; 4]; 2]);
 }
 
 #[test]
 #[should_panic(expected = "a data packet longer than parity")]
-fn add__parity_that_is_too_short_is_refused() {
+fn add__parity_that_is_too_short_is_rejected() {
     Code::default().add(0, &[0; 5], &mut [[0; 4]; 2]);
 }
 
 #[test]
 #[should_panic(expected = "the number of parity packets is that of the code")]
-fn add__too_few_parity_packets_are_refused() {
+fn add__too_few_parity_packets_are_rejected() {
     Code::default().add(0, &[0; 4], &mut [[0; 4]; 1]);
 }
 
 #[test]
 #[should_panic(expected = "9 packets in a block of 8")]
-fn encode__too_many_data_packets_are_refused() {
+fn encode__too_many_data_packets_are_rejected() {
     Code::default().encode(&[&[0; 4][..]; 9], &mut [[0; 4]; 2]);
 }
 
 #[test]
 #[should_panic(expected = "parity is at least as long as the data")]
-fn encode__parity_that_is_too_short_is_refused() {
+fn encode__parity_that_is_too_short_is_rejected() {
     Code::default().encode(&[&[0; 5]], &mut [[0; 4]; 2]);
 }

@@ -169,21 +169,21 @@ fn available__scalar_first_and_best_last() {
 
 #[test]
 #[should_panic(expected = "sources at least as long as the rows")]
-fn sum__a_source_that_is_too_short_is_refused() {
+fn sum__a_source_that_is_too_short_is_rejected() {
     let mut out = [0; 9];
     Kernel::best().sum::<1, false>(&[&[0; 10]], &[[1]], 2, [&mut out], false);
 }
 
 #[test]
 #[should_panic(expected = "rows of one length")]
-fn add__rows_of_other_lengths_are_refused() {
+fn add__rows_of_other_lengths_are_rejected() {
     let (mut a, mut b) = ([0; 9], [0; 8]);
     Kernel::best().add::<2, false>(&[0; 9], [1, 2], [&mut a, &mut b]);
 }
 
 #[test]
 #[should_panic(expected = "sources at least as long as the rows")]
-fn horner__a_source_that_is_too_short_is_refused() {
+fn horner__a_source_that_is_too_short_is_rejected() {
     let (mut p, mut q) = ([0; 9], [0; 9]);
     Kernel::best().horner(&[&[0; 9], &[0; 8]], 0, &mut p, &mut q);
 }

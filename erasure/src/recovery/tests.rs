@@ -12,7 +12,7 @@ fn without(lost: &[u8]) -> Columns {
 }
 
 #[test]
-fn recovery__two_losses_by_the_book() {
+fn recovery__two_losses_with_known_bytes() {
     let code = Code::default();
     let recovery = code.recovery(8, without(&[2, 5]), 0b11).unwrap();
     assert_eq!(recovery.lost(), [2, 5]);
@@ -41,7 +41,7 @@ fn recovery__nothing_is_lost() {
 }
 
 #[test]
-fn recovery__too_few_are_there() {
+fn recovery__too_few_are_available() {
     for (code, lost, parity, available) in [
         (Code::default(), &[1, 2, 3][..], 0b11, 2),
         (Code::default(), &[1, 2], 0b10, 1),
@@ -58,7 +58,7 @@ fn recovery__too_few_are_there() {
 }
 
 #[test]
-fn recovery__what_a_short_block_never_had_is_not_lost() {
+fn recovery__absent_packets_of_a_short_block_are_not_lost() {
     let code = Code::default();
     let recovery = code.recovery(3, Columns::from_bits(0b101), 0b10).unwrap();
     assert_eq!(recovery.lost(), [1]);
@@ -85,7 +85,7 @@ fn uses__no_more_parity_than_is_needed() {
 }
 
 #[test]
-fn add__what_is_not_used_changes_nothing() {
+fn add__unused_packets_change_nothing() {
     let recovery = Code::default().recovery(8, without(&[4]), 0b11).unwrap();
     let mut out = [[7; 3]];
     recovery.add(Source::Data(4), &[1; 3], &mut out);
@@ -97,7 +97,7 @@ fn add__what_is_not_used_changes_nothing() {
 
 #[test]
 #[should_panic(expected = "one output packet for each lost packet")]
-fn add__another_number_of_packets_is_refused() {
+fn add__another_number_of_packets_is_rejected() {
     let recovery = Code::default().recovery(8, without(&[4]), 0b11).unwrap();
     recovery.add(Source::Data(0), &[1], &mut [[0; 1]; 2]);
 }

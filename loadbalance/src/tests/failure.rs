@@ -200,7 +200,7 @@ fn failure__unolb_leaves_within_two_round_trips() {
 }
 
 #[test]
-fn failure__unolb_sends_again_only_where_the_failure_was_outlived() {
+fn failure__unolb_retransmits_only_on_live_paths() {
     for seed in 0..SEEDS {
         let net = Net::new("unolb", seed).fail().then(100);
         assert!(net.lb.counters().retransmits >= 10);
@@ -209,7 +209,7 @@ fn failure__unolb_sends_again_only_where_the_failure_was_outlived() {
 }
 
 #[test]
-fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
+fn failure__unolb_under_random_loss_leaves_only_the_dead_link() {
     for seed in 0..SEEDS {
         let mut net = Net::new("unolb", seed);
         net.loss_per_million = 10_000;
@@ -243,7 +243,7 @@ fn failure__unolb_with_pauses_leaves_after_four_losses_and_not_for_one() {
 }
 
 #[test]
-fn failure__a_path_that_died_is_not_taken_again() {
+fn failure__a_dead_path_is_not_reused() {
     for seed in 0..SEEDS {
         let net = Net::new("unolb", seed).fail().then(100);
         let dead = net.dead.unwrap();
@@ -266,12 +266,12 @@ fn failure__plb_recovers_after_timeouts() {
 }
 
 #[test]
-fn failure__reps_avoids_what_does_not_answer() {
+fn failure__reps_avoids_dead_paths() {
     assert!(after_failure("reps", 2) < 1_000);
 }
 
 #[test]
-fn failure__spraying_and_ecmp_never_learn() {
+fn failure__spraying_and_ecmp_never_adapt() {
     for choice in ["rps", "rps-rr"] {
         let lost = after_failure(choice, 50);
         assert!((110_000..140_000).contains(&lost), "{choice}: {lost}, one in eight");

@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{acked, at};
 
     #[test]
-    fn has__until_it_is_forgotten() {
+    fn has__until_it_expires() {
         let mut dead = Dead::new();
         let path = Entropy::new(1);
         dead.add(path, at(10), at(100));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__of_what_was_sent_since_revives() {
+    fn on_ack__a_later_packet_revives_the_path() {
         let mut dead = Dead::new();
         let path = Entropy::new(1);
         dead.add(path, at(10), at(1000));

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__not_after_idle_even_with_a_packet_never_accounted_for() {
+    fn is_silent__not_after_idle_even_with_a_packet_unaccounted_for() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__counts_from_the_last_that_was_heard_while_packets_flow() {
+    fn is_silent__counts_from_the_last_feedback() {
         let mut s = subflow();
         for us in (0..=1000).step_by(10) {
             send(&mut s, us);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__not_while_something_comes_however_late() {
+    fn is_silent__not_while_late_feedback_arrives() {
         let mut s = subflow();
         for us in 0..1000 {
             send(&mut s, us);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__knows_of_packets_on_their_way_that_it_has_no_times_of() {
+    fn is_silent__counts_packets_without_stored_times() {
         let mut s = subflow();
         for us in 0..400 {
             send(&mut s, us);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__not_when_the_newest_has_arrived_and_the_count_is_off() {
+    fn is_silent__not_if_the_newest_has_arrived_and_the_count_is_wrong() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__a_slow_sender_is_given_three_packets() {
+    fn is_silent__a_slow_sender_gets_three_packet_intervals() {
         let mut s = subflow();
         for us in (0..8000).step_by(80) {
             send(&mut s, us);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bad__four_in_a_row_or_one_and_silence() {
+    fn is_bad__four_consecutive_losses_or_one_and_silence() {
         let mut s = subflow();
         for us in 0..100 {
             send(&mut s, us);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bad__of_a_path_never_heard_of_two_in_a_row_suffice() {
+    fn is_bad__two_losses_suffice_without_feedback() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn on_timeout__accuses_what_is_on_its_way() {
+    fn on_timeout__counts_as_a_loss_of_packets_in_flight() {
         let mut s = subflow();
         s.on_timeout();
         assert!(!s.is_suspect());

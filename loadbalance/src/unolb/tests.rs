@@ -52,7 +52,7 @@ fn pick__retransmissions_do_not_shift_the_turn() {
 }
 
 #[test]
-fn pick__again_goes_round_what_is_alive_but_not_where_it_was_lost() {
+fn pick__a_retransmission_rotates_over_live_subflows_but_its_own() {
     let mut lb = unolb(Params::default());
     let paths = warm(&mut lb);
     lb.on_loss(at(120), &lost(paths[1], 1, at(110)));
@@ -66,7 +66,7 @@ fn pick__again_goes_round_what_is_alive_but_not_where_it_was_lost() {
 }
 
 #[test]
-fn pick__again_prefers_what_has_outlived_the_loss() {
+fn pick__a_retransmission_prefers_a_subflow_with_later_arrivals() {
     let mut lb = unolb(Params::default());
     let paths = warm(&mut lb);
     for psn in 10..20 {
@@ -83,7 +83,7 @@ fn pick__again_prefers_what_has_outlived_the_loss() {
 }
 
 #[test]
-fn pick__again_avoids_what_is_silent() {
+fn pick__a_retransmission_avoids_silent_subflows() {
     let mut lb = unolb(Params { subflows: 3, ..Params::default() });
     let paths: Vec<Entropy> = (0..3).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     for (us, path) in (0..).zip(&paths) {
@@ -97,7 +97,7 @@ fn pick__again_avoids_what_is_silent() {
 }
 
 #[test]
-fn pick__again_with_nothing_alive_takes_the_last_heard_of() {
+fn pick__a_retransmission_without_live_subflows_takes_the_last_with_feedback() {
     let mut lb = unolb(Params { subflows: 3, ..Params::default() });
     let paths: Vec<Entropy> = (0..3).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     ack(&mut lb, paths[1], 1);
@@ -110,7 +110,7 @@ fn pick__again_with_nothing_alive_takes_the_last_heard_of() {
 }
 
 #[test]
-fn pick__again_with_a_single_subflow_that_is_bad_moves_it() {
+fn pick__a_retransmission_reroutes_a_single_bad_subflow() {
     let mut lb = unolb(Params { subflows: 1, ..Params::default() });
     let path = send(&mut lb, 0, 0).entropy;
     lb.on_loss(at(300), &lost(path, 4, at(0)));
@@ -137,7 +137,7 @@ fn reroute__two_nacks_within_a_base_round_trip_are_one() {
 }
 
 #[test]
-fn reroute__a_loss_at_random_moves_nothing() {
+fn reroute__not_for_a_random_loss() {
     let mut lb = unolb(Params::default());
     let paths = warm(&mut lb);
     let mut sent = std::collections::VecDeque::new();
@@ -159,7 +159,7 @@ fn reroute__a_loss_at_random_moves_nothing() {
 }
 
 #[test]
-fn reroute__a_path_left_is_remembered_until_time_passes_or_it_answers() {
+fn reroute__a_dead_path_is_remembered_until_it_expires_or_revives() {
     let mut lb = unolb(Params::default());
     let paths = warm(&mut lb);
     let die = |lb: &mut UnoLb| {
@@ -183,7 +183,7 @@ fn reroute__a_path_left_is_remembered_until_time_passes_or_it_answers() {
 }
 
 #[test]
-fn reroute__when_nothing_comes_back_of_any_path_none_is_to_blame() {
+fn reroute__without_any_feedback_no_path_is_dead() {
     let mut lb = unolb(Params::default());
     let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     lb.on_timeout(at(1000));
@@ -194,7 +194,7 @@ fn reroute__when_nothing_comes_back_of_any_path_none_is_to_blame() {
 }
 
 #[test]
-fn reroute__copies_a_path_that_is_alive_when_told_to() {
+fn reroute__copies_a_live_path_if_configured() {
     let mut copied = Vec::new();
     for seed in 0..20 {
         let mut lb = UnoLb::new(&Params { reroute: COPY, ..Params::default() }, &flow(seed));
@@ -213,7 +213,7 @@ fn reroute__copies_a_path_that_is_alive_when_told_to() {
 }
 
 #[test]
-fn reroute__copies_nothing_when_nothing_is_alive() {
+fn reroute__copies_nothing_without_live_paths() {
     let mut lb = unolb(Params { reroute: COPY, ..Params::default() });
     let paths: Vec<Entropy> = (0..10).map(|psn| send(&mut lb, psn, psn).entropy).collect();
     lb.on_timeout(at(1000));
@@ -223,7 +223,7 @@ fn reroute__copies_nothing_when_nothing_is_alive() {
 }
 
 #[test]
-fn reroute__rather_shares_a_path_than_takes_a_dead_one() {
+fn reroute__prefers_sharing_a_path_to_a_dead_one() {
     for seed in 0..20 {
         // Of three paths two are in use; the third and the first die one after the other.
         let params = Params { subflows: 2, entropies: 3, ..Params::default() };
@@ -240,7 +240,7 @@ fn reroute__rather_shares_a_path_than_takes_a_dead_one() {
 }
 
 #[test]
-fn limits__a_round_trip_is_the_paths_own_if_it_is_known() {
+fn limits__use_the_round_trip_of_the_path_if_known() {
     let mut lb = unolb(Params { subflows: 2, ..Params::default() });
     let rtt_us = |lb: &UnoLb, at: usize| lb.limits(&lb.subflows[at]).rtt.as_us();
     assert_eq!(rtt_us(&lb, 0), 100, "the base");
@@ -251,7 +251,7 @@ fn limits__a_round_trip_is_the_paths_own_if_it_is_known() {
 }
 
 #[test]
-fn reroute__fresh_takes_neither_what_is_in_use_nor_what_is_dead() {
+fn reroute__fresh_avoids_used_and_dead_paths() {
     // Of four paths one is in use and one is dead: the other two take turns.
     let params = Params { subflows: 2, entropies: 4, ..Params::default() };
     for seed in 0..50 {
@@ -273,7 +273,7 @@ fn reroute__fresh_takes_neither_what_is_in_use_nor_what_is_dead() {
 }
 
 #[test]
-fn new__of_fewer_paths_than_subflows_some_share() {
+fn new__subflows_share_too_few_paths() {
     let lb = unolb(Params { subflows: 8, entropies: 3, ..Params::default() });
     let mut paths: Vec<Entropy> = lb.subflows.iter().map(|s| s.entropy).collect();
     paths.sort_unstable();
@@ -282,7 +282,7 @@ fn new__of_fewer_paths_than_subflows_some_share() {
 }
 
 #[test]
-fn state__says_what_is_thought_of_a_path() {
+fn state__reports_the_state_of_a_path() {
     let mut lb = unolb(Params::default());
     let paths = warm(&mut lb);
     assert_eq!(lb.state(at(110), paths[0]), Some(PathState::Live));

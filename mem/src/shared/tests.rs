@@ -184,7 +184,7 @@ fn beside_three(work: impl Fn(u8) + Sync, mut look: impl FnMut()) {
 const ROUNDS: u64 = 2000;
 
 #[test]
-fn store__of_neighbours_at_once_loses_none_of_either() {
+fn store__of_adjacent_ranges_at_once_loses_no_byte() {
     for access in IMPLEMENTATIONS {
         let memory = Memory::new(64);
         // Three threads own interleaved ranges of odd lengths; each reads its own bytes back.
@@ -203,7 +203,7 @@ fn store__of_neighbours_at_once_loses_none_of_either() {
 }
 
 #[test]
-fn load__beside_writers_finds_only_bytes_that_were_written() {
+fn load__beside_writers_reads_only_written_bytes() {
     for access in IMPLEMENTATIONS {
         let memory = Memory::new(200);
         // Every byte is its offset times one of three odd factors, or zero at first.

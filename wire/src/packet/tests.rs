@@ -203,7 +203,7 @@ fn parse_elided__is_the_whole_packet_without_part_of_its_payload() {
 }
 
 #[test]
-fn parse_elided__finds_flipped_bits_and_odd_lengths() {
+fn parse_elided__detects_flipped_bits_and_odd_lengths() {
     for headers in samples().into_iter().filter(|h| h.bth.opcode.props().payload) {
         let (short, elided) = elided_of(&headers, 6, 0);
         let mut bad = short.clone();
@@ -243,7 +243,7 @@ fn is_masked(v4: bool, byte: usize, bit: usize) -> bool {
 }
 
 #[test]
-fn parse__finds_every_flipped_bit_that_is_covered() {
+fn parse__detects_every_flipped_bit_that_is_covered() {
     for headers in samples() {
         let good = frame_of(&headers, 5);
         let v4 = matches!(headers.ip, IpRepr::V4(_));
@@ -275,7 +275,7 @@ fn parse__finds_every_flipped_bit_that_is_covered() {
 }
 
 #[test]
-fn parse__refuses_every_truncation() {
+fn parse__rejects_every_truncation() {
     for headers in samples() {
         let frame = frame_of(&headers, 6);
         for cut in 0..frame.len() {
@@ -323,7 +323,7 @@ fn parse__names_the_layer_that_a_short_packet_ends_in() {
 }
 
 #[test]
-fn parse__takes_a_frame_padded_by_the_link() {
+fn parse__accepts_link_padding() {
     for headers in samples() {
         let mut frame = frame_of(&headers, 0);
         frame.extend([0x5a; 9]);
@@ -332,7 +332,7 @@ fn parse__takes_a_frame_padded_by_the_link() {
 }
 
 #[test]
-fn parse__refuses_a_payload_behind_an_opcode_without_one() {
+fn parse__rejects_a_payload_after_an_opcode_without_one() {
     let ack = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcAck).unwrap();
     let send = Headers {
         bth: BthRepr { opcode: Opcode::RcSendOnlyInv, ..ack.bth },
@@ -345,7 +345,7 @@ fn parse__refuses_a_payload_behind_an_opcode_without_one() {
 }
 
 #[test]
-fn parse__refuses_more_pad_than_there_is() {
+fn parse__rejects_more_pad_than_payload() {
     let send = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcSendOnly).unwrap();
     let mut frame = frame_of(&send, 0);
     frame[43] |= 0x10;
@@ -353,7 +353,7 @@ fn parse__refuses_more_pad_than_there_is() {
 }
 
 #[test]
-fn parse__lets_other_protocols_go_by_name() {
+fn parse__names_frames_of_other_protocols() {
     let mut arp = vec![0; 60];
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
     let send = frame_of(&samples()[4], 16);
@@ -371,7 +371,7 @@ fn parse__lets_other_protocols_go_by_name() {
 
 proptest! {
     #[test]
-    fn parse__takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn parse__handles_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let unverified = Packet::parse_unverified(&bytes);
         match Packet::parse(&bytes) {
             Err(DropReason::BadIcrc) => prop_assert!(unverified.is_ok()),
@@ -381,7 +381,7 @@ proptest! {
 
     /// Random bytes fail in the first checks; a changed frame passes more of them.
     #[test]
-    fn parse__takes_any_changed_frame(
+    fn parse__handles_any_changed_frame(
         headers in any_headers(),
         len in any_len(),
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
