@@ -102,11 +102,11 @@ mod tests {
     use super::*;
     use crate::report::Report;
     use crate::sample::{Rate, Reading};
-    use crate::veth::{Harvest, Plan, Series};
+    use crate::veth::{Plan, Results, Series};
 
     fn report() -> Report {
         let plan = Plan::default();
-        let harvest = Harvest {
+        let results = Results {
             series: plan
                 .variants()
                 .unwrap()
@@ -123,7 +123,7 @@ mod tests {
                 .collect(),
             distances_ns: vec![],
         };
-        Report::new(None, &plan, &harvest)
+        Report::new(None, &plan, &results)
     }
 
     #[test]

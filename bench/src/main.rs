@@ -215,13 +215,13 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
     let mut live = LiveLine::new(!args.json);
     let rounds = plan.rounds;
-    let harvest = veth::run(&plan, |round, variant| {
+    let results = veth::run(&plan, |round, variant| {
         let (name, mtu) = (variant.subject.name(), variant.link_mtu);
         live.show(&format!("round {} of {rounds}: {name}, MTU {mtu}", round + 1));
         interrupt.is_set()
     });
     live.clear();
-    let report = Report::new(args.label.clone(), &plan, &harvest?);
+    let report = Report::new(args.label.clone(), &plan, &results?);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -339,9 +339,7 @@ fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     let failed = failed.join(", ");
-    eprintln!(
-        "{failed}: too many instructions; if the change is worth it, accept them with --bless"
-    );
+    eprintln!("{failed}: too many instructions; if they are worth it, accept them with --bless");
     Ok(ExitCode::FAILURE)
 }
 

@@ -5,7 +5,7 @@ use crate::quiet::Disturbance;
 use crate::raw::{ACK_EVERY, BATCH, HEADERS_BYTES, ICRC_BYTES, Touch};
 use crate::sample::{Rate, Reading};
 use crate::stats::{Ratio, Spread};
-use crate::veth::{Harvest, Plan, Series, Subject};
+use crate::veth::{Plan, Results, Series, Subject};
 use crate::{engine, veth};
 use serde::Serialize;
 use spanwire_bins::oob::Op;
@@ -95,7 +95,7 @@ pub struct Share {
 impl Report {
     /// The report of a run.
     #[must_use]
-    pub fn new(label: Option<String>, plan: &Plan, harvest: &Harvest) -> Self {
+    pub fn new(label: Option<String>, plan: &Plan, results: &Results) -> Self {
         let mut report = Self {
             label,
             machine: Machine::this(),
@@ -104,9 +104,9 @@ impl Report {
             rates: Vec::new(),
             latencies: Vec::new(),
             shares: Vec::new(),
-            distance_ns: Spread::of(&harvest.distances_ns),
+            distance_ns: Spread::of(&results.distances_ns),
         };
-        for series in &harvest.series {
+        for series in &results.series {
             match series.variant.subject {
                 Subject::Raw { .. } | Subject::Engine(_) | Subject::Tcp { .. } => {
                     report.rates.push(RateRow::of(series));
@@ -115,7 +115,7 @@ impl Report {
             }
         }
         for link_mtu in &plan.link_mtus {
-            report.shares.extend(shares(&harvest.series, *link_mtu));
+            report.shares.extend(shares(&results.series, *link_mtu));
         }
         report
     }

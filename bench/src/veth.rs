@@ -88,7 +88,7 @@ pub struct Series {
 
 /// The results of a run.
 #[derive(Clone, Debug)]
-pub struct Harvest {
+pub struct Results {
     /// The variants in the order of the first round.
     pub series: Vec<Series>,
     /// The cores' distance before and after every attempt, dropped ones too, in nanoseconds.
@@ -156,7 +156,7 @@ impl Plan {
 ///
 /// # Errors
 /// No privilege, fewer than two cores, or a measurement fails (a disturbed one does not).
-pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Harvest, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Results, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
     if !plan.cores.iter().all(|core| usable.contains(core)) || plan.cores[0] == plan.cores[1] {
@@ -170,8 +170,8 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result
         rounds: vec![None; plan.rounds],
         dropped: Vec::new(),
     };
-    let mut harvest =
-        Harvest { series: variants.iter().map(series).collect(), distances_ns: Vec::new() };
+    let mut results =
+        Results { series: variants.iter().map(series).collect(), distances_ns: Vec::new() };
     for round in 0..plan.rounds {
         for n in order(round, variants.len()) {
             let variant = variants[n];
@@ -180,16 +180,16 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result
             }
             let lab = labs.iter().find(|lab| lab.link_mtu == variant.link_mtu);
             let lab = lab.expect("every variant's MTU has a lab");
-            let series = &mut harvest.series[n];
+            let series = &mut results.series[n];
             series.rounds[round] = attempt(
                 plan,
                 || lab.measure(plan, variant),
-                &mut harvest.distances_ns,
+                &mut results.distances_ns,
                 &mut series.dropped,
             )?;
         }
     }
-    Ok(harvest)
+    Ok(results)
 }
 
 /// Measures until a sample is undisturbed or the plan's retries are used up.

@@ -167,12 +167,12 @@ impl Bbr {
             self.bandwidth.update(self.rounds, bandwidth);
         }
         if is_over && !d.app_limited {
-            self.look_for_a_full_pipe();
+            self.check_full_pipe();
         }
         is_over
     }
 
-    fn look_for_a_full_pipe(&mut self) {
+    fn check_full_pipe(&mut self) {
         let (full, bandwidth) = (&mut self.full, self.bandwidth.max().unwrap_or(0.0));
         if full.filled {
             return;

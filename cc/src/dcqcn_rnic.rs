@@ -115,7 +115,7 @@ impl DcqcnRnic {
     }
 
     /// Updates alpha to `now`, slot by slot.
-    fn settle(&mut self, now: Time) {
+    fn update_alpha(&mut self, now: Time) {
         let Some(began) = self.slot_at else { return };
         let period = dur(self.p.alpha_us * 1e3);
         let slots = now.since(began).as_ps() / period.as_ps().max(1);
@@ -170,7 +170,7 @@ impl Controller for DcqcnRnic {
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
 
     fn on_cnp(&mut self, now: Time) {
-        self.settle(now);
+        self.update_alpha(now);
         if self.slot_at.is_none() {
             self.slot_at = Some(now);
             if self.p.first_cnp > 0.0 {
@@ -195,7 +195,7 @@ impl Controller for DcqcnRnic {
         // Each at its due time and in their order, however late this call is.
         while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
             if self.decrease_at == Some(due) {
-                self.settle(due);
+                self.update_alpha(due);
                 self.decrease(due);
             } else {
                 self.increase_at = Some(due + dur(self.p.increase_us * 1e3));

@@ -63,8 +63,8 @@ pub struct Gemini {
     acked: u64,
     marked: u64,
     /// The smallest round trips of this round and of the previous one.
-    smallest: Option<Dur>,
-    smallest_before: Option<Dur>,
+    rtt_min: Option<Dur>,
+    rtt_min_before: Option<Dur>,
     round: Round,
     cut: Guard,
     /// The guard of cuts for losses: a small cut for a mark does not replace a halving.
@@ -86,8 +86,8 @@ impl Gemini {
             alpha: 0.0,
             acked: 0,
             marked: 0,
-            smallest: None,
-            smallest_before: None,
+            rtt_min: None,
+            rtt_min_before: None,
             round: Round::default(),
             cut: Guard::default(),
             loss_cut: Guard::default(),
@@ -114,17 +114,16 @@ impl Gemini {
             self.alpha += self.p.g * (fraction - self.alpha);
         }
         (self.acked, self.marked) = (0, 0);
-        self.smallest_before = self.smallest.take();
+        self.rtt_min_before = self.rtt_min.take();
     }
 
     /// True if the path between datacenters has a queue: even the smallest round trip is late.
     fn is_late(&self) -> bool {
-        let (Some(base), Some(smallest)) =
-            (self.base.rtt(), self.smallest_before.or(self.smallest))
+        let (Some(base), Some(rtt_min)) = (self.base.rtt(), self.rtt_min_before.or(self.rtt_min))
         else {
             return false;
         };
-        ns(smallest) > ns(base) + self.p.threshold_ms * 1e6
+        ns(rtt_min) > ns(base) + self.p.threshold_ms * 1e6
     }
 
     fn increase(&self) -> f64 {
@@ -164,7 +163,7 @@ impl Controller for Gemini {
         self.acked += a.acked_bytes;
         self.marked += a.marked_bytes;
         if let Some(rtt) = a.fabric_rtt() {
-            self.smallest = Some(self.smallest.map_or(rtt, |s| s.min(rtt)));
+            self.rtt_min = Some(self.rtt_min.map_or(rtt, |s| s.min(rtt)));
         }
         if self.round.ends(now, a.sent_at) {
             self.end_round();
@@ -201,8 +200,8 @@ impl Controller for Gemini {
                     self.ssthresh = self.cwnd / 2.0;
                 }
                 self.cwnd = self.mtu;
-                (self.acked, self.marked, self.smallest) = (0, 0, None);
-                self.smallest_before = None;
+                (self.acked, self.marked, self.rtt_min) = (0, 0, None);
+                self.rtt_min_before = None;
             }
         }
         self.clamp();

@@ -151,7 +151,7 @@ impl Swift {
     }
 
     /// The bytes in flight end to end for the window of the near loop.
-    fn stretch(&self) -> f64 {
+    fn end_to_end_bytes(&self) -> f64 {
         match (self.near.srtt_ns(), self.base.rtt_ns()) {
             (Some(near), Some(far)) => (far / near).max(1.0),
             _ => 1.0,
@@ -184,7 +184,7 @@ impl Aimd {
 
 impl Controller for Swift {
     fn cwnd_bytes(&self) -> u64 {
-        whole((self.effective() * self.stretch()).max(1.0) * self.mtu)
+        whole((self.effective() * self.end_to_end_bytes()).max(1.0) * self.mtu)
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -208,11 +208,11 @@ impl Controller for Swift {
         self.timeouts = 0.0;
         self.hops = a.hops.map_or(self.hops, f64::from);
         let pkts = float(a.acked_bytes) / self.mtu;
-        let limited = a.is_limited(self.effective() * self.stretch() * self.mtu, self.mtu);
+        let limited = a.is_limited(self.effective() * self.end_to_end_bytes() * self.mtu, self.mtu);
         if self.near.is_used() {
             let far = self.base.rtt_ns().unwrap_or(0.0);
             if let Some(rtt) = self.near.on_far_ack(now, a, far) {
-                self.on_delay(now, rtt / 1e3, pkts / self.stretch(), limited);
+                self.on_delay(now, rtt / 1e3, pkts / self.end_to_end_bytes(), limited);
             }
         } else if let Some(delay) = a.fabric_rtt() {
             self.on_delay(now, ns(delay) / 1e3, pkts, limited);

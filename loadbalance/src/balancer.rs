@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// Sends a packet at `us` that is acknowledged 100 us later, marked or not.
-    fn answered(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
+    fn acknowledged(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
         let picked = lb.pick(&data(at(us), us));
         let ack = acked(picked.entropy, at(us), 100);
         lb.on_ack(at(us + 100), &PathAck { marked, ..ack });
@@ -145,20 +145,20 @@ mod tests {
     #[test]
     fn on_ack__a_round_ends_with_a_packet_sent_after_its_start() {
         let mut lb = balancer("plb,rounds=2");
-        let first = answered(&mut lb, 0, 1);
+        let first = acknowledged(&mut lb, 0, 1);
         for us in 1..100 {
             // Sent before the end of the first round at 100: the same round trip.
-            assert_eq!(answered(&mut lb, us, 1).entropy, first.entropy);
+            assert_eq!(acknowledged(&mut lb, us, 1).entropy, first.entropy);
         }
-        assert!(!answered(&mut lb, 100, 1).moved, "this ends the second round");
-        assert!(answered(&mut lb, 101, 0).moved);
+        assert!(!acknowledged(&mut lb, 100, 1).moved, "this ends the second round");
+        assert!(acknowledged(&mut lb, 101, 0).moved);
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (1, 1));
     }
 
     #[test]
     fn pick__only_a_flow_of_one_path_reports_moves() {
         let mut lb = balancer("unolb,subflows=2");
-        let path = answered(&mut lb, 0, 0).entropy;
+        let path = acknowledged(&mut lb, 0, 0).entropy;
         lb.on_loss(at(300), &lost(path, 4, at(200)));
         let picked = lb.pick(&data(at(300), 2));
         assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());

@@ -88,9 +88,9 @@ pub struct Plb {
     acked: u64,
     late: u64,
     /// A loss or a timeout: reroute with the next packet, congested or not.
-    must_move: bool,
+    must_reroute: bool,
     suspended_until: Time,
-    moved_at: Option<Time>,
+    rerouted_at: Option<Time>,
 }
 
 impl Plb {
@@ -110,9 +110,9 @@ impl Plb {
             rounds: 0,
             acked: 0,
             late: 0,
-            must_move: false,
+            must_reroute: false,
             suspended_until: Time::ZERO,
-            moved_at: None,
+            rerouted_at: None,
         }
     }
 
@@ -120,22 +120,22 @@ impl Plb {
         self.rtt.timeout().or(self.base_rtt).unwrap_or(UNKNOWN_TIMEOUT)
     }
 
-    fn has_just_moved(&self, now: Time) -> bool {
-        self.moved_at.is_some_and(|at| now < at + self.timeout())
+    fn has_just_rerouted(&self, now: Time) -> bool {
+        self.rerouted_at.is_some_and(|at| now < at + self.timeout())
     }
 
     fn is_due(&self, out: &Outgoing) -> bool {
         let idle = out.in_flight_bytes == 0 && self.rounds >= self.p.idle_rounds;
         let congested = self.rounds >= self.p.rounds || idle;
-        self.must_move || (congested && out.now >= self.suspended_until)
+        self.must_reroute || (congested && out.now >= self.suspended_until)
     }
 
     /// Reroutes and returns the old path. Returns none if there is no other path.
     fn leave(&mut self, now: Time) -> Option<Entropy> {
-        (self.rounds, self.must_move) = (0, false);
+        (self.rounds, self.must_reroute) = (0, false);
         let old = self.path;
         self.path = self.pool.draw_fitting(&mut self.rng, |path| path != old)?;
-        self.moved_at = Some(now);
+        self.rerouted_at = Some(now);
         Some(old)
     }
 }
@@ -155,14 +155,14 @@ impl LoadBalancer for Plb {
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
-        if self.p.on_loss && loss.path == self.path && !self.has_just_moved(now) {
-            self.must_move = true;
+        if self.p.on_loss && loss.path == self.path && !self.has_just_rerouted(now) {
+            self.must_reroute = true;
         }
     }
 
     fn on_timeout(&mut self, now: Time) {
         // The silent path may be the one that a loss has just made the flow leave.
-        self.must_move |= !self.p.on_loss || !self.has_just_moved(now);
+        self.must_reroute |= !self.p.on_loss || !self.has_just_rerouted(now);
         self.rounds = 0;
         let rtos = self.timeout() * self.p.suspend_rtos;
         let least = Dur::from_ms(self.p.suspend_ms).max(rtos).as_ps();
@@ -188,7 +188,7 @@ impl LoadBalancer for Plb {
     }
 
     fn state(&self, _now: Time, path: Entropy) -> Option<PathState> {
-        match (path == self.path, self.must_move) {
+        match (path == self.path, self.must_reroute) {
             (false, _) => Some(PathState::Retired),
             (true, true) => Some(PathState::Bad),
             (true, false) => None,

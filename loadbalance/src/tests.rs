@@ -146,9 +146,9 @@ proptest! {
         let mut gone: BTreeSet<Entropy> = BTreeSet::new();
         for (wait, event) in &events {
             let reroutes = sender.lb.counters().reroutes;
-            let reroutes_by_path = sender.reroutes_by_path();
+            let before = sender.reroutes_by_path();
             let Some(picked) = sender.apply(*wait, event) else {
-                prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "reroutes only with a packet");
+                prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "only with a packet");
                 continue;
             };
             if sender.lb.counters().reroutes == reroutes {
@@ -156,7 +156,8 @@ proptest! {
                 continue;
             }
             let now = sender.reroutes_by_path();
-            let replaced = now.into_iter().find(|(path, n)| reroutes_by_path.get(path).is_some_and(|m| m != n));
+            let mut counts = now.into_iter();
+            let replaced = counts.find(|(path, n)| before.get(path).is_some_and(|m| m != n));
             let (replaced, _) = replaced.expect("a path was replaced");
             if let Some(since) = taken.remove(&replaced) {
                 prop_assert!(sender.now >= since + Dur::from_us(100));

@@ -82,7 +82,7 @@ pub struct UnoLb {
     /// The send time of the newest lost packet.
     lost_at: Option<Time>,
     /// The subflow that the next retransmission tries first.
-    detour: usize,
+    retransmission_turn: usize,
 }
 
 impl UnoLb {
@@ -109,7 +109,7 @@ impl UnoLb {
             replaced: VecDeque::new(),
             feedback_at: None,
             lost_at: None,
-            detour: 0,
+            retransmission_turn: 0,
         }
     }
 
@@ -138,16 +138,16 @@ impl UnoLb {
 
     /// The subflow of a retransmission: the next live one with an arrival of a packet sent after
     /// the lost one, which shows that the cause of the loss does not affect it.
-    fn other_way(&mut self, out: &Outgoing) -> usize {
-        let own = self.own(out.psn);
+    fn retransmission_subflow(&mut self, out: &Outgoing) -> usize {
+        let own = self.own_subflow(out.psn);
         let n = self.subflows.len();
         let lost_on = out.lost_on.unwrap_or(self.subflows[own].entropy);
         let other = |at: &usize| self.subflows[*at].entropy != lost_on;
         let alive = |at: &usize| other(at) && self.is_alive(out.now, &self.subflows[*at]);
         let proven = |at: &usize| alive(at) && self.subflows[*at].arrived() > self.lost_at;
-        let mut turn = (0..n).map(|step| (self.detour + step) % n);
+        let mut turn = (0..n).map(|step| (self.retransmission_turn + step) % n);
         if let Some(at) = turn.clone().find(proven).or_else(|| turn.find(alive)) {
-            self.detour = at + 1;
+            self.retransmission_turn = at + 1;
             return at;
         }
         // The one with the last feedback. Among several (at first, all) the one before its own, so
@@ -157,7 +157,7 @@ impl UnoLb {
     }
 
     /// The subflow of a packet's first transmission.
-    fn own(&self, psn: u64) -> usize {
+    fn own_subflow(&self, psn: u64) -> usize {
         usize_from(psn % u64_from(self.subflows.len()))
     }
 
@@ -174,7 +174,7 @@ impl UnoLb {
         }
         let new = if self.p.reroute == COPY { self.copy(now) } else { None };
         let new = new.or_else(|| self.fresh(now, old))?;
-        self.subflows[at].move_to(new, now);
+        self.subflows[at].reroute_to(new, now);
         if self.replaced.len() == self.subflows.len() {
             self.replaced.pop_front();
         }
@@ -212,7 +212,11 @@ impl UnoLb {
 
 impl LoadBalancer for UnoLb {
     fn pick(&mut self, out: &Outgoing) -> Pick {
-        let at = if out.retransmit { self.other_way(out) } else { self.own(out.psn) };
+        let at = if out.retransmit {
+            self.retransmission_subflow(out)
+        } else {
+            self.own_subflow(out.psn)
+        };
         let replaced = self.reroute(out.now, at);
         let rtt = self.limits(&self.subflows[at]).rtt;
         let subflow = &mut self.subflows[at];

@@ -17,7 +17,7 @@ pub struct Drr {
     entries: Vec<Entry>,
     quantum: u32,
     /// The head has received its quantum for this turn.
-    begun: bool,
+    turn_has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Drr {
             active: Ends::default(),
             entries: Vec::new(),
             quantum: quantum.max(1),
-            begun: false,
+            turn_has_begun: false,
         }
     }
 
@@ -58,8 +58,8 @@ impl Drr {
     /// The slot whose turn it is.
     #[inline]
     pub fn head(&mut self) -> Option<u32> {
-        // A turn that has begun has bytes left.
-        if self.begun { self.active.head() } else { self.begin() }
+        // A turn that has turn_has_begun has bytes left.
+        if self.turn_has_begun { self.active.head() } else { self.begin() }
     }
 
     fn begin(&mut self) -> Option<u32> {
@@ -70,7 +70,7 @@ impl Drr {
             entry.left += quantum * i64::from(entry.weight);
             // A packet longer than the quantum is paid for by skipped turns.
             if entry.left > 0 {
-                self.begun = true;
+                self.turn_has_begun = true;
                 return Some(head);
             }
             self.rotate(head);
@@ -94,7 +94,7 @@ impl Drr {
             return;
         }
         if self.active.head() == Some(slot) {
-            self.begun = false;
+            self.turn_has_begun = false;
         }
         self.links.remove(&mut self.active, slot);
         // Credit is discarded; excess bytes remain charged.
@@ -125,7 +125,7 @@ impl Drr {
     fn rotate(&mut self, head: u32) {
         self.links.remove(&mut self.active, head);
         self.links.push_back(&mut self.active, head);
-        self.begun = false;
+        self.turn_has_begun = false;
     }
 
     fn entry(&mut self, slot: u32) -> &mut Entry {

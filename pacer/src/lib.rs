@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`TokenClock`] | the earliest time of one queue pair's next packet: a rate with a burst limit |
+//! | [`TokenClock`] | the time of one queue pair's next packet: a rate with a burst limit |
 //! | [`Wheel`] | the queue pairs that may send: a timing wheel of queue pairs, not of packets |
 //! | [`Drr`] | the order among those: deficit round robin with weights |
 //!

@@ -231,7 +231,7 @@ proptest! {
         }
     }
 
-    /// Whatever slots are inserted, changed and removed, each is popped once, within a slot of its
+    /// For any insertions, changes and removals, each slot is popped once, within a slot of its
     /// time, and memory is that of the largest number.
     #[test]
     fn wheel__pops_each_once_late_by_at_most_a_slot(

@@ -228,12 +228,12 @@ impl<const WORDS: usize> Level<WORDS> {
 
     fn remove(&mut self, links: &mut Links, i: u64, slot: u32) {
         links.remove(&mut self.lists[usize_from(i)], slot);
-        self.note_left(i);
+        self.update_bits(i);
     }
 
     fn pop(&mut self, links: &mut Links, i: u64) -> Option<u32> {
         let slot = links.pop_front(&mut self.lists[usize_from(i)]);
-        self.note_left(i);
+        self.update_bits(i);
         slot
     }
 
@@ -245,7 +245,7 @@ impl<const WORDS: usize> Level<WORDS> {
     }
 
     /// Updates the bit map after a removal from slot `i`.
-    fn note_left(&mut self, i: u64) {
+    fn update_bits(&mut self, i: u64) {
         if self.lists[usize_from(i)].is_empty() {
             let word = usize_from(i / 64);
             self.taken[word] &= !(1 << (i % 64));

@@ -178,13 +178,13 @@ const HOPS_AT: usize = 5;
 mod tests {
     use super::*;
 
-    /// An IPv4 packet of `ip_len` bytes, `elided` of them elided, then `behind`.
-    fn frame(ip_len: u16, elided: usize, behind: &[u8]) -> Vec<u8> {
+    /// An IPv4 packet of `ip_len` bytes, `elided` of them elided, then `trailer`.
+    fn frame(ip_len: u16, elided: usize, trailer: &[u8]) -> Vec<u8> {
         let mut f = vec![0; 12];
         f.extend([0x08, 0x00, 0x45, 0]);
         f.extend(ip_len.to_be_bytes());
         f.resize(14 + usize::from(ip_len) - elided, 0xee);
-        f.extend(behind);
+        f.extend(trailer);
         f
     }
 

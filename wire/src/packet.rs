@@ -138,8 +138,8 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Unverified<'_>, DropReas
     let len = unpadded_len(&bth, padded.len() + elided_bytes)?;
     let payload = &padded[..len.min(padded.len())];
     let elided_bytes = len - payload.len();
-    let (covered, behind) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
-    let trailer = &behind[icrc::LEN..];
+    let (covered, rest) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
+    let trailer = &rest[icrc::LEN..];
     let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes, trailer };
     Ok(Unverified { packet, covered, sent_icrc })
 }

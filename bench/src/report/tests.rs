@@ -22,7 +22,7 @@ fn raw(touch: Touch, window: u64) -> Subject {
 
 fn report() -> Report {
     let plan = Plan { rounds: 2, link_mtus: vec![1500], ..Plan::default() };
-    let harvest = Harvest {
+    let results = Results {
         series: vec![
             series(raw(Touch::Copy, 128), 1500, &[Some(8.0), Some(8.0)]),
             series(raw(Touch::Copy, 200), 1500, &[Some(10.0), Some(10.0)]),
@@ -34,7 +34,7 @@ fn report() -> Report {
         ],
         distances_ns: vec![100.0, 120.0],
     };
-    Report::new(Some("a label".to_owned()), &plan, &harvest)
+    Report::new(Some("a label".to_owned()), &plan, &results)
 }
 
 #[test]

@@ -21,7 +21,7 @@ struct Log {
     sent: Vec<u64>,
     lost: Vec<u64>,
     last_loss_us: u64,
-    lost_again: u64,
+    lost_retransmissions: u64,
 }
 
 struct Net {
@@ -32,7 +32,7 @@ struct Net {
     loss_per_million: u32,
     now_us: u64,
     psn: u64,
-    on_the_way: VecDeque<Packet>,
+    in_transit: VecDeque<Packet>,
     /// Lost packets whose acknowledgement would have arrived by now.
     missing: VecDeque<Packet>,
     to_retransmit: VecDeque<Packet>,
@@ -55,7 +55,7 @@ impl Net {
             loss_per_million: 0,
             now_us: 0,
             psn: 0,
-            on_the_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             missing: VecDeque::new(),
             to_retransmit: VecDeque::new(),
             in_flight: 0,
@@ -108,14 +108,14 @@ impl Net {
         if !arrives {
             *self.log.lost.last_mut().unwrap() += 1;
             self.log.last_loss_us = self.now_us;
-            self.log.lost_again += u64::from(out.retransmit);
+            self.log.lost_retransmissions += u64::from(out.retransmit);
         }
-        self.on_the_way.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
+        self.in_transit.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
     }
 
     fn receive(&mut self) {
         let due = |p: &Packet| p.sent_us + RTT_US <= self.now_us;
-        let Some(packet) = self.on_the_way.pop_front_if(|p| due(p)) else { return };
+        let Some(packet) = self.in_transit.pop_front_if(|p| due(p)) else { return };
         if !packet.arrives {
             self.missing.push_back(packet);
             return;
@@ -204,7 +204,7 @@ fn failure__unolb_retransmits_only_on_live_paths() {
     for seed in 0..SEEDS {
         let net = Net::new("unolb", seed).fail().then(100);
         assert!(net.lb.counters().retransmits >= 10);
-        assert_eq!(net.log.lost_again, 0, "seed {seed}");
+        assert_eq!(net.log.lost_retransmissions, 0, "seed {seed}");
     }
 }
 

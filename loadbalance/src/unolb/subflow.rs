@@ -18,7 +18,7 @@ pub(super) struct Subflow {
     sent_at: Option<Time>,
     /// Packets in flight, by acknowledgements and losses.
     outstanding: u64,
-    waits: Waits,
+    unacked_times: SendTimes,
     /// The send time of the newest packet that arrived.
     arrived: Option<Time>,
     /// Packets lost since the last arrival of a packet sent later.
@@ -48,7 +48,7 @@ impl Subflow {
             gap: Dur::ZERO,
             sent_at: None,
             outstanding: 0,
-            waits: Waits::default(),
+            unacked_times: SendTimes::default(),
             arrived: None,
             lost_in_row: 0,
             lost_from: Time::ZERO,
@@ -56,7 +56,7 @@ impl Subflow {
     }
 
     /// Reroutes to another path.
-    pub(super) fn move_to(&mut self, entropy: Entropy, now: Time) {
+    pub(super) fn reroute_to(&mut self, entropy: Entropy, now: Time) {
         *self = Self { gap: self.gap, moved_at: Some(now), ..Self::new(entropy) };
     }
 
@@ -72,9 +72,9 @@ impl Subflow {
             }
         }
         if self.outstanding == 0 {
-            self.waits = Waits::default();
+            self.unacked_times = SendTimes::default();
         }
-        self.waits.push(now, rtt / WAITS_EACH_RTT);
+        self.unacked_times.push(now, rtt / SEND_TIMES_EACH_RTT);
         self.outstanding += 1;
         self.sent_at = Some(now);
     }
@@ -83,7 +83,7 @@ impl Subflow {
         self.outstanding = self.outstanding.saturating_sub(u64::from(ack.packets));
         self.feedback_at = Some(now);
         self.arrived = self.arrived.max(Some(ack.sent_at));
-        self.waits.arrived(ack.sent_at, self.sent_at);
+        self.unacked_times.arrived(ack.sent_at, self.sent_at);
         if ack.sent_at >= self.lost_from {
             self.lost_in_row = 0;
         }
@@ -107,7 +107,9 @@ impl Subflow {
     /// Applies a retransmission timeout. Counts as a loss if packets are in flight, in addition to
     /// the losses reported with it.
     pub(super) fn on_timeout(&mut self) {
-        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else { return };
+        let Some(first) = self.unacked_times.first().filter(|_| self.outstanding > 0) else {
+            return;
+        };
         if self.lost_in_row == 0 {
             self.lost_from = first;
         }
@@ -141,7 +143,7 @@ impl Subflow {
     /// round trip and three packet intervals of the subflow. It is due a round trip after
     /// the packet left, so a subflow is not silent in the first round trip or after idle.
     pub(super) fn is_silent(&self, now: Time, limits: &Limits) -> bool {
-        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else {
+        let Some(first) = self.unacked_times.first().filter(|_| self.outstanding > 0) else {
             return false;
         };
         let due = (first + limits.rtt).max(self.feedback_at.unwrap_or(Time::ZERO));
@@ -154,19 +156,19 @@ impl Subflow {
 /// A queue of all packets would grow with the window. This holds a few of them, far enough apart to
 /// span a round trip.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waits {
-    times: [Time; WAITS],
+struct SendTimes {
+    times: [Time; SEND_TIMES],
     len: usize,
 }
 
-impl Waits {
+impl SendTimes {
     fn first(&self) -> Option<Time> {
         (self.len > 0).then(|| self.times[0])
     }
 
     fn push(&mut self, now: Time, apart: Dur) {
         let far = self.len == 0 || now >= self.times[self.len - 1] + apart;
-        if far && self.len < WAITS {
+        if far && self.len < SEND_TIMES {
             self.times[self.len] = now;
             self.len += 1;
         }
@@ -184,9 +186,9 @@ impl Waits {
     }
 }
 
-const WAITS: usize = 6;
-/// Fewer than [`WAITS`], since round trips grow.
-const WAITS_EACH_RTT: u64 = 4;
+const SEND_TIMES: usize = 6;
+/// Fewer than [`SEND_TIMES`], since round trips grow.
+const SEND_TIMES_EACH_RTT: u64 = 4;
 /// A subflow that sends nothing for this many round trips is idle.
 const IDLE_RTTS: u64 = 4;
 
@@ -298,7 +300,7 @@ mod tests {
         // The packets sent at 7840 and 7920 are not acknowledged: due at 7940 at the earliest.
         assert!(!s.is_silent(at(8150), &LIMITS));
         assert!(s.is_silent(at(8181), &LIMITS));
-        s.move_to(Entropy::new(2), at(8190));
+        s.reroute_to(Entropy::new(2), at(8190));
         send(&mut s, 8190);
         assert!(!s.is_silent(at(8490), &LIMITS), "the sender is slow, not the path");
     }
