@@ -1,4 +1,4 @@
-//! The seam between a protocol engine and the world it runs in.
+//! The [`Node`] trait: the interface between a protocol engine and its driver.
 
 use crate::Time;
 
@@ -10,29 +10,29 @@ pub struct PortId(u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortMask(u128);
 
-/// What a port knows of a received frame beside its bytes.
+/// The metadata of a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RxMeta {
-    /// When the frame arrived: the hardware's time where there is one, else when it was taken from
-    /// the ring. Never later than the `now` of the call that carries it.
+    /// The arrival time of the frame: the hardware's timestamp if there is one, else the time it
+    /// was taken from the ring. Never later than the `now` of the call.
     pub at: Time,
-    /// Payload bytes that the frame has on the wire but not in the slice: see [`TxMeta`]. 0 on
-    /// everything but a simulated link.
+    /// Payload bytes that the frame has on the wire but not in the slice: see [`TxMeta`]. Always 0
+    /// except on simulated links.
     pub elided_bytes: u32,
 }
 
-/// What a node says of a frame it has written.
+/// The metadata of a frame that a node has written.
 ///
-/// A simulated frame may be *elided*: its payload is left out between the headers, whose length
-/// fields still count it, and what follows the payload (pad excepted, the ICRC included). It takes
-/// as long on a link and as much room in a queue as if it were whole. Only a host that was told to
-/// elides; no real port ever sees such a frame.
+/// A simulated frame may be *elided*: its payload and pad are omitted. The headers before, whose
+/// length fields still count the payload, and the ICRC after it are present. The frame occupies a
+/// link and a queue as if it were whole. Only hosts configured for it elide payload; no real
+/// port sees such a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxMeta {
     /// Bytes written, from the destination MAC to the end of the ICRC, no FCS. At most the length
-    /// of the buffer that was offered.
+    /// of the buffer.
     pub len: usize,
-    /// Payload and pad bytes that stand for themselves and were not written.
+    /// Payload and pad bytes that were elided.
     pub elided_bytes: u32,
 }
 
@@ -44,11 +44,11 @@ pub struct TxMeta {
 /// 1. [`handle_packet`] for every frame received, then
 /// 2. [`handle_timeout`] if [`poll_timeout`] is due, then
 /// 3. for each port in [`take_ready`], [`poll_transmit`] into a frame buffer it has *already*
-///    reserved, until it returns `None` or there is no buffer left. A port left unfinished for want
-///    of buffers stays the driver's to come back to: the node reports it only once.
+///    reserved, until it returns `None` or no buffer is left. If buffers run out, the driver must
+///    come back to the port itself: the node reports a ready port only once.
 ///
-/// `now` never decreases from call to call. No method blocks, reads a clock or fails: what the
-/// network gets wrong is counted, not reported.
+/// `now` never decreases from call to call. No method blocks, reads a clock or fails: errors of
+/// the network are counted, not reported.
 ///
 /// [`handle_packet`]: Node::handle_packet
 /// [`handle_timeout`]: Node::handle_timeout
@@ -56,26 +56,26 @@ pub struct TxMeta {
 /// [`poll_transmit`]: Node::poll_transmit
 /// [`take_ready`]: Node::take_ready
 pub trait Node {
-    /// Takes one received Ethernet frame (no FCS). The bytes are hostile. The reference does not
-    /// outlive the call.
+    /// Processes one received Ethernet frame (no FCS). The bytes are hostile. The reference does
+    /// not outlive the call.
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta);
 
-    /// Does what was due at or before `now`. Calling it early is harmless.
+    /// Applies the timers due at or before `now`. May be called early.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Writes the next frame that may leave `port` now into `frame` and says how long it is, or
-    /// returns `None`, consumes nothing and writes nothing that counts.
+    /// Writes the next frame that may leave `port` now into `frame`. Returns `None` if there is
+    /// none; then nothing is consumed and the content of `frame` is unspecified.
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta>;
 
-    /// False promises that [`Node::poll_transmit`] has nothing for this port until
-    /// [`Node::take_ready`] names it again, so that a driver need not ask once more to hear `None`.
-    /// True promises nothing.
+    /// False guarantees that [`Node::poll_transmit`] returns `None` for this port until
+    /// [`Node::take_ready`] returns it again, which saves the driver a call. True guarantees
+    /// nothing.
     fn may_have_frame(&self, port: PortId) -> bool {
         let _ = port;
         true
     }
 
-    /// When [`Node::handle_timeout`] wants to be called next; O(1). It may be early, never late.
+    /// The time at which [`Node::handle_timeout`] is due; O(1). It may be early, never late.
     fn poll_timeout(&self) -> Option<Time>;
 
     /// The ports that may have a frame to send since the last call; clears the set.
@@ -83,7 +83,7 @@ pub trait Node {
 }
 
 impl RxMeta {
-    /// A frame whose bytes are all there, received at `at`.
+    /// The metadata of a complete frame, received at `at`.
     #[must_use]
     pub const fn whole(at: Time) -> Self {
         Self { at, elided_bytes: 0 }
@@ -91,7 +91,7 @@ impl RxMeta {
 }
 
 impl TxMeta {
-    /// A frame of `len` bytes, all of them written.
+    /// The metadata of a frame of `len` bytes without elided ones.
     #[must_use]
     pub const fn whole(len: usize) -> Self {
         Self { len, elided_bytes: 0 }
@@ -108,7 +108,7 @@ impl PortId {
     /// The only port of a host.
     pub const HOST: Self = Self(0);
 
-    /// The port of this number, or `None` at [`PortMask::BITS`] and above.
+    /// The port of this number; `None` for [`PortMask::BITS`] and above.
     #[must_use]
     pub const fn new(n: u8) -> Option<Self> {
         if (n as u32) < PortMask::BITS { Some(Self(n)) } else { None }
@@ -122,7 +122,7 @@ impl PortId {
 }
 
 impl PortMask {
-    /// How many ports a node may have.
+    /// The maximum number of ports of a node.
     pub const BITS: u32 = 128;
     /// No port.
     pub const EMPTY: Self = Self(0);
@@ -133,13 +133,13 @@ impl PortMask {
         Self(1 << port.0)
     }
 
-    /// True when no port is in the set.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True when `port` is in the set.
+    /// True if `port` is in the set.
     #[must_use]
     pub const fn has(self, port: PortId) -> bool {
         self.0 & (1 << port.0) != 0
@@ -150,7 +150,7 @@ impl PortMask {
         self.0 |= 1 << port.0;
     }
 
-    /// Takes all ports of `other` in too.
+    /// Adds all ports of `other`.
     pub fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }

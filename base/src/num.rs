@@ -1,5 +1,5 @@
-//! The three conversions that cannot fail on the machines we build for, in one place, so that no
-//! `as` is needed elsewhere.
+//! The three integer conversions that cannot fail on supported machines, so that no `as` is needed
+//! elsewhere.
 
 const _: () = assert!(usize::BITS == 64, "Spanwire is built for 64-bit machines");
 
@@ -16,10 +16,10 @@ pub const fn usize_from(n: u64) -> usize {
     n as usize
 }
 
-/// `u32` from `usize`, for lengths that a limit already holds below 4 GiB.
+/// `u32` from `usize`, for lengths that a limit already bounds below 4 GiB.
 ///
 /// # Panics
-/// If `n` does not fit: the limit that the caller relies on was not checked.
+/// If `n` does not fit, because the caller did not check its limit.
 #[must_use]
 pub fn u32_from(n: usize) -> u32 {
     u32::try_from(n).expect("a length under its limit fits 32 bits")

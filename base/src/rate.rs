@@ -1,11 +1,11 @@
-//! Rates in bits per second and the exact time bytes take at a rate.
+//! Rates in bits per second and the exact transmission time of bytes.
 
 use crate::Dur;
 use core::fmt;
 
 const PS_PER_S: u128 = 1_000_000_000_000;
 
-/// A rate in bits per second, never zero (a rate of zero is "no rate", an `Option`).
+/// A rate in bits per second, never zero (an absent rate is an `Option`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
@@ -13,7 +13,8 @@ impl Rate {
     /// From bits per second.
     ///
     /// # Panics
-    /// If `bps` is zero: a programmer's error, nothing from the network becomes a rate unchecked.
+    /// If `bps` is zero, which is an error of the caller: rates from the network are checked
+    /// before.
     #[must_use]
     pub const fn from_bps(bps: u64) -> Self {
         assert!(bps > 0, "a rate of zero bits per second never sends");
@@ -32,10 +33,10 @@ impl Rate {
         self.0
     }
 
-    /// The time `bytes` take at this rate, rounded up to a picosecond: late, never early.
+    /// The transmission time of `bytes`, rounded up to a picosecond: late, never early.
     #[must_use]
     pub fn time_for(self, bytes: u64) -> Dur {
-        // A frame's worth fits 64 bits, and dividing those is several times as fast.
+        // The product of a frame fits 64 bits, whose division is several times as fast.
         if let Some(bit_ps) = bytes.checked_mul(8 * 1_000_000_000_000) {
             return Dur::from_ps(bit_ps.div_ceil(self.0));
         }
@@ -43,14 +44,14 @@ impl Rate {
         Dur::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
     }
 
-    /// The whole bytes that fit into `d` at this rate.
+    /// The whole bytes transmitted in `d`.
     #[must_use]
     pub fn bytes_in(self, d: Dur) -> u64 {
         let bytes = u128::from(d.as_ps()) * u128::from(self.0) / (8 * PS_PER_S);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The rate at which `bytes` took `d`, or `None` when either is zero.
+    /// The rate of `bytes` in `d`, or `None` if either is zero.
     #[must_use]
     pub fn of(bytes: u64, d: Dur) -> Option<Self> {
         if d == Dur::ZERO {

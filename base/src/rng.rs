@@ -14,7 +14,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose whole stream is decided by `seed`.
+    /// A generator whose stream is determined by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut z = seed;
@@ -66,7 +66,7 @@ impl Rng {
         }
     }
 
-    /// A generator for another purpose: its stream is independent of this one's further use.
+    /// A new generator, whose stream is independent of the further use of this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())

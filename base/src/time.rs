@@ -1,17 +1,17 @@
-//! Integer time: picoseconds, so that one bit at 400 Gbit/s (2.5 ps) still has a length and no
-//! float rounding can make two runs of one seed differ.
+//! Integer time in picoseconds: one bit at 400 Gbit/s (2.5 ps) still has a duration, and float
+//! rounding cannot make two runs of one seed differ.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// A point in time: picoseconds since the node started. Never decreases for one node.
 ///
-/// A `u64` of picoseconds lasts 213 days; arithmetic saturates at the end of the range, so an
-/// endpoint that lives longer stops arming timers rather than wrapping into the past.
+/// A `u64` of picoseconds lasts 213 days. Arithmetic saturates at the end of the range, so after
+/// that an endpoint stops arming timers rather than wrapping into the past.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
-/// A length of time in picoseconds.
+/// A duration in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dur(u64);
 
@@ -53,9 +53,9 @@ impl Time {
 }
 
 impl Dur {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// Longer than any node lives.
+    /// The longest duration: longer than any node runs.
     pub const MAX: Self = Self(u64::MAX);
 
     /// From picoseconds.

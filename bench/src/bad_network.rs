@@ -1,8 +1,8 @@
 //! A bad network: goodput over loss and round-trip time, of the engine in both wire modes, kernel
 //! TCP and libfabric's reliable datagrams, through the same `spanwire switch`.
 //!
-//! The link is slow enough for two cores to carry the switch and both hosts: what is measured is
-//! how a protocol takes losses, not what it costs.
+//! The link is slow enough for two cores to carry the switch and both hosts: the result shows
+//! the loss recovery of a protocol, not its processing cost.
 
 mod bed;
 mod libfabric;
@@ -19,29 +19,29 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is measured, and how often.
+/// The plan of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The `spanwire` command.
     pub spanwire: PathBuf,
     /// Rate of both links, in bits a second of the wire.
     pub rate_bps: u64,
-    /// Shares of frames lost on each link, in percent.
+    /// Loss rates of each link, in percent.
     pub losses_percent: Vec<f64>,
     /// Round-trip times without any load, in microseconds.
     pub rtts_us: Vec<u64>,
-    /// Samples of each.
+    /// Samples of each subject under each condition.
     pub rounds: u32,
-    /// Seconds of a sample.
+    /// Duration of a sample in seconds.
     pub seconds: f64,
-    /// Only what has this in its name.
+    /// Runs only the subjects whose name contains this.
     pub only: Option<String>,
 }
 
-/// What moves the bytes.
+/// A transport under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// `spanwire perf`, WRITE, in this mode.
+    /// `spanwire perf`, WRITE, in this wire mode.
     Spanwire(WireMode),
     /// Kernel TCP with this congestion control.
     Tcp(&'static str),
@@ -49,10 +49,10 @@ pub enum Subject {
     Libfabric,
 }
 
-/// The network of one sample.
+/// The network conditions of one sample.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Weather {
-    /// Share of frames lost each way, in percent.
+pub struct Conditions {
+    /// Loss rate in each direction, in percent.
     pub loss_percent: f64,
     /// Round-trip time without load, in microseconds.
     pub rtt_us: u64,
@@ -63,31 +63,31 @@ pub struct Weather {
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// What was asked.
+    /// Its plan.
     pub plan: Plan,
-    /// A row for each subject and weather.
+    /// A row for each subject under each condition.
     pub rows: Vec<Row>,
 }
 
-/// The samples of one subject in one weather.
+/// The samples of one subject under one condition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The subject's name.
     pub name: &'static str,
-    /// The network.
+    /// The network conditions.
     #[serde(flatten)]
-    pub weather: Weather,
+    pub conditions: Conditions,
     /// Payload over the link's rate, 0..=1; a sample that failed counts as 0.
     pub goodput_fraction: Option<Spread>,
-    /// What the link leaves for payload when nothing is sent in vain: payload over frame, times
-    /// what is not lost. Nothing for libfabric, whose frames we do not make.
+    /// The most goodput without spurious retransmissions: payload over frame, times the delivery
+    /// rate. None for libfabric, whose frames are not ours.
     pub ideal_fraction: Option<f64>,
-    /// Why samples failed.
+    /// The errors of failed samples.
     pub failures: Vec<String>,
 }
 
 impl Subject {
-    /// All of them, in the order of the table.
+    /// All subjects, in the order of the table.
     pub const ALL: [Self; 5] = [
         Self::Spanwire(WireMode::Sr),
         Self::Spanwire(WireMode::Rc),
@@ -119,14 +119,14 @@ impl Subject {
     }
 }
 
-/// Measures all of `plan`, round by round, every other one backwards. `watch` is told what comes
-/// next and ends it by returning true.
+/// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
+/// next subject and cancels the run by returning true.
 ///
 /// # Errors
-/// The lab cannot be had, or it was ended. A sample that fails is in the report.
+/// The lab cannot be created, or the run was cancelled. A sample that fails is in the report.
 pub fn run(
     plan: &Plan,
-    mut watch: impl FnMut(u32, &'static str, Weather) -> bool,
+    mut watch: impl FnMut(u32, &'static str, Conditions) -> bool,
 ) -> Result<Report, Error> {
     let bed = Bed::new(plan)?;
     let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
@@ -134,8 +134,8 @@ pub fn run(
     let mut cells = Vec::new();
     for rtt_us in &plan.rtts_us {
         for loss_percent in &plan.losses_percent {
-            let weather = Weather { loss_percent: *loss_percent, rtt_us: *rtt_us };
-            cells.extend(subjects.iter().map(|s| Cell::new(*s, weather)));
+            let conditions = Conditions { loss_percent: *loss_percent, rtt_us: *rtt_us };
+            cells.extend(subjects.iter().map(|s| Cell::new(*s, conditions)));
         }
     }
     for round in 0..plan.rounds {
@@ -144,12 +144,12 @@ pub fn run(
             _ => (0..cells.len()).rev().collect(),
         };
         for at in order {
-            let Cell { subject, weather, .. } = cells[at];
-            if watch(round, subject.name(), weather) {
+            let Cell { subject, conditions, .. } = cells[at];
+            if watch(round, subject.name(), conditions) {
                 return Err("interrupted".into());
             }
-            bed.set(weather)?;
-            cells[at].take(measure(&bed, plan, subject, weather), plan.rate_bps);
+            bed.set(conditions)?;
+            cells[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
         }
     }
     let rows = cells.iter().map(Cell::row).collect();
@@ -157,26 +157,26 @@ pub fn run(
 }
 
 /// Payload bits a second of one sample.
-fn measure(bed: &Bed, plan: &Plan, subject: Subject, weather: Weather) -> Result<f64, Error> {
+fn measure(bed: &Bed, plan: &Plan, subject: Subject, conditions: Conditions) -> Result<f64, Error> {
     let time = Duration::from_secs_f64(plan.seconds);
     match subject {
-        Subject::Spanwire(mode) => ours::goodput_bps(bed, plan, mode, weather, time),
+        Subject::Spanwire(mode) => ours::goodput_bps(bed, plan, mode, conditions, time),
         Subject::Tcp(algorithm) => tcp::goodput_bps(bed, algorithm, time),
         Subject::Libfabric => libfabric::goodput_bps(bed, time),
     }
 }
 
-/// One subject in one weather, while it is measured.
+/// One subject under one condition, while it is measured.
 struct Cell {
     subject: Subject,
-    weather: Weather,
+    conditions: Conditions,
     fractions: Vec<f64>,
     failures: Vec<String>,
 }
 
 impl Cell {
-    fn new(subject: Subject, weather: Weather) -> Self {
-        Self { subject, weather, fractions: Vec::new(), failures: Vec::new() }
+    fn new(subject: Subject, conditions: Conditions) -> Self {
+        Self { subject, conditions, fractions: Vec::new(), failures: Vec::new() }
     }
 
     fn take(&mut self, sample: Result<f64, Error>, rate_bps: u64) {
@@ -191,10 +191,10 @@ impl Cell {
     }
 
     fn row(&self) -> Row {
-        let arrives = 1.0 - self.weather.loss_percent / 100.0;
+        let arrives = 1.0 - self.conditions.loss_percent / 100.0;
         Row {
             name: self.subject.name(),
-            weather: self.weather,
+            conditions: self.conditions,
             goodput_fraction: Spread::of(&self.fractions),
             ideal_fraction: self.subject.frame().map(|(payload, all)| payload / all * arrives),
             failures: self.failures.clone(),
@@ -228,7 +228,7 @@ impl Report {
             writeln!(out)?;
             for subject in Subject::ALL {
                 let name = subject.name();
-                let here = |row: &&Row| row.name == name && row.weather.rtt_us == *rtt_us;
+                let here = |row: &&Row| row.name == name && row.conditions.rtt_us == *rtt_us;
                 let rows: Vec<_> = self.rows.iter().filter(here).collect();
                 if rows.is_empty() {
                     continue;
@@ -239,7 +239,7 @@ impl Report {
             }
         }
         for row in self.rows.iter().filter(|row| !row.failures.is_empty()) {
-            let Weather { loss_percent, rtt_us } = row.weather;
+            let Conditions { loss_percent, rtt_us } = row.conditions;
             let why = row.failures.join("; ");
             writeln!(out, "failed: {}, {loss_percent} %, {rtt_us} us: {why}", row.name)?;
         }
@@ -261,20 +261,20 @@ fn cell(row: &Row) -> String {
 mod tests {
     use super::*;
 
-    fn weather() -> Weather {
-        Weather { loss_percent: 5.0, rtt_us: 2000 }
+    fn conditions() -> Conditions {
+        Conditions { loss_percent: 5.0, rtt_us: 2000 }
     }
 
     #[test]
-    fn row__a_failed_sample_is_worth_nothing_and_says_why() {
-        let mut cell = Cell::new(Subject::Spanwire(WireMode::Sr), weather());
+    fn row__a_failed_sample_counts_as_zero_and_is_reported() {
+        let mut cell = Cell::new(Subject::Spanwire(WireMode::Sr), conditions());
         cell.take(Ok(50e6), 100_000_000);
-        cell.take(Err("no way".into()), 100_000_000);
+        cell.take(Err("no route".into()), 100_000_000);
         cell.take(Ok(80e6), 100_000_000);
         let row = cell.row();
         let spread = row.goodput_fraction.expect("three samples");
         assert_eq!((spread.median, spread.min, spread.max), (0.5, 0.0, 0.8));
-        assert_eq!(row.failures, ["no way"]);
+        assert_eq!(row.failures, ["no route"]);
         assert!((row.ideal_fraction.expect("known") - 1408.0 / 1530.0 * 0.95).abs() < 1e-12);
     }
 
@@ -289,7 +289,7 @@ mod tests {
             seconds: 1.0,
             only: None,
         };
-        let mut cell = Cell::new(Subject::Tcp("bbr"), weather());
+        let mut cell = Cell::new(Subject::Tcp("bbr"), conditions());
         cell.take(Ok(51.25e6), plan.rate_bps);
         let report = Report { machine: Machine::this(), plan, rows: vec![cell.row()] };
         let text = report.text();

@@ -1,9 +1,9 @@
-//! The rates as a picture: horizontal bars with the spread, one group an MTU, in SVG.
+//! The rates as an SVG chart: horizontal bars with the spread, one group per MTU.
 
 use crate::report::{RateRow, Report};
 use std::fmt::{self, Write as _};
 
-/// The report's one-way goodput as an SVG document. It follows the reader's light or dark scheme.
+/// The report's one-way goodput as an SVG document. It follows the viewer's light or dark scheme.
 #[must_use]
 pub fn svg(report: &Report) -> String {
     let mut out = String::new();
@@ -45,7 +45,7 @@ fn write_svg(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "</svg>")
 }
 
-/// One row: name, bar to the median, a line from the smallest to the largest, the number.
+/// One row: name, bar to the median, a line from minimum to maximum, the number.
 fn bar(out: &mut String, row: &RateRow, y: f64, per_gbps: f64) -> fmt::Result {
     text(out, 22.0, y + 15.0, "n", &row.name)?;
     let Some(goodput) = row.goodput_gbps else {
@@ -76,7 +76,7 @@ fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) -> fmt::Resu
     writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>")
 }
 
-/// The colour: ours, the ceiling, the kernel.
+/// The colour class: engine, raw AF_XDP, or kernel.
 fn class(name: &str) -> &'static str {
     match name {
         name if name.starts_with("spanwire") => "s",
@@ -89,7 +89,7 @@ const WIDTH: f64 = 800.0;
 const TOP: f64 = 36.0;
 const ROW: f64 = 22.0;
 const BOTTOM: f64 = 32.0;
-/// Where the bars begin, and how long the longest may be.
+/// The left edge of the bars, and the length of the longest.
 const LABELS: f64 = 280.0;
 const BARS: f64 = 450.0;
 const STYLE: &str = "text{font:13px sans-serif;fill:#1f2328}.h{font-weight:bold}.f{font-size:11px}\
@@ -102,11 +102,11 @@ mod tests {
     use super::*;
     use crate::report::Report;
     use crate::sample::{Rate, Reading};
-    use crate::veth::{Harvest, Plan, Series};
+    use crate::veth::{Plan, Results, Series};
 
     fn report() -> Report {
         let plan = Plan::default();
-        let harvest = Harvest {
+        let results = Results {
             series: plan
                 .variants()
                 .unwrap()
@@ -123,7 +123,7 @@ mod tests {
                 .collect(),
             distances_ns: vec![],
         };
-        Report::new(None, &plan, &harvest)
+        Report::new(None, &plan, &results)
     }
 
     #[test]
@@ -131,13 +131,13 @@ mod tests {
         let report = report();
         let svg = svg(&report);
         assert_eq!(svg.matches("<rect").count(), report.rates.len());
-        assert!(svg.contains("width=\"450.0\""), "the longest fills the room");
+        assert!(svg.contains("width=\"450.0\""), "the longest bar has the full width");
         assert!(svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
     }
 
     #[test]
-    fn svg__a_row_without_samples_says_so() {
+    fn svg__marks_a_row_without_samples() {
         let mut report = report();
         report.rates[0].goodput_gbps = None;
         assert!(svg(&report).contains("no quiet sample"));

@@ -1,4 +1,4 @@
-//! The engine: two stations, as `spanwire demo` runs them, each on its core.
+//! The engine: two hosts, as `spanwire demo` runs them, each on its core.
 
 use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
@@ -18,7 +18,7 @@ pub fn bandwidth(op: Op, path_mtu: u32, time: Duration) -> Job {
     job(JobKind::Bandwidth { duration_ms }, op, MESSAGE_BYTES, DEPTH, path_mtu)
 }
 
-/// A latency job: one message of `bytes` at a time. SEND is answered with a SEND.
+/// A latency job: one message of `bytes` at a time. The peer replies to a SEND with a SEND.
 #[must_use]
 pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
     let duration_ms = millis(time);
@@ -28,14 +28,14 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// Runs `job` from host `a` on the first core against `b` on the second, both spinning.
 ///
 /// # Errors
-/// A port cannot be had, the exchange fails, or a request does.
+/// A port cannot be opened, the exchange fails, or a request fails.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
     let (report, retransmitted, stolen) = exchange(hosts, cores, job, station)?;
     Ok(Sample { reading: reading(&report, retransmitted), stolen })
 }
 
-/// The same, with what `client` makes of host `a`; what is reported, packets sent again, and what
-/// other programs took from the two.
+/// Like [`run`], with `client` applied to host `a`. Returns the report, the retransmissions, and
+/// the time that other programs took from the two threads.
 pub(crate) fn exchange(
     hosts: &TwoHosts,
     cores: [usize; 2],
@@ -43,17 +43,17 @@ pub(crate) fn exchange(
     client: impl FnOnce(&Host) -> Result<Station, Error> + Send,
 ) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
-    let (asked, served) = std::thread::scope(|scope| {
-        let serving = scope.spawn(move || -> Result<Stolen, Error> {
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let server_thread = scope.spawn(move || -> Result<Stolen, Error> {
             affinity::pin(cores[1])?;
-            // Sockets belong to the namespace they were made in; the thread stays in it.
+            // Sockets belong to the namespace they are created in; the thread stays in it.
             let _entered = hosts.b.ns.enter()?;
             let mut station = station(&hosts.b)?;
             let watch = StealWatch::start()?;
             station.serve(server_oob, || false, |_| {})?;
             watch.end()
         });
-        let asking = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
+        let client_thread = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
             affinity::pin(cores[0])?;
             let _entered = hosts.a.ns.enter()?;
             let mut station = client(&hosts.a)?;
@@ -63,20 +63,20 @@ pub(crate) fn exchange(
             let stolen = watch.end()?;
             Ok((report, retransmitted(&station), stolen))
         });
-        let asked = asking.join().expect("the client does not panic");
-        let served = serving.join().expect("the server does not panic");
-        (asked, served)
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
-    // The server's own trouble explains more than the client's "the peer went away".
-    let stolen_b = served?;
-    let (report, retransmitted, stolen_a) = asked?;
+    // The server's own error explains more than the client's "the peer went away".
+    let stolen_b = server_result?;
+    let (report, retransmitted, stolen_a) = client_result?;
     if let Some(failure) = report.progress.failure {
         return Err(format!("{job:?}: {failure}").into());
     }
     Ok((report, retransmitted, [stolen_a, stolen_b]))
 }
 
-/// What `host` is attached by: queue 0 of its interface.
+/// The attachment of `host`: queue 0 of its interface.
 pub(crate) fn attachment(host: &Host) -> Result<Attachment, Error> {
     Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())
 }
@@ -85,16 +85,16 @@ fn station(host: &Host) -> Result<Station, Error> {
     station_on(attachment(host)?, host)
 }
 
-/// A station of `host` that spins and speaks RC.
+/// A station on `host` that spins, in RC mode.
 pub(crate) fn station_on(attachment: Attachment, host: &Host) -> Result<Station, Error> {
     let mut station = Station::new(attachment, host.v4.into(), Polling::Busy)?;
-    // The rows are of RC, beside raw packets of the same payload.
+    // RC, for comparison with raw packets of the same payload.
     station.set_mode(ModeChoice::Rc, None);
     Ok(station)
 }
 
-/// Packets are the goodput over the path MTU: packets sent again, and those whose message did not
-/// complete, are not among them.
+/// Packets are the goodput over the path MTU: retransmissions, and packets of messages that did not
+/// complete, do not count.
 fn reading(report: &JobReport, retransmitted: u64) -> Reading {
     if let JobKind::Latency { .. } = report.job.kind {
         let halves = if report.is_ping_pong() { 2.0 } else { 1.0 };
@@ -135,7 +135,7 @@ fn millis(time: Duration) -> u64 {
 pub const MESSAGE_BYTES: u32 = 1 << 16;
 /// Messages outstanding in a bandwidth job.
 pub const DEPTH: u32 = 16;
-/// 67 ms: a thread that loses its core for a while is not given up.
+/// 67 ms: a thread may lose its core for a while without a timeout.
 const ACK_TIMEOUT: u8 = 14;
 const RETRANSMITTED: &str = "retransmitted_packets";
 

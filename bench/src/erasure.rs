@@ -1,8 +1,8 @@
-//! How fast parity and lost packets are made, beside ISA-L and two crates, in one run.
+//! Speed of encoding and decoding, compared with ISA-L and two crates, in one run.
 //!
-//! Blocks of (8, 2) that stay in the cache, all in one place of memory for everybody. Rounds
-//! interleave all subjects; what other programs took of the core is left out. ISA-L is compiled
-//! from C and runs in a process of its own on the same core.
+//! Blocks of (8, 2) that stay in the cache, at the same memory addresses for all subjects. Rounds
+//! interleave all subjects; time that other programs took of the core is excluded. ISA-L is
+//! compiled from C and runs in a process of its own on the same core.
 
 pub mod isal;
 pub mod work;
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 use work::{Task, Work, X, Y};
 
-/// What to measure.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Plan {
     /// Samples of each
@@ -41,46 +41,47 @@ pub struct Plan {
     pub json: bool,
 }
 
-/// What was measured.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How.
+    /// The plan.
     pub plan: Plan,
-    /// Ticks of the processor's counter in a nanosecond, if it says.
+    /// Ticks of the processor's counter in a nanosecond, if known.
     pub ticks_per_ns: Option<f64>,
-    /// Why ISA-L is not among the rows, if it is not.
+    /// The reason for missing ISA-L rows, if they are missing.
     pub without_isal: Option<String>,
     /// One for each subject and size.
     pub rows: Vec<Row>,
 }
 
-/// Something that was timed.
+/// A timed task.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Bytes of a packet.
     pub bytes: u32,
-    /// What is done with a block.
+    /// The task, for each block.
     pub task: &'static str,
-    /// By whom.
-    pub who: String,
+    /// The implementation.
+    #[serde(rename = "who")]
+    pub implementation_name: String,
     /// Nanoseconds of a block.
     pub ns: Option<Spread>,
     /// Bytes of data of a block over the median time, 10^9 a second.
     pub gb_per_s: f64,
     /// Ticks of the processor's counter for each byte of data.
     pub ticks_per_byte: Option<f64>,
-    /// Time that ISA-L's `ec_encode_data` takes for the same, over the time this takes: encoding
-    /// for encoding, decoding with tables ready for decoding. Nothing without ISA-L.
+    /// Time of ISA-L's `ec_encode_data` for the same task, over the time of this one: encoding for
+    /// encoding, decoding with prepared tables for decoding. None without ISA-L.
     pub isal_over_this: Option<Ratio>,
 }
 
-/// Measures all of `plan`. `go_on` is told the round and the subject before each sample and ends
-/// the run by false.
+/// Measures all of `plan`. `go_on` receives the round and the subject before each sample and
+/// cancels the run by returning false.
 ///
 /// # Errors
-/// The kernel keeps no scheduler statistics, somebody refuses the work, or the run was ended.
+/// The kernel keeps no scheduler statistics, an implementation fails, or the run was cancelled.
 pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let mut subjects = Vec::new();
     let (mut isal, without_isal) = match Isal::start() {
@@ -92,9 +93,9 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     }
     for round in 0..plan.rounds {
         for i in 0..subjects.len() {
-            // There and back again: what changes slowly is in all alike.
+            // In alternating order: a slow drift of the machine affects all subjects alike.
             let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
-            if !go_on(round, &subjects[i].who) {
+            if !go_on(round, &subjects[i].name) {
                 return Err("interrupted".into());
             }
             subjects[i].sample(plan.ms, isal.as_mut())?;
@@ -107,7 +108,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -138,7 +139,7 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "  {:<30} {:>24} {:>7.1} {ticks:>11}  {}",
-                    row.who,
+                    row.implementation_name,
                     cell(row.ns, 0),
                     row.gb_per_s,
                     cell(row.isal_over_this.and_then(|ratio| ratio.paired), 2),
@@ -155,19 +156,19 @@ fn cell(spread: Option<Spread>, digits: usize) -> String {
     })
 }
 
-/// Somebody who does a task, and what was measured of it.
+/// An implementation of a task, and its samples.
 struct Subject {
     bytes: u32,
     task: Task,
-    who: String,
-    doer: Doer,
+    name: String,
+    implementation: Implementation,
     ns: Vec<Option<f64>>,
 }
 
-enum Doer {
-    /// In this process.
-    Here(Work),
-    /// ISA-L, asked for this.
+enum Implementation {
+    /// An implementation in this process.
+    InProcess(Work),
+    /// ISA-L, with this code name.
     Isal(&'static str),
 }
 
@@ -176,38 +177,38 @@ impl Subject {
         let len = usize::try_from(bytes)?;
         let mut all = Vec::new();
         for task in Task::ALL {
-            let mut add = |who: String, doer| {
-                all.push(Self { bytes, task, who, doer, ns: Vec::new() });
+            let mut add = |name: String, implementation| {
+                all.push(Self { bytes, task, name, implementation, ns: Vec::new() });
             };
             for kernel in Kernel::available() {
                 for scheme in [Scheme::PQ, Scheme::CAUCHY] {
                     let work = work::ours(task, scheme, kernel, len);
-                    add(format!("{scheme} on {kernel}"), Doer::Here(work));
+                    add(format!("{scheme} on {kernel}"), Implementation::InProcess(work));
                 }
             }
             if isal && task != Task::Add {
-                add(ISAL.to_owned(), Doer::Isal(task.of_isal()));
+                add(ISAL.to_owned(), Implementation::Isal(task.of_isal()));
             }
             if isal && task == Task::Encode {
-                add("ISA-L, pq_gen".to_owned(), Doer::Isal("pq"));
+                add("ISA-L, pq_gen".to_owned(), Implementation::Isal("pq"));
             }
             if let Some(work) = work::reed_solomon_erasure(task, len)? {
-                add("reed-solomon-erasure".to_owned(), Doer::Here(work));
+                add("reed-solomon-erasure".to_owned(), Implementation::InProcess(work));
             }
             if let Some(work) = work::reed_solomon_simd(task, len)? {
-                add("reed-solomon-simd".to_owned(), Doer::Here(work));
+                add("reed-solomon-simd".to_owned(), Implementation::InProcess(work));
             }
         }
         Ok(all)
     }
 
     fn sample(&mut self, ms: u64, isal: Option<&mut Isal>) -> Result<(), Error> {
-        let ns = match (&mut self.doer, isal) {
-            (Doer::Here(work), _) => median_ns(ms, work)?,
-            (Doer::Isal(code), Some(isal)) => {
+        let ns = match (&mut self.implementation, isal) {
+            (Implementation::InProcess(work), _) => median_ns(ms, work)?,
+            (Implementation::Isal(code), Some(isal)) => {
                 isal.ns(code, [X, Y], usize::try_from(self.bytes)?, ms)?
             }
-            (Doer::Isal(_), None) => return Err("ISA-L is not there".into()),
+            (Implementation::Isal(_), None) => return Err("ISA-L is not available".into()),
         };
         self.ns.push(Some(ns));
         Ok(())
@@ -218,18 +219,18 @@ impl Subject {
         let ns = Spread::of(&present);
         let data = f64::from(self.bytes) * X as f64;
         let ns_per_byte = ns.map_or(f64::NAN, |ns| ns.median / data);
-        // Its tables are ready in every comparison: that is how fast it can be.
+        // Its tables are prepared in every comparison: its best case.
         let reference = match self.task {
             Task::Encode | Task::Add => Task::Encode,
             Task::Decode | Task::PlanAndDecode => Task::Decode,
         };
         let isal = all
             .iter()
-            .find(|other| (other.bytes, other.task, &*other.who) == (self.bytes, reference, ISAL));
+            .find(|other| (other.bytes, other.task, &*other.name) == (self.bytes, reference, ISAL));
         Row {
             bytes: self.bytes,
             task: self.task.name(),
-            who: self.who.clone(),
+            implementation_name: self.name.clone(),
             ns,
             gb_per_s: 1.0 / ns_per_byte,
             ticks_per_byte: ticks_per_ns.map(|ticks| ticks * ns_per_byte),
@@ -261,7 +262,7 @@ fn median_ns(ms: u64, work: &mut Work) -> Result<f64, Error> {
     Ok(Spread::of(&runs).ok_or("no runs")?.median)
 }
 
-/// Of a sample.
+/// Runs per sample.
 const RUNS: u32 = 16;
 const ISAL: &str = "ISA-L, ec_encode_data";
 
@@ -270,16 +271,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__measures_everybody_with_isal_and_says_when_it_is_without() {
+    fn run__measures_all_with_and_without_isal() {
         let plan = Plan { rounds: 2, ms: 1, bytes: vec![128], json: false };
-        let mut told = 0;
+        let mut calls = 0;
         let report = run(&plan, |_, _| {
-            told += 1;
+            calls += 1;
             true
         })
         .unwrap();
-        assert_eq!(told, 2 * report.rows.len());
-        let with_isal = report.rows.iter().any(|row| row.who == ISAL);
+        assert_eq!(calls, 2 * report.rows.len());
+        let with_isal = report.rows.iter().any(|row| row.implementation_name == ISAL);
         assert_eq!(with_isal, report.without_isal.is_none());
         for row in &report.rows {
             assert!(row.ns.unwrap().min > 0.0 && row.gb_per_s > 0.0);
@@ -287,14 +288,14 @@ mod tests {
         }
         let text = report.text();
         for row in &report.rows {
-            assert!(text.contains(&row.who) && text.contains(row.task), "{text}");
+            assert!(text.contains(&row.implementation_name) && text.contains(row.task), "{text}");
         }
-        let ours = report.rows.iter().filter(|row| row.who.starts_with("PQ on "));
+        let ours = report.rows.iter().filter(|row| row.implementation_name.starts_with("PQ on "));
         assert_eq!(ours.count(), Task::ALL.len() * Kernel::available().count());
     }
 
     #[test]
-    fn run__ends_when_it_is_told_to() {
+    fn run__can_be_cancelled() {
         let plan = Plan { rounds: 1, ms: 1, bytes: vec![64], json: false };
         assert!(run(&plan, |_, _| false).is_err());
     }

@@ -1,9 +1,9 @@
-//! How many instructions the packet path takes: exact enough to fail a build on.
+//! Instruction counts of the packet path: exact enough to fail a build.
 //!
-//! Time on a shared machine says little; the number of instructions says what a change costs. Each
-//! workload runs under valgrind twice, with different numbers of operations: the difference is free
-//! of everything that happens once. A workload repeats itself to the instruction, so a few percent
-//! more is a change of the code (or of the compiler: the counts are kept with its version).
+//! Time on a shared machine is noisy; instruction counts show the cost of a change. Each
+//! workload runs under valgrind twice, with different numbers of operations, so that the difference
+//! excludes setup. Counts are reproducible to the instruction, so a few percent more is a change
+//! of the code (or of the compiler: the baseline has its version).
 
 pub mod engine;
 pub mod workload;
@@ -15,34 +15,34 @@ use std::path::Path;
 use std::process::Command;
 use workload::Workload;
 
-/// Instructions of one operation of each workload, as they were blessed.
+/// The accepted instructions of one operation of each workload.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
-    /// `rustc --version` of the build that was counted.
+    /// `rustc --version` of the counted build.
     pub rustc: String,
     /// By the name of the workload.
     pub instructions_per_op: BTreeMap<String, f64>,
 }
 
-/// A count against its baseline.
+/// A count compared with its baseline.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Verdict {
     /// The workload.
     pub name: String,
-    /// What an operation is.
+    /// The operation.
     pub op: &'static str,
-    /// Counted now.
+    /// The current count.
     pub instructions_per_op: f64,
-    /// Blessed; none for a new workload.
+    /// The accepted count; none for a new workload.
     pub baseline: Option<f64>,
 }
 
 impl Baseline {
-    /// Reads a baseline; a file that is not there is an empty one.
+    /// Reads a baseline; a missing file is an empty one.
     ///
     /// # Errors
-    /// The file is there and is not a baseline.
+    /// The file exists but is not a baseline.
     pub fn read(path: &Path) -> Result<Self, Error> {
         match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
@@ -69,7 +69,7 @@ impl Verdict {
         self.baseline.filter(|b| *b > 0.0).map(|b| self.instructions_per_op / b - 1.0)
     }
 
-    /// It grew beyond [`GROWTH_MAX`], or nobody has said what it may take.
+    /// It grew beyond [`GROWTH_MAX`], or has no baseline.
     #[must_use]
     pub fn fails(&self) -> bool {
         self.growth().is_none_or(|g| g > GROWTH_MAX)
@@ -87,7 +87,7 @@ pub fn count(workload: &Workload) -> Result<f64, Error> {
     Ok(approximately(more) / approximately(workload.ops * 2))
 }
 
-/// The compiler's version, as it calls itself.
+/// The compiler's version string.
 ///
 /// # Errors
 /// There is no rustc.
@@ -110,10 +110,10 @@ fn count_run(name: &str, ops: u64) -> Result<u64, Error> {
         return Err(format!("{name} fails under valgrind:\n{said}").into());
     }
     instructions(&said)
-        .ok_or_else(|| format!("no \"I refs\" in what valgrind says:\n{said}").into())
+        .ok_or_else(|| format!("no \"I refs\" in the output of valgrind:\n{said}").into())
 }
 
-/// The number behind `I refs:` (`I   refs:` in older versions).
+/// The number after `I refs:` (`I   refs:` in older versions).
 fn instructions(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("refs:") && line.contains("I "))?;
     let digits: String = line.rsplit(':').next()?.chars().filter(char::is_ascii_digit).collect();
@@ -126,8 +126,8 @@ fn approximately(n: u64) -> f64 {
     n as f64
 }
 
-/// Growth that fails a build. Counts of one compiler differ by less than a tenth of a percent from
-/// run to run.
+/// The growth that fails a build. Counts of one compiler differ by less than a tenth of a percent
+/// from run to run.
 pub const GROWTH_MAX: f64 = 0.03;
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn fails__on_growth_and_on_what_nobody_has_blessed() {
+    fn fails__on_growth_and_without_a_baseline() {
         let verdict = |now, baseline| Verdict {
             name: "x".to_owned(),
             op: "packet",

@@ -1,33 +1,33 @@
-//! The yardstick of Spanwire, on the machine it runs on.
+//! The benchmarks of Spanwire, on the machine they run on.
 //!
-//! `spanwire-bench veth` measures the engine beside what it is built on and what it competes with,
-//! in one interleaved run over veth pairs of its own making:
+//! `spanwire-bench veth` measures the engine, the layers below it and its alternatives, in one
+//! interleaved run over its own veth pairs:
 //!
 //! | module | what is measured |
 //! |---|---|
-//! | [`engine`] | WRITE, READ and SEND, by two stations as `spanwire demo` runs them |
-//! | [`raw`] | frames of the same size over the same ports, and nothing on top |
-//! | [`rtt`] | one small frame to and fro over the same ports |
+//! | [`engine`] | WRITE, READ and SEND, between two hosts as `spanwire demo` runs them |
+//! | [`raw`] | frames of the same size over the same ports, without a transport |
+//! | [`rtt`] | round trips of one small frame over the same ports |
 //! | [`tcp`] | kernel TCP between two hosts without AF_XDP |
 //!
-//! [`veth`] runs them in turn, [`quiet`] drops the samples in which the machine did something
-//! else, [`stats`] reduces the rest, [`report`] and [`chart`] show it, with the [`machine`] it was
+//! [`veth`] runs them in turn. [`quiet`] drops samples disturbed by other activity of the machine,
+//! [`stats`] reduces the rest, and [`report`] and [`chart`] show it, with the [`machine`] it was
 //! measured on.
 //!
 //! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
 //! switch, beside kernel TCP and libfabric ([`bad_network`]).
 //!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
-//! on any machine, and what CI holds against a baseline.
+//! on any machine, and compared by CI with a baseline.
 //!
-//! `spanwire-bench pacer` times how long it takes to decide which of many paced queue pairs sends
-//! next, and when ([`pacer`]); `spanwire-bench pacing` how far from its time each packet of paced
-//! queue pairs leaves over AF_XDP ([`pacing`]).
+//! `spanwire-bench pacer` times the scheduling decision among many paced queue pairs
+//! ([`pacer`]); `spanwire-bench pacing` measures the deviation of each paced packet from its
+//! time over AF_XDP ([`pacing`]).
 //!
-//! `spanwire-bench erasure` times parity and lost packets beside ISA-L and two crates
+//! `spanwire-bench erasure` times encoding and decoding, compared with ISA-L and two crates
 //! ([`erasure`]).
 //!
-//! On a machine that does other things too, a session of its own with priority keeps most samples
+//! On a machine with other activity, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
 //!
 //! ```text

@@ -1,23 +1,23 @@
-//! The machine, for the report: numbers without it mean nothing.
+//! The machine, for the report.
 
 use serde::Serialize;
 use spanwire_io::affinity;
 
-/// What the numbers were taken on.
+/// The machine of a measurement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name, as `/proc/cpuinfo` has it.
+    /// The processor's name in `/proc/cpuinfo`.
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
     /// Cores this process may use.
     pub cores: usize,
-    /// The processor says that it is a guest of a hypervisor.
+    /// The processor reports a hypervisor.
     pub virtual_machine: bool,
 }
 
 impl Machine {
-    /// This machine; what the system does not say is `unknown`.
+    /// This machine; fields that the system does not report are `unknown`.
     #[must_use]
     pub fn this() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -34,8 +34,8 @@ impl Machine {
         }
     }
 
-    /// Ticks in a nanosecond of an x86 processor's counter (TSC), where it counts evenly. It need
-    /// not be what the processor runs at.
+    /// Ticks in a nanosecond of an x86 processor's counter (TSC), if it is constant. It may differ
+    /// from the processor's frequency.
     #[must_use]
     pub fn ticks_per_ns() -> Option<f64> {
         ticks_per_ns(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
@@ -49,7 +49,7 @@ fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim())
 }
 
-/// Linux makes BogoMIPS of the counter's rate on x86: two for each million ticks a second.
+/// On x86, Linux derives BogoMIPS from the counter's rate: two for each million ticks a second.
 fn ticks_per_ns(cpuinfo: &str) -> Option<f64> {
     field(cpuinfo, "flags")?.split(' ').find(|flag| *flag == "constant_tsc")?;
     let bogomips: f64 = field(cpuinfo, "bogomips")?.parse().ok()?;

@@ -1,9 +1,9 @@
-//! `spanwire-bench`: the yardstick, by one command.
+//! `spanwire-bench`: all benchmarks in one command.
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use spanwire_bench::bad_network::{self, Weather};
+use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::chart;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
@@ -29,19 +29,19 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Goodput and latency over veth pairs of its own making; needs root
+    /// Goodput and latency over its own veth pairs; needs root
     Veth(VethArgs),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(BadNetworkArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
-    /// What it costs to decide which queue pair sends next, and when
+    /// Cost of the scheduling decision among paced queue pairs
     Pacer(PacerArgs),
-    /// How far from its time each packet of paced queue pairs leaves over AF_XDP; needs root
+    /// Deviation of paced packets from their times over AF_XDP; needs root
     Pacing(PacingArgs),
-    /// Speed of erasure coding beside ISA-L and two crates
+    /// Speed of erasure coding, compared with ISA-L and two crates
     Erasure(erasure::Plan),
-    /// One workload of `icount`, for valgrind to look at
+    /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
     IcountRun {
         /// Its name
@@ -53,13 +53,13 @@ enum Command {
 
 #[derive(clap::Args)]
 struct IcountArgs {
-    /// Only what has this in its name
+    /// Only workloads whose name contains this
     #[arg(value_name = "NAME")]
     only: Option<String>,
-    /// The counts to hold against
+    /// The baseline to compare with
     #[arg(long, value_name = "FILE", default_value = "bench/icount.json")]
     baseline: PathBuf,
-    /// Make what is counted the baseline
+    /// Make the counts the new baseline
     #[arg(long)]
     bless: bool,
     /// Print JSON instead of a table
@@ -134,22 +134,22 @@ struct VethArgs {
     /// Cores of the sender and the receiver
     #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
     cores: Vec<usize>,
-    /// Drop a sample when a cache line takes longer than this from core to core and back
+    /// Drop a sample if a cache line takes longer than this from core to core and back
     #[arg(long, value_name = "NS", default_value_t = Limits::default().distance_ns)]
     max_distance: f64,
-    /// Drop a sample when a thread waited for its core for more than this share of the time
+    /// Drop a sample if a thread waited for its core for more than this share of the time
     #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0)]
     max_stolen: f64,
-    /// Take a dropped sample again at most this often
+    /// Retry a dropped sample at most this often
     #[arg(long, default_value_t = 4)]
     repeats: u32,
     /// Milliseconds to wait for cores that are far apart before each attempt
     #[arg(long, value_name = "MS", default_value_t = 500)]
     wait: u64,
-    /// Measure only what has this in its name, as "spanwire WRITE": to profile it alone
+    /// Measure only subjects whose name contains this, as "spanwire WRITE": to profile one alone
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// What to write over the report: a date, a commit
+    /// Title of the report: a date, a commit
     #[arg(long)]
     label: Option<String>,
     /// Print JSON instead of tables
@@ -158,7 +158,7 @@ struct VethArgs {
     /// Write a bar chart of the rates to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Fail (exit code 1) when WRITE reaches less than this share of raw AF_XDP's packets
+    /// Fail (exit code 1) if WRITE reaches less than this share of raw AF_XDP's packets
     #[arg(long, value_name = "PERCENT")]
     min_share: Option<f64>,
 }
@@ -171,19 +171,19 @@ struct BadNetworkArgs {
     /// Seconds of a sample
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Rate of the link, 10^6 bits a second: no more than the machine carries
+    /// Rate of the link, 10^6 bits a second: at most what the machine can carry
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     mbit: u64,
-    /// Losses each way, in percent
+    /// Loss rates in each direction, in percent
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 0.01, 0.1, 1.0, 5.0, 20.0])]
     loss: Vec<f64>,
     /// Round-trip times without load, in milliseconds
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 2.0, 40.0])]
     rtt: Vec<f64>,
-    /// Measure only what has this in its name, as "SR"
+    /// Measure only subjects whose name contains this, as "SR"
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// The command [default: beside this one]
+    /// The command [default: in the directory of this one]
     #[arg(long, value_name = "PATH")]
     spanwire: Option<PathBuf>,
     /// Print JSON instead of tables
@@ -215,13 +215,13 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
     let mut live = LiveLine::new(!args.json);
     let rounds = plan.rounds;
-    let harvest = veth::run(&plan, |round, variant| {
+    let results = veth::run(&plan, |round, variant| {
         let (name, mtu) = (variant.subject.name(), variant.link_mtu);
         live.show(&format!("round {} of {rounds}: {name}, MTU {mtu}", round + 1));
         interrupt.is_set()
     });
     live.clear();
-    let report = Report::new(args.label.clone(), &plan, &harvest?);
+    let report = Report::new(args.label.clone(), &plan, &results?);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -237,18 +237,18 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
     match report.least_share() {
         Some(share) if share * 100.0 >= least => Ok(ExitCode::SUCCESS),
         Some(share) => {
-            eprintln!("WRITE reaches {:.0} %, wanted are {least} %", share * 100.0);
+            eprintln!("WRITE reaches {:.0} %, less than the required {least} %", share * 100.0);
             Ok(ExitCode::FAILURE)
         }
-        None => Err("no quiet samples to tell the share from".into()),
+        None => Err("no quiet samples to compute the share from".into()),
     }
 }
 
 fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
     watched(args.json, bad_network::Report::text, |go_on| {
-        bad_network::run(&plan, |round, name, weather| {
-            let Weather { loss_percent, rtt_us } = weather;
+        bad_network::run(&plan, |round, name, conditions| {
+            let Conditions { loss_percent, rtt_us } = conditions;
             !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
         })
     })
@@ -276,12 +276,12 @@ fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
 
 fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
     watched(plan.json, erasure::Report::text, |go_on| {
-        erasure::run(plan, |round, who| go_on(round, plan.rounds, who))
+        erasure::run(plan, |round, name| go_on(round, plan.rounds, name))
     })
 }
 
-/// Runs a measurement that tells the round, of how many, and what it is at, and goes on while it is
-/// told to; prints its report.
+/// Runs a measurement that reports its round and subject and can be cancelled; prints its
+/// report.
 fn watched<R: Serialize>(
     json: bool,
     text: impl Fn(&R) -> String,
@@ -303,7 +303,7 @@ fn watched<R: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Counts, prints and judges.
+/// Counts, prints and compares.
 fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
     let mut baseline = Baseline::read(&args.baseline)?;
     let rustc = icount::rustc_version()?;
@@ -330,8 +330,8 @@ fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if rustc != baseline.rustc {
-        // Another compiler makes other code: nothing of ours has changed by that.
-        eprintln!("not judged: the baseline is of {}, this is {rustc}", baseline.rustc);
+        // Another compiler generates other code: a difference is not a change of ours.
+        eprintln!("not compared: the baseline is of {}, this is {rustc}", baseline.rustc);
         return Ok(ExitCode::SUCCESS);
     }
     let failed: Vec<&str> = verdicts.iter().filter(|v| v.fails()).map(|v| &*v.name).collect();
@@ -339,7 +339,7 @@ fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     let failed = failed.join(", ");
-    eprintln!("{failed}: too many instructions; if they are worth it, bless them with --bless");
+    eprintln!("{failed}: too many instructions; if they are worth it, accept them with --bless");
     Ok(ExitCode::FAILURE)
 }
 
@@ -352,7 +352,7 @@ impl BadNetworkArgs {
     fn plan(&self) -> Result<bad_network::Plan, Error> {
         let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
         if let Some(loss) = self.loss.iter().find(|loss| !(0.0..=100.0).contains(*loss)) {
-            return Err(format!("--loss {loss} is no percentage").into());
+            return Err(format!("--loss {loss} is not a percentage").into());
         }
         if !(0.1..=60.0).contains(&self.seconds) {
             return Err(format!("--seconds {} is not between 0.1 and 60", self.seconds).into());
@@ -392,7 +392,7 @@ impl VethArgs {
     }
 }
 
-/// Longer than any path on Earth.
+/// Longer than any terrestrial path.
 const RTT_MAX: Duration = Duration::from_secs(1);
 
 fn link_mtus() -> RangeInclusive<i64> {

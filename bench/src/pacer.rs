@@ -1,7 +1,7 @@
-//! What it costs to decide which queue pair sends next, and when.
+//! Cost of the scheduling decision: which queue pair sends next, and when.
 //!
-//! Time is simulated and packets go nowhere: what takes time is the deciding. Rounds interleave all
-//! numbers of queue pairs; what other programs took of the core is left out of a sample.
+//! Time is simulated and packets are not sent: only the decision takes time. Rounds interleave all
+//! numbers of queue pairs; time that other programs took of the core is excluded.
 
 pub mod endpoint;
 mod load;
@@ -19,10 +19,10 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What to measure.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Plan {
-    /// Samples of each.
+    /// Samples of each number of queue pairs.
     pub rounds: u32,
     /// Milliseconds of a sample.
     pub ms: u64,
@@ -30,14 +30,14 @@ pub struct Plan {
     pub qps: Vec<u32>,
 }
 
-/// What was measured.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How.
+    /// The plan.
     pub plan: Plan,
-    /// One for each number of queue pairs.
+    /// A row for each number of queue pairs.
     pub rows: Vec<Row>,
     /// Nanoseconds to read the worker's clock.
     pub clock_ns: Option<Spread>,
@@ -47,31 +47,32 @@ pub struct Report {
     pub stolen_max: f64,
 }
 
-/// A number of queue pairs that share [`TOTAL`].
+/// The result for a number of queue pairs that share [`TOTAL`].
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// How many.
+    /// The number of queue pairs.
     pub qps: u32,
-    /// Nanoseconds of a decision: taken out of the wheel, into the round, its turn, its clock, a
-    /// packet charged, out of the round and into the wheel.
+    /// Nanoseconds of a decision: out of the wheel, into the round robin, its turn, its clock, a
+    /// packet charged, out of the round robin and into the wheel.
     pub decision_ns: Option<Spread>,
     /// Nanoseconds of a packet from one endpoint to another, all paced, with its share of
-    /// acknowledgements and completions at both. Nothing beyond [`endpoint::QPS_MAX`].
+    /// acknowledgements and completions at both. None above [`endpoint::QPS_MAX`].
     pub paced_packet_ns: Option<Spread>,
-    /// The same, none paced.
+    /// The same without pacing.
     pub unpaced_packet_ns: Option<Spread>,
-    /// The one over the other.
+    /// Paced over unpaced.
     pub ratio: Option<Ratio>,
 }
 
-/// What all queue pairs send together.
+/// The rate of all queue pairs together.
 pub const TOTAL: Rate = Rate::from_gbps(100);
 
-/// Measures all of `plan`. `go_on` is told the round and the number of queue pairs before each
-/// sample and ends the run by false.
+/// Measures all of `plan`. `go_on` receives the round and the number of queue pairs before each
+/// sample and cancels the run by returning false.
 ///
 /// # Errors
-/// The kernel keeps no scheduler statistics, the engine refuses something, or the run was ended.
+/// The kernel keeps no scheduler statistics, the engine rejects something, or the run was
+/// cancelled.
 pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
     let mut bed = Bed { span: Duration::from_millis(plan.ms), stolen_max: 0.0 };
     let mut subjects = plan.qps.iter().map(|n| Subject::new(*n)).collect::<Result<Vec<_>, _>>()?;
@@ -79,7 +80,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
     let clock = Clock::start();
     for round in 0..plan.rounds {
         for i in 0..subjects.len() {
-            // There and back again: what changes slowly is in all alike.
+            // In alternating order: a slow drift of the machine affects all subjects alike.
             let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
             if !go_on(round, plan.qps[i]) {
                 return Err("interrupted".into());
@@ -100,7 +101,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -143,7 +144,7 @@ fn cell(spread: Option<Spread>, digits: usize) -> String {
     })
 }
 
-/// One number of queue pairs, and what was measured of it.
+/// One number of queue pairs, and its samples.
 struct Subject {
     load: Load,
     /// Paced and unpaced.
@@ -189,15 +190,15 @@ impl Subject {
     }
 }
 
-/// How a sample is taken.
+/// The settings and the buffers of a sample.
 struct Bed {
     span: Duration,
     stolen_max: f64,
 }
 
 impl Bed {
-    /// Repeats `work`, which says how much it did, and gives what each took, in nanoseconds: the
-    /// first time does not count, nor does the time that others had the core.
+    /// Repeats `work`, which returns its number of operations, and returns the nanoseconds of each.
+    /// The first run does not count, nor does time that other programs took of the core.
     fn ns_each(&mut self, mut work: impl FnMut() -> Result<u64, Error>) -> Result<f64, Error> {
         work()?;
         let (watch, start, mut done) = (StealWatch::start()?, Instant::now(), 0);
@@ -217,9 +218,9 @@ fn readings<T>(read: impl Fn() -> T) -> u64 {
     u64::from(BATCH)
 }
 
-/// Between two looks at the time.
+/// Operations between two readings of the clock.
 const BATCH: u32 = 20_000;
-/// What an endpoint gives a flow to catch up by; the wheel's slots are a sixteenth.
+/// The catch-up time of flows in an endpoint; the wheel's slots are a sixteenth.
 const CATCH_UP: Dur = Dur::from_us(4);
 
 #[cfg(test)]
@@ -227,16 +228,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__measures_all_that_was_asked_for() {
+    fn run__measures_the_whole_plan() {
         let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1] };
-        let mut told = Vec::new();
+        let mut calls = Vec::new();
         let report = run(&plan, |round, qps| {
-            told.push((round, qps));
+            calls.push((round, qps));
             true
         })
         .unwrap();
         let most = endpoint::QPS_MAX + 1;
-        assert_eq!(told, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
+        assert_eq!(calls, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
         for row in &report.rows {
             assert!(row.decision_ns.unwrap().min > 0.0);
             assert_eq!(row.paced_packet_ns.is_some(), row.qps <= endpoint::QPS_MAX);
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn run__ends_when_it_is_told_to() {
+    fn run__can_be_cancelled() {
         let plan = Plan { rounds: 2, ms: 1, qps: vec![1] };
         assert!(run(&plan, |_, _| false).is_err());
     }

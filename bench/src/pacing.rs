@@ -1,9 +1,9 @@
-//! How far from its time each packet of paced queue pairs leaves.
+//! Deviation of each packet of paced queue pairs from its time.
 //!
 //! The engine writes from one namespace to another over a veth pair, with AF_XDP at both ends, at a
-//! rate that never changes. The time of a packet is that at which the sender rings the doorbell of
-//! the ring it is in; the time it should have is that of the packet before of the same queue pair,
-//! and what that one takes at the rate. Too late and too early are both an error: who is late may
+//! constant rate. The time of a packet is that at which the sender rings the doorbell of its ring.
+//! Its nominal time is that of the previous packet of the same queue pair plus that packet's
+//! transmission time at the rate. Both late and early packets are deviations: a late queue pair may
 //! catch up.
 
 pub mod tap;
@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use tap::{Log, Submitted, Tap};
 
-/// What to measure.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Plan {
     /// Samples of each number of queue pairs.
@@ -38,33 +38,33 @@ pub struct Plan {
     pub cores: [usize; 2],
 }
 
-/// What was measured.
+/// The report of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How.
+    /// The plan.
     pub plan: Plan,
-    /// One for each number of queue pairs.
+    /// A row for each number of queue pairs.
     pub rows: Vec<Row>,
     /// The largest share of a sample that other programs took of a core, 0..=1.
     pub stolen_max: f64,
 }
 
-/// A number of queue pairs.
+/// The result for a number of queue pairs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// How many.
+    /// The number of queue pairs.
     pub qps: u32,
-    /// The time between two packets of one queue pair, in microseconds, if none were off.
+    /// The nominal time between two packets of one queue pair, in microseconds.
     pub gap_us: f64,
-    /// What was sent over what was to be sent, by sample.
+    /// Bytes sent over the nominal bytes, by sample.
     pub achieved: Option<Spread>,
-    /// Median of how far a gap is off, either way, in microseconds, by sample.
+    /// Median of the absolute deviation of a gap, in microseconds, by sample.
     pub error_p50_us: Option<Spread>,
-    /// 99th percentile of that.
+    /// 99th percentile of the absolute deviation.
     pub error_p99_us: Option<Spread>,
-    /// Gaps of all samples by how far they are off: less than each of [`EDGES_US`], and more.
+    /// Gaps of all samples by deviation: below each of [`EDGES_US`], and above.
     pub histogram: Vec<u64>,
 }
 
@@ -74,16 +74,16 @@ pub const EDGES_US: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 10
 /// Gaps of one sample.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Gaps {
-    /// How far each is off, in microseconds, either way, smallest first.
+    /// The absolute deviation of each, in microseconds, in ascending order.
     errors_us: Vec<f64>,
     achieved: f64,
 }
 
-/// Measures all of `plan`. `go_on` is told the round and the number of queue pairs before each
-/// sample and ends the run by false.
+/// Measures all of `plan`. `go_on` receives the round and the number of queue pairs before each
+/// sample and cancels the run by returning false.
 ///
 /// # Errors
-/// No privilege, a sample fails or shows no gap, or the run was ended.
+/// No privilege, a sample fails or has no gap, or the run was cancelled.
 pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
     let hosts = TwoHosts::anonymous(&LabConfig::default())?;
     let mut samples: Vec<Vec<Gaps>> = vec![Vec::new(); plan.qps.len()];
@@ -136,7 +136,7 @@ fn rate_of(mbit: f64) -> Rate {
 }
 
 impl Gaps {
-    /// Of packets of queue pairs that are paced to `rate` each. The first tenth of the time does
+    /// The gaps of queue pairs that are paced to `rate` each. The first tenth of the time does
     /// not count: queue pairs begin with a burst. `None` if there is no gap.
     fn of(packets: &[Submitted], rate: Rate) -> Option<Self> {
         let (first, last) = (packets.first()?.at, packets.last()?.at);
@@ -189,7 +189,7 @@ impl Row {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -244,7 +244,7 @@ fn cell(spread: Option<Spread>, digits: usize) -> String {
 
 /// Payload of a packet.
 const PATH_MTU: u32 = 1024;
-/// The same on a wire: a WRITE of one packet, which has a RETH, over IPv4.
+/// The bytes on the wire: a WRITE of one packet, which has a RETH, over IPv4.
 const WIRE_BYTES: u64 = 1024 + 14 + 20 + 8 + 12 + 16 + 4 + 24;
 
 #[cfg(test)]
@@ -289,8 +289,8 @@ mod tests {
             return;
         }
         let plan = Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores: [0, 1] };
-        // How close to their rate they come is a matter of virtual time, below: here a core may be
-        // taken away for any time. No queue pair is ever faster.
+        // `virtual_time` tests the precision of the rate: here a core may be preempted for any
+        // time. No queue pair is ever faster than its rate.
         let rows = run(&plan, |_, _| true).unwrap().rows;
         for row in &rows {
             assert!(row.achieved.unwrap().median < 1.02, "{rows:?}");

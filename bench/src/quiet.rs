@@ -1,8 +1,8 @@
-//! Whether the machine did only what was being measured.
+//! Detection of disturbed samples.
 //!
-//! Two things spoil a sample without a trace in its numbers. The host of a virtual machine moves
-//! its cores between core complexes: a cache line then takes about four times as long from one to
-//! the other, and everything that crosses cores slows down. And another program may have had the
+//! Two effects spoil a sample without a trace in its numbers. The hypervisor of a virtual machine
+//! moves its cores between core complexes: a cache line then takes about four times as long between
+//! them, and all communication between cores slows down. And another program may have run on the
 //! core. Both are measured around every sample.
 
 use crate::sample::Error;
@@ -11,7 +11,7 @@ use spanwire_io::affinity;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is still taken for quiet.
+/// The limits of an undisturbed sample.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Limits {
     /// Longest round trip of a cache line between the two cores, in nanoseconds.
@@ -20,17 +20,17 @@ pub struct Limits {
     pub stolen: f64,
 }
 
-/// Why a sample was dropped.
+/// The reason a sample was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbance {
-    /// The cores were far apart, before or after.
+    /// The cores were in different complexes, before or after.
     CoresApart,
-    /// Another program had a core for too long.
+    /// Another program used a core for too long.
     Stolen,
 }
 
-/// The share of a stretch of time in which a thread waited for its core, 0..=1.
+/// The share of a period in which a runnable thread waited for its core, 0..=1 (steal).
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize)]
 pub struct Stolen(pub f64);
 
@@ -42,19 +42,19 @@ pub struct StealWatch {
 }
 
 impl Default for Limits {
-    /// 220 ns: cores of one complex are at about 110, of two at about 450. 3 %: less than what the
-    /// samples of a quiet machine differ by.
+    /// 220 ns: cores of one complex are at about 110, of two at about 450. 3 %: less than the
+    /// differences between samples of a quiet machine.
     fn default() -> Self {
         Self { distance_ns: 220.0, stolen: 0.03 }
     }
 }
 
 impl Limits {
-    /// Says what disturbed a sample, if anything did: `distances_ns` before and after it, and what
-    /// was stolen from its two threads.
+    /// The disturbance of a sample, if any: `distances_ns` before and after it, and the steal of
+    /// its two threads.
     #[must_use]
     pub fn check(&self, distances_ns: [f64; 2], stolen: [Stolen; 2]) -> Option<Disturbance> {
-        // Not `>`: a distance that is no number is no proof of quiet.
+        // Not `>`: NaN must not pass.
         if !distances_ns.iter().all(|ns| *ns <= self.distance_ns) {
             return Some(Disturbance::CoresApart);
         }
@@ -74,7 +74,7 @@ impl StealWatch {
         Ok(Self { since: Instant::now(), waited_ns: waited_ns()? })
     }
 
-    /// What was stolen from the calling thread, which must be the one that started.
+    /// The steal of the calling thread, which must be the one that started the watch.
     ///
     /// # Errors
     /// As [`StealWatch::start`].
@@ -85,8 +85,8 @@ impl StealWatch {
     }
 }
 
-/// How long a cache line takes from one core to the other and back, in nanoseconds: the median of
-/// some short runs, so that an interrupt does not pass for distance.
+/// The round trip of a cache line between the two cores, in nanoseconds: the median of
+/// several short runs, so that an interrupt does not count as distance.
 ///
 /// # Errors
 /// A thread may not run on one of the cores.
@@ -110,12 +110,12 @@ pub fn core_distance_ns(cores: [usize; 2]) -> Result<f64, Error> {
     })
 }
 
-/// Alone on its cache line, and on the one that the prefetcher takes along.
+/// A counter alone on its cache line, and on the one that the prefetcher fetches with it.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// Plays [`RUNS`] runs and gives the median round trip; [`OVER`] ends the game. A partner that
-/// never comes (it could not be pinned) ends it too.
+/// Runs [`RUNS`] runs and returns the median round trip; [`OVER`] stops the partner. A partner
+/// that never starts (it could not be pinned) ends it too.
 fn serve_ball(ball: &AtomicU32) -> f64 {
     let mut runs = Vec::with_capacity(RUNS);
     let mut trip = 0;
@@ -126,7 +126,7 @@ fn serve_ball(ball: &AtomicU32) -> f64 {
             let mut spins = 0u32;
             while ball.load(Ordering::Acquire) != 2 * trip + 2 {
                 spins += 1;
-                if spins.is_multiple_of(SPINS_PER_LOOK) && start.elapsed() > PATIENCE {
+                if spins.is_multiple_of(SPINS_PER_LOOK) && start.elapsed() > TIME_LIMIT {
                     ball.store(OVER, Ordering::Release);
                     return f64::INFINITY;
                 }
@@ -145,7 +145,7 @@ fn return_ball(ball: &AtomicU32) {
         match ball.load(Ordering::Acquire) {
             OVER => return,
             odd if odd % 2 == 1 => {
-                // The game may have been ended meanwhile; that must not be overwritten.
+                // The server may have stopped meanwhile; its value must not be overwritten.
                 let _ = ball.compare_exchange(odd, odd + 1, Ordering::AcqRel, Ordering::Relaxed);
             }
             _ => {}
@@ -153,7 +153,7 @@ fn return_ball(ball: &AtomicU32) {
     }
 }
 
-/// Nanoseconds for which the calling thread could run and had no core, since it began.
+/// Nanoseconds for which the calling thread was runnable without a core, since its start.
 fn waited_ns() -> Result<u64, Error> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
@@ -170,11 +170,11 @@ fn parse_schedstat(text: &str) -> Option<u64> {
 
 const RUNS: usize = 31;
 const TRIPS: u32 = 250;
-/// Not a number the ball can have in a game of `RUNS * TRIPS`.
+/// A value that the counter cannot reach in `RUNS * TRIPS`.
 const OVER: u32 = u32::MAX;
 const SPINS_PER_LOOK: u32 = 1 << 16;
-/// A run takes some 100 us; a partner that has lost its core for this long is no partner.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A run takes some 100 us; a partner that does not respond for this long has failed.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +209,7 @@ mod tests {
         let [a, b] = std::thread::scope(|scope| {
             [scope.spawn(spin), scope.spawn(spin)].map(|thread| thread.join().unwrap())
         });
-        // Alone, each would wait for nothing; together, each waits while the other runs.
+        // Alone, each would not wait; together, each waits while the other runs.
         assert!(a + b > 0.5, "{a} and {b}");
         assert!(a <= 1.01 && b <= 1.01, "{a} and {b}");
     }

@@ -1,9 +1,9 @@
-//! Raw AF_XDP: what the ports carry with nothing on top, the ceiling for every transport on them.
+//! Raw AF_XDP: the throughput of the ports without a transport, the upper bound for any on them.
 //!
-//! Frames have the size of the engine's packets, the sender keeps a window of them on their way,
+//! Frames have the size of the engine's packets. The sender keeps a window of them in flight, and
 //! the receiver acknowledges every 16th cumulatively. There is no integrity check, no
-//! retransmission and no memory protection. [`Touch`] says whether the payload is copied between
-//! the frames and a buffer of the application, which a transport cannot avoid, or left alone.
+//! retransmission and no memory protection. [`Touch`] selects whether the payload is copied between
+//! the frames and a buffer of the application, which a transport cannot avoid, or not.
 
 use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Rate, Reading, Sample};
@@ -19,12 +19,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is done to each frame's payload.
+/// The treatment of each frame's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
     /// Copied from a buffer into the frame, and from the frame into a buffer.
     Copy,
-    /// Nothing: only headers and a number are written and read.
+    /// Not copied: only headers and a number are written and read.
     Headers,
 }
 
@@ -33,11 +33,11 @@ pub enum Touch {
 pub struct Blast {
     /// Payload bytes of a frame, 8 and up: the path MTU of the transport it is compared with.
     pub payload: usize,
-    /// What is done to the payload.
+    /// The treatment of the payload.
     pub touch: Touch,
-    /// Frames that may be on their way, 1 and up. Beyond 200 a veth's ring of 256 may overflow.
+    /// Frames in flight, 1 and up. Beyond 200 a veth's ring of 256 may overflow.
     pub window: u64,
-    /// How long.
+    /// The duration.
     pub time: Duration,
 }
 
@@ -50,15 +50,15 @@ pub struct Frames {
 
 impl Frames {
     /// The frames from `from` to `to` with `payload` bytes of payload, 8 and up: Ethernet, IPv4,
-    /// UDP, BTH, payload, and four bytes where the ICRC would be.
+    /// UDP, BTH, payload, and four bytes in place of the ICRC.
     ///
     /// # Errors
     /// The payload does not fit an IPv4 packet.
     ///
     /// # Panics
-    /// If `payload` has no room for the number.
+    /// If `payload` is too short for the number.
     pub fn new(from: &Host, to: &Host, payload: usize) -> Result<Self, Error> {
-        assert!(payload >= NUMBER_BYTES, "{payload} bytes hold no number");
+        assert!(payload >= NUMBER_BYTES, "{payload} bytes are too short for the number");
         let eth = EthernetRepr {
             dst: MacAddr::new(to.mac),
             src: MacAddr::new(from.mac),
@@ -69,7 +69,7 @@ impl Frames {
         let mut frame = vec![0; HEADERS_BYTES + payload + ICRC_BYTES];
         Template::new(eth, ip, SRC_PORT)
             .emit(&bth, &ExtHeaders::default(), payload, &mut frame)
-            .map_err(|_| format!("{payload} bytes of payload are too many"))?;
+            .map_err(|_| format!("{payload} bytes of payload exceed an IPv4 packet"))?;
         let frame_len = frame.len();
         frame.truncate(HEADERS_BYTES);
         Ok(Self { headers: frame, frame_len })
@@ -81,7 +81,7 @@ impl Frames {
         self.frame_len
     }
 
-    /// Commits a frame with a number, and `payload` behind it in full; false if there is no
+    /// Commits a frame with a number, and all of `payload` after it; false if there is no
     /// transmit buffer.
     pub fn commit(&self, port: &mut XdpPort, number: u64, payload: Option<&[u8]>) -> bool {
         let Some(slot) = port.slot_take() else {
@@ -99,17 +99,17 @@ impl Frames {
     }
 }
 
-/// The number in a frame; `None` for a frame that is not of [`Frames`].
+/// The number in a frame; `None` if the frame is not one of [`Frames`].
 #[must_use]
 pub fn number_of(frame: &[u8]) -> Option<u64> {
     let payload = frame.get(HEADERS_BYTES..)?;
     payload.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-/// A port on each host, side poll active on both or on none.
+/// Opens a port on each host, with active side poll on both or on neither.
 ///
 /// # Errors
-/// No privilege, or the side sockets learn nothing.
+/// No privilege, or the side sockets get no NAPI id.
 pub fn open_ports(hosts: &TwoHosts, side_poll: bool) -> Result<[XdpPort; 2], Error> {
     let open = |host: &Host| -> Result<XdpPort, Error> {
         let config = XdpConfig::new(&host.ifname);
@@ -122,7 +122,7 @@ pub fn open_ports(hosts: &TwoHosts, side_poll: bool) -> Result<[XdpPort; 2], Err
         let deadline = Instant::now() + GREETING;
         while !(side_a.is_active() && side_b.is_active()) {
             if Instant::now() > deadline {
-                return Err("the side sockets learn no NAPI id: is this a veth?".into());
+                return Err("the side sockets get no NAPI id: is this a veth?".into());
             }
             side_a.greet(SocketAddr::new(hosts.b.v4.into(), side_b.local_port()))?;
             side_b.greet(SocketAddr::new(hosts.a.v4.into(), side_a.local_port()))?;
@@ -134,10 +134,11 @@ pub fn open_ports(hosts: &TwoHosts, side_poll: bool) -> Result<[XdpPort; 2], Err
     Ok([a, b])
 }
 
-/// Measures one way, from host `a` on the first core to host `b` on the second, side poll on both.
+/// Measures one direction, from host `a` on the first core to host `b` on the second, side poll on
+/// both.
 ///
 /// # Errors
-/// The ports cannot be had, or nothing arrives.
+/// The ports cannot be opened, or nothing arrives.
 pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample, Error> {
     let there = Frames::new(&hosts.a, &hosts.b, blast.payload)?;
     let back = Frames::new(&hosts.b, &hosts.a, NUMBER_BYTES)?;
@@ -157,7 +158,7 @@ pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample
     Ok(Sample { reading: Reading::Rate(rate), stolen: [stolen_a, stolen_b] })
 }
 
-/// Runs `work` on a core of this thread's own and says what was stolen from it.
+/// Runs `work` on a core in a thread of its own and returns its steal as well.
 ///
 /// # Errors
 /// Those of `work`, or the thread may not run on that core.
@@ -171,7 +172,7 @@ pub fn watched<T>(
     Ok((done, watch.end()?))
 }
 
-/// Sends while the window allows. Acknowledgements carry the next number the receiver expects.
+/// Sends while the window allows. Acknowledgements carry the next number that the receiver expects.
 fn send(port: &mut XdpPort, frames: &Frames, blast: Blast, stop: &AtomicBool) -> Result<(), Error> {
     let mut source = Places::new(blast.payload);
     let (mut next, mut acked) = (0, 0);
@@ -198,7 +199,7 @@ fn send(port: &mut XdpPort, frames: &Frames, blast: Blast, stop: &AtomicBool) ->
             acked = latest;
             last_progress = Instant::now();
         } else if last_progress.elapsed() > STALL {
-            // Something was lost: go on as if it had arrived. The receiver counts it.
+            // A loss: continue as if it had arrived. The receiver counts it.
             acked = next;
             last_progress = Instant::now();
         }
@@ -206,7 +207,7 @@ fn send(port: &mut XdpPort, frames: &Frames, blast: Blast, stop: &AtomicBool) ->
     Ok(())
 }
 
-/// Counts, and acknowledges every 16th frame, or what there is when nothing more comes.
+/// Counts frames, and acknowledges every 16th, or the rest when no more arrive.
 fn receive(
     port: &mut XdpPort,
     acks: &Frames,
@@ -242,13 +243,13 @@ fn receive(
     }
     let (start, before) = started.ok_or("nothing arrived")?;
     let seconds = start.elapsed().as_secs_f64();
-    // The veth keeps order, so what is missing below the last number was lost.
+    // The veth keeps order, so a number missing below the last one was lost.
     let lost = next - count;
     Ok(Rate::of_packets(count - before, blast.payload, seconds, lost))
 }
 
-/// A buffer of the application, walked through in steps of one payload: as large as the engine's
-/// sixteen messages of 64 KiB, so that both find as much of it in the caches.
+/// A buffer of the application, used in steps of one payload: as large as the engine's
+/// sixteen messages of 64 KiB, so that both have equal cache hit rates.
 struct Places {
     bytes: Vec<u8>,
     step: usize,
@@ -272,11 +273,11 @@ impl Places {
 
 /// Ethernet, IPv4, UDP and BTH.
 pub const HEADERS_BYTES: usize = 14 + 20 + 8 + 12;
-/// Behind the payload of every packet.
+/// Bytes after the payload of every packet.
 pub const ICRC_BYTES: usize = 4;
 /// An acknowledgement costs about as much as a data packet.
 pub const ACK_EVERY: u64 = 16;
-/// Frames received and committed in one turn, as the engine's driver does.
+/// Frames received and committed per turn, as in the engine's driver.
 pub const BATCH: usize = 64;
 const NUMBER_BYTES: usize = 8;
 const APPLICATION_BYTES: usize = 16 << 16;
@@ -292,7 +293,7 @@ mod tests {
     use spanwire_transport::Mtu;
 
     #[test]
-    fn number_of__is_behind_the_headers() {
+    fn number_of__follows_the_headers() {
         let mut frame = vec![0; HEADERS_BYTES];
         assert_eq!(number_of(&frame), None);
         frame.extend_from_slice(&7u64.to_be_bytes());
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_bytes__leave_what_the_engine_adds_at_most() {
+    fn headers_bytes__leave_room_for_the_longest_headers() {
         // The longest headers have a RETH more, or an immediate, over IPv6.
         let longest = usize::try_from(Mtu::B1024.max_frame_bytes()).unwrap();
         assert!(HEADERS_BYTES + 1024 + ICRC_BYTES < longest);

@@ -1,26 +1,26 @@
-//! The report: what was measured, on what, and how much was thrown away.
+//! The report: results, machine, and the number of dropped samples.
 
 use crate::machine::Machine;
 use crate::quiet::Disturbance;
 use crate::raw::{ACK_EVERY, BATCH, HEADERS_BYTES, ICRC_BYTES, Touch};
 use crate::sample::{Rate, Reading};
 use crate::stats::{Ratio, Spread};
-use crate::veth::{Harvest, Plan, Series, Subject};
+use crate::veth::{Plan, Results, Series, Subject};
 use crate::{engine, veth};
 use serde::Serialize;
 use spanwire_bins::oob::Op;
 use std::fmt::Write as _;
 
-/// Everything, as `--json` prints it.
+/// The report of a run, as printed by `--json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Whatever the caller says this run is: a date, a commit.
+    /// A title given by the caller: a date, a commit.
     pub label: Option<String>,
     /// The machine.
     pub machine: Machine,
     /// The plan.
     pub plan: Plan,
-    /// How each side was set up, one fact a line.
+    /// The configuration of each side, one fact a line.
     pub setup: Vec<String>,
     /// One-way rates.
     pub rates: Vec<RateRow>,
@@ -35,11 +35,11 @@ pub struct Report {
 /// The samples of one variant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Tally {
-    /// Kept, one a round at most.
+    /// Samples kept, one a round at most.
     pub kept: usize,
-    /// Dropped because the cores were far apart.
+    /// Samples dropped because the cores were far apart.
     pub dropped_cores_apart: usize,
-    /// Dropped because other programs had a core.
+    /// Samples dropped because other programs used a core.
     pub dropped_stolen: usize,
 }
 
@@ -50,13 +50,13 @@ pub struct RateRow {
     pub name: String,
     /// The interfaces' MTU.
     pub link_mtu: u32,
-    /// Payload bytes of a data packet; for TCP, nothing.
+    /// Payload bytes of a data packet; none for TCP.
     pub payload: Option<u32>,
-    /// Payload, 10^9 bits a second; nothing when no sample was kept.
+    /// Payload, 10^9 bits a second; none if no sample was kept.
     pub goodput_gbps: Option<Spread>,
-    /// Data packets a second; nothing for TCP.
+    /// Data packets a second; none for TCP.
     pub packets_per_s: Option<Spread>,
-    /// Packets sent again (engine) or lost (raw) in all kept samples.
+    /// Packets retransmitted (engine) or lost (raw) in all kept samples.
     pub lost: u64,
     /// Samples kept and dropped.
     pub tally: Tally,
@@ -69,11 +69,11 @@ pub struct LatencyRow {
     pub name: String,
     /// The interfaces' MTU.
     pub link_mtu: u32,
-    /// Of each sample's median round trip, in microseconds.
+    /// The median round trips of all samples, in microseconds.
     pub rtt_p50_us: Option<Spread>,
-    /// Of each sample's 99th percentile, in microseconds.
+    /// The 99th percentiles of all samples, in microseconds.
     pub rtt_p99_us: Option<Spread>,
-    /// Half the median round trip; nothing where the way back carries no message.
+    /// Half the median round trip; none if the reverse direction carries no message.
     pub one_way_us: Option<f64>,
     /// Samples kept and dropped.
     pub tally: Tally,
@@ -86,7 +86,7 @@ pub struct Share {
     pub link_mtu: u32,
     /// The raw subject.
     pub of: String,
-    /// This is the fastest copying one: the share that counts.
+    /// This is the fastest copying subject: the main result.
     pub headline: bool,
     /// The ratio.
     pub ratio: Ratio,
@@ -95,7 +95,7 @@ pub struct Share {
 impl Report {
     /// The report of a run.
     #[must_use]
-    pub fn new(label: Option<String>, plan: &Plan, harvest: &Harvest) -> Self {
+    pub fn new(label: Option<String>, plan: &Plan, results: &Results) -> Self {
         let mut report = Self {
             label,
             machine: Machine::this(),
@@ -104,9 +104,9 @@ impl Report {
             rates: Vec::new(),
             latencies: Vec::new(),
             shares: Vec::new(),
-            distance_ns: Spread::of(&harvest.distances_ns),
+            distance_ns: Spread::of(&results.distances_ns),
         };
-        for series in &harvest.series {
+        for series in &results.series {
             match series.variant.subject {
                 Subject::Raw { .. } | Subject::Engine(_) | Subject::Tcp { .. } => {
                     report.rates.push(RateRow::of(series));
@@ -115,12 +115,12 @@ impl Report {
             }
         }
         for link_mtu in &plan.link_mtus {
-            report.shares.extend(shares(&harvest.series, *link_mtu));
+            report.shares.extend(shares(&results.series, *link_mtu));
         }
         report
     }
 
-    /// The smallest headline share; `None` when a pair of series had nothing to compare.
+    /// The smallest headline share; `None` if a pair of series had no common round.
     #[must_use]
     pub fn least_share(&self) -> Option<f64> {
         let mut least: Option<f64> = None;
@@ -133,7 +133,7 @@ impl Report {
         least
     }
 
-    /// The report for people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -294,7 +294,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// The engine's WRITE against each raw series of that MTU.
+/// The engine's WRITE compared with each raw series of that MTU.
 fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
     let here = || series.iter().filter(|s| s.variant.link_mtu == link_mtu);
     let packets = |s: &Series| -> Vec<Option<f64>> {
@@ -317,7 +317,7 @@ fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
             Some((s.variant.subject.is_raw(Touch::Copy), share))
         })
         .collect();
-    // The fastest raw blaster leaves the smallest share.
+    // The fastest raw subject gives the smallest share.
     let copying = shares.iter_mut().filter(|(copies, _)| *copies);
     let by_ratio = |a: &&mut (bool, Share), b: &&mut (bool, Share)| {
         a.1.ratio.of_medians.total_cmp(&b.1.ratio.of_medians)

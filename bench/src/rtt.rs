@@ -1,4 +1,4 @@
-//! Raw AF_XDP to and fro: the least a message and its answer can take over these ports.
+//! Raw AF_XDP round trips: the lower bound of a message and its reply over these ports.
 
 use crate::raw::{Frames, number_of, open_ports, watched};
 use crate::sample::{Error, Latency, Reading, Sample};
@@ -22,7 +22,7 @@ impl Default for Trips {
 }
 
 impl Trips {
-    /// Records one round trip; longer than a second counts as one.
+    /// Records one round trip; more than a second counts as one.
     pub fn record(&mut self, trip: Duration) {
         let ns = u64::try_from(trip.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record(ns);
@@ -34,7 +34,7 @@ impl Trips {
     /// There was no round trip.
     pub fn latency(&self) -> Result<Latency, Error> {
         if self.0.is_empty() {
-            return Err("no message came back".into());
+            return Err("no reply arrived".into());
         }
         let us = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         Ok(Latency { rtt_p50_us: us(0.5), rtt_p99_us: us(0.99) })
@@ -42,10 +42,10 @@ impl Trips {
 }
 
 /// Measures round trips of frames with `payload` bytes (8 and up) for `time`: host `a` on the
-/// first core asks, `b` on the second answers, both spinning.
+/// first core sends, `b` on the second replies, both spinning.
 ///
 /// # Errors
-/// The ports cannot be had, or nothing comes back.
+/// The ports cannot be opened, or nothing arrives.
 pub fn ping_pong(
     hosts: &TwoHosts,
     cores: [usize; 2],
@@ -57,52 +57,52 @@ pub fn ping_pong(
     let back = Frames::new(&hosts.b, &hosts.a, payload)?;
     let [mut a, mut b] = open_ports(hosts, side_poll)?;
     let stop = AtomicBool::new(false);
-    let (asked, answered) = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            let asked = watched(cores[0], || ask(&mut a, &there, time));
-            // Also when it failed, or the other side would wait for ever.
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let client_thread = scope.spawn(|| {
+            let client_result = watched(cores[0], || run_client(&mut a, &there, time));
+            // Also after an error, or the other side would wait for ever.
             stop.store(true, Ordering::Relaxed);
-            asked
+            client_result
         });
-        let answering = scope.spawn(|| watched(cores[1], || answer(&mut b, &back, &stop)));
-        let asked = asking.join().expect("asking does not panic");
-        let answered = answering.join().expect("answering does not panic");
-        (asked, answered)
+        let server_thread = scope.spawn(|| watched(cores[1], || run_server(&mut b, &back, &stop)));
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
-    let (trips, stolen_a) = asked?;
-    let ((), stolen_b) = answered?;
+    let (trips, stolen_a) = client_result?;
+    let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
 }
 
-fn ask(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {
+fn run_client(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {
     let mut trips = Trips::default();
     let start = Instant::now();
     let mut number = 0;
     while start.elapsed() < time {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         if !frames.commit(port, number, None) {
-            return Err("there is no transmit buffer for one frame".into());
+            return Err("no transmit buffer for one frame".into());
         }
         let mut came_back = false;
-        while !came_back && asked.elapsed() < LOST_AFTER {
+        while !came_back && sent_at.elapsed() < LOST_AFTER {
             port.flush(Time::ZERO)?;
             port.rx_burst(Time::ZERO, 1, &mut |frame, _| {
                 came_back |= number_of(frame) == Some(number);
             });
         }
         if came_back {
-            trips.record(asked.elapsed());
+            trips.record(sent_at.elapsed());
         }
         number += 1;
     }
     Ok(trips)
 }
 
-fn answer(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
+fn run_server(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Relaxed) {
-        let mut asked = None;
-        port.rx_burst(Time::ZERO, 1, &mut |frame, _| asked = number_of(frame));
-        if let Some(number) = asked {
+        let mut number = None;
+        port.rx_burst(Time::ZERO, 1, &mut |frame, _| number = number_of(frame));
+        if let Some(number) = number {
             frames.commit(port, number, None);
         }
         port.flush(Time::ZERO)?;
@@ -111,7 +111,7 @@ fn answer(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), 
 }
 
 const TRIP_NS_MAX: u64 = 1_000_000_000;
-/// A thousand round trips: what is not back by then was lost.
+/// A thousand round trips: a frame not back by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,42 +1,42 @@
-//! What one measurement of one subject yields.
+//! The result of one measurement of one subject.
 
 use crate::quiet::Stolen;
 use serde::Serialize;
 
-/// An error with what, where, and what to do.
+/// An error with its cause, its place, and a remedy.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What one measurement yields, and how far it was disturbed.
+/// The result of one measurement, and its disturbance.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     /// The measurement.
     pub reading: Reading,
-    /// What other programs took from the two threads: the sender's or client's first.
+    /// The steal of the two threads: the sender's or client's first.
     pub stolen: [Stolen; 2],
 }
 
 /// A measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Reading {
-    /// Of how much went through.
+    /// Of throughput.
     Rate(Rate),
-    /// Of how long one message took.
+    /// Of latency.
     Latency(Latency),
 }
 
-/// How much went through, one way.
+/// One-way throughput.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Rate {
     /// Payload, 10^9 bits a second.
     pub goodput_gbps: f64,
-    /// Data packets a second that delivered payload; zero for TCP, whose packets depend on where
-    /// one looks.
+    /// Data packets a second that delivered payload; zero for TCP, whose packets differ from layer
+    /// to layer.
     pub packets_per_s: f64,
-    /// Packets sent again (engine), or sent and never received (raw).
+    /// Packets retransmitted (engine), or sent and never received (raw).
     pub lost: u64,
 }
 
-/// How long a message takes: there and back.
+/// The latency of a message: its round trip.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
     /// Median of the round trip in microseconds.
@@ -46,7 +46,8 @@ pub struct Latency {
 }
 
 impl Rate {
-    /// The rate of `packets` packets of `payload` bytes each in `seconds`. No time gives zeros.
+    /// The rate of `packets` packets of `payload` bytes each in `seconds`. Zero `seconds` give
+    /// zeros.
     #[must_use]
     pub fn of_packets(packets: u64, payload: usize, seconds: f64, lost: u64) -> Self {
         if seconds <= 0.0 {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// The middle and the ends of some samples.
+/// The median and the range of several samples.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     /// The middle sample, or the mean of the two in the middle.
@@ -12,17 +12,17 @@ pub struct Spread {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// How many there were.
+    /// The number of samples.
     pub n: usize,
 }
 
-/// How one series compares with another.
+/// The ratio of two series.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Ratio {
-    /// Median of the one over median of the other.
+    /// Median of the first over median of the second.
     pub of_medians: f64,
-    /// The ratio in each round that has both: what drifts slowly cancels out. `None` if no round
-    /// has.
+    /// The ratio in each round that has both, in which slow drift cancels out. `None` if no round
+    /// has both.
     pub paired: Option<Spread>,
 }
 
@@ -44,7 +44,7 @@ impl Spread {
 }
 
 impl Ratio {
-    /// `ours` over `theirs`, given by round; a round without a sample is `None`. `None` when
+    /// `ours` over `theirs`, given by round; a round without a sample is `None`. Returns `None` if
     /// either series is empty or a median of `theirs` is zero.
     #[must_use]
     pub fn of(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Self> {

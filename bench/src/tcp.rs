@@ -1,5 +1,5 @@
-//! Kernel TCP between two hosts of their own, which never see an XDP program: attaching one to a
-//! veth switches off the segmentation offload of its peer, and TCP would be measured without it.
+//! Kernel TCP between two hosts of its own, which never get an XDP program: attaching one to a
+//! veth disables the segmentation offload of its peer, which TCP needs.
 
 use crate::raw::watched;
 use crate::rtt::Trips;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How a ping-pong waits for the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Asks again and again, as the polling engine does.
+    /// Polls, as the engine does.
     Spin,
     /// Sleeps in `read`, as most programs do.
     Block,
@@ -60,19 +60,20 @@ pub fn ping_pong(
         end.set_nodelay(true)?;
         end.set_nonblocking(wait == Wait::Spin)?;
     }
-    let (asked, answered) = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || watched(cores[0], || ask(client, bytes, time)));
-        let answering = scope.spawn(move || watched(cores[1], || answer(server, bytes)));
-        let asked = asking.join().expect("asking does not panic");
-        let answered = answering.join().expect("answering does not panic");
-        (asked, answered)
+    let (client_result, server_result) = std::thread::scope(|scope| {
+        let client_thread =
+            scope.spawn(move || watched(cores[0], || run_client(client, bytes, time)));
+        let server_thread = scope.spawn(move || watched(cores[1], || run_server(server, bytes)));
+        let client_result = client_thread.join().expect("the client does not panic");
+        let server_result = server_thread.join().expect("the server does not panic");
+        (client_result, server_result)
     });
-    let (trips, stolen_a) = asked?;
-    let ((), stolen_b) = answered?;
+    let (trips, stolen_a) = client_result?;
+    let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
 }
 
-/// Both ends of a connection from `a` to `b`, under these offloads on both interfaces.
+/// Both ends of a connection from `a` to `b`, with these offloads on both interfaces.
 fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Error> {
     let switch = |host: &Host| Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, offloads);
     switch(&hosts.a)?;
@@ -113,22 +114,22 @@ fn read_all(mut stream: TcpStream) -> Result<f64, Error> {
     Ok(count as f64 * 8.0 / seconds / 1e9)
 }
 
-fn ask(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
+fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
     let mut message = vec![0x5a; bytes];
     let mut trips = Trips::default();
     let start = Instant::now();
     while start.elapsed() < time {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         write_small(&mut stream, &message)?;
         if !read_small(&mut stream, &mut message)? {
             return Err("the other end has closed".into());
         }
-        trips.record(asked.elapsed());
+        trips.record(sent_at.elapsed());
     }
     Ok(trips)
 }
 
-fn answer(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
+fn run_server(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
     let mut message = vec![0; bytes];
     while read_small(&mut stream, &mut message)? {
         write_small(&mut stream, &message)?;
@@ -136,7 +137,7 @@ fn answer(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fills `message`, spinning if the socket does not wait; false at the end of the stream.
+/// Fills `message`, spinning if the socket does not block; false at the end of the stream.
 fn read_small(stream: &mut TcpStream, message: &mut [u8]) -> Result<bool, Error> {
     let mut filled = 0;
     let mut looks = 0u32;
@@ -164,7 +165,7 @@ fn write_small(stream: &mut TcpStream, message: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a program that moves bulk data would write at once.
+/// The usual write size of a program that moves bulk data.
 const CHUNK_BYTES: usize = 128 << 10;
 const SILENCE: Duration = Duration::from_secs(5);
 const LOOKS_PER_CLOCK: u32 = 1 << 16;
@@ -190,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn ask__every_question_is_answered_spinning_or_not() {
+    fn run_client__every_request_is_answered_spinning_or_not() {
         for spin in [false, true] {
             let [client, server] = pair();
             client.set_nonblocking(spin).unwrap();
             server.set_nonblocking(spin).unwrap();
-            let answering = std::thread::spawn(|| answer(server, 64));
-            let trips = ask(client, 64, Duration::from_millis(20)).unwrap();
-            answering.join().unwrap().unwrap();
+            let server_thread = std::thread::spawn(|| run_server(server, 64));
+            let trips = run_client(client, 64, Duration::from_millis(20)).unwrap();
+            server_thread.join().unwrap().unwrap();
             assert!(trips.latency().unwrap().rtt_p50_us > 0.0);
         }
     }
 
     #[test]
-    fn read_small__an_end_in_the_middle_is_an_end() {
+    fn read_small__an_end_within_a_message_ends_it() {
         let [mut client, mut server] = pair();
         client.write_all(&[1, 2, 3]).unwrap();
         drop(client);

@@ -1,5 +1,5 @@
-//! The interleaved run: every subject once a round, the order reversed every other round, so that
-//! a slow moment of the machine, or a slow drift, hits them all alike.
+//! The interleaved run: every subject once a round, in reverse order every other round, so that
+//! slow periods and drift of the machine affect all alike.
 
 use crate::engine;
 use crate::quiet::{Disturbance, Limits, Stolen, core_distance_ns};
@@ -14,14 +14,14 @@ use spanwire_io::net::{LabConfig, Offloads, TwoHosts};
 use spanwire_transport::Mtu;
 use std::time::{Duration, Instant};
 
-/// What is measured.
+/// A subject of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// Raw AF_XDP one way.
     Raw {
-        /// Whether the payload is copied.
+        /// The treatment of the payload.
         touch: Touch,
-        /// Frames on their way at most.
+        /// The most frames in flight.
         window: u64,
     },
     /// The engine one way.
@@ -31,21 +31,21 @@ pub enum Subject {
         /// TSO, GSO, GRO and checksums on both ends.
         offloads: bool,
     },
-    /// A small raw AF_XDP frame to and fro.
+    /// Round trips of a small raw AF_XDP frame.
     RawPing {
-        /// Whether both ends poll the interface themselves.
+        /// Both ends poll the interface themselves.
         side_poll: bool,
     },
-    /// A small message of the engine: SEND to and fro, or WRITE to its completion.
+    /// A small message of the engine: SEND and SEND back, or WRITE to its completion.
     EnginePing(Op),
-    /// A small kernel TCP message to and fro.
+    /// Round trips of a small kernel TCP message.
     TcpPing(Wait),
 }
 
 /// A subject on a veth pair of one MTU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variant {
-    /// What is measured.
+    /// The subject.
     pub subject: Subject,
     /// The interfaces' MTU.
     pub link_mtu: u32,
@@ -53,7 +53,7 @@ pub struct Variant {
     pub path_mtu: u32,
 }
 
-/// How the run is made.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Plan {
     /// Samples of each variant, 1 and up.
@@ -62,32 +62,33 @@ pub struct Plan {
     pub ms: u64,
     /// MTUs of the veth pairs, 1280 to 3506: beyond, a frame does not fit one buffer.
     pub link_mtus: Vec<u32>,
-    /// What is taken for quiet.
+    /// The limits of an undisturbed sample.
     pub limits: Limits,
-    /// How often a disturbed sample is taken again before the round goes without it.
+    /// Retries of a disturbed sample before the round goes without it.
     pub repeats: u32,
-    /// Milliseconds to wait, before each attempt, for cores that are far apart to come together.
+    /// Milliseconds to wait, before each attempt, for cores in different complexes to come
+    /// together.
     pub wait_ms: u64,
     /// The cores of the sending and the receiving thread.
     pub cores: [usize; 2],
-    /// Measure only the subjects whose name has this in it, for profiling one alone.
+    /// Measures only subjects whose name contains this, to profile one alone.
     pub only: Option<String>,
 }
 
-/// What a variant's samples were.
+/// The samples of a variant.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The variant.
     pub variant: Variant,
-    /// One reading a round, `None` where every attempt was disturbed.
+    /// One reading a round, `None` if every attempt was disturbed.
     pub rounds: Vec<Option<Reading>>,
-    /// Why samples were dropped, in order.
+    /// The reasons of dropped samples, in order.
     pub dropped: Vec<Disturbance>,
 }
 
-/// A run's harvest.
+/// The results of a run.
 #[derive(Clone, Debug)]
-pub struct Harvest {
+pub struct Results {
     /// The variants in the order of the first round.
     pub series: Vec<Series>,
     /// The cores' distance before and after every attempt, dropped ones too, in nanoseconds.
@@ -117,10 +118,10 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Every subject on every MTU; latencies, which do not depend on it, on the first only.
+    /// Every subject on every MTU; latencies, which do not depend on the MTU, on the first only.
     ///
     /// # Errors
-    /// An MTU that is out of range, or no subject is left.
+    /// An MTU is out of range, or no subject is selected.
     pub fn variants(&self) -> Result<Vec<Variant>, Error> {
         let mut variants = Vec::new();
         for (n, link_mtu) in self.link_mtus.iter().copied().enumerate() {
@@ -140,7 +141,7 @@ impl Plan {
         }
         if variants.is_empty() {
             let only = self.only.as_deref().unwrap_or_default();
-            return Err(format!("nothing that is measured is called {only:?}").into());
+            return Err(format!("no subject has {only:?} in its name").into());
         }
         Ok(variants)
     }
@@ -151,11 +152,11 @@ impl Plan {
     }
 }
 
-/// Makes the run. `tell` hears what is about to be measured and may end the run by returning true.
+/// Makes the run. `watch` receives the next variant and cancels the run by returning true.
 ///
 /// # Errors
-/// No privilege, fewer than two cores, or a measurement that fails (not: one that is disturbed).
-pub fn run(plan: &Plan, mut tell: impl FnMut(usize, Variant) -> bool) -> Result<Harvest, Error> {
+/// No privilege, fewer than two cores, or a measurement fails (a disturbed one does not).
+pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Results, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
     if !plan.cores.iter().all(|core| usable.contains(core)) || plan.cores[0] == plan.cores[1] {
@@ -169,29 +170,29 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(usize, Variant) -> bool) -> Result<
         rounds: vec![None; plan.rounds],
         dropped: Vec::new(),
     };
-    let mut harvest =
-        Harvest { series: variants.iter().map(series).collect(), distances_ns: Vec::new() };
+    let mut results =
+        Results { series: variants.iter().map(series).collect(), distances_ns: Vec::new() };
     for round in 0..plan.rounds {
         for n in order(round, variants.len()) {
             let variant = variants[n];
-            if tell(round, variant) {
+            if watch(round, variant) {
                 return Err("interrupted".into());
             }
             let lab = labs.iter().find(|lab| lab.link_mtu == variant.link_mtu);
             let lab = lab.expect("every variant's MTU has a lab");
-            let series = &mut harvest.series[n];
+            let series = &mut results.series[n];
             series.rounds[round] = attempt(
                 plan,
                 || lab.measure(plan, variant),
-                &mut harvest.distances_ns,
+                &mut results.distances_ns,
                 &mut series.dropped,
             )?;
         }
     }
-    Ok(harvest)
+    Ok(results)
 }
 
-/// Measures until a sample is quiet or the plan's patience is over.
+/// Measures until a sample is undisturbed or the plan's retries are used up.
 fn attempt(
     plan: &Plan,
     mut measure: impl FnMut() -> Result<Sample, Error>,
@@ -203,7 +204,7 @@ fn attempt(
         distances_ns.push(before);
         let untouched = [Stolen::default(); 2];
         if let Some(why) = plan.limits.check([before; 2], untouched) {
-            // Known to be spoilt: not worth its time.
+            // Known to be disturbed: not measured.
             dropped.push(why);
             continue;
         }
@@ -303,14 +304,14 @@ impl Subject {
         }
     }
 
-    /// Raw AF_XDP one way, with this treatment of the payload.
+    /// True for raw AF_XDP in one direction, with this treatment of the payload.
     #[must_use]
     pub fn is_raw(self, wanted: Touch) -> bool {
         matches!(self, Self::Raw { touch, .. } if touch == wanted)
     }
 }
 
-/// The windows: what the engine lets one queue pair have outstanding, and what a veth takes.
+/// The windows: the engine's maximum for one queue pair, and the maximum of a veth.
 const RATES: [Subject; 8] = [
     Subject::Raw { touch: Touch::Copy, window: 128 },
     Subject::Raw { touch: Touch::Copy, window: 200 },
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn variants__an_mtu_out_of_range_is_refused() {
+    fn variants__an_mtu_out_of_range_is_rejected() {
         for link_mtu in [1279, 3507] {
             let plan = Plan { link_mtus: vec![link_mtu], ..Plan::default() };
             assert!(plan.variants().is_err(), "{link_mtu}");
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn run__one_core_for_both_is_refused() {
+    fn run__one_core_for_both_is_rejected() {
         let core = affinity::usable_cores()[0];
         let plan = Plan { cores: [core, core], ..Plan::default() };
         assert!(run(&plan, |_, _| false).is_err());
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt__takes_disturbed_samples_again_until_patience_is_over() {
+    fn attempt__retries_disturbed_samples_up_to_the_limit() {
         let [a, b, ..] = affinity::usable_cores()[..] else {
             eprintln!("SKIPPED: one core only");
             return;
@@ -421,7 +422,7 @@ mod tests {
 
         plan.limits.distance_ns = 0.0;
         dropped.clear();
-        let never = || panic!("a spoilt sample is not taken");
+        let never = || panic!("a disturbed sample is not measured");
         let apart = attempt(&plan, never, &mut distances, &mut dropped);
         assert_eq!(apart.unwrap(), None);
         assert_eq!(dropped, [Disturbance::CoresApart; 3]);

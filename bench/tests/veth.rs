@@ -1,6 +1,6 @@
-//! The whole run, short: the structure of its report, not its numbers.
+//! The whole run, short: tests the structure of its report, not its numbers.
 //!
-//! Needs root. Where that is not to be had the test says so and passes; with
+//! Needs root. Without it the test prints the reason and passes; with
 //! `SPANWIRE_REQUIRE_E2E=1` it fails.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
@@ -9,7 +9,7 @@ use spanwire_io::affinity;
 use spanwire_io::net::NetNs;
 use std::process::Command;
 
-/// Why the run is not possible here.
+/// The reason the run is not possible on this machine, if any.
 fn obstacle() -> Option<String> {
     if let Err(e) = NetNs::new_anonymous() {
         return Some(e.to_string());
@@ -27,7 +27,7 @@ fn veth__a_short_run_measures_every_variant() {
         return;
     }
     let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));
-    // Limits that a machine full of other work keeps, too: a thread may wait 50 ms for its core.
+    // Limits that a busy machine keeps, too: a thread may wait 50 ms for its core.
     let args = "veth --rounds 1 --ms 200 --json --max-distance 1e9 --max-stolen 101 --svg";
     let output = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"))
         .args(args.split(' '))
@@ -63,7 +63,7 @@ fn veth__a_short_run_measures_every_variant() {
 }
 
 #[test]
-fn veth__an_mtu_beyond_one_buffer_is_refused() {
+fn veth__an_mtu_beyond_one_buffer_is_rejected() {
     let output = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"))
         .args(["veth", "--mtu", "9000"])
         .output()

@@ -160,7 +160,7 @@ impl PathRow {
             marked_packets: path.marked_packets,
             srtt_us: path.srtt.map(microseconds),
             min_rtt_us: path.min_rtt.map(microseconds),
-            left: path.left,
+            left: path.reroutes,
         }
     }
 }
@@ -192,8 +192,8 @@ mod tests {
             presumed_lost_bytes: 2_000,
             srtt: Some(Dur::from_us(10_500)),
             min_rtt: None,
-            heard_at: None,
-            left: 3,
+            feedback_at: None,
+            reroutes: 3,
         }
     }
 

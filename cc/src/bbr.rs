@@ -1,8 +1,8 @@
-//! BBR, version 1: a model of the path, from the rate of delivery and the smallest round trip.
+//! BBR, version 1: a model of the path from the delivery rate and the smallest round trip.
 //!
 //! # Source
-//! Linux's `tcp_bbr`, whose constants are kept, without its estimator of policers. Marks are not
-//! looked at.
+//! Linux's `tcp_bbr`, whose constants are kept, without its estimator of policers. ECN marks are
+//! ignored.
 
 mod filter;
 
@@ -14,43 +14,43 @@ use filter::MaxFilter;
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What BBR leaves to choose.
+    /// Parameters of BBR.
     struct Params of f64;
-    /// Gain of rate and window at the start: 2 / ln 2.
+    /// Gain of rate and window in Startup: 2 / ln 2.
     ///
     /// Linux: 739/256.
     high_gain = 2.886_718_75 in 1.0..=10.0;
-    /// Gain of the rate while the queue of the start drains.
+    /// Gain of the rate in Drain.
     ///
     /// Linux: 88/256.
     drain_gain = 0.343_75 in 0.01..=1.0;
-    /// Gain of the window in the steady state.
+    /// Gain of the window in ProbeBW.
     ///
     /// Linux.
     cwnd_gain = 2.0 in 1.0..=10.0;
-    /// The rate is this part of the estimate, to drain what it is wrong by.
+    /// The rate as a part of the bandwidth estimate, which drains the queue of an overestimate.
     ///
     /// Linux: one percent.
     pacing_margin = 0.99 in 0.5..=1.0;
-    /// The smallest round trip is looked for again when it is so many seconds old.
+    /// ProbeRTT measures the smallest round trip anew when it is this many seconds old.
     ///
     /// Linux.
     min_rtt_s = 10.0 in 0.001..=1000.0;
-    /// That takes so many milliseconds.
+    /// Duration of ProbeRTT in milliseconds.
     ///
     /// Linux.
     probe_rtt_ms = 200.0 in 0.001..=1e4;
-    /// The window at first, in packets.
+    /// Initial window in packets.
     ///
     /// Linux.
     initial_pkts = 10.0 in 1.0..=1e5;
-    /// The window at most, in bandwidth-delay products of our own link; 0 for no limit.
+    /// Maximum window in bandwidth-delay products of our own link; 0 for no limit.
     ///
     /// Uno's runs: 1.
     max_bdps = 0.0 in 0.0..=100.0;
 }
 
-/// One flow. Bytes and nanoseconds.
+/// The BBR controller of one flow. Bytes and nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     p: Params,
@@ -58,20 +58,20 @@ pub struct Bbr {
     base: Base,
     mode: Mode,
     cwnd: f64,
-    /// The rate, once there is something to go by.
+    /// The pacing rate, once there is a sample.
     pacing: Option<f64>,
     bandwidth: MaxFilter,
     min_rtt: Option<f64>,
     min_rtt_at: Time,
-    /// Rounds by bytes delivered.
+    /// Rounds, counted by bytes delivered.
     rounds: u64,
     round_ends_at: u64,
     full: FullPipe,
-    /// Where in the cycle of gains, and since when.
+    /// The phase of the gain cycle, and its start.
     phase: usize,
     phase_at: Time,
     loss_in_phase: bool,
-    /// The window before a probe for the round trip, or before a recovery.
+    /// The window before ProbeRTT, or before a recovery.
     prior_cwnd: f64,
     probe_done_at: Option<Time>,
     probe_round_over: bool,
@@ -86,7 +86,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// Whether the start has filled the path.
+/// The detection of a full pipe in Startup.
 #[derive(Clone, Copy, Debug, Default)]
 struct FullPipe {
     bandwidth: f64,
@@ -94,7 +94,7 @@ struct FullPipe {
     filled: bool,
 }
 
-/// Packets were lost: what leaves is what arrives, for a round.
+/// Recovery after a loss: packet conservation for a round.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     began: Time,
@@ -102,7 +102,7 @@ struct Recovery {
 }
 
 impl Bbr {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mtu = f64::from(path.mtu_bytes);
@@ -147,12 +147,12 @@ impl Bbr {
         }
     }
 
-    /// Bandwidth times the smallest round trip, times `gain`; none before both are known.
+    /// The bandwidth-delay product times `gain`; none before both are known.
     fn bdp(&self, gain: f64) -> Option<f64> {
         Some(gain * self.bandwidth.max()? * self.min_rtt?)
     }
 
-    /// Takes the sample of the delivery rate. True when a round is over.
+    /// Applies the delivery rate sample. Returns true at the end of a round.
     fn sample(&mut self, a: &Ack<'_>) -> bool {
         let Some(d) = a.delivery.filter(|d| d.interval > Dur::ZERO) else { return false };
         let is_over = d.total_at_send_bytes >= self.round_ends_at;
@@ -162,17 +162,17 @@ impl Bbr {
         }
         let delivered = float(d.total_bytes.saturating_sub(d.total_at_send_bytes));
         let bandwidth = delivered / ns(d.interval);
-        // What the application held back says only that at least so much fits.
+        // An app-limited sample is only a lower bound of the bandwidth.
         if !d.app_limited || self.bandwidth.max().is_none_or(|max| bandwidth >= max) {
             self.bandwidth.update(self.rounds, bandwidth);
         }
         if is_over && !d.app_limited {
-            self.look_for_a_full_pipe();
+            self.check_full_pipe();
         }
         is_over
     }
 
-    fn look_for_a_full_pipe(&mut self) {
+    fn check_full_pipe(&mut self) {
         let (full, bandwidth) = (&mut self.full, self.bandwidth.max().unwrap_or(0.0));
         if full.filled {
             return;
@@ -199,8 +199,8 @@ impl Bbr {
 
     fn enter_probe_bandwidth(&mut self, now: Time) {
         self.mode = Mode::ProbeBandwidth;
-        // Linux draws one that does not drain; flows that start together differ by their times
-        // here, since nothing here draws.
+        // Linux draws a random phase other than the draining one. Controllers have no random
+        // numbers: flows that start together differ by their start times.
         let slot = now.as_ps() / 1000 % (CYCLE_LEN - 1);
         self.phase = [0, 2, 3, 4, 5, 6, 7][spanwire_base::usize_from(slot)];
         self.phase_at = now;
@@ -274,7 +274,7 @@ impl Bbr {
             (None, None) => return,
         };
         let to = self.p.pacing_margin * self.pacing_gain() * bandwidth;
-        // Before the path is full a lower estimate is only an early one.
+        // Before the pipe is full, a lower estimate is only premature.
         if self.full.filled || self.pacing.is_none_or(|now| to > now) {
             self.pacing = Some(to.max(self.mtu / 1e9));
         }
@@ -315,7 +315,7 @@ impl Controller for Bbr {
     }
 
     fn on_sent(&mut self, now: Time, sent: &Sent) {
-        // After a pause nothing is known of the cycle; it goes on at the estimate.
+        // After an idle period the phase of the cycle is unknown: pace at the estimate.
         let restarts = sent.inflight_bytes <= u64::from(sent.bytes);
         if restarts && self.mode == Mode::ProbeBandwidth {
             self.phase_at = now;
@@ -341,7 +341,7 @@ impl Controller for Bbr {
         self.loss_in_phase = true;
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 if self.recovery.is_none() {
                     self.save_cwnd();
                     let first_round_ends = self.rounds + 1;
@@ -360,15 +360,15 @@ impl Controller for Bbr {
     }
 }
 
-/// The cycle of gains: a round trip more, one less, six at the estimate.
+/// The pacing gains of ProbeBW: a round trip above the estimate, one below, six at it.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const CYCLE_LEN: u64 = 8;
-/// The start goes on while the bandwidth grows by a quarter in three rounds.
+/// Startup continues while the bandwidth grows by a quarter in three rounds.
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
-/// The least window: two packets, each acknowledged for itself, in both directions.
+/// The smallest window: two packets in each direction, each acknowledged separately.
 const MIN_PKTS: f64 = 4.0;
-/// Beside the target: what bursts of the sender and delayed acknowledgements hold.
+/// Addition to the target window for bursts of the sender and delayed acknowledgements.
 const SPARE_PKTS: f64 = 16.0;
 
 #[cfg(test)]

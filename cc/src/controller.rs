@@ -1,80 +1,32 @@
-//! The seam, and every algorithm by name.
+//! The [`Controller`] trait, and every algorithm by name.
 
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
 use crate::{gemini, powertcp, timely};
 use spanwire_base::{Dur, Rate, Time};
 
-/// How much may be in flight, and how fast it may leave: one flow's congestion control.
+/// Declares [`Controller`] and the algorithms, and forwards every method from [`Cc`] to them.
 ///
-/// A packet may leave only when the window *and* the pacer allow it. Nothing here knows packets,
-/// has a clock or allocates: samples and `now` in, window, rate and gap out. Every method that an
-/// algorithm does not need has a body that does nothing.
-pub trait Controller {
-    /// Payload bytes that may be in flight; `u64::MAX` without a window. What is in flight when
-    /// the window shrinks is not taken back.
-    fn cwnd_bytes(&self) -> u64;
-
-    /// How fast packets may leave, headers and all; none if the window alone decides.
-    fn rate(&self) -> Option<Rate> {
-        None
-    }
-
-    /// The least time between two packets: what a window below one packet is. Zero for none.
-    fn min_gap(&self) -> Dur {
-        Dur::ZERO
-    }
-
-    /// It listens to telemetry of switches ([`Ack::int`]): packets are to ask for it.
-    fn wants_int(&self) -> bool {
-        false
-    }
-
-    /// A packet left.
-    fn on_sent(&mut self, _now: Time, _sent: &Sent) {}
-
-    /// An acknowledgement came.
-    fn on_ack(&mut self, now: Time, ack: &Ack<'_>);
-
-    /// Something was lost, or refused.
-    fn on_loss(&mut self, now: Time, loss: &Loss);
-
-    /// A congestion notification packet came, from the peer or from a switch.
-    fn on_cnp(&mut self, _now: Time) {}
-
-    /// A sign of the network nearby: the only round trips to learn from, once there are any.
-    fn on_pseudo_ack(&mut self, _now: Time, _ack: &PseudoAck) {}
-
-    /// Telemetry of the network nearby (MLCC's near-source loop).
-    fn on_near_int(&mut self, _now: Time, _int: &[Hop]) {}
-
-    /// Packets take another path from now on: what was learnt of the old one's queues is void.
-    fn on_path_change(&mut self, _now: Time) {}
-
-    /// When [`Controller::handle_timeout`] has something to do.
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    /// Does what is due at `now`. May be called early.
-    fn handle_timeout(&mut self, _now: Time) {}
-}
-
-/// Lists the algorithms: a module each, with a `Params` and a type of the variant's name that has
-/// `new(&Params, &Path)`. Then names for one of them with other parameters than its defaults.
-macro_rules! algorithms {
+/// A method of the trait, such as a new congestion signal, is added in its section alone. Then
+/// comes a line for each algorithm: a module with a `Params` and a type of the variant's name that
+/// has `new(&Params, &Path)`. The last lines are presets: algorithms with certain parameters.
+macro_rules! controllers {
     (
+        required { $($required:tt)* }
+        provided { $($provided:tt)* }
         $($(#[$doc:meta])* $Name:ident = $name:literal in $module:ident;)*
         $($preset:literal = $value:expr;)*
     ) => {
+        controllers!(@methods [$($Name)*] { $($required)* } { $($provided)* });
+
         spanwire_params::choices! {
-            /// Which algorithm, with its parameters.
+            /// The choice of an algorithm, with its parameters.
             #[derive(Clone, Copy, PartialEq, Debug)]
             enum Algorithm of f64, "congestion control";
             $($(#[$doc])* $Name(crate::$module::Params) = $name;)*
             $($preset = $value;)*
         }
 
-        /// One flow's congestion control.
+        /// The congestion control of one flow.
         #[derive(Clone, Debug)]
         pub enum Cc {
             $($(#[$doc])* $Name(crate::$module::$Name),)*
@@ -89,53 +41,110 @@ macro_rules! algorithms {
                 }
             }
         }
+    };
+    (@methods $names:tt
+        { $($(#[$doc:meta])* fn $required:ident $args:tt $(-> $Out:ty)?;)* }
+        { $($(#[$about:meta])* fn $provided:ident $inputs:tt $(-> $Result:ty)? $body:block)* }
+    ) => {
+        /// The congestion control of one flow: how much may be in flight, and how fast it may
+        /// leave.
+        ///
+        /// A packet may leave only when the window *and* the pacer allow it. A controller knows no
+        /// packets, has no clock and allocates nothing. Samples and `now` go in; window, rate and
+        /// gap come out. A provided method does nothing.
+        #[expect(unused_variables, reason = "provided methods ignore their arguments")]
+        pub trait Controller {
+            $($(#[$doc])* fn $required $args $(-> $Out)?;)*
+            $($(#[$about])* fn $provided $inputs $(-> $Result)? $body)*
+        }
 
         impl Controller for Cc {
-            algorithms!(@to [$($Name)*] cwnd_bytes(&self) -> u64);
-            algorithms!(@to [$($Name)*] rate(&self) -> Option<Rate>);
-            algorithms!(@to [$($Name)*] min_gap(&self) -> Dur);
-            algorithms!(@to [$($Name)*] wants_int(&self) -> bool);
-            algorithms!(@to [$($Name)*] on_sent(&mut self, now: Time, sent: &Sent) (now, sent));
-            algorithms!(@to [$($Name)*] on_ack(&mut self, now: Time, ack: &Ack<'_>) (now, ack));
-            algorithms!(@to [$($Name)*] on_loss(&mut self, now: Time, loss: &Loss) (now, loss));
-            algorithms!(@to [$($Name)*] on_cnp(&mut self, now: Time) (now));
-            algorithms!(
-                @to [$($Name)*] on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) (now, ack)
-            );
-            algorithms!(@to [$($Name)*] on_near_int(&mut self, now: Time, int: &[Hop]) (now, int));
-            algorithms!(@to [$($Name)*] on_path_change(&mut self, now: Time) (now));
-            algorithms!(@to [$($Name)*] poll_timeout(&self) -> Option<Time>);
-            algorithms!(@to [$($Name)*] handle_timeout(&mut self, now: Time) (now));
+            $(controllers!(@forward $names $required $args $(-> $Out)?);)*
+            $(controllers!(@forward $names $provided $inputs $(-> $Result)?);)*
         }
     };
-    (@to [$($Name:ident)*] $method:ident(&self) -> $Out:ty) => {
+    (@forward $names:tt $method:ident (&self) -> $Out:ty) => {
         fn $method(&self) -> $Out {
-            match self {
-                $(Self::$Name(cc) => cc.$method(),)*
-            }
+            controllers!(@match self $names $method ())
         }
     };
-    (@to [$($Name:ident)*] $method:ident(&mut self $(, $arg:ident: $Arg:ty)*) $args:tt) => {
+    (@forward $names:tt $method:ident (&mut self $(, $arg:ident: $Arg:ty)*)) => {
         fn $method(&mut self $(, $arg: $Arg)*) {
-            match self {
-                $(Self::$Name(cc) => cc.$method $args,)*
-            }
+            controllers!(@match self $names $method ($($arg),*))
+        }
+    };
+    (@match $cc:ident [$($Name:ident)*] $method:ident $args:tt) => {
+        match $cc {
+            $(Self::$Name(cc) => cc.$method $args,)*
         }
     };
 }
 
-algorithms! {
-    /// A window and a rate that never change.
+controllers! {
+    required {
+        /// Payload bytes that may be in flight; `u64::MAX` without a window. A smaller window does
+        /// not recall packets in flight.
+        fn cwnd_bytes(&self) -> u64;
+
+        /// An acknowledgement arrived.
+        fn on_ack(&mut self, now: Time, ack: &Ack<'_>);
+
+        /// Packets were lost or rejected.
+        fn on_loss(&mut self, now: Time, loss: &Loss);
+    }
+    provided {
+        /// The pacing rate, headers included; none if the window alone decides.
+        fn rate(&self) -> Option<Rate> {
+            None
+        }
+
+        /// The least time between two packets, which implements a window below one packet. Zero for
+        /// none.
+        fn min_gap(&self) -> Dur {
+            Dur::ZERO
+        }
+
+        /// The algorithm uses in-band telemetry ([`Ack::int`]): packets request it.
+        fn wants_int(&self) -> bool {
+            false
+        }
+
+        /// A packet left.
+        fn on_sent(&mut self, now: Time, sent: &Sent) {}
+
+        /// A congestion notification packet arrived, from the peer or from a switch.
+        fn on_cnp(&mut self, now: Time) {}
+
+        /// A pseudo-ACK of a nearby switch arrived (Reflex). After the first, an algorithm learns
+        /// round trips from pseudo-ACKs only.
+        fn on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) {}
+
+        /// In-band telemetry of nearby switches arrived (MLCC's near-source loop).
+        fn on_near_int(&mut self, now: Time, int: &[Hop]) {}
+
+        /// Packets take another path from now on: the state of the old path's queues is void.
+        fn on_path_change(&mut self, now: Time) {}
+
+        /// The time at which [`Controller::handle_timeout`] is due.
+        fn poll_timeout(&self) -> Option<Time> {
+            None
+        }
+
+        /// Applies the timers due at `now`. May be called early.
+        fn handle_timeout(&mut self, now: Time) {}
+    }
+
+    /// A constant window and rate.
     Fixed = "fixed" in fixed;
-    /// Uno's.
+    /// The congestion control of Uno.
     UnoCc = "unocc" in unocc;
     /// Swift.
     Swift = "swift" in swift;
     /// TIMELY.
     Timely = "timely" in timely;
-    /// DCQCN, as the paper has it.
+    /// DCQCN of the paper.
     Dcqcn = "dcqcn" in dcqcn;
-    /// DCQCN, as adapters have it.
+    /// DCQCN of RDMA adapters.
     DcqcnRnic = "dcqcn-rnic" in dcqcn_rnic;
     /// HPCC.
     Hpcc = "hpcc" in hpcc;
@@ -145,17 +154,17 @@ algorithms! {
     Gemini = "gemini" in gemini;
     /// BBR, version 1.
     Bbr = "bbr" in bbr;
-    /// MP-RDMA's window.
+    /// The window of MP-RDMA.
     MpRdma = "mprdma" in mprdma;
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
-    "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: 1.0, ..Default::default() });
-    "timely-classic" = Self::Timely(timely::Params { patched: 0.0, ..Default::default() });
+    "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
+    "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
     "gemini-paper" = Self::Gemini(gemini::Params::paper());
 }
 
-/// A row of Markdown for each parameter: name, default, range, what it means and where the default
-/// is from. docs/cc.md has these tables.
+/// The parameters as a table of Markdown: name, default, range, meaning with the source of the
+/// default. docs/cc.md contains these tables.
 #[must_use]
 pub fn table(algorithm: &Algorithm) -> String {
     spanwire_params::table(algorithm.fields(), &algorithm.values())
@@ -164,7 +173,7 @@ pub fn table(algorithm: &Algorithm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_params::ParamError;
+    use spanwire_params::{ParamError, Value};
 
     #[test]
     fn named__every_one_has_valid_defaults_and_a_documented_range() {
@@ -173,9 +182,8 @@ mod tests {
             assert_eq!(algorithm.name(), *name);
             algorithm.validate().unwrap();
             for (field, value) in algorithm.fields().iter().zip(algorithm.values()) {
-                assert!(field.about.len() > 10, "{name}.{} says what it is", field.name);
-                assert!(field.min <= value && value <= field.max, "{name}.{}", field.name);
-                assert!((field.default - value).abs() < f64::EPSILON);
+                assert!(field.about.len() > 10, "{name}.{} lacks a description", field.name);
+                assert_eq!(field.default, value, "{name}.{}", field.name);
             }
         }
         for name in Algorithm::PRESETS {
@@ -190,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn wants_int__of_those_whose_laws_are_written_in_it() {
+    fn wants_int__of_telemetry_based_algorithms() {
         let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
         let wants = |name: &&str| Algorithm::named(name).unwrap().start(&path).wants_int();
         let known = Algorithm::known();
@@ -199,12 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn set__takes_numbers_in_range_and_nothing_else() {
+    fn set__accepts_only_values_in_range() {
         for name in Algorithm::NAMES {
             let mut algorithm = Algorithm::named(name).unwrap();
             for field in algorithm.fields() {
-                for value in [field.min, field.max] {
-                    algorithm.set(field.name, &value.to_string()).unwrap();
+                let ends = field.range().map(|(min, max)| [min, max].map(Value::Number));
+                for value in ends.unwrap_or([false, true].map(Value::Bool)) {
+                    algorithm.set(field.name, &field.text(value)).unwrap();
                     assert!(algorithm.values().contains(&value), "{name}.{}", field.name);
                 }
                 for bad in ["NaN", "inf", "1e400", "x", ""] {
@@ -212,7 +221,7 @@ mod tests {
                     assert!(algorithm.set(field.name, bad).is_err(), "{name}.{}", field.name);
                     assert_eq!(algorithm, before);
                 }
-                algorithm.set(field.name, &field.default.to_string()).unwrap();
+                algorithm.set(field.name, &field.text(field.default)).unwrap();
             }
             assert_eq!(algorithm, Algorithm::named(name).unwrap());
         }

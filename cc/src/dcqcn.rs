@@ -1,8 +1,8 @@
-//! DCQCN's reaction point, as the paper has it.
+//! The reaction point of DCQCN, by the paper.
 //!
 //! # Source
-//! DCQCN 5.1 and DCQCN 5.2 (SIGCOMM'15). The notification point is the receiver's; what
-//! adapters do differently is [`crate::dcqcn_rnic`].
+//! DCQCN 5.1 and DCQCN 5.2. (SIGCOMM'15) The notification point is in the receiver.
+//! [`crate::dcqcn_rnic`] is the variant of RDMA adapters.
 
 use crate::params::params;
 use crate::round::{Base, Guard};
@@ -11,25 +11,25 @@ use crate::{Ack, Controller, Loss, Path, Sent};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What DCQCN leaves to choose.
+    /// Parameters of DCQCN.
     struct Params of f64;
-    /// Gain of the average of congestion.
+    /// Gain of the congestion estimate alpha.
     ///
     /// DCQCN, table 14.
     g = 0.003_906_25 in 1e-6..=1.0;
-    /// The average decays when no notification came for so many microseconds.
+    /// Interval in microseconds without a notification after which alpha decays.
     ///
     /// DCQCN, table 14.
     alpha_us = 55.0 in 0.1..=1e6;
-    /// The rate increases each so many microseconds.
+    /// Interval of the rate increase timer in microseconds.
     ///
     /// DCQCN, table 14.
     increase_us = 55.0 in 1.0..=1e6;
-    /// And each so many bytes.
+    /// Interval of the rate increase byte counter in bytes.
     ///
     /// DCQCN, table 14.
     increase_bytes = 10e6 in 1e3..=1e12;
-    /// So many increases halve the way back to the rate before the decrease.
+    /// Increases in fast recovery, each of which halves the distance to the target rate.
     ///
     /// DCQCN, table 14.
     fast_recovery = 5.0 in 1.0..=100.0;
@@ -39,33 +39,33 @@ params! {
     additive_mbps = 40.0 in 0.001..=1e6;
     /// Hyper increase in Mbit/s, times its stage.
     ///
-    /// DCQCN names none; ten times the additive one, as adapters have it.
+    /// DCQCN gives no value; ten times the additive increase, as in adapters.
     hyper_mbps = 400.0 in 0.001..=1e6;
-    /// The rate at least, in Mbit/s.
+    /// Minimum rate in Mbit/s.
     min_mbps = 1.0 in 0.001..=1e6;
-    /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
-    /// once in so many microseconds.
+    /// Interval in microseconds at which CE marks in acknowledgements (SR) count as a notification,
+    /// at most one each.
     ///
-    /// DCQCN 3.1: what a receiver does.
+    /// DCQCN 3.1: the interval of a receiver's CNPs.
     cnp_us = 50.0 in 0.0..=1e6;
-    /// The window is what so many base round trips bring at the present rate; 0 for none.
+    /// Window in base round trips at the current rate; 0 for none.
     ///
-    /// Adapters have none; without one a silent path is filled for as long as nobody says so.
+    /// Adapters have none. Without a window, bytes in flight are unbounded until feedback arrives.
     window_rtts = 2.0 in 0.0..=1000.0;
 }
 
-/// One flow. Rates in bytes a nanosecond.
+/// The DCQCN controller of one flow. Rates in bytes a nanosecond.
 #[derive(Clone, Debug)]
 pub struct Dcqcn {
     p: Params,
     mtu: f64,
     base: Base,
-    /// R_C, what is sent at.
+    /// R_C, the current rate.
     current: f64,
-    /// R_T, what is returned to.
+    /// R_T, the target rate.
     target: f64,
     alpha: f64,
-    /// Alpha was brought up to this time; none before the first notification.
+    /// The time up to which alpha has decayed; none before the first notification.
     alpha_at: Option<Time>,
     /// Increases by time and by bytes since the last decrease.
     time_stage: f64,
@@ -73,12 +73,12 @@ pub struct Dcqcn {
     bytes: f64,
     /// The next increase by time; none at the line rate.
     increase_at: Option<Time>,
-    /// Marks count as a notification when this is open.
+    /// Open if marks count as a notification.
     notified: Guard,
 }
 
 impl Dcqcn {
-    /// A flow's, at the line rate.
+    /// The controller of one flow, at the line rate.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let base = Base::new(path);
@@ -98,8 +98,8 @@ impl Dcqcn {
         }
     }
 
-    /// Lets alpha decay for the time that has passed: no timer is needed for what only the next
-    /// notification looks at.
+    /// Applies the decay of alpha up to `now`. It needs no timer, because only the next
+    /// notification reads alpha.
     fn decay(&mut self, now: Time) {
         let period = dur(self.p.alpha_us * 1e3);
         let Some(since) = self.alpha_at else { return };
@@ -170,14 +170,14 @@ impl Controller for Dcqcn {
 
     fn handle_timeout(&mut self, now: Time) {
         let Some(due) = self.increase_at.filter(|at| *at <= now) else { return };
-        // From when it was due: a late look costs no increase.
+        // From its due time: a late timer skips no increase.
         self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
         self.time_stage += 1.0;
         self.increase();
     }
 }
 
-/// Halves the way to a target, which is `line` at most. True when `line` is reached.
+/// Halves the distance to a target of at most `line`. Returns true at `line`.
 pub(crate) fn approach(current: &mut f64, target: &mut f64, line: f64) -> bool {
     *target = target.min(line);
     *current = f64::midpoint(*target, *current);
@@ -188,8 +188,8 @@ pub(crate) fn approach(current: &mut f64, target: &mut f64, line: f64) -> bool {
     is_there
 }
 
-/// The window beside a rate: what `rtts` base round trips bring at it; without them, or a base
-/// round trip, none.
+/// The window of a rate: `rtts` base round trips at it. Unlimited if `rtts` is 0 or the base round
+/// trip is unknown.
 pub(crate) fn window(base: &Base, rtts: f64, current: f64, mtu: f64) -> u64 {
     match base.rtt_ns().filter(|_| rtts > 0.0) {
         Some(base) => whole((rtts * current * base).max(mtu)),
@@ -199,7 +199,7 @@ pub(crate) fn window(base: &Base, rtts: f64, current: f64, mtu: f64) -> u64 {
 
 /// Mbit/s in a byte a nanosecond.
 pub(crate) const MBPS: f64 = 8e3;
-/// So near to the line rate is at it.
+/// The relative distance below which a rate counts as the line rate.
 const AT_LINE: f64 = 1e-6;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! DCQCN's reaction point as adapters have it: decreases are gated by a timer of their own.
+//! The reaction point of DCQCN in RDMA adapters: a timer of its own limits rate decreases.
 //!
 //! # Source
-//! NVIDIA's page of DCQCN parameters, with the names in brackets, and ns-3's model of it.
+//! NVIDIA's page of DCQCN parameters, with their names in parentheses, and ns-3's model of it.
 
 use crate::dcqcn::{MBPS, approach, window};
 use crate::params::params;
@@ -11,29 +11,29 @@ use crate::{Ack, Controller, Loss, Path};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What adapters let one choose.
+    /// Parameters of an adapter's DCQCN.
     struct Params of f64;
-    /// Gain of the average of congestion (1 - dce_tcp_g / 1024).
+    /// Gain of the congestion estimate alpha (1 - dce_tcp_g / 1024).
     ///
     /// NVIDIA: 1019.
     g = 0.004_882_812_5 in 1e-6..=1.0;
-    /// The average at first (initial_alpha_value / 1024).
+    /// Initial alpha (initial_alpha_value / 1024).
     ///
     /// NVIDIA: 1023.
     alpha0 = 0.999_023_437_5 in 0.0..=1.0;
-    /// The average is brought up to date each so many microseconds (dce_tcp_rtt).
+    /// Interval of the alpha update in microseconds (dce_tcp_rtt).
     ///
     /// NVIDIA.
     alpha_us = 1.0 in 0.1..=1e6;
-    /// The rate decreases at most once in so many microseconds (rate_reduce_monitor_period).
+    /// Minimum interval between rate decreases in microseconds (rate_reduce_monitor_period).
     ///
     /// NVIDIA.
     decrease_us = 4.0 in 0.1..=1e6;
-    /// The rate increases each so many microseconds (rpg_time_reset).
+    /// Interval of the rate increase in microseconds (rpg_time_reset).
     ///
     /// NVIDIA.
     increase_us = 300.0 in 1.0..=1e6;
-    /// So many increases halve the way back (rpg_threshold).
+    /// Increases in fast recovery, each of which halves the distance to the target (rpg_threshold).
     ///
     /// NVIDIA.
     fast_recovery = 1.0 in 1.0..=31.0;
@@ -45,32 +45,32 @@ params! {
     ///
     /// NVIDIA.
     hyper_mbps = 50.0 in 0.001..=1e6;
-    /// The rate at least, in Mbit/s (rpg_min_rate).
+    /// Minimum rate in Mbit/s (rpg_min_rate).
     ///
     /// NVIDIA.
     min_mbps = 1.0 in 0.001..=1e6;
-    /// A decrease leaves at least this part (rpg_min_dec_fac).
+    /// The least factor of one decrease (rpg_min_dec_fac).
     ///
     /// NVIDIA: 50 %.
     min_factor = 0.5 in 0.0..=1.0;
     /// The first notification sets the rate to this part of the line rate; 0 is off
     /// (rate_to_set_on_first_cnp).
     first_cnp = 0.0 in 0.0..=1.0;
-    /// Each decrease sets the rate that is returned to (clamp_tgt_rate): 1; only the first one
-    /// after an increase: 0.
-    clamp_target = 0.0 in 0.0..=1.0;
-    /// Where acknowledgements tell of marks (SR), one that does is a notification, but at most
-    /// once in so many microseconds.
+    /// Each decrease sets the target rate (clamp_tgt_rate); if false, only the first decrease after
+    /// an increase does.
+    clamp_target = false;
+    /// Interval in microseconds at which CE marks in acknowledgements (SR) count as a notification,
+    /// at most one each.
     ///
     /// PACC 2: adapters' usual interval; the receiver's of RC is 50.
     cnp_us = 4.0 in 0.0..=1e6;
-    /// The window is what so many base round trips bring at the present rate; 0 for none.
+    /// Window in base round trips at the current rate; 0 for none.
     ///
-    /// Adapters have none; without one a silent path is filled for as long as nobody says so.
+    /// Adapters have none. Without a window, bytes in flight are unbounded until feedback arrives.
     window_rtts = 2.0 in 0.0..=1000.0;
 }
 
-/// One flow. Rates in bytes a nanosecond.
+/// The controller of one flow. Rates in bytes a nanosecond.
 #[derive(Clone, Debug)]
 pub struct DcqcnRnic {
     p: Params,
@@ -79,21 +79,21 @@ pub struct DcqcnRnic {
     current: f64,
     target: f64,
     alpha: f64,
-    /// The slot of alpha that runs began; none before the first notification.
+    /// The start of the current alpha slot; none before the first notification.
     slot_at: Option<Time>,
     cnp_in_slot: bool,
     stage: f64,
-    /// A period of decreases began; none before the first notification.
+    /// The start of the current decrease period; none before the first notification.
     gate_at: Option<Time>,
-    /// The end of the one in which a notification came.
+    /// The end of the decrease period, if a notification arrived in it.
     decrease_at: Option<Time>,
     increase_at: Option<Time>,
-    /// Marks count as a notification when this is open.
+    /// Open if marks count as a notification.
     notified: Guard,
 }
 
 impl DcqcnRnic {
-    /// A flow's, at the line rate.
+    /// The controller of one flow, at the line rate.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let base = Base::new(path);
@@ -114,14 +114,14 @@ impl DcqcnRnic {
         }
     }
 
-    /// Brings alpha up to `now`, slot by slot.
-    fn settle(&mut self, now: Time) {
+    /// Updates alpha to `now`, slot by slot.
+    fn update_alpha(&mut self, now: Time) {
         let Some(began) = self.slot_at else { return };
         let period = dur(self.p.alpha_us * 1e3);
         let slots = now.since(began).as_ps() / period.as_ps().max(1);
         self.slot_at = Some(began + period * slots);
         let Some(others) = slots.checked_sub(1) else { return };
-        // Only the first of them can have had a notification.
+        // Only the first slot can have had a notification.
         let seen = std::mem::take(&mut self.cnp_in_slot);
         self.alpha = self.alpha * (1.0 - self.p.g) + if seen { self.p.g } else { 0.0 };
         self.alpha *= power(1.0 - self.p.g, others);
@@ -129,7 +129,7 @@ impl DcqcnRnic {
 
     fn decrease(&mut self, now: Time) {
         (self.gate_at, self.decrease_at) = (Some(now), None);
-        if self.p.clamp_target >= 0.5 || self.stage > 0.0 {
+        if self.p.clamp_target || self.stage > 0.0 {
             self.target = self.current;
         }
         let factor = (1.0 - self.alpha / 2.0).max(self.p.min_factor);
@@ -170,7 +170,7 @@ impl Controller for DcqcnRnic {
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
 
     fn on_cnp(&mut self, now: Time) {
-        self.settle(now);
+        self.update_alpha(now);
         if self.slot_at.is_none() {
             self.slot_at = Some(now);
             if self.p.first_cnp > 0.0 {
@@ -180,8 +180,8 @@ impl Controller for DcqcnRnic {
         } else {
             self.cnp_in_slot = true;
         }
-        // Decreases are for the notifications of a period each; periods run from the first one on,
-        // and only the end of one that had a notification needs a timer.
+        // Each period has at most one decrease. Periods are counted from the first notification,
+        // and a timer is needed only at the end of a period with a notification.
         let (began, period) = (*self.gate_at.get_or_insert(now), dur(self.p.decrease_us * 1e3));
         let passed = now.since(began).as_ps() / period.as_ps().max(1);
         self.decrease_at.get_or_insert(began + period * (passed + 1));
@@ -192,10 +192,10 @@ impl Controller for DcqcnRnic {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        // Each at its time and in their order, however late this is.
+        // Each at its due time and in their order, however late this call is.
         while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
             if self.decrease_at == Some(due) {
-                self.settle(due);
+                self.update_alpha(due);
                 self.decrease(due);
             } else {
                 self.increase_at = Some(due + dur(self.p.increase_us * 1e3));
@@ -235,16 +235,16 @@ mod tests {
             assert!(about(cc.current * 8.0, current), "{}", cc.current * 8.0);
             assert!(about(cc.target * 8.0, 25.0));
             cc.handle_timeout(at(8));
-            assert!(about(cc.current * 8.0, current), "no other came");
+            assert!(about(cc.current * 8.0, current), "no second notification");
         }
     }
 
     #[test]
-    fn handle_timeout__late_is_as_if_it_were_not() {
+    fn handle_timeout__a_late_call_has_the_same_effect() {
         let mut cc = flow(&Params::default());
         cc.on_cnp(at(0));
-        // The decrease was due at 4 us, with alpha after four slots and not after seven hundred;
-        // the increase 300 us after that.
+        // The decrease was due at 4 us, with alpha after 4 slots rather than 700; the increase
+        // 300 us after that.
         cc.handle_timeout(at(700));
         let mut punctual = flow(&Params::default());
         punctual.on_cnp(at(0));
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn handle_timeout__increases_by_half_then_adds_then_faster() {
-        let mut cc = flow(&Params { clamp_target: 1.0, ..Params::default() });
+        let mut cc = flow(&Params { clamp_target: true, ..Params::default() });
         cc.on_cnp(at(0));
         cc.handle_timeout(at(4));
         cc.on_cnp(at(5));

@@ -1,8 +1,8 @@
 //! DCTCP: the window shrinks by half the marked fraction, once a round trip.
 //!
 //! # Source
-//! RFC 8257 and Linux's `tcp_dctcp`, in bytes and without its ten-bit fixed point. Marks are exact
-//! here, so delayed acknowledgements need no state machine.
+//! RFC 8257 and Linux's `tcp_dctcp`, in bytes and without its ten-bit fixed point. Marks are
+//! counted exactly, so delayed acknowledgements need no state machine.
 
 use crate::params::params;
 use crate::round::{Base, Round};
@@ -11,30 +11,30 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What DCTCP leaves to choose.
+    /// Parameters of DCTCP.
     struct Params of f64;
-    /// Gain of the average of the marked fraction.
+    /// Gain of the average of the marked fraction (alpha).
     ///
     /// RFC 8257 4.2.
     g = 0.0625 in 0.001..=1.0;
-    /// The average at first.
+    /// Initial alpha.
     ///
     /// Linux: the first mark of a flow halves its window.
     alpha0 = 1.0 in 0.0..=1.0;
-    /// The window at first, in packets; 0 is the bandwidth-delay product, if it is known.
+    /// Initial window in packets; 0 is the bandwidth-delay product, if it is known.
     ///
     /// RFC 6928.
     initial_pkts = 10.0 in 0.0..=1e5;
-    /// The window at least, in packets.
+    /// Minimum window in packets.
     min_pkts = 2.0 in 1.0..=100.0;
-    /// The window at most, in bandwidth-delay products.
+    /// Maximum window in bandwidth-delay products.
     max_bdps = 4.0 in 1.0..=100.0;
-    /// Packets are spread over the round trip, at 5/4 of the window for each (twice in slow
-    /// start): 1; or leave as the window allows: 0.
-    paced = 1.0 in 0.0..=1.0;
+    /// Packets are paced at 5/4 of the window for each round trip (twice in slow start); if false,
+    /// they leave as the window allows.
+    paced = true;
 }
 
-/// One flow. Window in bytes.
+/// The DCTCP controller of one flow. Window in bytes.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     p: Params,
@@ -48,12 +48,12 @@ pub struct Dctcp {
     round: Round,
     acked: u64,
     marked: u64,
-    /// The window was cut: no increase and no further cut before a packet sent after that arrives.
+    /// The time of the last cut: the window stays until a packet sent later is acknowledged.
     reduced_at: Option<Time>,
 }
 
 impl Dctcp {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let (mtu, base) = (f64::from(path.mtu_bytes), Base::new(path));
@@ -106,7 +106,7 @@ impl Controller for Dctcp {
 
     fn rate(&self) -> Option<Rate> {
         let gain = if self.cwnd < self.ssthresh { 2.0 } else { 1.25 };
-        let srtt = self.srtt.filter(|_| self.p.paced >= 0.5)?;
+        let srtt = self.srtt.filter(|_| self.p.paced)?;
         Some(rate((gain * self.cwnd / srtt.max(1.0)).min(self.base.line())))
     }
 
@@ -139,8 +139,8 @@ impl Controller for Dctcp {
         let to = match loss.kind {
             LossKind::Block => return,
             // Once for each window, as for a mark.
-            LossKind::Recovery | LossKind::Trimmed if self.reduced_at.is_some() => return,
-            LossKind::Recovery | LossKind::Trimmed => self.cwnd / 2.0,
+            LossKind::Recovery if self.reduced_at.is_some() => return,
+            LossKind::Recovery => self.cwnd / 2.0,
             LossKind::Timeout(1) => self.cwnd / 2.0,
             LossKind::Timeout(_) => self.ssthresh.min(self.cwnd),
         };
@@ -156,7 +156,7 @@ impl Controller for Dctcp {
     }
 }
 
-/// Packets to begin with when the bandwidth-delay product is asked for and not known.
+/// Initial window in packets if the bandwidth-delay product is selected but unknown.
 const UNKNOWN_PKTS: f64 = 10.0;
 
 #[cfg(test)]
@@ -167,9 +167,9 @@ mod tests {
 
     const MTU: u64 = 1000;
 
-    /// 100 packets of window, past slow start.
+    /// A window of 100 packets, past slow start.
     fn flow(alpha0: f64) -> Dctcp {
-        let p = Params { alpha0, initial_pkts: 100.0, paced: 0.0, ..Params::default() };
+        let p = Params { alpha0, initial_pkts: 100.0, paced: false, ..Params::default() };
         let mut cc = Dctcp::new(&p, &path(1000, 100, Some(Dur::from_ms(1))));
         cc.ssthresh = 0.0;
         // The first round begins with the first acknowledgement.
@@ -192,22 +192,22 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_round_without_a_mark_forgets_and_grows_by_a_packet() {
+    fn on_ack__a_round_without_a_mark_decays_alpha_and_grows_by_a_packet() {
         let mut cc = flow(0.95);
         let before = cc.cwnd;
         cc.on_ack(at(20), &ack(100, 0, at(10)));
         assert!(close(cc.alpha, 0.890_625) && close(cc.cwnd, before + 1000.0));
         let idle = Ack { held_back: false, ..ack(1, 0, at(20)) };
         cc.on_ack(at(40), &idle);
-        assert!(close(cc.cwnd, before + 1000.0), "the application had no more");
+        assert!(close(cc.cwnd, before + 1000.0), "limited by the application");
     }
 
     #[test]
-    fn on_loss__halves_once_and_starts_slowly_after_silence() {
+    fn on_loss__halves_once_and_slow_starts_after_a_timeout() {
         let loss = |kind| Loss { kind, bytes: MTU, inflight_bytes: 0 };
         let mut cc = flow(0.0);
         cc.on_loss(at(30), &loss(LossKind::Recovery));
-        cc.on_loss(at(31), &loss(LossKind::Trimmed));
+        cc.on_loss(at(31), &loss(LossKind::Recovery));
         assert!(close(cc.cwnd, 50_000.0));
         cc.on_loss(at(90), &loss(LossKind::Timeout(1)));
         assert_eq!(cc.cwnd_bytes(), MTU);

@@ -1,4 +1,4 @@
-//! A window and a rate that never change: no congestion control.
+//! A constant window and rate: no congestion control.
 
 use crate::params::params;
 use crate::units::{rate, whole};
@@ -6,13 +6,13 @@ use crate::{Ack, Controller, Loss, Path};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What never changes.
+    /// The constants.
     struct Params of f64;
     /// The window in packets of the path's MTU.
     ///
     /// 192 fit the rings of a veth pair (docs/decisions/0004).
     window_pkts = 192.0 in 1.0..=1e6;
-    /// The rate in Mbit/s of packets with their headers; 0 is as fast as the link.
+    /// The rate in Mbit/s of packets with their headers; 0 is the line rate.
     rate_mbps = 0.0 in 0.0..=1e6;
 }
 
@@ -24,7 +24,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let cwnd = whole(params.window_pkts * f64::from(path.mtu_bytes));
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new__is_what_was_asked_for() {
+    fn new__has_the_configured_values() {
         let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(100), base_rtt: None };
         let cc = Fixed::new(&Params { window_pkts: 1.5, rate_mbps: 200.0 }, &path);
         assert_eq!((cc.cwnd_bytes(), cc.rate()), (1500, Some(Rate::from_bps(200_000_000))));

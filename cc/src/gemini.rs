@@ -1,8 +1,8 @@
-//! Gemini: marks inside the datacenter, delay between datacenters.
+//! Gemini: ECN marks inside the datacenter, delay between datacenters.
 //!
 //! # Source
-//! Gemini (ICNP'19) as Uno's authors run it; no code of Gemini's own authors is public. The
-//! paper's figures are the preset `gemini-paper`.
+//! Gemini (ICNP'19) with the parameters of Uno's authors; no code of Gemini's own authors is
+//! public. The preset `gemini-paper` has the paper's parameters.
 
 use crate::params::params;
 use crate::round::{Base, Guard, Round};
@@ -11,9 +11,9 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What Gemini leaves to choose.
+    /// Parameters of Gemini.
     struct Params of f64;
-    /// Additive increase in bytes a round trip, the same for all flows; 0: by `h_pkts`.
+    /// Additive increase in bytes a round trip, the same for all flows; 0 derives it from `h_pkts`.
     ///
     /// Uno's runs.
     increase_bytes = 5376.0 in 0.0..=1e9;
@@ -25,7 +25,7 @@ params! {
     ///
     /// Uno's runs; Gemini: 0.2.
     beta = 0.1 in 0.001..=1.0;
-    /// So many milliseconds above the base round trip are a queue between datacenters.
+    /// Queueing delay in milliseconds that indicates congestion between datacenters.
     ///
     /// Gemini, Uno's runs.
     threshold_ms = 5.0 in 0.001..=1e4;
@@ -37,21 +37,21 @@ params! {
     ///
     /// Uno's runs.
     g = 0.5 in 0.001..=1.0;
-    /// The window at most, in bandwidth-delay products, and at first.
+    /// Maximum and initial window in bandwidth-delay products.
     ///
     /// Uno's runs.
     max_bdps = 1.0 in 0.01..=100.0;
 }
 
 impl Params {
-    /// The paper's figures where they are known.
+    /// The parameters of the paper, where it gives them.
     pub(crate) fn paper() -> Self {
         let beta = 0.2;
         Self { increase_bytes: 0.0, beta, k_bytes: 50.0 * 1500.0, g: 0.0625, ..Self::default() }
     }
 }
 
-/// One flow. Windows in bytes.
+/// The Gemini controller of one flow. Windows in bytes.
 #[derive(Clone, Debug)]
 pub struct Gemini {
     p: Params,
@@ -62,18 +62,18 @@ pub struct Gemini {
     alpha: f64,
     acked: u64,
     marked: u64,
-    /// The smallest round trip of this round and of the one before.
-    smallest: Option<Dur>,
-    smallest_before: Option<Dur>,
+    /// The smallest round trips of this round and of the previous one.
+    rtt_min: Option<Dur>,
+    rtt_min_before: Option<Dur>,
     round: Round,
     cut: Guard,
-    /// Losses have one of their own: a small cut for a mark does not stand in for a half.
+    /// The guard of cuts for losses: a small cut for a mark does not replace a halving.
     loss_cut: Guard,
     srtt: Option<f64>,
 }
 
 impl Gemini {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mtu = f64::from(path.mtu_bytes);
@@ -86,8 +86,8 @@ impl Gemini {
             alpha: 0.0,
             acked: 0,
             marked: 0,
-            smallest: None,
-            smallest_before: None,
+            rtt_min: None,
+            rtt_min_before: None,
             round: Round::default(),
             cut: Guard::default(),
             loss_cut: Guard::default(),
@@ -114,17 +114,16 @@ impl Gemini {
             self.alpha += self.p.g * (fraction - self.alpha);
         }
         (self.acked, self.marked) = (0, 0);
-        self.smallest_before = self.smallest.take();
+        self.rtt_min_before = self.rtt_min.take();
     }
 
-    /// The path between datacenters has a queue: even the fastest packet of a round trip is late.
+    /// True if the path between datacenters has a queue: even the smallest round trip is late.
     fn is_late(&self) -> bool {
-        let (Some(base), Some(smallest)) =
-            (self.base.rtt(), self.smallest_before.or(self.smallest))
+        let (Some(base), Some(rtt_min)) = (self.base.rtt(), self.rtt_min_before.or(self.rtt_min))
         else {
             return false;
         };
-        ns(smallest) > ns(base) + self.p.threshold_ms * 1e6
+        ns(rtt_min) > ns(base) + self.p.threshold_ms * 1e6
     }
 
     fn increase(&self) -> f64 {
@@ -164,14 +163,14 @@ impl Controller for Gemini {
         self.acked += a.acked_bytes;
         self.marked += a.marked_bytes;
         if let Some(rtt) = a.fabric_rtt() {
-            self.smallest = Some(self.smallest.map_or(rtt, |s| s.min(rtt)));
+            self.rtt_min = Some(self.rtt_min.map_or(rtt, |s| s.min(rtt)));
         }
         if self.round.ends(now, a.sent_at) {
             self.end_round();
         }
         let (is_marked, is_late) = (a.marked_bytes > 0, self.is_late());
         let span = self.base.rtt().unwrap_or(Dur::ZERO);
-        // Packet by packet, however many an acknowledgement is of: those without a mark increase.
+        // Per packet, however many the acknowledgement covers: unmarked ones increase the window.
         let unmarked = if is_late { 0 } else { a.acked_bytes.saturating_sub(a.marked_bytes) };
         if unmarked > 0 && a.is_limited(self.cwnd, self.mtu) {
             let acked = float(unmarked);
@@ -188,7 +187,7 @@ impl Controller for Gemini {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         match loss.kind {
             LossKind::Block => return,
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
                 if self.loss_cut.pass(now, span) {
                     self.cut.close(now);
@@ -201,15 +200,15 @@ impl Controller for Gemini {
                     self.ssthresh = self.cwnd / 2.0;
                 }
                 self.cwnd = self.mtu;
-                (self.acked, self.marked, self.smallest) = (0, 0, None);
-                self.smallest_before = None;
+                (self.acked, self.marked, self.rtt_min) = (0, 0, None);
+                self.rtt_min_before = None;
             }
         }
         self.clamp();
     }
 }
 
-/// Packets while the bandwidth-delay product is not known.
+/// Initial window in packets while the bandwidth-delay product is unknown.
 const UNKNOWN_PKTS: f64 = 16.0;
 
 #[cfg(test)]
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__increases_by_as_much_for_all() {
+    fn on_ack__increase_is_the_same_for_all_flows() {
         let mut cc = flow(100_000.0);
         cc.on_ack(at(100), &Ack { held_back: true, ..ack(0) });
         assert!(about(cc.cwnd, 100_000.0 + 5376.0 * 0.040_96));
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_once_a_round_trip_whatever_was_marked_in_it() {
+    fn on_loss__halves_once_a_round_trip_despite_marks() {
         let mut cc = flow(100_000.0);
         cc.alpha = 0.5;
         let loss = Loss { kind: LossKind::Recovery, bytes: 1, inflight_bytes: 0 };
@@ -276,13 +275,13 @@ mod tests {
         cc.on_loss(at(101), &loss);
         cc.on_loss(at(102), &loss);
         assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
-        // And the mark that comes with the loss has had its answer.
+        // The window was already cut for the mark that arrives with the loss.
         cc.on_ack(at(103), &ack(4096));
         assert!(about(cc.cwnd, marked / 2.0), "{}", cc.cwnd);
     }
 
     #[test]
-    fn on_loss__silence_starts_slowly() {
+    fn on_loss__slow_starts_after_a_timeout() {
         let mut cc = flow(100_000.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(1), &loss(LossKind::Timeout(1)));

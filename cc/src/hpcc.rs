@@ -1,7 +1,7 @@
-//! HPCC: the window follows the utilisation that switches report.
+//! HPCC: the window follows the link utilisation in switch telemetry.
 //!
 //! # Source
-//! HPCC (SIGCOMM'19), algorithm 1, with the authors' ns-3 for what it leaves open.
+//! HPCC (SIGCOMM'19), algorithm 1; the authors' ns-3 where the paper leaves it open.
 
 use crate::params::params;
 use crate::round::{Base, Round};
@@ -11,26 +11,26 @@ use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What HPCC leaves to choose.
+    /// Parameters of HPCC.
     struct Params of f64;
-    /// The utilisation aimed at.
+    /// Target utilisation.
     ///
     /// HPCC 4.
     eta = 0.95 in 0.5..=1.0;
-    /// So many round trips of additive increase, then multiplicative again.
+    /// Round trips of additive increase before the next multiplicative one.
     ///
     /// HPCC 4.
     max_stage = 5.0 in 0.0..=1000.0;
-    /// Flows that share a link without a queue: the additive increase is the room that eta leaves,
-    /// by this.
+    /// Flows that share a link without a queue: the additive increase is the headroom of eta
+    /// divided by this.
     flows = 100.0 in 1.0..=1e6;
-    /// The utilisation at first.
+    /// Initial utilisation.
     ///
     /// The authors' ns-3.
     initial_u = 1.0 in 0.0..=10.0;
 }
 
-/// One flow. Windows in bytes.
+/// The HPCC controller of one flow. Windows in bytes.
 #[derive(Clone, Debug)]
 pub struct Hpcc {
     p: Params,
@@ -38,7 +38,7 @@ pub struct Hpcc {
     base: Base,
     /// W.
     cwnd: f64,
-    /// W_c, from which W is computed until the round trip is over.
+    /// W_c, the reference from which W is computed until the end of the round trip.
     reference: f64,
     u: f64,
     stage: f64,
@@ -47,7 +47,7 @@ pub struct Hpcc {
 }
 
 impl Hpcc {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mtu = f64::from(path.mtu_bytes);
@@ -76,7 +76,7 @@ impl Hpcc {
         w.min(self.base.bdp().unwrap_or(f64::MAX)).max(self.mtu)
     }
 
-    /// The utilisation of the busiest hop and the time it is of; none when nothing is new.
+    /// The utilisation of the busiest hop and the time it covers; none without new telemetry.
     fn utilisation(&mut self, a: &Ack<'_>, t: f64) -> Option<(f64, f64)> {
         let mut busiest: Option<(f64, f64)> = None;
         let compared = self.telemetry.on_ack(a, |c| {
@@ -113,7 +113,7 @@ impl Controller for Hpcc {
         let bdp = self.base.bdp().unwrap_or(self.cwnd);
         let add = bdp * (1.0 - self.p.eta) / self.p.flows;
         let multiplies = self.u >= self.p.eta || self.stage >= self.p.max_stage;
-        // From the reference each time: many acknowledgements of a round trip do not compound.
+        // Always from the reference, so that acknowledgements within a round trip do not compound.
         let w = match multiplies {
             true => self.reference / (self.u / self.p.eta).max(U_LEAST) + add,
             false => self.reference + add,
@@ -126,7 +126,7 @@ impl Controller for Hpcc {
     }
 
     fn on_near_int(&mut self, now: Time, int: &[Hop]) {
-        // As an acknowledgement of the loop that ends at that switch.
+        // Like an acknowledgement of the loop that ends at that switch.
         let rtt = self.base.rtt();
         self.on_ack(now, &Ack { int, rtt, sent_at: back(now, rtt), ..Ack::default() });
     }
@@ -144,14 +144,14 @@ impl Controller for Hpcc {
     }
 }
 
-/// A round trip ago.
+/// The time one round trip before `now`.
 fn back(now: Time, rtt: Option<Dur>) -> Time {
     Time::from_ps(now.as_ps().saturating_sub(rtt.map_or(0, Dur::as_ps)))
 }
 
-/// Packets while the bandwidth-delay product is not known.
+/// Initial window in packets while the bandwidth-delay product is unknown.
 const UNKNOWN_PKTS: f64 = 16.0;
-/// An idle link does not ask for an endless window.
+/// The smallest utilisation, which bounds the window on an idle link.
 const U_LEAST: f64 = 1e-3;
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     use crate::telemetry::hop;
     use crate::testing::{at, close, path};
 
-    /// 100 Gbit/s, 13 us: a window of 162,500 bytes, and 81.25 added.
+    /// 100 Gbit/s, 13 us: a window of 162,500 bytes, and an increase of 81.25.
     fn flow() -> Hpcc {
         let mut cc = Hpcc::new(&Params::default(), &path(1000, 100, Some(Dur::from_us(13))));
         cc.on_ack(at(0), &ack(&[hop(at(0), 0, 0)], at(0)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__adds_five_times_below_the_aim_and_then_multiplies() {
+    fn on_ack__adds_five_times_below_the_target_and_then_multiplies() {
         let mut cc = flow();
         cc.reference = 100_000.0;
         let mut windows = Vec::new();
@@ -205,7 +205,7 @@ mod tests {
         let mut cc = flow();
         cc.u = 0.95;
         let quarter = Dur::from_ns(3250);
-        // 3.25 us at 12 bytes a nanosecond, and a queue that makes the rest of 1.2.
+        // 3.25 us at 12 bytes a nanosecond, and a queue that brings the utilisation to 1.2.
         let queue = 39_000;
         cc.telemetry.forget();
         cc.on_ack(at(1), &ack(&[hop(at(0), 0, queue)], at(0)));

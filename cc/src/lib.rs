@@ -1,14 +1,18 @@
-//! Congestion control: how much may be in flight, and how fast it may leave.
+//! Congestion control: the limits of the bytes in flight and of the sending rate.
 //!
-//! An algorithm is a file here. It is told what happened to its flow by small samples, with the
-//! time as an argument, and says a window, a rate or both ([`Controller`]). It knows no packets,
-//! has no clock, allocates nothing, and two flows share nothing. The pages of docs/cc.md say what
-//! each is good for.
+//! Each algorithm has a file. Its input is small samples of its flow's events, with the time as an
+//! argument; its output is a window, a rate or both ([`Controller`]). It knows no packets, has no
+//! clock, allocates nothing, and shares nothing with other flows. docs/cc.md describes the use of
+//! each.
 //!
-//! # Adding one
+//! # Adding an algorithm
 //! A file with `params!` for its parameters and a type with `new(&Params, &Path)` that implements
-//! [`Controller`]; a `mod` line here; a line in `algorithms!` of `controller.rs`. The tests of
-//! `properties.rs` take it from there.
+//! [`Controller`]; a `mod` line here; a line in `controllers!` of `controller.rs`. The tests of
+//! `properties.rs` then cover it.
+//!
+//! # Adding a congestion signal
+//! A field of [`Ack`], which every user completes with `..Ack::default()`, or a method of
+//! [`Controller`]; then the place in the transport that measures it.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

@@ -1,11 +1,11 @@
-//! MP-RDMA's window. Each packet's mark is answered for itself, and a path that is too slow is
-//! left: an acknowledgement from far behind shrinks the window.
+//! The window of MP-RDMA. Each packet's ECN mark acts separately, and an acknowledgement from far
+//! behind the newest shrinks the window, which moves traffic away from a slow path.
 //!
 //! # Source
-//! MP-RDMA 3 (NSDI'18), by its public models. Window and paths are one mechanism there:
-//! a packet leaves on the path that an acknowledgement came from. Here the window says how much;
-//! which path is the load balancer's. What the paper calls inflation is what selective
-//! acknowledgements take out of flight.
+//! MP-RDMA 3 (NSDI'18), by its public models. In the paper window and path selection are
+//! one mechanism: a packet leaves on the path that an acknowledgement came from. Here the window
+//! sets only the amount; the load balancer selects the path. The paper's window inflation
+//! corresponds to the bytes that selective acknowledgements take out of flight.
 
 use crate::params::params;
 use crate::round::Base;
@@ -14,28 +14,28 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::Time;
 
 params! {
-    /// What MP-RDMA leaves to choose.
+    /// Parameters of MP-RDMA's window.
     struct Params of f64;
-    /// How far behind the newest a packet may arrive, in packets: at most half of what a receiver
-    /// keeps track of.
+    /// Maximum reordering in packets behind the newest, at most half of the receiver's tracking
+    /// range.
     ///
     /// MP-RDMA 3.3.
     delta_pkts = 32.0 in 1.0..=1e6;
-    /// What a mark takes from the window, in packets.
+    /// Decrease for a mark in packets.
     ///
     /// MP-RDMA 3.1; Uno's figures 3, 8 and 9 use 0.15.
     decrease_pkts = 0.5 in 0.001..=1.0;
-    /// The window at first, in bandwidth-delay products, if they are known.
+    /// Initial window in bandwidth-delay products, if they are known.
     ///
     /// MP-RDMA 3.4.
     initial_bdps = 1.0 in 0.0001..=100.0;
-    /// The window at most, in bandwidth-delay products.
+    /// Maximum window in bandwidth-delay products.
     ///
     /// Uno's runs.
     max_bdps = 1.0 in 0.01..=100.0;
 }
 
-/// One flow. Window in packets.
+/// The MP-RDMA controller of one flow. Window in packets.
 #[derive(Clone, Debug)]
 pub struct MpRdma {
     p: Params,
@@ -47,7 +47,7 @@ pub struct MpRdma {
 }
 
 impl MpRdma {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mut this = Self {
@@ -91,7 +91,7 @@ impl Controller for MpRdma {
             self.pkts += (pkts - marked) / self.pkts;
         }
         self.pkts -= marked * self.p.decrease_pkts;
-        // A retransmission is late by nature, not by its path.
+        // A retransmission is late because of its loss, not because of its path.
         let behind = self.newest.saturating_sub(a.number);
         if !a.again && float(behind) > self.p.delta_pkts {
             self.pkts -= 1.0;
@@ -107,7 +107,7 @@ impl Controller for MpRdma {
     }
 }
 
-/// Packets while the bandwidth-delay product is not known.
+/// Initial window in packets while the bandwidth-delay product is unknown.
 const UNKNOWN_PKTS: f64 = 16.0;
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__each_mark_takes_half_a_packet() {
+    fn on_ack__each_mark_decreases_by_half_a_packet() {
         let mut cc = flow(10.0);
         cc.on_ack(at(1), &ack(1, false));
         assert!(close(cc.pkts, 10.1));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_path_too_far_behind_is_left() {
+    fn on_ack__a_path_too_far_behind_shrinks_the_window() {
         for (number, want) in [(60, 9.1), (68, 10.1)] {
             let mut cc = flow(10.0);
             cc.newest = 100;
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__what_arrived_out_of_order_is_not_in_flight() {
-        // Four in flight, one of them acknowledged behind a gap: of 4.25, three are still out.
+    fn on_ack__out_of_order_arrivals_are_not_in_flight() {
+        // Four in flight, one acknowledged after a gap: of 4.25, three remain in flight.
         let mut cc = flow(4.0);
         cc.on_ack(at(1), &ack(12, false));
         assert!(close(cc.pkts, 4.25));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_after_silence_alone() {
+    fn on_loss__halves_only_after_a_timeout() {
         let mut cc = flow(10.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(1), &loss(LossKind::Recovery));

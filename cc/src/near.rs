@@ -1,55 +1,55 @@
-//! A loop by signs of the network nearby, beside the long one by acknowledgements (Reflex).
+//! The near-source control loop by pseudo-ACKs, beside the end-to-end loop by ACKs (Reflex).
 
 use crate::units::{dur, ns};
 use crate::{Ack, PseudoAck};
 use spanwire_base::Time;
 
-/// Whether pseudo-ACKs come, and what they say of the way to the switch that sends them.
+/// The round trips of pseudo-ACKs to the nearby switch that sends them.
 ///
-/// Once there are any, they alone are round trips to learn from: an acknowledgement from another
-/// datacenter is too late to say anything of the queues here. A switch without a queue is silent,
-/// so a flow that was cut would stay there; after a long round trip without a word, the shortest
-/// near one counts as heard.
+/// After the first pseudo-ACK a flow learns round trips from pseudo-ACKs only, because an ACK from
+/// another datacenter is too late to reflect the queues nearby. A switch without a queue sends no
+/// pseudo-ACKs, so a flow that was cut would never grow again. Therefore an end-to-end round trip
+/// without a pseudo-ACK counts as one with the smallest near round trip.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Near {
-    /// Smoothed and smallest round trip in nanoseconds, once one was heard.
-    seen: Option<(f64, f64)>,
-    heard_at: Time,
+    /// Smoothed and smallest round trip in nanoseconds, after the first pseudo-ACK.
+    rtts: Option<(f64, f64)>,
+    last_at: Time,
 }
 
 impl Near {
-    /// Pseudo-ACKs are what the flow learns from.
+    /// True after the first pseudo-ACK, when the flow learns from pseudo-ACKs only.
     pub(crate) fn is_used(&self) -> bool {
-        self.seen.is_some()
+        self.rtts.is_some()
     }
 
     /// The smoothed near round trip, ns.
     pub(crate) fn srtt_ns(&self) -> Option<f64> {
-        self.seen.map(|(srtt, _)| srtt)
+        self.rtts.map(|(srtt, _)| srtt)
     }
 
     /// The smallest near round trip, ns.
     pub(crate) fn base_ns(&self) -> Option<f64> {
-        self.seen.map(|(_, smallest)| smallest)
+        self.rtts.map(|(_, smallest)| smallest)
     }
 
-    /// Takes note of a sign; its round trip, ns.
+    /// Applies a pseudo-ACK; returns its round trip, ns.
     pub(crate) fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) -> f64 {
         let rtt = ns(a.rtt).max(1.0);
-        self.heard_at = now;
-        self.seen = Some(self.seen.map_or((rtt, rtt), |(s, m)| (s + (rtt - s) / 8.0, m.min(rtt))));
+        self.last_at = now;
+        self.rtts = Some(self.rtts.map_or((rtt, rtt), |(s, m)| (s + (rtt - s) / 8.0, m.min(rtt))));
         rtt
     }
 
-    /// An acknowledgement from far away came: the round trip to take for heard, once for each of
-    /// `far_ns` of silence.
+    /// Applies an ACK from far away. Returns the round trip of an assumed pseudo-ACK, once for each
+    /// `far_ns` without one.
     pub(crate) fn on_far_ack(&mut self, now: Time, a: &Ack<'_>, far_ns: f64) -> Option<f64> {
-        let (_, smallest) = self.seen?;
-        let silent = now.since(self.heard_at) >= dur(far_ns);
+        let (_, smallest) = self.rtts?;
+        let silent = now.since(self.last_at) >= dur(far_ns);
         if !silent || a.acked_bytes == 0 {
             return None;
         }
-        self.heard_at = now;
+        self.last_at = now;
         Some(smallest)
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     use spanwire_base::Dur;
 
     #[test]
-    fn on_far_ack__speaks_for_a_switch_that_has_nothing_to_say() {
+    fn on_far_ack__replaces_missing_pseudo_acks() {
         let mut near = Near::default();
         let ack = Ack { acked_bytes: 1, ..Ack::default() };
         assert_eq!(near.on_far_ack(at(0), &ack, 1e6), None);
@@ -71,6 +71,6 @@ mod tests {
         assert_eq!((near.base_ns(), near.srtt_ns()), (Some(8e3), Some(9e3)));
         assert_eq!(near.on_far_ack(at(1000), &ack, 1e6), None);
         assert_eq!(near.on_far_ack(at(1020), &ack, 1e6), Some(8e3));
-        assert_eq!(near.on_far_ack(at(1021), &ack, 1e6), None, "once for each silence");
+        assert_eq!(near.on_far_ack(at(1021), &ack, 1e6), None, "once for each silent interval");
     }
 }

@@ -1,5 +1,5 @@
-//! PowerTCP: the window follows power, which is current times voltage. By telemetry, or by the
-//! round trip alone (theta).
+//! PowerTCP: the window follows power, the product of current and voltage, measured by telemetry
+//! or by the round trip alone (theta).
 //!
 //! # Source
 //! PowerTCP (NSDI'22), algorithms 1 and 2, and the authors' kernel module: the form with windows,
@@ -13,40 +13,41 @@ use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
 use spanwire_base::{Rate, Time};
 
 params! {
-    /// What PowerTCP leaves to choose.
+    /// Parameters of PowerTCP.
     struct Params of f64;
-    /// 0: by telemetry. 1: by the round trip (theta-PowerTCP).
-    theta = 0.0 in 0.0..=1.0;
+    /// Power is measured by the round trip (theta-PowerTCP); if false, by telemetry.
+    theta = false;
     /// Gain of the window's update.
     ///
     /// PowerTCP 3.3.
     gamma = 0.9 in 0.01..=1.0;
-    /// Flows expected on a link: the additive increase is a bandwidth-delay product by this.
+    /// Flows expected on a link: the additive increase is a bandwidth-delay product divided by
+    /// this.
     ///
     /// The authors' kernel module.
     flows = 10.0 in 1.0..=1e6;
-    /// Normalised power is at least this.
+    /// Minimum normalised power.
     ///
     /// The authors' kernel module.
     power_floor = 0.01 in 1e-6..=1.0;
-    /// One and the round trip's gradient are at least this (theta). At zero a queue that drains as
-    /// fast as it can is no power at all, and every flow opens its window at once.
+    /// Minimum of one plus the round trip's gradient (theta). At zero, a queue that drains at the
+    /// line rate would have no power, and every flow would open its window at once.
     ///
     /// The authors' ns-3.
     gradient_floor = 0.5 in 0.0..=1.0;
 }
 
-/// One flow. Windows in bytes.
+/// The PowerTCP controller of one flow. Windows in bytes.
 #[derive(Clone, Debug)]
 pub struct PowerTcp {
     p: Params,
     mtu: f64,
     base: Base,
     cwnd: f64,
-    /// The window when the packets were sent that are acknowledged now.
+    /// The window at the time the acknowledged packets were sent.
     old: f64,
-    /// The window at the beginning of this round trip: old in the next.
-    noted: f64,
+    /// The window at the start of this round trip: `old` in the next.
+    cwnd_at_round_start: f64,
     /// Smoothed normalised power; none before the first sample.
     power: Option<f64>,
     telemetry: Telemetry,
@@ -56,7 +57,7 @@ pub struct PowerTcp {
 }
 
 impl PowerTcp {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mtu = f64::from(path.mtu_bytes);
@@ -66,7 +67,7 @@ impl PowerTcp {
             base: Base::new(path),
             cwnd: UNKNOWN_PKTS * mtu,
             old: UNKNOWN_PKTS * mtu,
-            noted: UNKNOWN_PKTS * mtu,
+            cwnd_at_round_start: UNKNOWN_PKTS * mtu,
             power: None,
             telemetry: Telemetry::default(),
             last: None,
@@ -79,15 +80,15 @@ impl PowerTcp {
     fn scale(&mut self) {
         if let Some(bdp) = self.base.bdp_once() {
             let w = bdp.max(self.mtu);
-            (self.cwnd, self.old, self.noted) = (w, w, w);
+            (self.cwnd, self.old, self.cwnd_at_round_start) = (w, w, w);
         }
     }
 
-    /// Normalised power by telemetry and the time it is of, ns.
+    /// Normalised power by telemetry and the time it covers, ns.
     fn by_telemetry(&mut self, a: &Ack<'_>, tau: f64) -> Option<(f64, f64)> {
         let mut most: Option<(f64, f64)> = None;
         let compared = self.telemetry.on_ack(a, |c| {
-            // What arrived is what left and what the queue grew by.
+            // The arrival rate is the departure rate plus the growth of the queue.
             let current = (c.tx + (c.queue - c.queue_before) / c.span).max(0.0);
             let voltage = c.queue + c.rate * tau;
             let power = current * voltage / (c.rate * c.rate * tau);
@@ -98,7 +99,7 @@ impl PowerTcp {
         most.filter(|_| compared)
     }
 
-    /// The same by the round trip.
+    /// Normalised power by the round trip and the time it covers, ns.
     fn by_round_trip(&mut self, now: Time, a: &Ack<'_>, tau: f64) -> Option<(f64, f64)> {
         let rtt = ns(a.fabric_rtt()?);
         let Some((at, before)) = self.last else {
@@ -106,7 +107,7 @@ impl PowerTcp {
             return None;
         };
         let span = ns(now.since(at));
-        // Acknowledgements that came together say nothing of how fast a queue grows.
+        // Acknowledgements that arrive together do not show the growth rate of a queue.
         if span < self.mtu / self.base.line() {
             return None;
         }
@@ -134,20 +135,20 @@ impl Controller for PowerTcp {
     }
 
     fn wants_int(&self) -> bool {
-        self.p.theta < 0.5
+        !self.p.theta
     }
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();
         let (Some(tau), Some(bdp)) = (self.base.rtt_ns(), self.base.bdp()) else { return };
-        let theta = self.p.theta >= 0.5;
+        let theta = self.p.theta;
         let sample =
             if theta { self.by_round_trip(now, a, tau) } else { self.by_telemetry(a, tau) };
         let is_over = self.round.ends(now, a.sent_at);
         if let Some((power, span)) = sample {
             let power = self.smooth(power, span, tau);
-            // By the round trip alone once each; by telemetry with every acknowledgement.
+            // By the round trip once per round; by telemetry with every acknowledgement.
             if is_over || !theta {
                 let gamma = self.p.gamma;
                 let to = self.old / power + bdp / self.p.flows;
@@ -156,8 +157,8 @@ impl Controller for PowerTcp {
             }
         }
         if is_over {
-            self.old = self.noted;
-            self.noted = self.cwnd;
+            self.old = self.cwnd_at_round_start;
+            self.cwnd_at_round_start = self.cwnd;
         }
     }
 
@@ -171,7 +172,7 @@ impl Controller for PowerTcp {
     fn on_loss(&mut self, _now: Time, loss: &Loss) {
         if let LossKind::Timeout(_) = loss.kind {
             self.cwnd = (self.cwnd / 2.0).max(self.mtu);
-            (self.old, self.noted, self.power) = (self.cwnd, self.cwnd, None);
+            (self.old, self.cwnd_at_round_start, self.power) = (self.cwnd, self.cwnd, None);
             self.telemetry.forget();
             self.last = None;
         }
@@ -183,7 +184,7 @@ impl Controller for PowerTcp {
     }
 }
 
-/// Packets while the bandwidth-delay product is not known.
+/// Initial window in packets while the bandwidth-delay product is unknown.
 const UNKNOWN_PKTS: f64 = 16.0;
 
 #[cfg(test)]
@@ -194,7 +195,7 @@ mod tests {
     use spanwire_base::Dur;
 
     /// 100 Gbit/s, 20 us: 250,000 bytes; the increase is 2500.
-    fn flow(theta: f64) -> PowerTcp {
+    fn flow(theta: bool) -> PowerTcp {
         let p = Params { theta, flows: 100.0, ..Params::default() };
         PowerTcp::new(&p, &path(1000, 100, Some(Dur::from_us(20))))
     }
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn on_ack__by_telemetry() {
-        let mut cc = flow(0.0);
+        let mut cc = flow(false);
         cc.on_ack(at(0), &int(&[hop(at(0), 0, 0)], at(0)));
         cc.on_ack(at(20), &int(&[hop(at(20), 250_000, 50_000)], at(1)));
         assert!(close(cc.power.unwrap(), 1.44));
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn on_ack__by_the_round_trip() {
-        let mut cc = flow(1.0);
+        let mut cc = flow(true);
         let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
         cc.on_ack(at(100), &ack(20, at(80)));
         cc.on_ack(at(120), &ack(24, at(100)));
@@ -239,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn by_round_trip__a_queue_that_drains_is_not_without_power() {
-        let mut cc = flow(1.0);
+    fn by_round_trip__a_draining_queue_has_power() {
+        let mut cc = flow(true);
         let ack = |us, sent_at| Ack { rtt: Some(Dur::from_us(us)), sent_at, ..Ack::default() };
         cc.on_ack(at(100), &ack(60, at(40)));
-        // 20 us less in 20 us: nothing at all arrives. Half of the voltage 40 / 20 is left.
+        // 20 us less in 20 us: nothing arrives. Half of the voltage 40 / 20 is left.
         cc.on_ack(at(120), &ack(40, at(100)));
         assert!(close(cc.power.unwrap(), 1.0), "{:?}", cc.power);
-        let mut cc = PowerTcp { p: Params { gradient_floor: 0.0, ..cc.p }, ..flow(1.0) };
+        let mut cc = PowerTcp { p: Params { gradient_floor: 0.0, ..cc.p }, ..flow(true) };
         cc.on_ack(at(100), &ack(60, at(40)));
         cc.on_ack(at(120), &ack(40, at(100)));
         assert!(close(cc.power.unwrap(), 0.01), "{:?}", cc.power);
@@ -254,15 +255,15 @@ mod tests {
 
     #[test]
     fn smooth__a_part_of_a_round_trip_counts_as_a_part() {
-        let mut cc = flow(0.0);
+        let mut cc = flow(false);
         cc.power = Some(1.0);
         assert!(close(cc.smooth(1.44, 5e3, 20e3), 1.11));
         assert!(close(cc.smooth(-1e9, 20e3, 20e3), 0.01), "the floor");
     }
 
     #[test]
-    fn on_loss__halves_after_silence_and_forgets() {
-        let mut cc = flow(0.0);
+    fn on_loss__halves_after_a_timeout_and_resets() {
+        let mut cc = flow(false);
         cc.on_loss(at(1), &Loss { kind: LossKind::Timeout(1), bytes: 1, inflight_bytes: 0 });
         assert!(close(cc.cwnd, 125_000.0) && cc.power.is_none());
     }

@@ -1,4 +1,4 @@
-//! What holds for every algorithm, whatever happens to its flow.
+//! Properties of every algorithm under any events.
 
 mod steady;
 
@@ -7,7 +7,7 @@ use crate::{Ack, Algorithm, Cc, Controller, Delivery, Hop, Loss, LossKind, Pseud
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rate, Time};
 
-/// Something that happens, the time since the last in nanoseconds first.
+/// An event of a flow; the strategy puts the time since the last one, in nanoseconds, first.
 #[derive(Clone, Debug)]
 enum Event {
     Ack { pkts: u64, marked: u64, rtt_ns: u64, age_ns: u64, held_back: bool, queue: u64 },
@@ -32,7 +32,6 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let kind = prop_oneof![
         Just(LossKind::Recovery),
         (1..9u32).prop_map(LossKind::Timeout),
-        Just(LossKind::Trimmed),
         Just(LossKind::Block),
     ];
     let what = prop_oneof![
@@ -46,7 +45,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     (0..200_000u64, what)
 }
 
-/// A flow to which events happen.
+/// A flow and its controller.
 struct Flow {
     cc: Cc,
     now: Time,
@@ -57,7 +56,7 @@ struct Flow {
 impl Flow {
     fn new(name: &str, base_rtt: Option<Dur>) -> Self {
         let cc = Algorithm::named(name).unwrap().start(&path(MTU, 100, base_rtt));
-        // A clock that has run for a while, so that there is a past to echo.
+        // The clock starts at 1 s, so that echoed times lie in the past.
         Self { cc, now: Time::ZERO + Dur::from_secs(1), tx_bytes: 0, number: 0 }
     }
 
@@ -126,9 +125,10 @@ fn back(now: Time, ns: u64) -> Time {
 }
 
 proptest! {
-    /// Windows, rates, gaps and timers stay sane after any events, with and without a known path.
+    /// Windows, rates, gaps and timers stay in bounds after any events, with and without a known
+    /// path.
     #[test]
-    fn any_events__leave_something_that_can_be_sent(
+    fn any_events__keep_window_and_rate_in_bounds(
         events in proptest::collection::vec(event(), 1..200),
         known in any::<bool>(),
     ) {
@@ -148,9 +148,9 @@ proptest! {
         }
     }
 
-    /// What one flow goes through is nothing to another.
+    /// The events of one flow do not affect another.
     #[test]
-    fn any_events__of_one_flow_change_no_other(
+    fn any_events__of_one_flow_do_not_affect_another(
         events in proptest::collection::vec(event(), 1..100),
     ) {
         for name in Algorithm::known() {

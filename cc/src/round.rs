@@ -1,14 +1,14 @@
-//! Round trips, told by when packets were sent.
+//! Round trips, delimited by the times at which packets were sent.
 
 use crate::units::{bytes_per_ns, ns};
 use crate::{Ack, Path};
 use spanwire_base::{Dur, Time};
 
-/// One round trip after another: the first begins with the first acknowledgement, and each ends
-/// with the first one of a packet that was sent after it began.
+/// Consecutive round trips: the first begins with the first acknowledgement. Each ends with the
+/// first acknowledgement of a packet sent after it began.
 ///
 /// # Source
-/// Uno's epochs; on an ordered path the same as the rule by sequence numbers, which a late packet
+/// Uno's epochs. On an ordered path this equals the rule by sequence numbers, which a late packet
 /// of a sprayed path would end early or stall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Round {
@@ -16,7 +16,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// True when `sent_at` is of a packet sent since the round began; then the next one begins.
+    /// Returns true and begins the next round if `sent_at` is after the start of this one.
     pub(crate) fn ends(&mut self, now: Time, sent_at: Time) -> bool {
         let ends = self.began.is_some_and(|began| sent_at >= began);
         if ends || self.began.is_none() {
@@ -26,23 +26,23 @@ impl Round {
     }
 }
 
-/// The round trip without any queue, and what follows from it.
+/// The base round trip (without any queue), and the bandwidth-delay product.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Base {
     configured: Option<Dur>,
     smallest: Option<Dur>,
     line: f64,
-    /// [`Base::bdp_once`] has told.
-    has_told: bool,
+    /// [`Base::bdp_once`] has returned the product.
+    is_bdp_taken: bool,
 }
 
 impl Base {
     pub(crate) fn new(path: &Path) -> Self {
         let (configured, line) = (path.base_rtt, bytes_per_ns(path.line_rate));
-        Self { configured, smallest: None, line, has_told: false }
+        Self { configured, smallest: None, line, is_bdp_taken: false }
     }
 
-    /// Takes the sample of an acknowledgement. True when it is the first ever.
+    /// Applies the sample of an acknowledgement. Returns true for the first sample.
     pub(crate) fn on_ack(&mut self, a: &Ack<'_>) -> bool {
         let Some(rtt) = a.fabric_rtt() else { return false };
         let is_first = self.smallest.is_none();
@@ -50,7 +50,7 @@ impl Base {
         is_first
     }
 
-    /// None before anything is known.
+    /// The base round trip; none before the first sample, unless configured.
     pub(crate) fn rtt(&self) -> Option<Dur> {
         self.configured.or(self.smallest)
     }
@@ -65,11 +65,11 @@ impl Base {
         self.rtt_ns().map(|t| t * self.line)
     }
 
-    /// The same, the first time that it is known and never again: for a window of packets that
-    /// becomes one of bandwidth-delay products.
+    /// The bandwidth-delay product, returned once, when it is known: to convert a window in packets
+    /// to one in bandwidth-delay products.
     pub(crate) fn bdp_once(&mut self) -> Option<f64> {
-        let bdp = self.bdp().filter(|_| !self.has_told);
-        self.has_told |= bdp.is_some();
+        let bdp = self.bdp().filter(|_| !self.is_bdp_taken);
+        self.is_bdp_taken |= bdp.is_some();
         bdp
     }
 
@@ -79,19 +79,19 @@ impl Base {
     }
 }
 
-/// A guard that opens once after each `span`: one decrease for each round trip.
+/// A guard that admits one event per `span`: one decrease for each round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Guard {
     closed_at: Option<Time>,
 }
 
 impl Guard {
-    /// Nothing has passed for `span`.
+    /// True if no event passed for `span`.
     pub(crate) fn is_open(self, now: Time, span: Dur) -> bool {
         self.closed_at.is_none_or(|at| now.since(at) >= span)
     }
 
-    /// True, and closed, if nothing has passed for `span`.
+    /// Returns true and closes if no event passed for `span`.
     pub(crate) fn pass(&mut self, now: Time, span: Dur) -> bool {
         let passes = self.is_open(now, span);
         if passes {
@@ -100,7 +100,7 @@ impl Guard {
         passes
     }
 
-    /// Something passed.
+    /// Records an event at `now`.
     pub(crate) fn close(&mut self, now: Time) {
         self.closed_at = Some(now);
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn base__is_what_was_configured_or_the_smallest() {
+    fn base__is_the_configured_or_the_smallest_round_trip() {
         let line_rate = Rate::from_gbps(100);
         let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
         assert_eq!((base.rtt(), base.bdp()), (None, None));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bdp_once__tells_what_is_known_once() {
+    fn bdp_once__returns_the_product_once() {
         let line_rate = Rate::from_gbps(8);
         let mut base = Base::new(&Path { mtu_bytes: 4096, line_rate, base_rtt: None });
         assert_eq!(base.bdp_once(), None);

@@ -1,52 +1,51 @@
-//! What a controller is told: small, copied, without packets.
+//! The inputs of a controller: small samples, copied, without packets.
 
 use spanwire_base::{Dur, Rate, Time};
 
-/// What is known of a path when a controller is made.
+/// The properties of a path that are known when a controller is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
     /// Payload bytes of a full packet, 1..=65536: the unit that papers call a packet.
     pub mtu_bytes: u32,
-    /// The rate of our own link: nothing is ever sent faster.
+    /// The rate of our own link, an upper bound of every rate.
     pub line_rate: Rate,
-    /// The round trip without any queue, if it was configured; if not, the smallest that is seen.
+    /// The round trip without any queue, if configured; otherwise the smallest sample is used.
     pub base_rtt: Option<Dur>,
 }
 
-/// A packet left.
+/// The sample of a packet that left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// Payload bytes.
     pub bytes: u32,
-    /// Bytes in flight with it.
+    /// Bytes in flight, including it.
     pub inflight_bytes: u64,
-    /// It was sent before.
+    /// It is a retransmission.
     pub again: bool,
 }
 
-/// One acknowledgement, however many packets it is of.
+/// The sample of one acknowledgement, which may cover many packets.
 ///
-/// `Default` is an acknowledgement of nothing, for `..Ack::default()` in tests.
+/// `Default` acknowledges nothing. Tests and users set the fields they know and complete the rest
+/// with `..Ack::default()`, so that a new signal is a new field here and nothing else.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Ack<'a> {
-    /// Payload bytes that had not been known to have arrived.
+    /// Payload bytes newly acknowledged.
     pub acked_bytes: u64,
-    /// Their packets.
+    /// Packets newly acknowledged.
     pub acked_pkts: u64,
-    /// Of `acked_bytes`, bytes that came marked CE.
+    /// Bytes of `acked_bytes` that arrived marked CE.
     pub marked_bytes: u64,
-    /// From sending the newest packet to now. None if the echo was not usable.
+    /// From sending the newest packet to now. None if the echoed time was not usable.
     pub rtt: Option<Dur>,
-    /// How long the peer held it before it answered.
+    /// The time the peer held the acknowledgement (ACK delay).
     pub remote_hold: Dur,
-    /// How long the acknowledgement lay in our own receive queue.
-    pub local_delay: Dur,
-    /// When the newest packet that it covers was sent last. Rounds are told by this, never by
-    /// packet numbers, which spraying puts out of order.
+    /// The last time the newest covered packet was sent. It delimits rounds, because packet numbers
+    /// are out of order on sprayed paths.
     pub sent_at: Time,
     /// The newest packet's number in its stream.
     pub number: u64,
-    /// The lowest number not acknowledged, after this.
+    /// The lowest unacknowledged number, after this acknowledgement.
     pub una: u64,
     /// The next number to be sent.
     pub next: u64,
@@ -54,25 +53,25 @@ pub struct Ack<'a> {
     pub again: bool,
     /// Bytes in flight before this acknowledgement.
     pub inflight_bytes: u64,
-    /// Something waited to be sent, and only window or pacer held it back, since the last
-    /// acknowledgement.
+    /// The window or the pacer limited the flow since the last acknowledgement: data were waiting
+    /// to be sent.
     pub held_back: bool,
-    /// Switches on the way, if they were counted.
+    /// The number of switches on the path, if known.
     pub hops: Option<u8>,
-    /// Which path the newest packet took.
+    /// The path of the newest packet.
     pub path: u16,
-    /// Telemetry of each switch on the way, the first one first. Empty if there is none.
+    /// In-band telemetry of each switch on the path, the first one first. Empty if there is none.
     pub int: &'a [Hop],
-    /// A sample of the rate at which bytes are delivered.
+    /// A delivery rate sample.
     pub delivery: Option<Delivery>,
 }
 
-/// What one switch said of the port by which the packet left.
+/// The telemetry record of the switch port by which the packet left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The switch's clock.
+    /// The time of the record, by the switch's clock.
     pub at: Time,
-    /// Bytes sent by the port since it began.
+    /// Bytes sent by the port since its start.
     pub tx_bytes: u64,
     /// Bytes in its queue.
     pub queue_bytes: u64,
@@ -80,64 +79,62 @@ pub struct Hop {
     pub rate: Rate,
 }
 
-/// Bytes delivered between two moments of a connection.
+/// A delivery rate sample (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
-    /// Bytes delivered up to now since the connection began.
+    /// Bytes delivered since the start of the connection.
     pub total_bytes: u64,
     /// The same when the newest packet was sent.
     pub total_at_send_bytes: u64,
-    /// The longer of the times that sending and acknowledging them took.
+    /// The longer of the send interval and the ACK interval.
     pub interval: Dur,
-    /// There was not always something to send.
+    /// The application limited the flow within the interval.
     pub app_limited: bool,
 }
 
-/// Something was lost, or refused.
+/// The sample of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
-    /// How it was noticed.
+    /// How the loss was detected.
     pub kind: LossKind,
     /// Payload bytes.
     pub bytes: u64,
-    /// Bytes in flight after they were taken out.
+    /// Bytes in flight, without the lost ones.
     pub inflight_bytes: u64,
 }
 
-/// How a loss was noticed.
+/// How a loss was detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// Packets sent later have arrived. Once for each recovery.
+    /// Packets sent later were acknowledged. One event for each recovery period.
     Recovery,
-    /// Nothing was heard for the retransmission timeout; how many times in a row, from 1.
+    /// The retransmission timeout expired; the number of consecutive timeouts, from 1.
     Timeout(u32),
-    /// A switch cut the packet to its headers, and the receiver said so.
-    Trimmed,
-    /// A block of an erasure code could not be rebuilt. Paths are changed for it, not windows.
+    /// A block of an erasure code could not be recovered. It reroutes but does not cut windows.
     Block,
 }
 
-/// A sign of the network nearby, long before the peer's acknowledgement (Reflex's pseudo-ACK).
+/// A pseudo-ACK of a nearby switch, which arrives long before the peer's ACK (Reflex).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PseudoAck {
     /// The round trip to the switch that sent it.
     pub rtt: Dur,
-    /// When the packet that it is of was sent.
+    /// The time the packet that triggered it was sent.
     pub sent_at: Time,
-    /// Bytes sent since the last one.
+    /// Bytes sent since the previous pseudo-ACK.
     pub sent_bytes: u64,
 }
 
 impl Ack<'_> {
-    /// The round trip through the network: without the peer's hold and our own queue.
+    /// The round trip through the network, without the peer's ACK delay.
     #[must_use]
     pub fn fabric_rtt(&self) -> Option<Dur> {
         let rtt = self.rtt?.as_ps();
-        let ends = self.remote_hold.as_ps().saturating_add(self.local_delay.as_ps());
-        Some(Dur::from_ps(rtt.saturating_sub(ends)))
+        Some(Dur::from_ps(rtt.saturating_sub(self.remote_hold.as_ps())))
     }
 
-    /// The window of `cwnd` bytes, or the pacer, was what limited the flow: only then may it grow.
+    /// True if the window of `cwnd` bytes or the pacer limited the flow: only then may the window
+    /// grow.
     #[must_use]
     pub fn is_limited(&self, cwnd: f64, mtu: f64) -> bool {
         self.held_back || crate::units::float(self.inflight_bytes) >= cwnd - 2.0 * mtu

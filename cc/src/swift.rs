@@ -1,8 +1,9 @@
-//! Swift: delay against a target, for the fabric and for the ends, down to a part of a packet.
+//! Swift: delay against a target, for the fabric and for the endpoints, down to windows below one
+//! packet.
 //!
 //! # Source
-//! Swift (SIGCOMM'20) as Google wrote it down for Falcon (OCP, revision 0.9: Falcon 10), with the
-//! errata that docs/cc.md lists. The paper's production constants are not public.
+//! Swift (SIGCOMM'20) in Google's description for Falcon (OCP, revision 0.9: Falcon 10), with the
+//! errata listed in docs/cc.md. The paper's production constants are not public.
 
 use crate::near::Near;
 use crate::params::params;
@@ -12,22 +13,22 @@ use crate::{Ack, Controller, Loss, LossKind, Path, PseudoAck};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What Swift leaves to choose.
+    /// Parameters of Swift.
     struct Params of f64;
-    /// The target of the fabric's delay in microseconds, without hops and flows; 0 is the base
-    /// round trip and 10.
+    /// Base target of the fabric delay in microseconds, without scaling by hops and flows; 0 is the
+    /// base round trip plus 10.
     base_target_us = 0.0 in 0.0..=1e6;
-    /// What each hop adds to the target, in microseconds.
+    /// Target scaling per hop in microseconds.
     ///
     /// Reflex's simulations.
     hop_us = 1.0 in 0.0..=1e4;
-    /// The most that a small window adds to the target, in microseconds.
+    /// Maximum target scaling for a small window (flow scaling) in microseconds.
     flow_range_us = 50.0 in 0.0..=1e5;
-    /// The window in packets at which that is reached.
+    /// The window in packets at which flow scaling reaches its maximum.
     ///
     /// htsim.
     flow_min_pkts = 0.1 in 0.001..=10.0;
-    /// The window in packets from which on nothing is added.
+    /// The window in packets above which there is no flow scaling.
     ///
     /// htsim.
     flow_max_pkts = 100.0 in 11.0..=1e5;
@@ -39,26 +40,26 @@ params! {
     ///
     /// htsim, UCCL.
     beta = 0.8 in 0.001..=1.0;
-    /// The most that one decrease takes.
+    /// Maximum multiplicative decrease factor.
     ///
     /// htsim, UCCL.
     max_decrease = 0.5 in 0.001..=0.99;
-    /// The target of the delay at the ends in microseconds. Ours holds acknowledgements back for up
-    /// to a quarter of the round trip, and shares cores.
+    /// Target of the endpoint delay in microseconds. Our endpoints delay acknowledgements by up
+    /// to a quarter of the round trip, and share cores.
     endpoint_target_us = 500.0 in 1.0..=1e6;
-    /// Timeouts in a row after which the window is at its least.
+    /// Consecutive timeouts after which the window is at its minimum.
     ///
     /// htsim.
     reset_after = 5.0 in 1.0..=100.0;
-    /// The window at least, in packets.
+    /// Minimum window in packets.
     min_pkts = 0.01 in 0.0001..=1.0;
-    /// The window at first, in packets, if the bandwidth-delay product is not less.
+    /// Initial window in packets, or the bandwidth-delay product if that is less.
     initial_pkts = 16.0 in 0.1..=1e5;
-    /// The window at most, in bandwidth-delay products with the target in place of the round trip.
+    /// Maximum window in bandwidth-delay products with the target in place of the round trip.
     max_bdps = 1.0 in 0.1..=100.0;
 }
 
-/// One flow. Windows in packets, delays in microseconds.
+/// The Swift controller of one flow. Windows in packets, delays in microseconds.
 #[derive(Clone, Debug)]
 pub struct Swift {
     p: Params,
@@ -73,7 +74,7 @@ pub struct Swift {
     near: Near,
 }
 
-/// A window with the guard of its decreases.
+/// An AIMD window with the guard of its decreases.
 #[derive(Clone, Copy, Debug)]
 struct Aimd {
     pkts: f64,
@@ -81,7 +82,7 @@ struct Aimd {
 }
 
 impl Swift {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let (mtu, base) = (f64::from(path.mtu_bytes), Base::new(path));
@@ -102,7 +103,8 @@ impl Swift {
         }
     }
 
-    /// The target for a window of `pkts`: the smaller it is, the more flows there must be.
+    /// The target for a window of `pkts`. A smaller window indicates more flows, so a higher
+    /// target.
     fn target(&self, pkts: f64) -> Option<f64> {
         let base = match self.p.base_target_us {
             us if us > 0.0 => us,
@@ -126,17 +128,17 @@ impl Swift {
     fn smooth(&mut self, a: &Ack<'_>) {
         let Some(rtt) = a.rtt.map(|d| ns(d) / 1e3) else { return };
         self.srtt = Some(self.srtt.map_or(rtt, |s| s + (rtt - s) / 8.0));
-        let ends = ns(a.remote_hold + a.local_delay) / 1e3;
+        let ends = ns(a.remote_hold) / 1e3;
         self.endpoint_delay = Some(self.endpoint_delay.map_or(ends, |s| s + (ends - s) / 8.0));
     }
 
-    /// The guard's span: the round trip of the loop that runs.
+    /// The span of the guard: the round trip of the active control loop.
     fn span(&self) -> Dur {
         let us = self.near.srtt_ns().map(|t| t / 1e3).or(self.srtt);
         us.map_or(Dur::ZERO, |us| dur(us * 1e3))
     }
 
-    /// One sample of the fabric's delay, which `pkts` packets have seen.
+    /// Applies a sample of the fabric delay, which `pkts` packets experienced.
     fn on_delay(&mut self, now: Time, delay: f64, pkts: f64, limited: bool) {
         let Some(target) = self.target(self.fabric.pkts) else { return };
         let (span, p) = (self.span(), self.p);
@@ -148,8 +150,8 @@ impl Swift {
         self.fabric.pkts.min(self.endpoint.pkts)
     }
 
-    /// Bytes that a window of the near loop has in flight on the whole way.
-    fn stretch(&self) -> f64 {
+    /// The bytes in flight end to end for the window of the near loop.
+    fn end_to_end_bytes(&self) -> f64 {
         match (self.near.srtt_ns(), self.base.rtt_ns()) {
             (Some(near), Some(far)) => (far / near).max(1.0),
             _ => 1.0,
@@ -166,14 +168,14 @@ impl Swift {
 }
 
 impl Aimd {
-    /// `sample` is delay and target; the window grows as for `grown` packets.
+    /// Applies `sample`, which is delay and target; the window grows as for `grown` packets.
     fn update(&mut self, now: Time, span: Dur, p: &Params, sample: (f64, f64), grown: f64) {
         let (delay, target) = sample;
         if delay < target {
             let each = if self.pkts >= 1.0 { 1.0 / self.pkts } else { 1.0 };
             self.pkts += p.increase_pkts * grown * each;
         } else if self.guard.pass(now, span) {
-            // The guard closes only where something was decreased, or it would never open again.
+            // The guard closes only after an actual decrease, or it would never open again.
             let by = p.beta * (delay - target) / delay.max(f64::MIN_POSITIVE);
             self.pkts *= (1.0 - by).max(1.0 - p.max_decrease);
         }
@@ -182,11 +184,11 @@ impl Aimd {
 
 impl Controller for Swift {
     fn cwnd_bytes(&self) -> u64 {
-        whole((self.effective() * self.stretch()).max(1.0) * self.mtu)
+        whole((self.effective() * self.end_to_end_bytes()).max(1.0) * self.mtu)
     }
 
     fn rate(&self) -> Option<Rate> {
-        // By the near loop the rate is what is controlled; the window only follows.
+        // The near loop controls the rate; the window follows it.
         let near = self.near.srtt_ns()?;
         Some(rate((self.effective() * self.mtu / near.max(1.0)).min(self.base.line())))
     }
@@ -206,11 +208,11 @@ impl Controller for Swift {
         self.timeouts = 0.0;
         self.hops = a.hops.map_or(self.hops, f64::from);
         let pkts = float(a.acked_bytes) / self.mtu;
-        let limited = a.is_limited(self.effective() * self.stretch() * self.mtu, self.mtu);
+        let limited = a.is_limited(self.effective() * self.end_to_end_bytes() * self.mtu, self.mtu);
         if self.near.is_used() {
             let far = self.base.rtt_ns().unwrap_or(0.0);
             if let Some(rtt) = self.near.on_far_ack(now, a, far) {
-                self.on_delay(now, rtt / 1e3, pkts / self.stretch(), limited);
+                self.on_delay(now, rtt / 1e3, pkts / self.end_to_end_bytes(), limited);
             }
         } else if let Some(delay) = a.fabric_rtt() {
             self.on_delay(now, ns(delay) / 1e3, pkts, limited);
@@ -231,7 +233,7 @@ impl Controller for Swift {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 self.timeouts = 0.0;
                 self.cut(now);
             }
@@ -247,9 +249,9 @@ impl Controller for Swift {
     }
 }
 
-/// Packets that no window reaches before the path is known.
+/// A window in packets that is never reached before the path is known.
 const MAX_PKTS: f64 = 1e6;
-/// The longest gap between two packets, whatever the window says.
+/// The longest gap between two packets.
 const GAP_MAX: Dur = Dur::from_secs(1);
 
 #[cfg(test)]
@@ -267,7 +269,7 @@ mod tests {
         };
         let mut cc = Swift::new(&p, &path(1000, 100, Some(Dur::from_us(20))));
         cc.hops = 3.0;
-        // The ends are no matter here.
+        // The endpoints do not limit this flow.
         cc.endpoint.pkts = MAX_PKTS;
         cc
     }
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__five_timeouts_and_it_is_at_its_least() {
+    fn on_loss__five_timeouts_reset_to_the_minimum() {
         let mut cc = flow(16.0);
         let mut windows = Vec::new();
         for n in 1..=5 {
@@ -340,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_slow_peer_shrinks_the_window_of_the_ends() {
+    fn on_ack__a_slow_peer_shrinks_the_endpoint_window() {
         let mut cc = flow(16.0);
         cc.endpoint.pkts = 16.0;
         let slow = Ack { remote_hold: Dur::from_ms(2), ..ack(2020, 1) };
         cc.on_ack(at(100), &slow);
-        assert!(about(cc.fabric.pkts, 16.0625), "the fabric is not to blame");
+        assert!(about(cc.fabric.pkts, 16.0625), "the fabric window is not cut");
         assert!(about(cc.endpoint.pkts, 8.0), "{}", cc.endpoint.pkts);
         assert_eq!(cc.cwnd_bytes(), 8000);
     }
@@ -362,8 +364,8 @@ mod tests {
         let far = Ack { sent_at: at(1), ..ack(5000, 1) };
         let cut = cc.fabric.pkts;
         cc.on_ack(at(120), &far);
-        assert!(about(cc.fabric.pkts, cut), "the long round trip says nothing");
-        assert!(cc.cwnd_bytes() > 1_000_000 / 4, "the window is of the whole way");
+        assert!(about(cc.fabric.pkts, cut), "end-to-end ACKs do not cut");
+        assert!(cc.cwnd_bytes() > 1_000_000 / 4, "the window covers the end-to-end path");
         assert!(cc.rate().is_some());
     }
 }

@@ -1,11 +1,11 @@
-//! Telemetry of the switches on the way, acknowledgement against acknowledgement.
+//! Differences of switch telemetry between acknowledgements.
 
 use crate::units::{bytes_per_ns, float, ns};
 use crate::{Ack, Hop};
 #[cfg(test)]
 use spanwire_base::{Rate, Time};
 
-/// What each hop said last.
+/// The last telemetry of each hop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Telemetry {
     hops: [Option<Hop>; MAX_HOPS],
@@ -13,24 +13,24 @@ pub(crate) struct Telemetry {
     path: u16,
 }
 
-/// A hop between two acknowledgements. Bytes and nanoseconds.
+/// The difference of a hop between two acknowledgements. Bytes and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Change {
     /// The port's rate.
     pub(crate) rate: f64,
-    /// Bytes a nanosecond that left.
+    /// Bytes sent per nanosecond.
     pub(crate) tx: f64,
-    /// Its queue then and now.
+    /// The queue before and after.
     pub(crate) queue_before: f64,
     pub(crate) queue: f64,
-    /// The time between.
+    /// The time between the records.
     pub(crate) span: f64,
 }
 
 impl Telemetry {
-    /// What has changed at each hop, told to `each`, and true; false when there is nothing to
-    /// compare with: the first telemetry, or that of another path. What is older than what is
-    /// known, or says nothing new, is left out.
+    /// Calls `each` with the difference of each hop, and returns true. Returns false without a
+    /// previous record to compare with: for the first telemetry, or after a path change. Records
+    /// that are not newer than the previous ones are skipped.
     pub(crate) fn on_ack(&mut self, a: &Ack<'_>, mut each: impl FnMut(&Change)) -> bool {
         if a.int.is_empty() {
             return false;
@@ -60,16 +60,16 @@ impl Telemetry {
         compared
     }
 
-    /// Nothing is known any more.
+    /// Discards all records.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Hops looked at; a path between datacenters has about ten.
+/// Maximum number of hops used; a path between datacenters has about ten.
 const MAX_HOPS: usize = 16;
 
-/// A hop that sent `tx_bytes` by `at` with `queue_bytes` left, for tests.
+/// A record with `tx_bytes` sent by `at` and a queue of `queue_bytes`, for tests.
 #[cfg(test)]
 pub(crate) fn hop(at: Time, tx_bytes: u64, queue_bytes: u64) -> Hop {
     Hop { at, tx_bytes, queue_bytes, rate: Rate::from_gbps(100) }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::testing::at;
 
-    fn told(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
+    fn differences(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
         let mut changes = Vec::new();
         let ack = Ack { int, path, ..Ack::default() };
         let compared = t.on_ack(&ack, |c| changes.push(*c));
@@ -88,26 +88,29 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__compares_hop_by_hop_and_begins_anew_on_another_path() {
+    fn on_ack__compares_hop_by_hop_and_restarts_on_another_path() {
         let mut t = Telemetry::default();
-        assert_eq!(told(&mut t, &[], 0), (false, vec![]));
-        assert!(!told(&mut t, &[hop(at(0), 0, 10)], 1).0);
-        let (compared, changes) = told(&mut t, &[hop(at(10), 50_000, 20)], 1);
+        assert_eq!(differences(&mut t, &[], 0), (false, vec![]));
+        assert!(!differences(&mut t, &[hop(at(0), 0, 10)], 1).0);
+        let (compared, changes) = differences(&mut t, &[hop(at(10), 50_000, 20)], 1);
         assert!(compared);
         assert_eq!(
             changes,
             [Change { rate: 12.5, tx: 5.0, queue_before: 10.0, queue: 20.0, span: 10_000.0 }]
         );
-        assert!(!told(&mut t, &[hop(at(20), 60_000, 0)], 2).0, "another path");
-        assert!(!told(&mut t, &[hop(at(30), 0, 0), hop(at(30), 0, 0)], 2).0, "a longer one");
+        assert!(!differences(&mut t, &[hop(at(20), 60_000, 0)], 2).0, "another path");
+        assert!(
+            !differences(&mut t, &[hop(at(30), 0, 0), hop(at(30), 0, 0)], 2).0,
+            "a longer path"
+        );
     }
 
     #[test]
-    fn on_ack__the_same_or_older_says_nothing() {
+    fn on_ack__skips_records_that_are_not_newer() {
         let mut t = Telemetry::default();
-        told(&mut t, &[hop(at(10), 0, 0)], 0);
-        assert!(!told(&mut t, &[hop(at(10), 9, 9)], 0).0);
-        assert!(!told(&mut t, &[hop(at(5), 9, 9)], 0).0);
-        assert!(told(&mut t, &[hop(at(15), 9, 9)], 0).0);
+        differences(&mut t, &[hop(at(10), 0, 0)], 0);
+        assert!(!differences(&mut t, &[hop(at(10), 9, 9)], 0).0);
+        assert!(!differences(&mut t, &[hop(at(5), 9, 9)], 0).0);
+        assert!(differences(&mut t, &[hop(at(15), 9, 9)], 0).0);
     }
 }

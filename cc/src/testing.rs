@@ -1,4 +1,4 @@
-//! What the tests of all algorithms share.
+//! Helpers for the tests of all algorithms.
 
 use crate::Path;
 use spanwire_base::{Dur, Rate, Time};

@@ -13,11 +13,11 @@ use crate::{Ack, Controller, Loss, LossKind, Path, PseudoAck};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What TIMELY leaves to choose.
+    /// Parameters of TIMELY.
     struct Params of f64;
-    /// 1: patched, with a fixed point. 0: classic.
-    patched = 1.0 in 0.0..=1.0;
-    /// Gain of the average of the round trip's differences.
+    /// The patched form, which has a fixed point; if false, the classic one.
+    patched = true;
+    /// Gain of the average of the round trip differences.
     ///
     /// TIMELY, as ns-3's users run it.
     alpha = 0.875 in 0.001..=1.0;
@@ -33,27 +33,29 @@ params! {
     ///
     /// 10 Mbit/s at 10 Gbit/s, as ns-3's users run it.
     increase = 0.001 in 1e-6..=1.0;
-    /// So many events without a positive gradient, and the increase is fivefold (classic).
+    /// Consecutive updates without a positive gradient before the increase is fivefold (classic).
     ///
     /// TIMELY.
     fast_after = 5.0 in 1.0..=1000.0;
-    /// Below this round trip in microseconds the rate grows; 0 is the base round trip and 10.
+    /// Low threshold of the round trip in microseconds, below which the rate grows; 0 is the base
+    /// round trip plus 10.
     low_us = 0.0 in 0.0..=1e6;
-    /// Above this it shrinks whatever the gradient; 0 is the base round trip and 200.
+    /// High threshold in microseconds, above which the rate shrinks whatever the gradient; 0 is the
+    /// base round trip plus 200.
     high_us = 0.0 in 0.0..=1e6;
-    /// What differences are measured by, in microseconds; 0 is the base round trip. A constant
-    /// far below it makes gradients as much too large.
+    /// Normalisation of the gradient in microseconds; 0 is the base round trip. A value far below
+    /// the base round trip exaggerates gradients by as much.
     min_rtt_us = 0.0 in 0.0..=1e6;
-    /// The rate at least, as a part of the line rate.
+    /// Minimum rate as a part of the line rate.
     min_rate = 0.01 in 1e-6..=1.0;
-    /// The rate at first, as a part of the line rate.
+    /// Initial rate as a part of the line rate.
     initial = 1.0 in 1e-6..=1.0;
-    /// The window is what so many of the larger of round trip and base round trip bring; 0 for
-    /// none. Without one, a silent path is filled for as long as nobody says so.
+    /// Window in round trips (base round trips if larger) at the current rate; 0 for none. Without
+    /// a window, bytes in flight are unbounded until feedback arrives.
     window_rtts = 1.25 in 0.0..=100.0;
 }
 
-/// One flow. Rate in bytes a nanosecond, round trips in microseconds.
+/// The TIMELY controller of one flow. Rate in bytes a nanosecond, round trips in microseconds.
 #[derive(Clone, Debug)]
 pub struct Timely {
     p: Params,
@@ -61,9 +63,9 @@ pub struct Timely {
     base: Base,
     rate: f64,
     prev: Option<f64>,
-    /// The average of the differences.
+    /// The average of the round trip differences.
     diff: f64,
-    /// Events in a row without a positive gradient.
+    /// Consecutive updates without a positive gradient.
     falling: u32,
     round: Round,
     near: Near,
@@ -71,7 +73,7 @@ pub struct Timely {
 }
 
 impl Timely {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let base = Base::new(path);
@@ -89,7 +91,7 @@ impl Timely {
         }
     }
 
-    /// The base round trip of the loop that runs, us.
+    /// The base round trip of the active control loop, us.
     fn base_us(&self) -> Option<f64> {
         Some(self.near.base_ns().or(self.base.rtt_ns())? / 1e3)
     }
@@ -108,7 +110,7 @@ impl Timely {
             old + add
         } else if rtt > high {
             old * (1.0 - self.p.beta * (1.0 - high / rtt))
-        } else if self.p.patched >= 0.5 {
+        } else if self.p.patched {
             let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
             let error = (rtt - low) / low;
             add * (1.0 - weight) + old * (1.0 - self.p.beta_patched * weight * error)
@@ -132,7 +134,7 @@ impl Controller for Timely {
         let Some(base) = self.base.rtt_ns().filter(|_| self.p.window_rtts > 0.0) else {
             return u64::MAX;
         };
-        // The latest of the far loop: what is in flight is in flight all the way.
+        // The last round trip of the far loop, because bytes are in flight end to end.
         let rtt =
             self.prev.filter(|_| !self.near.is_used()).map_or(base, |us| (us * 1e3).max(base));
         whole((self.p.window_rtts * self.rate * rtt).max(self.mtu))
@@ -158,7 +160,7 @@ impl Controller for Timely {
 
     fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
         if !self.near.is_used() {
-            // Another loop with other round trips.
+            // The round trips of another control loop are not comparable.
             (self.prev, self.diff) = (None, 0.0);
         }
         let rtt = self.near.on_pseudo_ack(now, a);
@@ -179,7 +181,7 @@ impl Controller for Timely {
     }
 }
 
-/// The increase after a while of falling round trips.
+/// The factor of the increase after consecutive falling round trips.
 const FAST: f64 = 5.0;
 
 #[cfg(test)]
@@ -188,7 +190,7 @@ mod tests {
     use crate::testing::{at, path};
 
     /// Rates in Mbit/s on a link of 10 Gbit/s, where the increase is 10 Mbit/s.
-    fn flow(patched: f64, start: f64, prev: f64) -> Timely {
+    fn flow(patched: bool, start: f64, prev: f64) -> Timely {
         let p = Params {
             patched,
             low_us: 50.0,
@@ -222,26 +224,26 @@ mod tests {
 
     #[test]
     fn on_ack__classic_follows_the_gradient() {
-        let got = feed(&mut flow(0.0, 1000.0, 100.0), &[110, 100, 600, 40]);
+        let got = feed(&mut flow(false, 1000.0, 100.0), &[110, 100, 600, 40]);
         assert!(near(&got, &[650.0, 660.0, 572.0, 582.0]), "{got:?}");
     }
 
     #[test]
     fn on_ack__patched_weighs_gradient_and_error() {
-        let got = feed(&mut flow(1.0, 10_000.0, 60.0), &[62, 58]);
+        let got = feed(&mut flow(true, 10_000.0, 60.0), &[62, 58]);
         // At the line rate, which the second may not exceed.
         assert!(near(&got, &[9_990.29, 9_996.373_4]), "{got:?}");
     }
 
     #[test]
     fn on_ack__after_five_falling_round_trips_the_increase_is_fivefold() {
-        let got = feed(&mut flow(0.0, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
+        let got = feed(&mut flow(false, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
         assert!(near(&got, &[1010.0, 1020.0, 1030.0, 1040.0, 1090.0]), "{got:?}");
     }
 
     #[test]
     fn on_ack__once_a_round_trip() {
-        let mut cc = flow(0.0, 1000.0, 100.0);
+        let mut cc = flow(false, 1000.0, 100.0);
         feed(&mut cc, &[110]);
         let before = cc.rate;
         // Sent before the last update.
@@ -251,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn on_pseudo_ack__takes_the_place_of_acknowledgements() {
-        let mut cc = flow(0.0, 1000.0, 100.0);
+    fn on_pseudo_ack__replaces_acknowledgements() {
+        let mut cc = flow(false, 1000.0, 100.0);
         let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096 };
         cc.on_pseudo_ack(at(1000), &sign(100));
         let mut rates = Vec::new();
@@ -266,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__halves_after_silence_and_for_nothing_else() {
-        let mut cc = flow(1.0, 1000.0, 100.0);
+    fn on_loss__halves_after_a_timeout_only() {
+        let mut cc = flow(true, 1000.0, 100.0);
         let loss = |kind| Loss { kind, bytes: 1, inflight_bytes: 0 };
         cc.on_loss(at(0), &loss(LossKind::Recovery));
         assert!((cc.rate * 8e3 - 1000.0).abs() < 1e-9);

@@ -1,9 +1,9 @@
-//! Between the integers of the outside and the floating point of the formulas.
+//! Conversions between the integers of the interface and the floating point of the formulas.
 //!
-//! Inside, a window is bytes, a time nanoseconds and a rate bytes per nanosecond, all `f64`: a
-//! window of whole bytes loses the additive increase of every algorithm here to truncation. Only
-//! `+ - * /` and `sqrt` are used, which IEEE 754 defines to the bit, so that a run repeats on any
-//! machine.
+//! Inside, a window is bytes, a time nanoseconds and a rate bytes per nanosecond, all `f64`: with
+//! windows of whole bytes, truncation would lose the additive increase of every algorithm here.
+//! Only `+ - * /` and `sqrt` are used, which IEEE 754 defines to the bit, so that a run is
+//! reproducible on any machine.
 
 use spanwire_base::{Dur, Rate};
 
@@ -13,7 +13,7 @@ pub(crate) fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// The whole number below; 0 for what is negative or not a number.
+/// The whole part; 0 for a negative number or NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -43,7 +43,7 @@ pub(crate) fn rate(bytes_per_ns: f64) -> Rate {
     Rate::from_bps(whole(bytes_per_ns * 8e9 + 0.5).max(1))
 }
 
-/// `base` to the power of `n`, by squaring: what decayed for `n` periods, in 64 steps at most.
+/// `base` to the power of `n`, by squaring: a decay over `n` periods, in at most 64 steps.
 pub(crate) fn power(mut base: f64, mut n: u64) -> f64 {
     let mut product = 1.0;
     while n > 0 {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn rate__there_and_back() {
+    fn rate__round_trips() {
         let r = Rate::from_gbps(100);
         assert!((bytes_per_ns(r) - 12.5).abs() < 1e-12);
         assert_eq!(rate(bytes_per_ns(r)), r);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn dur__there_and_back() {
+    fn dur__round_trips() {
         assert_eq!(dur(ns(Dur::from_us(14))), Dur::from_us(14));
         assert_eq!(dur(1.5), Dur::from_ps(1500));
     }

@@ -1,8 +1,8 @@
-//! UnoCC: one law for flows inside a datacenter and between datacenters.
+//! UnoCC: one control law for flows inside a datacenter and between datacenters.
 //!
 //! # Source
-//! Uno 4.1 and Uno 4.2 (SC'25), with the figures of the authors' published runs. Epochs are told
-//! by send time; where paper and runs differ, docs/cc.md says which is followed and why.
+//! Uno 4.1 and Uno 4.2 (SC'25), with the parameters of the authors' published runs. Epochs
+//! are delimited by send time. Where paper and runs differ, docs/cc.md gives the choice and why.
 
 use crate::params::params;
 use crate::round::{Base, Guard};
@@ -11,7 +11,7 @@ use crate::{Ack, Controller, Loss, LossKind, Path};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
-    /// What Uno leaves to choose.
+    /// Parameters of UnoCC.
     struct Params of f64;
     /// Additive increase for each round trip, as a part of the flow's bandwidth-delay product.
     ///
@@ -21,8 +21,8 @@ params! {
     ///
     /// Uno, table 2.
     quick_adapt_ratio = 0.5 in 0.0..=1.0;
-    /// Quick Adapt is on (1) or off (0).
-    quick_adapt = 1.0 in 0.0..=1.0;
+    /// Quick Adapt is on.
+    quick_adapt = true;
     /// The constant K of the multiplicative decrease in bytes; 0 is a seventh of the
     /// bandwidth-delay product inside the datacenter, for all flows alike.
     ///
@@ -36,24 +36,24 @@ params! {
     ///
     /// The authors' runs of figure 10; the paper gives none.
     ewma_gain = 0.5 in 0.001..=1.0;
-    /// The decrease is scaled by this when only a phantom queue marks.
+    /// Factor of the decrease if only a phantom queue marks.
     ///
     /// Uno, algorithm 1; without memory of earlier epochs.
     phantom_scale = 0.3 in 0.0..=1.0;
-    /// So many microseconds above the base round trip are still no queue; 0 is 5.5 % of the round
-    /// trip inside the datacenter, and at least 5, what timestamps of software waver by.
+    /// Delay in microseconds above the base round trip that still counts as no queue; 0 is 5.5 % of
+    /// the round trip inside the datacenter, and at least 5, the jitter of software timestamps.
     phantom_tolerance_us = 0.0 in 0.0..=1e6;
-    /// The window at first and at most, in bandwidth-delay products of the flow.
+    /// Maximum window in bandwidth-delay products of the flow.
     ///
     /// The authors' runs.
     max_bdps = 1.0 in 0.01..=100.0;
-    /// Of that, the part to begin with.
+    /// Initial window as a part of the maximum.
     initial = 1.0 in 0.0001..=1.0;
-    /// The window in packets while no round trip is known.
+    /// Initial window in packets while no round trip is known.
     unknown_pkts = 16.0 in 1.0..=1e5;
 }
 
-/// One flow. Window in bytes, times in nanoseconds.
+/// The UnoCC controller of one flow. Window in bytes, times in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct UnoCc {
     p: Params,
@@ -62,14 +62,14 @@ pub struct UnoCc {
     cwnd: f64,
     /// The average of the marked fraction.
     marked: f64,
-    /// The epoch that runs began.
+    /// The start of the current epoch.
     epoch_at: Option<Time>,
     epoch: Epoch,
     quick: Quick,
     timeout_cut: Guard,
 }
 
-/// What an epoch has seen.
+/// The samples of an epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Epoch {
     acked: u64,
@@ -77,19 +77,20 @@ struct Epoch {
     rtt_min: Option<Dur>,
 }
 
-/// Quick Adapt.
+/// The state of Quick Adapt.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quick {
-    /// The period that runs: its end, what was acknowledged, whether the window bound it always.
+    /// The current period: its end, the bytes acknowledged, and whether the window limited
+    /// throughout.
     period: Option<(Time, u64, bool)>,
-    /// A period may begin with a packet sent at or after this.
+    /// A period may begin with a packet sent at this time or later.
     begins_after: Time,
-    /// It has acted: nothing decreases before a packet sent after this is acknowledged.
+    /// Quick Adapt has acted: no decrease before a packet sent later is acknowledged.
     skip_until: Option<Time>,
 }
 
 impl UnoCc {
-    /// A flow's.
+    /// The controller of one flow.
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let mut this = Self {
@@ -107,7 +108,7 @@ impl UnoCc {
         this
     }
 
-    /// The window in bandwidth-delay products, once they are known.
+    /// Converts the window to bandwidth-delay products, once they are known.
     fn scale(&mut self) {
         if let Some(bdp) = self.base.bdp_once() {
             self.cwnd = bdp * self.p.max_bdps * self.p.initial;
@@ -125,7 +126,7 @@ impl UnoCc {
         self.p.intra_rtt_us * 1e3
     }
 
-    /// 4K / (K + BDP): what a fully marked epoch takes off.
+    /// 4K / (K + BDP): the decrease of a fully marked epoch.
     fn gain(&self) -> f64 {
         let k = match self.p.k_bytes {
             k if k > 0.0 => k,
@@ -141,7 +142,7 @@ impl UnoCc {
         }
     }
 
-    /// Decreases once for the epoch, if anything was marked in it.
+    /// Ends an epoch: one decrease, if anything was marked in it.
     fn end_epoch(&mut self, sent_at: Time) {
         let Epoch { acked, marked, rtt_min } = std::mem::take(&mut self.epoch);
         if acked > 0 {
@@ -158,8 +159,8 @@ impl UnoCc {
                 self.cwnd *= 1.0 - (self.marked * self.gain() * scale).min(1.0);
             }
         }
-        // Whole periods: a flow with less than an acknowledgement for each would fall behind, and
-        // decrease with every one later.
+        // Whole periods: a flow with less than one acknowledgement per epoch would fall behind, and
+        // then decrease with every acknowledgement.
         if let Some(began) = self.epoch_at {
             let period = dur(self.intra_ns()).as_ps().max(1);
             let periods = 1 + sent_at.since(began).as_ps() / period;
@@ -167,9 +168,10 @@ impl UnoCc {
         }
     }
 
-    /// Quick Adapt: a window of which far less than a window arrives is cut to what arrives.
+    /// Quick Adapt: if far less than a window is acknowledged in a round trip, the window is cut to
+    /// that.
     fn adapt(&mut self, now: Time, a: &Ack<'_>) {
-        if self.p.quick_adapt < 0.5 || self.quick.skip_until.is_some() {
+        if !self.p.quick_adapt || self.quick.skip_until.is_some() {
             return;
         }
         let Some(base_ns) = self.base.rtt_ns() else { return };
@@ -208,7 +210,7 @@ impl Controller for UnoCc {
             self.epoch_at = Some(now);
         }
         if self.quick.skip_until.is_some_and(|until| a.sent_at >= until) {
-            // What was marked meanwhile has had its answer.
+            // Quick Adapt has already responded to the marks of this time.
             self.quick.skip_until = None;
             self.epoch = Epoch::default();
         }
@@ -238,7 +240,6 @@ impl Controller for UnoCc {
         let lost = float(loss.bytes).min(self.cwnd / 2.0);
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Trimmed => self.cwnd -= float(loss.bytes),
             LossKind::Recovery => self.cwnd -= lost,
             LossKind::Timeout(_) => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
@@ -277,7 +278,7 @@ mod tests {
         Ack { acked_bytes: acked, marked_bytes: marked, ..Ack::default() }
     }
 
-    /// Not held back by the window: nothing increases.
+    /// An acknowledgement of a flow that is not limited by its window: no increase.
     fn idle(acked: u64, marked: u64, sent_at: Time, rtt_us: u64) -> Ack<'static> {
         Ack { sent_at, rtt: Some(Dur::from_us(rtt_us)), ..ack(acked, marked) }
     }
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn on_ack__a_long_path_decreases_as_often_and_by_less() {
-        let mut cc = flow(INTER, 22_400_515.0, |p| p.quick_adapt = 0.0);
+        let mut cc = flow(INTER, 22_400_515.0, |p| p.quick_adapt = false);
         cc.marked = 1.0;
         let mut now = Time::ZERO;
         cc.epoch_at = Some(now);
@@ -335,7 +336,7 @@ mod tests {
         let cut = scene(30_000, true);
         assert!((cut.cwnd - 30_000.0).abs() < 1.0, "{}", cut.cwnd);
         assert!((scene(60_000, true).cwnd - 100_000.0).abs() < 1.0);
-        assert!(close(scene(30_000, false).cwnd, 100_000.0), "the application had no more");
+        assert!(close(scene(30_000, false).cwnd, 100_000.0), "limited by the application");
 
         let mut cc = cut;
         let before = cc.cwnd;
@@ -358,23 +359,25 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__as_the_reactions_say() {
+    fn on_loss__cuts_by_the_kind_of_loss() {
         let loss = |kind, bytes| Loss { kind, bytes, inflight_bytes: 0 };
         let mut cc = flow(INTRA, 100_000.0, |_| {});
         cc.on_loss(at(0), &loss(LossKind::Block, 50_000));
         assert!(close(cc.cwnd, 100_000.0));
-        cc.on_loss(at(0), &loss(LossKind::Trimmed, 10_000));
+        cc.on_loss(at(0), &loss(LossKind::Recovery, 10_000));
         assert!(close(cc.cwnd, 90_000.0));
         cc.on_loss(at(1), &loss(LossKind::Timeout(1), 80_000));
         assert!(close(cc.cwnd, 45_000.0));
         cc.on_loss(at(2), &loss(LossKind::Timeout(2), 80_000));
         assert!(close(cc.cwnd, 45_000.0), "once for each round trip");
-        cc.on_loss(at(20), &loss(LossKind::Trimmed, 99_999_999));
+        for us in 20..30 {
+            cc.on_loss(at(us), &loss(LossKind::Recovery, 99_999_999));
+        }
         assert!(close(cc.cwnd, 4096.0));
     }
 
     #[test]
-    fn new__without_a_round_trip_begins_with_packets_and_learns() {
+    fn new__without_a_round_trip_starts_with_packets() {
         let mut cc = UnoCc::new(&Params::default(), &path(4096, 100, None));
         assert_eq!((cc.cwnd_bytes(), cc.rate()), (16 * 4096, None));
         cc.on_ack(at_ns(14_000), &idle(4096, 0, at(0), 14));

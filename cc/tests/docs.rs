@@ -1,4 +1,4 @@
-//! docs/cc.md has a page for each algorithm, with the parameters that there are.
+//! docs/cc.md has a page for each algorithm, with its current parameters.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_cc::{Algorithm, table};
@@ -6,7 +6,7 @@ use spanwire_cc::{Algorithm, table};
 const PAGES: &str = include_str!("../../docs/cc.md");
 
 #[test]
-fn table__stands_in_the_documentation_as_it_is() {
+fn table__equals_the_documentation() {
     for name in Algorithm::NAMES {
         assert!(PAGES.contains(&format!("\n## `{name}`")), "docs/cc.md has no page of {name}");
         let table = table(&Algorithm::named(name).unwrap());
@@ -19,7 +19,7 @@ fn table__stands_in_the_documentation_as_it_is() {
 }
 
 #[test]
-fn presets__are_said() {
+fn presets__are_documented() {
     for name in Algorithm::PRESETS {
         assert!(PAGES.contains(&format!("`{name}`")), "docs/cc.md does not name {name}");
     }

@@ -1,14 +1,15 @@
-//! What parity packets hold.
+//! The codes: construction of parity packets.
 
 use crate::gf;
 use crate::kernel::Kernel;
 use crate::sum::{self, Sum, Terms};
 use std::{array, fmt};
 
-/// How parity is made of data. Both ends of a connection agree on it, by number.
+/// The scheme of a code. Both ends of a connection agree on it, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
-    /// P is the sum of all data packets, Q that of 2^i times packet i; one parity packet or two.
+    /// RAID-6: P is the sum of all data packets, Q that of 2^i times packet i; 1 or 2 parity
+    /// packets.
     PQ,
     /// A Cauchy matrix: parity packet r is the sum of the data packets i over (x + r) - i; up to
     /// [`Code::PARITY_MAX`] parity packets.
@@ -22,7 +23,7 @@ impl Scheme {
         if y <= PQ_PARITY_MAX { Self::PQ } else { Self::CAUCHY }
     }
 
-    /// The scheme of this number, if there is one.
+    /// The scheme of this number; none if the number is unknown.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         [Self::PQ, Self::CAUCHY].into_iter().find(|scheme| scheme.id() == id)
@@ -38,9 +39,9 @@ impl Scheme {
     }
 }
 
-/// A code (x, y): blocks of x data packets and y parity packets, any x of which are enough.
+/// A code (x, y): blocks of x data packets and y parity packets, any x of which suffice.
 ///
-/// A few bytes that are copied: nothing is computed in advance.
+/// It is small and `Copy`, without precomputed tables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code {
     scheme: Scheme,
@@ -49,32 +50,32 @@ pub struct Code {
     kernel: Kernel,
 }
 
-/// There is no such code.
+/// The reason for which a code does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CodeError {
     /// No data packets.
     NoData,
     /// No parity packets.
     NoParity,
-    /// More parity packets than the scheme has.
+    /// More parity packets than the scheme supports.
     TooMuchParity {
-        /// Asked for.
+        /// The requested number.
         y: usize,
-        /// What there can be.
+        /// The maximum.
         most: usize,
     },
-    /// More data packets than the scheme has beside so many parity packets.
+    /// More data packets than the scheme supports with this many parity packets.
     TooMuchData {
-        /// Asked for.
+        /// The requested number.
         x: usize,
-        /// What there can be.
+        /// The maximum.
         most: usize,
     },
 }
 
 impl Default for Code {
-    /// (8, 2) by P and Q: a fourth more bytes, and no two losses of ten are too many. The default
-    /// of Uno 5.2.3.
+    /// (8, 2) by P and Q: a fourth more bytes, and any two losses of ten can be recovered. The
+    /// default of Uno 5.2.3.
     fn default() -> Self {
         Self { scheme: Scheme::PQ, x: 8, y: 2, kernel: Kernel::best() }
     }
@@ -87,7 +88,7 @@ impl Code {
     /// The code of `x` data packets and `y` parity packets, on the best kernel of this processor.
     ///
     /// # Arguments
-    /// - `x`: 1..=255 for PQ, 1..=256 - `y` for CAUCHY: packets are told apart by elements of the
+    /// - `x`: 1..=255 for PQ, 1..=256 - `y` for CAUCHY: each packet has its own element of the
     ///   field.
     /// - `y`: 1..=2 for PQ, 1..=[`Code::PARITY_MAX`] for CAUCHY.
     ///
@@ -108,7 +109,7 @@ impl Code {
         }
     }
 
-    /// The same code by another kernel.
+    /// The same code with another kernel.
     #[must_use]
     pub fn with_kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
@@ -135,14 +136,14 @@ impl Code {
         usize::from(self.y)
     }
 
-    /// The kernel it runs on.
+    /// The kernel of this code.
     #[must_use]
     #[inline]
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// What data packet `column` is multiplied by in parity packet `row`.
+    /// The coefficient of data packet `column` in parity packet `row`.
     ///
     /// # Panics
     /// There is no such row or column.
@@ -157,22 +158,22 @@ impl Code {
         }
     }
 
-    /// Adds a data packet to the parity of its block: `parity[r][..data.len()] ^= c * data`. In any
-    /// order; parity is zeros before the first. Packets of zeros need not be added.
+    /// Adds a data packet to the parity of its block: `parity[r][..data.len()] ^= c * data`, in any
+    /// order. Parity is zero before the first. Packets of zeros may be skipped.
     ///
     /// # Arguments
-    /// - `column`: the packet's place in the block, below [`Code::x`].
+    /// - `column`: the packet's index in the block, below [`Code::x`].
     /// - `parity`: [`Code::y`] packets, each at least as long as `data`.
     ///
     /// # Panics
-    /// `column` or `parity` is not so.
+    /// If an argument is out of these limits.
     ///
     /// # Cost
     /// One pass over data and parity for each two parity packets; no allocation.
     #[inline]
     pub fn add(&self, column: u8, data: &[u8], parity: &mut [impl AsMut<[u8]>]) {
         assert!(column < self.x, "column {column} of a code of {} data packets", self.x);
-        assert_eq!(parity.len(), self.y(), "as many parity packets as the code has");
+        assert_eq!(parity.len(), self.y(), "the number of parity packets is that of the code");
         let kernel = self.kernel;
         let mut row = 0;
         for rows in parity.chunks_mut(2) {
@@ -198,25 +199,31 @@ impl Code {
         }
     }
 
-    /// Makes the parity of a block at once; faster than packet by packet, if all are in the cache.
+    /// Encodes a block at once, which is faster than packet by packet if all are in the cache.
     ///
     /// # Arguments
-    /// - `data`: the block's packets in their order, [`Code::x`] at most, of any lengths: what is
-    ///   not there counts as zeros.
+    /// - `data`: the block's packets in their order, [`Code::x`] at most, of any lengths: missing
+    ///   bytes count as zeros.
     /// - `parity`: [`Code::y`] packets of one length, at least that of the longest data packet;
-    ///   what was in them does not matter.
+    ///   their content is overwritten.
     ///
     /// # Panics
-    /// `data` or `parity` is not so.
+    /// If an argument is out of these limits.
     ///
     /// # Cost
     /// For each two parity packets one pass over the data; no allocation.
     pub fn encode(&self, data: &[&[u8]], parity: &mut [impl AsMut<[u8]>]) {
         assert!(data.len() <= self.x(), "{} packets in a block of {}", data.len(), self.x);
-        assert_eq!(parity.len(), self.y(), "as many parity packets as the code has");
+        assert_eq!(parity.len(), self.y(), "the number of parity packets is that of the code");
         let len = parity[0].as_mut().len();
-        assert!(parity.iter_mut().all(|row| row.as_mut().len() == len), "parity of one length");
-        assert!(data.iter().all(|packet| packet.len() <= len), "parity as long as the data");
+        assert!(
+            parity.iter_mut().all(|row| row.as_mut().len() == len),
+            "parity packets have one length"
+        );
+        assert!(
+            data.iter().all(|packet| packet.len() <= len),
+            "parity is at least as long as the data"
+        );
         if let (Scheme::PQ, [p, q]) = (self.scheme, &mut *parity) {
             return sum::write_pq(self.kernel, data, p.as_mut(), q.as_mut());
         }
@@ -224,15 +231,14 @@ impl Code {
         sum::write(self.kernel, parity, first_is_one, &Block { code: self, data });
     }
 
-    /// The element of the field that stands for a parity packet of CAUCHY; data packets have theirs
-    /// below.
+    /// The field element of a parity packet of CAUCHY; the elements of data packets are below it.
     #[inline]
     pub(crate) fn element(&self, row: usize) -> u8 {
         u8::try_from(self.x() + row).expect("x + y is 256 at most")
     }
 }
 
-/// Data of which parity is made.
+/// The data packets of an encoding.
 struct Block<'a> {
     code: &'a Code,
     data: &'a [&'a [u8]],
@@ -272,10 +278,10 @@ impl fmt::Display for CodeError {
             Self::NoData => f.write_str("a block without data packets"),
             Self::NoParity => f.write_str("a code without parity packets"),
             Self::TooMuchParity { y, most } => {
-                write!(f, "{y} parity packets; the scheme has {most} at most")
+                write!(f, "{y} parity packets; the maximum of the scheme is {most}")
             }
             Self::TooMuchData { x, most } => {
-                write!(f, "{x} data packets in a block; there can be {most} at most")
+                write!(f, "{x} data packets in a block; the maximum is {most}")
             }
         }
     }
@@ -283,7 +289,7 @@ impl fmt::Display for CodeError {
 
 impl std::error::Error for CodeError {}
 
-/// The part of a parity packet that `data` reaches.
+/// The part of a parity packet that `data` covers.
 #[inline]
 fn head<'a>(parity: &'a mut impl AsMut<[u8]>, data: &[u8]) -> &'a mut [u8] {
     let parity = parity.as_mut();

@@ -1,10 +1,10 @@
-//! Which data packets of a block are there.
+//! Sets of the data packets of a block.
 
 use std::iter;
 
-/// A set of columns, 0..=255: the data packets of a block by their place in it.
+/// A set of columns, 0..=255: data packets of a block by their index.
 ///
-/// Four words and no more, so that it is copied, not shared.
+/// Four words, copied rather than shared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Columns([u64; 4]);
 
@@ -33,7 +33,7 @@ impl Columns {
         Self(words)
     }
 
-    /// Puts `column` in. True if it was not there.
+    /// Inserts `column`. Returns true if it was absent.
     #[inline]
     pub fn insert(&mut self, column: u8) -> bool {
         let (word, bit) = place(column);
@@ -42,16 +42,16 @@ impl Columns {
         new
     }
 
-    /// Takes `column` out. True if it was there.
+    /// Removes `column`. Returns true if it was present.
     #[inline]
     pub fn remove(&mut self, column: u8) -> bool {
         let (word, bit) = place(column);
-        let there = self.0[word] & bit != 0;
+        let present = self.0[word] & bit != 0;
         self.0[word] &= !bit;
-        there
+        present
     }
 
-    /// Whether `column` is in it.
+    /// True if `column` is in the set.
     #[must_use]
     #[inline]
     pub fn contains(&self, column: u8) -> bool {
@@ -59,21 +59,21 @@ impl Columns {
         self.0[word] & bit != 0
     }
 
-    /// How many there are, 0..=256.
+    /// The number of columns, 0..=256.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.0.iter().fold(0, |sum, word| sum + word.count_ones() as usize)
     }
 
-    /// There are none.
+    /// True if the set is empty.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// Those of `self` that are not in `other`.
+    /// The columns of `self` that are not in `other`.
     #[must_use]
     #[inline]
     pub fn without(&self, other: &Self) -> Self {
@@ -89,7 +89,7 @@ impl Columns {
     pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
         [0, 64, 128, 192].into_iter().zip(self.0).flat_map(|(first, mut word)| {
             iter::from_fn(move || {
-                // At most 63 here, since a bit is set.
+                // At most 63, since a bit is set.
                 let bit = u8::try_from(word.trailing_zeros()).ok().filter(|_| word != 0)?;
                 word &= word - 1;
                 Some(first + bit)
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn insert_and_remove__as_a_tree_does() {
+    fn insert_and_remove__match_a_tree() {
         let (mut set, mut tree) = (Columns::NONE, BTreeSet::new());
         let mut column = 7u8;
         for step in 0..2000u16 {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without__leaves_what_only_the_first_has() {
+    fn without__is_the_set_difference() {
         let set = Columns::below(70).without(&Columns::from_bits(!(1 << 5)));
         assert_eq!(set.iter().collect::<Vec<_>>(), [5, 64, 65, 66, 67, 68, 69]);
     }

@@ -1,9 +1,9 @@
 //! The field: GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), whose generator is 2.
 //!
-//! Addition is xor. Multiplication is by logarithms here, for the few coefficients of a code; bytes
-//! of packets are multiplied by the [kernels](crate::Kernel) with the tables below.
+//! Addition is xor. Multiplication here is by logarithms, for the few coefficients of a code. The
+//! [kernels](crate::Kernel) multiply bytes of packets by the tables below.
 
-/// What 2^8 is: the polynomial without its highest term.
+/// 2^8 reduced: the polynomial without its highest term.
 pub(crate) const REDUCTION: u8 = 0x1d;
 
 /// The product of two elements.
@@ -19,7 +19,7 @@ pub(crate) fn mul(a: u8, b: u8) -> u8 {
 /// `a / b`.
 ///
 /// # Panics
-/// `b` is zero: no quotient.
+/// If `b` is zero.
 #[must_use]
 #[inline]
 pub(crate) fn div(a: u8, b: u8) -> u8 {
@@ -29,7 +29,7 @@ pub(crate) fn div(a: u8, b: u8) -> u8 {
 /// `1 / a`.
 ///
 /// # Panics
-/// `a` is zero: no inverse.
+/// If `a` is zero.
 #[must_use]
 #[inline]
 pub(crate) fn inv(a: u8) -> u8 {
@@ -52,8 +52,8 @@ pub(crate) fn nibbles(c: u8) -> &'static [u8; 32] {
     &NIBBLES.0[usize::from(c)]
 }
 
-/// Multiplication with `c` as a matrix over bits: byte 7 - i has the bits of a factor that bit i of
-/// the product is the sum of.
+/// Multiplication with `c` as a matrix over bits: bit i of the product is the sum of the factor's
+/// bits selected by byte 7 - i.
 #[cfg(any(target_arch = "x86_64", test))]
 #[must_use]
 #[inline]
@@ -61,17 +61,17 @@ pub(crate) fn matrix(c: u8) -> u64 {
     MATRICES[usize::from(c)]
 }
 
-/// What power of 2 an element is, 0..[`ORDER`]. Zero is none: what this returns then means nothing.
+/// The discrete logarithm of an element to base 2, 0..[`ORDER`]. Unspecified for zero.
 #[must_use]
 #[inline]
 pub(crate) fn log(a: u8) -> usize {
     usize::from(LOG[usize::from(a)])
 }
 
-/// How many powers of 2 there are: all elements but zero.
+/// The order of the multiplicative group: all elements but zero.
 pub(crate) const ORDER: usize = 255;
 
-/// Powers of 2; twice around, so that the sum of two logarithms needs no division.
+/// Powers of 2, repeated twice, so that the sum of two logarithms needs no division.
 static EXP: [u8; 2 * ORDER] = {
     let mut exp = [0; 2 * ORDER];
     let mut power = 1;
@@ -97,7 +97,7 @@ static LOG: [u8; 256] = {
     log
 };
 
-/// A table for each factor on one cache line's half.
+/// A table for each factor, in half a cache line.
 #[repr(align(64))]
 struct Nibbles([[u8; 32]; 256]);
 
@@ -105,7 +105,7 @@ static NIBBLES: Nibbles = {
     let mut all = [[0; 32]; 256];
     let mut c = 0u8;
     loop {
-        // Bit by bit: the product with 2^n is n doublings of `c`, and the rest is sums of those.
+        // Bit by bit: the product with 2^n is n doublings of `c`; the others are sums of those.
         let of = &mut all[c as usize];
         let mut power = c;
         let mut bit = 0;
@@ -150,7 +150,7 @@ static MATRICES: [u64; 256] = {
     }
 };
 
-/// Twice `a`.
+/// `2 * a`.
 const fn double(a: u8) -> u8 {
     (a << 1) ^ if a & 0x80 != 0 { REDUCTION } else { 0 }
 }
@@ -159,7 +159,7 @@ const fn double(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// Multiplies as on paper: shifted copies of `a`, reduced by long division.
+    /// The product by the definition: shifted copies of `a`, reduced by long division.
     fn on_paper(a: u8, b: u8) -> u8 {
         let set = (0..8).filter(|bit| b >> bit & 1 == 1);
         let mut product = set.fold(0, |sum, bit| sum ^ (u16::from(a) << bit));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn mul__is_the_product_on_paper_of_every_pair() {
+    fn mul__matches_the_definition_for_every_pair() {
         for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
             assert_eq!(mul(a, b), on_paper(a, b), "{a} * {b}");
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn inv__of_every_element_and_of_two_by_the_book() {
+    fn inv__of_every_element_and_a_known_one() {
         for a in 1..=255 {
             assert_eq!(on_paper(a, inv(a)), 1, "{a}");
         }
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "zero has no inverse")]
-    fn inv__of_zero_is_refused() {
+    fn inv__of_zero_is_rejected() {
         let _ = inv(0);
     }
 
     #[test]
-    fn exp__goes_around() {
+    fn exp__is_periodic() {
         assert_eq!([0, 1, 7, 8, 254, 255, 256, 510].map(exp), [1, 2, 128, 29, 142, 1, 2, 1]);
     }
 

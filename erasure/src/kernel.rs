@@ -1,7 +1,7 @@
-//! The kernels: what is done with every byte, by the best instructions that the processor has.
+//! The kernels: the operations on every byte, by the best instructions of the processor.
 
-/// Calls an entry point of the instructions of a kernel: the processor has them, or there would be
-/// no such kernel. What else the entry point asks for is up to the caller.
+/// Calls an entry point of a kernel. The processor has its instructions, since no such kernel
+/// exists otherwise. The caller upholds the entry point's other requirements.
 macro_rules! dispatch {
     ($kernel:expr, $($call:tt)+) => {
         match $kernel.0 {
@@ -20,8 +20,8 @@ macro_rules! dispatch {
     };
 }
 
-/// The loops for a vector, as functions with its target features; whole sums take `$n` vectors of
-/// each row at a time.
+/// The loops for a vector, as functions with its target features. Whole sums process `$n` vectors
+/// of each row at a time.
 macro_rules! entry_points {
     ($(#[$feature:meta])* $vector:ty, $n:literal) => {
         /// # Safety
@@ -32,7 +32,7 @@ macro_rules! entry_points {
             factors: [u8; ROWS],
             dst: [&mut [u8]; ROWS],
         ) {
-            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            // SAFETY: the features are those of the vector; the caller guarantees the rest.
             unsafe { crate::kernel::loops::add::<$vector, ROWS, FIRST_IS_ONE>(src, factors, dst) }
         }
 
@@ -46,7 +46,7 @@ macro_rules! entry_points {
             dst: [&mut [u8]; ROWS],
             accumulate: bool,
         ) {
-            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            // SAFETY: the features are those of the vector; the caller guarantees the rest.
             unsafe {
                 crate::kernel::loops::sum::<$vector, ROWS, FIRST_IS_ONE, $n>(
                     sources, factors, at, dst, accumulate,
@@ -63,7 +63,7 @@ macro_rules! entry_points {
             p: &mut [u8],
             q: &mut [u8],
         ) {
-            // SAFETY: the features are those of the vector; the rest is the caller's word.
+            // SAFETY: the features are those of the vector; the caller guarantees the rest.
             unsafe { crate::kernel::loops::horner::<$vector, 4>(sources, at, p, q) }
         }
     };
@@ -82,15 +82,15 @@ mod x86;
 
 use std::fmt;
 
-/// A set of instructions to code with, which this processor has.
+/// An instruction set for coding that this processor has.
 ///
-/// All give the same bytes. A [`Code`](crate::Code) takes the best one by itself; to name another
-/// is for tests and benchmarks.
+/// All give the same bytes. A [`Code`](crate::Code) uses the best one by default; tests and
+/// benchmarks select others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kernel(Instructions);
 
-/// From slow to fast. A value other than `Scalar` is made by [`Instructions::is_available`] only:
-/// that is what calls of the entry points rely on.
+/// From slow to fast. A value other than `Scalar` is constructed only by
+/// [`Instructions::is_available`], which the calls of the entry points rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Instructions {
     Scalar,
@@ -107,18 +107,18 @@ enum Instructions {
 }
 
 impl Kernel {
-    /// The fastest that this processor has. Asked once by the standard library, then remembered.
+    /// The fastest kernel of this processor. The standard library caches the detection.
     #[must_use]
     pub fn best() -> Self {
         Self::available().last().unwrap_or(Self(Instructions::Scalar))
     }
 
-    /// All that this processor has, the slowest first; `scalar` is always there.
+    /// All kernels of this processor, the slowest first; `scalar` is always included.
     pub fn available() -> impl Iterator<Item = Self> {
         ALL.iter().copied().filter(|set| set.is_available()).map(Self)
     }
 
-    /// The kernel of this name, if the processor has it.
+    /// The kernel of this name; none if the processor lacks it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::available().find(|kernel| kernel.name() == name)
@@ -153,7 +153,7 @@ impl Kernel {
         factors: [u8; ROWS],
         dst: [&mut [u8]; ROWS],
     ) {
-        assert!(dst.iter().all(|row| row.len() == src.len()), "one length");
+        assert!(dst.iter().all(|row| row.len() == src.len()), "rows of one length");
         // SAFETY: the lengths are equal.
         unsafe { dispatch!(self, add::<ROWS, FIRST_IS_ONE>(src, factors, dst)) }
     }
@@ -174,10 +174,13 @@ impl Kernel {
         accumulate: bool,
     ) {
         let len = dst[0].len();
-        assert!(dst.iter().all(|row| row.len() == len), "one length");
-        assert!(sources.iter().all(|source| source.len() >= at + len), "sources as long");
+        assert!(dst.iter().all(|row| row.len() == len), "rows of one length");
+        assert!(
+            sources.iter().all(|source| source.len() >= at + len),
+            "sources at least as long as the rows"
+        );
         assert_eq!(sources.len(), factors.len(), "a factor for each source");
-        // SAFETY: the lengths are as asked for.
+        // SAFETY: the lengths were checked.
         unsafe { dispatch!(self, sum::<ROWS, FIRST_IS_ONE>(sources, factors, at, dst, accumulate)) }
     }
 
@@ -187,9 +190,12 @@ impl Kernel {
     /// `p` and `q` differ in length, or a source ends before they do.
     #[inline]
     pub(crate) fn horner(self, sources: &[&[u8]], at: usize, p: &mut [u8], q: &mut [u8]) {
-        assert_eq!(p.len(), q.len(), "one length");
-        assert!(sources.iter().all(|source| source.len() >= at + p.len()), "sources as long");
-        // SAFETY: the lengths are as asked for.
+        assert_eq!(p.len(), q.len(), "rows of one length");
+        assert!(
+            sources.iter().all(|source| source.len() >= at + p.len()),
+            "sources at least as long as the rows"
+        );
+        // SAFETY: the lengths were checked.
         unsafe { dispatch!(self, horner(sources, at, p, q)) }
     }
 }

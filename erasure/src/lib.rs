@@ -1,18 +1,18 @@
-//! Erasure coding of packets: any x packets of a block of x + y bring all its data back.
+//! Erasure coding of packets: any x packets of a block of x + y recover all its data.
 //!
 //! | | |
 //! |---|---|
-//! | [`Code`] | what parity packets hold: a whole block at once, or packet by packet |
-//! | [`Recovery`] | what brings lost data packets back, from any packets that are enough |
-//! | [`Columns`] | which data packets of a block are there |
-//! | [`Kernel`] | the instructions that do it, chosen by what the processor has |
+//! | [`Code`] | encoder: parity packets of a whole block at once, or packet by packet |
+//! | [`Recovery`] | decoder: recovers lost data packets from any sufficient set of packets |
+//! | [`Columns`] | a set of data packets of a block |
+//! | [`Kernel`] | the instruction set, selected by the processor's features |
 //!
-//! The codes are systematic (data packets are sent as they are) and MDS (no y losses are too many).
-//! The arithmetic is that of GF(2^8): bytes at the same place of all packets of a block are coded
-//! together, apart from all others. Shorter packets count as filled up with zeros, absent ones as
-//! zeros, so a block may be short and its last packet too. Nothing allocates.
+//! The codes are systematic (data packets are sent unchanged) and MDS (any y losses can be
+//! recovered). The arithmetic is that of GF(2^8): bytes at the same offset of all packets of a
+//! block are coded together, independently of other offsets. Shorter packets count as padded with
+//! zeros, absent ones as zeros, so a block and its last packet may be short. Nothing allocates.
 //!
-//! A block by packets, as an engine does it while each is in its cache:
+//! A block, packet by packet, as an engine codes it while each packet is in its cache:
 //!
 //! ```
 //! use spanwire_erasure::{Code, Columns, Source};

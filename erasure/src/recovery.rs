@@ -1,4 +1,4 @@
-//! What brings lost packets back.
+//! The decoder: recovery of lost packets.
 
 use crate::code::{Code, Scheme};
 use crate::columns::Columns;
@@ -6,14 +6,14 @@ use crate::gf;
 use crate::sum::{self, Sum, Terms};
 use std::{array, fmt};
 
-/// How the lost data packets of a block are sums of those that are there.
+/// The coefficients by which the lost data packets of a block are sums of its other packets.
 ///
-/// It says nothing of bytes: blocks of one code that lost the same packets have the same one.
+/// It is independent of the bytes: blocks of one code with the same losses have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovery {
     code: Code,
     missing: Columns,
-    /// The same as a list, in use up to `losses`.
+    /// The same as a list, valid up to `losses`.
     lost: [u8; Code::PARITY_MAX],
     losses: u8,
     solution: Solution,
@@ -28,51 +28,51 @@ pub enum Source {
     Parity(u8),
 }
 
-/// More data packets are lost than parity packets are there.
+/// More data packets are lost than parity packets arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooFew {
-    /// Data packets that are not there.
+    /// Data packets that are missing.
     pub lost: usize,
-    /// Parity packets that are there.
+    /// Parity packets that arrived.
     pub parity: usize,
 }
 
-/// What the coefficients are made of.
+/// The parameters of the coefficients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Solution {
-    /// One packet by P: a sum.
+    /// One packet from P: a sum.
     P,
-    /// One packet, i, by Q.
+    /// One packet, i, from Q.
     Q {
         /// 2^-i
         scale: u8,
     },
-    /// Two packets, i < j, by P and Q.
+    /// Two packets, i < j, from P and Q.
     PQ {
         /// 2^(j - i) / (2^(j - i) + 1)
         a: u8,
         /// Logarithm of 2^-i / (2^(j - i) + 1).
         log_b: u8,
     },
-    /// Any by the inverse of a submatrix of Cauchy's, which is known in closed form.
+    /// Any packets, by the inverse of a Cauchy submatrix, which has a closed form.
     Cauchy {
         /// Bit r: parity packet r is used. There are as many as losses.
         rows: u32,
-        /// Logarithms of what the coefficients in a lost packet have in common.
+        /// Logarithms of the common factors of the coefficients of each lost packet.
         weights: [u8; Code::PARITY_MAX],
     },
 }
 
 impl Code {
-    /// Finds out how the packets that are there make those that are not.
+    /// Computes how the available packets combine to the missing ones.
     ///
     /// # Arguments
     /// - `packets`: data packets of the block, [`Code::x`] at most: fewer in a short one.
-    /// - `data`: which of them are there. Columns from `packets` on do not matter.
-    /// - `parity`: bit r: parity packet r is there. Bits from [`Code::y`] on do not matter.
+    /// - `data`: the data packets available. Columns from `packets` on are ignored.
+    /// - `parity`: bit r: parity packet r is available. Bits from [`Code::y`] on are ignored.
     ///
     /// # Errors
-    /// Fewer packets are there than the block has data packets.
+    /// Fewer packets are available than the block has data packets.
     ///
     /// # Panics
     /// `packets` is more than [`Code::x`].
@@ -84,9 +84,9 @@ impl Code {
         assert!(packets <= self.x(), "{packets} packets in a block of {}", self.x());
         let parity = parity & (u32::MAX >> (32 - self.y()));
         let missing = Columns::below(packets).without(&data);
-        let (losses, there) = (missing.len(), parity.count_ones() as usize);
-        if losses > there {
-            return Err(TooFew { lost: losses, parity: there });
+        let (losses, available) = (missing.len(), parity.count_ones() as usize);
+        if losses > available {
+            return Err(TooFew { lost: losses, parity: available });
         }
         let mut lost = [0; Self::PARITY_MAX];
         for (lost, column) in lost.iter_mut().zip(missing.iter()) {
@@ -107,7 +107,7 @@ impl Code {
         Ok(Recovery { code: *self, missing, lost, losses, solution })
     }
 
-    /// Takes the first parity packets that are there.
+    /// Selects the first available parity packets.
     fn cauchy(&self, lost: &[u8], parity: u32) -> Solution {
         let mut rows = parity;
         while rows.count_ones() as usize > lost.len() {
@@ -123,15 +123,15 @@ impl Code {
 }
 
 impl Recovery {
-    /// The columns of the lost packets, lowest first; those of `out` below are in this order.
+    /// The columns of the lost packets, lowest first; `out` below has the same order.
     #[must_use]
     #[inline]
     pub fn lost(&self) -> &[u8] {
         &self.lost[..usize::from(self.losses)]
     }
 
-    /// Whether a packet has a part in the lost ones. Lost ones have not, nor have parity packets
-    /// that are there beyond what is needed.
+    /// True if a packet contributes to the lost ones. Lost packets do not, nor do available parity
+    /// packets that are not needed.
     #[must_use]
     #[inline]
     pub fn uses(&self, source: Source) -> bool {
@@ -147,13 +147,13 @@ impl Recovery {
         }
     }
 
-    /// Adds the part that a packet has in the lost ones: `out[i] ^= c * packet`. In any order, each
-    /// packet that [is used](Self::uses) once, others at will: they change nothing. Then `out`
-    /// holds the lost packets, if it held zeros before the first.
+    /// Adds the contribution of a packet to the lost ones: `out[i] ^= c * packet`, in any order.
+    /// Each packet that [is used](Self::uses) must be added once; others change nothing. Then `out`
+    /// holds the lost packets, provided it was zero before the first.
     ///
     /// # Arguments
-    /// - `out`: as many as are [lost](Self::lost). Each may be as short as its packet was: what a
-    ///   longer packet would add behind its end is zero in the sum.
+    /// - `out`: one for each [lost](Self::lost) packet. Each may be as short as its packet was: a
+    ///   longer packet would add bytes after its end that sum to zero.
     ///
     /// # Panics
     /// `out` has another number of packets.
@@ -161,7 +161,7 @@ impl Recovery {
     /// # Cost
     /// One pass over the packet and `out` for each two lost packets; no allocation.
     pub fn add(&self, source: Source, packet: &[u8], out: &mut [impl AsMut<[u8]>]) {
-        assert_eq!(out.len(), self.lost().len(), "as many packets as are lost");
+        assert_eq!(out.len(), self.lost().len(), "one output packet for each lost packet");
         if !self.uses(source) {
             return;
         }
@@ -190,14 +190,13 @@ impl Recovery {
         }
     }
 
-    /// Makes all lost packets at once; faster than packet by packet, if all are in the cache.
+    /// Recovers all lost packets at once, which is faster than one by one if all are in the cache.
     ///
     /// # Arguments
-    /// - `data`: the packets by their column; of lost ones and of those that were never sent any
-    ///   bytes, such as none.
-    /// - `parity`: the parity packets by their row; of those that are not there any bytes.
-    /// - `out`: as many as are [lost](Self::lost), each as long as its packet was, or longer to be
-    ///   filled up with zeros; what was in them does not matter.
+    /// - `data`: the packets by their column; those of lost and never sent packets are ignored.
+    /// - `parity`: the parity packets by their row; those of unavailable packets are ignored.
+    /// - `out`: one for each [lost](Self::lost) packet, at least as long as the packet was. Longer
+    ///   ones are padded with zeros. Their content is overwritten.
     ///
     /// # Panics
     /// `out` has another number of packets.
@@ -205,14 +204,14 @@ impl Recovery {
     /// # Cost
     /// For each two lost packets one pass over all that are used; no allocation.
     pub fn write(&self, data: &[&[u8]], parity: &[&[u8]], out: &mut [impl AsMut<[u8]>]) {
-        assert_eq!(out.len(), self.lost().len(), "as many packets as are lost");
+        assert_eq!(out.len(), self.lost().len(), "one output packet for each lost packet");
         let first_is_one = self.solution == Solution::P;
         let block = Block { recovery: self, data, parity };
         sum::write(self.code.kernel(), out, first_is_one, &block);
     }
 
-    /// The logarithm of what the coefficients of a packet in all lost ones have in common; for
-    /// Cauchy's.
+    /// The logarithm of the common factor of a packet's coefficients in all lost ones; for Cauchy
+    /// codes.
     #[inline]
     fn weight(&self, source: Source) -> u8 {
         let Solution::Cauchy { rows, .. } = self.solution else {
@@ -223,7 +222,7 @@ impl Recovery {
         log_of(self.lost().iter().map(|i| e ^ i), others)
     }
 
-    /// What a packet that is used is multiplied by in the `i`-th lost one.
+    /// The coefficient of a used packet in the `i`-th lost one.
     #[inline]
     fn coefficient(&self, i: usize, source: Source, weight: u8) -> u8 {
         match (self.solution, source) {
@@ -252,7 +251,7 @@ impl Recovery {
     }
 }
 
-/// Packets of which lost ones are made.
+/// The packets of a decoding.
 struct Block<'a> {
     recovery: &'a Recovery,
     data: &'a [&'a [u8]],
@@ -285,13 +284,17 @@ impl Terms for Block<'_> {
 
 impl fmt::Display for TooFew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} data packets are lost, {} parity packets there", self.lost, self.parity)
+        write!(
+            f,
+            "{} data packets are lost, {} parity packets are available",
+            self.lost, self.parity
+        )
     }
 }
 
 impl std::error::Error for TooFew {}
 
-/// How much of a packet is part of one that is made.
+/// The length of the part of a packet that contributes to `out`.
 #[inline]
 fn reach(out: &mut impl AsMut<[u8]>, packet: &[u8]) -> usize {
     out.as_mut().len().min(packet.len())
@@ -305,7 +308,7 @@ fn log_of(above: impl IntoIterator<Item = u8>, below: impl IntoIterator<Item = u
     u8::try_from((above + below) % gf::ORDER).expect("a remainder of 255")
 }
 
-/// The places of the bits that are set, lowest first.
+/// The indices of the bits that are set, lowest first.
 #[inline]
 fn bits(mut word: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -1,25 +1,25 @@
-//! How much parity a path needs.
+//! The redundancy of a code for a loss rate.
 
 /// The fewest parity packets, `least..=most`, with which at most one in 10,000 blocks of `x` data
-/// packets cannot be rebuilt when `loss_ppm` of the packets are lost, each on its own; `most` if
-/// none is enough.
+/// packets cannot be recovered if `loss_ppm` of the packets are lost independently. Returns `most`
+/// if none suffices.
 ///
-/// Losses come in bursts and never wait for this: `least` is what a clean path is insured with. The
-/// same number on every machine: integers only.
+/// Losses come in bursts, which arrive before this can adapt: `least` protects a clean path. The
+/// result is the same on every machine: integers only.
 #[must_use]
 pub fn parity_for(x: usize, loss_ppm: u32, least: u8, most: u8) -> u8 {
     let enough = |y: &u8| broken_ppm(x, usize::from(*y), loss_ppm) <= BROKEN_PPM;
     (least..=most).find(enough).unwrap_or(most)
 }
 
-/// Of a million blocks of `x` data and `y` parity packets, how many lose more than `y` packets:
-/// the tail of a binomial distribution, rounded down.
+/// The number of blocks in a million, of `x` data and `y` parity packets, that lose more than `y`
+/// packets: the tail of a binomial distribution, rounded down.
 fn broken_ppm(x: usize, y: usize, loss_ppm: u32) -> u64 {
     let parts = u128::from(loss_ppm.min(MILLION)) * u128::from(ONE) / u128::from(MILLION);
     let loss = u64::try_from(parts).expect("a chance is at most one, which is 2^60");
     let kept = ONE - loss;
     let n = x + y;
-    // chance[k]: exactly k of the packets so far are lost; those beyond y + 1 count as y + 1.
+    // chance[k]: exactly k of the packets so far are lost; more than y + 1 count as y + 1.
     let mut chance = vec![0; y + 2];
     chance[0] = ONE;
     for _ in 0..n {
@@ -41,7 +41,7 @@ fn times(a: u64, b: u64) -> u64 {
 /// 1 in units of 2^-60.
 const ONE: u64 = 1 << 60;
 const MILLION: u32 = 1_000_000;
-/// One block in ten thousand: below Uno's own rate of damaged blocks that (8,2) leaves (Table 1).
+/// One block in ten thousand: below the rate of damaged blocks that Uno's (8,2) leaves (Table 1).
 const BROKEN_PPM: u64 = 100;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Weighted sums of packets of any lengths: shorter ones end in zeros.
+//! Weighted sums of packets of any lengths; shorter ones count as padded with zeros.
 
 use crate::gf;
 use crate::kernel::Kernel;
 
-/// Who knows the packets and the factors of some sums.
+/// The packets and factors of a set of sums.
 pub(crate) trait Terms {
     /// Adds all packets to the sums of the rows from `row` on.
     fn add_to<'a, const ROWS: usize, const FIRST_IS_ONE: bool>(
@@ -13,7 +13,7 @@ pub(crate) trait Terms {
     );
 }
 
-/// Writes a sum into each row, two at a time where they are of one length. Packets are cut to the
+/// Writes a sum into each row, two at a time if they are of one length. Packets are cut to the
 /// length of a row. The factors of row 0 are one if `first_is_one`.
 #[inline]
 pub(crate) fn write(
@@ -60,8 +60,8 @@ fn write_rows<const ROWS: usize>(
 pub(crate) fn write_pq(kernel: Kernel, data: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
     let mut packets = data;
     let mut at = 0;
-    // Horner's rule wants all packets up to the last one. As a rule they are equally long, or the
-    // last one is shorter.
+    // Horner's rule needs all packets up to the last one. Usually all are equally long, or the last
+    // one is shorter.
     while let Some(end) = packets.iter().map(|packet| packet.len()).min() {
         if end > at {
             kernel.horner(packets, at, &mut p[at..end], &mut q[at..end]);
@@ -79,14 +79,14 @@ pub(crate) fn write_pq(kernel: Kernel, data: &[&[u8]], p: &mut [u8], q: &mut [u8
     sum.finish();
 }
 
-/// Sums in the making: packets are collected, and read together.
+/// Partial sums: packets are collected, and read together.
 pub(crate) struct Sum<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> {
     kernel: Kernel,
-    /// Of one length.
+    /// The rows, of one length.
     dst: [&'b mut [u8]; ROWS],
     packets: [&'a [u8]; GROUP_MAX],
     factors: [[u8; ROWS]; GROUP_MAX],
-    /// How many packets there are.
+    /// The number of packets.
     n: usize,
     /// The sums hold earlier packets.
     accumulate: bool,
@@ -117,7 +117,7 @@ impl<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> Sum<'a, 'b, ROWS, FIRS
         }
     }
 
-    /// Writes the sums of the packets or adds them, and forgets the packets.
+    /// Writes or adds the sums of the packets, and clears the packets.
     fn flush(&mut self) {
         let mut at = 0;
         // From the end of one packet to the end of the next longer one.
@@ -137,7 +137,7 @@ impl<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> Sum<'a, 'b, ROWS, FIRS
         }
     }
 
-    /// Forgets the packets that end there or before.
+    /// Removes the packets that end at `at` or before.
     fn forget_up_to(&mut self, at: usize) {
         let mut i = 0;
         while i < self.n {
@@ -152,6 +152,6 @@ impl<'a, 'b, const ROWS: usize, const FIRST_IS_ONE: bool> Sum<'a, 'b, ROWS, FIRS
     }
 }
 
-/// More than a block of the default code has. Larger blocks read and write their sums once more for
+/// More than a block of the default code has. Larger blocks read and write their sums once for
 /// each further group.
 const GROUP_MAX: usize = 16;

@@ -1,5 +1,5 @@
-//! The parser on any bytes: it takes or refuses, always for the same reason, never leaves the
-//! frame, and what it took can be sent again.
+//! The parser on any bytes: it accepts or rejects, always for the same reason, never reads outside
+//! the frame, and an accepted packet can be emitted.
 
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockRepr, BlockWord, DropReason, EthernetRepr, Headers,
@@ -8,11 +8,11 @@ use spanwire_wire::{
     seal,
 };
 
-/// Parses `data` as a frame, and as the inside of a frame whose outside is right: the headers
-/// behind UDP, with a right ICRC, once in IPv4 and once in IPv6.
+/// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
+/// after UDP, with a valid ICRC, once in IPv4 and once in IPv6.
 ///
 /// # Panics
-/// When the parser breaks a promise.
+/// If the parser violates its contract.
 pub fn run(data: &[u8]) {
     check(data);
     for ip in [v4(), v6()] {
@@ -21,13 +21,13 @@ pub fn run(data: &[u8]) {
         };
         match Packet::parse(&frame) {
             Ok(packet) => assert_eq!((packet.eth, packet.ip, packet.udp), outside(ip)),
-            Err(reason) => assert!(INSIDE.contains(&reason), "{reason} from the outside"),
+            Err(reason) => assert!(INSIDE.contains(&reason), "{reason} with valid outer headers"),
         }
         check(&frame);
     }
 }
 
-/// Everything that holds for any bytes.
+/// The properties for any bytes.
 fn check(frame: &[u8]) {
     let verified = Packet::parse(frame);
     let packet = match Packet::parse_unverified(frame) {
@@ -50,33 +50,33 @@ fn check(frame: &[u8]) {
     let at = headers.header_len();
     assert_eq!(frame.get(at..at + packet.payload.len()), Some(packet.payload));
     check_trailer(&packet, &frame[at + packet.payload.len() + usize::from(packet.bth.pad)..]);
-    // The pad's bytes are anybody's, and what lies behind the packet is no part of it; everything
-    // else must come back as it was read.
+    // The pad's bytes are arbitrary, and bytes after the packet are not part of it; everything else
+    // must be emitted as it was parsed.
     let packet = Packet { trailer: &[], ..packet };
-    let again = emit(&headers, packet.payload);
-    let reparsed = Packet::parse(&again).expect("what we send is what we take");
-    let pad = again.len() - at - packet.payload.len() - ICRC_LEN;
-    assert_eq!(reparsed, packet, "as emitted");
+    let emitted = emit(&headers, packet.payload);
+    let reparsed = Packet::parse(&emitted).expect("an emitted packet is accepted");
+    let pad = emitted.len() - at - packet.payload.len() - ICRC_LEN;
+    assert_eq!(reparsed, packet, "the packet changed in emitting");
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
     check_sr(&packet);
 }
 
-/// What lies behind the packet, whose ICRC `rest` begins with: all of it, and telemetry or not.
+/// Checks the trailer after the packet, whose ICRC `rest` begins with, and its telemetry.
 fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     assert_eq!(packet.trailer, &rest[ICRC_LEN..]);
     let Some(stack) = IntStack::parse(packet.trailer) else { return };
     assert!(stack.len() <= INT_MAX_HOPS.into());
     assert_eq!(stack.hops().count(), stack.len());
-    let mut again = [0; INT_HOP_LEN];
+    let mut emitted = [0; INT_HOP_LEN];
     for (hop, record) in stack.hops().zip(stack.records()) {
-        hop.emit(&mut again);
-        assert_eq!(again, *record);
+        hop.emit(&mut emitted);
+        assert_eq!(emitted, *record);
     }
 }
 
-/// What is behind the BTH of a packet of SR: read, written again and read once more it is the
-/// same. Reserved bits are anybody's.
+/// Checks the part after the BTH of an SR packet: parsing, emitting and parsing again give the
+/// same. Reserved bits are arbitrary.
 fn check_sr(packet: &Packet<'_>) {
     let (psn, bytes) = (packet.bth.psn.get(), packet.payload);
     match packet.bth.opcode {
@@ -87,26 +87,26 @@ fn check_sr(packet: &Packet<'_>) {
             assert_eq!(header.psn & Psn::MASK, psn);
             assert_eq!(bytes.len(), header.header_len() + data.len());
             assert_eq!(header.block.is_some_and(|block| block.is_parity()), is_parity);
-            let mut again = vec![0; header.header_len()];
-            header.emit(&mut again).expect("as long as it says");
-            assert_eq!(parse(psn, &again), Ok((header, &[][..])));
-            assert!(header.emit(&mut again[1..]).is_err(), "one byte short");
+            let mut emitted = vec![0; header.header_len()];
+            header.emit(&mut emitted).expect("the buffer has the reported length");
+            assert_eq!(parse(psn, &emitted), Ok((header, &[][..])));
+            assert!(header.emit(&mut emitted[1..]).is_err(), "a buffer one byte too short");
         }
         Opcode::SrAck => {
             let Ok(ack) = SrAckRepr::parse(psn, bytes) else { return };
             assert_eq!(ack.next & Psn::MASK, psn);
             assert_eq!(bytes.len(), ack.header_len());
             assert!(ack.words.as_slice().iter().all(|w| w.base.is_multiple_of(64)));
-            let mut again = vec![0; ack.header_len()];
-            ack.emit(&mut again).expect("as long as it says");
-            assert_eq!(SrAckRepr::parse(psn, &again), Ok(ack));
+            let mut emitted = vec![0; ack.header_len()];
+            ack.emit(&mut emitted).expect("the buffer has the reported length");
+            assert_eq!(SrAckRepr::parse(psn, &emitted), Ok(ack));
         }
         _ => {}
     }
 }
 
-/// The insides of a packet of SR of each kind, and of acknowledgements with few and many words, to
-/// start from.
+/// Seeds: the parts after UDP of an SR packet of each kind, and of acknowledgements with few and
+/// many words.
 #[must_use]
 pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
@@ -114,7 +114,7 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         let header = sample(kind);
         let mut inside = bth(Opcode::SrData);
         inside.resize(BTH_LEN + header.header_len(), 0);
-        header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        header.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
         inside.extend([7; 8]);
         seeds.push((format!("inside-sr-{kind:?}"), inside));
     }
@@ -127,7 +127,7 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         };
         let mut inside = bth(if is_parity { Opcode::SrParity } else { Opcode::SrData });
         inside.resize(BTH_LEN + header.header_len(), 0);
-        header.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        header.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
         inside.extend(block_bytes.map_or([0; 8].to_vec(), |_| vec![7; 12]));
         if name == "void" {
             inside.truncate(BTH_LEN + header.header_len());
@@ -151,7 +151,7 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         }
         let mut inside = bth(Opcode::SrAck);
         inside.resize(BTH_LEN + ack.header_len(), 0);
-        ack.emit(&mut inside[BTH_LEN..]).expect("as long as it says");
+        ack.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
         seeds.push((format!("inside-sr-ack-{words}"), inside));
     }
     seeds
@@ -159,7 +159,7 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
 
 const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[7; INT_HOP_LEN]; 16];
 
-/// A header with all the parts that its kind can have.
+/// A header with all optional parts of its kind.
 fn sample(kind: SrKind) -> SrDataRepr {
     let (va, rkey) = (0x1000, 9);
     let reth = matches!(kind, SrKind::Write | SrKind::ReadRequest);
@@ -183,7 +183,8 @@ fn bth(opcode: Opcode) -> Vec<u8> {
     bytes
 }
 
-/// The template's frame is the headers' own, but for the checksum, which it leaves out.
+/// Checks that the template's frame equals that of the headers, except for the UDP checksum, which
+/// it omits.
 fn check_template(headers: &Headers, payload: &[u8]) {
     let port = headers.udp.src_port;
     let headers = Headers { udp: UdpRepr::new(port), ..*headers };
@@ -192,7 +193,7 @@ fn check_template(headers: &Headers, payload: &[u8]) {
     let mut frame = vec![0; whole.len()];
     let at = template
         .emit(&headers.bth, &headers.ext, payload.len(), &mut frame)
-        .expect("as long as the other");
+        .expect("the template and the headers have one length");
     frame[at].copy_from_slice(payload);
     seal(&mut frame, whole.len());
     assert_eq!(frame, whole);
@@ -201,13 +202,13 @@ fn check_template(headers: &Headers, payload: &[u8]) {
 fn emit(headers: &Headers, payload: &[u8]) -> Vec<u8> {
     let len = headers.frame_len(payload.len());
     let mut frame = vec![0; len];
-    let at = headers.emit(&mut frame, payload.len()).expect("as long as it says");
+    let at = headers.emit(&mut frame, payload.len()).expect("the buffer has the reported length");
     frame[at].copy_from_slice(payload);
     seal(&mut frame, len);
     frame
 }
 
-/// `inside` behind right headers up to UDP, with a right ICRC; `None` when no IP packet is so long.
+/// `inside` after valid headers up to UDP, with a valid ICRC; `None` if it exceeds an IP packet.
 fn wrap(ip: IpRepr, inside: &[u8]) -> Option<Vec<u8>> {
     let udp_len = UDP_LEN + inside.len() + ICRC_LEN;
     let total = u16::try_from(ip.header_len() + udp_len).ok()?;
@@ -232,7 +233,7 @@ fn wrap(ip: IpRepr, inside: &[u8]) -> Option<Vec<u8>> {
     frame.extend(udp);
     frame.extend(inside);
     frame.extend([0; ICRC_LEN]);
-    // Shorter than a BTH there is nothing that an ICRC could cover.
+    // An ICRC needs at least a BTH to cover.
     if inside.len() >= BTH_LEN {
         let len = frame.len();
         seal(&mut frame, len);
@@ -257,7 +258,7 @@ fn v6() -> IpRepr {
     IpRepr::V6(Ipv6Repr::new([0xfd; 16].into(), [0xfc; 16].into()))
 }
 
-/// What can be wrong behind UDP when the ICRC is right.
+/// Possible drop reasons after UDP if the ICRC is valid.
 const INSIDE: [DropReason; 6] = [
     DropReason::BthTooShort,
     DropReason::BadTver,
@@ -282,15 +283,15 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("parse", 0, run);
     }
 
     #[test]
-    fn sr_seeds__are_what_the_parser_takes() {
+    fn sr_seeds__are_accepted_by_the_parser() {
         for (name, inside) in sr_seeds() {
             let frame = wrap(v4(), &inside).expect("short");
-            let packet = Packet::parse(&frame).expect("right outside");
+            let packet = Packet::parse(&frame).expect("valid outer headers");
             let taken = match packet.bth.opcode {
                 Opcode::SrData => SrDataRepr::parse(0, packet.payload).map(|_| ()),
                 Opcode::SrParity => SrDataRepr::parse_parity(0, packet.payload).map(|_| ()),

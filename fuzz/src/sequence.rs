@@ -1,9 +1,9 @@
-//! A queue pair under packets that a forger makes with all it can know, while the application
-//! posts, polls, waits and changes its mind.
+//! A queue pair under packets of a forger with full knowledge of its state, while the application
+//! posts, polls, waits and changes its configuration.
 //!
-//! The input is a scenario: [`SETUP_LEN`] bytes that say how the queue pair is set up, then steps
-//! of [`STEP_LEN`] bytes each. After every step the world is checked (`sequence/world.rs`), and at
-//! the end everything posted must have ended exactly once.
+//! The input is a scenario: [`SETUP_LEN`] bytes configure the queue pair, then steps
+//! of [`STEP_LEN`] bytes follow. The world is checked after every step (`sequence/world.rs`). At
+//! the end, every posted request must have completed exactly once.
 
 mod application;
 mod forge;
@@ -22,22 +22,22 @@ pub use seeds::seeds;
 use spanwire_transport::Counters;
 use world::World;
 
-/// Bytes of the setup in front of the steps.
+/// Bytes of the setup, before the steps.
 pub const SETUP_LEN: usize = 6;
-/// Bytes of a step: what it does and ten operands.
+/// Bytes of a step: its action and ten operands.
 pub const STEP_LEN: usize = 11;
-/// Steps taken; what is behind them is not looked at.
+/// The most steps; further bytes are ignored.
 pub const STEPS_MAX: usize = 200;
 
 /// Plays a scenario.
 ///
 /// # Panics
-/// When the engine breaks a promise.
+/// If the engine violates its contract.
 pub fn run(data: &[u8]) {
     play(data);
 }
 
-/// Plays a scenario. Returns what the engine counted.
+/// Plays a scenario. Returns the engine's counters.
 fn play(data: &[u8]) -> Counters {
     let mut setup = [0; SETUP_LEN];
     let (head, steps) = data.split_at(data.len().min(SETUP_LEN));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("sequence", 0, run);
     }
 }

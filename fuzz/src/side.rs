@@ -1,5 +1,5 @@
-//! The side connection of `spanwire perf` on any bytes: lines come out as they went in, in bounded
-//! memory, and what a message says is taken or refused.
+//! The side connection of `spanwire perf` on any bytes: lines are split correctly in bounded
+//! memory, and the content of a message is accepted or rejected.
 
 use spanwire_bins::oob::perftest::{Keys, cycle_buffer_from, mtu_from, version_from};
 use spanwire_bins::oob::{
@@ -8,42 +8,45 @@ use spanwire_bins::oob::{
 use spanwire_bins::station::job_bytes;
 use spanwire_transport::{Agreed, Config, Mtu, Offer};
 
-/// Takes all but the first two bytes of `data` as what a stranger sends; those say how it is cut,
-/// and how long a line may be.
+/// Interprets all but the first two bytes of `data` as input of an unauthenticated peer. The first
+/// two bytes define its fragmentation and the maximum length of a line.
 ///
 /// # Panics
-/// When the side connection breaks a promise.
+/// If the side connection violates its contract.
 pub fn run(data: &[u8]) {
-    let [cut, max, said @ ..] = data else { return };
-    check_lines(said, usize::from(*cut) + 1, usize::from(*max) * 8);
-    for line in said.split(|b| *b == b'\n') {
+    let [cut, max, text @ ..] = data else { return };
+    check_lines(text, usize::from(*cut) + 1, usize::from(*max) * 8);
+    for line in text.split(|b| *b == b'\n') {
         check_message(line);
     }
-    check_perftest(said);
+    check_perftest(text);
 }
 
-/// Lines are those of the whole text however it is cut, up to the first that is too long.
-fn check_lines(said: &[u8], cut: usize, max: usize) {
+/// Checks that lines do not depend on the fragmentation, up to the first that is too long.
+fn check_lines(text: &[u8], cut: usize, max: usize) {
     let mut lines = Lines::new(max);
     let (mut at, mut seen) = (0, 0);
-    for part in said.chunks(cut) {
+    for part in text.chunks(cut) {
         lines.push(part);
         seen += part.len();
         loop {
-            let rest = &said[at..seen];
+            let rest = &text[at..seen];
             let end = rest.iter().position(|b| *b == b'\n');
             match lines.take() {
                 Err(OobError::Garbled(_)) => {
-                    assert!(end.unwrap_or(rest.len()) > max, "a line that is short enough");
+                    assert!(
+                        end.unwrap_or(rest.len()) > max,
+                        "a line within the limit was rejected"
+                    );
                     return;
                 }
                 Err(other) => panic!("{other}"),
                 Ok(None) => {
-                    assert!(end.is_none() && rest.len() <= max, "a line that has ended");
+                    assert!(end.is_none() && rest.len() <= max, "a complete line was not returned");
                     break;
                 }
                 Ok(Some(line)) => {
-                    let end = end.expect("a line that has not ended");
+                    let end = end.expect("an incomplete line was returned");
                     assert_eq!(line, &rest[..end]);
                     assert!(end <= max);
                     at += end + 1;
@@ -56,16 +59,16 @@ fn check_lines(said: &[u8], cut: usize, max: usize) {
     }
 }
 
-/// A message that is taken can be said again and is the same, and what it holds is no more than the
-/// line had room for.
+/// Checks that an accepted message serialises and parses to the same, and that its content is
+/// bounded by the line's length.
 fn check_message(line: &[u8]) {
     let message = match read(line) {
         Ok(message) => message,
         Err(OobError::Rejected(_) | OobError::Garbled(_)) => return,
         Err(other) => panic!("{other}"),
     };
-    let said = serde_json::to_vec(&message).expect("it has come from JSON");
-    assert_eq!(read(&said).expect("what we say is what we take"), message);
+    let text = serde_json::to_vec(&message).expect("it was parsed from JSON");
+    assert_eq!(read(&text).expect("an emitted message is accepted"), message);
     match &message {
         Message::Request(request) => check_request(request, line.len()),
         Message::Hello(hello) => {
@@ -81,30 +84,30 @@ fn check_message(line: &[u8]) {
     }
 }
 
-/// The resources of a request are bounded before any is allocated.
+/// Checks that the resources of a request are bounded before any is allocated.
 fn check_request(request: &Request, line_bytes: usize) {
     assert!(request.qps.len() < line_bytes);
     if let Ok(bytes) = job_bytes(&request.job, Mtu::B4096) {
         assert!((1..=8 << 30).contains(&bytes), "{:?}", request.job);
     }
-    // Each is taken or refused; a server does so before it accepts.
+    // Each is accepted or rejected; a server does so before it accepts the connection.
     let _ = request.congestion.as_ref().map(Congestion::read);
     let _ = request.erasure.as_ref().map(Coding::read);
     let _ = request.balance.as_deref().map(read_balance);
 }
 
-/// The other exchange, which `--oob perftest` speaks.
-fn check_perftest(said: &[u8]) {
-    let _ = version_from(said);
-    let _ = cycle_buffer_from(said);
-    let _ = mtu_from(said);
-    if let Ok(keys) = Keys::from_bytes(said) {
-        let again = Keys::from_bytes(&keys.to_bytes()).expect("what we say is what we take");
-        assert_eq!(again, keys);
+/// Checks the other exchange, of `--oob perftest`.
+fn check_perftest(text: &[u8]) {
+    let _ = version_from(text);
+    let _ = cycle_buffer_from(text);
+    let _ = mtu_from(text);
+    if let Ok(keys) = Keys::from_bytes(text) {
+        let parsed = Keys::from_bytes(&keys.to_bytes()).expect("an emitted message is accepted");
+        assert_eq!(parsed, keys);
     }
 }
 
-/// What fuzzing starts from: one of each message, and the keys of perftest.
+/// The seed corpus: one of each message, and the keys of perftest.
 ///
 /// # Panics
 /// Never: the messages are this crate's own.
@@ -152,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("side", 0, run);
     }
 
     #[test]
-    fn seeds__are_messages_and_bear_any_cut_and_any_wrong_bit() {
+    fn seeds__are_messages_and_tolerate_any_cut_and_bit_flip() {
         for (name, seed) in seeds() {
             run(&seed);
             for cut in 0..=255 {
@@ -173,7 +176,7 @@ mod tests {
             let text = &seed[2..seed.len() - 1];
             let is_message =
                 name != "perftest" && text.split(|b| *b == b'\n').any(|l| read(l).is_ok());
-            assert!(is_message || name == "perftest", "{name} is no message");
+            assert!(is_message || name == "perftest", "{name} is not a message");
         }
     }
 }

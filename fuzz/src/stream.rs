@@ -1,6 +1,6 @@
-//! The handshake of messages and streams on any bytes: what a stranger says over the side
-//! connection. What must hold is beside the code of the handshake
-//! (`stream/src/fuzzing.rs`), whose parts are private to the crate.
+//! The handshake of messages and streams on any bytes of an unauthenticated peer over the side
+//! connection. The checks are beside the code of the handshake (`stream/src/fuzzing.rs`),
+//! whose parts are private to the crate.
 
 pub use spanwire_stream::fuzzing::{run, seeds};
 
@@ -16,7 +16,7 @@ mod tests {
     }
 
     #[test]
-    fn run__on_what_once_found_something() {
+    fn run__on_regressions() {
         testing::regressions("stream", 0, run);
     }
 

@@ -1,4 +1,4 @@
-//! libFuzzer's entry: any sequence of packets, posts and pauses for a queue pair.
+//! libFuzzer's entry point: any sequence of packets, posts and pauses for a queue pair.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| spanwire_fuzz::sequence::run(data));

@@ -1,4 +1,4 @@
-//! libFuzzer's entry: any bytes on the side connection.
+//! libFuzzer's entry point: any bytes on the side connection.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| spanwire_fuzz::side::run(data));

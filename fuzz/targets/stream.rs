@@ -1,4 +1,4 @@
-//! libFuzzer's entry: any bytes for the handshake of messages and streams.
+//! libFuzzer's entry point: any bytes for the handshake of messages and streams.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| spanwire_fuzz::stream::run(data));

@@ -1,4 +1,4 @@
-//! Prints the tables of docs/loadbalance.md; with names behind it only theirs:
+//! Prints the tables of docs/loadbalance.md, or only those of the policies named as arguments:
 //! `cargo run -p spanwire-loadbalance --example lb_params`.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a flow holds: a policy, its rounds, and counters.
+//! The load balancing state of a flow: a policy, its rounds, and counters.
 
 use crate::paths::Paths;
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
 };
 use spanwire_base::Time;
 
-/// One flow's load balancing.
+/// The load balancer of one flow.
 ///
-/// For each packet that leaves [`Balancer::pick`] is called once; what comes back goes to `on_ack`,
-/// `on_loss` and `on_timeout`, the arrivals that a frame tells of before its losses. Rounds are
-/// told here, by when packets were sent.
+/// [`Balancer::pick`] is called once for each packet that leaves. `on_ack`, `on_loss` and
+/// `on_timeout` take the feedback; of one frame, arrivals come before losses. Rounds are
+/// delimited here, by the times at which packets were sent.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     policy: Policy,
     paths: Paths,
     counters: Counters,
-    /// The round ends with an acknowledgement of a packet sent since.
+    /// The start of the round: an acknowledgement of a packet sent later ends it.
     round_from: Time,
     round: Round,
 }
@@ -26,32 +26,32 @@ pub struct Balancer {
 pub struct Picked {
     /// The path.
     pub entropy: Entropy,
-    /// The whole flow takes another path from this packet on: congestion control is to be told
+    /// The whole flow changed its path with this packet. The caller informs congestion control
     /// (`Controller::on_path_change`).
     pub moved: bool,
 }
 
-/// What happened to a flow.
+/// The counters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets that were given a path.
+    /// Packets for which a path was selected.
     pub picks: u64,
     /// Of these, retransmissions.
     pub retransmits: u64,
-    /// How often a path was given up for another: of the flow, or of one of its subflows.
+    /// Reroutes: a path of the flow, or of one of its subflows, was replaced by another.
     pub reroutes: u64,
-    /// How often the whole flow moved.
+    /// Reroutes of the whole flow.
     pub path_changes: u64,
     /// Packets presumed lost, on any path. Some may have arrived later.
     pub presumed_lost_packets: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Paths whose counters made room for those of others.
+    /// Paths whose counters were evicted for those of other paths.
     pub paths_replaced: u64,
 }
 
 impl Balancer {
-    /// A flow's. A parameter outside its range counts as the nearest value inside.
+    /// The balancer of a flow. A parameter outside its range is clamped to it.
     #[must_use]
     pub fn new(choice: &Choice, flow: &Flow) -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Balancer {
     /// The path of a packet that leaves now.
     pub fn pick(&mut self, out: &Outgoing) -> Picked {
         let pick = self.policy.pick(out);
-        let moved = pick.left.is_some() && self.policy.is_single_path();
+        let moved = pick.replaced.is_some() && self.policy.is_single_path();
         self.counters.picks += 1;
         self.counters.retransmits += u64::from(out.retransmit);
         self.counters.path_changes += u64::from(moved);
-        if let Some(left) = pick.left {
+        if let Some(replaced) = pick.replaced {
             self.counters.reroutes += 1;
-            self.paths.on_left(left);
+            self.paths.on_replaced(replaced);
         }
         self.paths.on_sent(pick.entropy, out.bytes);
         Picked { entropy: pick.entropy, moved }
@@ -98,25 +98,25 @@ impl Balancer {
         self.policy.on_loss(now, loss);
     }
 
-    /// The retransmission timeout.
+    /// The retransmission timeout expired.
     pub fn on_timeout(&mut self, now: Time) {
         self.counters.timeouts += 1;
         self.policy.on_timeout(now);
     }
 
-    /// All packets take one path until it changes.
+    /// True if all packets take one path until it changes.
     #[must_use]
     pub fn is_single_path(&self) -> bool {
         self.policy.is_single_path()
     }
 
-    /// What happened so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { paths_replaced: self.paths.replaced(), ..self.counters }
     }
 
-    /// The last 64 paths that packets took, the first used first, as they are at `now`.
+    /// Reports of the last 64 paths used, in the order of their first use, with states as of `now`.
     pub fn paths(&self, now: Time) -> impl Iterator<Item = PathReport> + '_ {
         self.paths.reports(move |path| self.policy.state(now, path))
     }
@@ -128,14 +128,14 @@ const EMPTY: Round = Round { acked: 0, marked: 0 };
 mod tests {
     use super::*;
     use crate::PathState;
-    use crate::testing::{acked, again, at, data, flow, lost};
+    use crate::testing::{acked, at, data, flow, lost, retransmission};
 
     fn balancer(choice: &str) -> Balancer {
         Balancer::new(&Choice::parse(choice).unwrap(), &flow(1))
     }
 
-    /// A packet sent at `us` and acknowledged, marked or not, 100 us later.
-    fn answered(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
+    /// Sends a packet at `us` that is acknowledged 100 us later, marked or not.
+    fn acknowledged(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
         let picked = lb.pick(&data(at(us), us));
         let ack = acked(picked.entropy, at(us), 100);
         lb.on_ack(at(us + 100), &PathAck { marked, ..ack });
@@ -143,28 +143,31 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__a_round_is_what_is_acknowledged_until_a_packet_sent_since() {
+    fn on_ack__a_round_ends_with_a_packet_sent_after_its_start() {
         let mut lb = balancer("plb,rounds=2");
-        let first = answered(&mut lb, 0, 1);
+        let first = acknowledged(&mut lb, 0, 1);
         for us in 1..100 {
-            // Sent before the first round's end at 100: the same round trip.
-            assert_eq!(answered(&mut lb, us, 1).entropy, first.entropy);
+            // Sent before the end of the first round at 100: the same round trip.
+            assert_eq!(acknowledged(&mut lb, us, 1).entropy, first.entropy);
         }
-        assert!(!answered(&mut lb, 100, 1).moved, "this ends the second round");
-        assert!(answered(&mut lb, 101, 0).moved);
+        assert!(!acknowledged(&mut lb, 100, 1).moved, "this ends the second round");
+        assert!(acknowledged(&mut lb, 101, 0).moved);
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (1, 1));
     }
 
     #[test]
-    fn pick__only_a_flow_of_one_path_moves() {
+    fn pick__only_a_flow_of_one_path_reports_moves() {
         let mut lb = balancer("unolb,subflows=2");
-        let path = answered(&mut lb, 0, 0).entropy;
+        let path = acknowledged(&mut lb, 0, 0).entropy;
         lb.on_loss(at(300), &lost(path, 4, at(200)));
         let picked = lb.pick(&data(at(300), 2));
         assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (0, 1));
-        let left = lb.paths(at(300)).find(|report| report.path == path).unwrap();
-        assert_eq!((left.left, left.state, left.presumed_lost_packets), (1, PathState::Retired, 4));
+        let report = lb.paths(at(300)).find(|report| report.path == path).unwrap();
+        assert_eq!(
+            (report.reroutes, report.state, report.presumed_lost_packets),
+            (1, PathState::Retired, 4)
+        );
     }
 
     #[test]
@@ -174,7 +177,7 @@ mod tests {
         for psn in 1..65 {
             lb.pick(&data(at(psn), psn));
         }
-        lb.pick(&again(at(100), 0, path));
+        lb.pick(&retransmission(at(100), 0, path));
         lb.on_loss(at(100), &lost(path, 3, at(0)));
         lb.on_timeout(at(500));
         let counted = Counters {

@@ -1,13 +1,13 @@
-//! ECMP: one path, drawn once, whatever happens to it.
+//! ECMP: one path, drawn once for the whole flow.
 //!
-//! The baseline: two flows on one link stay there, and a flow whose link dies is dead.
+//! The baseline: two flows on one link stay there, and a flow never leaves a dead link.
 
 use crate::params::params;
 use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathState, Pick};
 use spanwire_base::{Rng, Time};
 
 params! {
-    /// Nothing to choose.
+    /// No parameters.
     struct Params of u64;
 }
 
@@ -18,7 +18,7 @@ pub struct Ecmp {
 }
 
 impl Ecmp {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(_params: &Params, flow: &Flow) -> Self {
         Self { path: Entropy::new(crate::pool::below(&mut Rng::new(flow.seed), Entropy::COUNT)) }
@@ -42,7 +42,7 @@ impl LoadBalancer for Ecmp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{again, at, data, flow, lost};
+    use crate::testing::{at, data, flow, lost, retransmission};
 
     #[test]
     fn pick__never_changes() {
@@ -50,7 +50,7 @@ mod tests {
         let path = ecmp.pick(&data(at(0), 0)).entropy;
         ecmp.on_loss(at(200), &lost(path, 50, at(10)));
         ecmp.on_timeout(at(300));
-        assert_eq!(ecmp.pick(&again(at(300), 0, path)), Pick::from(path));
+        assert_eq!(ecmp.pick(&retransmission(at(300), 0, path)), Pick::from(path));
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! A path, as far as a sender can choose it.
+//! The path entropy of a packet.
 
-/// Fourteen bits that become a packet's UDP source port, and for IPv6 its flow label.
+/// Path entropy: 14 bits that become a packet's UDP source port, and for IPv6 its flow label.
 ///
-/// Switches hash them with the addresses: two packets with the same bits take the same links, two
-/// with different bits may or may not.
+/// Switches hash it with the addresses: two packets with the same entropy take the same links; with
+/// different entropies they may take different ones.
 ///
 /// # Source
-/// The fold of a label to a port is rdma-core's `ibv_flow_label_to_udp_sport`: every RoCEv2 sender
-/// uses the ports from 0xc000.
+/// The fold of a flow label to a port is rdma-core's `ibv_flow_label_to_udp_sport`; every RoCEv2
+/// sender uses the ports from 0xc000.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Entropy(u16);
 
 impl Entropy {
-    /// How many there are.
+    /// The number of entropies.
     pub const COUNT: u16 = 1 << BITS;
 
     /// The lower 14 bits of `bits`.
@@ -21,13 +21,13 @@ impl Entropy {
         Self(bits & MASK)
     }
 
-    /// Of a UDP source port, whose upper two bits say nothing.
+    /// The entropy of a UDP source port, whose upper two bits are ignored.
     #[must_use]
     pub const fn from_port(port: u16) -> Self {
         Self::new(port)
     }
 
-    /// Of the lower 20 bits of `label`, an IPv6 flow label or one derived from queue pair numbers.
+    /// The entropy of the low 20 bits of `label`, an IPv6 flow label or one derived from QPNs.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "only the lower 14 bits are kept")]
     pub const fn from_flow_label(label: u32) -> Self {
@@ -47,7 +47,7 @@ impl Entropy {
         PORT_BASE | self.0
     }
 
-    /// A flow label, 20 bits, that folds to [`Entropy::port`]. Never zero, which would mean none.
+    /// The flow label, 20 bits, that folds to [`Entropy::port`]. Never zero, which would mean none.
     #[must_use]
     pub const fn flow_label(self) -> u32 {
         (1 << BITS) | (self.0 ^ 1) as u32
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_label__says_the_same_as_the_port() {
+    fn flow_label__folds_to_the_port() {
         for bits in 0..Entropy::COUNT {
             let entropy = Entropy::new(bits);
             let label = entropy.flow_label();

@@ -1,16 +1,16 @@
-//! Load balancing: which path each packet takes.
+//! Load balancing: the path selection of each packet.
 //!
-//! A path is 14 bits that become a packet's UDP source port ([`Entropy`]); switches hash it and
-//! that decides the links. A policy is a file here. It is asked for a path for each packet that
-//! leaves, and told what came back of it by small samples, with the time as an argument
-//! ([`LoadBalancer`]). It knows no packets, has no clock, allocates nothing after it is made,
-//! draws from a seed, and two flows share nothing. [`Balancer`] is what a flow holds: a policy, and
-//! counters for each path. The pages of docs/loadbalance.md say what each is good for.
+//! A path is 14 bits that become a packet's UDP source port ([`Entropy`]). Switches hash the port
+//! to select links. Each policy has a file. It selects a path for each packet that leaves, and
+//! its input is small samples of acknowledgements and losses, with the time as an argument
+//! ([`LoadBalancer`]). It knows no packets, has no clock, allocates nothing after construction,
+//! draws from a seed, and shares nothing with other flows. A flow holds a [`Balancer`]: a policy,
+//! and counters for each path. docs/loadbalance.md describes the use of each policy.
 //!
-//! # Adding one
+//! # Adding a policy
 //! A file with `params!` for its parameters and a type with `new(&Params, &Flow)` that implements
 //! [`LoadBalancer`]; a `mod` line here; a line in `policies!` of `choice.rs`. The tests of
-//! `tests.rs` take it from there.
+//! `tests.rs` then cover it.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

@@ -1,18 +1,17 @@
-//! What is known of each path: counters for people.
+//! Counters for each path, for reports.
 
 use crate::rtt::Rtt;
 use crate::{Entropy, PathAck, PathLoss, PathState};
 use spanwire_base::{Dur, Time};
 
-/// One path's counters. They count from when the path was first used, or used again after it was
-/// dropped from the table.
+/// The counters of one path since its first use, or since its next use after an eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathReport {
     /// The path.
     pub path: Entropy,
-    /// What is thought of it.
+    /// The policy's state of the path.
     pub state: PathState,
-    /// Packets that took it.
+    /// Packets sent on it.
     pub sent_packets: u64,
     /// Their payload bytes.
     pub sent_bytes: u64,
@@ -20,7 +19,7 @@ pub struct PathReport {
     pub acked_packets: u64,
     /// Their payload bytes.
     pub acked_bytes: u64,
-    /// Of those that arrived, packets that came marked CE.
+    /// Packets that arrived marked CE.
     pub marked_packets: u64,
     /// Packets presumed lost. Some may have arrived later.
     pub presumed_lost_packets: u64,
@@ -30,19 +29,19 @@ pub struct PathReport {
     pub srtt: Option<Dur>,
     /// The smallest.
     pub min_rtt: Option<Dur>,
-    /// When something was last heard of it.
-    pub heard_at: Option<Time>,
-    /// How often it was given up for another.
-    pub left: u64,
+    /// The time of the last feedback about the path.
+    pub feedback_at: Option<Time>,
+    /// The number of times it was replaced by another.
+    pub reroutes: u64,
 }
 
-/// The last paths that packets took, at most [`MOST`].
+/// The last paths used, at most [`PATHS_MAX`].
 ///
-/// Keys, uses and counters lie apart, so that a packet's look-up reads 128 bytes.
+/// Keys, uses and counters are separate arrays, so that a packet's look-up reads 128 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     keys: Vec<Entropy>,
-    /// When each was used last, as a number of uses.
+    /// The last use of each, as a number of uses.
     used: Vec<u64>,
     counts: Vec<Counts>,
     uses: u64,
@@ -56,16 +55,16 @@ struct Counts {
     lost: [u64; 2],
     marked: u64,
     rtt: Rtt,
-    heard_at: Option<Time>,
-    /// The last that was heard is a loss.
+    feedback_at: Option<Time>,
+    /// The last feedback was a loss.
     lost_last: bool,
-    left: u64,
+    reroutes: u64,
 }
 
 impl Paths {
     pub(crate) fn new() -> Self {
-        let (keys, used) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
-        Self { keys, used, counts: Vec::with_capacity(MOST), uses: 0, replaced: 0 }
+        let (keys, used) = (Vec::with_capacity(PATHS_MAX), Vec::with_capacity(PATHS_MAX));
+        Self { keys, used, counts: Vec::with_capacity(PATHS_MAX), uses: 0, replaced: 0 }
     }
 
     pub(crate) fn on_sent(&mut self, path: Entropy, bytes: u32) {
@@ -80,7 +79,7 @@ impl Paths {
         let counts = &mut self.counts[at];
         add(&mut counts.acked, u64::from(ack.packets), ack.bytes);
         counts.marked += u64::from(ack.marked);
-        counts.heard_at = Some(now);
+        counts.feedback_at = Some(now);
         counts.lost_last = false;
         if let Some(rtt) = ack.rtt {
             counts.rtt.sample(rtt);
@@ -93,27 +92,27 @@ impl Paths {
         self.counts[at].lost_last = true;
     }
 
-    pub(crate) fn on_left(&mut self, path: Entropy) {
+    pub(crate) fn on_replaced(&mut self, path: Entropy) {
         if let Some(at) = self.find(path) {
-            self.counts[at].left += 1;
+            self.counts[at].reroutes += 1;
         }
     }
 
-    /// Paths that were dropped for others.
+    /// The number of evictions.
     pub(crate) fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// All of them, the first used first; `state` is what the policy makes of one.
+    /// Reports of all paths in the order of first use; `state` is the policy's state of a path.
     pub(crate) fn reports<'a>(
         &'a self,
         state: impl Fn(Entropy) -> Option<PathState> + 'a,
     ) -> impl Iterator<Item = PathReport> + 'a {
         self.keys.iter().zip(&self.counts).map(move |(path, c)| {
-            let heard = if c.lost_last { PathState::Suspect } else { PathState::Live };
+            let by_feedback = if c.lost_last { PathState::Suspect } else { PathState::Live };
             PathReport {
                 path: *path,
-                state: state(*path).unwrap_or(heard),
+                state: state(*path).unwrap_or(by_feedback),
                 sent_packets: c.sent[0],
                 sent_bytes: c.sent[1],
                 acked_packets: c.acked[0],
@@ -123,8 +122,8 @@ impl Paths {
                 presumed_lost_bytes: c.lost[1],
                 srtt: c.rtt.smoothed(),
                 min_rtt: c.rtt.min(),
-                heard_at: c.heard_at,
-                left: c.left,
+                feedback_at: c.feedback_at,
+                reroutes: c.reroutes,
             }
         })
     }
@@ -134,14 +133,14 @@ impl Paths {
     }
 
     fn add(&mut self, path: Entropy) -> usize {
-        if self.keys.len() < MOST {
+        if self.keys.len() < PATHS_MAX {
             self.keys.push(path);
             self.used.push(0);
             self.counts.push(Counts::default());
             return self.keys.len() - 1;
         }
         self.replaced += 1;
-        let oldest = (0..MOST).min_by_key(|at| self.used[*at]).unwrap_or(0);
+        let oldest = (0..PATHS_MAX).min_by_key(|at| self.used[*at]).unwrap_or(0);
         self.keys[oldest] = path;
         self.counts[oldest] = Counts::default();
         oldest
@@ -155,7 +154,7 @@ fn add(count: &mut [u64; 2], packets: u64, bytes: u64) {
 }
 
 /// Paths in the table.
-pub(crate) const MOST: usize = 64;
+pub(crate) const PATHS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn on_sent__replaces_the_path_not_used_for_longest() {
+    fn on_sent__evicts_the_least_recently_used_path() {
         let mut table = Paths::new();
         for bits in 0..64 {
             table.on_sent(Entropy::new(bits), 1);
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn reports__count_what_happened() {
+    fn reports__count_events() {
         let mut table = Paths::new();
         let path = Entropy::new(5);
         for _ in 0..4 {
@@ -194,7 +193,7 @@ mod tests {
         );
         table.on_ack(at(310), &acked(Entropy::new(6), at(1), 1));
         table.on_loss(&lost(path, 1, at(2)));
-        table.on_left(path);
+        table.on_replaced(path);
         let report = table.reports(|_| None).next().unwrap();
         let counted = PathReport {
             path,
@@ -208,13 +207,13 @@ mod tests {
             presumed_lost_bytes: 4096,
             srtt: Some(Dur::from_us(80)),
             min_rtt: Some(Dur::from_us(80)),
-            heard_at: Some(at(300)),
-            left: 1,
+            feedback_at: Some(at(300)),
+            reroutes: 1,
         };
         assert_eq!(report, counted);
         table.on_ack(at(320), &acked(path, at(3), 80));
         assert_eq!(table.reports(|_| None).next().unwrap().state, PathState::Live);
-        let told = table.reports(|_| Some(PathState::Retired)).next().unwrap();
-        assert_eq!(told.state, PathState::Retired, "the policy knows better");
+        let report = table.reports(|_| Some(PathState::Retired)).next().unwrap();
+        assert_eq!(report.state, PathState::Retired, "the policy's state takes precedence");
     }
 }

@@ -1,9 +1,9 @@
-//! PLB: one path, given up when it stays congested or is silent.
+//! PLB (protective load balancing): one path, replaced when it stays congested or is silent.
 //!
-//! A round trip in which enough packets came marked (or late) is congested; so many in a row, and
-//! the flow moves to a path that it draws. Fewer suffice when it is idle, since nothing is put out
-//! of order then. After a timeout it moves at once and then holds still for a while, as it would
-//! otherwise shuttle among the congested paths around a failure.
+//! A round trip with enough CE-marked (or late) packets is congested. After enough consecutive
+//! congested rounds the flow reroutes to a random path. An idle flow reroutes after fewer, since
+//! that reorders nothing. After a timeout it reroutes at once. It then ignores congestion for a
+//! while, as it would otherwise alternate between the congested paths around a failure.
 //!
 //! # Source
 //! Qureshi et al., "PLB: Congestion Signals are Simple and Effective for Network Load Balancing",
@@ -16,49 +16,49 @@ use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, PathState,
 use spanwire_base::{Dur, Rng, Time};
 
 params! {
-    /// When a path is given up.
+    /// Parameters of PLB.
     struct Params of u64;
-    /// A round is congested from so many 256ths of its packets on.
+    /// Part of CE-marked packets from which a round counts as congested, in 256ths.
     ///
     /// Linux: 128.
     congested_256 = 128 in 1..=256;
-    /// What counts: packets that came marked, or acknowledgements later than `delay_us`.
-    signal = 0 in 0..=1 as "ecn" | "delay";
-    /// So many microseconds above the base round trip are late.
+    /// Congestion signal: CE-marked packets, or acknowledgements later than `delay_us`.
+    signal = 0 of "ecn" | "delay";
+    /// Queueing delay in microseconds above which an acknowledgement is late.
     delay_us = 50 in 0..=1000000;
-    /// So many congested rounds in a row, and the flow moves.
+    /// Consecutive congested rounds before a reroute.
     ///
-    /// Linux: 12, Uno's: 2.
+    /// Linux: 12, Uno: 2.
     rounds = 3 in 1..=1000;
-    /// So many, if nothing is in flight.
+    /// Consecutive congested rounds before a reroute if nothing is in flight.
     ///
     /// Linux: 3.
     idle_rounds = 1 in 1..=1000;
-    /// After a timeout it does not move for congestion for once to twice so many milliseconds.
+    /// Suspension of reroutes for congestion after a timeout, in milliseconds, times 1 to 2.
     ///
     /// Linux: 60000.
     suspend_ms = 0 in 0..=3600000;
-    /// Or for so many retransmission timeouts, if they are longer.
+    /// The same in retransmission timeouts; the longer one applies.
     suspend_rtos = 10 in 0..=1000;
-    /// It also moves when packets are lost; for loss and silence at most once in a timeout.
+    /// Packet loss reroutes as well; loss and timeouts together at most once per timeout.
     ///
-    /// As Uno's does; Linux's moves for silence only.
-    on_loss = 0 in 0..=1 as "off" | "on";
-    /// So many paths to draw from.
+    /// True in Uno; Linux reroutes only for timeouts.
+    on_loss = false;
+    /// Number of paths to draw from.
     ///
-    /// Uno's: 250.
+    /// Uno: 250.
     entropies = 16384 in 1..=16384;
 }
 
 impl Params {
-    /// Linux's.
+    /// The parameters of Linux.
     #[must_use]
     pub fn linux() -> Self {
         let (rounds, idle_rounds) = (12, 3);
         Self { rounds, idle_rounds, suspend_ms: 60_000, suspend_rtos: 0, ..Self::default() }
     }
 
-    /// That of Uno's experiments: a quarter marked in two rounds, and each loss.
+    /// The parameters of Uno's experiments: a quarter marked in two rounds, and each loss.
     #[must_use]
     pub fn uno() -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Params {
             rounds: 2,
             idle_rounds: 2,
             suspend_rtos: 0,
-            on_loss: 1,
+            on_loss: true,
             entropies: 250,
             ..Self::default()
         }
@@ -82,19 +82,19 @@ pub struct Plb {
     path: Entropy,
     base_rtt: Option<Dur>,
     rtt: Rtt,
-    /// Congested rounds in a row.
+    /// Consecutive congested rounds.
     rounds: u64,
-    /// Acknowledgements in this round, and those of them that were late.
-    heard: u64,
+    /// Acknowledgements in this round, and the late ones among them.
+    acked: u64,
     late: u64,
-    /// Loss or silence: it moves with the next packet, congested or not.
-    must_move: bool,
+    /// A loss or a timeout: reroute with the next packet, congested or not.
+    must_reroute: bool,
     suspended_until: Time,
-    moved_at: Option<Time>,
+    rerouted_at: Option<Time>,
 }
 
 impl Plb {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -108,11 +108,11 @@ impl Plb {
             base_rtt: flow.base_rtt,
             rtt: Rtt::default(),
             rounds: 0,
-            heard: 0,
+            acked: 0,
             late: 0,
-            must_move: false,
+            must_reroute: false,
             suspended_until: Time::ZERO,
-            moved_at: None,
+            rerouted_at: None,
         }
     }
 
@@ -120,49 +120,49 @@ impl Plb {
         self.rtt.timeout().or(self.base_rtt).unwrap_or(UNKNOWN_TIMEOUT)
     }
 
-    fn has_just_moved(&self, now: Time) -> bool {
-        self.moved_at.is_some_and(|at| now < at + self.timeout())
+    fn has_just_rerouted(&self, now: Time) -> bool {
+        self.rerouted_at.is_some_and(|at| now < at + self.timeout())
     }
 
     fn is_due(&self, out: &Outgoing) -> bool {
         let idle = out.in_flight_bytes == 0 && self.rounds >= self.p.idle_rounds;
         let congested = self.rounds >= self.p.rounds || idle;
-        self.must_move || (congested && out.now >= self.suspended_until)
+        self.must_reroute || (congested && out.now >= self.suspended_until)
     }
 
-    /// Moves. The path stays if there is no other.
+    /// Reroutes and returns the old path. Returns none if there is no other path.
     fn leave(&mut self, now: Time) -> Option<Entropy> {
-        (self.rounds, self.must_move) = (0, false);
+        (self.rounds, self.must_reroute) = (0, false);
         let old = self.path;
         self.path = self.pool.draw_fitting(&mut self.rng, |path| path != old)?;
-        self.moved_at = Some(now);
+        self.rerouted_at = Some(now);
         Some(old)
     }
 }
 
 impl LoadBalancer for Plb {
     fn pick(&mut self, out: &Outgoing) -> Pick {
-        let left = if self.is_due(out) { self.leave(out.now) } else { None };
-        Pick { entropy: self.path, left }
+        let replaced = if self.is_due(out) { self.leave(out.now) } else { None };
+        Pick { entropy: self.path, replaced }
     }
 
     fn on_ack(&mut self, _now: Time, ack: &PathAck) {
         let Some(rtt) = ack.rtt else { return };
         self.rtt.sample(rtt);
-        self.heard += 1;
+        self.acked += 1;
         let base = self.base_rtt.or(self.rtt.min()).unwrap_or(rtt);
         self.late += u64::from(rtt > base + Dur::from_us(self.p.delay_us));
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
-        if self.p.on_loss == ON && loss.path == self.path && !self.has_just_moved(now) {
-            self.must_move = true;
+        if self.p.on_loss && loss.path == self.path && !self.has_just_rerouted(now) {
+            self.must_reroute = true;
         }
     }
 
     fn on_timeout(&mut self, now: Time) {
-        // What is silent may be the path that a loss has made it leave.
-        self.must_move |= self.p.on_loss != ON || !self.has_just_moved(now);
+        // The silent path may be the one that a loss has just made the flow leave.
+        self.must_reroute |= !self.p.on_loss || !self.has_just_rerouted(now);
         self.rounds = 0;
         let rtos = self.timeout() * self.p.suspend_rtos;
         let least = Dur::from_ms(self.p.suspend_ms).max(rtos).as_ps();
@@ -172,10 +172,10 @@ impl LoadBalancer for Plb {
 
     fn on_round(&mut self, _now: Time, round: &Round) {
         let (all, bad) = match self.p.signal {
-            DELAY => (self.heard, self.late),
+            DELAY => (self.acked, self.late),
             _ => (round.acked, round.marked),
         };
-        (self.heard, self.late) = (0, 0);
+        (self.acked, self.late) = (0, 0);
         if all == 0 {
             return;
         }
@@ -188,7 +188,7 @@ impl LoadBalancer for Plb {
     }
 
     fn state(&self, _now: Time, path: Entropy) -> Option<PathState> {
-        match (path == self.path, self.must_move) {
+        match (path == self.path, self.must_reroute) {
             (false, _) => Some(PathState::Retired),
             (true, true) => Some(PathState::Bad),
             (true, false) => None,
@@ -197,8 +197,7 @@ impl LoadBalancer for Plb {
 }
 
 const DELAY: u64 = 1;
-const ON: u64 = 1;
-/// The timeout while no round trip is known.
+/// The retransmission timeout while no round trip is known.
 const UNKNOWN_TIMEOUT: Dur = Dur::from_ms(1);
 
 #[cfg(test)]
@@ -210,7 +209,7 @@ mod tests {
         Plb::new(&params, &flow(1))
     }
 
-    /// `n` rounds of a thousand packets, so many of them marked.
+    /// Ends `n` rounds of a thousand packets, `marked` of them marked.
     fn rounds(plb: &mut Plb, n: u64, marked: u64) {
         for _ in 0..n {
             plb.on_round(at(0), &Round { acked: 1000, marked });
@@ -220,8 +219,8 @@ mod tests {
     fn moves(plb: &mut Plb, now: Time) -> bool {
         let before = plb.path;
         let pick = plb.pick(&data(now, 0));
-        assert_eq!(pick.left.is_some(), pick.entropy != before);
-        pick.left.is_some()
+        assert_eq!(pick.replaced.is_some(), pick.entropy != before);
+        pick.replaced.is_some()
     }
 
     #[test]
@@ -233,7 +232,7 @@ mod tests {
         assert!(!moves(&mut plb, at(2)) && plb.rounds == 0);
         rounds(&mut plb, 11, 500);
         plb.on_round(at(2), &Round { acked: 0, marked: 0 });
-        assert!(!moves(&mut plb, at(3)), "of nothing, nothing is said");
+        assert!(!moves(&mut plb, at(3)), "a round without packets does not count");
         rounds(&mut plb, 1, 500);
         assert!(moves(&mut plb, at(4)) && plb.rounds == 0);
         assert!(!moves(&mut plb, at(5)), "once");
@@ -257,24 +256,24 @@ mod tests {
             plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
         }
         rounds(&mut plb, 1, 1000);
-        assert!(!moves(&mut plb, at(1)), "one of four is above 150 us");
+        assert!(!moves(&mut plb, at(1)), "one of four is late");
         for rtt_us in [151, 140] {
             plb.on_ack(at(1), &acked(plb.path, at(0), rtt_us));
         }
         rounds(&mut plb, 1, 0);
-        assert!(moves(&mut plb, at(1)), "half are");
+        assert!(moves(&mut plb, at(1)), "half are late");
     }
 
     #[test]
-    fn pick__idle_moves_after_fewer_rounds() {
+    fn pick__an_idle_flow_reroutes_after_fewer_rounds() {
         let mut plb = plb(Params::linux());
         rounds(&mut plb, 3, 600);
         assert!(!moves(&mut plb, at(1)));
-        assert!(plb.pick(&Outgoing { in_flight_bytes: 0, ..data(at(2), 0) }).left.is_some());
+        assert!(plb.pick(&Outgoing { in_flight_bytes: 0, ..data(at(2), 0) }).replaced.is_some());
     }
 
     #[test]
-    fn on_timeout__moves_at_once_then_not_for_congestion_for_once_to_twice_the_time() {
+    fn on_timeout__reroutes_at_once_then_suspends_for_once_to_twice_the_time() {
         for seed in 0..50 {
             let mut plb = Plb::new(&Params::linux(), &flow(seed));
             rounds(&mut plb, 11, 600);
@@ -284,12 +283,12 @@ mod tests {
             assert!(!moves(&mut plb, at(59_999_999)));
             assert!(moves(&mut plb, at(120_000_001)));
             plb.on_timeout(at(120_000_002));
-            assert!(moves(&mut plb, at(120_000_002)), "for silence it moves even then");
+            assert!(moves(&mut plb, at(120_000_002)), "a timeout reroutes even then");
         }
     }
 
     #[test]
-    fn on_loss__moves_uno_at_most_once_in_a_timeout() {
+    fn on_loss__reroutes_uno_at_most_once_in_a_timeout() {
         let mut plb = plb(Params::uno());
         // Smoothed 100 us, deviation 50 us: 300 us.
         plb.on_ack(at(100), &acked(plb.path, at(0), 100));
@@ -298,14 +297,14 @@ mod tests {
         plb.on_loss(at(409), &lost(plb.path, 1, at(300)));
         assert!(!moves(&mut plb, at(409)));
         plb.on_loss(at(410), &lost(Entropy::new(plb.path.bits() + 1), 1, at(300)));
-        assert!(!moves(&mut plb, at(410)), "of a path that was left");
+        assert!(!moves(&mut plb, at(410)), "a loss on the old path");
         plb.on_loss(at(411), &lost(plb.path, 1, at(300)));
         plb.on_timeout(at(411));
         assert!(moves(&mut plb, at(411)));
         rounds(&mut plb, 1, 1000);
         plb.on_timeout(at(710));
         assert_eq!(plb.rounds, 0);
-        assert!(!moves(&mut plb, at(710)), "silence of the path that was left");
+        assert!(!moves(&mut plb, at(710)), "a timeout of the old path");
         plb.on_timeout(at(711));
         assert!(moves(&mut plb, at(711)));
         let mut linux = Plb::new(&Params::linux(), &flow(1));
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn leave__with_a_single_path_stays() {
+    fn leave__keeps_a_single_path() {
         let mut plb = plb(Params { entropies: 1, ..Params::default() });
         plb.on_timeout(at(1));
         assert!(!moves(&mut plb, at(1)));

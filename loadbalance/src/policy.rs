@@ -1,66 +1,65 @@
-//! The seam.
+//! The [`LoadBalancer`] trait.
 
 use crate::{Entropy, Outgoing, PathAck, PathLoss, Round};
 use spanwire_base::Time;
 use std::fmt::Debug;
 
-/// Which path each packet of one flow takes.
+/// The path selection of one flow.
 ///
-/// Paths are changed only in [`LoadBalancer::pick`], when a packet would take them: a flow that
-/// does not send does not wander. Every method that a policy does not need has a body that does
-/// nothing.
+/// A path changes only in [`LoadBalancer::pick`], when a packet would take it: an idle flow never
+/// reroutes. Provided methods do nothing.
 pub trait LoadBalancer: Debug + Send {
-    /// The path of a packet that leaves. Once for each packet, retransmissions as well.
+    /// The path of a packet that leaves. Called once for each packet and each retransmission.
     fn pick(&mut self, out: &Outgoing) -> Pick;
 
     /// Packets of a path arrived.
     fn on_ack(&mut self, _now: Time, _ack: &PathAck) {}
 
-    /// Packets of a path were lost. After the same frame's arrivals.
+    /// Packets of a path were lost. Called after the arrivals of the same frame.
     fn on_loss(&mut self, _now: Time, _loss: &PathLoss) {}
 
-    /// The retransmission timeout: nothing was heard of any path.
+    /// The retransmission timeout expired: no path had feedback.
     fn on_timeout(&mut self, _now: Time) {}
 
     /// A round trip ended.
     fn on_round(&mut self, _now: Time, _round: &Round) {}
 
-    /// All packets take one path until it changes: congestion control is to know when it does.
+    /// True if all packets take one path until it changes. Congestion control must know of changes.
     fn is_single_path(&self) -> bool {
         false
     }
 
-    /// What the policy makes of a path that it gave out. None if it keeps no account of it: then
-    /// the last that was heard of the path counts.
+    /// The state of a path of this policy. None if the policy does not track it; then the last
+    /// feedback about the path determines the state.
     fn state(&self, _now: Time, _path: Entropy) -> Option<PathState> {
         None
     }
 }
 
-/// A path for one packet.
+/// The path selected for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pick {
     /// The path.
     pub entropy: Entropy,
-    /// The path that was given up for it, if it was just now.
-    pub left: Option<Entropy>,
+    /// The path that it replaced with this packet, if any.
+    pub replaced: Option<Entropy>,
 }
 
-/// What is thought of a path.
+/// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PathState {
-    /// In use, and the last that was heard is good.
+    /// In use; the last feedback was an arrival.
     Live,
-    /// In use; packets were lost and none that was sent after them has arrived.
+    /// In use; packets were lost, and none sent after them has arrived.
     Suspect,
-    /// Dead, for all that is known: not used, or left with the next packet.
+    /// Presumed dead: not used, or replaced with the next packet.
     Bad,
     /// No longer in use.
     Retired,
 }
 
 impl PathState {
-    /// As reports spell it.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,6 +73,6 @@ impl PathState {
 
 impl From<Entropy> for Pick {
     fn from(entropy: Entropy) -> Self {
-        Self { entropy, left: None }
+        Self { entropy, replaced: None }
     }
 }

@@ -1,9 +1,9 @@
-//! The paths that a flow draws from.
+//! The set of entropies that a flow draws from.
 
 use crate::Entropy;
 use spanwire_base::Rng;
 
-/// A run of entropies from a random one on.
+/// Consecutive entropies from a random start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool {
     first: u16,
@@ -11,7 +11,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// `len` of them, clamped to 1..=16384.
+    /// A pool of `len` entropies, clamped to 1..=16384.
     pub(crate) fn new(len: u64, rng: &mut Rng) -> Self {
         let all = u64::from(Entropy::COUNT);
         let len = u16::try_from(len.clamp(1, all)).unwrap_or(Entropy::COUNT);
@@ -22,8 +22,8 @@ impl Pool {
         self.at(below(rng, self.len))
     }
 
-    /// One of those that `fits`; none if none does. Each of them is as likely, unless they are so
-    /// few that draws do not find one.
+    /// A random entropy that `fits`; none if none does. All are equally likely, unless so few fit
+    /// that random draws miss them.
     pub(crate) fn draw_fitting(
         &self,
         rng: &mut Rng,
@@ -46,12 +46,12 @@ impl Pool {
     }
 }
 
-/// A number below `n`, which is not zero.
+/// A random number below `n`, which is not zero.
 pub(crate) fn below(rng: &mut Rng, n: u16) -> u16 {
     u16::try_from(rng.below(u64::from(n))).unwrap_or(0)
 }
 
-/// So many draws before all are looked at in turn.
+/// The number of draws before a linear search.
 const DRAWS: u32 = 32;
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn draw_fitting__finds_the_only_one_and_says_when_there_is_none() {
+    fn draw_fitting__finds_the_only_one_or_none() {
         let mut rng = Rng::new(1);
         let pool = Pool::new(u64::from(Entropy::COUNT), &mut rng);
         let only = Entropy::new(77);

@@ -1,14 +1,14 @@
-//! REPS: paths from which good acknowledgements came are used again.
+//! REPS: recycling of the entropies of unmarked acknowledgements.
 //!
-//! A ring holds the last of them. Each good acknowledgement puts its path in, each packet takes the
-//! oldest out, and where there is none it draws: so load leaves congested and dead paths by itself.
-//! After a sign of failure the ring freezes: for a while packets go round what it holds, used or
-//! not, since a draw could hit what failed.
+//! A ring holds the last entropies. Each unmarked acknowledgement adds its own, each packet removes
+//! the oldest, and without one it draws: so load moves away from congested and dead paths. After a
+//! sign of failure the ring freezes: for a while packets cycle through the ring, used entropies or
+//! not, since a random entropy could select a failed link.
 //!
 //! # Source
 //! Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load Balancing and Failure
-//! Mitigation", and htsim's `buffer_reps`. There only a network that cuts packets to their headers
-//! lets it freeze; here timeouts and losses do.
+//! Mitigation", and htsim's `buffer_reps`. There the ring freezes only in a network with packet
+//! trimming; here timeouts and losses freeze it.
 
 use crate::params::params;
 use crate::pool::Pool;
@@ -17,23 +17,23 @@ use crate::{Entropy, Flow, LoadBalancer, Outgoing, PathAck, PathLoss, Pick};
 use spanwire_base::{Dur, Rng, Time, usize_from};
 
 params! {
-    /// How much is kept, and when it is trusted.
+    /// Parameters of REPS.
     struct Params of u64;
-    /// So many paths are kept.
+    /// Entropies in the ring.
     ///
     /// htsim: 8.
     ring = 8 in 1..=256;
-    /// The ring stays frozen for so many microseconds.
+    /// Duration of a freeze in microseconds.
     ///
     /// htsim: 10 ms.
     freeze_us = 10000 in 1..=10000000;
-    /// So many lost packets within a round trip freeze the ring, as a timeout does; 0: only that.
+    /// Losses within a round trip that freeze the ring, as a timeout does; 0: timeouts only.
     freeze_losses = 3 in 0..=1000;
-    /// So many packets draw their paths after it was frozen.
+    /// Packets with random entropies after a freeze.
     ///
     /// htsim: 16.
     explore = 16 in 0..=10000;
-    /// So many paths to draw from.
+    /// Number of paths to draw from.
     entropies = 16384 in 1..=16384;
 }
 
@@ -43,12 +43,12 @@ pub struct Reps {
     p: Params,
     rng: Rng,
     pool: Pool,
-    ring: Box<[Kept]>,
-    /// Where the next path goes: the oldest one, once all places are taken.
+    ring: Box<[Recycled]>,
+    /// The next slot to write: the oldest one, once all slots are in use.
     head: usize,
-    /// Places that were ever taken since the ring was cleared.
+    /// Slots in use since the ring was cleared.
     filled: usize,
-    /// The next place while it is frozen.
+    /// The next slot to read while frozen.
     turn: usize,
     frozen_until: Option<Time>,
     explore: u64,
@@ -58,15 +58,15 @@ pub struct Reps {
     lost: u64,
 }
 
-/// A path, and how many packets it is still good for.
+/// An entropy, and the number of packets that may still use it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct Recycled {
     path: Entropy,
-    left: u32,
+    uses: u32,
 }
 
 impl Reps {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -75,7 +75,7 @@ impl Reps {
             p: *params,
             rng,
             pool,
-            ring: vec![Kept::default(); usize_from(params.ring.max(1))].into(),
+            ring: vec![Recycled::default(); usize_from(params.ring.max(1))].into(),
             head: 0,
             filled: 0,
             turn: 0,
@@ -88,12 +88,12 @@ impl Reps {
         }
     }
 
-    /// Ends the frost when it is due.
+    /// Ends an expired freeze.
     fn thaw(&mut self, now: Time) {
         if self.frozen_until.is_some_and(|until| now >= until) {
             self.frozen_until = None;
             (self.head, self.filled, self.turn) = (0, 0, 0);
-            self.ring.fill(Kept::default());
+            self.ring.fill(Recycled::default());
             self.explore = self.p.explore;
         }
     }
@@ -105,13 +105,13 @@ impl Reps {
         }
     }
 
-    /// Another path than `but`, if there is one.
+    /// A random path other than `but`, if there is one.
     fn draw(&mut self, but: Option<Entropy>) -> Entropy {
         let other = self.pool.draw_fitting(&mut self.rng, |path| but != Some(path));
         other.unwrap_or_else(|| self.pool.draw(&mut self.rng))
     }
 
-    /// The path that the ring says, if it says one.
+    /// The next path of the ring; none if it is empty or the policy explores.
     fn next(&mut self) -> Option<Entropy> {
         if self.explore > 0 {
             self.explore -= 1;
@@ -127,8 +127,8 @@ impl Reps {
             return Some(self.ring[at].path);
         }
         let mut places = (oldest..self.filled).chain(0..oldest);
-        let at = places.find(|at| self.ring[*at].left > 0)?;
-        self.ring[at].left -= 1;
+        let at = places.find(|at| self.ring[*at].uses > 0)?;
+        self.ring[at].uses -= 1;
         Some(self.ring[at].path)
     }
 }
@@ -148,15 +148,15 @@ impl LoadBalancer for Reps {
         if ack.marked > 0 || ack.packets == 0 {
             return;
         }
-        self.ring[self.head] = Kept { path: ack.path, left: ack.packets };
+        self.ring[self.head] = Recycled { path: ack.path, uses: ack.packets };
         self.filled = self.filled.max(self.head + 1);
         self.head = (self.head + 1) % self.ring.len();
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {
         self.thaw(now);
-        for kept in self.ring.iter_mut().filter(|kept| kept.path == loss.path) {
-            kept.left = 0;
+        for recycled in self.ring.iter_mut().filter(|recycled| recycled.path == loss.path) {
+            recycled.uses = 0;
         }
         let rtt = self.rtt.smoothed().or(self.base_rtt).unwrap_or(Dur::ZERO);
         if now > self.lost_since + rtt {
@@ -177,7 +177,7 @@ impl LoadBalancer for Reps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{acked, again, at, data, flow, lost};
+    use crate::testing::{acked, at, data, flow, lost, retransmission};
 
     fn reps(ring: u64) -> Reps {
         Reps::new(&Params { ring, ..Params::default() }, &flow(1))
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__reuses_what_was_good_freezes_and_explores() {
+    fn pick__recycles_freezes_and_explores() {
         let mut reps = reps(4);
         good(&mut reps, 7);
         good(&mut reps, 3);
@@ -200,16 +200,16 @@ mod tests {
         reps.on_ack(at(1), &PathAck { marked: 1, ..acked(nine, at(0), 100) });
         assert_eq!([pick(&mut reps, at(2)), pick(&mut reps, at(2))], [7, 3]);
         let drawn = pick(&mut reps, at(2));
-        assert!(![3, 7, 9].contains(&drawn), "{drawn}: drawn of 16384");
+        assert!(![3, 7, 9].contains(&drawn), "{drawn} is a random one of 16384");
         reps.on_timeout(at(10));
         reps.on_timeout(at(5_000));
         let frozen: Vec<u16> = (0..4).map(|_| pick(&mut reps, at(10_009))).collect();
         assert_eq!(frozen, [7, 3, 7, 3]);
         good(&mut reps, 5);
-        assert_eq!(pick(&mut reps, at(10_009)), 7, "what was good joins the round");
+        assert_eq!(pick(&mut reps, at(10_009)), 7, "an unmarked entropy joins the cycle");
         let mut explored: Vec<u16> = (0..16).map(|_| pick(&mut reps, at(10_010))).collect();
         good(&mut reps, 8);
-        assert_eq!(pick(&mut reps, at(10_011)), 8, "and then as ever");
+        assert_eq!(pick(&mut reps, at(10_011)), 8, "then recycling resumes");
         explored.extend([3, 7, 5, 8]);
         explored.sort_unstable();
         explored.dedup();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pick__takes_the_oldest_when_the_ring_has_gone_round() {
+    fn pick__takes_the_oldest_after_the_ring_wrapped() {
         let mut reps = reps(2);
         for bits in [1, 2, 3] {
             good(&mut reps, bits);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__of_several_packets_is_good_for_as_many() {
+    fn on_ack__of_several_packets_recycles_for_as_many() {
         let mut reps = reps(8);
         let seven = Entropy::new(7);
         reps.on_ack(at(1), &PathAck { packets: 3, ..acked(seven, at(0), 100) });
@@ -242,7 +242,7 @@ mod tests {
         let elsewhere = Entropy::new(1);
         reps.on_loss(at(200), &lost(elsewhere, 2, at(100)));
         assert_eq!(pick(&mut reps, at(200)), 7);
-        assert_ne!(pick(&mut reps, at(200)), 7, "used up");
+        assert_ne!(pick(&mut reps, at(200)), 7, "no uses are left");
         reps.on_loss(at(301), &lost(elsewhere, 2, at(200)));
         assert!(reps.frozen_until.is_none(), "another round trip");
         reps.on_loss(at(401), &lost(elsewhere, 1, at(300)));
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn on_loss__what_was_lost_on_a_path_does_not_take_it_again() {
+    fn on_loss__a_retransmission_avoids_the_path_of_the_loss() {
         let mut reps = reps(4);
         good(&mut reps, 7);
         good(&mut reps, 3);
         reps.on_loss(at(2), &lost(Entropy::new(7), 1, at(0)));
         assert_eq!(pick(&mut reps, at(2)), 3);
         good(&mut reps, 5);
-        assert_ne!(reps.pick(&again(at(2), 0, Entropy::new(5))).entropy, Entropy::new(5));
+        assert_ne!(reps.pick(&retransmission(at(2), 0, Entropy::new(5))).entropy, Entropy::new(5));
     }
 
     #[test]

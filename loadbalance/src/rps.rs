@@ -1,12 +1,12 @@
-//! Packet spraying: each packet takes another path, whatever happens to it.
+//! RPS (random packet spraying): each packet takes another path, without feedback.
 //!
-//! Either drawn anew for each packet, or in turn: a cycle goes through all indices, each XORed with
-//! a mask that is drawn for the cycle. In turn, paths get the same load to one packet in a cycle,
-//! and the masks keep flows from marching in step.
+//! The path is random for each packet, or round-robin: a cycle visits all indices, each XORed with
+//! a random mask of the cycle. Round-robin balances paths to one packet in a cycle, and the masks
+//! desynchronise flows.
 //!
 //! # Source
-//! Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013; in turn:
-//! the "oblivious" multipath of Ultra Ethernet as in htsim.
+//! Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013;
+//! round-robin: the "oblivious" multipath of Ultra Ethernet as in htsim.
 
 use crate::params::params;
 use crate::pool::below;
@@ -14,18 +14,18 @@ use crate::{Entropy, Flow, LoadBalancer, Outgoing, Pick};
 use spanwire_base::Rng;
 
 params! {
-    /// How packets are sprayed.
+    /// Parameters of packet spraying.
     struct Params of u64;
-    /// The flow uses 2 to the power of so many paths.
+    /// Number of paths of the flow, as a power of two.
     ///
-    /// Of 256 paths each of eight links gets 32, give or take five.
+    /// With 256 paths each of eight links gets 32, give or take five.
     entropy_bits = 8 in 0..=14;
-    /// Each path drawn anew, or all in turn.
-    order = 0 in 0..=1 as "random" | "turn";
+    /// Random for each packet, or all paths in turn.
+    order = 0 of "random" | "turn";
 }
 
 impl Params {
-    /// In turn.
+    /// Round-robin.
     #[must_use]
     pub fn round_robin() -> Self {
         Self { order: TURN, ..Self::default() }
@@ -36,18 +36,18 @@ impl Params {
 #[derive(Clone, Debug)]
 pub struct Rps {
     rng: Rng,
-    /// The upper bits, which a flow keeps.
+    /// The upper bits, constant for the flow.
     upper: u16,
-    /// How many paths, a power of two.
+    /// The number of paths, a power of two.
     count: u16,
     in_turn: bool,
-    /// The place in the cycle.
+    /// The position in the cycle.
     next: u16,
     mask: u16,
 }
 
 impl Rps {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -74,7 +74,7 @@ impl Rps {
 impl LoadBalancer for Rps {
     fn pick(&mut self, out: &Outgoing) -> Pick {
         let mut path = self.draw();
-        // Where it was lost it does not go again, if there is another.
+        // A retransmission avoids the path of the loss, if there is another.
         for _ in 0..REDRAWS {
             if out.lost_on != Some(path) || self.count == 1 {
                 break;
@@ -90,13 +90,13 @@ impl LoadBalancer for Rps {
 }
 
 const TURN: u64 = 1;
-/// With two paths, one draw in 2^16 ends where the packet was lost.
+/// Draws per retransmission: with two paths, one in 2^16 ends on the path of the loss.
 const REDRAWS: u32 = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{again, at, data, flow};
+    use crate::testing::{at, data, flow, retransmission};
 
     fn counts(params: &Params, seed: u64, packets: u64) -> Vec<u64> {
         let mut rps = Rps::new(params, &flow(seed));
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn pick__in_turn_gives_every_path_the_same() {
+    fn pick__in_turn_balances_all_paths() {
         let counts = counts(&Params::round_robin(), 3, 256 * 50);
         assert!(counts.iter().all(|n| *n == 0 || *n == 50));
         assert_eq!(counts.iter().filter(|n| **n > 0).count(), 256);
     }
 
     #[test]
-    fn pick__in_turn_two_flows_do_not_march_in_step() {
+    fn pick__in_turn_two_flows_are_desynchronised() {
         let mut a = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(1));
         let mut b = Rps::new(&Params { entropy_bits: 4, ..Params::round_robin() }, &flow(2));
         let same = (0..1600).filter(|psn| {
@@ -140,16 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn pick__again_takes_another_path() {
+    fn pick__a_retransmission_takes_another_path() {
         for params in [Params::default(), Params::round_robin()] {
             let mut rps = Rps::new(&Params { entropy_bits: 1, ..params }, &flow(1));
             for psn in 0..200 {
                 let path = rps.pick(&data(at(psn), psn)).entropy;
-                assert_ne!(rps.pick(&again(at(psn), psn, path)).entropy, path);
+                assert_ne!(rps.pick(&retransmission(at(psn), psn, path)).entropy, path);
             }
             let mut one = Rps::new(&Params { entropy_bits: 0, ..params }, &flow(1));
             let path = one.pick(&data(at(0), 0)).entropy;
-            assert_eq!(one.pick(&again(at(0), 0, path)).entropy, path, "there is no other");
+            assert_eq!(
+                one.pick(&retransmission(at(0), 0, path)).entropy,
+                path,
+                "there is no other"
+            );
         }
     }
 }

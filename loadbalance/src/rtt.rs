@@ -1,8 +1,8 @@
-//! Round trips, smoothed.
+//! RTT estimation.
 
 use spanwire_base::Dur;
 
-/// The round trips of a path or a flow: smoothed, their deviation, and the smallest.
+/// The RTT estimator of a path or a flow: smoothed RTT, its deviation, and the smallest.
 ///
 /// # Source
 /// RFC 6298 2, with its gains of 1/8 and 1/4.
@@ -39,7 +39,7 @@ impl Rtt {
         self.known.map(|k| Dur::from_ps(k.min_ps))
     }
 
-    /// What a retransmission timeout would be without floor and backoff.
+    /// The retransmission timeout without minimum and backoff.
     pub(crate) fn timeout(&self) -> Option<Dur> {
         let k = self.known?;
         Some(Dur::from_ps(k.smoothed_ps.saturating_add(k.deviation_ps.saturating_mul(4))))

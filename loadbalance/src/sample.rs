@@ -1,89 +1,88 @@
-//! What a policy is told: small, copied, without packets.
+//! The inputs of a policy: small samples, copied, without packets.
 
 use crate::Entropy;
 use spanwire_base::{Dur, Time};
 
-/// What is known of a flow when its balancer is made.
+/// The properties of a flow that are known when its balancer is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Decides every draw. Another one for each queue pair, or their paths coincide.
+    /// The seed of every draw. Queue pairs need different seeds, or their paths coincide.
     pub seed: u64,
-    /// The round trip without any queue, if it was configured; if not, the smallest that is seen.
+    /// The round trip without any queue, if configured; otherwise the smallest sample is used.
     pub base_rtt: Option<Dur>,
 }
 
-/// A packet that leaves now.
+/// A packet that is about to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// The time at which it leaves. Never decreases.
+    /// The send time. Never decreases.
     pub now: Time,
-    /// Its number in its stream, unwrapped. The packets of a block of an erasure code have
-    /// consecutive ones.
+    /// Its number in its stream, unwrapped. The packets of a block of an erasure code are
+    /// consecutive.
     pub psn: u64,
     /// Payload bytes.
     pub bytes: u32,
-    /// It was sent before.
+    /// It is a retransmission.
     pub retransmit: bool,
-    /// The path on which it was lost, if it was and that is known.
+    /// The path on which it was lost, if known.
     pub lost_on: Option<Entropy>,
-    /// Payload bytes in flight without it; zero is a flow that was idle.
+    /// Payload bytes in flight without it; zero for an idle flow.
     pub in_flight_bytes: u64,
 }
 
-/// What one acknowledgement says of one path: one for each path that it covers packets of.
+/// The sample of an acknowledgement for one path: one for each path with newly acknowledged
+/// packets.
 ///
-/// Where one frame tells of arrivals and of losses, all arrivals come first.
+/// If a frame reports arrivals and losses, all arrivals come first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathAck {
-    /// The path that the packets took.
+    /// The path of the packets.
     pub path: Entropy,
-    /// Packets that had not been known to have arrived. Also such as were taken for lost.
+    /// Packets newly acknowledged, including packets presumed lost before.
     pub packets: u32,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Of `packets`, those that came marked CE.
+    /// Packets that arrived marked CE.
     pub marked: u32,
-    /// When the last of them was sent that was sent latest.
+    /// The last send time of the newest of them.
     pub sent_at: Time,
     /// The round trip of one of them, if there is a sample.
     pub rtt: Option<Dur>,
 }
 
-/// Packets of one path were found lost.
+/// Packets of one path that were found lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathLoss {
-    /// The path that they took.
+    /// Their path.
     pub path: Entropy,
-    /// How many.
+    /// The number of packets.
     pub packets: u32,
     /// Their payload bytes.
     pub bytes: u64,
-    /// When the one of them was sent that was sent latest.
+    /// The send time of the newest of them.
     pub sent_at: Time,
-    /// How it was noticed.
+    /// How the loss was detected.
     pub kind: LossKind,
 }
 
-/// How a loss was noticed.
+/// How a loss was detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// Packets sent later have arrived.
+    /// Packets sent later were acknowledged.
     Overdue,
-    /// The receiver named it missing: of a block that could not be rebuilt, or of one that was,
-    /// without it.
+    /// The receiver reported it missing in a block that was recovered without it, or that could not
+    /// be recovered.
     Block,
-    /// A switch cut it to its headers, and the receiver said so.
-    Trimmed,
-    /// Nothing was heard for the retransmission timeout.
+    /// The retransmission timeout expired.
     Timeout,
 }
 
-/// A round trip ended: the first acknowledgement came of a packet that was sent after the last
-/// round's end. What was acknowledged since.
+/// The packets acknowledged in a round trip, which ends with the first acknowledgement of a packet
+/// sent after the end of the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round {
-    /// Packets.
+    /// Packets acknowledged.
     pub acked: u64,
-    /// Of these, marked CE.
+    /// Packets that arrived marked CE.
     pub marked: u64,
 }

@@ -1,4 +1,4 @@
-//! What the tests of all policies share.
+//! Helpers for the tests of all policies.
 
 use crate::{Entropy, Flow, LossKind, Outgoing, PathAck, PathLoss};
 use spanwire_base::{Dur, Time};
@@ -12,24 +12,24 @@ pub(crate) fn flow(seed: u64) -> Flow {
     Flow { seed, base_rtt: Some(Dur::from_us(100)) }
 }
 
-/// A new packet of a flow that is busy.
+/// A new packet of a busy flow.
 pub(crate) fn data(now: Time, psn: u64) -> Outgoing {
     let bytes = 4096;
     Outgoing { now, psn, bytes, retransmit: false, lost_on: None, in_flight_bytes: 1 << 20 }
 }
 
-/// One that was lost on `path`.
-pub(crate) fn again(now: Time, psn: u64, path: Entropy) -> Outgoing {
+/// A retransmission of a packet that was lost on `path`.
+pub(crate) fn retransmission(now: Time, psn: u64, path: Entropy) -> Outgoing {
     Outgoing { retransmit: true, lost_on: Some(path), ..data(now, psn) }
 }
 
-/// One packet sent at `sent_at` arrived, unmarked.
+/// The acknowledgement of one unmarked packet sent at `sent_at`.
 pub(crate) fn acked(path: Entropy, sent_at: Time, rtt_us: u64) -> PathAck {
     let rtt = Some(Dur::from_us(rtt_us));
     PathAck { path, packets: 1, bytes: 4096, marked: 0, sent_at, rtt }
 }
 
-/// `packets` of them were lost, the last of which left at `sent_at`.
+/// The loss of `packets` packets, the last of which left at `sent_at`.
 pub(crate) fn lost(path: Entropy, packets: u32, sent_at: Time) -> PathLoss {
     let bytes = u64::from(packets) * 4096;
     PathLoss { path, packets, bytes, sent_at, kind: LossKind::Overdue }

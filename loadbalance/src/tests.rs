@@ -1,4 +1,4 @@
-//! What holds for every policy, whatever happens to its flow.
+//! Properties of every policy under any events.
 
 mod failure;
 
@@ -8,14 +8,15 @@ use proptest::prelude::*;
 use spanwire_base::{Dur, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that happens, the time since the last in nanoseconds first.
+/// An event of a flow; the strategy puts the time since the last one, in nanoseconds, first.
 #[derive(Clone, Debug)]
 enum Event {
     /// A new packet.
     Send,
-    /// One of the last packets again.
-    Again(usize),
-    /// One of the last packets arrives; several of its path are acknowledged; some were marked.
+    /// A retransmission of one of the last packets.
+    Retransmit(usize),
+    /// An arrival of one of the last packets; several of its path are acknowledged; some were
+    /// marked.
     Ack(usize, u32, u32),
     Loss(usize, u32, LossKind),
     Timeout,
@@ -23,15 +24,11 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
-    let kind = prop_oneof![
-        Just(LossKind::Overdue),
-        Just(LossKind::Block),
-        Just(LossKind::Trimmed),
-        Just(LossKind::Timeout),
-    ];
+    let kind =
+        prop_oneof![Just(LossKind::Overdue), Just(LossKind::Block), Just(LossKind::Timeout),];
     let what = prop_oneof![
         20 => Just(Event::Send),
-        3 => (0..RECENT).prop_map(Event::Again),
+        3 => (0..RECENT).prop_map(Event::Retransmit),
         12 => (0..RECENT, 1..5u32, 0..3u32).prop_map(|(at, n, ce)| Event::Ack(at, n, ce.min(n))),
         6 => (0..RECENT, 1..6u32, kind).prop_map(|(at, n, kind)| Event::Loss(at, n, kind)),
         1 => Just(Event::Timeout),
@@ -40,7 +37,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     (0..30_000u64, what)
 }
 
-/// A flow to which events happen, and what it sent.
+/// A flow with its balancer and the packets it sent.
 struct Sender {
     lb: Balancer,
     now: Time,
@@ -54,9 +51,9 @@ impl Sender {
         Self { lb, now: Time::ZERO, psn: 0, sent: Vec::new() }
     }
 
-    /// How often each path was left.
-    fn lefts(&self) -> BTreeMap<Entropy, u64> {
-        self.lb.paths(self.now).map(|report| (report.path, report.left)).collect()
+    /// The number of reroutes away from each path.
+    fn reroutes_by_path(&self) -> BTreeMap<Entropy, u64> {
+        self.lb.paths(self.now).map(|report| (report.path, report.reroutes)).collect()
     }
 
     fn state(&self, path: Entropy) -> Option<PathState> {
@@ -67,29 +64,31 @@ impl Sender {
         self.sent.iter().rev().nth(back).copied()
     }
 
-    fn send(&mut self, again: Option<(u64, Entropy, Time)>) -> Picked {
-        let psn = again.map_or(self.psn, |(psn, ..)| psn);
+    fn send(&mut self, lost: Option<(u64, Entropy, Time)>) -> Picked {
+        let psn = lost.map_or(self.psn, |(psn, ..)| psn);
         let out = Outgoing {
             now: self.now,
             psn,
             bytes: 1000,
-            retransmit: again.is_some(),
-            lost_on: again.map(|(_, path, _)| path),
+            retransmit: lost.is_some(),
+            lost_on: lost.map(|(_, path, _)| path),
             in_flight_bytes: psn % 3 * 1000,
         };
         let picked = self.lb.pick(&out);
-        self.psn += u64::from(again.is_none());
+        self.psn += u64::from(lost.is_none());
         self.sent.push((psn, picked.entropy, self.now));
         picked
     }
 
-    /// The pick, if one was made.
+    /// Applies an event; returns the pick, if there was one.
     fn apply(&mut self, wait_ns: u64, event: &Event) -> Option<Picked> {
         self.now += Dur::from_ns(wait_ns);
         let now = self.now;
         match *event {
             Event::Send => return Some(self.send(None)),
-            Event::Again(back) => return self.recent(back).map(|packet| self.send(Some(packet))),
+            Event::Retransmit(back) => {
+                return self.recent(back).map(|packet| self.send(Some(packet)));
+            }
             Event::Ack(back, packets, marked) => {
                 if let Some((_, path, sent_at)) = self.recent(back) {
                     let one = acked(path, sent_at, 100 + u64::from(packets));
@@ -114,9 +113,9 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 proptest! {
-    /// The seed and what happened decide every path; and the tables do not grow.
+    /// The seed and the events determine every path, and the tables do not grow.
     #[test]
-    fn any_events__the_same_seed_takes_the_same_paths(
+    fn any_events__the_same_seed_selects_the_same_paths(
         events in proptest::collection::vec(event(), 1..300),
         seed in any::<u64>(),
     ) {
@@ -135,10 +134,10 @@ proptest! {
         }
     }
 
-    /// A subflow that has taken a path keeps it for a base round trip, and nothing takes a path
-    /// that is remembered as dead.
+    /// A subflow keeps a new path for at least a base round trip, and no subflow takes a path
+    /// remembered as dead.
     #[test]
-    fn any_events__unolb_moves_once_a_round_trip_and_not_back(
+    fn any_events__unolb_reroutes_once_a_round_trip_and_not_back(
         events in proptest::collection::vec(event(), 1..400),
         seed in any::<u64>(),
     ) {
@@ -147,29 +146,30 @@ proptest! {
         let mut gone: BTreeSet<Entropy> = BTreeSet::new();
         for (wait, event) in &events {
             let reroutes = sender.lb.counters().reroutes;
-            let lefts = sender.lefts();
+            let before = sender.reroutes_by_path();
             let Some(picked) = sender.apply(*wait, event) else {
                 prop_assert_eq!(sender.lb.counters().reroutes, reroutes, "only with a packet");
                 continue;
             };
             if sender.lb.counters().reroutes == reroutes {
-                prop_assert!(!gone.contains(&picked.entropy), "what was left is not used");
+                prop_assert!(!gone.contains(&picked.entropy), "a dead path is not used");
                 continue;
             }
-            let now = sender.lefts();
-            let left = now.into_iter().find(|(path, n)| lefts.get(path).is_some_and(|m| m != n));
-            let (left, _) = left.expect("a path was left");
-            if let Some(since) = taken.remove(&left) {
+            let now = sender.reroutes_by_path();
+            let mut counts = now.into_iter();
+            let replaced = counts.find(|(path, n)| before.get(path).is_some_and(|m| m != n));
+            let (replaced, _) = replaced.expect("a path was replaced");
+            if let Some(since) = taken.remove(&replaced) {
                 prop_assert!(sender.now >= since + Dur::from_us(100));
             }
             prop_assert!(sender.state(picked.entropy) != Some(PathState::Bad));
             taken.insert(picked.entropy, sender.now);
-            gone.insert(left);
+            gone.insert(replaced);
             gone.remove(&picked.entropy);
         }
     }
 
-    /// The packets of a block take different paths, whatever happened before and meanwhile.
+    /// The packets of a block take different paths, whatever events come before and in between.
     #[test]
     fn any_events__unolb_gives_each_packet_of_a_block_its_own_path(
         events in proptest::collection::vec(event(), 1..400),
@@ -183,7 +183,7 @@ proptest! {
             if let Some(picked) = sender.apply(*wait, event).filter(|_| new) {
                 prop_assert!(!block.contains(&picked.entropy), "{block:?}");
                 block.push(picked.entropy);
-                // The last n - 1 and the next one are a block that begins anywhere.
+                // The last n - 1 packets and the next one are a block with any start.
                 if block.len() == subflows {
                     block.remove(0);
                 }
@@ -204,10 +204,10 @@ fn seeds__two_flows_do_not_coincide() {
             let (a, b) = (paths(seed), paths(seed + 1));
             same += a.iter().zip(&b).filter(|(a, b)| a == b).count();
         }
-        // By chance: 200 x 64 pairs of 16384, or, where a flow keeps to one path, 64 at a time.
+        // By chance: 200 x 64 pairs of 16384, or, for a flow with a single path, 64 at a time.
         assert!(same <= 3 * 64, "{text}: {same} of 12800");
     }
 }
 
-/// So many packets back something may happen to one.
+/// The number of recent packets to which events apply.
 const RECENT: usize = 40;

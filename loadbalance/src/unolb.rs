@@ -1,32 +1,32 @@
-//! UnoLB: a few paths in turn, so that the packets of a block take different ones; a dead one is
+//! UnoLB: several paths in turn, so that the packets of a block take different ones; dead paths are
 //! replaced.
 //!
 //! The packet with number `p` belongs to subflow `p mod n`. Blocks of an erasure code have
-//! consecutive numbers, so the packets of a block of at most `n` take `n` paths, whatever was sent
-//! again in between. A packet that is sent again takes the next subflow that is alive, not the one
-//! on which it was lost, and if there is one, one that has brought something sent after what was
-//! lost: of the paths that share a dead link, some look alive for a moment longer.
+//! consecutive numbers, so the packets of a block of at most `n` take `n` paths, whatever
+//! retransmissions are in between. A retransmission takes the next live subflow other than the one
+//! of the loss. It prefers a subflow on which a packet sent after the lost one has arrived: of
+//! paths that share a dead link, some appear live for a moment longer.
 //!
-//! # When a path is left
-//! A subflow is *suspect* when packets were lost on it and none that was sent after the first of
-//! them has arrived: a loss at random is followed by arrivals and comes to nothing. It is *bad*
-//! when it is suspect and
-//! - `lost_in_row` packets were lost in a row (half as many on a path that never brought one), or
-//! - it is silent: something is on its way, and an acknowledgement has been due for longer than
-//!   half a base round trip and three times the time between its packets. One is due a round trip
-//!   after its packet left, so nothing is silent in its first round trip or after idle.
+//! # Reroutes
+//! A subflow is *suspect* if packets were lost on it and none sent after the first of them has
+//! arrived. A random loss is followed by arrivals and has no effect. A subflow is *bad*
+//! if it is suspect and
+//! - `lost_in_row` consecutive packets were lost (half as many on a path without any arrival), or
+//! - it is silent: packets are in flight, and an acknowledgement has been due for longer than
+//!   half a base round trip and three times the interval of its packets. It is due a round trip
+//!   after its packet left, so no subflow is silent in its first round trip or after idle.
 //!
 //! A bad subflow takes another path with its next packet, at most once a base round trip: a fresh
-//! one, which none uses and which is not remembered as dead. A path is remembered for `avoid_ms`,
-//! or until something arrives of it that was sent since; and only if another path brought
-//! something meanwhile: when nothing comes back of any, no path is to blame. A timeout counts as a
-//! loss on each subflow that something is on its way of, beside the losses that come with it.
+//! one, which no subflow uses and which is not remembered as dead. A path is remembered for
+//! `avoid_ms`, or until a packet sent on it since then arrives. It is remembered only if another
+//! path had an arrival meanwhile, because without any arrival no single path is the cause. A
+//! timeout counts as a loss on each subflow with packets in flight, in addition to reported losses.
 //!
 //! # Source
-//! Uno 4.2 and its algorithm 2. As printed a subflow takes the path of another that
-//! acknowledgements came from (`reroute=copy`); the authors' code draws a fresh one, as we do,
-//! since a copy puts two packets of a block on one path. There the turn advances with
-//! retransmissions, too, and blocks drift against subflows.
+//! Uno 4.2 and algorithm 2. As printed, a subflow takes the path of another that
+//! has acknowledgements (`reroute=copy`). The authors' code draws a fresh one, as we do,
+//! since a copy puts two packets of a block on one path. In their code retransmissions advance the
+//! turn as well, so blocks shift against subflows.
 
 mod dead;
 mod subflow;
@@ -41,23 +41,23 @@ use std::collections::VecDeque;
 use subflow::{Limits, Subflow};
 
 params! {
-    /// How many paths, and when one is left.
+    /// Parameters of UnoLB.
     struct Params of u64;
     /// Paths in use at a time; as many as packets in a block, so that each takes its own.
     ///
     /// Uno: 10, for blocks of 8 and 2.
     subflows = 10 in 1..=32;
-    /// What a bad subflow takes: a fresh path, or a copy of one that acknowledgements come from.
+    /// New path of a bad subflow: a fresh one, or a copy of one with acknowledgements.
     ///
     /// Uno prints the copy; the authors' code draws.
-    reroute = 0 in 0..=1 as "fresh" | "copy";
-    /// So many packets lost in a row are a dead path.
+    reroute = 0 of "fresh" | "copy";
+    /// Consecutive lost packets that indicate a dead path.
     ///
     /// At 1 % loss at random, one packet in 10^8.
     lost_in_row = 4 in 1..=1000;
-    /// A dead path is not drawn again for so many milliseconds.
+    /// Time in milliseconds for which a dead path is not drawn.
     avoid_ms = 10000 in 0..=3600000;
-    /// So many paths to draw from.
+    /// Number of paths to draw from.
     ///
     /// The authors' code: 250.
     entropies = 16384 in 1..=16384;
@@ -70,23 +70,23 @@ pub struct UnoLb {
     rng: Rng,
     pool: Pool,
     base_rtt: Option<Dur>,
-    /// Round trips of all paths.
+    /// The RTT of all paths.
     rtt: Rtt,
     subflows: Box<[Subflow]>,
     dead: Dead,
-    /// What subflows have left last, as many as there are: a block of which some packets took one
-    /// of these is to take it no second time.
-    left: VecDeque<Entropy>,
-    /// When something was last heard of any path.
-    heard_at: Option<Time>,
-    /// When the packet left that was sent latest of those that were lost.
+    /// The paths that subflows left last, at most as many as subflows. A block that already has
+    /// packets on one of these must not use it a second time.
+    replaced: VecDeque<Entropy>,
+    /// The time of the last feedback about any path.
+    feedback_at: Option<Time>,
+    /// The send time of the newest lost packet.
     lost_at: Option<Time>,
     /// The subflow that the next retransmission tries first.
-    detour: usize,
+    retransmission_turn: usize,
 }
 
 impl UnoLb {
-    /// A flow's.
+    /// The policy of one flow.
     #[must_use]
     pub fn new(params: &Params, flow: &Flow) -> Self {
         let mut rng = Rng::new(flow.seed);
@@ -95,7 +95,7 @@ impl UnoLb {
         for _ in 0..params.subflows.max(1) {
             let unused = |path| subflows.iter().all(|s| s.entropy != path);
             let path = pool.draw_fitting(&mut rng, unused);
-            // Of fewer paths than subflows, some share.
+            // With fewer paths than subflows, some share a path.
             subflows.push(Subflow::new(path.unwrap_or_else(|| pool.draw(&mut rng))));
         }
         Self {
@@ -106,10 +106,10 @@ impl UnoLb {
             rtt: Rtt::default(),
             subflows: subflows.into(),
             dead: Dead::new(),
-            left: VecDeque::new(),
-            heard_at: None,
+            replaced: VecDeque::new(),
+            feedback_at: None,
             lost_at: None,
-            detour: 0,
+            retransmission_turn: 0,
         }
     }
 
@@ -119,7 +119,7 @@ impl UnoLb {
 
     fn limits(&self, subflow: &Subflow) -> Limits {
         let base = self.base();
-        // A path that is not known yet may be as slow as the flow's.
+        // A path without a sample may be as slow as the flow's.
         let rtt = subflow.rtt.smoothed().or(self.rtt.smoothed()).unwrap_or(base);
         let lost_in_row = u32::try_from(self.p.lost_in_row).unwrap_or(u32::MAX);
         Limits { rtt, base, lost_in_row }
@@ -129,39 +129,39 @@ impl UnoLb {
         subflow.is_bad(now, &self.limits(subflow))
     }
 
-    /// Something comes back of it.
+    /// The path has recent arrivals.
     fn is_alive(&self, now: Time, subflow: &Subflow) -> bool {
-        subflow.heard_at.is_some()
+        subflow.feedback_at.is_some()
             && !subflow.is_suspect()
             && !subflow.is_silent(now, &self.limits(subflow))
     }
 
-    /// Which subflow sends a packet again: the next one alive of which something arrived that was
-    /// sent after what was lost; it has outlived what the packet died of.
-    fn other_way(&mut self, out: &Outgoing) -> usize {
-        let own = self.own(out.psn);
+    /// The subflow of a retransmission: the next live one with an arrival of a packet sent after
+    /// the lost one, which shows that the cause of the loss does not affect it.
+    fn retransmission_subflow(&mut self, out: &Outgoing) -> usize {
+        let own = self.own_subflow(out.psn);
         let n = self.subflows.len();
         let lost_on = out.lost_on.unwrap_or(self.subflows[own].entropy);
         let other = |at: &usize| self.subflows[*at].entropy != lost_on;
         let alive = |at: &usize| other(at) && self.is_alive(out.now, &self.subflows[*at]);
         let proven = |at: &usize| alive(at) && self.subflows[*at].arrived() > self.lost_at;
-        let mut turn = (0..n).map(|step| (self.detour + step) % n);
+        let mut turn = (0..n).map(|step| (self.retransmission_turn + step) % n);
         if let Some(at) = turn.clone().find(proven).or_else(|| turn.find(alive)) {
-            self.detour = at + 1;
+            self.retransmission_turn = at + 1;
             return at;
         }
-        // The one heard of last. Of several (at first, all) the one before its own: each subflow's
-        // losses take another.
+        // The one with the last feedback. Among several (at first, all) the one before its own, so
+        // that the losses of each subflow take a different one.
         let others = (0..n).filter(other);
-        others.max_by_key(|at| (self.subflows[*at].heard_at, (n + at - own) % n)).unwrap_or(own)
+        others.max_by_key(|at| (self.subflows[*at].feedback_at, (n + at - own) % n)).unwrap_or(own)
     }
 
-    /// The subflow of a packet that is sent for the first time.
-    fn own(&self, psn: u64) -> usize {
+    /// The subflow of a packet's first transmission.
+    fn own_subflow(&self, psn: u64) -> usize {
         usize_from(psn % u64_from(self.subflows.len()))
     }
 
-    /// Gives a bad subflow another path; the one it leaves.
+    /// Reroutes a bad subflow; returns the old path.
     fn reroute(&mut self, now: Time, at: usize) -> Option<Entropy> {
         let subflow = &self.subflows[at];
         let recently = subflow.moved_at.is_some_and(|moved| now < moved + self.base());
@@ -169,20 +169,20 @@ impl UnoLb {
             return None;
         }
         let (old, since) = (subflow.entropy, subflow.lost_from());
-        if self.heard_at > subflow.heard_at {
+        if self.feedback_at > subflow.feedback_at {
             self.dead.add(old, since, now + Dur::from_ms(self.p.avoid_ms));
         }
         let new = if self.p.reroute == COPY { self.copy(now) } else { None };
         let new = new.or_else(|| self.fresh(now, old))?;
-        self.subflows[at].move_to(new, now);
-        if self.left.len() == self.subflows.len() {
-            self.left.pop_front();
+        self.subflows[at].reroute_to(new, now);
+        if self.replaced.len() == self.subflows.len() {
+            self.replaced.pop_front();
         }
-        self.left.push_back(old);
+        self.replaced.push_back(old);
         Some(old)
     }
 
-    /// The path of a random subflow that acknowledgements come from.
+    /// The path of a random subflow with recent arrivals.
     fn copy(&mut self, now: Time) -> Option<Entropy> {
         let count = self.alive(now).count();
         let nth = self.rng.below(u64_from(count.max(1)));
@@ -193,13 +193,14 @@ impl UnoLb {
         self.subflows.iter().filter(move |s| self.is_alive(now, s))
     }
 
-    /// A path that nobody uses, or has just left, and that is not known to be dead; if there is
-    /// none, one that is another.
+    /// A path that no subflow uses or has just left, and that is not remembered as dead. If there
+    /// is none, any other path.
     fn fresh(&mut self, now: Time, old: Entropy) -> Option<Entropy> {
         let used = |path| self.subflows.iter().any(|s| s.entropy == path);
         let rng = &mut self.rng;
         let fits = |path| !used(path) && !self.dead.has(path, now);
-        let unused = self.pool.draw_fitting(rng, |path| fits(path) && !self.left.contains(&path));
+        let unused =
+            self.pool.draw_fitting(rng, |path| fits(path) && !self.replaced.contains(&path));
         let unused = unused.or_else(|| self.pool.draw_fitting(rng, fits));
         let shared = |rng: &mut Rng| {
             self.pool.draw_fitting(rng, |path| path != old && !self.dead.has(path, now))
@@ -211,16 +212,20 @@ impl UnoLb {
 
 impl LoadBalancer for UnoLb {
     fn pick(&mut self, out: &Outgoing) -> Pick {
-        let at = if out.retransmit { self.other_way(out) } else { self.own(out.psn) };
-        let left = self.reroute(out.now, at);
+        let at = if out.retransmit {
+            self.retransmission_subflow(out)
+        } else {
+            self.own_subflow(out.psn)
+        };
+        let replaced = self.reroute(out.now, at);
         let rtt = self.limits(&self.subflows[at]).rtt;
         let subflow = &mut self.subflows[at];
         subflow.on_sent(out.now, rtt);
-        Pick { entropy: subflow.entropy, left }
+        Pick { entropy: subflow.entropy, replaced }
     }
 
     fn on_ack(&mut self, now: Time, ack: &PathAck) {
-        self.heard_at = Some(now);
+        self.feedback_at = Some(now);
         if let Some(rtt) = ack.rtt {
             self.rtt.sample(rtt);
         }

@@ -1,4 +1,4 @@
-//! docs/loadbalance.md has a page for each policy, with the parameters that there are.
+//! docs/loadbalance.md has a page for each policy, with its current parameters.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_loadbalance::{Choice, table};
@@ -6,7 +6,7 @@ use spanwire_loadbalance::{Choice, table};
 const PAGES: &str = include_str!("../../docs/loadbalance.md");
 
 #[test]
-fn table__stands_in_the_documentation_as_it_is() {
+fn table__equals_the_documentation() {
     for name in Choice::NAMES {
         assert!(PAGES.contains(&format!("\n## `{name}`")), "docs/loadbalance.md lacks {name}");
         let choice = Choice::named(name).unwrap();
@@ -20,10 +20,10 @@ fn table__stands_in_the_documentation_as_it_is() {
 }
 
 #[test]
-fn presets__are_said_with_their_parameters() {
+fn presets__are_documented_with_their_parameters() {
     for name in Choice::PRESETS {
         let settings = Choice::named(name).unwrap().to_string();
         let row = format!("| `{name}` | `{settings}` |");
-        assert!(PAGES.contains(&row), "docs/loadbalance.md does not say {row}");
+        assert!(PAGES.contains(&row), "docs/loadbalance.md lacks {row}");
     }
 }

@@ -1,4 +1,4 @@
-//! Memory from the kernel: anonymous private mappings.
+//! Anonymous private mappings.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -12,10 +12,10 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-/// The kernel has no memory or address space for a region.
+/// The kernel has no memory or address space left for a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// The requested bytes.
     pub bytes: usize,
 }
 
@@ -28,19 +28,19 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// At least `len` zeroed bytes, aligned to a page.
+    /// Maps at least `len` zeroed bytes, aligned to a page.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: above what the kernel commits to, or no address space or mappings left.
+    /// [`OutOfMemory`]: the commit limit is exceeded, or no address space or mappings are left.
     pub(crate) fn zeroed(len: usize) -> Result<Self, OutOfMemory> {
-        // The kernel maps no empty range: an empty region owns a page that is never touched.
+        // The kernel maps no empty range: an empty region owns a page that is never accessed.
         let mapped = len.max(1);
         if cfg!(spanwire_words) {
             return Self::on_heap(mapped);
         }
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel selects affects no existing one.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(OutOfMemory { bytes: len });
@@ -49,7 +49,7 @@ impl Mapping {
         Ok(Self { base, len: mapped })
     }
 
-    /// Whole words from the allocator, which AddressSanitizer guards at both ends.
+    /// Allocates whole words on the heap, which AddressSanitizer guards at both ends.
     fn on_heap(len: usize) -> Result<Self, OutOfMemory> {
         let layout = Self::heap_layout(len).ok_or(OutOfMemory { bytes: len })?;
         // SAFETY: the layout is not empty.

@@ -14,24 +14,24 @@ use std::sync::Arc;
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
-    /// There are no bytes behind `base`.
+    /// The region has bounds but no bytes: accesses discard writes and read zeros.
     is_blank: bool,
-    /// Keeps the memory alive and frees it; not otherwise used.
+    /// Keeps the memory alive and frees it; not accessed otherwise.
     _owner: Arc<dyn Owner>,
 }
 
-/// The copy would have left the region.
+/// A copy that would exceed the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfBounds {
-    /// First byte of the refused copy, relative to the region.
+    /// First byte of the rejected copy, relative to the region.
     pub offset: usize,
-    /// Bytes of the refused copy.
+    /// Bytes of the rejected copy.
     pub len: usize,
     /// Bytes of the region.
     pub region_len: usize,
 }
 
-/// Whoever keeps the bytes of a region alive until dropped.
+/// The owner that keeps the bytes of a region alive until it is dropped.
 trait Owner: Send + Sync {}
 
 impl<T: Send + Sync> Owner for T {}
@@ -40,34 +40,34 @@ impl<T: Send + Sync> Owner for T {}
 // it gives access by copying only, so moving it to another thread moves no borrow.
 unsafe impl Send for Region {}
 
-// SAFETY: see Send. Accesses that race are defined: `shared` makes all of them, and says why.
+// SAFETY: see Send. Racing accesses are defined: `shared` makes all of them, and explains why.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` zeroed bytes of our own, aligned to a page. Zero bytes are a valid, empty region. A
+    /// A region of `len` zeroed bytes, aligned to a page. Zero bytes are a valid, empty region. A
     /// page takes memory from its first write on: an untouched region costs address space only.
     ///
     /// # Errors
-    /// [`OutOfMemory`]. That the kernel maps a region is no promise that it has memory for all of
-    /// its pages at once: by default Linux overcommits.
+    /// [`OutOfMemory`]. A mapped region does not guarantee memory for all of its pages at once,
+    /// because by default Linux overcommits.
     pub fn try_zeroed(len: usize) -> Result<Self, OutOfMemory> {
         let owned = Mapping::zeroed(len)?;
         Ok(Self { base: owned.base(), len, is_blank: false, _owner: Arc::new(owned) })
     }
 
-    /// As [`Region::try_zeroed`], for a length that no peer has chosen.
+    /// As [`Region::try_zeroed`], for a length that was not chosen by a peer.
     ///
     /// # Panics
-    /// Where that fails.
+    /// If the allocation fails.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self::try_zeroed(len).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// A region over memory that belongs to someone else.
+    /// A region over memory owned elsewhere.
     ///
-    /// `owner` is kept until the last clone is gone and then dropped: whatever keeps the memory
-    /// mapped (an `Arc` of a mapping, a guard), or `()` for memory that outlives the process.
+    /// `owner` is dropped with the last clone. It keeps the memory mapped (an `Arc` of a mapping, a
+    /// guard), or is `()` for memory that outlives the process.
     ///
     /// # Safety
     /// The aligned 8-byte words that hold the `len` bytes from `base` must stay valid for reads and
@@ -81,9 +81,9 @@ impl Region {
         Self { base, len, is_blank: false, _owner: Arc::new(owner) }
     }
 
-    /// A region of `len` bytes that do not exist: for simulations whose payload nobody looks at. It
-    /// has bounds like any other; what is written is gone and what is read is zero. Its address is
-    /// that of no memory, the same for all: give a virtual address when registering it.
+    /// A region of `len` bytes without memory, for simulations that do not read payload. It
+    /// has bounds like any other; writes are discarded and reads return zero. Its address is
+    /// not that of any memory, and the same for all: register it with a virtual address.
     #[must_use]
     pub fn blank(len: usize) -> Self {
         Self { base: NonNull::dangling(), len, is_blank: true, _owner: Arc::new(()) }
@@ -101,8 +101,8 @@ impl Region {
         self.len == 0
     }
 
-    /// The address of the first byte: what verbs use as the default virtual address of a memory
-    /// region. It is a number, not a permission.
+    /// The address of the first byte, the default virtual address of a memory region in verbs. It
+    /// is a number without access rights.
     #[must_use]
     pub fn addr(&self) -> u64 {
         spanwire_base::u64_from(self.base.as_ptr().addr())
@@ -111,7 +111,7 @@ impl Region {
     /// Copies `src` into the region from `offset` on.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a byte would fall outside; nothing is copied then.
+    /// [`OutOfBounds`] if a byte would fall outside; then nothing is copied.
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
         let Some(at) = self.checked(offset, src.len())? else {
             return Ok(());
@@ -123,10 +123,10 @@ impl Region {
         Ok(())
     }
 
-    /// Copies bytes from `offset` on out of the region into all of `dst`.
+    /// Copies from `offset` on out of the region, filling `dst`.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a byte would come from outside; nothing is copied then.
+    /// [`OutOfBounds`] if a byte would come from outside; then nothing is copied.
     pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
         let Some(at) = self.checked(offset, dst.len())? else {
             dst.fill(0);
@@ -137,33 +137,33 @@ impl Region {
         Ok(())
     }
 
-    /// Adds `add` to the 64-bit word at `offset`, wrapping, and returns what it was before. The
-    /// word is in this machine's byte order, as verbs have it.
+    /// Adds `add` to the 64-bit word at `offset`, wrapping, and returns its old value. The
+    /// word is in this machine's byte order, as in verbs.
     ///
-    /// When the word's real address is a multiple of 8 the operation is atomic towards everybody,
-    /// this machine's other threads included. Else it is atomic only towards callers on the same
-    /// thread: a region registered at a virtual address of another alignment than its own.
+    /// If the word's real address is a multiple of 8, the operation is atomic to all accesses,
+    /// including those of this machine's other threads. Otherwise it is atomic only to callers on
+    /// the same thread: the region's virtual and real address have different alignments.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a byte of the word is outside; nothing is changed then.
+    /// [`OutOfBounds`] if a byte of the word is outside; then nothing is changed.
     pub fn fetch_add(&self, offset: usize, add: u64) -> Result<u64, OutOfBounds> {
         // SAFETY: `update` gives a word inside the region, aligned.
         let atomic = |word| unsafe { shared::fetch_add(word, add) };
         self.update(offset, atomic, |old| old.wrapping_add(add))
     }
 
-    /// Writes `swap` into the 64-bit word at `offset` if it is `compare`, and returns what it was
-    /// before. Order of bytes and atomicity as [`Region::fetch_add`].
+    /// Writes `swap` into the 64-bit word at `offset` if it equals `compare`, and returns its old
+    /// value. Byte order and atomicity as [`Region::fetch_add`].
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a byte of the word is outside; nothing is changed then.
+    /// [`OutOfBounds`] if a byte of the word is outside; then nothing is changed.
     pub fn compare_swap(&self, offset: usize, compare: u64, swap: u64) -> Result<u64, OutOfBounds> {
         // SAFETY: `update` gives a word inside the region, aligned.
         let atomic = |word| unsafe { shared::compare_swap(word, compare, swap) };
         self.update(offset, atomic, |old| if old == compare { swap } else { old })
     }
 
-    /// Changes the word at `offset`: by `atomic`, which gets its address, where it is aligned, else
+    /// Changes the word at `offset`: by `atomic`, which takes its address, if it is aligned, else
     /// by `plain`.
     fn update(
         &self,
@@ -185,7 +185,8 @@ impl Region {
         Ok(old)
     }
 
-    /// The pointer to `offset`, if `len` bytes from there lie in the region; none when it is blank.
+    /// The pointer to `offset`, if `len` bytes from there lie in the region; none for a blank
+    /// region.
     fn checked(&self, offset: usize, len: usize) -> Result<Option<*mut u8>, OutOfBounds> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len && self.is_blank => Ok(None),
@@ -208,7 +209,7 @@ impl fmt::Debug for Region {
 impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, len, region_len } = self;
-        write!(f, "{len} bytes at offset {offset} leave a region of {region_len} bytes")
+        write!(f, "{len} bytes at offset {offset} exceed a region of {region_len} bytes")
     }
 }
 
@@ -242,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn try_zeroed__reports_what_no_machine_has() {
+    fn try_zeroed__reports_excessive_lengths() {
         for bytes in [1 << 50, usize::MAX / 2, usize::MAX] {
             assert_eq!(Region::try_zeroed(bytes).unwrap_err(), OutOfMemory { bytes });
         }
     }
 
     #[test]
-    fn drop__gives_the_memory_back() {
+    fn drop__unmaps_the_memory() {
         let address_space = || status("VmSize:");
         let before = address_space();
         for _ in 0..64 {
@@ -259,7 +260,7 @@ mod tests {
         assert!(grown < 4 << 30, "64 regions of 256 MiB in turn: {grown} bytes of address space");
     }
 
-    /// Bytes of this process that are in memory.
+    /// The resident set size of this process in bytes.
     fn resident_bytes() -> usize {
         status("VmRSS:")
     }
@@ -325,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn copy_out__refuses_an_offset_that_wraps() {
+    fn copy_out__rejects_an_offset_that_wraps() {
         let r = Region::zeroed(64);
         let mut out = [9u8; 4];
         assert!(r.copy_out(usize::MAX - 1, &mut out).is_err());
         assert!(r.copy_out(usize::MAX, &mut []).is_err());
-        assert_eq!(out, [9; 4], "a refused copy changes nothing");
-        assert!(r.copy_out(64, &mut []).is_ok(), "an empty copy at the end is fine");
+        assert_eq!(out, [9; 4], "a rejected copy changes nothing");
+        assert!(r.copy_out(64, &mut []).is_ok(), "an empty copy at the end is valid");
     }
 
     #[test]

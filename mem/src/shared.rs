@@ -1,5 +1,5 @@
-//! Access to bytes that other threads, by order of the network, may read and write at the same
-//! time: the one place where a region's memory is touched.
+//! Access to bytes that other threads may read and write at the same time, at the request of
+//! remote peers: the only module that accesses a region's memory.
 //!
 //! # Why this is sound
 //! In Rust's memory model (that of C++20) two accesses to overlapping bytes, of which one writes
@@ -8,30 +8,31 @@
 //! atomic copy beside a 64-bit FETCH_ADD is of another size. A peer chooses the offsets, lengths
 //! and times of WRITEs, READs and atomics, so none of that may be relied on here.
 //!
-//! - **On x86-64** every access is machine code of ours, by `asm!`: to the language, a region's
-//!   bytes are outside of the program, like the memory of a device, and `asm!` moves bytes between
-//!   there and the caller's slice, which it has borrowed. The language knows no race on memory that
-//!   no Rust code accesses. What happens there is the processor's to define, and it does: each byte
-//!   read is one that was written to that place, instructions never write outside their operands,
-//!   `lock` operations are atomic to all others, and stores become visible in order (x86-TSO), so
-//!   that what is published by a release store after a copy is found by its acquire load.
+//! - **On x86-64** every access is our machine code, by `asm!`. To the language, a region's
+//!   bytes are outside of the program, like the memory of a device. `asm!` moves bytes between
+//!   that memory and the caller's slice, which it has borrowed. The language defines no race on
+//!   memory that no Rust code accesses. The processor defines the effects: each byte read is one
+//!   that was written to that place, instructions never write outside their operands, `lock`
+//!   operations are atomic to all others, and stores become visible in order (x86-TSO). So data
+//!   published by a release store after a copy is found by its acquire load.
 //! - **Elsewhere** (`words.rs`) a region's memory is an array of `AtomicU64`, and every access is
 //!   an atomic access to one whole aligned word: parts of words are written by compare-exchange.
 //!   All accesses have one size, so the model above allows them all. `--cfg spanwire_words` selects
 //!   them on x86-64 too, and heap memory for regions: AddressSanitizer sees neither `asm!` nor the
 //!   bounds of mappings.
 //!
-//! Either way the compiler may neither invent, tear, repeat nor assume anything of a region's
+//! In both cases the compiler may not invent, tear, repeat or assume anything of a region's
 //! bytes; a copy that races holds a mixture of old and new bytes, as with DMA.
 //!
-//! The bytes must not be accessed in any other way while that is possible: that is the contract of
-//! [`Region::from_raw`](crate::Region::from_raw).
+//! The bytes must not be accessed in any other way while such accesses are possible: that is the
+//! contract of [`Region::from_raw`](crate::Region::from_raw).
 //!
 //! # Rejected
-//! Volatile or plain copies, as vm-memory and crossbeam's `AtomicCell` make them: a data race that
-//! their documents call a deviation. Relaxed atomics byte by byte (RFC 3301, `AtomicPerByte`): not
-//! vectorised, and of another size than an atomic operation on the same word. The C library's
-//! `memcpy`: its contract forbids a race, and LLVM replaces calls by loads and stores of its own.
+//! Volatile or plain copies, as in vm-memory and crossbeam's `AtomicCell`: a data race that
+//! their documentation calls a deviation. Relaxed atomics byte by byte (RFC 3301,
+//! `AtomicPerByte`): not vectorised, and of another size than an atomic operation on the same word.
+//! The C library's `memcpy`: its contract forbids a race, and LLVM replaces calls by its own loads
+//! and stores.
 
 #[cfg(any(test, spanwire_words, not(target_arch = "x86_64")))]
 mod words;

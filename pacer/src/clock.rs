@@ -1,39 +1,39 @@
-//! A rate limiter without a timer: the time from which on the next packet may leave.
+//! A token bucket rate limiter without a timer: the time at which the next packet may leave.
 
 use spanwire_base::{Dur, Rate, Time};
 
-/// One queue pair's rate, with a bound on bursts.
+/// The token bucket of one queue pair: a rate with a burst limit.
 ///
-/// A token bucket by its time: a packet may leave from `next` on and moves it by what the packet
-/// takes at the rate. Who was idle, or late, may catch up with as much as the bound on bursts and
-/// no more, whatever time does: a core that was taken away for a second comes back to one burst.
+/// Tokens are kept as a time: a packet may leave from `next` on, and advances it by its
+/// transmission time at the rate. After an idle period or a delay, at most the burst limit may
+/// leave at once: a core that was preempted for a second resumes with one burst.
 ///
 /// Times are in picoseconds with 32 more bits: the fraction is carried from packet to packet, so
 /// the rate is exact over any time, to one part in 2^32.
 ///
 /// # Source
-/// Bytes counted by the caller are those on the wire: preamble, frame check and gap included
-/// (24 bytes beside the frame), as a rate of Ethernet is understood.
+/// The caller counts bytes on the wire: preamble, frame check and gap included (24 bytes in
+/// addition to the frame), as for an Ethernet link rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenClock {
-    /// The next packet's time, ps times 2^32.
+    /// The earliest time of the next packet, ps times 2^32.
     next: u128,
-    /// What a byte takes, ps times 2^32; 0 without a rate.
+    /// The transmission time of a byte, ps times 2^32; 0 without a rate.
     per_byte: u128,
-    /// The end of the gap that was asked for.
+    /// The end of the requested gap.
     held_until: Time,
     burst_bytes: u32,
     catch_up_ps: u32,
 }
 
 impl TokenClock {
-    /// Without a rate: a packet may leave at any time.
+    /// A clock without a rate: a packet may leave at any time.
     ///
-    /// What may leave at once after a pause, beside the packet that is due, is `burst_bytes` (at
-    /// least 1), or what the rate gives in `catch_up` (at most 4 ms) if that is more. A worker that
-    /// looks every so often reaches a rate only if it may catch up with what fell due meanwhile: at
-    /// 400 Gbit/s that is 12,500 bytes in each slot of the wheel, many packets, while at 1 Mbit/s
-    /// it is none.
+    /// After a pause, the packet that is due and a burst may leave at once. The burst limit is
+    /// `burst_bytes` (at least 1), or the bytes of `catch_up` (at most 4 ms) at the rate if that is
+    /// more. A worker that polls at intervals reaches a rate only if it may catch up on the packets
+    /// that became due in between. At 400 Gbit/s these are 12,500 bytes in each slot of the wheel,
+    /// many packets; at 1 Mbit/s there are none.
     #[must_use]
     pub fn new(burst_bytes: u32, catch_up: Dur) -> Self {
         let catch_up_ps = u32::try_from(catch_up.as_ps()).unwrap_or(u32::MAX).min(CATCH_UP_MAX_PS);
@@ -41,9 +41,9 @@ impl TokenClock {
         Self { next: 0, per_byte: 0, held_until: Time::ZERO, burst_bytes, catch_up_ps }
     }
 
-    /// Changes the rate; `None` is none. It counts at once: what was to be waited for at the old
-    /// rate is waited for in proportion, and bytes that were saved up stay as many bytes. Between
-    /// a rate and none nothing is kept.
+    /// Changes the rate; `None` is unlimited. It applies at once: a remaining wait is scaled to the
+    /// new rate, and accumulated burst bytes stay the same number of bytes. A change from or to
+    /// unlimited discards both.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
         let new = rate.map_or(0, per_byte);
         if new == self.per_byte {
@@ -53,7 +53,7 @@ impl TokenClock {
         self.per_byte = new;
         let now = fixed(now);
         self.next = match self.next.checked_sub(now) {
-            // Nothing is saved up without a rate, nor waited for.
+            // Without a rate there is neither a wait nor an accumulated burst.
             _ if old == 0 || new == 0 => now,
             Some(ahead) => now.saturating_add(scaled(ahead, new, old, Rounding::Up)),
             None => {
@@ -72,8 +72,8 @@ impl TokenClock {
     /// A packet may leave now.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
-        // By the time that is told, which stops at the end of the range: what waits for that has
-        // its time then, and nobody asks again and again.
+        // By the rounded time, which saturates at the end of the range: a packet that waits for
+        // that is due then, so that callers do not poll for ever.
         self.next() <= now
     }
 
@@ -83,13 +83,13 @@ impl TokenClock {
         self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * self.per_byte);
     }
 
-    /// Holds the next packet back for at least `gap` after `now`: a window below one packet. It
-    /// does not depend on the rate.
+    /// Delays the next packet by at least `gap` after `now`, independently of the rate: for a
+    /// window below one packet.
     pub fn hold(&mut self, now: Time, gap: Dur) {
         self.held_until = self.held_until.max(now + gap);
     }
 
-    /// How far behind it may fall and catch up, ps times 2^32.
+    /// The longest delay that is caught up, ps times 2^32.
     fn depth(&self) -> u128 {
         let catch_up = u128::from(self.catch_up_ps) << FRACTION_BITS;
         (u128::from(self.burst_bytes) * self.per_byte).max(catch_up)
@@ -116,8 +116,8 @@ enum Rounding {
     Down,
 }
 
-/// `time * new / old` of what bytes take, at most 2^75 each; saturates. A product too long for 128
-/// bits is made of ratios shortened to 53 bits or more, rounded the same way.
+/// `time * new / old` of per-byte times, at most 2^75 each; saturates. If the product exceeds 128
+/// bits, the ratio is shortened to 53 bits or more, rounded in the same direction.
 fn scaled(time: u128, new: u128, old: u128, rounding: Rounding) -> u128 {
     let (whole, rest) = (time / old, time % old);
     let bits = |x: u128| u128::BITS - x.leading_zeros();
@@ -131,7 +131,7 @@ fn scaled(time: u128, new: u128, old: u128, rounding: Rounding) -> u128 {
 
 const FRACTION_BITS: u32 = 32;
 const PS_PER_S: u128 = 1_000_000_000_000;
-/// Below the range of the field, and longer than any catching up that is not a burst.
+/// Below the range of the field, and longer than any catch-up that is not a burst.
 const CATCH_UP_MAX_PS: u32 = 4_000_000_000;
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     /// 335.2 ns a packet.
     const LEN: u32 = 4190;
 
-    /// 100 Gbit/s with a burst of so many nanoseconds.
+    /// 100 Gbit/s with a burst of `burst_ns` nanoseconds.
     fn clock(burst_ns: u32) -> TokenClock {
         let mut c = TokenClock::new(burst_ns * 25 / 2, Dur::ZERO);
         c.set_rate(at_ps(1_000_000), Some(Rate::from_gbps(100)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn on_sent__a_packet_takes_its_time() {
+    fn on_sent__advances_by_the_transmission_time() {
         let mut c = clock(700);
         let mut times = Vec::new();
         for _ in 0..3 {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn set_rate__counts_at_once() {
+    fn set_rate__applies_at_once() {
         let mut c = clock(1);
         c.on_sent(at_ps(1_000_000), LEN);
         c.set_rate(at_ps(1_000_000), Some(Rate::from_gbps(50)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn new__catches_up_with_bytes_or_with_time_whichever_is_more() {
+    fn new__the_burst_limit_is_the_larger_of_bytes_and_time() {
         // 4 us at 400 Gbit/s are 200,000 bytes; at 1 Gbit/s they are 500.
         for (gbps, want) in [(400, 200_000_u64), (1, 3000)] {
             let mut c = TokenClock::new(3000, Dur::from_us(4));
@@ -217,12 +217,12 @@ mod tests {
                 c.on_sent(now, 500);
                 sent += 500;
             }
-            assert_eq!(sent, want + 500, "and the packet that is due");
+            assert_eq!(sent, want + 500, "plus the packet that is due");
         }
     }
 
     #[test]
-    fn set_rate__what_was_saved_up_stays_as_many_bytes() {
+    fn set_rate__keeps_accumulated_burst_bytes() {
         let mut c = TokenClock::new(100_000, Dur::ZERO);
         c.set_rate(Time::ZERO, Some(Rate::from_gbps(1)));
         // 8 us idle: 1000 bytes.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn is_due__at_the_end_of_time_nobody_waits_any_more() {
+    fn is_due__at_the_end_of_time() {
         let mut c = TokenClock::new(1, Dur::ZERO);
         c.set_rate(Time::MAX, Some(Rate::from_bps(1)));
         for _ in 0..3 {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn hold__whatever_the_rate_does() {
+    fn hold__is_independent_of_the_rate() {
         let mut c = clock(700);
         c.hold(at_ps(2_000_000), Dur::from_us(100));
         c.set_rate(at_ps(3_000_000), Some(Rate::from_gbps(400)));
@@ -282,19 +282,19 @@ mod tests {
                 c.on_sent(c.next(), len);
                 sent += u64::from(len);
             }
-            // The first packet leaves at once: one more than the rate at the most.
+            // The first packet leaves at once: at most one more than the rate.
             let want = bps / 8;
             assert!(sent >= want && sent - want <= u64::from(len), "{bps}: {sent}");
         }
     }
 
     proptest! {
-        /// A bucket of tokens in whole numbers: a bit a second in a picosecond is one, 8 * 10^12
-        /// are a byte. It gains by the rate, holds `burst` and goes below zero by the packet that
-        /// is due. No stretch of time may see more leave, whatever time and the rate do; and what
-        /// is lost for the rounding of a byte's time is a packet at most.
+        /// Compares with a token bucket in whole numbers: one token is a bit a second in a
+        /// picosecond, 8 * 10^12 tokens are a byte. The bucket fills at the rate, holds `burst`,
+        /// and goes below zero by the packet that is due. No interval may see more bytes leave,
+        /// however time and the rate change. Rounding the time of a byte loses at most a packet.
         #[test]
-        fn bursts__are_those_of_a_bucket_of_tokens(
+        fn bursts__match_a_token_bucket(
             steps in proptest::collection::vec(
                 (0..40_u32, 0..u64::MAX, 1_000_000..400_000_000_000_u64, 64..9000_u32),
                 1..300,
@@ -326,7 +326,7 @@ mod tests {
                     // Rounded by less than a thousandth of a byte.
                     prop_assert!(tokens >= -i128::from(len) * BYTE - BYTE / 1000, "{tokens}");
                 }
-                // Not held back either: what is left of the tokens is no packet's worth.
+                // No needless delay either: the remaining tokens are less than a packet.
                 prop_assert!(tokens < BYTE / 1000, "{tokens} at {bps}");
             }
         }

@@ -1,12 +1,12 @@
-//! Whose turn it is among those that may send.
+//! Deficit round robin over the queue pairs that may send.
 
 use crate::links::{Ends, Links};
 
 /// Deficit round robin with weights, by bytes.
 ///
-/// Who has its turn gets its quantum times its weight and sends while any of it is left; what the
-/// last packet took too much is missing from the next turn, because how long a packet is shows when
-/// it is written. Who has nothing more to send leaves and keeps nothing.
+/// In its turn a slot gets its quantum times its weight, and sends while any of it is left. The
+/// excess of the last packet is deducted from the next turn, because the length of a packet is
+/// known only once it is written. A slot with nothing to send leaves and keeps no credit.
 ///
 /// # Source
 /// Shreedhar and Varghese (SIGCOMM'95), with the surplus carried over instead of the deficit.
@@ -16,8 +16,8 @@ pub struct Drr {
     active: Ends,
     entries: Vec<Entry>,
     quantum: u32,
-    /// The head has had its quantum for this turn.
-    begun: bool,
+    /// The head has received its quantum for this turn.
+    turn_has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,8 @@ struct Entry {
 }
 
 impl Drr {
-    /// A turn is of `quantum` bytes (at least 1) times the weight: no less than a packet has, or
-    /// finding whose turn it is takes as many rounds as a packet has quanta.
+    /// A turn has `quantum` bytes (at least 1) times the weight. The quantum should be at least a
+    /// packet, or finding the head takes as many rounds as a packet has quanta.
     #[must_use]
     pub fn new(quantum: u32) -> Self {
         Self {
@@ -37,16 +37,16 @@ impl Drr {
             active: Ends::default(),
             entries: Vec::new(),
             quantum: quantum.max(1),
-            begun: false,
+            turn_has_begun: false,
         }
     }
 
-    /// Sets the weight of `slot`, 1..=65535; 1 until it is set.
+    /// Sets the weight of `slot`, 1..=65535; the default is 1.
     pub fn set_weight(&mut self, slot: u32, weight: u16) {
         self.entry(slot).weight = weight.max(1);
     }
 
-    /// `slot` may send: it stands at the end, unless it stands already.
+    /// Appends `slot`, which may send, unless it is active already.
     #[inline]
     pub fn enter(&mut self, slot: u32) {
         if !self.stands(slot) {
@@ -55,11 +55,11 @@ impl Drr {
         }
     }
 
-    /// Whose turn it is.
+    /// The slot whose turn it is.
     #[inline]
     pub fn head(&mut self) -> Option<u32> {
-        // Whose turn has begun has something left of it.
-        if self.begun { self.active.head() } else { self.begin() }
+        // A turn that has turn_has_begun has bytes left.
+        if self.turn_has_begun { self.active.head() } else { self.begin() }
     }
 
     fn begin(&mut self) -> Option<u32> {
@@ -68,16 +68,16 @@ impl Drr {
             let quantum = i64::from(self.quantum);
             let entry = self.entry(head);
             entry.left += quantum * i64::from(entry.weight);
-            // A packet longer than the quantum is paid for by turns that pass.
+            // A packet longer than the quantum is paid for by skipped turns.
             if entry.left > 0 {
-                self.begun = true;
+                self.turn_has_begun = true;
                 return Some(head);
             }
             self.rotate(head);
         }
     }
 
-    /// The head sent a packet of `bytes`: the next one's turn when its own is used up.
+    /// Charges a packet of `bytes` to the head. The turn ends when its bytes are used up.
     #[inline]
     pub fn charge(&mut self, bytes: u32) {
         let Some(head) = self.active.head() else { return };
@@ -88,34 +88,34 @@ impl Drr {
         }
     }
 
-    /// `slot` does not send any more for now.
+    /// Removes `slot`, which cannot send for now.
     pub fn leave(&mut self, slot: u32) {
         if !std::mem::replace(&mut self.entry(slot).stands, false) {
             return;
         }
         if self.active.head() == Some(slot) {
-            self.begun = false;
+            self.turn_has_begun = false;
         }
         self.links.remove(&mut self.active, slot);
-        // Nothing is hoarded; what was taken too much is still owed.
+        // Credit is discarded; excess bytes remain charged.
         let entry = self.entry(slot);
         entry.left = entry.left.min(0);
     }
 
-    /// `slot` is another one's from now on.
+    /// Resets `slot`, which now belongs to another queue pair.
     pub fn forget(&mut self, slot: u32) {
         self.leave(slot);
         *self.entry(slot) = NEW;
     }
 
-    /// `slot` stands among those that may send.
+    /// True if `slot` is active.
     #[inline]
     #[must_use]
     pub fn stands(&self, slot: u32) -> bool {
         self.entries.get(slot as usize).is_some_and(|e| e.stands)
     }
 
-    /// Nobody may send.
+    /// True if no slot is active.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -125,7 +125,7 @@ impl Drr {
     fn rotate(&mut self, head: u32) {
         self.links.remove(&mut self.active, head);
         self.links.push_back(&mut self.active, head);
-        self.begun = false;
+        self.turn_has_begun = false;
     }
 
     fn entry(&mut self, slot: u32) -> &mut Entry {
@@ -143,7 +143,7 @@ const NEW: Entry = Entry { left: 0, weight: 1, stands: false };
 mod tests {
     use super::*;
 
-    /// What leaves in order while all always have packets of their length.
+    /// The order of departures while all slots always have packets of their length.
     fn run(drr: &mut Drr, lens: &[u32], packets: usize) -> Vec<(u32, u32)> {
         (0..packets)
             .map(|_| {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn leave__keeps_nothing_and_forgives_nothing() {
+    fn leave__discards_credit_and_keeps_debt() {
         let mut drr = three();
         assert_eq!(drr.head(), Some(0));
         drr.leave(0);
@@ -201,7 +201,7 @@ mod tests {
         drr.enter(1);
         assert_eq!(drr.head(), Some(2));
         drr.charge(4096);
-        // 5904 too much: its next turn passes.
+        // 5904 bytes in excess: its next turn is skipped.
         assert_eq!(drr.head(), Some(2));
         drr.charge(4096);
         assert_eq!(drr.head(), Some(1));

@@ -1,14 +1,13 @@
-//! Lists of small numbers in arrays: each number stands in one list at most.
+//! Doubly linked lists of small numbers in arrays; each number is in one list at most.
 
-/// Doubly linked lists over the numbers 0, 1, 2 ...: entering, leaving and finding out cost the
-/// same however long a list is.
+/// Doubly linked lists over the numbers 0, 1, 2 ...: inserting, removing and testing take O(1).
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     next: Vec<u32>,
     prev: Vec<u32>,
 }
 
-/// One list's ends.
+/// The ends of one list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     head: u32,
@@ -34,7 +33,7 @@ impl Ends {
 }
 
 impl Links {
-    /// Room for `slot`.
+    /// Grows to hold `slot`.
     pub(crate) fn fit(&mut self, slot: u32) {
         let len = slot as usize + 1;
         if len > self.next.len() {
@@ -43,7 +42,7 @@ impl Links {
         }
     }
 
-    /// Puts `slot`, which stands in no list, at the end of one.
+    /// Appends `slot`, which is in no list.
     #[inline]
     pub(crate) fn push_back(&mut self, ends: &mut Ends, slot: u32) {
         self.fit(slot);
@@ -56,7 +55,7 @@ impl Links {
         ends.tail = slot;
     }
 
-    /// Takes `slot` out of the list it stands in.
+    /// Removes `slot` from its list.
     #[inline]
     pub(crate) fn remove(&mut self, ends: &mut Ends, slot: u32) {
         let (next, prev) = (self.next[slot as usize], self.prev[slot as usize]);
@@ -70,7 +69,7 @@ impl Links {
         }
     }
 
-    /// Takes the first one.
+    /// Removes the first one.
     pub(crate) fn pop_front(&mut self, ends: &mut Ends) -> Option<u32> {
         let head = ends.head()?;
         self.remove(ends, head);
@@ -78,7 +77,7 @@ impl Links {
     }
 }
 
-/// No number; tables have fewer slots.
+/// No slot; tables have fewer.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

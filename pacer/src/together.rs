@@ -1,10 +1,10 @@
-//! What clocks, wheel and round robin promise together, in simulated time.
+//! Tests of clocks, wheel and round robin together, in simulated time.
 
 use crate::{Drr, TokenClock, Wheel, WheelConfig};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rate, Time};
 
-/// Queue pairs that always have something to send, as an endpoint runs them.
+/// Queue pairs that always have data to send, scheduled as in an endpoint.
 struct Host {
     wheel: Wheel,
     drr: Drr,
@@ -24,11 +24,11 @@ impl Host {
         Self { wheel: Wheel::new(WheelConfig::default()), drr: Drr::new(quantum), qps: Vec::new() }
     }
 
-    /// A queue pair of `packet_bytes`, with the bound on bursts that endpoints have.
+    /// Adds a queue pair of `packet_bytes`, with the burst limit of endpoints.
     fn add(&mut self, now: Time, rate: Rate, packet_bytes: u32) {
         let mut clock = TokenClock::new(2 * packet_bytes, CATCH_UP);
         clock.set_rate(now, Some(rate));
-        // What was saved up while there was nobody is spent.
+        // Spend the burst accumulated before it was added.
         while clock.is_due(now) {
             clock.on_sent(now, packet_bytes);
         }
@@ -45,10 +45,13 @@ impl Host {
         }
     }
 
-    /// One packet, if one may leave now: who sent it.
+    /// Sends one packet, if one may leave now; returns its slot.
     fn send(&mut self, now: Time) -> Option<u32> {
         while let Some(slot) = self.wheel.pop_due(now) {
-            assert!(!self.drr.stands(slot), "in the wheel or in the round, never in both");
+            assert!(
+                !self.drr.stands(slot),
+                "a slot is in the wheel or active in the round robin, never both"
+            );
             self.drr.enter(slot);
         }
         while let Some(slot) = self.drr.head() {
@@ -68,7 +71,7 @@ impl Host {
         None
     }
 
-    /// Sends whatever may leave, looking whenever the wheel says, until `end`.
+    /// Sends all packets that may leave until `end`, polling at the times of the wheel.
     fn run_to(&mut self, mut now: Time, end: Time) {
         while now < end {
             while self.send(now).is_some() {}
@@ -76,7 +79,7 @@ impl Host {
         }
     }
 
-    /// The rate of a queue pair between its first packet and its last, of which one does not
+    /// The rate of a queue pair between its first packet and its last, one of which does not
     /// count.
     fn achieved(&self, slot: usize) -> f64 {
         let qp = &self.qps[slot];
@@ -86,7 +89,7 @@ impl Host {
     }
 }
 
-/// As endpoints have it.
+/// The value of endpoints.
 const CATCH_UP: Dur = Dur::from_us(4);
 
 fn float(n: u64) -> f64 {
@@ -107,7 +110,7 @@ fn rate__within_a_thousandth_from_1_mbit_to_400_gbit() {
             let (rate, begin) = (Rate::from_bps(mbps * 1_000_000), at_us(777));
             host.add(begin, rate, packet_bytes);
             // Long enough for 5000 packets and for 5 ms, so that one slot of the wheel at the ends
-            // is a twentieth of what is allowed.
+            // is a twentieth of the tolerance.
             let span = rate.time_for(u64::from(packet_bytes) * 5000).max(Dur::from_ms(5));
             host.run_to(begin, begin + span);
             let error = host.achieved(0) / float(rate.as_bps()) - 1.0;
@@ -120,7 +123,7 @@ fn rate__within_a_thousandth_from_1_mbit_to_400_gbit() {
 }
 
 #[test]
-fn rate__a_change_counts_at_once_and_is_exact_after() {
+fn rate__a_change_applies_at_once_and_is_exact() {
     let mut host = Host::new(1538);
     let mut now = at_us(1);
     host.add(now, Rate::from_bps(1_000_000), 1538);
@@ -133,19 +136,19 @@ fn rate__a_change_counts_at_once_and_is_exact_after() {
         let sent = host.qps[0].sent_bytes - before;
         before += sent;
         let want = rate.bytes_in(Dur::from_ms(ms));
-        // A packet at each end, a slot of the wheel, and a burst that was saved up before.
+        // A packet at each end, a slot of the wheel, and a burst accumulated before.
         let slack = 4 * 1538 + rate.bytes_in(Dur::from_ns(250));
         assert!(sent.abs_diff(want) <= slack, "{mbps}: {sent} of {want}");
     }
 }
 
 #[test]
-fn rate__of_a_thousand_queue_pairs_is_each_ones_own() {
+fn rate__of_a_thousand_queue_pairs_is_independent() {
     let mut host = Host::new(4190);
     let begin = at_us(50);
     let mut total = 0;
     for n in 0..1000_u64 {
-        // From 1 Mbit/s to 400 Mbit/s: 100 Gbit/s and more in all.
+        // From 1 Mbit/s to 400 Mbit/s: more than 100 Gbit/s in all.
         let rate = Rate::from_bps(1_000_000 + n * n * 400);
         total += rate.as_bps();
         host.add(begin, rate, 300 + u32::try_from(n % 7).unwrap() * 600);
@@ -165,7 +168,7 @@ fn rate__of_a_thousand_queue_pairs_is_each_ones_own() {
 }
 
 #[test]
-fn port__what_it_has_too_little_of_is_shared_and_who_wants_less_gets_it() {
+fn port__a_scarce_rate_is_shared_max_min_fairly() {
     // 40 Gbit/s for 1 + 5 + 50 + 100 and a weight of two: 1, 5, then 34 in three parts.
     let port = Rate::from_gbps(40);
     let mut host = Host::new(4190);
@@ -187,7 +190,7 @@ fn port__what_it_has_too_little_of_is_shared_and_who_wants_less_gets_it() {
     }
 }
 
-/// When a worker looks: mostly often, sometimes after its core was taken away.
+/// Intervals between polls of a worker: mostly short, sometimes long because of preemption.
 fn looks() -> impl Strategy<Value = Vec<Dur>> {
     let gap = prop_oneof![
         8 => 1..3_000_000_u64,
@@ -198,8 +201,8 @@ fn looks() -> impl Strategy<Value = Vec<Dur>> {
 }
 
 proptest! {
-    /// A stolen core: whatever the gaps between two looks, no packet is early, no look sends more
-    /// than the bound, and what is lost is what the gap was longer than the bound.
+    /// Preemption: whatever the intervals between polls, no packet is early and no poll sends more
+    /// than the limit. At most the part of an interval that exceeds the limit is lost.
     #[test]
     fn stolen_core__bursts_and_losses_are_bounded(
         gaps in looks(),
@@ -221,17 +224,17 @@ proptest! {
             prop_assert!(sent - before <= depth + packet, "at once: {}", sent - before);
             let most = rate.bytes_in(now.since(begin));
             prop_assert!(sent <= most + 1, "early: {sent} of {most}");
-            // Due since the last look, one packet that was not due then, and what the wheel keeps.
+            // Due since the last poll, one packet that was not due then, and the wheel's delay.
             lost += (rate.bytes_in(gap + slot) + 2 * packet).saturating_sub(depth);
             let least = most.saturating_sub(lost + packet + rate.bytes_in(slot) + 1);
             prop_assert!(sent >= least, "lost: {sent} of {most}, {least} at the least");
         }
     }
 
-    /// Whatever is put in, changed and taken away, each comes out once, within a slot of its time,
-    /// and memory is that of the largest number.
+    /// For any insertions, changes and removals, each slot is popped once, within a slot of its
+    /// time, and memory is that of the largest number.
     #[test]
-    fn wheel__each_comes_out_once_late_by_a_slot_at_most(
+    fn wheel__pops_each_once_late_by_at_most_a_slot(
         entries in proptest::collection::vec((0..200_u32, 0..3_000_000_000_000_u64), 1..300),
     ) {
         let mut wheel = Wheel::new(WheelConfig::default());

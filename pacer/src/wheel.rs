@@ -1,13 +1,13 @@
-//! Which queue pairs may send now: a timing wheel of two levels.
+//! A timing wheel of two levels over queue pairs.
 
 use crate::links::{Ends, Links};
 use spanwire_base::{Dur, Time, usize_from};
 
-/// The shape of a [`Wheel`].
+/// The configuration of a [`Wheel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WheelConfig {
-    /// The width of a slot of the fine level: how late a packet may be. 1 ns to 1 ms, default
-    /// 250 ns: below what a pass of a worker's loop takes.
+    /// The width of a slot of the fine level: the maximum delay of a packet. 1 ns to 1 ms, default
+    /// 250 ns: less than a pass of a worker's loop takes.
     pub slot: Dur,
 }
 
@@ -17,15 +17,15 @@ impl Default for WheelConfig {
     }
 }
 
-/// When each queue pair may send next, by slots of time: 4096 fine ones, 1 ms in all by default,
-/// and 1024 of that width each, 1 s. What is further away waits in the last slot and is put in
-/// again then.
+/// The send times of queue pairs in slots of time: 4096 fine slots, 1 ms in all by default,
+/// and 1024 coarse slots of that width each, 1 s. Times beyond this horizon wait in the last slot
+/// and are then inserted again.
 ///
-/// A queue pair has at most one entry. It comes out at the end of its slot: late by up to one,
-/// never early; unless it is due already, then at once. Entering, leaving, the next time and
-/// taking one out cost the same however many there are: which slots are taken is kept in bits,
-/// with a bit for each 64 of them. An entry is moved once before it comes out, and once more for
-/// each time the wheel's whole width passes before that, or whenever time jumps further than that.
+/// A queue pair has at most one entry. The entry is popped at the end of its slot: late by up to
+/// one slot, never early. If it is due already, it is popped at once. Inserting, removing, the next
+/// time and popping take O(1): bit maps of two levels record the slots in use. An entry is moved
+/// once before it is popped, and once more for each horizon that passes before, or for each jump in
+/// time beyond the horizon.
 #[derive(Debug)]
 pub struct Wheel {
     slot_ps: u64,
@@ -38,13 +38,13 @@ pub struct Wheel {
     len: u32,
 }
 
-/// Where a queue pair stands.
+/// The position of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     level: In,
     /// The number of the fine slot at whose end it may send.
     due: u64,
-    /// The slot it stands in: of the level's own width.
+    /// The number of its slot, in the width of its level.
     slot: u64,
 }
 
@@ -55,7 +55,7 @@ enum In {
     Neither,
 }
 
-/// The slots of one level, as lists and as bits.
+/// The slots of one level, as lists and as a bit map.
 #[derive(Debug)]
 struct Level<const WORDS: usize> {
     lists: Vec<Ends>,
@@ -78,19 +78,19 @@ impl Wheel {
         }
     }
 
-    /// `slot` may send from `at` on. Replaces what was said of it before.
+    /// Inserts `slot`, which may send from `at` on. Replaces its previous entry.
     pub fn insert(&mut self, slot: u32, at: Time) {
         self.remove(slot);
         if slot as usize >= self.places.len() {
             self.places.resize(slot as usize + 1, AWAY);
         }
-        // Rounded up: the end of a slot is the first moment at which all in it may leave.
+        // Rounded up: at the end of a slot all its entries may leave.
         let due = at.as_ps().div_ceil(self.slot_ps);
         self.put(slot, due);
         self.len += 1;
     }
 
-    /// Forgets `slot`.
+    /// Removes `slot`.
     pub fn remove(&mut self, slot: u32) {
         let Some(place) = self.places.get_mut(slot as usize) else { return };
         let Place { level, slot: of, .. } = std::mem::replace(place, AWAY);
@@ -102,7 +102,7 @@ impl Wheel {
         self.len -= 1;
     }
 
-    /// Takes the next one that may send at `now`: by slots, within a slot in the order of entering.
+    /// Removes the next one that may send at `now`: by slots, within a slot in insertion order.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
         let until = now.as_ps() / self.slot_ps;
         if self.len > 0 && until / FINE >= self.turn() + COARSE {
@@ -124,13 +124,13 @@ impl Wheel {
                 },
             }
         }
-        // Nothing stands between here and there.
+        // All slots in between are empty.
         self.now_slot = self.now_slot.max(until);
         None
     }
 
-    /// When [`Wheel::pop_due`] may have one: never too late, and early only by the width of a
-    /// coarse slot for what stands in one.
+    /// The time at which [`Wheel::pop_due`] may return an entry: never too late, and early by at
+    /// most the width of a coarse slot for entries of the coarse level.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let slot = match self.fine.first_from(self.now_slot % FINE) {
@@ -140,25 +140,25 @@ impl Wheel {
         Some(Time::from_ps(slot.saturating_mul(self.slot_ps)))
     }
 
-    /// Queue pairs in it.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// There is none in it.
+    /// True if there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// True while `slot` is in it.
+    /// True if `slot` has an entry.
     #[must_use]
     pub fn contains(&self, slot: u32) -> bool {
         self.places.get(slot as usize).is_some_and(|place| !matches!(place.level, In::Neither))
     }
 
-    /// The turn of the fine level that runs.
+    /// The current turn of the fine level.
     fn turn(&self) -> u64 {
         self.now_slot / FINE
     }
@@ -169,7 +169,7 @@ impl Wheel {
             self.fine.push(&mut self.links, at % FINE, slot);
             Place { level: In::Fine, due, slot: at % FINE }
         } else {
-            // Beyond the horizon it waits in the last slot.
+            // Beyond the horizon: the last slot.
             let turn = (at / FINE).min(self.turn() + COARSE - 1) % COARSE;
             self.coarse.push(&mut self.links, turn, slot);
             Place { level: In::Coarse, due, slot: turn }
@@ -177,18 +177,18 @@ impl Wheel {
         self.places[slot as usize] = place;
     }
 
-    /// The next turn in which something is due, or waits for what is further away.
+    /// The next turn with an entry, due or beyond the horizon.
     fn next_turn(&self) -> Option<u64> {
         let here = self.turn() % COARSE;
-        // The turn that runs has been spread: its own slot is empty.
+        // The entries of the current turn were spread: its own slot is empty.
         let later = self.coarse.first_from(here).map(|i| i - here);
         let ahead = later.or_else(|| self.coarse.first_from(0).map(|i| i + COARSE - here))?;
         Some(self.turn() + ahead)
     }
 
-    /// Goes on to the fine slot `until`, further away than the wheel is wide: all that is in it has
-    /// been passed. What is due stands in one slot then, in the order in which it was; the rest is
-    /// put in again once, not once for each width that was passed.
+    /// Advances to the fine slot `until` beyond the horizon, past all entries. Due entries are
+    /// collected in one slot, in their order. The rest is inserted again once, not once for each
+    /// horizon that passed.
     fn jump(&mut self, until: u64) {
         let (turn, mut all) = (self.turn(), Ends::default());
         while let Some(i) = self.fine.first_from(0) {
@@ -204,10 +204,10 @@ impl Wheel {
         }
     }
 
-    /// Goes on to `turn` and spreads what waited for it.
+    /// Begins `turn` and spreads its coarse slot.
     fn begin_turn(&mut self, turn: u64) {
         self.now_slot = turn * FINE;
-        // What is still beyond the horizon goes back into another slot than this.
+        // Entries still beyond the horizon go back into another slot than this.
         while let Some(slot) = self.coarse.pop(&mut self.links, turn % COARSE) {
             let due = self.places[slot as usize].due;
             self.put(slot, due);
@@ -228,24 +228,24 @@ impl<const WORDS: usize> Level<WORDS> {
 
     fn remove(&mut self, links: &mut Links, i: u64, slot: u32) {
         links.remove(&mut self.lists[usize_from(i)], slot);
-        self.note_left(i);
+        self.update_bits(i);
     }
 
     fn pop(&mut self, links: &mut Links, i: u64) -> Option<u32> {
         let slot = links.pop_front(&mut self.lists[usize_from(i)]);
-        self.note_left(i);
+        self.update_bits(i);
         slot
     }
 
-    /// Moves all in the slot `i` to the end of `all`.
+    /// Moves all entries of slot `i` to the end of `all`.
     fn move_to(&mut self, links: &mut Links, i: u64, all: &mut Ends) {
         while let Some(slot) = self.pop(links, i) {
             links.push_back(all, slot);
         }
     }
 
-    /// Something has left the slot `i`, which may be empty now.
-    fn note_left(&mut self, i: u64) {
+    /// Updates the bit map after a removal from slot `i`.
+    fn update_bits(&mut self, i: u64) {
         if self.lists[usize_from(i)].is_empty() {
             let word = usize_from(i / 64);
             self.taken[word] &= !(1 << (i % 64));
@@ -255,7 +255,7 @@ impl<const WORDS: usize> Level<WORDS> {
         }
     }
 
-    /// The first slot from `i` on that is taken.
+    /// The first slot in use from `i` on.
     fn first_from(&self, i: u64) -> Option<u64> {
         let (word, bit) = (i / 64, i % 64);
         let rest = self.taken[usize_from(word)] >> bit;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_due__in_the_order_of_slots_and_of_entering() {
+    fn pop_due__by_slot_then_insertion_order() {
         let mut wheel = Wheel::new(WheelConfig::default());
         for (slot, us) in [(0, 9000), (1, 5), (2, 9000), (3, 700), (4, 5)] {
             wheel.insert(slot, at_us(us));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_due__what_is_beyond_the_horizon_waits_and_is_put_in_again() {
+    fn pop_due__entries_beyond_the_horizon_are_reinserted() {
         let mut wheel = Wheel::new(WheelConfig::default());
         let due = Time::ZERO + Dur::from_secs(10);
         wheel.insert(7, due);
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn pop_due__a_jump_beyond_the_horizon_moves_each_once() {
         let mut wheel = Wheel::new(WheelConfig { slot: Dur::from_ns(1) });
-        // 4096 x 1024 slots of 1 ns are 4.2 ms: one by one, the end of time would be years away.
+        // 4096 x 1024 slots of 1 ns are 4.2 ms: slot by slot, this would take years.
         let hour = Dur::from_secs(3600);
         wheel.insert(1, Time::MAX);
         wheel.insert(2, Time::ZERO + hour + Dur::from_us(3));
@@ -340,12 +340,12 @@ mod tests {
         assert_eq!(wheel.next(), Some(Time::ZERO + hour + Dur::from_us(3)));
         assert_eq!(popped(&mut wheel, Time::ZERO + hour + Dur::from_us(3)), [2]);
         wheel.insert(6, Time::MAX - Dur::from_ns(1));
-        assert_eq!(popped(&mut wheel, Time::MAX), [6], "never comes what is at the end of time");
+        assert_eq!(popped(&mut wheel, Time::MAX), [6], "only the entry at Time::MAX is left");
         assert_eq!(wheel.next(), Some(Time::MAX));
     }
 
     #[test]
-    fn insert__replaces_what_was_said_before() {
+    fn insert__replaces_the_previous_entry() {
         let mut wheel = Wheel::new(WheelConfig::default());
         wheel.insert(7, at_us(5));
         wheel.insert(7, at_us(50_000));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted map of slot ends, over times from nanoseconds to many horizons.
+        /// Compares with a sorted map of slot ends, over times from nanoseconds to many horizons.
         #[test]
         fn wheel__agrees_with_a_sorted_map(
             steps in proptest::collection::vec(

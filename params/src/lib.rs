@@ -1,8 +1,9 @@
-//! Parameters by name: documented, ranged, set from text.
+//! Named parameters with documentation, default and range, set from text.
 //!
-//! An algorithm declares its own with [`params!`](crate::params!), a struct of plain numbers with a
-//! [`Field`] for each. [`choices!`](crate::choices!) makes an enum of algorithms that are chosen by
-//! name, each with its parameters, as in `swift,beta=0.5`. The numbers are `f64` or `u64`.
+//! An algorithm declares its parameters with [`params!`](crate::params!): a struct of plain values
+//! with a [`Field`] for each. [`choices!`](crate::choices!) makes an enum of algorithms that are
+//! chosen by name, each with its parameters, as in `swift,beta=0.5`. The numbers of one enum are
+//! all `f64` or all `u64`; flags are `bool`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -12,166 +13,230 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-/// A parameter as people see it.
+/// The description of one parameter; `N` is the type of its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field<N: 'static> {
     /// Its name, with its unit: `target_us`.
     pub name: &'static str,
-    /// What it means, and where its default comes from.
+    /// Its meaning, and the source of its default.
     pub about: &'static str,
     /// Its default.
-    pub default: N,
-    /// The smallest value allowed.
-    pub min: N,
-    /// The largest.
-    pub max: N,
-    /// What its values are called, from 0 on; none for a number.
-    pub words: &'static [&'static str],
+    pub default: Value<N>,
+    /// The kind of its values.
+    pub kind: Kind<N>,
 }
 
-/// What a parameter is.
+/// The kind of a parameter's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind<N: 'static> {
+    /// A number in a range.
+    Number {
+        /// The smallest value allowed.
+        min: N,
+        /// The largest value allowed.
+        max: N,
+    },
+    /// One of several names. The value is the index of its name.
+    Named(&'static [&'static str]),
+    /// A flag.
+    Bool,
+}
+
+/// The value of one parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<N> {
+    /// A number, or the index of a name.
+    Number(N),
+    /// A flag.
+    Bool(bool),
+}
+
+/// The place of one parameter's value in its struct.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Slot<'a, N> {
+    /// Of a number, or of the index of a name.
+    Number(&'a mut N),
+    /// Of a flag.
+    Bool(&'a mut bool),
+}
+
+/// The type of a parameter's numbers.
 pub trait Number: Copy + PartialOrd + fmt::Display + FromStr + From<u32> {
-    /// What a text has to be, for the error that it is not.
+    /// The expected text, for error messages.
     const EXPECTED: &'static str;
 
-    /// From text, whatever the range.
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    /// As a table has it.
+    /// The number as a table shows it.
     fn short(self) -> String {
         self.to_string()
     }
 }
 
-/// Why something cannot be what was asked for.
+/// An error in a name, a parameter or its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParamError {
     /// There is no choice of this name.
     NoChoice {
-        /// What is chosen: `congestion control`.
+        /// The kind of choice: `congestion control`.
         what: &'static str,
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: Vec<&'static str>,
     },
-    /// What was chosen has no parameter of this name.
+    /// The choice has no parameter of this name.
     NoField {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// What it has.
+        /// The names of its parameters.
         known: Vec<&'static str>,
     },
-    /// The text is no `KEY=VALUE`.
+    /// The text is not `KEY=VALUE`.
     NotASetting {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// The text is not a value of this parameter.
     NotAValue {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The text.
         text: String,
-        /// What it takes, as an object of "is".
+        /// The expected values, as an object of "is".
         expected: String,
     },
     /// The value is not in its range.
     OutOfRange {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
         /// The smallest value allowed.
         min: String,
-        /// The largest.
+        /// The largest value allowed.
         max: String,
     },
 }
 
 impl<N: Number> Field<N> {
-    /// `value` as text that reads back to the bit: its word, if it has one.
+    /// The smallest and the largest number allowed; none for a flag.
     #[must_use]
-    pub fn text(&self, value: N) -> String {
-        let word = (0..).zip(self.words).find(|(index, _)| N::from(*index) == value);
-        word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned())
+    pub fn range(&self) -> Option<(N, N)> {
+        match self.kind {
+            Kind::Number { min, max } => Some((min, max)),
+            Kind::Named(names) => {
+                let last = u32::try_from(names.len().saturating_sub(1)).unwrap_or(u32::MAX);
+                Some((N::from(0), N::from(last)))
+            }
+            Kind::Bool => None,
+        }
     }
 
-    /// The value that a text is: a number, or one of the words.
+    /// `value` as text that reads back to the bit: its name, `true` or `false`, or the number.
+    #[must_use]
+    pub fn text(&self, value: Value<N>) -> String {
+        match (value, self.kind) {
+            (Value::Bool(flag), _) => flag.to_string(),
+            (Value::Number(number), Kind::Named(names)) => {
+                let mut indexed = (0..).zip(names);
+                let name = indexed.find(|(index, _)| N::from(*index) == number);
+                name.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
+            }
+            (Value::Number(number), _) => number.to_string(),
+        }
+    }
+
+    /// The value that a text stands for: a number in range, a name or its index, or a flag.
+    ///
+    /// A flag is `true` or `false`; `on`, `off`, `1` and `0` are aliases.
     ///
     /// # Errors
-    /// It is neither, or not in range.
-    pub fn parse(&self, text: &str) -> Result<N, ParamError> {
+    /// It is none of these, or not in range.
+    pub fn parse(&self, text: &str) -> Result<Value<N>, ParamError> {
         let text = text.trim();
-        let word = (0..).zip(self.words).find(|(_, word)| **word == text);
-        let value = word.map(|(index, _)| N::from(index)).or_else(|| N::from_text(text));
+        let value = match self.kind {
+            Kind::Bool => flag(text).map(Value::Bool),
+            Kind::Named(names) => {
+                let named = (0..).zip(names).find(|(_, name)| **name == text);
+                let number = named.map(|(index, _)| N::from(index)).or_else(|| text.parse().ok());
+                number.map(Value::Number)
+            }
+            Kind::Number { .. } => text.parse().ok().map(Value::Number),
+        };
         let value = value.ok_or_else(|| ParamError::NotAValue {
             name: self.name,
             text: text.to_owned(),
-            expected: match self.words {
-                [] => N::EXPECTED.to_owned(),
-                words => format!("one of {}", words.join(", ")),
+            expected: match self.kind {
+                Kind::Bool => "true or false".to_owned(),
+                Kind::Named(names) => format!("one of {}", names.join(", ")),
+                Kind::Number { .. } => N::EXPECTED.to_owned(),
             },
         })?;
         self.check(value).map(|()| value)
     }
 
-    /// Checks a value against the range. What is not a number is in none.
+    /// Checks a value against the range. NaN is outside every range.
     ///
     /// # Errors
     /// It is outside.
-    pub fn check(&self, value: N) -> Result<(), ParamError> {
-        if (self.min..=self.max).contains(&value) {
+    pub fn check(&self, value: Value<N>) -> Result<(), ParamError> {
+        let (Value::Number(value), Some((min, max))) = (value, self.range()) else {
+            return Ok(());
+        };
+        if (min..=max).contains(&value) {
             return Ok(());
         }
-        let [value, min, max] = [value, self.min, self.max].map(|n| n.to_string());
+        let [value, min, max] = [value, min, max].map(|n| n.to_string());
         Err(ParamError::OutOfRange { name: self.name, value, min, max })
     }
 }
 
-/// Sets one of several parameters from text; `values` in the order of `fields`.
+/// Sets one of several parameters from text; `slots` in the order of `fields`.
 ///
 /// # Errors
-/// There is none of this name, or it cannot have this value; then nothing has changed.
+/// There is no parameter of this name, or it cannot have this value; then nothing has changed.
+///
+/// # Panics
+/// If the slot of a flag is that of a number, or the reverse.
 pub fn set<N: Number>(
     fields: &[Field<N>],
-    values: Vec<&mut N>,
+    slots: Vec<Slot<'_, N>>,
     name: &str,
     text: &str,
 ) -> Result<(), ParamError> {
-    let Some((field, value)) = fields.iter().zip(values).find(|(field, _)| field.name == name)
-    else {
+    let Some((field, slot)) = fields.iter().zip(slots).find(|(field, _)| field.name == name) else {
         let known = fields.iter().map(|field| field.name).collect();
         return Err(ParamError::NoField { name: name.to_owned(), known });
     };
-    *value = field.parse(text)?;
+    match (slot, field.parse(text)?) {
+        (Slot::Number(slot), Value::Number(number)) => *slot = number,
+        (Slot::Bool(slot), Value::Bool(flag)) => *slot = flag,
+        _ => panic!("the field and the slot of {name} differ in kind"),
+    }
     Ok(())
 }
 
 /// Checks every value against the range of its field.
 ///
 /// # Errors
-/// The first that is outside.
-pub fn validate<N: Number>(fields: &[Field<N>], values: &[N]) -> Result<(), ParamError> {
+/// The first value that is outside.
+pub fn validate<N: Number>(fields: &[Field<N>], values: &[Value<N>]) -> Result<(), ParamError> {
     fields.iter().zip(values).try_for_each(|(field, value)| field.check(*value))
 }
 
-/// The values that are others in `plain`, as text, with their names.
+/// The names and texts of the values that differ from those in `plain`.
 #[must_use]
 pub fn differences<N: Number>(
     fields: &[Field<N>],
-    values: &[N],
-    plain: &[N],
+    values: &[Value<N>],
+    plain: &[Value<N>],
 ) -> Vec<(&'static str, String)> {
     let pairs = values.iter().zip(plain);
-    // As texts, which tell apart what is equal, but not to the bit: 0 and -0.
+    // Texts differ where values are equal but not to the bit: 0 and -0.
     let texts = fields.iter().zip(pairs).map(|(f, (a, b))| (f.name, f.text(*a), f.text(*b)));
     texts.filter(|(_, text, plain)| text != plain).map(|(name, text, _)| (name, text)).collect()
 }
 
-/// `text` as a name, and the `KEY=VALUE` behind commas.
+/// Splits `NAME,KEY=VALUE,...` into the name and the settings.
 pub fn split(
     text: &str,
 ) -> (&str, impl Iterator<Item = Result<(&str, &str), ParamError>> + use<'_>) {
@@ -184,16 +249,21 @@ pub fn split(
     (name, settings)
 }
 
-/// Parameters as a table of Markdown, a row for each: name, value, range, what it means and where
-/// its default is from.
+/// Parameters as a table of Markdown, a row for each: name, value, range, and meaning with the
+/// source of the default.
 #[must_use]
-pub fn table<N: Number>(fields: &[Field<N>], values: &[N]) -> String {
+pub fn table<N: Number>(fields: &[Field<N>], values: &[Value<N>]) -> String {
     let mut out = String::from("| parameter | default | range | |\n|---|---|---|---|\n");
     for (field, value) in fields.iter().zip(values) {
         let about = field.about.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (value, range) = match field.words {
-            [] => (value.short(), format!("{} to {}", field.min.short(), field.max.short())),
-            words => (field.text(*value), words.join(", ")),
+        let range = match field.kind {
+            Kind::Number { min, max } => format!("{} to {}", min.short(), max.short()),
+            Kind::Named(names) => names.join(", "),
+            Kind::Bool => "true, false".to_owned(),
+        };
+        let value = match (field.kind, *value) {
+            (Kind::Number { .. }, Value::Number(number)) => number.short(),
+            (_, value) => field.text(value),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(out, "| `{}` | {value} | {range} | {about} |", field.name);
@@ -201,23 +271,52 @@ pub fn table<N: Number>(fields: &[Field<N>], values: &[N]) -> String {
     out
 }
 
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "true" | "on" | "1" => Some(true),
+        "false" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+impl<N> From<bool> for Value<N> {
+    fn from(flag: bool) -> Self {
+        Self::Bool(flag)
+    }
+}
+
+impl<'a, N> From<&'a mut bool> for Slot<'a, N> {
+    fn from(flag: &'a mut bool) -> Self {
+        Self::Bool(flag)
+    }
+}
+
+macro_rules! numbers {
+    ($($N:ty)*) => {$(
+        impl From<$N> for Value<$N> {
+            fn from(number: $N) -> Self {
+                Self::Number(number)
+            }
+        }
+
+        impl<'a> From<&'a mut $N> for Slot<'a, $N> {
+            fn from(number: &'a mut $N) -> Self {
+                Self::Number(number)
+            }
+        }
+    )*};
+}
+
+numbers!(u64 f64);
+
 impl Number for u64 {
     const EXPECTED: &'static str = "a whole number";
 }
 
 impl Number for f64 {
-    const EXPECTED: &'static str = "a number (a flag is 0 or 1)";
+    const EXPECTED: &'static str = "a number";
 
-    /// Flags may be words.
-    fn from_text(text: &str) -> Option<Self> {
-        match text {
-            "true" | "on" => Some(1.0),
-            "false" | "off" => Some(0.0),
-            number => number.parse().ok(),
-        }
-    }
-
-    /// As short as it is exact: 1e6 rather than 1000000.
+    /// The shorter of the plain and the scientific form, both exact: 1e6 rather than 1000000.
     fn short(self) -> String {
         let (plain, scientific) = (format!("{self}"), format!("{self:e}"));
         if scientific.len() < plain.len() { scientific } else { plain }

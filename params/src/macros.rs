@@ -1,7 +1,9 @@
-//! What declares parameters, and choices that have them.
+//! The macros that declare parameters, and choices with parameters.
 
-/// Makes a struct of parameters, all `f64` or all `u64`, from a line for each: its doc, name,
-/// default, range and, if its values have names, these from 0 on.
+/// Makes a struct of parameters from a line for each: its doc, name, default and range.
+///
+/// Numbers are all `f64` or all `u64`. A parameter with `of` and names in place of the range is
+/// the index of one of them. A parameter without a range is a `bool`.
 ///
 /// The struct has `Default`, `FIELDS`, `values`, and `values_mut` for its crate.
 ///
@@ -10,18 +12,21 @@
 /// use spanwire_params::params;
 ///
 /// params! {
-///     /// What a spray leaves to choose.
+///     /// Parameters of a spray.
 ///     struct Params of u64;
-///     /// So many paths.
+///     /// Number of paths.
 ///     ///
 ///     /// As many as there are spines.
 ///     paths = 8 in 1..=64;
-///     /// How the next is found.
-///     order = 0 in 0..=1 as "random" | "turn";
+///     /// Selection of the next path.
+///     order = 0 of "random" | "turn";
+///     /// A lost packet changes its path.
+///     on_loss = false;
 /// }
 ///
-/// let turn = Params { order: 1, ..Params::default() };
-/// assert_eq!(Params::FIELDS[1].text(turn.order), "turn");
+/// let turn = Params { order: 1, on_loss: true, ..Params::default() };
+/// assert_eq!(Params::FIELDS[1].text(turn.order.into()), "turn");
+/// assert_eq!(Params::FIELDS[2].text(turn.on_loss.into()), "true");
 /// assert_eq!(Params::FIELDS[0].parse("65").unwrap_err().to_string(),
 ///     "paths is 65, but must be between 1 and 64");
 /// ```
@@ -33,8 +38,8 @@ macro_rules! params {
         $(
             #[doc = $about:literal]
             $(#[doc = $more:literal])*
-            $field:ident = $default:literal in $min:literal ..= $max:literal
-                $(as $($word:literal)|+)?;
+            $field:ident = $default:literal
+                $(in $min:literal ..= $max:literal)? $(of $($word:literal)|+)?;
         )*
     ) => {
         $(#[$struct_doc])*
@@ -44,10 +49,11 @@ macro_rules! params {
                 #[doc = $about]
                 $(#[doc = $more])*
                 #[doc = concat!(
-                    "\n\nDefault ", stringify!($default), ", ",
-                    stringify!($min), "..=", stringify!($max), "."
+                    "\n\nDefault ", stringify!($default)
+                    $(, ", ", stringify!($min), "..=", stringify!($max))?
+                    $(, " of", $(" ", $word),+)?, "."
                 )]
-                pub $field: $N,
+                pub $field: $crate::params!(@type $N $(in $min)? $(of $($word)+)?),
             )*
         }
 
@@ -65,22 +71,20 @@ macro_rules! params {
                 $($crate::Field {
                     name: stringify!($field),
                     about: concat!($about $(, $more)*),
-                    default: $default,
-                    min: $min,
-                    max: $max,
-                    words: &[$($($word),+)?],
+                    default: $crate::params!(@default $default, $(in $min)? $(of $($word)+)?),
+                    kind: $crate::params!(@kind $(in $min, $max)? $(of $($word)+)?),
                 }),*
             ];
 
             /// The values, in the order of `FIELDS`.
             #[must_use]
-            pub fn values(&self) -> Vec<$N> {
-                vec![$(self.$field),*]
+            pub fn values(&self) -> Vec<$crate::Value<$N>> {
+                vec![$(self.$field.into()),*]
             }
 
-            /// The values, to be set; nothing checks them.
-            pub(crate) fn values_mut(&mut self) -> Vec<&mut $N> {
-                vec![$(&mut self.$field),*]
+            /// The places of the values, to set them without a check.
+            pub(crate) fn values_mut(&mut self) -> Vec<$crate::Slot<'_, $N>> {
+                vec![$((&mut self.$field).into()),*]
             }
         }
     };
@@ -88,11 +92,18 @@ macro_rules! params {
         impl Eq for $Params {}
     };
     (@eq f64 $Params:ident) => {};
+    (@type $N:ident) => { bool };
+    (@type $N:ident $($number:tt)+) => { $N };
+    (@default $default:literal,) => { $crate::Value::Bool($default) };
+    (@default $default:literal, $($number:tt)+) => { $crate::Value::Number($default) };
+    (@kind) => { $crate::Kind::Bool };
+    (@kind in $min:literal, $max:literal) => { $crate::Kind::Number { min: $min, max: $max } };
+    (@kind of $($word:literal)+) => { $crate::Kind::Named(&[$($word),+]) };
 }
 
-/// Makes an enum of what is chosen by name, from a line for each: its doc, the variant with its
+/// Makes an enum of choices by name, from a line for each: its doc, the variant with its
 /// parameters (a struct of [`params!`](crate::params!)), its name. Lines that begin with a name are
-/// presets: names for one of them with certain parameters.
+/// presets: names for a choice with certain parameters.
 ///
 /// The enum has `NAMES`, `PRESETS`, `known`, `named`, `parse`, `name`, `fields`, `values`,
 /// `validate`, `set`, `defaults`, `differences` and `Display`, and `values_mut` for its module.
@@ -110,10 +121,10 @@ macro_rules! choices {
         }
 
         impl $Choice {
-            /// Their names.
+            /// The names of the choices.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Names for one of them with certain parameters.
+            /// The names of the presets: choices with certain parameters.
             pub const PRESETS: &'static [&'static str] = &[$($preset),*];
 
             /// Every name that `named` takes.
@@ -122,10 +133,10 @@ macro_rules! choices {
                 [Self::NAMES, Self::PRESETS].concat()
             }
 
-            /// The one of this name, with its defaults, or the preset.
+            /// The choice of this name, with its defaults, or the preset.
             ///
             /// # Errors
-            /// There is none.
+            /// There is no choice and no preset of this name.
             pub fn named(name: &str) -> Result<Self, $crate::ParamError> {
                 match name {
                     $($name => Ok(Self::$Name(<$Params>::default())),)*
@@ -138,10 +149,10 @@ macro_rules! choices {
                 }
             }
 
-            /// From text: a name, and parameters behind it: `name,key=value,key=value`.
+            /// The choice from text: a name, then parameters: `name,key=value,key=value`.
             ///
             /// # Errors
-            /// There is none of that name, it has no such parameter, or it cannot have that value.
+            /// The name or a parameter is unknown, or a parameter cannot have its value.
             pub fn parse(text: &str) -> Result<Self, $crate::ParamError> {
                 let (name, settings) = $crate::split(text);
                 let mut choice = Self::named(name)?;
@@ -160,7 +171,7 @@ macro_rules! choices {
                 }
             }
 
-            /// Its parameters, as people see them.
+            /// The descriptions of its parameters.
             #[must_use]
             pub fn fields(&self) -> &'static [$crate::Field<$N>] {
                 match self {
@@ -168,29 +179,29 @@ macro_rules! choices {
                 }
             }
 
-            /// Their values, in the order of `fields`.
+            /// The values of its parameters, in the order of `fields`.
             #[must_use]
-            pub fn values(&self) -> Vec<$N> {
+            pub fn values(&self) -> Vec<$crate::Value<$N>> {
                 match self {
                     $(Self::$Name(params) => params.values(),)*
                 }
             }
 
-            fn values_mut(&mut self) -> Vec<&mut $N> {
+            fn values_mut(&mut self) -> Vec<$crate::Slot<'_, $N>> {
                 match self {
                     $(Self::$Name(params) => params.values_mut(),)*
                 }
             }
 
-            /// Checks all of them.
+            /// Checks all parameters.
             ///
             /// # Errors
-            /// The first that is outside its range.
+            /// The first value that is outside its range.
             pub fn validate(&self) -> Result<(), $crate::ParamError> {
                 $crate::validate(self.fields(), &self.values())
             }
 
-            /// Sets a parameter from text: a number, or a word where its values have names.
+            /// Sets a parameter from text: a number, a name of a value, or a flag.
             ///
             /// # Errors
             /// There is no such parameter, or it cannot have this value; then nothing has changed.
@@ -198,7 +209,7 @@ macro_rules! choices {
                 $crate::set(self.fields(), self.values_mut(), name, text)
             }
 
-            /// The same, with all parameters at their defaults.
+            /// The same choice with all parameters at their defaults.
             #[must_use]
             pub fn defaults(&self) -> Self {
                 match self {
@@ -206,15 +217,16 @@ macro_rules! choices {
                 }
             }
 
-            /// The parameters that are set otherwise than in `plain`, which is of the same name:
-            /// their names, and values that `set` takes and that read back to the bit.
+            /// The names and values of the parameters that differ from those in `plain`, a choice
+            /// of the same name. `set` reads the values back to the bit.
             #[must_use]
             pub fn differences(&self, plain: &Self) -> Vec<(&'static str, String)> {
                 $crate::differences(self.fields(), &self.values(), &plain.values())
             }
         }
 
-        /// As `parse` takes it: the name, and the parameters that are not at their defaults.
+        /// The form that `parse` reads: the name, and the parameters that differ from their
+        /// defaults.
         impl std::fmt::Display for $Choice {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())?;

@@ -1,4 +1,4 @@
-#![expect(unreachable_pub, reason = "what the macros make is public")]
+#![expect(unreachable_pub, reason = "items made by the macros are public")]
 
 use super::*;
 
@@ -6,16 +6,16 @@ mod spray {
     crate::params! {
         /// Whole numbers.
         struct Params of u64;
-        /// So many paths.
+        /// Number of paths.
         ///
         /// As many as there are spines.
         paths = 8 in 1..=64;
-        /// How the next is found.
-        order = 0 in 0..=1 as "random" | "turn";
+        /// Selection of the next path.
+        order = 0 of "random" | "turn";
     }
 }
 
-mod still {
+mod single {
     crate::params! {
         /// None.
         struct Params of u64;
@@ -30,18 +30,20 @@ mod window {
         gain = 0.5 in 0.0..=1.0;
         /// The most packets.
         most_pkts = 2e6 in 1.0..=1e9;
+        /// Packets are paced.
+        paced = true;
     }
 }
 
 crate::choices! {
     /// Whole numbers.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    enum Way of u64, "way";
+    enum Spread of u64, "spread";
     /// One path.
-    Still(still::Params) = "still";
+    Single(single::Params) = "single";
     /// All.
     Spray(spray::Params) = "spray";
-    "in-turn" = Way::Spray(spray::Params { order: 1, ..Default::default() });
+    "in-turn" = Spread::Spray(spray::Params { order: 1, ..Default::default() });
 }
 
 crate::choices! {
@@ -52,20 +54,20 @@ crate::choices! {
     Window(window::Params) = "window";
 }
 
-fn said(text: &str) -> String {
-    Way::parse(text).unwrap_err().to_string()
+fn error(text: &str) -> String {
+    Spread::parse(text).unwrap_err().to_string()
 }
 
 #[test]
 fn text__is_the_word_of_a_value_or_the_number() {
     let [paths, order] = spray::Params::FIELDS else { panic!("two parameters") };
     assert_eq!(
-        [paths.text(1), order.text(0), order.text(1), order.text(2)],
+        [paths.text(1.into()), order.text(0.into()), order.text(1.into()), order.text(2.into())],
         ["1", "random", "turn", "2"]
     );
     for value in [0.1, 1e-9, 123_456_789.5, -0.0, f64::MIN_POSITIVE] {
         let field = &window::Params::FIELDS[0];
-        let text = field.text(value);
+        let text = field.text(value.into());
         assert_eq!(text.parse::<f64>().unwrap().to_bits(), value.to_bits(), "{text}");
     }
 }
@@ -75,15 +77,11 @@ fn parse__takes_words_and_numbers_in_range() {
     let [paths, order] = spray::Params::FIELDS else { panic!("two parameters") };
     assert_eq!(
         (paths.parse(" 64 "), order.parse("turn"), order.parse("0")),
-        (Ok(64), Ok(1), Ok(0))
+        (Ok(64.into()), Ok(1.into()), Ok(0.into()))
     );
     let gain = &window::Params::FIELDS[0];
-    for (text, value) in
-        [("on", 1.0), ("true", 1.0), ("off", 0.0), ("false", 0.0), ("2.5e-1", 0.25)]
-    {
-        assert_eq!(gain.parse(text), Ok(value), "{text}");
-    }
-    for bad in ["NaN", "inf", "-inf", "1e400", "1.01", "-0.01", "x", ""] {
+    assert_eq!(gain.parse("2.5e-1"), Ok(0.25.into()));
+    for bad in ["NaN", "inf", "-inf", "1e400", "1.01", "-0.01", "on", "true", "x", ""] {
         assert!(gain.parse(bad).is_err(), "{bad}");
     }
     for bad in ["0", "65", "-1", "1.0", "on", "99999999999999999999", ""] {
@@ -92,15 +90,36 @@ fn parse__takes_words_and_numbers_in_range() {
 }
 
 #[test]
-fn check__says_the_range() {
+fn parse__a_flag_is_true_or_false_and_prints_as_that() {
+    let paced = &window::Params::FIELDS[2];
+    assert_eq!((paced.kind, paced.default, paced.range()), (Kind::Bool, true.into(), None));
+    for (text, value) in [
+        ("true", true),
+        ("on", true),
+        ("1", true),
+        (" false ", false),
+        ("off", false),
+        ("0", false),
+    ] {
+        assert_eq!(paced.parse(text), Ok(value.into()), "{text}");
+        assert_eq!(paced.text(value.into()), value.to_string());
+    }
+    for bad in ["0.5", "2", "1.0", "-1", "True", "yes", "NaN", ""] {
+        let error = paced.parse(bad).unwrap_err().to_string();
+        assert_eq!(error, format!("paced is true or false, not {bad:?}"));
+    }
+}
+
+#[test]
+fn check__reports_the_range() {
     let gain = &window::Params::FIELDS[0];
-    assert_eq!((gain.check(0.0), gain.check(1.0)), (Ok(()), Ok(())));
-    let error = gain.check(f64::NAN).unwrap_err().to_string();
+    assert_eq!((gain.check(0.0.into()), gain.check(1.0.into())), (Ok(()), Ok(())));
+    let error = gain.check(f64::NAN.into()).unwrap_err().to_string();
     assert_eq!(error, "gain is NaN, but must be between 0 and 1");
 }
 
 #[test]
-fn differences__are_to_the_bit() {
+fn differences__are_exact_to_the_bit() {
     let plain = Limit::named("window").unwrap();
     let mut other = plain;
     assert_eq!(other.differences(&plain), []);
@@ -122,62 +141,69 @@ fn split__is_a_name_and_settings() {
 
 #[test]
 fn table__has_a_row_for_each_parameter() {
-    let of = |way: &Way| table(way.fields(), &way.values());
+    let of = |spread: &Spread| table(spread.fields(), &spread.values());
     let head = "| parameter | default | range | |\n|---|---|---|---|\n";
-    assert_eq!(of(&Way::named("still").unwrap()), head);
-    let rows = "| `paths` | 8 | 1 to 64 | So many paths. As many as there are spines. |\n\
-        | `order` | turn | random, turn | How the next is found. |\n";
-    assert_eq!(of(&Way::named("in-turn").unwrap()), format!("{head}{rows}"));
+    assert_eq!(of(&Spread::named("single").unwrap()), head);
+    let rows = "| `paths` | 8 | 1 to 64 | Number of paths. As many as there are spines. |\n\
+        | `order` | turn | random, turn | Selection of the next path. |\n";
+    assert_eq!(of(&Spread::named("in-turn").unwrap()), format!("{head}{rows}"));
     let window = window::Params::default();
     let text = table(window::Params::FIELDS, &window.values());
     assert!(text.contains("| `most_pkts` | 2e6 | 1 to 1e9 | The most packets. |"), "{text}");
     assert!(text.contains("| `gain` | 0.5 | 0 to 1 |"), "{text}");
+    assert!(text.contains("| `paced` | true | true, false | Packets are paced. |"), "{text}");
 }
 
 #[test]
 fn choices__parse_what_they_display() {
-    assert_eq!(Way::known(), ["still", "spray", "in-turn"]);
-    assert_eq!(Way::named("in-turn").unwrap().name(), "spray");
+    assert_eq!(Spread::known(), ["single", "spray", "in-turn"]);
+    assert_eq!(Spread::named("in-turn").unwrap().name(), "spray");
     for (text, shown) in [
-        ("still", "still"),
+        ("single", "single"),
         ("in-turn", "spray,order=turn"),
         ("spray, paths = 9 ,order=1", "spray,paths=9,order=turn"),
         ("spray,paths=9,paths=8", "spray"),
     ] {
-        let way = Way::parse(text).unwrap();
-        assert_eq!(way.to_string(), shown);
-        assert_eq!((Way::parse(shown), way.validate()), (Ok(way), Ok(())));
+        let spread = Spread::parse(text).unwrap();
+        assert_eq!(spread.to_string(), shown);
+        assert_eq!((Spread::parse(shown), spread.validate()), (Ok(spread), Ok(())));
     }
     let limit = Limit::parse("window,gain=0.1").unwrap();
     assert_eq!((limit.to_string(), limit.validate()), ("window,gain=0.1".to_owned(), Ok(())));
+    for text in ["window,paced=0", "window,paced=off", "window,paced=false"] {
+        let limit = Limit::parse(text).unwrap();
+        assert_eq!(limit, Limit::Window(window::Params { paced: false, ..Default::default() }));
+        assert_eq!(limit.to_string(), "window,paced=false");
+    }
+    assert_eq!(Limit::parse("window,paced=1").unwrap().to_string(), "window");
     let outside = Limit::Window(window::Params { gain: 2.0, ..Default::default() });
     assert!(outside.validate().is_err());
 }
 
 #[test]
-fn choices__say_what_is_wrong_and_what_is_allowed() {
+fn choices__report_errors_with_the_allowed_values() {
     for (text, expected) in [
-        ("drill,x", "no way is called drill; there are still, spray, in-turn"),
-        ("", "no way is called ; there are still, spray, in-turn"),
+        ("drill,x", "no spread is called drill; there are single, spray, in-turn"),
+        ("", "no spread is called ; there are single, spray, in-turn"),
         ("spray,path=2", "it has no parameter path; it has paths, order"),
-        ("still,x=1", "it has no parameter x, nor any other"),
+        ("single,x=1", "it has no parameter x, nor any other"),
         ("spray,paths", "\"paths\" is no KEY=VALUE"),
         ("spray,", "\"\" is no KEY=VALUE"),
         ("spray,paths=many", "paths is a whole number, not \"many\""),
         ("spray,paths=0", "paths is 0, but must be between 1 and 64"),
         ("spray,order=back", "order is one of random, turn, not \"back\""),
     ] {
-        assert_eq!(said(text), expected);
+        assert_eq!(error(text), expected);
     }
     let error = Limit::parse("window,gain=x").unwrap_err().to_string();
-    assert_eq!(error, "gain is a number (a flag is 0 or 1), not \"x\"");
+    assert_eq!(error, "gain is a number, not \"x\"");
 }
 
 #[test]
 fn set__changes_nothing_when_it_fails() {
-    let mut way = Way::named("in-turn").unwrap();
+    let mut spread = Spread::named("in-turn").unwrap();
     for (name, text) in [("paths", "0"), ("paths", "x"), ("order", "2"), ("speed", "1")] {
-        assert!(way.set(name, text).is_err(), "{name}={text}");
-        assert_eq!(Ok(way), Way::named("in-turn"));
+        assert!(spread.set(name, text).is_err(), "{name}={text}");
+        assert_eq!(Ok(spread), Spread::named("in-turn"));
     }
 }

@@ -10,7 +10,7 @@ pub(crate) const LEN: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct Aeth<'a>(&'a [u8; LEN]);
 
-/// Why a request was refused.
+/// The code of a NAK: the reason a request was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NakCode {
@@ -34,15 +34,15 @@ pub enum NakCode {
 pub enum Syndrome {
     /// Acknowledged.
     Ack {
-        /// The credit count's code, 0..=31; [`Syndrome::NO_CREDIT_LIMIT`] means no limit is kept.
+        /// The credit count's code, 0..=31; [`Syndrome::NO_CREDIT_LIMIT`] disables the limit.
         credits: u8,
     },
     /// Receiver not ready: no receive was posted.
     RnrNak {
-        /// The code of the time to wait, 0..=31.
+        /// The code of the RNR timer, 0..=31.
         timer: u8,
     },
-    /// Refused.
+    /// Rejected.
     Nak(NakCode),
     /// The whole byte of an encoding that has no meaning.
     Reserved(u8),
@@ -51,7 +51,7 @@ pub enum Syndrome {
 /// An AETH's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AethRepr {
-    /// What is said.
+    /// The kind of acknowledgement.
     pub syndrome: Syndrome,
     /// The message sequence number: request messages completed by the responder, 24 bits.
     pub msn: u32,
@@ -81,7 +81,7 @@ impl NakCode {
 }
 
 impl Syndrome {
-    /// The credit code of a responder that does not limit the requester.
+    /// The credit code of a responder without end-to-end flow control.
     pub const NO_CREDIT_LIMIT: u8 = 31;
 
     /// The meaning of a syndrome byte.
@@ -123,7 +123,7 @@ impl<'a> Aeth<'a> {
         bytes.first_chunk().map(Self).ok_or(DropReason::ExtTooShort)
     }
 
-    /// What is said.
+    /// The kind of acknowledgement.
     #[must_use]
     pub const fn syndrome(&self) -> Syndrome {
         Syndrome::from_u8(self.0[0])
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn syndrome_from_u8__tells_the_kinds_apart() {
+    fn syndrome_from_u8__distinguishes_the_kinds() {
         assert_eq!(Syndrome::from_u8(0x1f), Syndrome::Ack { credits: Syndrome::NO_CREDIT_LIMIT });
         assert_eq!(Syndrome::from_u8(0x2c), Syndrome::RnrNak { timer: 12 });
         assert_eq!(Syndrome::from_u8(0x60), Syndrome::Nak(NakCode::SequenceError));

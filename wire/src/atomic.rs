@@ -4,7 +4,7 @@
 //! AtomicETH, 28 bytes:     VA 64 | rkey 32 | swap or add 64 | compare 64
 //! AtomicAckETH, 8 bytes:   original 64
 //! ```
-//! The wire is big endian; the 64-bit word in memory is in its host's order.
+//! The wire is big-endian; the 64-bit word in memory is in its host's order.
 
 use crate::DropReason;
 use crate::be;
@@ -21,13 +21,13 @@ pub struct AtomicEth<'a>(&'a [u8; LEN]);
 /// An AtomicETH's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEthRepr {
-    /// The address of the 64-bit word; its alignment is the responder's to judge.
+    /// The address of the 64-bit word. The responder checks its alignment.
     pub va: u64,
     /// The remote region's key.
     pub rkey: u32,
-    /// The new value of a compare-and-swap, or what a fetch-and-add adds.
+    /// The new value of a compare-and-swap, or the addend of a fetch-and-add.
     pub swap_or_add: u64,
-    /// The value a compare-and-swap expects; no meaning to a fetch-and-add.
+    /// The expected value of a compare-and-swap; unused by a fetch-and-add.
     pub compare: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Big-endian fields of a fixed-size header.
 //!
-//! A header is an array here, not a slice: with the length in the type and offsets that are
-//! literals the compiler removes every bounds check, and no accessor can panic on input.
+//! A header is an array here, not a slice: the length is in the type and the offsets are literals,
+//! so the compiler removes every bounds check, and no accessor can panic on input.
 
 /// The `M` bytes at `at`, which the callers keep inside the header.
 #[inline]
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn put_u24__keeps_the_neighbours() {
+    fn put_u24__preserves_adjacent_bytes() {
         let mut b = [9; 5];
         put_u24(&mut b, 1, 0xff01_0203);
         assert_eq!(b, [9, 1, 2, 3, 9]);

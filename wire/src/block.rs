@@ -1,16 +1,16 @@
-//! Blocks of an erasure code: a packet's place in one, and what a receiver reports of one.
+//! Blocks of an erasure code: a packet's place in its block, and reports of a block's state.
 //!
 //! ```text
 //! place    index 8 | data 8 | parity 8 | scheme 8
 //! reports  count 8 | reserved 24, then for each:
 //!          first PSN 32 | kind 8 | data 8 | reserved 16 | bits 64
 //! ```
-//! What they mean is in docs/protocol/sr.md, "Blocks".
+//! docs/protocol/sr.md, "Blocks", defines their meaning.
 
 use crate::sr_data::{take, take_mut};
 use crate::{DropReason, be, headers::BufferTooShort};
 
-/// The most packets of a block: a bit each in a report.
+/// The most packets of a block. A report has a bit for each.
 pub const BLOCK_PKTS_MAX: u8 = 64;
 
 /// The most reports of one acknowledgement.
@@ -19,25 +19,25 @@ pub const BLOCK_REPORTS_MAX: usize = 4;
 /// A packet's place in its block. The block's first PSN is the packet's less `index`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockRepr {
-    /// Which packet of the block: data come first, then the rows of parity. Below `data + parity`.
+    /// The packet's index: data come first, then the rows of parity. Below `data + parity`.
     pub index: u8,
     /// Data packets of the block, at least 1.
     pub data: u8,
     /// Parity packets of the block, at least 1; with the data at most [`BLOCK_PKTS_MAX`].
     pub parity: u8,
-    /// Which code: the number of its scheme. Receivers that do not know it keep no parity.
+    /// The number of the code's scheme. Receivers that do not know the scheme discard its parity.
     pub scheme: u8,
 }
 
-/// What a receiver says of a block.
+/// The kind of a report by the receiver of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum BlockWord {
-    /// It is short of data and nothing more comes: `bits` are the packets that count.
+    /// Too few packets arrived and no more are expected: `bits` are the packets that count.
     #[default]
     Nack,
-    /// The packets `bits` did not arrive and are not needed any more.
+    /// The packets `bits` did not arrive and are no longer needed.
     Settled,
-    /// The packets `bits` were rebuilt. They may still arrive.
+    /// The packets `bits` were recovered by decoding. They may still arrive.
     Rebuilt,
 }
 
@@ -46,7 +46,7 @@ pub enum BlockWord {
 pub struct BlockReport {
     /// The block's first PSN.
     pub first: u32,
-    /// What is said.
+    /// The kind.
     pub word: BlockWord,
     /// Data packets of the block.
     pub data: u8,
@@ -77,7 +77,7 @@ impl BlockRepr {
     }
 
     /// # Errors
-    /// [`DropReason::SrKind`] for a block that there cannot be.
+    /// [`DropReason::SrKind`] for an impossible block.
     pub(crate) fn parse([index, data, parity, scheme]: [u8; LEN]) -> Result<Self, DropReason> {
         let pkts = u16::from(data) + u16::from(parity);
         let fits = data > 0 && parity > 0 && pkts <= BLOCK_PKTS_MAX.into();
@@ -108,13 +108,13 @@ impl BlockReports {
         &self.reports[..usize::from(self.len)]
     }
 
-    /// Bytes on the wire; none of an empty list.
+    /// Bytes on the wire; 0 for an empty list.
     #[must_use]
     pub(crate) fn wire_len(&self) -> usize {
         if self.len == 0 { 0 } else { COUNT_LEN + usize::from(self.len) * REPORT_LEN }
     }
 
-    /// Takes a list, which has at least one report, off the front of `rest`.
+    /// Parses a list, which has at least one report, off the front of `rest`.
     #[inline(never)]
     pub(crate) fn take(rest: &mut &[u8]) -> Result<Self, DropReason> {
         let &[count, ..] = take::<COUNT_LEN>(rest)?;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__takes_every_block_that_there_can_be_and_no_other() {
+    fn parse__accepts_exactly_the_valid_blocks() {
         for bytes in [[0, 8, 2, 1], [9, 8, 2, 1], [63, 63, 1, 2], [0, 1, 63, 9]] {
             let block = BlockRepr::parse(bytes).unwrap();
             assert_eq!(block.emit(), bytes);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn take__gives_back_what_was_emitted_and_refuses_the_rest() {
+    fn take__parses_what_emit_wrote_and_rejects_the_rest() {
         let mut list = BlockReports::default();
         for (i, word) in
             [BlockWord::Nack, BlockWord::Settled].into_iter().cycle().take(5).enumerate()

@@ -1,4 +1,4 @@
-//! The base transport header, 12 bytes, first behind UDP.
+//! The base transport header, 12 bytes, first after UDP.
 //!
 //! ```text
 //!  0      opcode
@@ -22,7 +22,7 @@ pub struct Bth<'a>(&'a [u8; LEN]);
 
 /// A BTH's fields.
 ///
-/// The reserved bits are kept so that what was parsed can be emitted unchanged; both are 0 in
+/// The reserved bits are kept so that a parsed BTH is emitted unchanged; both are 0 in
 /// [`BthRepr::new`] and receivers ignore them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BthRepr {
@@ -32,21 +32,21 @@ pub struct BthRepr {
     pub solicited: bool,
     /// The migration request bit. ConnectX sends 1, rdma_rxe 0; receivers ignore it.
     pub mig_req: bool,
-    /// Pad bytes behind the payload, 0..=3. Emitting a packet computes it from the payload.
+    /// Pad bytes after the payload, 0..=3. Emitting a packet computes it from the payload.
     pub pad: u8,
-    /// The partition key. Judged by the transport, not here.
+    /// The partition key. The transport checks it.
     pub pkey: u16,
     /// Forward congestion notification.
     pub fecn: bool,
     /// Backward congestion notification.
     pub becn: bool,
-    /// The six reserved bits behind BECN.
+    /// The six reserved bits after BECN.
     pub resv6: u8,
-    /// The queue pair it is for.
+    /// The destination queue pair.
     pub dest_qp: Qpn,
-    /// The responder is asked to acknowledge.
+    /// The acknowledge request bit.
     pub ack_req: bool,
-    /// The seven reserved bits behind AckReq.
+    /// The seven reserved bits after AckReq.
     pub resv7: u8,
     /// The packet sequence number.
     pub psn: Psn,
@@ -86,7 +86,7 @@ impl<'a> Bth<'a> {
         (self.0[1] >> PAD_SHIFT) & PAD_MASK
     }
 
-    /// The transport header version, 0..=15; 0 is the only one there is.
+    /// The transport header version, 0..=15; 0 is the only version.
     #[must_use]
     pub const fn tver(&self) -> u8 {
         self.0[1] & TVER_MASK
@@ -110,13 +110,13 @@ impl<'a> Bth<'a> {
         self.0[4] & BECN != 0
     }
 
-    /// The queue pair it is for.
+    /// The destination queue pair.
     #[must_use]
     pub const fn dest_qp(&self) -> Qpn {
         Qpn::new(be::u24_at(self.0, 5))
     }
 
-    /// The responder is asked to acknowledge.
+    /// The acknowledge request bit.
     #[must_use]
     pub const fn ack_req(&self) -> bool {
         self.0[8] & ACK_REQ != 0
@@ -213,7 +213,7 @@ mod tests {
     const WIRE: [u8; 12] = [0x0a, 0xf0, 0x12, 0x34, 0xbf, 1, 2, 3, 0x81, 4, 5, 6];
 
     #[test]
-    fn bth_new__wants_12_bytes() {
+    fn bth_new__requires_12_bytes() {
         assert_eq!(Bth::new(&WIRE[..11]).unwrap_err(), DropReason::BthTooShort);
     }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_versions_and_opcodes() {
+    fn parse__rejects_versions_and_opcodes() {
         let mut w = WIRE;
         w[0] = 0x15;
         assert_eq!(BthRepr::parse(&Bth::new(&w).unwrap()), Err(DropReason::UnknownOpcode));
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let mut out = [0xaa; 12];
         BthRepr::parse(&Bth::new(&WIRE).unwrap()).unwrap().emit(&mut out);
         assert_eq!(out, WIRE);
     }
 
     #[test]
-    fn emit__cuts_fields_to_their_bits() {
+    fn emit__masks_fields_to_their_width() {
         let mut r = BthRepr::new(Opcode::RcAck, Qpn::GSI, Psn::new(0));
         (r.pad, r.resv6, r.resv7) = (0xff, 0xff, 0xff);
         let mut out = [0; 12];

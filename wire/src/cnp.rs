@@ -1,9 +1,9 @@
-//! The congestion notification packet of RoCEv2 (annex A17): a BTH with opcode 0x81 and BECN set,
-//! then 16 reserved bytes. It goes to the queue pair that sent the marked packet and takes no PSN.
+//! The congestion notification packet of RoCEv2 (IBTA A17): a BTH with opcode 0x81 and BECN set,
+//! then 16 reserved bytes. It is sent to the QP that sent the marked packet and consumes no PSN.
 
 use crate::{BthRepr, Opcode, Psn, Qpn};
 
-/// Reserved bytes behind the BTH of a CNP: sent as 0, ignored on receipt.
+/// Reserved bytes after the BTH of a CNP: sent as 0, ignored on receipt.
 pub(crate) const LEN: usize = 16;
 
 impl BthRepr {

@@ -13,9 +13,9 @@ pub struct Deth<'a>(&'a [u8; LEN]);
 /// A DETH's fields. The reserved byte is ignored on receipt and sent as 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DethRepr {
-    /// The key the receiving queue pair wants to see.
+    /// The queue key that the receiving queue pair requires.
     pub qkey: u32,
-    /// The queue pair that sent it, to answer to.
+    /// The queue pair that sent the datagram, the destination of a reply.
     pub src_qp: Qpn,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Deth<'a> {
         be::u32_at(self.0, 0)
     }
 
-    /// The queue pair that sent it.
+    /// The queue pair that sent the datagram.
     #[must_use]
     pub const fn src_qp(&self) -> Qpn {
         Qpn::new(be::u24_at(self.0, 5))

@@ -1,11 +1,11 @@
-//! Why a received frame was not taken.
+//! The reasons for which a received frame is dropped.
 
 use core::fmt;
 
-/// Why [`Packet::parse`](crate::Packet::parse) did not take a frame.
+/// The reason for which [`Packet::parse`](crate::Packet::parse) rejects a frame.
 ///
-/// Checks run from the outside in and stop at the first failure, so one frame has one reason. Some
-/// reasons are no fault: the frame is another protocol's ([`DropReason::is_not_roce`]).
+/// Checks run from the outermost layer inwards and stop at the first failure, so one frame has one
+/// reason. Some reasons are no fault: another protocol's frame ([`DropReason::is_not_roce`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropReason {
     /// The frame ends inside the Ethernet header.
@@ -18,13 +18,13 @@ pub enum DropReason {
     BadIpVersion,
     /// The IP length fields leave no room for their own header.
     BadIpLength,
-    /// The IPv4 header has options: RoCE's ICRC is not defined over them here.
+    /// The IPv4 header has options: this implementation defines no ICRC over them.
     IpOptions,
     /// The IPv4 header checksum is wrong.
     BadIpChecksum,
     /// A fragment, or the reserved bit among IPv4's flags is set.
     IpFragment,
-    /// The IP payload is not UDP (for IPv6: the header after the fixed one is not).
+    /// The IP payload is not UDP (IPv6: the next header of the fixed header is not UDP).
     NotUdp,
     /// The IP payload ends inside the UDP header.
     UdpTooShort,
@@ -38,20 +38,20 @@ pub enum DropReason {
     BadTver,
     /// The opcode is not one of [`Opcode`](crate::Opcode).
     UnknownOpcode,
-    /// The packet ends inside the extension headers that its opcode calls for.
+    /// The packet ends inside the extension headers that its opcode requires.
     ExtTooShort,
     /// The pad count does not make the payload a multiple of four bytes, or exceeds it.
     BadPad,
-    /// There is a payload behind an opcode that carries none.
+    /// There is a payload after an opcode that carries none.
     UnexpectedPayload,
-    /// The invariant CRC is wrong: something that no router may change was changed.
+    /// The invariant CRC is wrong: a field that no router may change was changed.
     BadIcrc,
-    /// An SR header is of a version that we do not speak.
+    /// The version of an SR header is not supported.
     SrVersion,
-    /// An SR header has a part that we do not know.
+    /// An SR header has an unknown part.
     SrFeature,
-    /// An SR header has a kind or reason that there is not, parts that are not its kind's, or a
-    /// bitmap word that begins within a word.
+    /// An SR header has an unknown kind or reason, parts that its kind does not allow, or a bitmap
+    /// word that begins within a word.
     SrKind,
 }
 
@@ -82,7 +82,7 @@ impl DropReason {
         Self::SrKind,
     ];
 
-    /// How many reasons there are: the length of an array of counters.
+    /// The number of reasons: the length of an array of counters.
     pub const COUNT: usize = Self::ALL.len();
 
     /// Its place in an array of [`DropReason::COUNT`] counters.
@@ -120,7 +120,7 @@ impl DropReason {
         }
     }
 
-    /// True when the frame is another protocol's rather than a broken RoCE packet.
+    /// True if the frame belongs to another protocol rather than being a malformed RoCE packet.
     #[must_use]
     pub const fn is_not_roce(self) -> bool {
         matches!(self, Self::NotIp | Self::NotUdp | Self::NotRoce)
@@ -144,7 +144,7 @@ mod tests {
         for (i, r) in DropReason::ALL.iter().enumerate() {
             assert_eq!(r.index(), i);
         }
-        // SrKind is the last variant: a new one behind it, or one left out of ALL, shows here.
+        // SrKind is the last variant. This fails if a variant follows it, or is missing in ALL.
         assert_eq!(DropReason::SrKind.index() + 1, DropReason::COUNT);
     }
 

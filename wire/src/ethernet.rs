@@ -19,16 +19,16 @@ pub struct Ethernet<'a>(&'a [u8; LEN]);
 /// An Ethernet header's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EthernetRepr {
-    /// Where the frame goes.
+    /// The destination.
     pub dst: MacAddr,
-    /// Where it comes from.
+    /// The source.
     pub src: MacAddr,
-    /// What it carries. In a frame that is emitted the IP header decides instead.
+    /// The EtherType. In an emitted frame the IP header determines it instead.
     pub ethertype: u16,
 }
 
 impl MacAddr {
-    /// Every station.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// The address of these bytes.
@@ -44,7 +44,7 @@ impl MacAddr {
         self.0
     }
 
-    /// True for a group of stations, the broadcast address included.
+    /// True for a group address, the broadcast address included.
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
@@ -74,19 +74,19 @@ impl<'a> Ethernet<'a> {
         bytes.first_chunk().map(Self).ok_or(DropReason::EthernetTooShort)
     }
 
-    /// Where the frame goes.
+    /// The destination.
     #[must_use]
     pub const fn dst(&self) -> MacAddr {
         MacAddr(be::bytes_at(self.0, 0))
     }
 
-    /// Where it comes from.
+    /// The source.
     #[must_use]
     pub const fn src(&self) -> MacAddr {
         MacAddr(be::bytes_at(self.0, 6))
     }
 
-    /// What it carries.
+    /// The EtherType.
     #[must_use]
     pub const fn ethertype(&self) -> u16 {
         be::u16_at(self.0, 12)

@@ -1,5 +1,5 @@
 //! The extension headers between the BTH and the payload, in the order of the wire:
-//! DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH. The opcode says which are there.
+//! DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH. The opcode determines which are present.
 
 use crate::headers::BufferTooShort;
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
 /// The extension headers of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ExtHeaders {
-    /// Where a WRITE or READ goes.
+    /// The remote range of a WRITE or READ.
     pub reth: Option<RethRepr>,
-    /// What a response says.
+    /// The syndrome of a response.
     pub aeth: Option<AethRepr>,
-    /// What an atomic operation does.
+    /// The operands of an atomic operation.
     pub atomic: Option<AtomicEthRepr>,
-    /// What an atomic operation found.
+    /// The result of an atomic operation.
     pub atomic_ack: Option<AtomicAckEthRepr>,
     /// Immediate data.
     pub imm: Option<u32>,
     /// The rkey to invalidate.
     pub ieth: Option<u32>,
-    /// Who sent a datagram.
+    /// The source of a datagram.
     pub deth: Option<DethRepr>,
 }
 
@@ -38,7 +38,7 @@ impl ExtHeaders {
         deth: None,
     };
 
-    /// The extension headers of `opcode` at the start of `bytes`, and what is behind them.
+    /// The extension headers of `opcode` at the start of `bytes`, and the bytes after them.
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`].
@@ -47,8 +47,8 @@ impl ExtHeaders {
         let props = opcode.props();
         let (mut at, payload) =
             bytes.split_at_checked(props.ext_len).ok_or(DropReason::ExtTooShort)?;
-        // The views check again against what is left: that costs little and leaves no length for
-        // the table and the headers to disagree on.
+        // The views check the remaining length again: that costs little and rules out a mismatch
+        // between the opcode table's lengths and the headers'.
         let mut ext = Self::NONE;
         if props.deth {
             ext.deth = Some(DethRepr::parse(&Deth::new(at)?));
@@ -80,7 +80,7 @@ impl ExtHeaders {
         Ok((ext, payload))
     }
 
-    /// True when exactly the headers that `opcode` calls for are there.
+    /// True if exactly the headers that `opcode` requires are present.
     #[must_use]
     pub const fn is_for(&self, opcode: Opcode) -> bool {
         let p = opcode.props();
@@ -93,11 +93,11 @@ impl ExtHeaders {
             && self.deth.is_some() == p.deth
     }
 
-    /// Writes the headers that are there, in the order of the wire. A CNP's reserved bytes are
+    /// Writes the headers that are present, in the order of the wire. A CNP's reserved bytes are
     /// written too: `out` is exactly the space that the opcode gives to extension headers.
     ///
     /// # Errors
-    /// [`BufferTooShort`] when the headers do not fit `out`: they are not the opcode's.
+    /// [`BufferTooShort`] if the headers do not fit `out`, because they are not the opcode's.
     #[inline]
     pub(crate) fn emit(&self, mut out: &mut [u8]) -> Result<(), BufferTooShort> {
         if let Some(deth) = &self.deth {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__wants_all_of_the_opcodes_headers() {
+    fn parse__requires_all_headers_of_the_opcode() {
         let bytes = [0; 28];
         for op in Opcode::ALL {
             let need = op.ext_len();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let bytes: [u8; 28] = core::array::from_fn(|i| u8::try_from(i + 1).unwrap());
         for op in Opcode::ALL {
             let len = op.ext_len();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__immediate_data_stand_behind_the_reth() {
+    fn parse__immediate_data_follow_the_reth() {
         let mut bytes = [0; 20];
         bytes[16..].copy_from_slice(&[1, 2, 3, 4]);
         let (ext, _) = ExtHeaders::parse(Opcode::RcWriteOnlyImm, &bytes).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn is_for__wants_neither_more_nor_less() {
+    fn is_for__requires_exactly_the_headers_of_the_opcode() {
         assert!(ExtHeaders::NONE.is_for(Opcode::RcSendOnly));
         assert!(!ExtHeaders::NONE.is_for(Opcode::RcSendOnlyImm));
         let imm = ExtHeaders { imm: Some(7), ..ExtHeaders::NONE };

@@ -8,7 +8,7 @@ use crate::{
     udp,
 };
 
-/// The headers of a packet to send. The payload is not here: it is copied once, from the
+/// The headers of a packet to send, without its payload, which is copied once, from the
 /// application's memory into the frame, between [`Headers::emit`] and [`seal`](crate::seal).
 ///
 /// [`Template`](crate::Template) does the same for a flow whose outer headers do not change.
@@ -18,20 +18,20 @@ pub struct Headers {
     pub eth: EthernetRepr,
     /// The IP header.
     pub ip: IpRepr,
-    /// The UDP header. Its checksum is sent as it stands here: 0, or that of a captured packet.
+    /// The UDP header. Its checksum is sent unchanged: 0, or that of a captured packet.
     pub udp: UdpRepr,
-    /// The base transport header; its pad count follows from the payload instead.
+    /// The base transport header; its pad count is computed from the payload length instead.
     pub bth: BthRepr,
-    /// The extension headers, exactly those that the opcode calls for.
+    /// The extension headers, exactly those that the opcode requires.
     pub ext: ExtHeaders,
 }
 
-/// The frame does not fit: the buffer is shorter than it, or an IP packet cannot be that long
+/// The frame does not fit: the buffer is too short, or the IP packet exceeds its maximum length
 /// ([`MAX_FRAME_LEN`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferTooShort;
 
-/// The longest frame: 65535 bytes, which IPv4's total length can count, behind an Ethernet header.
+/// The longest frame: 65535 bytes, IPv4's maximum total length, after an Ethernet header.
 pub const MAX_FRAME_LEN: usize = ethernet::LEN + 0xffff;
 
 impl Headers {
@@ -47,20 +47,21 @@ impl Headers {
         self.header_len() + payload_len + pad_of(payload_len) as usize + icrc::LEN
     }
 
-    /// Writes all headers and the pad bytes and says where the payload goes. What is then missing
-    /// is the payload and [`seal`](crate::seal).
+    /// Writes all headers and the pad bytes and returns the range of the payload. The payload and
+    /// [`seal`](crate::seal) then complete the frame.
     ///
     /// Lengths, pad count and IPv4 checksum follow from `payload_len`.
     ///
     /// # Arguments
-    /// - `frame`: the buffer, at least [`Headers::frame_len`] bytes; more are left alone.
+    /// - `frame`: the buffer, at least [`Headers::frame_len`] bytes; bytes after that do not
+    ///   change.
     /// - `payload_len`: bytes of payload, without pad.
     /// # Errors
-    /// [`BufferTooShort`]; then nothing that counts was written.
+    /// [`BufferTooShort`]; the content of `frame` is then unspecified.
     /// # Panics
-    /// With debug assertions, if `ext` is not what the opcode calls for, or there is a payload
-    /// behind an opcode without one: the caller's mistakes. Without them the frame is one that
-    /// receivers drop.
+    /// With debug assertions, if `ext` is not what the opcode requires, or if there is a payload
+    /// with an opcode without one: both are errors of the caller. Without debug assertions,
+    /// receivers drop the frame.
     #[inline]
     pub fn emit(
         &self,
@@ -92,13 +93,13 @@ impl core::error::Error for BufferTooShort {}
 
 /// The lengths of a packet, all checked to fit their fields and the buffer.
 pub(crate) struct Lens {
-    /// What IPv4 counts: from the IP header to the ICRC.
+    /// IPv4's total length: from the IP header to the ICRC.
     pub(crate) ip_total: u16,
-    /// What UDP and IPv6 count: from the UDP header to the ICRC.
+    /// The length field of UDP and IPv6: from the UDP header to the ICRC.
     pub(crate) udp: u16,
     /// The pad count.
     pub(crate) pad: u8,
-    /// Where the payload goes in the frame.
+    /// The range of the payload in the frame.
     pub(crate) payload: Range<usize>,
     /// Payload and pad bytes that are not written.
     pub(crate) elided_bytes: usize,
@@ -115,7 +116,7 @@ impl Lens {
             "{:?} carries no payload",
             bth.opcode
         );
-        // Also keeps the sums below from overflowing.
+        // Also prevents an overflow of the sums below.
         if payload_len > MAX_FRAME_LEN {
             return Err(BufferTooShort);
         }
@@ -133,7 +134,7 @@ impl Lens {
         })
     }
 
-    /// The same packet with its payload left out but for the first `kept` bytes.
+    /// The same packet with all but the first `kept` bytes of its payload elided.
     pub(crate) fn elided(self, kept: usize) -> Self {
         let Range { start, end } = self.payload;
         let cut = end.min(start + kept);
@@ -149,19 +150,19 @@ impl Lens {
         if self.elided_bytes == 0 { usize::from(self.pad) } else { 0 }
     }
 
-    /// What is written fits into `room` bytes.
+    /// Checks that the bytes written fit into `room`.
     pub(crate) fn check_room(&self, room: usize) -> Result<(), BufferTooShort> {
         let end = self.payload.end + self.pad_written() + icrc::LEN;
         if end > room { Err(BufferTooShort) } else { Ok(()) }
     }
 }
 
-/// Bytes in front of the BTH.
+/// Bytes before the BTH.
 pub(crate) const fn prefix_len(ip: &IpRepr) -> usize {
     ethernet::LEN + ip.header_len() + udp::LEN
 }
 
-/// Writes Ethernet, IP and UDP; `out` is exactly theirs.
+/// Writes Ethernet, IP and UDP; `out` has exactly their length.
 pub(crate) fn emit_prefix(
     eth: &EthernetRepr,
     ip: &IpRepr,
@@ -207,7 +208,7 @@ pub(crate) fn emit_transport(
     Ok(())
 }
 
-/// The pad bytes behind `payload_len` bytes: up to the next multiple of four.
+/// The pad bytes after `payload_len` bytes: up to the next multiple of four.
 const fn pad_of(payload_len: usize) -> u8 {
     match payload_len % 4 {
         1 => 3,
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__fits_exactly_and_not_one_byte_less() {
+    fn emit__requires_the_exact_length() {
         let h = headers(Opcode::RcSendOnly, ExtHeaders::NONE);
         let len = h.frame_len(5);
         assert_eq!(h.emit(&mut vec![0; len], 5), Ok(54..59));
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__refuses_what_ip_cannot_count() {
+    fn emit__rejects_frames_beyond_the_ip_length() {
         let h = headers(Opcode::RcSendOnly, ExtHeaders::NONE);
         let mut frame = vec![0; 70_000];
         let most = MAX_FRAME_LEN - h.header_len() - icrc::LEN;

@@ -1,16 +1,16 @@
-//! What a switch changes in a frame that it passes on: TOS byte and TTL.
+//! The changes a switch makes to a frame that it forwards: TOS byte and TTL.
 //!
 //! Both are outside the ICRC. IPv4's header checksum is updated from the difference (RFC 1624,
 //! equation 3), so that a packet whose checksum was wrong stays wrong.
 
 use crate::{Ecn, EthernetRepr, be, ethernet, ipv4, ipv6};
 
-/// Why [`decrement_ttl`] did not.
+/// The reason for which [`decrement_ttl`] fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TtlError {
-    /// The frame is not a whole IPv4 or IPv6 header behind an Ethernet one.
+    /// There is no complete IPv4 or IPv6 header after the Ethernet header.
     NotIp,
-    /// The packet has no hop left.
+    /// The TTL is exhausted.
     Expired,
 }
 
@@ -28,8 +28,8 @@ pub fn ecn_of(frame: &[u8]) -> Option<Ecn> {
     tos_of(frame).map(Ecn::from_tos)
 }
 
-/// Marks a frame as having met congestion and returns true, or returns false: it is not IP, or its
-/// sender does not react to marks. A frame marked before counts as marked.
+/// Marks a frame as congestion experienced (CE) and returns true. Returns false if it is not IP or
+/// its sender is not ECN-capable. A frame that is marked already counts as marked.
 #[inline]
 pub fn mark_ce(frame: &mut [u8]) -> bool {
     match tos_of(frame) {
@@ -48,11 +48,11 @@ pub fn set_dscp(frame: &mut [u8], dscp: u8) -> bool {
     true
 }
 
-/// Takes one hop from the TTL of IPv4 or the hop limit of IPv6.
+/// Decrements the TTL of IPv4 or the hop limit of IPv6.
 ///
 /// # Errors
-/// [`TtlError`]; then nothing has changed. A packet that has 1 left would arrive with 0: it is
-/// expired here (RFC 1812 5.3.1).
+/// [`TtlError`]; then nothing has changed. A TTL of 1 expires here, because the packet would
+/// be forwarded with 0 (RFC 1812 5.3.1).
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), TtlError> {
     if let Some(ip) = ipv4_of(frame) {
@@ -102,7 +102,7 @@ fn ipv6_of(frame: &mut [u8]) -> Option<&mut [u8; ipv6::LEN]> {
     (is_v6 && ip[0] >> 4 == 6).then_some(ip)
 }
 
-/// One word of the header was `old` and is `new` now.
+/// Updates the checksum for one word of the header that changed from `old` to `new`.
 pub(crate) fn update_checksum(ip: &mut [u8; ipv4::LEN], old: u16, new: u16) {
     let checksum = be::u16_at(ip, 10);
     let sum = ipv4::fold(u32::from(!checksum) + u32::from(!old) + u32::from(new));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all__of_garbage_do_nothing() {
+    fn all__ignore_malformed_frames() {
         for whole in both(3) {
             for len in 0..whole.len() {
                 let mut f = whole[..len].to_vec();

@@ -1,19 +1,19 @@
 //! The invariant CRC: the last four bytes of every RoCEv2 packet.
 //!
-//! It is Ethernet's CRC-32 over everything that no router changes: eight bytes of ones in place of
-//! the InfiniBand local route header, the IP header, UDP, BTH and what follows up to the ICRC, with
-//! ones for the fields that do change on the way. Those are TOS, TTL and checksum of IPv4; traffic
-//! class, flow label and hop limit of IPv6; the UDP checksum; and the byte of BTH that holds FECN
-//! and BECN. It goes out least significant byte first. (IBTA A17; checked against rdma_rxe.)
+//! It is Ethernet's CRC-32 over all fields that no router changes: eight bytes of ones in place of
+//! the InfiniBand local route header, the IP header, UDP, BTH and all bytes up to the ICRC. Fields
+//! that routers change are replaced by ones: TOS, TTL and checksum of IPv4; traffic class, flow
+//! label and hop limit of IPv6; the UDP checksum; and the byte of BTH with FECN and BECN. It is
+//! sent least significant byte first. (IBTA A17; checked against rdma_rxe.)
 
 use crate::{bth, ethernet, ipv4, ipv6, udp};
 
 /// Bytes of an ICRC.
 pub(crate) const LEN: usize = 4;
 
-/// The ICRC of an IP packet: `packet` runs from the IP header's first byte up to, not with, the
-/// ICRC. `None` when that is not an IPv4 header without options, or an IPv6 header, with a UDP
-/// header and a BTH behind it; beyond that, nothing is checked.
+/// The ICRC of an IP packet: `packet` runs from the IP header's first byte up to the ICRC,
+/// exclusive. `None` unless it begins with an IPv4 header without options, or an IPv6 header, then
+/// a UDP header and a BTH. Nothing else is checked.
 #[must_use]
 pub fn icrc(packet: &[u8]) -> Option<u32> {
     match packet.first()? {
@@ -31,16 +31,16 @@ pub fn icrc(packet: &[u8]) -> Option<u32> {
 
 /// Finishes a frame: computes the ICRC and writes it into the last four of its first `len` bytes.
 ///
-/// Headers, payload and pad are in place, as [`Headers::emit`](crate::Headers::emit) or
-/// [`Template::emit`](crate::Template::emit) and a copy of the payload leave them.
+/// Headers, payload and pad are in place: [`Headers::emit`](crate::Headers::emit) or
+/// [`Template::emit`](crate::Template::emit) has run, and the payload was copied.
 ///
 /// # Arguments
 /// - `frame`: the Ethernet frame, perhaps in a longer buffer.
 /// - `len`: bytes of the frame, ICRC included: `frame_len`.
 ///
 /// # Panics
-/// If the first `len` bytes of `frame` are not such a frame: the caller's mistake, never the
-/// network's.
+/// If the first `len` bytes of `frame` are not such a frame: an error of the caller, which no
+/// received packet can cause.
 ///
 /// # Cost
 /// Two CRC passes, one over at most 68 bytes on the stack and one over the rest of the frame.
@@ -53,12 +53,12 @@ pub fn seal(frame: &mut [u8], len: usize) {
     *crc_out = crc.to_le_bytes();
 }
 
-/// The ones that stand for the local route header.
+/// The bytes of ones that replace the local route header.
 const LRH: usize = 8;
 const V4_HEAD: usize = ipv4::LEN + udp::LEN + bth::LEN;
 const V6_HEAD: usize = ipv6::LEN + udp::LEN + bth::LEN;
 
-/// Everything with a masked field in it is in the first part; the CRC code runs fastest over few,
+/// The CRC of both parts. The first has every masked field: the CRC code runs fastest over few,
 /// long runs of bytes.
 fn crc(masked: &[u8], rest: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn icrc__refuses_what_it_is_not_defined_over() {
+    fn icrc__is_none_where_undefined() {
         let packet = &ACK_V4[ethernet::LEN..];
         assert_eq!(icrc(&packet[..V4_HEAD - 1]), None);
         assert!(icrc(&packet[..V4_HEAD]).is_some());
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "headers in place")]
-    fn seal__refuses_a_frame_without_headers() {
+    fn seal__rejects_a_frame_without_headers() {
         seal(&mut [0; 100], 100);
     }
 
     #[test]
     #[should_panic(expected = "in the buffer")]
-    fn seal__refuses_a_length_beyond_the_buffer() {
+    fn seal__rejects_a_length_beyond_the_buffer() {
         seal(&mut [0; 100], 101);
     }
 }

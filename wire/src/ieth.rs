@@ -1,4 +1,4 @@
-//! The invalidate extended transport header, 4 bytes: the rkey a SEND takes out of use.
+//! The invalidate extended transport header, 4 bytes: the rkey that a SEND invalidates.
 
 use crate::DropReason;
 use crate::be;

@@ -1,4 +1,4 @@
-//! Immediate data, 4 bytes that the receiver finds in its completion.
+//! Immediate data, 4 bytes that are delivered in the receiver's completion.
 
 use crate::DropReason;
 use crate::be;

@@ -1,18 +1,18 @@
-//! In-band telemetry: records of switches, in a stack that lies behind the IP packet.
+//! In-band telemetry: records of switches, in a stack after the IP packet.
 //!
-//! The stack starts where the IP header says that the packet ends, where Ethernet has its padding.
-//! No header changes when a record is added, the ICRC holds, and receivers that do not know it
-//! ignore it as padding. The sending host asks for records by leaving an empty stack there.
+//! The stack starts at the end of the packet given by the IP header, where Ethernet has its
+//! padding. Adding a record changes no header and no ICRC, and receivers without telemetry ignore
+//! it as padding. The sending host requests records by appending an empty stack.
 //!
 //! ```text
 //! stack   magic 32 = "INTs" | version 8 = 1 | hops 8 | max hops 8 | reserved 8 = 0 | records
 //! record  time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32          (24 bytes)
 //! ```
 //!
-//! All fields are big-endian. Time is that of the stamping switch, when the frame leaves its queue;
-//! bytes sent counts what the port has sent since its start, this frame not yet among it; queue
-//! bytes is what stays behind in the frame's queue. The two long counters are 64 bits wide, so that
-//! no reader ever has to think about a wrap.
+//! All fields are big-endian. Time is that of the stamping switch when the frame leaves its queue.
+//! Bytes sent counts the port's bytes since its start, without this frame. Queue bytes is the
+//! frame's queue after it left. The two long counters are 64 bits wide, so that no reader has to
+//! handle a wrap.
 
 use crate::{EthernetRepr, be, ethernet};
 
@@ -20,17 +20,17 @@ use crate::{EthernetRepr, be, ethernet};
 pub const INT_HEADER_LEN: usize = 8;
 /// Bytes of a record.
 pub const INT_HOP_LEN: usize = 24;
-/// The most records a stack may hold, whatever its header says.
+/// The most records of a stack, whatever its header allows.
 pub const INT_MAX_HOPS: u8 = 16;
 
-/// What one switch says of itself.
+/// The record of one switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IntHop {
     /// When the frame left its queue: picoseconds of the switch's own clock.
     pub time_ps: u64,
     /// Bytes that the port had sent before this frame, elided ones included.
     pub tx_bytes: u64,
-    /// Bytes that stayed behind in the frame's queue; more than 2^32 - 1 count as that.
+    /// Bytes in the frame's queue after it left; saturates at 2^32 - 1.
     pub queue_bytes: u32,
     /// The port's rate in Mbit/s; 0 when it has none.
     pub link_rate_mbps: u32,
@@ -43,12 +43,12 @@ pub struct IntStack<'a> {
     records: &'a [[u8; INT_HOP_LEN]],
 }
 
-/// Where the IP packet of a frame ends, in bytes of the frame that are there: what lies behind is
-/// padding or a telemetry stack. `None` when the frame is not IPv4 or IPv6, or not that long.
+/// The end of the IP packet of a frame, in bytes of the frame: padding or a telemetry stack
+/// follow. `None` if the frame is not IPv4 or IPv6, or shorter than its IP packet.
 ///
 /// # Arguments
 /// - `frame`: an Ethernet frame without VLAN tag, hostile.
-/// - `elided_bytes`: what the IP header counts and the frame does not hold
+/// - `elided_bytes`: bytes that the IP header counts and the frame does not hold
 ///   (`spanwire_base::TxMeta`).
 #[must_use]
 pub fn ip_end(frame: &[u8], elided_bytes: u32) -> Option<usize> {
@@ -68,14 +68,14 @@ pub fn ip_end(frame: &[u8], elided_bytes: u32) -> Option<usize> {
 }
 
 impl<'a> IntStack<'a> {
-    /// The stack behind the IP packet of `frame`, or `None` when there is none.
+    /// The stack after the IP packet of `frame`, or `None` if there is none.
     #[must_use]
     pub fn find(frame: &'a [u8], elided_bytes: u32) -> Option<Self> {
         Self::parse(frame.get(ip_end(frame, elided_bytes)?..)?)
     }
 
     /// The stack that `trailer` begins with ([`Packet::trailer`](crate::Packet::trailer)), or
-    /// `None` when that is something else.
+    /// `None` if there is none.
     #[must_use]
     pub fn parse(trailer: &'a [u8]) -> Option<Self> {
         let (header, rest) = trailer.split_first_chunk::<INT_HEADER_LEN>()?;
@@ -87,25 +87,25 @@ impl<'a> IntStack<'a> {
         Some(Self { max_hops, records: records.as_chunks().0 })
     }
 
-    /// How many records the sender has asked for at most.
+    /// The most records that the sender requested.
     #[must_use]
     pub const fn max_hops(&self) -> u8 {
         self.max_hops
     }
 
-    /// How many records there are.
+    /// The number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// True when no switch has added one.
+    /// True if no switch has added a record.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The records as they lie there, nearest the sender first; at most [`INT_MAX_HOPS`].
+    /// The records in wire order, nearest the sender first; at most [`INT_MAX_HOPS`].
     #[must_use]
     pub const fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
         self.records
@@ -138,8 +138,8 @@ impl IntHop {
     }
 }
 
-/// Leaves an empty stack behind the frame that ends at `len`: what a host does that wants records.
-/// Returns the frame's new length, or `None` when the buffer has no room for it.
+/// Appends an empty stack after the frame that ends at `len`, which requests records.
+/// Returns the frame's new length, or `None` if the buffer has no room for it.
 ///
 /// `max_hops` is cut to [`INT_MAX_HOPS`].
 pub fn int_request(buffer: &mut [u8], len: usize, max_hops: u8) -> Option<usize> {
@@ -149,12 +149,12 @@ pub fn int_request(buffer: &mut [u8], len: usize, max_hops: u8) -> Option<usize>
     Some(len + INT_HEADER_LEN)
 }
 
-/// Adds a record to the stack behind the frame's IP packet, and drops whatever lay behind the
-/// stack. Returns the frame's new length, or `None`, the frame unchanged, when there is no stack,
-/// it is full, or the buffer has no room.
+/// Adds a record to the stack after the frame's IP packet, and drops all bytes after the
+/// stack. Returns the frame's new length. Returns `None` and leaves the frame unchanged if there is
+/// no stack, it is full, or the buffer has no room.
 ///
 /// # Arguments
-/// - `buffer`: the frame in its first `len` bytes, room behind it.
+/// - `buffer`: the frame in its first `len` bytes, then free space.
 /// - `elided_bytes`: as for [`ip_end`].
 pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) -> Option<usize> {
     let frame = buffer.get(..len)?;
@@ -171,20 +171,20 @@ pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) 
 
 const MAGIC: [u8; 4] = *b"INTs";
 const VERSION: u8 = 1;
-/// Where in the stack the number of records stands.
+/// The offset of the record count in the stack.
 const HOPS_AT: usize = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An IPv4 packet of `ip_len` bytes, of which `elided` are left out, then `behind`.
-    fn frame(ip_len: u16, elided: usize, behind: &[u8]) -> Vec<u8> {
+    /// An IPv4 packet of `ip_len` bytes, `elided` of them elided, then `trailer`.
+    fn frame(ip_len: u16, elided: usize, trailer: &[u8]) -> Vec<u8> {
         let mut f = vec![0; 12];
         f.extend([0x08, 0x00, 0x45, 0]);
         f.extend(ip_len.to_be_bytes());
         f.resize(14 + usize::from(ip_len) - elided, 0xee);
-        f.extend(behind);
+        f.extend(trailer);
         f
     }
 
@@ -220,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn int_push__adds_up_to_the_asked_number_and_cuts_padding() {
+    fn int_push__adds_up_to_the_requested_number_and_cuts_padding() {
         let mut f = frame(48, 0, &[0; 100]);
-        assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "nobody asked");
+        assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "no stack was requested");
         int_request(&mut f, 62, 2).unwrap();
         let before = f.clone();
         assert_eq!(int_push(&mut f, 75, 0, &HOP), Some(94));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn int_push__wants_room() {
+    fn int_push__requires_buffer_space() {
         let mut f = frame(48, 0, &[0; 31]);
         int_request(&mut f, 62, 5).unwrap();
         let before = f.clone();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn find__refuses_a_stack_that_does_not_hold() {
+    fn find__rejects_an_inconsistent_stack() {
         let mut f = frame(48, 0, &[0; 40]);
         int_request(&mut f, 62, 5).unwrap();
         int_push(&mut f, 70, 0, &HOP).unwrap();

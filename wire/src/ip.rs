@@ -1,4 +1,4 @@
-//! The IP header of either version, as the layers above see it.
+//! The IP header of either version, for the layers above.
 
 use std::net::IpAddr;
 
@@ -17,12 +17,12 @@ pub enum IpRepr {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The sender does not react to marks: a congested queue drops.
+    /// Not ECN-capable: a congested queue drops instead of marking.
     #[default]
     NotEct = 0b00,
     /// ECN-capable, codepoint 1 (RFC 9331 gives it to L4S).
     Ect1 = 0b01,
-    /// ECN-capable, codepoint 0: what RoCE senders set.
+    /// ECN-capable, codepoint 0, which RoCE senders set.
     Ect0 = 0b10,
     /// Congestion experienced.
     Ce = 0b11,
@@ -48,7 +48,7 @@ impl Ecn {
 }
 
 impl IpRepr {
-    /// A header as this crate sends them, `None` when the addresses are of different versions.
+    /// A header with this crate's defaults, `None` if the addresses are of different versions.
     #[must_use]
     #[inline]
     pub const fn new(src: IpAddr, dst: IpAddr) -> Option<Self> {
@@ -59,7 +59,7 @@ impl IpRepr {
         }
     }
 
-    /// Where the packet comes from.
+    /// The source address.
     #[must_use]
     pub const fn src(&self) -> IpAddr {
         match self {
@@ -68,7 +68,7 @@ impl IpRepr {
         }
     }
 
-    /// Where it goes.
+    /// The destination address.
     #[must_use]
     pub const fn dst(&self) -> IpAddr {
         match self {
@@ -94,7 +94,7 @@ impl IpRepr {
         }
     }
 
-    /// TTL, or hop limit: what is left of it.
+    /// The remaining TTL, or hop limit.
     #[must_use]
     pub const fn hop_limit(&self) -> u8 {
         match self {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new__wants_one_version() {
+    fn new__requires_one_ip_version() {
         let v4: IpAddr = [10, 0, 0, 1].into();
         let v6 = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
         assert_eq!(IpRepr::new(v4, v6), None);

@@ -1,7 +1,7 @@
 //! IPv4 without options (RFC 791), 20 bytes.
 //!
-//! The identification and the flags are under the ICRC, so whoever computes one must also choose
-//! them: this crate sends id 0 with DF, which RFC 6864 allows for packets never fragmented.
+//! The ICRC covers the identification and the flags, so its computation fixes them:
+//! this crate sends id 0 with DF, which RFC 6864 allows for packets never fragmented.
 
 use std::net::Ipv4Addr;
 
@@ -14,20 +14,20 @@ pub(crate) const LEN: usize = 20;
 
 /// An IPv4 header in a received frame.
 ///
-/// The constructor has checked that this is version 4 without options and that its lengths hold.
+/// The constructor has checked that this is version 4 without options, and its lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4<'a>(&'a [u8; LEN]);
 
 /// An IPv4 header's fields, without the length and the checksum: those follow from the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv4Repr {
-    /// Where the packet comes from.
+    /// The source address.
     pub src: Ipv4Addr,
-    /// Where it goes.
+    /// The destination address.
     pub dst: Ipv4Addr,
     /// The type of service byte: DSCP 6 | ECN 2.
     pub dscp_ecn: u8,
-    /// Hops left.
+    /// The remaining hops.
     pub ttl: u8,
     /// The identification.
     pub id: u16,
@@ -36,8 +36,8 @@ pub struct Ipv4Repr {
 }
 
 impl<'a> Ipv4<'a> {
-    /// The view of the packet at the start of `bytes`, and its payload: what the total length
-    /// leaves behind the header. Bytes beyond it are link padding.
+    /// The view of the packet at the start of `bytes`, and its payload up to the total length.
+    /// Bytes after that are link padding.
     ///
     /// # Errors
     /// [`DropReason::IpTooShort`], [`DropReason::BadIpVersion`], [`DropReason::BadIpLength`],
@@ -47,7 +47,7 @@ impl<'a> Ipv4<'a> {
         Self::elided(bytes, 0)
     }
 
-    /// As [`Ipv4::new`] for a packet of whose payload `elided_bytes` were left out.
+    /// As [`Ipv4::new`] for a packet with `elided_bytes` of its payload elided.
     pub(crate) fn elided(
         bytes: &'a [u8],
         elided_bytes: usize,
@@ -87,38 +87,38 @@ impl<'a> Ipv4<'a> {
         be::u16_at(self.0, 4)
     }
 
-    /// The reserved flag, DF, MF and the fragment offset, as they stand.
+    /// The reserved flag, DF, MF and the fragment offset, as on the wire.
     #[must_use]
     pub const fn flags_fragment(&self) -> u16 {
         be::u16_at(self.0, 6)
     }
 
-    /// Hops left.
+    /// The remaining hops.
     #[must_use]
     pub const fn ttl(&self) -> u8 {
         self.0[8]
     }
 
-    /// What the payload is.
+    /// The protocol of the payload.
     #[must_use]
     pub const fn protocol(&self) -> u8 {
         self.0[9]
     }
 
-    /// True when the header checksum is right.
+    /// True if the header checksum is right.
     #[must_use]
     pub fn checksum_is_good(&self) -> bool {
         fold(sum(self.0)) == 0xffff
     }
 
-    /// Where the packet comes from.
+    /// The source address.
     #[must_use]
     pub const fn src(&self) -> Ipv4Addr {
         let [a, b, c, d] = be::bytes_at(self.0, 12);
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// Where it goes.
+    /// The destination address.
     #[must_use]
     pub const fn dst(&self) -> Ipv4Addr {
         let [a, b, c, d] = be::bytes_at(self.0, 16);
@@ -127,7 +127,7 @@ impl<'a> Ipv4<'a> {
 }
 
 impl Ipv4Repr {
-    /// A header as this crate sends them: id 0, DF, TTL 64, best effort, not ECN-capable.
+    /// A header with this crate's defaults: id 0, DF, TTL 64, best effort, not ECN-capable.
     #[must_use]
     #[inline]
     pub const fn new(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
@@ -177,7 +177,7 @@ impl Ipv4Repr {
     }
 }
 
-/// The sum of the header's 16-bit words, carries not yet folded in (RFC 1071). Ten words cannot
+/// The sum of the header's 16-bit words before folding the carries (RFC 1071). Ten words cannot
 /// overflow 32 bits, nor can the length that the template adds.
 pub(crate) fn sum(header: &[u8; LEN]) -> u32 {
     let (words, _) = header.as_chunks::<2>();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_new__holds_the_lengths() {
+    fn ipv4_new__checks_the_lengths() {
         let mut p = packet();
         let (view, payload) = Ipv4::new(&p).unwrap();
         assert_eq!((usize::from(view.total_len()), payload.len()), (0x73, 0x73 - 20));
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_new__judges_version_and_header_length() {
+    fn ipv4_new__checks_version_and_header_length() {
         assert_eq!(with(0, 0x65), Err(DropReason::BadIpVersion));
         assert_eq!(with(0, 0x44), Err(DropReason::BadIpLength));
         assert_eq!(with(0, 0x46), Err(DropReason::IpOptions));
     }
 
     #[test]
-    fn parse__judges_checksum_fragments_and_protocol() {
+    fn parse__checks_checksum_fragments_and_protocol() {
         let mut p = packet();
         p[8] -= 1;
         let (view, _) = Ipv4::new(&p).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let p = packet();
         let r = Ipv4Repr::parse(&Ipv4::new(&p).unwrap().0).unwrap();
         assert_eq!(r, Ipv4Repr::new([192, 168, 0, 1].into(), [192, 168, 0, 199].into()));

@@ -16,20 +16,20 @@ pub struct Ipv6<'a>(&'a [u8; LEN]);
 /// An IPv6 header's fields, without the length: that follows from the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv6Repr {
-    /// Where the packet comes from.
+    /// The source address.
     pub src: Ipv6Addr,
-    /// Where it goes.
+    /// The destination address.
     pub dst: Ipv6Addr,
     /// The traffic class: DSCP 6 | ECN 2.
     pub dscp_ecn: u8,
-    /// Hops left.
+    /// The remaining hops.
     pub hop_limit: u8,
     /// The flow label, 20 bits.
     pub flow_label: u32,
 }
 
 impl<'a> Ipv6<'a> {
-    /// The view of the packet at the start of `bytes`, and its payload. Bytes beyond it are link
+    /// The view of the packet at the start of `bytes`, and its payload. Bytes after that are link
     /// padding.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl<'a> Ipv6<'a> {
         Self::elided(bytes, 0)
     }
 
-    /// As [`Ipv6::new`] for a packet of whose payload `elided_bytes` were left out.
+    /// As [`Ipv6::new`] for a packet with `elided_bytes` of its payload elided.
     pub(crate) fn elided(
         bytes: &'a [u8],
         elided_bytes: usize,
@@ -73,25 +73,25 @@ impl<'a> Ipv6<'a> {
         be::u16_at(self.0, 4)
     }
 
-    /// What follows the fixed header.
+    /// The protocol of the payload.
     #[must_use]
     pub const fn next_header(&self) -> u8 {
         self.0[6]
     }
 
-    /// Hops left.
+    /// The remaining hops.
     #[must_use]
     pub const fn hop_limit(&self) -> u8 {
         self.0[7]
     }
 
-    /// Where the packet comes from.
+    /// The source address.
     #[must_use]
     pub const fn src(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits(u128::from_be_bytes(be::bytes_at(self.0, 8)))
     }
 
-    /// Where it goes.
+    /// The destination address.
     #[must_use]
     pub const fn dst(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits(u128::from_be_bytes(be::bytes_at(self.0, 24)))
@@ -99,7 +99,8 @@ impl<'a> Ipv6<'a> {
 }
 
 impl Ipv6Repr {
-    /// A header as this crate sends them: hop limit 64, flow label 0, best effort, not ECN-capable.
+    /// A header with this crate's defaults: hop limit 64, flow label 0, best effort, not
+    /// ECN-capable.
     #[must_use]
     #[inline]
     pub const fn new(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
@@ -126,8 +127,8 @@ impl Ipv6Repr {
         })
     }
 
-    /// Writes all 40 bytes of the header of a UDP packet with `payload_len` bytes behind it. The
-    /// flow label is cut to its 20 bits.
+    /// Writes all 40 bytes of the header of a UDP packet with `payload_len` bytes. The flow label
+    /// is cut to its 20 bits.
     #[inline]
     pub fn emit(&self, payload_len: u16, out: &mut [u8; LEN]) {
         let word = 6 << 28 | u32::from(self.dscp_ecn) << 20 | self.flow_label & FLOW_MASK;
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_new__holds_the_lengths() {
+    fn ipv6_new__checks_the_lengths() {
         let mut p = packet();
         assert_eq!(Ipv6::new(&p).unwrap().1, [1, 2, 3]);
         assert_eq!(Ipv6::new(&p[..42]).unwrap_err(), DropReason::IpTooShort);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__wants_udp_next() {
+    fn parse__requires_udp_next() {
         for (next, why) in [(44, DropReason::IpFragment), (0, DropReason::NotUdp)] {
             let mut p = packet();
             p[6] = next;
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let p = packet();
         let r = Ipv6Repr::parse(&Ipv6::new(&p).unwrap().0).unwrap();
         assert_eq!((r.dscp_ecn, r.flow_label, r.hop_limit), (0xab, 0xc_def1, 255));

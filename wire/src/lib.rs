@@ -3,18 +3,18 @@
 //!
 //! Each header has a file with two types. The view (`Bth`, `Reth`, ...) lies over received bytes:
 //! its constructor checks the length, after which no accessor can panic. The `Repr` (`BthRepr`,
-//! ...) is the header by value; it parses from the view and emits into an array of the header's
-//! size. [`Packet`] and [`Headers`] put them together for a whole frame, [`Opcode`] says which
-//! headers a packet has, and [`DropReason`] names everything that can be wrong with one.
+//! ...) is the header by value. It parses from the view and emits into an array of the header's
+//! size. [`Packet`] and [`Headers`] combine them to a whole frame. [`Opcode`] selects the headers
+//! of a packet, and [`DropReason`] names every defect of a received one.
 //!
-//! There is no state, no time and no allocation here. The bytes are hostile: any byte string gives
-//! a packet or a reason, never a panic.
+//! There is no state, no time and no allocation here. Received bytes are hostile: any byte string
+//! yields a packet or a drop reason, never a panic.
 //!
 //! # Sending and receiving
 //!
 //! Sending takes two steps, so that the payload is copied once, straight into the frame:
-//! [`Headers::emit`] (or [`Template::emit`]) writes the headers and says where the payload goes,
-//! [`seal`] computes the ICRC over what stands there then.
+//! [`Headers::emit`] (or [`Template::emit`]) writes the headers and returns the range of the
+//! payload. After the payload is in place, [`seal`] computes the ICRC.
 //!
 //! ```
 //! use spanwire_wire::*;

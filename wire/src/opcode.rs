@@ -1,12 +1,12 @@
-//! BTH opcodes and what follows from each: one table, so that no other file lists opcodes.
+//! BTH opcodes and their properties: one table, so that no other file lists opcodes.
 
 use crate::{aeth, atomic, cnp, deth, ieth, immdt, reth};
 
 /// The BTH opcode. The top three bits name the service (RC 0, UC 1, UD 3, a
 /// manufacturer's 6 and 7), the rest the operation.
 ///
-/// Reliable Datagram, XRC and resync are not spoken; [`Opcode::from_u8`] does not know them.
-#[expect(missing_docs, reason = "the names are IBTA's and the table below says what each is")]
+/// Reliable Datagram, XRC and resync are not supported; [`Opcode::from_u8`] rejects them.
+#[expect(missing_docs, reason = "the names are IBTA's, and the table below describes each")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -68,18 +68,18 @@ pub enum Service {
     Sr,
 }
 
-/// Which side of a queue pair an opcode is for.
+/// The side of a queue pair that receives an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OpClass {
     /// For the responder.
     Request,
     /// For the requester.
     Response,
-    /// For the sender's congestion control; takes no PSN.
+    /// For the sender's congestion control; consumes no PSN.
     Notification,
 }
 
-/// The operation an opcode is a packet of.
+/// The operation that an opcode belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OpKind {
     /// SEND, with or without immediate or invalidate.
@@ -90,7 +90,7 @@ pub enum OpKind {
     ReadRequest,
     /// RDMA READ response.
     ReadResponse,
-    /// Acknowledge: ACK, RNR NAK or NAK, as the AETH says.
+    /// Acknowledge: ACK, RNR NAK or NAK, by the AETH.
     Ack,
     /// Atomic acknowledge.
     AtomicAck,
@@ -98,7 +98,7 @@ pub enum OpKind {
     Atomic,
     /// Congestion notification.
     Cnp,
-    /// Data of SR, whatever of: its own header says ([`SrDataRepr`](crate::SrDataRepr)).
+    /// Data of SR; its own header has the operation ([`SrDataRepr`](crate::SrDataRepr)).
     SrData,
     /// Acknowledgement of SR ([`SrAckRepr`](crate::SrAckRepr)).
     SrAck,
@@ -106,7 +106,7 @@ pub enum OpKind {
     SrParity,
 }
 
-/// What follows from an opcode.
+/// The properties of an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpcodeProps {
     /// The service.
@@ -153,7 +153,7 @@ impl Opcode {
         all
     };
 
-    /// The opcode of a BTH's first byte, `None` when it is not one we speak.
+    /// The opcode of a BTH's first byte, `None` if it is not supported.
     #[must_use]
     #[inline]
     pub const fn from_u8(v: u8) -> Option<Self> {
@@ -167,7 +167,7 @@ impl Opcode {
         self as u8
     }
 
-    /// What follows from it.
+    /// Its properties.
     #[must_use]
     #[inline]
     pub const fn props(self) -> &'static OpcodeProps {
@@ -181,14 +181,14 @@ impl Opcode {
     }
 }
 
-/// Where in its message a packet stands: (first, last).
+/// The position of a packet in its message: (first, last).
 type Place = (bool, bool);
 const FIRST: Place = (true, false);
 const MIDDLE: Place = (false, false);
 const LAST: Place = (false, true);
 const ONLY: Place = (true, true);
 
-/// What stands behind the BTH, as bits.
+/// The headers and the payload after the BTH, as bits.
 type Parts = u16;
 const NONE: Parts = 0;
 const RETH: Parts = 1 << 0;
@@ -201,7 +201,7 @@ const DETH: Parts = 1 << 6;
 const CNP: Parts = 1 << 7;
 const DATA: Parts = 1 << 8;
 
-/// The table as people read it: opcode, operation, place, what follows, name.
+/// The table in readable form: opcode, operation, place, parts after the BTH, name.
 #[rustfmt::skip]
 const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
     (Opcode::RcSendFirst,          OpKind::Send,         FIRST,  DATA,              "rc_send_first"),
@@ -247,8 +247,8 @@ const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
     (Opcode::SrParity,            OpKind::SrParity,    ONLY,   DATA,              "sr_parity"),
 ];
 
-/// The table as the machine reads it, indexed by the opcode's byte; holes repeat a row that no
-/// [`Opcode`] value can reach.
+/// The table indexed by the opcode's byte; unassigned bytes hold a row that no [`Opcode`] value
+/// reaches.
 static PROPS: [OpcodeProps; 256] = {
     let (op, kind, place, parts, _) = ROWS[0];
     let mut table = [expand(op, kind, place, parts, "unassigned"); 256];
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn props__belong_to_their_opcode() {
         for op in Opcode::ALL {
-            // The name of the row is the name of the variant: a row in the wrong place shows.
+            // The name of a row is that of its variant: this fails if a row is misplaced.
             let mut name = String::new();
             for c in format!("{op:?}").chars() {
                 if c.is_ascii_uppercase() && !name.is_empty() {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn ext_len__is_what_the_headers_take() {
+    fn ext_len__is_the_length_of_the_headers() {
         let lens = [
             (Opcode::RcSendMiddle, 0),
             (Opcode::RcWriteOnly, 16),

@@ -5,15 +5,15 @@ use crate::{
     Ipv6Repr, Qpn, Udp, UdpRepr, ethernet, icrc, udp,
 };
 
-/// A received RoCEv2 packet: its headers by value, its payload where it arrived.
+/// A received RoCEv2 packet: its headers by value, its payload borrowed from the frame.
 ///
-/// What a [`Packet`] promises: the lengths of all layers agree, the IPv4 header checksum is right,
-/// the transport version is 0, [`Packet::ext`] holds exactly what the opcode calls for, pad and
-/// payload are a multiple of four bytes and there is no payload behind an opcode without one. With
-/// [`Packet::parse`] also: the ICRC is right.
+/// A [`Packet`] guarantees: the lengths of all layers agree, the IPv4 header checksum is right,
+/// the transport version is 0, [`Packet::ext`] holds exactly what the opcode requires, pad and
+/// payload are a multiple of four bytes, and an opcode without payload has none. With
+/// [`Packet::parse`] the ICRC is right as well.
 ///
-/// What it does not: addresses, partition key, queue pair, PSN and the size of the payload against
-/// the path MTU are the transport's to judge. The UDP checksum is not looked at.
+/// The transport checks addresses, partition key, queue pair, PSN and the size of the payload
+/// against the path MTU. The UDP checksum is not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// The Ethernet header.
@@ -26,30 +26,28 @@ pub struct Packet<'a> {
     pub bth: BthRepr,
     /// The extension headers.
     pub ext: ExtHeaders,
-    /// The payload, without pad and ICRC; of one that was elided, the bytes in front of what is
-    /// missing.
+    /// The payload, without pad and ICRC; of an elided packet, the bytes before the elided part.
     pub payload: &'a [u8],
-    /// Payload bytes that were elided (`spanwire_base::TxMeta`); 0 for every frame but a simulated
-    /// one.
+    /// Payload bytes that were elided (`spanwire_base::TxMeta`); 0 except in simulated frames.
     pub elided_bytes: usize,
-    /// What the frame has behind the IP packet: link padding, or telemetry
+    /// The bytes of the frame after the IP packet: link padding, or telemetry
     /// ([`IntStack`](crate::IntStack)). The ICRC does not cover it.
     pub trailer: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Takes a whole Ethernet frame (no FCS) apart. Bytes behind the end that the IP header gives
-    /// are link padding and ignored.
+    /// Parses a whole Ethernet frame (no FCS). Bytes after the end that the IP header gives are
+    /// link padding and ignored.
     ///
     /// # Errors
-    /// The first thing found wrong, from the outside in; the ICRC last.
+    /// The first failed check, from the outermost layer inwards; the ICRC last.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, DropReason> {
         Self::parse_elided(frame, 0)
     }
 
-    /// As [`Packet::parse`] for a frame of which the last `elided_bytes` of payload and pad were
-    /// left out. The ICRC covers what is there.
+    /// As [`Packet::parse`] for a frame whose last `elided_bytes` of payload and pad were elided.
+    /// The ICRC covers the bytes that are present.
     ///
     /// # Errors
     /// As [`Packet::parse`].
@@ -61,7 +59,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Like [`Packet::parse`] without the ICRC: for a link that cannot corrupt (a simulated one),
-    /// or where it has been checked.
+    /// or for a frame whose ICRC was checked before.
     ///
     /// # Errors
     /// As [`Packet::parse`], never [`DropReason::BadIcrc`].
@@ -76,12 +74,12 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A received packet that is checked except for its ICRC, which costs as much as the rest. The
-/// destination QPN is known, so that a packet without a queue pair is dropped before.
+/// A received packet that is checked except for its ICRC, which costs as much as all other checks.
+/// The destination QPN is known, so that a packet without a queue pair is dropped without it.
 #[derive(Clone, Copy, Debug)]
 pub struct Unverified<'a> {
     packet: Packet<'a>,
-    /// What the ICRC covers, and the ICRC.
+    /// The bytes that the ICRC covers, and the ICRC.
     covered: &'a [u8],
     sent_icrc: &'a [u8; icrc::LEN],
 }
@@ -96,7 +94,7 @@ impl<'a> Unverified<'a> {
         dissect(frame, elided_bytes)
     }
 
-    /// The destination QPN, if the ICRC turns out right.
+    /// The destination QPN, valid only if the ICRC is right.
     #[must_use]
     #[inline]
     pub fn dest_qp(&self) -> Qpn {
@@ -140,8 +138,8 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Unverified<'_>, DropReas
     let len = unpadded_len(&bth, padded.len() + elided_bytes)?;
     let payload = &padded[..len.min(padded.len())];
     let elided_bytes = len - payload.len();
-    let (covered, behind) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
-    let trailer = &behind[icrc::LEN..];
+    let (covered, rest) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
+    let trailer = &rest[icrc::LEN..];
     let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes, trailer };
     Ok(Unverified { packet, covered, sent_icrc })
 }

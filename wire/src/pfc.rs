@@ -1,5 +1,5 @@
-//! Pause frames by priority (IEEE 802.1Qbb, clause 36): MAC control frames from one end of a link
-//! to the other, which no bridge forwards.
+//! Priority-based flow control (IEEE 802.1Qbb, clause 36): MAC control frames from one end of a
+//! link to the other, which no bridge forwards.
 //!
 //! ```text
 //! destination 01:80:c2:00:00:01 | source | EtherType 0x8808 | opcode 0x0101 |
@@ -10,22 +10,22 @@
 
 use crate::{MacAddr, be};
 
-/// A pause frame: what each priority is told.
+/// A PFC frame: a pause time for each enabled priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PfcFrame {
-    /// Bit i: priority i is told something.
+    /// Bit i: the time of priority i is valid.
     pub enabled: u8,
-    /// For how many quanta each priority is to pause; 0: go on. What is not enabled is ignored.
+    /// The pause of each priority in quanta; 0 resumes it. Ignored for priorities not enabled.
     pub quanta: [u16; 8],
 }
 
 impl PfcFrame {
     /// Bytes of the frame, without FCS.
     pub const LEN: usize = 60;
-    /// Where pause frames go: to the other end of the link.
+    /// The destination of PFC frames: the other end of the link.
     pub const DST: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0x01]);
 
-    /// The pause frame in `frame`, or `None` when it is anything else. Padding may be missing.
+    /// The PFC frame in `frame`, or `None` if it is anything else. Padding may be missing.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let f = frame.first_chunk::<{ TIMES_AT + 16 }>()?;
@@ -59,7 +59,7 @@ impl PfcFrame {
 
 /// MAC control.
 const ETHERTYPE: u16 = 0x8808;
-/// Priority-based flow control among MAC control frames.
+/// The opcode of priority-based flow control among MAC control frames.
 const OPCODE: u16 = 0x0101;
 const TIMES_AT: usize = 18;
 
@@ -67,7 +67,7 @@ const TIMES_AT: usize = 18;
 mod tests {
     use super::*;
 
-    /// Pauses priority 3 for as long as can be and lets priority 5 go on; written by hand.
+    /// Pauses priority 3 for the longest time and resumes priority 5; written by hand.
     const WIRE: [u8; 34] = [
         0x01, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0x08, 1, 1, 0, 0x28, 0, 0, 0, 0, 0, 0,
         0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let mut out = [0xaa; PfcFrame::LEN];
         PfcFrame::parse(&WIRE).unwrap().emit(MacAddr([2, 0, 0, 0, 0, 9]), &mut out);
         assert_eq!(out[..34], WIRE);

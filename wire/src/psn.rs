@@ -1,12 +1,12 @@
-//! 24-bit packet sequence numbers: a circle, not a line.
+//! 24-bit packet sequence numbers, compared by serial number arithmetic.
 
 use core::fmt;
 
 /// A packet sequence number (IBTA: PSN), 24 bits, counting modulo 2^24.
 ///
-/// It has no `Ord` on purpose: on a circle "smaller" only means something between two numbers less
-/// than half the circle apart, which is what [`Psn::since`] and [`Psn::is_before`] ask. A
-/// transport keeps its windows far below 2^23 packets, so that every comparison it makes is one.
+/// It has no `Ord` on purpose: "smaller" is defined only between two numbers less than 2^23 apart
+/// ([`Psn::since`], [`Psn::is_before`]). A transport keeps its windows far below 2^23 packets, so
+/// that every comparison is defined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
@@ -46,9 +46,9 @@ impl Psn {
         Self::new(self.0.wrapping_sub(n))
     }
 
-    /// How many packets this one is after `earlier`, in -2^23..2^23: negative when it is before.
+    /// The number of packets from `earlier` to this one, in -2^23..2^23: negative if it is before.
     ///
-    /// Two PSNs exactly half the circle apart are each -2^23 from the other.
+    /// Two PSNs exactly 2^23 apart are each -2^23 from the other.
     #[must_use]
     pub const fn since(self, earlier: Self) -> i32 {
         // With the 24 bits at the top of a word the wrap at 2^32 is the wrap at 2^24, and the
@@ -56,13 +56,13 @@ impl Psn {
         (self.0.wrapping_sub(earlier.0) << 8).cast_signed() >> 8
     }
 
-    /// True when this one was sent before `o`, if less than half the circle lies between them.
+    /// True if this one was sent before `o`, provided they are less than 2^23 apart.
     #[must_use]
     pub const fn is_before(self, o: Self) -> bool {
         self.since(o) < 0
     }
 
-    /// How many packets to go forward from `earlier` to reach this one, in 0..2^24.
+    /// The number of packets forward from `earlier` to this one, in 0..2^24.
     #[must_use]
     pub const fn distance_from(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) & Self::MASK
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn since__half_the_circle_is_the_negative_end() {
+    fn since__half_the_number_space_is_negative() {
         let (a, b) = (Psn::new(5), Psn::new(5 + (1 << 23)));
         assert_eq!((a.since(b), b.since(a)), (-(1 << 23), -(1 << 23)));
         assert_eq!(Psn::new(4 + (1 << 23)).since(a), (1 << 23) - 1);

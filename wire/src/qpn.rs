@@ -9,7 +9,7 @@ pub struct Qpn(u32);
 impl Qpn {
     /// The bits of a QPN.
     pub const MASK: u32 = 0xff_ffff;
-    /// QP 1, the General Services Interface: connection management datagrams go there.
+    /// QP 1, the General Services Interface: the destination of connection management datagrams.
     pub const GSI: Self = Self(1);
 
     /// The QPN of the low 24 bits of `v`.

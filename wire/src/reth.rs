@@ -13,7 +13,7 @@ pub struct Reth<'a>(&'a [u8; LEN]);
 /// A RETH's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RethRepr {
-    /// Where in the remote region, as the address that its owner gave out.
+    /// The address in the remote region, as its owner advertised it.
     pub va: u64,
     /// The remote region's key.
     pub rkey: u32,

@@ -1,4 +1,4 @@
-//! The header of an SR acknowledgement, behind the BTH: what has arrived, when, how marked.
+//! The header of an SR acknowledgement, after the BTH: arrivals, their times and their ECN marks.
 //!
 //! ```text
 //!  0      version 4 = 1 | words 4
@@ -31,7 +31,7 @@ use crate::{BlockReports, DropReason, NakCode, be};
 /// The most bitmap words of one acknowledgement.
 pub const SACK_WORDS_MAX: usize = 15;
 
-/// 64 packets, and which of them have arrived.
+/// The arrival bitmap of 64 packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackWord {
     /// The PSN of bit 0, a multiple of 64.
@@ -47,51 +47,51 @@ pub struct SackWords {
     len: usize,
 }
 
-/// Why an acknowledgement was sent.
+/// The reason for sending an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AckReason {
-    /// Enough packets have come.
+    /// The packet count limit was reached.
     #[default]
     Count,
-    /// One has waited long enough.
+    /// The delay limit of an arrival was reached.
     Time,
-    /// Something is missing, or came twice, or came marked.
+    /// A gap, a duplicate or a CE mark.
     Gap,
-    /// The sender asked.
+    /// The sender requested it.
     Asked,
-    /// A limit that the sender had reached has moved.
+    /// A limit that the sender had reached has advanced.
     Limit,
-    /// A request was refused.
+    /// A request was rejected.
     Refused,
-    /// A block was rebuilt, or is short.
+    /// A block was recovered, or lacks packets.
     Block,
-    /// The newest packet was not taken, because it found no receive request.
+    /// The newest packet was discarded, because no receive request was posted.
     NoReceive,
 }
 
-/// A request that will not be carried out.
+/// The rejection of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// Its packet.
+    /// The PSN of its packet.
     pub psn: u32,
-    /// Why.
+    /// The reason.
     pub code: NakCode,
 }
 
 /// The header of an SR acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrAckRepr<'a> {
-    /// The lowest PSN that has not arrived: 24 bits are the BTH's.
+    /// The lowest PSN that has not arrived: the BTH has the low 24 bits.
     pub next: u32,
     /// The PSN of the last arrival.
     pub newest: u32,
-    /// The path it came by.
+    /// The path of the newest.
     pub path: u16,
-    /// Why this was sent.
+    /// The reason for sending it.
     pub reason: AckReason,
-    /// Hop limit, or TTL, that the newest came with; 0 if that is not told.
+    /// Hop limit, or TTL, of the newest at the receiver; 0 if not reported.
     pub hop_limit: u8,
-    /// When the newest was sent, as it said.
+    /// The newest packet's time sent, echoed.
     pub echo_ps: u64,
     /// From its arrival to this acknowledgement, ns; saturates.
     pub hold_ns: u32,
@@ -105,20 +105,20 @@ pub struct SrAckRepr<'a> {
     pub rx_bytes: u64,
     /// Of those marked CE.
     pub ce_bytes: u64,
-    /// No packet at or above this is taken.
+    /// The receiver discards packets with this PSN or above.
     pub psn_limit: u32,
-    /// No receive request at or above this is there.
+    /// The receiver has no receive request with this number or above.
     pub receive_limit: u32,
-    /// What has arrived above `next`, as far as it fits.
+    /// Arrivals above `next`, as far as they fit.
     pub words: SackWords,
-    /// A refusal; the reason is [`AckReason::Refused`] then, and only then.
+    /// A rejection; present if and only if the reason is [`AckReason::Refused`].
     pub refusal: Option<Refusal>,
-    /// The records of switches that lay behind the newest ([`IntHop`](crate::IntHop)), nearest the
+    /// The records of switches that followed the newest ([`IntHop`](crate::IntHop)), nearest the
     /// sender first. Those beyond [`INT_MAX_HOPS`] are not written.
     pub int: &'a [[u8; INT_HOP_LEN]],
-    /// What there is to say of blocks.
+    /// Reports of blocks.
     pub blocks: BlockReports,
-    /// Which packets came marked CE, if some did and some did not: bit i is the PSN of the newest
+    /// The packets marked CE, if some were marked and some were not: bit i is the PSN of the newest
     /// less i. Not 0.
     pub marks: Option<u64>,
 }
@@ -137,7 +137,7 @@ impl SackWords {
         added
     }
 
-    /// Takes all but the first `len` words out.
+    /// Keeps only the first `len` words.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.words[self.len..].fill(SackWord::default());
@@ -170,12 +170,12 @@ impl<'a> SrAckRepr<'a> {
         &self.int[..self.int.len().min(INT_MAX_HOPS.into())]
     }
 
-    /// The header in `bytes`, which follow the BTH; all of them. `next_low` is the BTH's PSN.
+    /// Parses all of `bytes`, which follow the BTH. `next_low` is the BTH's PSN.
     ///
     /// # Errors
     /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`],
-    /// [`DropReason::SrKind`] for a reason or refusal that there is not, a word that begins within
-    /// a word, or hops that are none or too many, or [`DropReason::UnexpectedPayload`].
+    /// [`DropReason::SrKind`] for an unknown reason or rejection code, a word that begins within
+    /// a word, or a number of hops that is 0 or too large, or [`DropReason::UnexpectedPayload`].
     pub fn parse(next_low: u32, bytes: &'a [u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
@@ -289,7 +289,7 @@ impl<'a> SrAckRepr<'a> {
     }
 }
 
-/// Takes the echoed records off the front of `rest`.
+/// Parses the echoed records off the front of `rest`.
 fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], DropReason> {
     let &[hops, ..]: &[u8; INT_LEN] = take(rest)?;
     if !(1..=INT_MAX_HOPS).contains(&hops) {
@@ -325,13 +325,13 @@ impl AckReason {
 const FIXED_LEN: usize = 60;
 const WORD_LEN: usize = 12;
 const REFUSAL_LEN: usize = 8;
-/// How many records follow.
+/// Bytes of the record count.
 const INT_LEN: usize = 4;
-/// Presence bit: records of switches are here.
+/// Presence bit: records of switches follow.
 const INT: u16 = 1 << 0;
-/// Presence bit: reports of blocks are here.
+/// Presence bit: reports of blocks follow.
 const BLOCKS: u16 = 1 << 2;
-/// Presence bit: which packets came marked.
+/// Presence bit: the packets marked CE follow.
 const MARKS: u16 = 1 << 3;
 const MARKS_LEN: usize = 8;
 
@@ -415,14 +415,14 @@ mod tests {
     }
 
     #[test]
-    fn parse__gives_back_what_was_emitted() {
+    fn parse__returns_what_was_emitted() {
         for repr in samples() {
             assert_eq!(SrAckRepr::parse(0x12_3456, &bytes_of(&repr)), Ok(repr));
         }
     }
 
     #[test]
-    fn parse__wants_all_of_it_and_no_more() {
+    fn parse__requires_the_exact_length() {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__names_what_is_from_the_future() {
+    fn parse__rejects_unknown_versions_and_parts() {
         let bytes = bytes_of(&sample(1, None));
         for (at, value, want) in [
             (0, 2 << 4 | 1, DropReason::SrVersion),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__takes_one_to_sixteen_hops() {
+    fn parse__accepts_one_to_sixteen_hops() {
         let mut bytes = bytes_of(&SrAckRepr { int: &RECORDS[..16], ..sample(0, None) });
         for (hops, want) in [
             (0, DropReason::SrKind),
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__leaves_out_hops_beyond_the_limit() {
+    fn emit__omits_hops_beyond_the_limit() {
         let most = SrAckRepr { int: &RECORDS[..16], ..sample(1, None) };
         let more = SrAckRepr { int: &RECORDS, ..most };
         assert_eq!(bytes_of(&more), bytes_of(&most));

@@ -1,4 +1,4 @@
-//! The header of SR data, behind the BTH: whose bytes these are and where they go.
+//! The header of SR data, after the BTH: the message of the payload and its destination.
 //!
 //! ```text
 //!  0      version 4 = 1 | kind 4
@@ -17,7 +17,7 @@
 use crate::headers::BufferTooShort;
 use crate::{AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Reth, RethRepr, atomic, be, reth};
 
-/// What an SR data packet is a part of.
+/// The operation that an SR data packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SrKind {
     /// A SEND.
@@ -26,41 +26,41 @@ pub enum SrKind {
     Write,
     /// An RDMA READ request.
     ReadRequest,
-    /// What a READ asked for.
+    /// The response to a READ request.
     ReadResponse,
     /// An atomic fetch-and-add.
     FetchAdd,
     /// An atomic compare-and-swap.
     CmpSwap,
-    /// What an atomic operation found.
+    /// The result of an atomic operation.
     AtomicResponse,
 }
 
 /// The header of an SR data packet.
 ///
-/// With [`SrDataRepr::parse`] the parts are exactly those that the kind calls for.
+/// With [`SrDataRepr::parse`] the parts are exactly those that the kind requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrDataRepr {
-    /// What it is a part of.
+    /// The operation.
     pub kind: SrKind,
-    /// The packet's number in its sender's stream: 24 bits are the BTH's.
+    /// The packet's number in its sender's stream: the BTH has the low 24 bits.
     pub psn: u32,
     /// The message's first segment.
     pub first: bool,
     /// The message's last segment.
     pub last: bool,
-    /// This PSN was sent before. The payload was read again and may differ from the first
-    /// transmission, over which the parity of its block was computed.
+    /// This is a retransmission. Its payload was read from memory again and may differ from the
+    /// first transmission, over which the parity of its block was computed.
     pub is_retransmission: bool,
-    /// The path it was sent by, as its sender numbers them.
+    /// The path it was sent on, as its sender numbers paths.
     pub path: u16,
-    /// When it was sent, in the sender's time; echoed and not looked at.
+    /// The time sent, by the sender's clock; the receiver only echoes it.
     pub sent_ps: u64,
     /// The message, counted by the sender of requests from 0.
     pub message: u32,
     /// Bytes of the message before this segment.
     pub offset: u32,
-    /// WRITE: where this segment goes. READ request: what is asked for.
+    /// WRITE: the remote range of this segment. READ request: the range to read.
     pub reth: Option<RethRepr>,
     /// Atomic operation: its operands.
     pub atomic: Option<AtomicEthRepr>,
@@ -68,22 +68,22 @@ pub struct SrDataRepr {
     pub imm: Option<u32>,
     /// The rkey to invalidate; on a last segment only.
     pub ieth: Option<u32>,
-    /// The receive request it uses, counted from the first ever posted: every SEND, and the last
-    /// segment of a WRITE with immediate.
+    /// The receive request it consumes, counted from the first ever posted: in every SEND, and in
+    /// the last segment of a WRITE with immediate.
     pub receive: Option<u32>,
-    /// Response: the message it answers.
+    /// Response: the number of the request message.
     pub answers: Option<u32>,
     /// Atomic response: the word before the operation.
     pub original: Option<u64>,
-    /// Its place in a block of an erasure code: only with payload.
+    /// The packet's place in a block of an erasure code: only with payload.
     pub block: Option<BlockRepr>,
-    /// Parity: the bytes of data in its block, of which the header tells as if they were one
-    /// segment. None in a parity packet that only gives its number up.
+    /// Parity: the data bytes of its block, whose header fields describe them as one segment. None
+    /// in a parity packet that only fills its PSN.
     pub block_bytes: Option<u32>,
 }
 
 impl SrDataRepr {
-    /// A header with nothing but what every packet has.
+    /// A header with only the fields of every packet.
     #[must_use]
     pub const fn new(kind: SrKind, psn: u32, message: u32) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl SrDataRepr {
         FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
     }
 
-    /// The header at the start of `bytes`, which follow the BTH, and what is behind it.
+    /// Parses the header at the start of `bytes`, which follow the BTH; also returns the rest.
     /// `psn_low` is the BTH's PSN.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ impl SrDataRepr {
         Self::parse_as(false, psn_low, bytes)
     }
 
-    /// As [`SrDataRepr::parse`] for a parity packet: the header of a segment that has all data of
-    /// its block, or nothing but its place if it only gives its number up.
+    /// As [`SrDataRepr::parse`] for a parity packet: the header of a segment with all data of its
+    /// block, or only its place if the packet fills its PSN.
     ///
     /// # Errors
     /// As [`SrDataRepr::parse`].
@@ -242,7 +242,7 @@ impl SrDataRepr {
         (0..).zip(self.parts()).fold(0, |bits, (i, there)| bits | u16::from(there) << i)
     }
 
-    /// Which parts are there, in the order of the bits.
+    /// The presence of each part, in the order of the bits.
     #[inline]
     fn parts(&self) -> [bool; 10] {
         [
@@ -272,13 +272,13 @@ impl SrDataRepr {
         self.block.is_some_and(|block| block.is_parity()) && (whole || bits == BLOCK)
     }
 
-    /// Data of its kind may be in a block, or it is in none.
+    /// Data of this kind may be in a block, or the packet is in none.
     fn may_be_coded(&self) -> bool {
         let has_data = matches!(self.kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse);
         self.block.is_none() || has_data
     }
 
-    /// The parts named by `bits` are those of the kind, where it says that a segment stands.
+    /// The parts in `bits` are those that the kind allows at this position in the message.
     fn kind_allows(&self, bits: u16) -> bool {
         let single = self.first && self.last && self.offset == 0;
         match self.kind {
@@ -395,7 +395,7 @@ mod tests {
         ]
     }
 
-    /// Parity of each kind, and what only gives its number up.
+    /// Parity of each kind, and parity that only fills its PSN.
     fn parity_samples() -> Vec<SrDataRepr> {
         let row = Some(BlockRepr { index: 9, ..BLOCK_REPR });
         let coded = samples().into_iter().filter(|sample| sample.block.is_some());
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__gives_back_what_was_emitted_and_what_is_behind() {
+    fn parse__returns_what_was_emitted_and_the_rest() {
         for repr in samples() {
             let mut bytes = bytes_of(&repr);
             bytes.extend([1, 2, 3]);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_parity__gives_back_what_was_emitted() {
+    fn parse_parity__returns_what_was_emitted() {
         for repr in parity_samples() {
             let mut bytes = bytes_of(&repr);
             let payload = &[1, 2, 3][..];
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_every_truncation_and_emit_every_short_buffer() {
+    fn parse__rejects_every_truncation_and_emit_every_short_buffer() {
         for repr in samples() {
             let bytes = bytes_of(&repr);
             for cut in 0..bytes.len() {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__takes_only_the_parts_of_the_kind() {
+    fn parse__accepts_only_the_parts_of_the_kind() {
         for repr in samples() {
             let bytes = bytes_of(&repr);
             let mut long = bytes.clone();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__names_what_is_from_the_future() {
+    fn parse__rejects_unknown_versions_and_parts() {
         let mut bytes = bytes_of(&samples()[0]);
         bytes[0] = 2 << 4;
         assert_eq!(SrDataRepr::parse(0, &bytes), Err(DropReason::SrVersion));
@@ -487,7 +487,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse__never_panics_and_what_it_takes_is_emitted_again(
+        fn parse__never_panics_and_accepted_headers_round_trip(
             psn in 0u32..1 << 24,
             mut bytes in prop::collection::vec(any::<u8>(), 0..100),
             plausible in any::<bool>(),

@@ -1,12 +1,12 @@
-//! The outer headers of a flow, built once.
+//! The outer headers of a flow, built once and copied into each packet.
 
 use core::ops::Range;
 
 use crate::headers::{self, BufferTooShort, Lens};
 use crate::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, UdpRepr, be, ethernet, ipv4, ipv6, udp};
 
-/// Ethernet, IP and UDP of a flow, as bytes: a queue pair builds them once and each packet copies
-/// them, changing only the lengths and what follows from them.
+/// The Ethernet, IP and UDP headers of a flow as bytes. A queue pair builds them once. Each packet
+/// copies them and changes only the lengths and the fields that depend on them.
 ///
 /// The frames are byte for byte those of [`Headers::emit`](crate::Headers::emit) with the same
 /// headers and a UDP checksum of 0.
@@ -15,8 +15,8 @@ pub struct Template {
     ip: IpRepr,
     /// The headers with lengths of 0; an IPv4 packet uses the first [`V4_LEN`].
     bytes: [u8; V6_LEN],
-    /// The sum over the IPv4 header with length and checksum 0, carries not folded in: adding the
-    /// length and folding gives the checksum.
+    /// The sum over the IPv4 header with length and checksum 0, before folding the carries: adding
+    /// the length and folding gives the checksum.
     partial_sum: u32,
 }
 
@@ -40,7 +40,7 @@ impl Template {
         this
     }
 
-    /// The IP header it was built from.
+    /// The IP header of the template.
     #[must_use]
     pub const fn ip(&self) -> &IpRepr {
         &self.ip
@@ -52,14 +52,14 @@ impl Template {
         headers::prefix_len(&self.ip) + crate::bth::LEN + bth.opcode.ext_len()
     }
 
-    /// Changes the UDP source port: another path for the packets that follow.
+    /// Changes the UDP source port, which changes the path of the packets that follow.
     pub fn set_src_port(&mut self, src_port: u16) {
         let at = ethernet::LEN + self.ip.header_len();
         be::put(&mut self.bytes, at, src_port.to_be_bytes());
     }
 
-    /// Changes the way of a frame written from this template and not sealed yet: UDP source port,
-    /// and IPv6's flow label, 20 bits.
+    /// Changes the path entropy of a frame written from this template and not sealed yet: the UDP
+    /// source port, and IPv6's flow label, 20 bits.
     ///
     /// # Panics
     /// If the frame is shorter than the template's headers.
@@ -74,14 +74,14 @@ impl Template {
         }
     }
 
-    /// Writes all headers and the pad bytes and says where the payload goes, like
+    /// Writes all headers and the pad bytes and returns the range of the payload, like
     /// [`Headers::emit`](crate::Headers::emit).
     ///
     /// # Errors
-    /// [`BufferTooShort`]; then nothing that counts was written.
+    /// [`BufferTooShort`]; the content of `frame` is then unspecified.
     ///
     /// # Panics
-    /// As [`Headers::emit`](crate::Headers::emit): with debug assertions, on the caller's mistakes.
+    /// As [`Headers::emit`](crate::Headers::emit): with debug assertions, on errors of the caller.
     #[inline]
     pub fn emit(
         &self,
@@ -95,12 +95,12 @@ impl Template {
         Ok(lens.payload)
     }
 
-    /// As [`Template::emit`], leaving the payload out but for its first `kept` bytes
-    /// (`spanwire_base::TxMeta`): returns where those go, with the ICRC behind them, and how many
-    /// bytes of payload and pad are missing in between. A payload that is kept whole has its pad.
+    /// As [`Template::emit`], with the payload elided after its first `kept` bytes
+    /// (`spanwire_base::TxMeta`). Returns the range of the kept bytes, which the ICRC follows, and
+    /// the number of elided bytes of payload and pad. A payload that is kept whole has its pad.
     ///
     /// # Errors
-    /// [`BufferTooShort`]; then nothing that counts was written.
+    /// [`BufferTooShort`]; the content of `frame` is then unspecified.
     ///
     /// # Panics
     /// As [`Template::emit`].
@@ -151,7 +151,7 @@ impl Template {
 
 const V4_LEN: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
 const V6_LEN: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
-/// Where the checksum is in an IPv4 header.
+/// The offset of the checksum in an IPv4 header.
 const CHECKSUM_AT: usize = 10;
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__refuses_every_shorter_buffer() {
+    fn emit__rejects_every_shorter_buffer() {
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let (t, h) = both(src, dst);
             let len = h.frame_len(3);

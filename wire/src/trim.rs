@@ -1,10 +1,9 @@
-//! Cutting a packet to its headers, so that its receiver learns at once what is missing.
+//! Packet trimming: cutting a packet to its headers, so that its receiver detects the loss at once.
 //!
-//! A trimmed packet has all its headers, no payload, lengths that say so, a DSCP of its own, and
-//! the complement of its ICRC. A receiver that does not know of trimming drops it as corrupted,
-//! which is what it must do: an empty SEND would otherwise complete with less than was sent. One
-//! that does know of it calls [`is_trimmed`] and can trust the headers as much as those of any
-//! packet.
+//! A trimmed packet has all its headers, no payload, lengths to match, a DSCP of its own, and
+//! the complement of its ICRC. A receiver without support for trimming drops it as corrupted. It
+//! must: an empty SEND would otherwise complete with less than was sent. A receiver with support
+//! calls [`is_trimmed`] and can trust the headers as much as those of any other packet.
 //!
 //! # Source
 //! NDP (SIGCOMM'17) for trimming, the complement is this project's.
@@ -12,17 +11,18 @@
 use crate::{EthernetRepr, Opcode, bth, ethernet, hop, icrc, ipv4, ipv6, udp};
 use crate::{ROCE_PORT, be};
 
-/// Cuts the RoCE packet in `frame` to its headers and returns the frame's new length; nothing is
-/// elided any more. `None`, the frame unchanged, when it is no RoCE packet or has no payload.
+/// Trims the RoCE packet in `frame` to its headers and returns the frame's new length, with no
+/// elided bytes. Returns `None` and leaves the frame unchanged if it is not a RoCE packet or has
+/// no payload.
 ///
 /// # Arguments
-/// - `frame`: all its headers are there, the payload perhaps not (`spanwire_base::TxMeta`).
+/// - `frame`: all its headers are present; the payload may be elided (`spanwire_base::TxMeta`).
 /// - `dscp`: 0..=63, higher bits are cut.
 pub fn trim(frame: &mut [u8], dscp: u8) -> Option<usize> {
     let (udp_at, end) = header_ends(frame)?;
     let udp_len = be::u16_at(frame.get(udp_at..)?.first_chunk::<8>()?, 4);
     let ours = u16::try_from(end - udp_at).ok()?;
-    // What is no longer than the cut has nothing to lose.
+    // A packet that is no longer than its headers has no payload.
     if udp_len <= ours || frame.len() < end {
         return None;
     }
@@ -44,9 +44,9 @@ pub fn trim(frame: &mut [u8], dscp: u8) -> Option<usize> {
     Some(end)
 }
 
-/// True for a RoCE packet that was trimmed and is otherwise as it was sent: headers without payload
-/// and the complement of their ICRC. [`Packet::parse_unverified`](crate::Packet::parse_unverified)
-/// takes it apart.
+/// True for a trimmed RoCE packet that is otherwise unchanged: headers without payload and the
+/// complement of their ICRC. [`Packet::parse_unverified`](crate::Packet::parse_unverified) parses
+/// it.
 #[must_use]
 pub fn is_trimmed(frame: &[u8]) -> bool {
     let Some((_, end)) = header_ends(frame) else { return false };
@@ -58,7 +58,7 @@ pub fn is_trimmed(frame: &[u8]) -> bool {
     icrc::icrc(covered).is_some_and(|want| (!want).to_le_bytes() == *crc)
 }
 
-/// Where the UDP header of a RoCE packet begins, and where the packet would end without payload.
+/// The offset of a RoCE packet's UDP header, and the end of the packet without its payload.
 fn header_ends(frame: &[u8]) -> Option<(usize, usize)> {
     let ethertype = u16::from_be_bytes(*frame.get(12..)?.first_chunk()?);
     let ip = &frame[ethernet::LEN..];
@@ -80,7 +80,7 @@ fn header_ends(frame: &[u8]) -> Option<(usize, usize)> {
     Some((udp_at, udp_at + udp::LEN + bth::LEN + opcode.ext_len() + icrc::LEN))
 }
 
-/// Where the BTH keeps its pad count, in its second byte.
+/// The pad count's bits in the BTH's second byte.
 const PAD_BITS: u8 = 0x30;
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn trim__leaves_headers_that_only_those_take_who_know() {
+    fn trim__leaves_headers_that_only_is_trimmed_accepts() {
         for is_v6 in [false, true] {
             for opcode in [Opcode::RcWriteOnly, Opcode::RcSendMiddle] {
                 let whole = frame(is_v6, opcode, 997);
@@ -132,13 +132,13 @@ mod tests {
                 assert_eq!(cut.bth, BthRepr { pad: 0, ..was.bth });
                 assert_eq!(trim(&mut f, 40), None, "there is nothing left to cut");
                 f[len - 6] ^= 1;
-                assert!(!is_trimmed(&f), "corrupted on the way");
+                assert!(!is_trimmed(&f), "corrupted in transit");
             }
         }
     }
 
     #[test]
-    fn trim__takes_a_frame_whose_payload_was_left_out() {
+    fn trim__accepts_an_elided_frame() {
         let mut whole = frame(false, Opcode::RcWriteOnly, 996);
         let mut elided = whole.clone();
         elided.truncate(74);

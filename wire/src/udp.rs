@@ -1,7 +1,7 @@
 //! UDP, 8 bytes: source port 16 | destination port 16 | length 16 | checksum 16.
 //!
-//! The checksum is never verified. RoCEv2 senders leave it 0, over IPv6 too, the ICRC protects
-//! more than it could, and on a veth pair the kernel hands over checksums it has only begun.
+//! The checksum is never verified. RoCEv2 senders set it to 0, also over IPv6. The ICRC protects
+//! more, and on a veth pair the kernel passes on partial checksums (checksum offload).
 
 use crate::DropReason;
 use crate::be;
@@ -21,16 +21,16 @@ pub struct Udp<'a>(&'a [u8; LEN]);
 /// A UDP header's fields, without the length: that follows from the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpRepr {
-    /// The source port: a flow's entropy for ECMP. Receivers do not look at it.
+    /// The source port: a flow's path entropy for ECMP. Receivers ignore it.
     pub src_port: u16,
     /// The destination port, [`ROCE_PORT`].
     pub dst_port: u16,
-    /// The checksum as it stands on the wire; 0 is none.
+    /// The checksum on the wire; 0 is none.
     pub checksum: u16,
 }
 
 impl<'a> Udp<'a> {
-    /// The view of the first 8 bytes of an IP payload, and the bytes behind them.
+    /// The view of the first 8 bytes of an IP payload, and the bytes after them.
     ///
     /// # Errors
     /// [`DropReason::UdpTooShort`].
@@ -52,13 +52,13 @@ impl<'a> Udp<'a> {
         be::u16_at(self.0, 2)
     }
 
-    /// Bytes of header and payload, as the header says.
+    /// The length field: bytes of header and payload.
     #[must_use]
     pub const fn length(&self) -> u16 {
         be::u16_at(self.0, 4)
     }
 
-    /// The checksum as it stands.
+    /// The checksum on the wire.
     #[must_use]
     pub const fn checksum(&self) -> u16 {
         be::u16_at(self.0, 6)
@@ -73,7 +73,7 @@ impl UdpRepr {
         Self { src_port, dst_port: ROCE_PORT, checksum: 0 }
     }
 
-    /// The fields of the header in front of `payload_len` bytes.
+    /// Parses the header before `payload_len` bytes.
     ///
     /// # Errors
     /// [`DropReason::NotRoce`], [`DropReason::BadUdpLength`].
@@ -105,7 +105,7 @@ mod tests {
     const WIRE: [u8; 10] = [0xc0, 0x12, 0x12, 0xb7, 0, 10, 0xab, 0xcd, 1, 2];
 
     #[test]
-    fn parse__judges_port_and_length() {
+    fn parse__checks_port_and_length() {
         let (udp, rest) = Udp::new(&WIRE).unwrap();
         assert_eq!(UdpRepr::parse(&udp, rest.len() + 1), Err(DropReason::BadUdpLength));
         assert_eq!(Udp::new(&WIRE[..7]).unwrap_err(), DropReason::UdpTooShort);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn emit__gives_back_what_was_parsed() {
+    fn emit__writes_what_was_parsed() {
         let (udp, rest) = Udp::new(&WIRE).unwrap();
         let r = UdpRepr::parse(&udp, rest.len()).unwrap();
         assert_eq!((r.src_port, r.dst_port, r.checksum), (0xc012, 4791, 0xabcd));

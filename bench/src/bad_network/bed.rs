@@ -1,6 +1,6 @@
-//! Two hosts around a switch, whose lines change between samples.
+//! The test bed: two hosts around a switch, whose links change between samples.
 
-use super::{Plan, Weather};
+use super::{Conditions, Plan};
 use crate::sample::Error;
 use serde_json::Value;
 use spanwire_io::net::NetNs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A lab. Dropping it takes it down.
+/// A lab, which is removed when dropped.
 pub(super) struct Bed {
     spanwire: PathBuf,
     name: String,
@@ -18,7 +18,7 @@ pub(super) struct Bed {
     pub(super) a: IpAddr,
 }
 
-/// A process that ends with its owner.
+/// A process that is killed when dropped.
 pub(super) struct Running(Child);
 
 impl Bed {
@@ -32,24 +32,25 @@ impl Bed {
             .output()
             .map_err(|e| {
                 let path = plan.spanwire.display();
-                format!("{path}: {e}; cargo build --release makes it, --spanwire says where it is")
+                format!("{path}: {e}; cargo build --release builds it, --spanwire sets its path")
             })?;
         std::fs::remove_file(&file)?;
         if !up.status.success() {
             return Err(String::from_utf8_lossy(&up.stderr).into_owned().into());
         }
         let up: Value = serde_json::from_slice(&up.stdout)?;
-        let a = up["hosts"][0]["v4"].as_str().ok_or("lab up says no address")?.parse()?;
+        let a =
+            up["hosts"][0]["v4"].as_str().ok_or("no address in the output of lab up")?.parse()?;
         Ok(Self { spanwire: plan.spanwire.clone(), name, a })
     }
 
-    /// Makes the lines as `weather` has them.
-    pub(super) fn set(&self, weather: Weather) -> Result<(), Error> {
-        let Weather { loss_percent, rtt_us } = weather;
+    /// Configures the links for `conditions`.
+    pub(super) fn set(&self, conditions: Conditions) -> Result<(), Error> {
+        let Conditions { loss_percent, rtt_us } = conditions;
         let mut set = Command::new(&self.spanwire);
         set.args(["switch", "ctl", "--lab", &self.name, "set"]);
         for port in ["a", "b"] {
-            // Each way has half of the round trip.
+            // Each direction has half of the round trip.
             set.arg(format!("port.{port}.delay={}us", rtt_us / 2));
             set.arg(format!("port.{port}.loss={}ppm", (loss_percent * 1e4).round()));
         }
@@ -84,7 +85,7 @@ impl Drop for Bed {
         let down =
             Command::new(&self.spanwire).args(["lab", "down", "--name", &self.name]).output();
         if !down.is_ok_and(|done| done.status.success()) {
-            eprintln!("left behind: spanwire lab down --name {}", self.name);
+            eprintln!("the lab remains; remove it with spanwire lab down --name {}", self.name);
         }
     }
 }
@@ -92,26 +93,26 @@ impl Drop for Bed {
 impl Running {
     /// Waits for its first line.
     pub(super) fn first_line(&mut self) -> Result<String, Error> {
-        let stdout = self.0.stdout.as_mut().ok_or("it was read already")?;
+        let stdout = self.0.stdout.as_mut().ok_or("its output was read already")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         Ok(line)
     }
 
-    /// Waits for its end, at most `time`: what it printed, if it ended well.
+    /// Waits for its exit, at most `time`; returns its output if it succeeded.
     pub(super) fn output(mut self, time: Duration) -> Result<String, Error> {
         let deadline = Instant::now() + time;
         let status = loop {
             match self.0.try_wait()? {
                 Some(status) => break status,
                 None if Instant::now() >= deadline => {
-                    return Err(format!("not done after {time:?}").into());
+                    return Err(format!("no exit after {time:?}").into());
                 }
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
         let (mut out, mut err) = (String::new(), String::new());
-        // A few lines each: both fit their pipes while nobody reads.
+        // A few lines each: both fit their pipes without a reader.
         self.0.stdout.as_mut().ok_or("piped")?.read_to_string(&mut out)?;
         self.0.stderr.as_mut().ok_or("piped")?.read_to_string(&mut err)?;
         match status.success() || !out.is_empty() {
@@ -123,14 +124,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, and that is well.
+        // A process that has ended cannot be killed, which is no error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A queue of 1 MB: twice the product of rate and delay at 40 ms and 100 Mbit/s, so that nothing is
-/// lost there but what the weather takes.
+/// A queue of 1 MB: twice the product of rate and delay at 40 ms and 100 Mbit/s, so that only the
+/// emulated loss drops frames.
 fn config(rate_bps: u64) -> String {
     let port =
         |name| format!("[port.{name}]\nrate = \"{rate_bps}bit\"\nqueue.limit_bytes = \"1MB\"\n");

@@ -1,24 +1,24 @@
-//! libfabric's reliable datagrams over UDP, `udp;ofi_rxd`, by the program that comes with it.
+//! libfabric's reliable datagrams over UDP, `udp;ofi_rxd`, measured by its own program.
 //!
-//! A ping-pong of long messages: one way at a time, so the link's rate can be reached when a
-//! message takes longer than a round trip. It is the only measurement in Debian's `libfabric-bin`.
+//! A ping-pong of long messages, one direction at a time: it can reach the link's rate if a
+//! message takes longer than a round trip. It is the only benchmark in Debian's `libfabric-bin`.
 
 use super::bed::Bed;
 use crate::sample::Error;
 use std::path::Path;
 use std::time::Duration;
 
-/// Payload bits a second, both ways together. Runs that are not over after five times `time` are
-/// ended and failed.
+/// Payload bits a second, both directions together. A run that takes longer than five times `time`
+/// is killed and fails.
 pub(super) fn goodput_bps(bed: &Bed, time: Duration) -> Result<f64, Error> {
     let path = Path::new("fi_pingpong");
     let server = ["-p", "udp;ofi_rxd", "-e", "rdm", "-d", "sw0", "-I", "2", "-S", MESSAGE_BYTES];
     let to = bed.a.to_string();
     let client = [&server[..], &[&to]].concat();
     let _server = bed.start("a", path, &server)?;
-    // It says nothing before it listens.
+    // It prints nothing before it listens.
     std::thread::sleep(Duration::from_millis(300));
-    let table = bed.start("b", path, &client)?.output(time * PATIENCE)?;
+    let table = bed.start("b", path, &client)?.output(time * TIME_LIMIT)?;
     goodput(&table)
 }
 
@@ -35,8 +35,8 @@ fn goodput(table: &str) -> Result<f64, Error> {
 
 const MESSAGE_BYTES: &str = "1048576";
 
-/// In times of a sample.
-const PATIENCE: u32 = 5;
+/// The time limit as a multiple of a sample's duration.
+const TIME_LIMIT: u32 = 5;
 
 #[cfg(test)]
 mod tests {

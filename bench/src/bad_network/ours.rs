@@ -1,7 +1,7 @@
 //! `spanwire perf`: WRITEs from host b to host a.
 
 use super::bed::Bed;
-use super::{Plan, Weather};
+use super::{Conditions, Plan};
 use crate::sample::Error;
 use serde_json::Value;
 use spanwire_transport::WireMode;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 /// Payload bits a second in `time`.
 ///
-/// Both modes have the same window. Finding each other goes over TCP on the same lossy lines, and
-/// is tried a few times.
+/// Both modes have the same window. Connection setup runs over TCP on the same lossy links, and
+/// is retried a few times.
 pub(super) fn goodput_bps(
     bed: &Bed,
     plan: &Plan,
     mode: WireMode,
-    weather: Weather,
+    conditions: Conditions,
     time: Duration,
 ) -> Result<f64, Error> {
-    let (window, depth) = window(plan.rate_bps, weather.rtt_us);
+    let (window, depth) = window(plan.rate_bps, conditions.rtt_us);
     let (window, depth) = (window.to_string(), depth.to_string());
     let (to, seconds) = (bed.a.to_string(), time.as_secs_f64().to_string());
     let server = ["perf", "server", "--dev", "sw0", "--window", &window];
@@ -30,7 +30,7 @@ pub(super) fn goodput_bps(
     running.first_line()?;
     let mut last: Error = "never tried".into();
     for _ in 0..TRIES {
-        match bed.spanwire("b", &client.concat())?.output(time + PATIENCE) {
+        match bed.spanwire("b", &client.concat())?.output(time + TIME_LIMIT) {
             Ok(report) => return goodput(&serde_json::from_str(&report)?),
             Err(why) => last = why,
         }
@@ -45,9 +45,9 @@ fn goodput(report: &Value) -> Result<f64, Error> {
     }
 }
 
-/// Packets under way, and messages of 64 KiB posted: the product of rate and round trip, a queue of
-/// 2 ms beside it, a quarter more, and what is on its way through two hosts; four times as many
-/// bytes posted, for messages that wait for what is sent again.
+/// Packets in flight, and posted messages of 64 KiB: the bandwidth-delay product, a queue of 2 ms,
+/// a quarter more, and the packets inside two hosts; four times as many bytes posted, for messages
+/// that wait for retransmissions.
 fn window(rate_bps: u64, rtt_us: u64) -> (u64, u64) {
     let product = rate_bps * (rtt_us + 2_000) / 8 / 1_000_000 / FRAME_BYTES;
     let window = product * 5 / 4 + 32;
@@ -58,11 +58,11 @@ fn window(rate_bps: u64, rtt_us: u64) -> (u64, u64) {
 const FRAME_BYTES: u64 = 1530;
 const MESSAGE_BYTES: u64 = 64 << 10;
 
-/// Of three handshakes at 20 % loss each way all fail once in a few hundred times.
+/// At 20 % loss in each direction, three attempts all fail once in a few hundred runs.
 const TRIES: u32 = 3;
 
-/// What finding each other and ending take at most, beside the traffic.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// The time limit of connection setup and teardown, in addition to the traffic.
+const TIME_LIMIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]
 mod tests {

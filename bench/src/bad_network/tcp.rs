@@ -1,4 +1,4 @@
-//! Kernel TCP from host b to host a, with a congestion control of its own.
+//! Kernel TCP from host b to host a, with a selected congestion control.
 
 use super::bed::Bed;
 use crate::sample::Error;
@@ -14,10 +14,10 @@ pub(super) fn goodput_bps(bed: &Bed, algorithm: &str, time: Duration) -> Result<
     let client = bed.ns("b")?.run(|| TcpStream::connect_timeout(&address, CONNECT_WITHIN))??;
     let socket = SockRef::from(&client);
     socket.set_tcp_congestion(algorithm.as_bytes()).map_err(|e| format!("{algorithm}: {e}"))?;
-    // What has not left by then is not waited for.
+    // Unsent data are discarded on close.
     socket.set_linger(Some(Duration::ZERO))?;
     client.set_write_timeout(Some(time))?;
-    // The last of the handshake may have been lost: it comes with the first bytes.
+    // The handshake's last segment may have been lost: the first data segment replaces it.
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + time;
     let received = std::thread::scope(|scope| {
@@ -33,7 +33,7 @@ pub(super) fn goodput_bps(bed: &Bed, algorithm: &str, time: Duration) -> Result<
 
 fn write_until(mut stream: TcpStream, deadline: Instant) {
     let bytes = vec![0x5a; CHUNK_BYTES];
-    // An error ends it as the deadline does: what has arrived by then counts.
+    // An error ends it as the deadline does: all bytes that arrived by then count.
     while Instant::now() < deadline && stream.write(&bytes).is_ok() {}
 }
 
@@ -66,10 +66,10 @@ fn receive_until(listener: &TcpListener, deadline: Instant) -> Result<u64, Error
     Ok(received)
 }
 
-/// What a program that moves bulk data would write at once.
+/// The usual write size of a program that moves bulk data.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Five attempts of the kernel's.
+/// Five connection attempts of the kernel.
 const CONNECT_WITHIN: Duration = Duration::from_secs(32);
 
 #[cfg(test)]

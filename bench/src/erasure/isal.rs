@@ -1,11 +1,11 @@
-//! ISA-L, in a program of its own: it is C, and this crate is without `unsafe`.
+//! ISA-L, in a program of its own, because it is C and this crate has no `unsafe`.
 
 use crate::sample::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The program, waiting for requests. It ends with this.
+/// The running program, which ends when this is dropped.
 pub struct Isal {
     child: Child,
     requests: Option<ChildStdin>,
@@ -13,7 +13,7 @@ pub struct Isal {
 }
 
 impl Isal {
-    /// Compiles the program and starts it; what it is compiled from is `bench/isal/isal.c`.
+    /// Compiles the program, whose source is `bench/isal/isal.c`, and starts it.
     ///
     /// # Errors
     /// There is no gcc, or no ISA-L to link.
@@ -29,11 +29,11 @@ impl Isal {
         Ok(Self { child, requests, answers })
     }
 
-    /// Nanoseconds of `code` on blocks of `x` and `y` packets of `bytes` each: the median of some
-    /// runs that take `ms` together. The program says what codes there are.
+    /// Nanoseconds of `code` on blocks of `x` and `y` packets of `bytes` each: the median of
+    /// several runs that take `ms` together. The program defines the code names.
     ///
     /// # Errors
-    /// The program refuses.
+    /// The program rejects the request.
     pub fn ns(
         &mut self,
         code: &str,
@@ -46,20 +46,20 @@ impl Isal {
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
         let ns = answer.trim().parse();
-        Ok(ns.map_err(|_| format!("ISA-L's program refuses {code} ({x}, {y}) of {bytes} bytes"))?)
+        Ok(ns.map_err(|_| format!("ISA-L's program rejects {code} ({x}, {y}) of {bytes} bytes"))?)
     }
 }
 
 impl Drop for Isal {
     fn drop(&mut self) {
-        // It ends at the end of its input; a program that does not is no reason to wait.
+        // It exits at the end of its input; this does not wait for a program that does not.
         self.requests = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The file, which is gone when it runs.
+/// The executable file, deleted once it runs.
 struct Program(PathBuf);
 
 impl Program {
@@ -74,7 +74,7 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| format!("gcc: {e} ({INSTALL})"))?;
-        // Left alone when it fails on the first line: what it says is what matters.
+        // Ignored: if gcc fails on the first line, its own message is the relevant one.
         let _ = gcc.stdin.take().ok_or("a pipe")?.write_all(SOURCE.as_bytes());
         let output = gcc.wait_with_output()?;
         if !output.status.success() {

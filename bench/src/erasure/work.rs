@@ -1,4 +1,4 @@
-//! What is timed: ours by kernel, and the crates of others.
+//! The timed tasks: ours by kernel, and those of other crates.
 
 use crate::sample::Error;
 use reed_solomon_erasure::galois_8::ReedSolomon;
@@ -6,27 +6,27 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use spanwire_erasure::{Code, Columns, Kernel, Scheme};
 use std::hint::black_box;
 
-/// What is done with a block of ten packets.
+/// A task on a block of ten packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Task {
-    /// Two parity packets, all data at hand.
+    /// Two parity packets, from all data at once.
     Encode,
     /// Two parity packets, a data packet at a time.
     Add,
-    /// Two lost data packets, by a plan that is there.
+    /// Two lost data packets, with a prepared plan.
     Decode,
-    /// The same, the plan made for each block.
+    /// The same, with the plan computed for each block.
     PlanAndDecode,
 }
 
-/// Does something once.
+/// A function that performs a task once.
 pub type Work = Box<dyn FnMut()>;
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Self; 4] = [Self::Encode, Self::Add, Self::Decode, Self::PlanAndDecode];
 
-    /// Its name, for people.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,8 +37,8 @@ impl Task {
         }
     }
 
-    /// What ISA-L's program calls that which this is compared with. It has no encoding packet by
-    /// packet for all rows that would be faster than at once.
+    /// The corresponding code name of ISA-L's program. ISA-L's encoding packet by packet is not
+    /// faster than encoding at once, so it is not included.
     #[must_use]
     pub fn of_isal(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Task {
     }
 }
 
-/// Ours: a task by a scheme on a kernel.
+/// Our implementation of a task by a scheme on a kernel.
 #[must_use]
 pub fn ours(task: Task, scheme: Scheme, kernel: Kernel, bytes: usize) -> Work {
     let code = Code::new(scheme, X, Y).expect("both schemes have (8, 2)").with_kernel(kernel);
@@ -75,10 +75,10 @@ pub fn ours(task: Task, scheme: Scheme, kernel: Kernel, bytes: usize) -> Work {
     })
 }
 
-/// The crate `reed-solomon-erasure`, with its C kernels; it keeps plans by itself.
+/// The crate `reed-solomon-erasure`, with its C kernels; it caches plans.
 ///
 /// # Errors
-/// It refuses.
+/// It rejects the task.
 pub fn reed_solomon_erasure(task: Task, bytes: usize) -> Result<Option<Work>, Error> {
     let code = ReedSolomon::new(X, Y).map_err(|e| e.to_string())?;
     let block = Packets::new(X, bytes);
@@ -91,7 +91,7 @@ pub fn reed_solomon_erasure(task: Task, bytes: usize) -> Result<Option<Work>, Er
         Task::Encode => Some(Box::new(move || {
             let made = &mut black_box(&mut made).refs_mut::<Y>();
             let done = code.encode_sep(black_box(&block.refs::<X>()), made);
-            done.expect("as before");
+            done.expect("the same reconstruction succeeded before");
         })),
         Task::Decode => Some(Box::new(move || {
             for lost in LOST {
@@ -103,10 +103,10 @@ pub fn reed_solomon_erasure(task: Task, bytes: usize) -> Result<Option<Work>, Er
     })
 }
 
-/// The crate `reed-solomon-simd`, whose code is another: Leopard, for very many packets.
+/// The crate `reed-solomon-simd`, with another code: Leopard, for very many packets.
 ///
 /// # Errors
-/// It refuses.
+/// It rejects the task.
 pub fn reed_solomon_simd(task: Task, bytes: usize) -> Result<Option<Work>, Error> {
     let block = Packets::new(X, bytes);
     let mut encoder = ReedSolomonEncoder::new(X, Y, bytes)?;
@@ -114,7 +114,7 @@ pub fn reed_solomon_simd(task: Task, bytes: usize) -> Result<Option<Work>, Error
         for packet in packets {
             encoder.add_original_shard(packet).expect("packets of one length");
         }
-        let result = encoder.encode().expect("all packets are there");
+        let result = encoder.encode().expect("all packets are present");
         result.recovery_iter().map(<[u8]>::to_vec).collect::<Vec<_>>()
     };
     let parity = encode(&block.refs());
@@ -125,7 +125,7 @@ pub fn reed_solomon_simd(task: Task, bytes: usize) -> Result<Option<Work>, Error
             for packet in black_box(&block.refs::<X>()) {
                 encoder.add_original_shard(packet).expect("packets of one length");
             }
-            black_box(encoder.encode().expect("all packets are there"));
+            black_box(encoder.encode().expect("all packets are present"));
         })),
         Task::PlanAndDecode => Some(Box::new(move || {
             for (i, packet) in (0..).zip(black_box(&block.refs::<X>())) {
@@ -142,7 +142,7 @@ pub fn reed_solomon_simd(task: Task, bytes: usize) -> Result<Option<Work>, Error
     })
 }
 
-/// Packets behind each other, from the beginning of a page on: as ISA-L's program has them.
+/// Contiguous packets from the start of a page, as in ISA-L's program.
 struct Packets {
     memory: Vec<u8>,
     start: usize,
@@ -166,11 +166,13 @@ impl Packets {
     fn refs_mut<const N: usize>(&mut self) -> [&mut [u8]; N] {
         let mut packets = self.memory[self.start..].chunks_exact_mut(self.stride);
         let bytes = self.bytes;
-        std::array::from_fn(|_| &mut packets.next().expect("as many as were made")[..bytes])
+        std::array::from_fn(|_| {
+            &mut packets.next().expect("the number of packets is constant")[..bytes]
+        })
     }
 }
 
-/// Data packets of a block, as by default.
+/// Data packets of a block; the default code.
 pub const X: usize = 8;
 /// Parity packets.
 pub const Y: usize = 2;
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all__every_task_of_everybody_runs() {
+    fn all__every_task_runs() {
         for task in Task::ALL {
             for kernel in Kernel::available() {
                 ours(task, Scheme::PQ, kernel, 130)();

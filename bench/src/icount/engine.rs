@@ -1,4 +1,4 @@
-//! Two endpoints with nothing between them.
+//! Two endpoints, connected directly.
 
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
@@ -9,15 +9,15 @@ use spanwire_transport::{
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
-/// Two connected endpoints; what one sends is the other's at once, unless [`Pair::lossy`].
+/// Two connected endpoints; frames arrive at once, unless [`Pair::lossy`].
 pub struct Pair {
     ends: [End; 2],
     frame: Vec<u8>,
     now: Time,
-    /// Of so many frames of the first end's, one is lost.
+    /// One in this many frames of the first end is lost.
     lost_one_in: Option<u64>,
     sent: u64,
-    /// The first end is paced: timers and the pacer are looked at each time.
+    /// The first end is paced: each turn handles timers and the pacer.
     is_paced: bool,
 }
 
@@ -29,15 +29,15 @@ struct End {
 }
 
 impl Pair {
-    /// A connected pair that speaks RC.
+    /// A connected pair in RC mode.
     ///
     /// # Errors
-    /// The engine refuses the configuration.
+    /// The engine rejects the configuration.
     pub fn rc(config: Config, mtu: Mtu) -> Result<Self, Error> {
         Self::new(config, mtu, |_| {})
     }
 
-    /// A connected pair that speaks SR, in packets of `segment_bytes`.
+    /// A connected pair in SR mode, with packets of `segment_bytes`.
     ///
     /// # Errors
     /// As [`Pair::rc`].
@@ -48,17 +48,17 @@ impl Pair {
         })
     }
 
-    /// A pair between which whole windows are on the way: acknowledgements arrive when all that the
-    /// first end may send has left, and one in `one_in` of its frames is lost.
+    /// A pair with whole windows in flight: acknowledgements arrive after the first end has sent
+    /// all it may, and one in `one_in` of its frames is lost.
     #[must_use]
     pub fn lossy(self, one_in: u64) -> Self {
         Self { lost_one_in: Some(one_in), ..self }
     }
 
-    /// A pair whose first end has this congestion control, over a round trip of 10 us.
+    /// A pair whose first end has this congestion control, with a round trip of 10 us.
     ///
     /// # Errors
-    /// The engine refuses it.
+    /// The engine rejects it.
     pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
         let base_rtt = Some(Dur::from_us(10));
         let congestion = Some(CongestionControl { algorithm, base_rtt });
@@ -91,19 +91,19 @@ impl Pair {
         Ok(Self { ends, frame: vec![0; 8192], now, lost_one_in, sent, is_paced })
     }
 
-    /// A WRITE to the start of the other's memory.
+    /// A WRITE to the start of the peer's memory.
     #[must_use]
     pub fn write(remote: RemoteAddr) -> WrOp {
         WrOp::Write { remote }
     }
 
-    /// A READ from there.
+    /// A READ from the start of the peer's memory.
     #[must_use]
     pub fn read(remote: RemoteAddr) -> WrOp {
         WrOp::Read { remote }
     }
 
-    /// An atomic addition there.
+    /// An atomic addition at the start of the peer's memory.
     #[must_use]
     pub fn fetch_add(remote: RemoteAddr) -> WrOp {
         WrOp::FetchAdd { remote, add: 1 }
@@ -112,7 +112,7 @@ impl Pair {
     /// Moves `count` messages of `len` bytes, sixteen posted at a time.
     ///
     /// # Errors
-    /// A request does not succeed.
+    /// A request fails.
     pub fn messages(
         &mut self,
         count: u64,
@@ -171,7 +171,7 @@ impl Pair {
 }
 
 impl Pair {
-    /// Lets the first end send a window, and hear of it afterwards.
+    /// Lets the first end send a window, and delivers acknowledgements afterwards.
     fn window(&mut self, lost_one_in: u64) {
         let [sender, receiver] = &mut self.ends;
         let mut acks = Vec::new();

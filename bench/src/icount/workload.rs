@@ -1,4 +1,4 @@
-//! What is counted.
+//! The counted workloads.
 
 use super::engine::Pair;
 use crate::erasure::work::{Task, ours};
@@ -17,11 +17,11 @@ use spanwire_wire::{
 };
 use std::hint::black_box;
 
-/// Something that is done a number of times.
+/// A repeated operation.
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// What an operation is.
+    /// The operation.
     pub op: &'static str,
     /// Operations of the shorter of the two runs.
     pub ops: u64,
@@ -38,13 +38,13 @@ impl Workload {
     /// Does `ops` operations.
     ///
     /// # Errors
-    /// The engine refuses, or a request does not succeed.
+    /// The engine rejects the configuration, or a request fails.
     pub fn run(&self, ops: u64) -> Result<(), Error> {
         (self.run)(ops)
     }
 }
 
-/// All of them. Both ends of a connection are counted together.
+/// All workloads. Both ends of a connection are counted together.
 pub const ALL: &[Workload] = &[
     Workload {
         name: "write-64k",
@@ -170,7 +170,7 @@ pub const ALL: &[Workload] = &[
     },
 ];
 
-/// An elided frame into a switch with RED, by its route, and out.
+/// Forwards an elided frame through a switch with RED.
 fn switch_hop(ops: u64) -> Result<(), Error> {
     let red = QueueConfig {
         ecn: Some(EcnConfig::red(100_000, 400_000, Prob::from_ppm(200_000))),
@@ -208,9 +208,10 @@ fn simulate(name: &str, ops: u64) -> Result<(), Error> {
     if report.checkers_ok { Ok(()) } else { Err(report.violations.join("; ").into()) }
 }
 
-/// By P and Q on AVX2: what valgrind knows of the processor's instructions.
+/// By P and Q on AVX2, which valgrind supports.
 fn code(task: Task, ops: u64) -> Result<(), Error> {
-    let kernel = Kernel::named("avx2").ok_or("the counts are of AVX2, which is not here")?;
+    let kernel =
+        Kernel::named("avx2").ok_or("the counts are of AVX2, which this processor lacks")?;
     let mut work = ours(task, Scheme::PQ, kernel, 4096);
     (0..ops).for_each(|_| work());
     Ok(())
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run__every_workload_does_what_it_says() {
+    fn run__every_workload_succeeds() {
         for w in ALL {
             w.run(3).unwrap_or_else(|e| panic!("{}: {e}", w.name));
             assert!(Workload::named(w.name).is_some());

@@ -1,4 +1,4 @@
-//! The endpoint itself: many queue pairs that always have something to write.
+//! The endpoint itself: many queue pairs that always have data to write.
 
 use super::CATCH_UP;
 use crate::sample::Error;
@@ -10,10 +10,10 @@ use spanwire_transport::{
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
-/// As many as an endpoint can have, less than a hundred thousand.
+/// The maximum of an endpoint is between this and a hundred thousand.
 pub const QPS_MAX: u32 = 1 << 16;
 
-/// Two endpoints with nothing between them; the first writes to the second on all queue pairs.
+/// Two directly connected endpoints; the first writes to the second on all queue pairs.
 pub struct Flows {
     ends: [End; 2],
     frame: Vec<u8>,
@@ -33,7 +33,7 @@ impl Flows {
     /// `qps` queue pairs, each paced to `rate` if there is one, with a message posted on each.
     ///
     /// # Errors
-    /// The engine refuses the configuration.
+    /// The engine rejects the configuration.
     pub fn new(qps: u32, rate: Option<Rate>) -> Result<Self, Error> {
         let mut algorithm = Algorithm::named("fixed")?;
         if let Some(rate) = rate {
@@ -69,10 +69,10 @@ impl Flows {
         Ok(flows)
     }
 
-    /// Lets at least `count` data packets leave and arrive, and says how many did.
+    /// Lets at least `count` data packets leave and arrive, and returns how many did.
     ///
     /// # Errors
-    /// A message does not succeed.
+    /// A message fails.
     pub fn packets(&mut self, count: u64) -> Result<u64, Error> {
         let before = self.sent;
         while self.sent - before < count {
@@ -87,13 +87,13 @@ impl Flows {
         Ok(self.sent - before)
     }
 
-    /// How long all that has taken in simulated time.
+    /// The simulated time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Dur {
         self.now.since(Time::ZERO)
     }
 
-    /// Goes on to when something is due, and lets each side send what it may.
+    /// Advances to the next due time, and lets each side send what it may.
     fn turn(&mut self) {
         let due = self.ends.iter().filter_map(|end| end.ep.poll_timeout()).min();
         let latest = self.now + CATCH_UP / 4;
@@ -161,9 +161,9 @@ impl End {
     }
 }
 
-/// Sixteen packets, the last of which asks for an acknowledgement.
+/// Sixteen packets, the last of which requests an acknowledgement.
 const MESSAGE_BYTES: u32 = 16_384;
-/// What a worker sends before it looks at what came.
+/// Packets that a worker sends before it polls for received ones.
 const PACKETS_PER_TURN: u32 = 64;
 
 #[cfg(test)]

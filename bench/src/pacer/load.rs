@@ -1,10 +1,10 @@
-//! The pacer alone: queue pairs that always have a packet.
+//! The pacer alone: queue pairs that always have a packet to send.
 
 use super::CATCH_UP;
 use spanwire_base::{Rate, Time};
 use spanwire_pacer::{Drr, TokenClock, Wheel, WheelConfig};
 
-/// Queue pairs, as an endpoint keeps them for their turns.
+/// The queue pairs, scheduled as in an endpoint.
 pub(super) struct Load {
     wheel: Wheel,
     drr: Drr,
@@ -13,7 +13,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// `qps` of them that share `total`, none in step with another.
+    /// `qps` queue pairs that share `total`, with different phases.
     pub(super) fn new(qps: u32, total: Rate) -> Self {
         let rate = Rate::from_bps((total.as_bps() / u64::from(qps)).max(1));
         let mut load = Self {
@@ -33,7 +33,7 @@ impl Load {
         load
     }
 
-    /// Lets the next packet leave and says whose it is.
+    /// Sends the next packet and returns its queue pair.
     pub(super) fn decide(&mut self) -> u32 {
         loop {
             while let Some(slot) = self.wheel.pop_due(self.now) {
@@ -54,7 +54,7 @@ impl Load {
     }
 }
 
-/// 1024 bytes of payload with all that is around them on the wire.
+/// 1024 bytes of payload with all overhead on the wire.
 const PACKET_BYTES: u32 = 1106;
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decide__everybody_gets_its_share_of_the_total() {
+    fn decide__shares_the_total_equally() {
         let mut load = Load::new(100, Rate::from_gbps(100));
         let mut sent = [0_u32; 100];
         for _ in 0..10_000 {

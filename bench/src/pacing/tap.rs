@@ -1,4 +1,4 @@
-//! When each packet is handed to the kernel.
+//! A port that records the time at which each packet is passed to the kernel.
 
 use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_io::clock::Clock;
@@ -11,32 +11,32 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A data packet that was handed to the kernel.
+/// A data packet that was passed to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submitted {
-    /// When the ring's doorbell was about to be rung.
+    /// The time just before the ring's doorbell.
     pub at: Time,
     /// The peer's queue pair.
     pub qpn: Qpn,
-    /// Its bytes on a wire, with preamble, frame check and gap.
+    /// Its bytes on the wire, with preamble, frame check and gap.
     pub wire_bytes: u32,
 }
 
-/// What a tap has seen, for both its port's thread and whoever reads it.
+/// The log of a tap, shared by its port's thread and a reader.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<Submitted>>>);
 
-/// A port that notes when its packets leave.
+/// A port that records the times of its packets.
 pub struct Tap<P> {
     inner: P,
     clock: Clock,
-    /// Committed since the last doorbell.
+    /// Packets committed since the last doorbell.
     waiting: Vec<Submitted>,
     log: Log,
 }
 
 impl Log {
-    /// All of it, in order.
+    /// Takes all entries, in order.
     #[must_use]
     pub fn take(&self) -> Vec<Submitted> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -44,7 +44,7 @@ impl Log {
 }
 
 impl<P: Port> Tap<P> {
-    /// `inner`, with what leaves it noted in `log`, in the time of `clock`.
+    /// Wraps `inner` and records its packets in `log`, in the time of `clock`.
     pub fn new(inner: P, clock: Clock, log: Log) -> Self {
         Self { inner, clock, waiting: Vec::new(), log }
     }

@@ -11,14 +11,14 @@ use spanwire_transport::{
 };
 use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
 
-/// Of all queue pairs together, in 10^6 bits a second.
+/// The rate of all queue pairs together, in 10^6 bits a second.
 const MBIT: f64 = 20.0;
 
-/// Bytes of the one WRITE of each queue pair: more than leave in the time that is measured.
+/// Bytes of the one WRITE of each queue pair: more than leave in the measured time.
 const BYTES: u32 = 4 << 20;
 
-/// An endpoint with `qps` queue pairs that are paced to [`MBIT`] together and never run out.
-/// Nothing is ever acknowledged: the window is wide enough, and no retransmission timer runs.
+/// An endpoint with `qps` queue pairs that are paced to [`MBIT`] together and never run out of
+/// data. Nothing is acknowledged: the window is wide enough, and no retransmission timer runs.
 fn paced(qps: u32) -> Endpoint {
     let default = Config::default();
     let config = Config {
@@ -66,7 +66,7 @@ fn paced(qps: u32) -> Endpoint {
     ep
 }
 
-/// Packets that they submit within a second if each wake-up is up to `late` after its deadline.
+/// Packets submitted within a second if each wake-up is up to `late` after its deadline.
 fn submitted(qps: u32, late: Dur) -> Vec<Submitted> {
     let mut ep = paced(qps);
     let (mut now, mut rng, mut all) = (Time::ZERO, Rng::new(9), Vec::new());
@@ -95,7 +95,7 @@ fn paced__queue_pairs_keep_their_rate_and_their_gaps() {
     }
 }
 
-/// What a late wake-up takes, the next packets make up for within `catch_up`.
+/// The next packets make up for the delay of a late wake-up within `catch_up`.
 #[test]
 fn paced__a_worker_that_wakes_late_keeps_the_rate() {
     for (late_us, qps) in [(50, 1), (200, 1), (50, 5), (200, 5)] {

@@ -22,7 +22,7 @@ fn raw(touch: Touch, window: u64) -> Subject {
 
 fn report() -> Report {
     let plan = Plan { rounds: 2, link_mtus: vec![1500], ..Plan::default() };
-    let harvest = Harvest {
+    let results = Results {
         series: vec![
             series(raw(Touch::Copy, 128), 1500, &[Some(8.0), Some(8.0)]),
             series(raw(Touch::Copy, 200), 1500, &[Some(10.0), Some(10.0)]),
@@ -34,7 +34,7 @@ fn report() -> Report {
         ],
         distances_ns: vec![100.0, 120.0],
     };
-    Report::new(Some("a label".to_owned()), &plan, &harvest)
+    Report::new(Some("a label".to_owned()), &plan, &results)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn new__a_series_without_samples_is_a_row_without_numbers() {
 }
 
 #[test]
-fn new__half_a_round_trip_only_where_both_ways_carry_a_message() {
+fn new__half_a_round_trip_only_if_both_directions_carry_a_message() {
     let report = report();
     assert_eq!(report.latencies[0].one_way_us, Some(3.0));
     assert_eq!(report.latencies[1].one_way_us, None);

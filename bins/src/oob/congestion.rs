@@ -55,7 +55,9 @@ mod tests {
             let mut algorithm = Algorithm::named(name).unwrap();
             let fields = algorithm.fields();
             let field = &fields[fields.len() - 1];
-            algorithm.set(field.name, &(field.max / 3.0).max(field.min).to_string()).unwrap();
+            let third = |(min, max): (f64, f64)| (max / 3.0).max(min).into();
+            let value = field.range().map_or(false.into(), third);
+            algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
                 let choice = CongestionControl { algorithm, base_rtt };
                 let said = serde_json::to_string(&Congestion::from(&choice)).unwrap();

@@ -1,7 +1,7 @@
-//! The largest of the last rounds.
+//! A windowed maximum filter over rounds.
 
-/// The largest value of the last ten rounds, by three candidates: the largest, the largest since
-/// it, and the largest since that.
+/// The largest value of the last ten rounds, from three candidates: the largest, the largest after
+/// it, and the largest after that.
 ///
 /// # Source
 /// Kathleen Nichols' windowed filter, as Linux has it in `win_minmax`.
@@ -16,7 +16,7 @@ impl MaxFilter {
         self.best[0].map(|(_, value)| value)
     }
 
-    /// A value of the round `round`, which never falls.
+    /// Adds a value of round `round`, which never decreases.
     pub(super) fn update(&mut self, round: u64, value: f64) {
         let new = Some((round, value));
         let [first, second, third] = self.best;
@@ -41,7 +41,7 @@ impl MaxFilter {
                 self.best = [self.best[1], self.best[2], new];
             }
         } else if self.best[1] == self.best[0] && age(self.best[0]) > ROUNDS / 4 {
-            // A quarter without a second candidate: take one from what is left.
+            // A quarter of the window passed without a second candidate: take the new value.
             self.best = [self.best[0], new, new];
         } else if self.best[2] == self.best[1] && age(self.best[0]) > ROUNDS / 2 {
             self.best[2] = new;
@@ -49,7 +49,7 @@ impl MaxFilter {
     }
 }
 
-/// Rounds that a value counts for.
+/// The length of the window in rounds.
 const ROUNDS: u64 = 10;
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Between the true maximum of the last rounds and that of a window a little longer.
+        /// Lies between the true maximum of the window and that of a slightly longer one.
         #[test]
         fn max__is_near_the_largest_of_the_window(
             values in proptest::collection::vec(1..1000u32, 1..200),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn max__forgets_after_ten_rounds() {
+    fn max__expires_after_ten_rounds() {
         let mut filter = MaxFilter::default();
         filter.update(0, 100.0);
         for round in 1..=10 {

@@ -55,7 +55,7 @@ fn pacing_gain__cycles_around_the_estimate() {
 }
 
 #[test]
-fn on_ack__an_old_round_trip_is_looked_for_with_four_packets() {
+fn on_ack__probe_rtt_uses_four_packets() {
     let mut cc = flow();
     round(&mut cc, at(0), 1.0, Dur::from_us(100));
     round(&mut cc, at(10_000_001), 1.0, Dur::from_us(150));
@@ -92,7 +92,7 @@ fn advance_phase__takes_turns_of_a_round_trip() {
 }
 
 #[test]
-fn on_loss__conserves_packets_for_a_round_and_returns() {
+fn on_loss__conserves_packets_for_a_round_and_restores() {
     let mut cc = flow();
     for n in 1..=6 {
         round(&mut cc, at(n * 100), 1.0, Dur::from_us(100));

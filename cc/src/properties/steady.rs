@@ -1,16 +1,16 @@
-//! A flow on a steady path: what coalescing and marks may change.
+//! A flow on a steady path: the effect of coalescing and of marks.
 
 use super::{MTU, back};
 use crate::testing::path;
 use crate::{Ack, Algorithm, Cc, Controller, Delivery, Hop};
 use spanwire_base::{Dur, Rate, Time};
 
-/// What a path does to a flow.
+/// The conditions of a path.
 #[derive(Clone, Copy)]
 struct Steady {
-    /// Packets in one acknowledgement.
+    /// Packets per acknowledgement.
     coalesced: u64,
-    /// One packet of so many is marked; none if zero.
+    /// One in this many packets is marked; none if zero.
     mark_every: u64,
     rtt_us: u64,
     rounds: u64,
@@ -21,26 +21,26 @@ const CALM: Steady = Steady { coalesced: 1, mark_every: 0, rtt_us: 22, rounds: 6
 /// Packets acknowledged in a round trip.
 const PKTS: u64 = 32;
 
-/// Runs it; `each` looks after every acknowledgement.
+/// Runs a flow; calls `each` after every acknowledgement.
 fn run(name: &str, s: Steady, mut each: impl FnMut(Time, &Cc)) -> Cc {
     let base = Some(Dur::from_us(14));
     let mut cc = Algorithm::named(name).unwrap().start(&path(MTU, 100, base));
     let mut now = Time::ZERO + Dur::from_ms(1);
     let step = Dur::from_ps(Dur::from_us(s.rtt_us).as_ps() / PKTS);
-    // Of these the mark and its notification are one thing, which comes one way or the other.
-    let hears_of_marks = !name.starts_with("dcqcn");
+    // For these, a mark in an ACK and a CNP are the same signal, delivered in one of two ways.
+    let has_marks = !name.starts_with("dcqcn");
     let (mut sent, mut marked) = (0, 0);
     for pkt in 0..PKTS * s.rounds {
         now += step;
         while let Some(due) = cc.poll_timeout().filter(|due| *due <= now) {
             cc.handle_timeout(due);
         }
-        // Notifications are not acknowledgements: nobody coalesces them.
+        // CNPs are not acknowledgements and are not coalesced.
         if s.mark_every > 0 && pkt % PKTS == 0 {
             cc.on_cnp(now);
         }
         sent += 1;
-        let is_marked = hears_of_marks && s.mark_every > 0 && pkt % s.mark_every == 0;
+        let is_marked = has_marks && s.mark_every > 0 && pkt % s.mark_every == 0;
         marked += u64::from(is_marked);
         if sent < s.coalesced {
             continue;
@@ -87,14 +87,14 @@ fn acknowledge(cc: &mut Cc, now: Time, rtt_us: u64, (sent, marked): (u64, u64), 
     cc.on_ack(now, &ack);
 }
 
-/// What a controller lets through in bytes a nanosecond, over a round trip of `rtt_us`.
+/// The rate that a controller allows, in bytes a nanosecond, over a round trip of `rtt_us`.
 fn allowance(cc: &Cc, rtt_us: u64) -> f64 {
     let window = crate::units::float(cc.cwnd_bytes()) / crate::units::float(rtt_us * 1000);
     cc.rate().map_or(window, |r| crate::units::bytes_per_ns(r).min(window))
 }
 
 #[test]
-fn on_ack__coalesced_acknowledgements_come_to_the_same() {
+fn on_ack__coalescing_has_no_effect() {
     for name in Algorithm::known() {
         for (mark_every, rtt_us) in [(0, 16), (32, 22), (8, 22), (16, 60)] {
             let one = Steady { mark_every, rtt_us, ..CALM };
@@ -106,7 +106,7 @@ fn on_ack__coalesced_acknowledgements_come_to_the_same() {
 }
 
 #[test]
-fn on_ack__more_marks_never_allow_more() {
+fn on_ack__more_marks_never_increase_the_allowance() {
     for name in Algorithm::known() {
         let mut before = f64::MAX;
         // None, few, many, all.
@@ -119,12 +119,13 @@ fn on_ack__more_marks_never_allow_more() {
     }
 }
 
-/// Those that say so decrease at most once a round trip, however many signs of congestion come.
+/// Algorithms with this rule decrease at most once a round trip, however many congestion signals
+/// arrive.
 #[test]
 fn on_ack__one_decrease_for_each_round_trip() {
     for name in ["unocc", "swift", "timely", "timely-classic", "dctcp", "gemini"] {
         let congested = Steady { mark_every: 1, rtt_us: 300, rounds: 40, ..CALM };
-        // The least that they wait for: Uno's epoch, Gemini's base round trip, else the round trip.
+        // The least interval: Uno's epoch, Gemini's base round trip, else the round trip.
         let guard = match name {
             "unocc" | "gemini" => Dur::from_us(14),
             _ => Dur::from_us(298),
@@ -136,7 +137,10 @@ fn on_ack__one_decrease_for_each_round_trip() {
                 if let Some(last) = last {
                     let gap = now.since(last);
                     // Acknowledgements are 9.4 us apart.
-                    assert!(gap + Dur::from_us(10) >= guard, "{name}: again after {gap:?}");
+                    assert!(
+                        gap + Dur::from_us(10) >= guard,
+                        "{name}: a second decrease after {gap:?}"
+                    );
                 }
                 (last, count) = (Some(now), count + 1);
             }

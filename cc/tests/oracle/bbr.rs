@@ -1,12 +1,12 @@
-//! BBR, version 1, by what Linux does on each acknowledgement, in its order. Decided: no estimator
+//! BBR, version 1, by Linux's steps on each acknowledgement, in their order. Decided: no estimator
 //! of policers; 16 packets beside the target in place of the aggregation of acknowledgements; the
-//! phase that a cycle begins with follows from the time in nanoseconds.
+//! initial phase of a cycle follows from the time in nanoseconds.
 
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Bbr {
-    way: Way,
+    path: PathModel,
     expiry: f64,
     probe: f64,
     mode: Mode,
@@ -26,7 +26,7 @@ struct Bbr {
     prior: f64,
     probe_until: Option<f64>,
     probe_round: bool,
-    /// When a recovery began, and the round at whose end packets are no longer conserved.
+    /// The start of a recovery, and the round at whose end packet conservation stops.
     recovery: Option<(f64, u64)>,
 }
 
@@ -38,7 +38,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// The largest of ten rounds by three samples, each the best since the one before it.
+/// The largest of ten rounds by three samples, each the largest since the one before it.
 #[derive(Default)]
 struct Largest(Vec<(u64, f64)>);
 
@@ -79,14 +79,15 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const HIGH: f64 = 739.0 / 256.0;
 
 impl Bbr {
-    /// Whose smallest round trip is too old after `expiry` nanoseconds, and looked for for `probe`.
-    fn new(way: Way, expiry: f64, probe: f64) -> Self {
+    /// `expiry`: nanoseconds until the smallest round trip is too old; `probe`: duration of
+    /// ProbeRTT.
+    fn new(path: PathModel, expiry: f64, probe: f64) -> Self {
         Self {
-            way,
+            path,
             expiry,
             probe,
             mode: Mode::Startup,
-            cwnd: 10.0 * way.mtu,
+            cwnd: 10.0 * path.mtu,
             pacing: None,
             bw: Largest::default(),
             min_rtt: None,
@@ -119,8 +120,8 @@ impl Bbr {
         Some(gain * self.bw.get()? * self.min_rtt?)
     }
 
-    /// True when a round is over.
-    fn update_bw(&mut self, a: &Told) -> bool {
+    /// Returns true at the end of a round.
+    fn update_bw(&mut self, a: &AckSample) -> bool {
         let Some(d) = a.delivery.filter(|d| d.interval > 0.0) else { return false };
         let over = d.at_send >= self.next_round_delivered;
         if over {
@@ -170,7 +171,7 @@ impl Bbr {
         }
     }
 
-    fn update_min_rtt(&mut self, now: f64, a: &Told, inflight: f64, round_over: bool) {
+    fn update_min_rtt(&mut self, now: f64, a: &AckSample, inflight: f64, round_over: bool) {
         let expired = self.min_rtt.is_some() && now - self.min_rtt_at > self.expiry;
         if let Some(rtt) = a.fabric()
             && (expired || self.min_rtt.is_none_or(|min| rtt <= min))
@@ -186,7 +187,7 @@ impl Bbr {
             return;
         }
         let Some(until) = self.probe_until else {
-            if inflight <= 4.0 * self.way.mtu {
+            if inflight <= 4.0 * self.path.mtu {
                 (self.probe_until, self.probe_round) = (Some(now + self.probe), false);
                 self.next_round_delivered = a.delivery.map_or(0.0, |d| d.total);
             }
@@ -211,7 +212,7 @@ impl Bbr {
 }
 
 impl Oracle for Bbr {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         if self.recovery.is_some_and(|(began, _)| a.sent_at > began) {
             self.recovery = None;
             self.cwnd = self.cwnd.max(self.prior);
@@ -233,10 +234,10 @@ impl Oracle for Bbr {
         if let Some(bw) = self.bw.get().or(first) {
             let to = 0.99 * pacing_gain * bw;
             if self.filled || self.pacing.is_none_or(|old| to > old) {
-                self.pacing = Some(to.max(self.way.mtu / 1e9));
+                self.pacing = Some(to.max(self.path.mtu / 1e9));
             }
         }
-        let target = self.bdp(cwnd_gain).map(|bdp| bdp + 16.0 * self.way.mtu);
+        let target = self.bdp(cwnd_gain).map(|bdp| bdp + 16.0 * self.path.mtu);
         if self.recovery.is_some_and(|(_, until)| self.rounds < until) {
             self.cwnd = self.cwnd.max(inflight + a.acked);
         } else if let Some(target) = target {
@@ -248,25 +249,25 @@ impl Oracle for Bbr {
         } else {
             self.cwnd += a.acked;
         }
-        self.cwnd = self.cwnd.max(4.0 * self.way.mtu);
+        self.cwnd = self.cwnd.max(4.0 * self.path.mtu);
         if self.mode == Mode::ProbeRtt {
-            self.cwnd = self.cwnd.min(4.0 * self.way.mtu);
+            self.cwnd = self.cwnd.min(4.0 * self.path.mtu);
         }
     }
 
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, inflight: f64) {
         self.phase_lost = true;
         match kind {
-            LossKind::Recovery | LossKind::Trimmed if self.recovery.is_none() => {
+            LossKind::Recovery if self.recovery.is_none() => {
                 self.save_cwnd();
                 self.recovery = Some((now, self.rounds + 1));
-                self.cwnd = inflight.max(4.0 * self.way.mtu);
+                self.cwnd = inflight.max(4.0 * self.path.mtu);
             }
             LossKind::Timeout(_) => {
                 self.save_cwnd();
                 self.recovery = Some((now, self.rounds));
                 self.full_bw = 0.0;
-                self.cwnd = 4.0 * self.way.mtu;
+                self.cwnd = 4.0 * self.path.mtu;
             }
             _ => {}
         }
@@ -283,18 +284,18 @@ impl Oracle for Bbr {
     }
 
     fn rate(&self) -> Option<f64> {
-        self.pacing.map(|rate| rate.min(self.way.line))
+        self.pacing.map(|rate| rate.min(self.path.line))
     }
 }
 
 #[test]
 fn bbr__follows_linux() {
-    compare("bbr", &[], |way| Bbr::new(way, 1e10, 2e8));
+    compare("bbr", &[], |path| Bbr::new(path, 1e10, 2e8));
 }
 
 #[test]
 fn bbr__probes_for_the_round_trip() {
-    // Ten seconds are more than any trace has.
+    // Ten seconds are longer than any trace.
     let set = [("min_rtt_s", "0.001"), ("probe_rtt_ms", "0.05")];
-    compare("bbr", &set, |way| Bbr::new(way, 1e6, 5e4));
+    compare("bbr", &set, |path| Bbr::new(path, 1e6, 5e4));
 }

@@ -1,13 +1,13 @@
 //! DCQCN (SIGCOMM'15), with its three timers. Decided: five halvings before the additive increase;
-//! within a millionth of the line rate is at it. Marks in an acknowledgement are a notification, as
-//! often as a receiver would send one.
+//! a rate within a millionth of the line rate counts as the line rate. Marks in an acknowledgement
+//! are a notification, as often as a receiver would send one.
 
 use crate::rules::{MBPS, Once};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Dcqcn {
-    way: Way,
+    path: PathModel,
     current: f64,
     target: f64,
     alpha: f64,
@@ -24,11 +24,11 @@ const TIMER: f64 = 55_000.0;
 const F: f64 = 5.0;
 
 impl Dcqcn {
-    fn new(way: Way) -> Self {
+    fn new(path: PathModel) -> Self {
         Self {
-            way,
-            current: way.line,
-            target: way.line,
+            path,
+            current: path.line,
+            target: path.line,
             alpha: 1.0,
             t: 0.0,
             b: 0.0,
@@ -46,10 +46,10 @@ impl Dcqcn {
         } else {
             self.target += 40.0 * MBPS;
         }
-        self.target = self.target.min(self.way.line);
+        self.target = self.target.min(self.path.line);
         self.current = (self.target + self.current) / 2.0;
-        if self.way.line - self.current < self.way.line * 1e-6 {
-            self.current = self.way.line;
+        if self.path.line - self.current < self.path.line * 1e-6 {
+            self.current = self.path.line;
             self.increase_timer = f64::INFINITY;
         }
     }
@@ -73,7 +73,7 @@ impl Oracle for Dcqcn {
         }
     }
 
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         if a.marked > 0.0 && self.notified.may(now, 50_000.0) {
             self.cnp(now);
         }
@@ -102,7 +102,7 @@ impl Oracle for Dcqcn {
     }
 
     fn window(&self) -> f64 {
-        (2.0 * self.current * self.way.base).max(self.way.mtu)
+        (2.0 * self.current * self.path.base).max(self.path.mtu)
     }
 
     fn rate(&self) -> Option<f64> {
@@ -112,6 +112,6 @@ impl Oracle for Dcqcn {
 
 #[test]
 fn dcqcn__follows_the_paper() {
-    // 10 MB are more than a trace sends.
+    // The default of 10 MB is longer than any trace.
     compare("dcqcn", &[("increase_bytes", "1000")], Dcqcn::new);
 }

@@ -1,13 +1,13 @@
-//! DCQCN as adapters have it: three timers, that of alpha and that of decreases from the first
-//! notification on and for good. At one moment alpha comes first, increases last. Marks in an
+//! DCQCN of RDMA adapters: three timers. Those of alpha and of decreases run permanently from the
+//! first notification on. At the same time, alpha comes first and increases last. Marks in an
 //! acknowledgement are a notification, at most one each 4 us.
 
 use crate::rules::{MBPS, Once};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Rnic {
-    way: Way,
+    path: PathModel,
     clamp_target: bool,
     current: f64,
     target: f64,
@@ -25,12 +25,12 @@ const G: f64 = 5.0 / 1024.0;
 const THRESHOLD: f64 = 1.0;
 
 impl Rnic {
-    fn new(way: Way, clamp_target: bool) -> Self {
+    fn new(path: PathModel, clamp_target: bool) -> Self {
         Self {
-            way,
+            path,
             clamp_target,
-            current: way.line,
-            target: way.line,
+            current: path.line,
+            target: path.line,
             alpha: 1023.0 / 1024.0,
             stage: 0.0,
             cnp_in_slot: false,
@@ -71,10 +71,10 @@ impl Rnic {
             self.target += 50.0 * MBPS;
         }
         self.stage += 1.0;
-        self.target = self.target.min(self.way.line);
+        self.target = self.target.min(self.path.line);
         self.current = (self.target + self.current) / 2.0;
-        if self.way.line - self.current < self.way.line * 1e-6 {
-            self.current = self.way.line;
+        if self.path.line - self.current < self.path.line * 1e-6 {
+            self.current = self.path.line;
             self.increase_timer = f64::INFINITY;
         }
     }
@@ -97,7 +97,7 @@ impl Oracle for Rnic {
         }
     }
 
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         if a.marked > 0.0 && self.notified.may(now, 4_000.0) {
             self.cnp(now);
         }
@@ -115,7 +115,7 @@ impl Oracle for Rnic {
     }
 
     fn window(&self) -> f64 {
-        (2.0 * self.current * self.way.base).max(self.way.mtu)
+        (2.0 * self.current * self.path.base).max(self.path.mtu)
     }
 
     fn rate(&self) -> Option<f64> {
@@ -125,6 +125,6 @@ impl Oracle for Rnic {
 
 #[test]
 fn dcqcn_rnic__follows_the_adapter() {
-    compare("dcqcn-rnic", &[], |way| Rnic::new(way, false));
-    compare("dcqcn-rnic", &[("clamp_target", "1")], |way| Rnic::new(way, true));
+    compare("dcqcn-rnic", &[], |path| Rnic::new(path, false));
+    compare("dcqcn-rnic", &[("clamp_target", "1")], |path| Rnic::new(path, true));
 }

@@ -1,12 +1,12 @@
-//! DCTCP: RFC 8257. Decided: a further timeout of a row does not lower the threshold again; a loss
-//! within the round trip of a cut cuts no more.
+//! DCTCP: RFC 8257. Decided: further consecutive timeouts do not lower the threshold again; a loss
+//! within the round trip of a cut causes no further cut.
 
 use crate::rules::{Rounds, smooth};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Dctcp {
-    way: Way,
+    path: PathModel,
     cwnd: f64,
     ssthresh: f64,
     alpha: f64,
@@ -18,10 +18,10 @@ struct Dctcp {
 }
 
 impl Dctcp {
-    fn new(way: Way) -> Self {
+    fn new(path: PathModel) -> Self {
         Self {
-            way,
-            cwnd: 10.0 * way.mtu,
+            path,
+            cwnd: 10.0 * path.mtu,
             ssthresh: f64::INFINITY,
             alpha: 1.0,
             acked: 0.0,
@@ -33,30 +33,30 @@ impl Dctcp {
     }
 
     fn clamp(&mut self) {
-        let least = 2.0 * self.way.mtu;
-        self.cwnd = self.cwnd.min(4.0 * self.way.bdp()).max(least);
+        let least = 2.0 * self.path.mtu;
+        self.cwnd = self.cwnd.min(4.0 * self.path.bdp()).max(least);
     }
 }
 
 impl Oracle for Dctcp {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         self.srtt = a.rtt.map(|rtt| smooth(self.srtt, rtt)).or(self.srtt);
         self.acked += a.acked;
         self.marked += a.marked;
         if self.cwr.is_some_and(|since| a.sent_at >= since) {
             self.cwr = None;
         }
-        if self.rounds.is_over(now, a.sent_at) && self.acked > 0.0 {
+        if self.rounds.ends(now, a.sent_at) && self.acked > 0.0 {
             self.alpha = 15.0 / 16.0 * self.alpha + self.marked / self.acked / 16.0;
             (self.acked, self.marked) = (0.0, 0.0);
         }
         if a.marked > 0.0 {
             self.cnp(now);
         }
-        if self.cwr.is_none() && a.bound(self.cwnd, &self.way) {
+        if self.cwr.is_none() && a.bound(self.cwnd, &self.path) {
             self.cwnd += match self.cwnd < self.ssthresh {
                 true => a.acked,
-                false => self.way.mtu * a.acked / self.cwnd,
+                false => self.path.mtu * a.acked / self.cwnd,
             };
         }
         self.clamp();
@@ -72,10 +72,10 @@ impl Oracle for Dctcp {
     }
 
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
-        let least = 2.0 * self.way.mtu;
+        let least = 2.0 * self.path.mtu;
         match kind {
             LossKind::Block => {}
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 if self.cwr.is_none() {
                     self.ssthresh = (self.cwnd / 2.0).max(least);
                     (self.cwnd, self.cwr) = (self.ssthresh, Some(now));
@@ -84,7 +84,7 @@ impl Oracle for Dctcp {
             LossKind::Timeout(n) => {
                 let to = if n == 1 { self.cwnd / 2.0 } else { self.ssthresh.min(self.cwnd) };
                 self.ssthresh = to.max(least);
-                (self.cwnd, self.cwr) = (self.way.mtu, None);
+                (self.cwnd, self.cwr) = (self.path.mtu, None);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Oracle for Dctcp {
 
     fn rate(&self) -> Option<f64> {
         let gain = if self.cwnd < self.ssthresh { 2.0 } else { 1.25 };
-        self.srtt.map(|srtt| (gain * self.cwnd / srtt).min(self.way.line))
+        self.srtt.map(|srtt| (gain * self.cwnd / srtt).min(self.path.line))
     }
 }
 

@@ -1,14 +1,14 @@
-//! Gemini (ICNP'19), with the figures of Uno's runs. Decided: the unmarked bytes of an
-//! acknowledgement increase whatever else it says, unless the path is late; late is the smallest
-//! round trip of the round before, or of this one in the first; a loss halves once a round trip,
-//! whatever was cut for marks, and marks cut nothing for a round trip after it.
+//! Gemini (ICNP'19), with the parameters of Uno's runs. Decided: the unmarked bytes of an
+//! acknowledgement increase the window, unless the path is late. A path is late by the smallest
+//! round trip of the round before, or of this one in the first round. A loss halves once a round
+//! trip, independently of cuts for marks, and marks cut nothing for a round trip after it.
 
 use crate::rules::{Once, Rounds, smooth};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Gemini {
-    way: Way,
+    path: PathModel,
     t: f64,
     cwnd: f64,
     ssthresh: f64,
@@ -27,12 +27,12 @@ const B: f64 = 0.1;
 const K: f64 = 24_576.0;
 
 impl Gemini {
-    /// With a delay of `t` nanoseconds that means a queue.
-    fn new(way: Way, t: f64) -> Self {
+    /// `t`: the delay in nanoseconds that indicates a queue.
+    fn new(path: PathModel, t: f64) -> Self {
         Self {
-            way,
+            path,
             t,
-            cwnd: way.bdp().max(way.mtu),
+            cwnd: path.bdp().max(path.mtu),
             ssthresh: 0.0,
             a: 0.0,
             acked: 0.0,
@@ -47,19 +47,19 @@ impl Gemini {
     }
 
     fn clamp(&mut self) {
-        self.cwnd = self.cwnd.min(self.way.bdp()).max(self.way.mtu);
+        self.cwnd = self.cwnd.min(self.path.bdp()).max(self.path.mtu);
     }
 }
 
 impl Oracle for Gemini {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         self.srtt = a.rtt.map(|rtt| smooth(self.srtt, rtt)).or(self.srtt);
         self.acked += a.acked;
         self.marked += a.marked;
         if let Some(rtt) = a.fabric() {
             self.rtt_min = Some(self.rtt_min.map_or(rtt, |min| min.min(rtt)));
         }
-        if self.rounds.is_over(now, a.sent_at) {
+        if self.rounds.ends(now, a.sent_at) {
             if self.acked > 0.0 {
                 self.a = 0.5 * self.a + 0.5 * self.marked / self.acked;
             }
@@ -68,16 +68,16 @@ impl Oracle for Gemini {
         }
         let dcn = a.marked > 0.0;
         let rtt_min = self.rtt_min_before.or(self.rtt_min);
-        let wan = rtt_min.is_some_and(|rtt| rtt > self.way.base + self.t);
-        if !wan && a.acked > a.marked && a.bound(self.cwnd, &self.way) {
+        let wan = rtt_min.is_some_and(|rtt| rtt > self.path.base + self.t);
+        if !wan && a.acked > a.marked && a.bound(self.cwnd, &self.path) {
             let unmarked = a.acked - a.marked;
             self.cwnd += match self.cwnd < self.ssthresh {
                 true => unmarked,
                 false => 5376.0 * unmarked / self.cwnd,
             };
         }
-        if (dcn || wan) && self.red.may(now, self.way.base) {
-            let f = 4.0 * K / (self.way.bdp() + K);
+        if (dcn || wan) && self.red.may(now, self.path.base) {
+            let f = 4.0 * K / (self.path.bdp() + K);
             let by_marks = if dcn { (self.a * f).min(1.0) } else { 0.0 };
             let by_delay = if wan { B } else { 0.0 };
             self.cwnd *= 1.0 - f64::max(by_marks, by_delay);
@@ -89,8 +89,8 @@ impl Oracle for Gemini {
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         match kind {
             LossKind::Block => return,
-            LossKind::Recovery | LossKind::Trimmed => {
-                if self.lost.may(now, self.way.base) {
+            LossKind::Recovery => {
+                if self.lost.may(now, self.path.base) {
                     self.red = Once::at(now);
                     self.cwnd /= 2.0;
                     self.ssthresh = self.cwnd;
@@ -100,7 +100,7 @@ impl Oracle for Gemini {
                 if n == 1 {
                     self.ssthresh = self.cwnd / 2.0;
                 }
-                self.cwnd = self.way.mtu;
+                self.cwnd = self.path.mtu;
                 (self.acked, self.marked) = (0.0, 0.0);
                 (self.rtt_min, self.rtt_min_before) = (None, None);
             }
@@ -114,13 +114,13 @@ impl Oracle for Gemini {
 
     fn rate(&self) -> Option<f64> {
         let gain = if self.cwnd < self.ssthresh { 2.0 } else { 1.25 };
-        self.srtt.map(|srtt| (gain * self.cwnd / srtt).min(self.way.line))
+        self.srtt.map(|srtt| (gain * self.cwnd / srtt).min(self.path.line))
     }
 }
 
 #[test]
 fn gemini__follows_the_paper() {
-    compare("gemini", &[], |way| Gemini::new(way, 5e6));
-    // A threshold that short paths reach too.
-    compare("gemini", &[("threshold_ms", "0.02")], |way| Gemini::new(way, 2e4));
+    compare("gemini", &[], |path| Gemini::new(path, 5e6));
+    // A threshold that short paths reach as well.
+    compare("gemini", &[("threshold_ms", "0.02")], |path| Gemini::new(path, 2e4));
 }

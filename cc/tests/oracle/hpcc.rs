@@ -1,12 +1,12 @@
-//! HPCC (SIGCOMM'19), algorithm 1. Decided: the window is at least a packet; an idle link does not
-//! ask for more than a thousand times the window; what a hop said before is not compared.
+//! HPCC (SIGCOMM'19), algorithm 1. Decided: the window is at least a packet; an idle link allows at
+//! most a thousand times the window; records of a hop that are not newer are not compared.
 
 use crate::rules::Rounds;
-use crate::trace::{Oracle, Told, ToldHop, Way, compare};
+use crate::trace::{AckSample, HopSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Hpcc {
-    way: Way,
+    path: PathModel,
     w: f64,
     wc: f64,
     u: f64,
@@ -15,16 +15,16 @@ struct Hpcc {
     last: Last,
 }
 
-/// What each hop said last, and of which path.
+/// The last record of each hop, and its path.
 #[derive(Default)]
 pub(crate) struct Last {
-    hops: Vec<ToldHop>,
+    hops: Vec<HopSample>,
     path: u16,
 }
 
 impl Last {
-    /// Before and after, of each hop that says something new. Nothing when paths have changed.
-    pub(crate) fn pairs(&mut self, a: &Told) -> Vec<(ToldHop, ToldHop)> {
+    /// Records before and after, of each hop with a newer one. Empty after a path change.
+    pub(crate) fn pairs(&mut self, a: &AckSample) -> Vec<(HopSample, HopSample)> {
         if a.int.is_empty() {
             return vec![];
         }
@@ -48,17 +48,17 @@ impl Last {
 }
 
 impl Hpcc {
-    fn new(way: Way) -> Self {
-        let w = way.bdp().max(way.mtu);
+    fn new(path: PathModel) -> Self {
+        let w = path.bdp().max(path.mtu);
         let (rounds, last) = (Rounds::default(), Last::default());
-        Self { way, w, wc: w, u: 1.0, inc_stage: 0.0, rounds, last }
+        Self { path, w, wc: w, u: 1.0, inc_stage: 0.0, rounds, last }
     }
 }
 
 impl Oracle for Hpcc {
-    fn ack(&mut self, now: f64, a: &Told) {
-        let update = self.rounds.is_over(now, a.sent_at);
-        let t = self.way.base;
+    fn ack(&mut self, now: f64, a: &AckSample) {
+        let update = self.rounds.ends(now, a.sent_at);
+        let t = self.path.base;
         let mut most = (f64::NEG_INFINITY, 0.0);
         for (l, n) in self.last.pairs(a) {
             let tau = n.at - l.at;
@@ -72,13 +72,13 @@ impl Oracle for Hpcc {
         }
         let tau = most.1.min(t);
         self.u = (1.0 - tau / t) * self.u + tau / t * most.0;
-        let w_ai = self.way.bdp() * 0.05 / 100.0;
+        let w_ai = self.path.bdp() * 0.05 / 100.0;
         let multiplicative = self.u >= 0.95 || self.inc_stage >= 5.0;
         self.w = match multiplicative {
             true => self.wc / (self.u / 0.95).max(1e-3) + w_ai,
             false => self.wc + w_ai,
         };
-        self.w = self.w.min(self.way.bdp()).max(self.way.mtu);
+        self.w = self.w.min(self.path.bdp()).max(self.path.mtu);
         if update {
             self.inc_stage = if multiplicative { 0.0 } else { self.inc_stage + 1.0 };
             self.wc = self.w;
@@ -87,7 +87,7 @@ impl Oracle for Hpcc {
 
     fn loss(&mut self, _now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         if matches!(kind, LossKind::Timeout(_)) {
-            self.wc = (self.wc / 2.0).max(self.way.mtu);
+            self.wc = (self.wc / 2.0).max(self.path.mtu);
             self.w = self.wc;
             self.last.forget();
         }
@@ -102,7 +102,7 @@ impl Oracle for Hpcc {
     }
 
     fn rate(&self) -> Option<f64> {
-        Some((self.w / self.way.base).min(self.way.line))
+        Some((self.w / self.path.base).min(self.path.line))
     }
 }
 

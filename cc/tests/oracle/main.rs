@@ -1,10 +1,9 @@
-//! Every algorithm beside a second one that was written from the formulas alone.
+//! Every algorithm compared with a second one, written from the formulas alone.
 //!
-//! A file for each: straightforward `f64` in nanoseconds and bytes, with timers that are really
-//! there and no care for speed. Both are told the same random events, and after each one window,
-//! rate and gap must be the same to one part in 10^9 (and the byte, or the bit a second, to which
-//! the outside is rounded). Where the literature leaves something open, the file says how it was
-//! decided.
+//! A file for each: straightforward `f64` in nanoseconds and bytes, with real timers and no
+//! optimisation. Both receive the same random events. After each event window, rate and gap must
+//! be equal to one part in 10^9 (and to the byte, or the bit a second, to which the interface is
+//! rounded). Where the literature leaves something open, the file states the decision.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod bbr;

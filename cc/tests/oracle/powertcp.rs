@@ -1,18 +1,18 @@
-//! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the window that packets were sent with, which
-//! are acknowledged in a round, is that at the beginning of the round before; acknowledgements
-//! closer together than a packet takes are no gradient; theta's current is at least a half, as in
-//! the authors' ns-3, since a queue that drains would be no power at all.
+//! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the packets acknowledged in a round were sent
+//! with the window of the start of the round before; acknowledgements closer together than the
+//! transmission time of a packet give no gradient; theta's current is at least a half, as in the
+//! authors' ns-3, since a queue that drains would otherwise have no power.
 
 use crate::hpcc::Last;
 use crate::rules::Rounds;
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct PowerTcp {
-    way: Way,
+    path: PathModel,
     theta: bool,
     cwnd: f64,
-    /// At the beginning of this round, and of the one before.
+    /// The windows at the start of this round, and of the one before.
     began_with: [f64; 2],
     gamma_power: Option<f64>,
     last: Last,
@@ -23,10 +23,10 @@ struct PowerTcp {
 const GAMMA: f64 = 0.9;
 
 impl PowerTcp {
-    fn new(way: Way, theta: bool) -> Self {
-        let cwnd = way.bdp().max(way.mtu);
+    fn new(path: PathModel, theta: bool) -> Self {
+        let cwnd = path.bdp().max(path.mtu);
         Self {
-            way,
+            path,
             theta,
             cwnd,
             began_with: [cwnd; 2],
@@ -37,9 +37,9 @@ impl PowerTcp {
         }
     }
 
-    /// Normalised power, and of how long.
-    fn power(&mut self, now: f64, a: &Told) -> Option<(f64, f64)> {
-        let tau = self.way.base;
+    /// Normalised power, and the time it covers.
+    fn power(&mut self, now: f64, a: &AckSample) -> Option<(f64, f64)> {
+        let tau = self.path.base;
         if self.theta {
             let rtt = a.fabric()?;
             let Some((t_prev, rtt_prev)) = self.rtt_prev else {
@@ -47,7 +47,7 @@ impl PowerTcp {
                 return None;
             };
             let dt = now - t_prev;
-            if dt < self.way.mtu / self.way.line {
+            if dt < self.path.mtu / self.path.line {
                 return None;
             }
             self.rtt_prev = Some((now, rtt));
@@ -68,10 +68,10 @@ impl PowerTcp {
 }
 
 impl Oracle for PowerTcp {
-    fn ack(&mut self, now: f64, a: &Told) {
-        let tau = self.way.base;
+    fn ack(&mut self, now: f64, a: &AckSample) {
+        let tau = self.path.base;
         let sample = self.power(now, a);
-        let over = self.rounds.is_over(now, a.sent_at);
+        let over = self.rounds.ends(now, a.sent_at);
         if let Some((p, dt)) = sample {
             let dt = dt.min(tau);
             let smoothed = self.gamma_power.map_or(p, |g| (g * (tau - dt) + p * dt) / tau);
@@ -79,9 +79,9 @@ impl Oracle for PowerTcp {
             self.gamma_power = Some(smoothed);
             if over || !self.theta {
                 let old = self.began_with[1];
-                let beta = self.way.bdp() / 10.0;
+                let beta = self.path.bdp() / 10.0;
                 self.cwnd = GAMMA * (old / smoothed + beta) + (1.0 - GAMMA) * self.cwnd;
-                self.cwnd = self.cwnd.min(self.way.bdp()).max(self.way.mtu);
+                self.cwnd = self.cwnd.min(self.path.bdp()).max(self.path.mtu);
             }
         }
         if over {
@@ -91,7 +91,7 @@ impl Oracle for PowerTcp {
 
     fn loss(&mut self, _now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         if matches!(kind, LossKind::Timeout(_)) {
-            self.cwnd = (self.cwnd / 2.0).max(self.way.mtu);
+            self.cwnd = (self.cwnd / 2.0).max(self.path.mtu);
             self.began_with = [self.cwnd; 2];
             self.gamma_power = None;
             self.path_change();
@@ -108,16 +108,16 @@ impl Oracle for PowerTcp {
     }
 
     fn rate(&self) -> Option<f64> {
-        Some((self.cwnd / self.way.base).min(self.way.line))
+        Some((self.cwnd / self.path.base).min(self.path.line))
     }
 }
 
 #[test]
 fn powertcp__follows_algorithm_1() {
-    compare("powertcp", &[], |way| PowerTcp::new(way, false));
+    compare("powertcp", &[], |path| PowerTcp::new(path, false));
 }
 
 #[test]
 fn powertcp__theta_follows_algorithm_2() {
-    compare("theta-powertcp", &[], |way| PowerTcp::new(way, true));
+    compare("theta-powertcp", &[], |path| PowerTcp::new(path, true));
 }

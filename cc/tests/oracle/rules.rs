@@ -1,16 +1,16 @@
-//! What all of them share.
+//! Rules shared by the second algorithms.
 
-use crate::trace::{Told, Way};
+use crate::trace::{AckSample, PathModel};
 
-/// A round is over with the first acknowledgement of a packet sent since it began; the first
-/// acknowledgement of all begins one.
+/// A round ends with the first acknowledgement of a packet sent since it began. The first
+/// acknowledgement of all begins a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
     mark: Option<f64>,
 }
 
 impl Rounds {
-    pub(crate) fn is_over(&mut self, now: f64, sent_at: f64) -> bool {
+    pub(crate) fn ends(&mut self, now: f64, sent_at: f64) -> bool {
         match self.mark {
             Some(mark) if sent_at < mark => false,
             before => {
@@ -21,14 +21,14 @@ impl Rounds {
     }
 }
 
-/// At most one in each span.
+/// A limit of one event per span.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Once {
     last: Option<f64>,
 }
 
 impl Once {
-    /// The last one was then.
+    /// A limit whose last event was at `now`.
     pub(crate) fn at(now: f64) -> Self {
         Self { last: Some(now) }
     }
@@ -42,20 +42,20 @@ impl Once {
     }
 }
 
-impl Told {
-    /// The round trip less what the ends held.
+impl AckSample {
+    /// The round trip without the ACK delay.
     pub(crate) fn fabric(&self) -> Option<f64> {
         Some((self.rtt? - self.ends).max(0.0))
     }
 
-    /// The window or the pacer was what bound: within two packets of the window, or something
-    /// waited.
-    pub(crate) fn bound(&self, window: f64, way: &Way) -> bool {
-        self.held_back || self.inflight + 2.0 * way.mtu >= window
+    /// The window or the pacer limited the flow: in flight is within two packets of the window, or
+    /// data were waiting.
+    pub(crate) fn bound(&self, window: f64, path: &PathModel) -> bool {
+        self.held_back || self.inflight + 2.0 * path.mtu >= window
     }
 }
 
-/// Smoothed by eighths, beginning with the first.
+/// Smoothing with a gain of 1/8, starting with the first sample.
 pub(crate) fn smooth(old: Option<f64>, new: f64) -> f64 {
     old.map_or(new, |old| 0.875 * old + 0.125 * new)
 }

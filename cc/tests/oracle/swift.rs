@@ -1,11 +1,11 @@
 //! Swift (SIGCOMM'20), by Falcon's description with its errata corrected.
 
 use crate::rules::{Once, smooth};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Swift {
-    way: Way,
+    path: PathModel,
     fabric: Loop,
     ends: Loop,
     ends_delay: Option<f64>,
@@ -42,18 +42,18 @@ impl Loop {
 }
 
 impl Swift {
-    fn new(way: Way) -> Self {
-        let pkts = f64::min(16.0, (way.bdp() / way.mtu).max(1.0));
+    fn new(path: PathModel) -> Self {
+        let pkts = f64::min(16.0, (path.bdp() / path.mtu).max(1.0));
         let new = || Loop { pkts, dec: Once::default() };
-        Self { way, fabric: new(), ends: new(), ends_delay: None, srtt: None, retx: 0, hops: 0.0 }
+        Self { path, fabric: new(), ends: new(), ends_delay: None, srtt: None, retx: 0, hops: 0.0 }
     }
 
     fn base_target(&self) -> f64 {
-        self.way.base + 10_000.0 + self.hops * 1_000.0
+        self.path.base + 10_000.0 + self.hops * 1_000.0
     }
 
     fn most(&self) -> f64 {
-        (self.way.bdp() * (1.0 + self.base_target() / self.way.base) / self.way.mtu).max(1.0)
+        (self.path.bdp() * (1.0 + self.base_target() / self.path.base) / self.path.mtu).max(1.0)
     }
 
     fn pkts(&self) -> f64 {
@@ -68,15 +68,15 @@ impl Swift {
 }
 
 impl Oracle for Swift {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         if let Some(rtt) = a.rtt {
             self.srtt = Some(smooth(self.srtt, rtt));
             self.ends_delay = Some(smooth(self.ends_delay, a.ends));
         }
         self.retx = 0;
         self.hops = a.hops.unwrap_or(self.hops);
-        let bound = a.bound(self.pkts() * self.way.mtu, &self.way);
-        let grown = if bound { a.acked / self.way.mtu } else { 0.0 };
+        let bound = a.bound(self.pkts() * self.path.mtu, &self.path);
+        let grown = if bound { a.acked / self.path.mtu } else { 0.0 };
         let (srtt, most) = (self.srtt.unwrap_or(0.0), self.most());
         if let Some(delay) = a.fabric() {
             let target = self.base_target() + flow_scaling(self.fabric.pkts);
@@ -92,7 +92,7 @@ impl Oracle for Swift {
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         match kind {
             LossKind::Block => {}
-            LossKind::Recovery | LossKind::Trimmed => {
+            LossKind::Recovery => {
                 self.retx = 0;
                 self.cut(now);
             }
@@ -108,7 +108,7 @@ impl Oracle for Swift {
     }
 
     fn window(&self) -> f64 {
-        self.pkts().max(1.0) * self.way.mtu
+        self.pkts().max(1.0) * self.path.mtu
     }
 
     fn rate(&self) -> Option<f64> {

@@ -1,12 +1,12 @@
-//! TIMELY (SIGCOMM'15), and Zhu et al. (CoNEXT'16). Once a round trip; the gradient is measured by
-//! the base round trip.
+//! TIMELY (SIGCOMM'15), and Zhu et al. (CoNEXT'16). Updated once a round trip; the gradient is
+//! normalised by the base round trip.
 
 use crate::rules::{Once, Rounds};
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct Timely {
-    way: Way,
+    path: PathModel,
     patched: bool,
     rate: f64,
     prev: Option<f64>,
@@ -21,11 +21,11 @@ const BETA: f64 = 0.8;
 const BETA_PATCHED: f64 = 0.008;
 
 impl Timely {
-    fn new(way: Way, patched: bool) -> Self {
+    fn new(path: PathModel, patched: bool) -> Self {
         Self {
-            way,
+            path,
             patched,
-            rate: way.line,
+            rate: path.line,
             prev: None,
             rtt_diff: 0.0,
             neg: 0,
@@ -37,10 +37,10 @@ impl Timely {
     fn update(&mut self, rtt: f64) {
         let Some(prev) = self.prev.replace(rtt) else { return };
         self.rtt_diff = (1.0 - EWMA) * self.rtt_diff + EWMA * (rtt - prev);
-        let gradient = self.rtt_diff / self.way.base;
+        let gradient = self.rtt_diff / self.path.base;
         self.neg = if gradient <= 0.0 { self.neg + 1 } else { 0 };
-        let (low, high) = (self.way.base + 10_000.0, self.way.base + 200_000.0);
-        let (old, delta) = (self.rate, self.way.line / 1000.0);
+        let (low, high) = (self.path.base + 10_000.0, self.path.base + 200_000.0);
+        let (old, delta) = (self.rate, self.path.line / 1000.0);
         self.rate = if rtt < low {
             old + delta
         } else if rtt > high {
@@ -59,21 +59,21 @@ impl Timely {
     }
 
     fn clamp(&mut self) {
-        self.rate = self.rate.clamp(self.way.line / 100.0, self.way.line);
+        self.rate = self.rate.clamp(self.path.line / 100.0, self.path.line);
     }
 }
 
 impl Oracle for Timely {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         if let Some(rtt) = a.fabric()
-            && self.rounds.is_over(now, a.sent_at)
+            && self.rounds.ends(now, a.sent_at)
         {
             self.update(rtt);
         }
     }
 
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
-        if matches!(kind, LossKind::Timeout(_)) && self.rto.may(now, self.way.base) {
+        if matches!(kind, LossKind::Timeout(_)) && self.rto.may(now, self.path.base) {
             self.rate /= 2.0;
             self.clamp();
         }
@@ -84,8 +84,8 @@ impl Oracle for Timely {
     }
 
     fn window(&self) -> f64 {
-        let rtt = self.prev.unwrap_or(0.0).max(self.way.base);
-        (1.25 * self.rate * rtt).max(self.way.mtu)
+        let rtt = self.prev.unwrap_or(0.0).max(self.path.base);
+        (1.25 * self.rate * rtt).max(self.path.mtu)
     }
 
     fn rate(&self) -> Option<f64> {
@@ -95,10 +95,10 @@ impl Oracle for Timely {
 
 #[test]
 fn timely__patched_follows_zhu_and_others() {
-    compare("timely", &[], |way| Timely::new(way, true));
+    compare("timely", &[], |path| Timely::new(path, true));
 }
 
 #[test]
 fn timely__classic_follows_the_paper() {
-    compare("timely-classic", &[], |way| Timely::new(way, false));
+    compare("timely-classic", &[], |path| Timely::new(path, false));
 }

@@ -1,18 +1,18 @@
-//! Random events, told to both.
+//! Random events, applied to both algorithms.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Algorithm, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
 
-/// What the second algorithm is told: times in nanoseconds.
+/// The acknowledgement sample of the second algorithm: times in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct AckSample {
     pub(crate) acked: f64,
     pub(crate) pkts: f64,
     pub(crate) marked: f64,
     pub(crate) rtt: Option<f64>,
-    /// What the peer held, and what lay in the receive queue.
+    /// The time the peer held the acknowledgement.
     pub(crate) ends: f64,
     pub(crate) sent_at: f64,
     pub(crate) number: f64,
@@ -21,13 +21,13 @@ pub(crate) struct Told {
     pub(crate) held_back: bool,
     pub(crate) hops: Option<f64>,
     pub(crate) path: u16,
-    pub(crate) int: Vec<ToldHop>,
-    pub(crate) delivery: Option<ToldDelivery>,
+    pub(crate) int: Vec<HopSample>,
+    pub(crate) delivery: Option<DeliverySample>,
 }
 
-/// Telemetry.
+/// A telemetry record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldHop {
+pub(crate) struct HopSample {
     pub(crate) at: f64,
     pub(crate) tx: f64,
     pub(crate) queue: f64,
@@ -35,9 +35,9 @@ pub(crate) struct ToldHop {
     pub(crate) rate: f64,
 }
 
-/// A sample of the delivery rate.
+/// A delivery rate sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldDelivery {
+pub(crate) struct DeliverySample {
     pub(crate) total: f64,
     pub(crate) at_send: f64,
     pub(crate) interval: f64,
@@ -46,11 +46,11 @@ pub(crate) struct ToldDelivery {
 
 /// The second algorithm.
 pub(crate) trait Oracle {
-    fn ack(&mut self, now: f64, a: &Told);
+    fn ack(&mut self, now: f64, a: &AckSample);
     fn loss(&mut self, now: f64, kind: LossKind, bytes: f64, inflight: f64);
     fn cnp(&mut self, _now: f64) {}
     fn sent(&mut self, _now: f64, _bytes: f64, _inflight: f64) {}
-    /// Timers up to `now`.
+    /// Applies the timers up to `now`.
     fn run_to(&mut self, _now: f64) {}
     fn path_change(&mut self) {}
     /// Bytes; infinite without one.
@@ -65,7 +65,7 @@ pub(crate) trait Oracle {
 
 /// The path of a trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct PathModel {
     pub(crate) mtu: f64,
     /// Bytes a nanosecond.
     pub(crate) line: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Way {
     pub(crate) base: f64,
 }
 
-impl Way {
+impl PathModel {
     pub(crate) fn bdp(&self) -> f64 {
         self.line * self.base
     }
@@ -82,19 +82,19 @@ impl Way {
 #[derive(Clone, Debug)]
 enum Event {
     Ack(Box<AckEvent>),
-    /// Of so many bytes, so many times in a row.
+    /// Bytes lost, and the number of repetitions.
     Loss(LossKind, u32, u8),
     Cnp,
     Sent(u32, u32),
     PathChange,
-    /// Nothing happens for so many nanoseconds.
+    /// Nanoseconds without an event.
     Pause(u32),
 }
 
 #[derive(Clone, Debug)]
 struct AckEvent {
     pkts: u32,
-    /// Bytes that the last packet is short by.
+    /// Bytes that the last packet is short of a full one.
     short: u32,
     marked_pkts: u32,
     /// In thousandths of the base round trip.
@@ -117,7 +117,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
     let bytes = (0..33_u32, 0..4096_u32, prop_oneof![3 => Just(0), 2 => 0..33_u32], 0..40_u32);
     let times = (proptest::option::weighted(0.95, 900..4000_u32), 0..3000_u32, 0..4000_u32);
     let flags = (any::<bool>(), 0..9_000_000_u32, any::<bool>(), any::<bool>());
-    let way = (
+    let route = (
         proptest::option::of(1..8_u8),
         prop_oneof![30 => Just(0_u16), 1 => 0..3_u16],
         prop_oneof![
@@ -126,7 +126,7 @@ fn ack() -> impl Strategy<Value = AckEvent> {
         ],
     );
     let rate = (1..4000_u32, 0..2000_u32);
-    (bytes, times, flags, way, rate).prop_map(|(bytes, times, flags, way, rate)| AckEvent {
+    (bytes, times, flags, route, rate).prop_map(|(bytes, times, flags, route, rate)| AckEvent {
         pkts: bytes.0,
         short: bytes.1,
         marked_pkts: bytes.2,
@@ -138,42 +138,42 @@ fn ack() -> impl Strategy<Value = AckEvent> {
         inflight: flags.1,
         held_back: flags.2,
         app_limited: flags.3,
-        hops: way.0,
-        path: way.1,
-        int: way.2,
+        hops: route.0,
+        path: route.1,
+        int: route.2,
         interval: rate.0,
         at_send: rate.1,
     })
 }
 
-/// What a trace is like throughout: what happens all the time in one hides what needs its absence.
+/// Properties of a whole trace: an event that is always present hides effects of its absence.
 #[derive(Clone, Copy, Debug)]
-struct Mood {
+struct Conditions {
     cnps: bool,
     losses: bool,
     marks: bool,
     queue: Queue,
 }
 
-/// How round trips change from one acknowledgement to the next.
+/// The change of round trips from one acknowledgement to the next.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
-    /// Without memory.
+    /// Independent of the previous one.
     Any,
-    /// Slowly up, then empty, by so many thousandths of the base round trip each.
+    /// Slowly up, then empty, in steps of this many thousandths of the base round trip.
     Grows(u32),
-    /// Slowly down, then full.
+    /// Slowly down, then full, in the same steps.
     Drains(u32),
 }
 
-fn mood() -> impl Strategy<Value = Mood> {
+fn conditions() -> impl Strategy<Value = Conditions> {
     let mostly = || prop_oneof![2 => Just(true), 1 => Just(false)];
     let queue = prop_oneof![
         2 => Just(Queue::Any),
         1 => (1..60_u32).prop_map(Queue::Grows),
         1 => (1..60_u32).prop_map(Queue::Drains),
     ];
-    (mostly(), mostly(), mostly(), queue).prop_map(|(cnps, losses, marks, queue)| Mood {
+    (mostly(), mostly(), mostly(), queue).prop_map(|(cnps, losses, marks, queue)| Conditions {
         cnps,
         losses,
         marks,
@@ -182,7 +182,7 @@ fn mood() -> impl Strategy<Value = Mood> {
 }
 
 impl Queue {
-    /// The round trip of the `n`th event, which is `any` by itself, in thousandths.
+    /// The round trip of the `n`th event in thousandths; `any` is its independent value.
     fn rtt(self, n: usize, any: u32) -> u32 {
         let n = u32::try_from(n).unwrap();
         match self {
@@ -197,7 +197,6 @@ fn event() -> impl Strategy<Value = (u32, Event)> {
     let kind = prop_oneof![
         3 => Just(LossKind::Recovery),
         2 => (1..8_u32).prop_map(LossKind::Timeout),
-        1 => Just(LossKind::Trimmed),
         1 => Just(LossKind::Block),
     ];
     let what = prop_oneof![
@@ -217,50 +216,55 @@ struct Both<O> {
     cc: spanwire_cc::Cc,
     oracle: O,
     base_ns: u64,
-    mood: Mood,
+    conditions: Conditions,
     now_ns: u64,
     number: u64,
     delivered: u64,
-    /// Of the telemetry: bytes that each of three ports has sent.
+    /// Telemetry: bytes sent by each of three ports.
     tx: [u64; 3],
     stamped_ns: [u64; 3],
 }
 
-/// Tells random events to `name`, with parameters as text, and to what `oracle` makes.
-pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl Fn(Way) -> O) {
+/// Applies random events to algorithm `name`, with parameters as text, and to the one `oracle`
+/// makes.
+pub(crate) fn compare<O: Oracle>(
+    name: &str,
+    set: &[(&str, &str)],
+    oracle: impl Fn(PathModel) -> O,
+) {
     let mut algorithm = Algorithm::named(name).unwrap();
     for (field, value) in set {
         algorithm.set(field, value).unwrap();
     }
     let trace = (
         prop_oneof![Just(14_000_u64), Just(2_000_000), 5_000..400_000_u64],
-        mood(),
+        conditions(),
         proptest::collection::vec(event(), 1..250),
     );
-    // More traces than usual: each is a path of its own through the rules.
+    // More traces than the default: each takes a different path through the rules.
     let config = Config { cases: Config::default().cases.max(400), ..Config::default() };
     let config = Config { failure_persistence: None, ..config };
-    let outcome = TestRunner::new(config).run(&trace, |(base_ns, mood, events)| {
+    let outcome = TestRunner::new(config).run(&trace, |(base_ns, conditions, events)| {
         let line_rate = Rate::from_gbps(100);
         let base_rtt = Some(Dur::from_ns(base_ns));
         let path = Path { mtu_bytes: 4096, line_rate, base_rtt };
-        let way = Way { mtu: 4096.0, line: 12.5, base: float(base_ns) };
+        let model = PathModel { mtu: 4096.0, line: 12.5, base: float(base_ns) };
         let mut both = Both {
             cc: algorithm.start(&path),
-            oracle: oracle(way),
+            oracle: oracle(model),
             base_ns,
-            mood,
+            conditions,
             now_ns: 1_000_000_000,
             number: 1000,
             delivered: 0,
             tx: [0; 3],
             stamped_ns: [999_000_000; 3],
         };
-        both.agree("at first")?;
+        both.compare_state("at first")?;
         for (n, (gap_ns, event)) in events.iter().enumerate() {
             both.now_ns += u64::from(*gap_ns);
-            both.tell(n, event);
-            both.agree(&format!("after event {n} at {} ns", both.now_ns))?;
+            both.apply(n, event);
+            both.compare_state(&format!("after event {n} at {} ns", both.now_ns))?;
         }
         Ok(())
     });
@@ -270,14 +274,14 @@ pub(crate) fn compare<O: Oracle>(name: &str, set: &[(&str, &str)], oracle: impl 
 }
 
 impl<O: Oracle> Both<O> {
-    fn tell(&mut self, n: usize, event: &Event) {
+    fn apply(&mut self, n: usize, event: &Event) {
         if let Event::Pause(ns) = event {
             self.now_ns += u64::from(*ns);
         }
         let (now, now_f) = self.run_timers();
         match event {
-            Event::Ack(a) => self.tell_ack(n, a),
-            Event::Loss(kind, bytes, times) if self.mood.losses => {
+            Event::Ack(a) => self.apply_ack(n, a),
+            Event::Loss(kind, bytes, times) if self.conditions.losses => {
                 let (bytes, inflight_bytes) = (u64::from(*bytes), u64::from(*bytes) * 3);
                 for _ in 0..*times {
                     self.now_ns += self.base_ns * 3 / 4;
@@ -286,7 +290,7 @@ impl<O: Oracle> Both<O> {
                     self.oracle.loss(now_f, *kind, float(bytes), float(inflight_bytes));
                 }
             }
-            Event::Cnp if self.mood.cnps => {
+            Event::Cnp if self.conditions.cnps => {
                 self.cc.on_cnp(now);
                 self.oracle.cnp(now_f);
             }
@@ -303,7 +307,7 @@ impl<O: Oracle> Both<O> {
         }
     }
 
-    /// Timers that were due, late, as a worker is.
+    /// Applies expired timers, late, as a worker does.
     fn run_timers(&mut self) -> (Time, f64) {
         let (now, now_f) = (time(self.now_ns), float(self.now_ns));
         while self.cc.poll_timeout().is_some_and(|due| due <= now) {
@@ -313,13 +317,13 @@ impl<O: Oracle> Both<O> {
         (now, now_f)
     }
 
-    fn tell_ack(&mut self, n: usize, e: &AckEvent) {
+    fn apply_ack(&mut self, n: usize, e: &AckEvent) {
         let base_ns = self.base_ns;
         let scale = |thousandths: u32| base_ns * u64::from(thousandths) / 1000;
         let acked = (u64::from(e.pkts) * 4096).saturating_sub(u64::from(e.short));
-        let marked_pkts = if self.mood.marks { e.marked_pkts } else { 0 };
+        let marked_pkts = if self.conditions.marks { e.marked_pkts } else { 0 };
         let marked = (u64::from(marked_pkts) * 4096).min(acked);
-        let rtt_ns = e.rtt.map(|any| scale(self.mood.queue.rtt(n, any)));
+        let rtt_ns = e.rtt.map(|any| scale(self.conditions.queue.rtt(n, any)));
         let sent_ns = self.now_ns.saturating_sub(scale(e.age));
         let (interval_ns, at_send_back) = (scale(e.interval), u64::from(e.at_send) * 1000);
         self.number += u64::from(e.pkts);
@@ -327,7 +331,7 @@ impl<O: Oracle> Both<O> {
         let number = self.number.saturating_sub(u64::from(e.back));
         let mut int = Vec::new();
         for (i, (after, load, queue)) in e.int.iter().enumerate() {
-            // Stamps go back now and then, and say nothing new now and then.
+            // Stamps sometimes go back, and sometimes do not advance.
             let span = u64::from(after.saturating_sub(300)) * 10;
             self.stamped_ns[i] += span;
             self.tx[i] += span * u64::from(*load) * 125 / 10_000;
@@ -345,27 +349,31 @@ impl<O: Oracle> Both<O> {
             app_limited: e.app_limited && e.back % 4 == 1,
         };
         let hold_ns = u64::from(e.ends_ns);
+        // In two steps, so that a new field of `Ack` keeps its default.
+        let newest = Ack {
+            rtt: rtt_ns.map(Dur::from_ns),
+            remote_hold: Dur::from_ns(hold_ns),
+            sent_at: time(sent_ns),
+            number,
+            again: e.again,
+            ..Ack::default()
+        };
         let ack = Ack {
             acked_bytes: acked,
             acked_pkts: u64::from(e.pkts),
             marked_bytes: marked,
-            rtt: rtt_ns.map(Dur::from_ns),
-            remote_hold: Dur::from_ns(hold_ns / 2),
-            local_delay: Dur::from_ns(hold_ns - hold_ns / 2),
-            sent_at: time(sent_ns),
-            number,
             una: number,
             next: self.number,
-            again: e.again,
             inflight_bytes: u64::from(e.inflight),
             held_back: e.held_back,
             hops: e.hops,
             path: e.path,
             int: &int,
             delivery: Some(delivery),
+            ..newest
         };
         self.cc.on_ack(time(self.now_ns), &ack);
-        let told = Told {
+        let sample = AckSample {
             acked: float(acked),
             pkts: f64::from(e.pkts),
             marked: float(marked),
@@ -378,18 +386,18 @@ impl<O: Oracle> Both<O> {
             held_back: e.held_back,
             hops: e.hops.map(f64::from),
             path: e.path,
-            int: int.iter().map(ToldHop::of).collect(),
-            delivery: Some(ToldDelivery {
+            int: int.iter().map(HopSample::of).collect(),
+            delivery: Some(DeliverySample {
                 total: float(delivery.total_bytes),
                 at_send: float(delivery.total_at_send_bytes),
                 interval: float(interval_ns),
                 app_limited: delivery.app_limited,
             }),
         };
-        self.oracle.ack(float(self.now_ns), &told);
+        self.oracle.ack(float(self.now_ns), &sample);
     }
 
-    fn agree(&self, when: &str) -> Result<(), TestCaseError> {
+    fn compare_state(&self, when: &str) -> Result<(), TestCaseError> {
         let window = self.oracle.window();
         match self.cc.cwnd_bytes() {
             u64::MAX => prop_assert!(window.is_infinite(), "no window, but {window} {when}"),
@@ -410,7 +418,7 @@ impl<O: Oracle> Both<O> {
     }
 }
 
-impl ToldHop {
+impl HopSample {
     fn of(hop: &Hop) -> Self {
         Self {
             at: float(hop.at.as_ns()),
@@ -421,7 +429,7 @@ impl ToldHop {
     }
 }
 
-/// To one part in 10^9, and `unit`, to which the outside is rounded.
+/// Equal to one part in 10^9 plus `unit`, to which the interface is rounded.
 fn near(a: f64, b: f64, unit: f64) -> bool {
     (a - b).abs() <= unit + 1e-9 * a.abs().max(b.abs())
 }

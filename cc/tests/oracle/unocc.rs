@@ -1,15 +1,15 @@
 //! UnoCC: Uno 4.2 and algorithm 1 (SC'25).
 //!
-//! Decided: K and the epoch are those of the datacenter for all flows; the phantom scale does not
-//! compound; "no queue" is the smallest round trip of the epoch within a tolerance; marks that came
-//! while Quick Adapt skipped are forgotten, for they have had their answer.
+//! Decided: K and the epoch are those of the datacenter for all flows. The phantom scale does not
+//! compound. "No queue" means the smallest round trip of the epoch within a tolerance. Marks that
+//! arrive while Quick Adapt skips are discarded, because it has already responded to them.
 
 use crate::rules::Once;
-use crate::trace::{Oracle, Told, Way, compare};
+use crate::trace::{AckSample, Oracle, PathModel, compare};
 use spanwire_cc::LossKind;
 
 struct UnoCc {
-    way: Way,
+    path: PathModel,
     cwnd: f64,
     ewma: f64,
     epoch_start: Option<f64>,
@@ -30,10 +30,10 @@ const INTRA: f64 = 14_000.0;
 const GAIN: f64 = 0.5;
 
 impl UnoCc {
-    fn new(way: Way) -> Self {
+    fn new(path: PathModel) -> Self {
         Self {
-            way,
-            cwnd: way.bdp(),
+            path,
+            cwnd: path.bdp(),
             ewma: 0.0,
             epoch_start: None,
             acked: 0.0,
@@ -55,7 +55,7 @@ impl UnoCc {
     }
 
     fn clamp(&mut self) {
-        self.cwnd = self.cwnd.clamp(self.way.mtu, self.way.bdp().max(self.way.mtu));
+        self.cwnd = self.cwnd.clamp(self.path.mtu, self.path.bdp().max(self.path.mtu));
     }
 
     fn md(&mut self) {
@@ -64,9 +64,9 @@ impl UnoCc {
         if fraction == 0.0 {
             return;
         }
-        let k = self.way.line * INTRA / 7.0;
-        let md = 4.0 * k / (k + self.way.bdp());
-        let phantom_only = self.rtt_min - self.way.base <= f64::max(0.055 * INTRA, 5_000.0);
+        let k = self.path.line * INTRA / 7.0;
+        let md = 4.0 * k / (k + self.path.bdp());
+        let phantom_only = self.rtt_min - self.path.base <= f64::max(0.055 * INTRA, 5_000.0);
         let scale = if phantom_only { 0.3 } else { 1.0 };
         self.cwnd -= self.cwnd * self.ewma * md * scale;
     }
@@ -75,14 +75,14 @@ impl UnoCc {
         (self.acked, self.marked, self.rtt_min) = (0.0, 0.0, f64::INFINITY);
     }
 
-    fn quick_adapt(&mut self, now: f64, a: &Told) {
+    fn quick_adapt(&mut self, now: f64, a: &AckSample) {
         if !self.qa_on {
             if a.sent_at >= self.qa_end {
                 self.begin_period(now);
             }
         } else if now >= self.qa_end {
             if self.qa_bound && self.qa_acked < BETA_QA * self.cwnd {
-                self.cwnd = self.qa_acked.max(self.way.mtu);
+                self.cwnd = self.qa_acked.max(self.path.mtu);
                 (self.qa_on, self.qa_end, self.skip_until) = (false, now, Some(now));
             } else {
                 self.begin_period(now);
@@ -92,12 +92,12 @@ impl UnoCc {
 
     fn begin_period(&mut self, now: f64) {
         (self.qa_on, self.qa_acked, self.qa_bound) = (true, 0.0, true);
-        self.qa_end = now + 1.05 * self.way.base;
+        self.qa_end = now + 1.05 * self.path.base;
     }
 }
 
 impl Oracle for UnoCc {
-    fn ack(&mut self, now: f64, a: &Told) {
+    fn ack(&mut self, now: f64, a: &AckSample) {
         let start = *self.epoch_start.get_or_insert(now);
         if self.skip_until.is_some_and(|until| a.sent_at >= until) {
             self.skip_until = None;
@@ -106,11 +106,11 @@ impl Oracle for UnoCc {
         self.acked += a.acked;
         self.marked += a.marked;
         self.rtt_min = a.fabric().map_or(self.rtt_min, |rtt| self.rtt_min.min(rtt));
-        let bound = a.bound(self.cwnd, &self.way);
+        let bound = a.bound(self.cwnd, &self.path);
         self.qa_acked += a.acked;
         self.qa_bound &= bound;
         if bound {
-            self.cwnd += ALPHA * self.way.bdp() * (a.acked - a.marked) / self.cwnd;
+            self.cwnd += ALPHA * self.path.bdp() * (a.acked - a.marked) / self.cwnd;
         }
         if self.skip_until.is_none() {
             self.quick_adapt(now, a);
@@ -120,7 +120,7 @@ impl Oracle for UnoCc {
                 self.md();
             }
             self.forget_epoch();
-            // Whole periods, to beyond what was sent.
+            // Whole periods, until the end lies beyond the send time.
             let mut next = start;
             while next <= a.sent_at {
                 next += INTRA;
@@ -134,10 +134,9 @@ impl Oracle for UnoCc {
         let at_most_half = bytes.min(self.cwnd / 2.0);
         match kind {
             LossKind::Block => {}
-            LossKind::Trimmed => self.cwnd -= bytes,
             LossKind::Recovery => self.cwnd -= at_most_half,
             LossKind::Timeout(_) => {
-                if self.rto.may(now, self.way.base) {
+                if self.rto.may(now, self.path.base) {
                     self.cwnd -= at_most_half;
                 }
             }
@@ -150,7 +149,7 @@ impl Oracle for UnoCc {
     }
 
     fn rate(&self) -> Option<f64> {
-        Some((self.cwnd / self.way.base).min(self.way.line))
+        Some((self.cwnd / self.path.base).min(self.path.line))
     }
 }
 

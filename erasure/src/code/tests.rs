@@ -1,6 +1,6 @@
 use super::*;
 
-/// Data bytes 1..=8, one in each packet, and what they give.
+/// Data bytes 1..=8, one in each packet, and their parity.
 const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 fn parity_of(code: Code, data: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -10,7 +10,7 @@ fn parity_of(code: Code, data: &[&[u8]]) -> Vec<Vec<u8>> {
     parity
 }
 
-/// Byte by byte, from the coefficients.
+/// Parity computed byte by byte from the coefficients.
 fn by_hand(code: Code, data: &[&[u8]], len: usize) -> Vec<Vec<u8>> {
     let byte = |row, at| {
         (0..).zip(data).fold(0, |sum, (column, packet)| {
@@ -21,7 +21,7 @@ fn by_hand(code: Code, data: &[&[u8]], len: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn scheme__numbers_go_there_and_back() {
+fn scheme__ids_round_trip() {
     assert_eq!(Scheme::PQ.id(), 1);
     assert_eq!(Scheme::CAUCHY.id(), 2);
     for scheme in [Scheme::PQ, Scheme::CAUCHY] {
@@ -32,7 +32,7 @@ fn scheme__numbers_go_there_and_back() {
 }
 
 #[test]
-fn new__takes_what_there_is_and_says_what_there_is_not() {
+fn new__accepts_valid_codes_and_explains_errors() {
     use CodeError::{NoData, NoParity, TooMuchData, TooMuchParity};
     for (scheme, x, y, wanted) in [
         (Scheme::PQ, 8, 2, Ok(())),
@@ -59,12 +59,12 @@ fn new__takes_what_there_is_and_says_what_there_is_not() {
     }
     assert_eq!(Code::default(), Code::new(Scheme::PQ, 8, 2).unwrap());
     assert_eq!(Code::default().to_string(), "PQ (8, 2)");
-    let said = CodeError::TooMuchData { x: 300, most: 224 }.to_string();
-    assert_eq!(said, "300 data packets in a block; there can be 224 at most");
+    let message = CodeError::TooMuchData { x: 300, most: 224 }.to_string();
+    assert_eq!(message, "300 data packets in a block; the maximum is 224");
 }
 
 #[test]
-fn coefficient__rows_of_the_book() {
+fn coefficient__known_rows() {
     let row = |code: Code, row| (0..8).map(|i| code.coefficient(row, i)).collect::<Vec<_>>();
     let pq = Code::default();
     assert_eq!(row(pq, 0), [1; 8]);
@@ -75,7 +75,7 @@ fn coefficient__rows_of_the_book() {
 }
 
 #[test]
-fn encode__bytes_of_the_book_on_every_kernel() {
+fn encode__known_bytes_on_every_kernel() {
     let data: Vec<&[u8]> = BYTES.chunks(1).collect();
     for kernel in Kernel::available() {
         let pq = Code::default().with_kernel(kernel);
@@ -124,7 +124,7 @@ fn encode__more_packets_than_are_read_together() {
     let bytes: Vec<u8> = (0..600u16).map(|i| i.wrapping_mul(91).to_be_bytes()[1]).collect();
     for (scheme, x, y) in [(Scheme::PQ, 255, 2), (Scheme::CAUCHY, 224, 32), (Scheme::PQ, 33, 1)] {
         let code = Code::new(scheme, x, y).unwrap();
-        // The longest is in the last group, and the last of all is short.
+        // The longest is in the last group, and the last packet is short.
         let data: Vec<&[u8]> =
             (0..x).map(|i| &bytes[i..][..60 + i % 40 * usize::from(i < x - 1)]).collect();
         let longest = data.iter().map(|packet| packet.len()).max().unwrap();
@@ -150,30 +150,30 @@ fn add__in_any_order_is_encode() {
 
 #[test]
 #[should_panic(expected = "column 8 of a code of 8 data packets")]
-fn add__a_column_that_is_not_there_is_refused() {
+fn add__an_unknown_column_is_rejected() {
     Code::default().add(8, &[0; 4], &mut [[0; 4]; 2]);
 }
 
 #[test]
 #[should_panic(expected = "a data packet longer than parity")]
-fn add__parity_that_is_too_short_is_refused() {
+fn add__parity_that_is_too_short_is_rejected() {
     Code::default().add(0, &[0; 5], &mut [[0; 4]; 2]);
 }
 
 #[test]
-#[should_panic(expected = "as many parity packets as the code has")]
-fn add__too_few_parity_packets_are_refused() {
+#[should_panic(expected = "the number of parity packets is that of the code")]
+fn add__too_few_parity_packets_are_rejected() {
     Code::default().add(0, &[0; 4], &mut [[0; 4]; 1]);
 }
 
 #[test]
 #[should_panic(expected = "9 packets in a block of 8")]
-fn encode__too_many_data_packets_are_refused() {
+fn encode__too_many_data_packets_are_rejected() {
     Code::default().encode(&[&[0; 4][..]; 9], &mut [[0; 4]; 2]);
 }
 
 #[test]
-#[should_panic(expected = "parity as long as the data")]
-fn encode__parity_that_is_too_short_is_refused() {
+#[should_panic(expected = "parity is at least as long as the data")]
+fn encode__parity_that_is_too_short_is_rejected() {
     Code::default().encode(&[&[0; 5]], &mut [[0; 4]; 2]);
 }

@@ -1,8 +1,8 @@
 //! The loops over the bytes, once for all instruction sets.
 //!
-//! Vectors go over the end of no slice: what is left behind the last whole vector is copied into a
-//! padded one and back. Everything is inlined into the entry points, whose target features are
-//! those of `V`: a function in between would pass vectors in memory.
+//! No vector access crosses the end of a slice: the bytes after the last whole vector are copied
+//! into a padded vector and back. Everything is inlined into the entry points, whose target
+//! features are those of `V`: a function call in between would pass vectors in memory.
 
 use super::vector::{LEN_MAX, Vector};
 
@@ -16,7 +16,7 @@ pub(super) unsafe fn add<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool>
     factors: [u8; ROWS],
     dst: [&mut [u8]; ROWS],
 ) {
-    // SAFETY: the caller vouches for the instructions and the lengths; `at + N * LEN` is within
+    // SAFETY: the caller guarantees the instructions and the lengths; `at + N * LEN` is within
     // them by the conditions of the loops, and a pad is as long as the longest vector.
     unsafe {
         let mut ready = [V::factor(0); ROWS];
@@ -56,7 +56,7 @@ unsafe fn add_vectors<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool, co
     dst: &mut [&mut [u8]; ROWS],
     at: usize,
 ) {
-    // SAFETY: what the caller vouches for.
+    // SAFETY: the caller's guarantees.
     unsafe {
         for n in 0..N {
             let at = at + n * V::LEN;
@@ -85,7 +85,7 @@ pub(super) unsafe fn sum<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool,
     dst: [&mut [u8]; ROWS],
     accumulate: bool,
 ) {
-    // SAFETY: the caller vouches for the instructions and the lengths; `done + N * LEN` is within
+    // SAFETY: the caller guarantees the instructions and the lengths; `done + N * LEN` is within
     // them by the conditions of the loops, and a pad is as long as the longest vector.
     unsafe {
         let mut dst = dst;
@@ -134,7 +134,7 @@ unsafe fn sum_vectors<V: Vector, const ROWS: usize, const FIRST_IS_ONE: bool, co
     done: usize,
     accumulate: bool,
 ) {
-    // SAFETY: what the caller vouches for.
+    // SAFETY: the caller's guarantees.
     unsafe {
         let mut sums = [[V::splat(0); ROWS]; N];
         if accumulate {
@@ -179,7 +179,7 @@ pub(super) unsafe fn horner<V: Vector, const N: usize>(
     p: &mut [u8],
     q: &mut [u8],
 ) {
-    // SAFETY: the caller vouches for the instructions and the lengths; `done + N * LEN` is within
+    // SAFETY: the caller guarantees the instructions and the lengths; `done + N * LEN` is within
     // them by the conditions of the loops, and a pad is as long as the longest vector.
     unsafe {
         let mut done = 0;
@@ -218,7 +218,7 @@ unsafe fn horner_vectors<V: Vector, const N: usize>(
     q: &mut [u8],
     done: usize,
 ) {
-    // SAFETY: what the caller vouches for.
+    // SAFETY: the caller's guarantees.
     unsafe {
         let (mut sums, mut weighted) = ([V::splat(0); N], [V::splat(V::OFFSET); N]);
         for source in sources.iter().rev() {
@@ -235,7 +235,7 @@ unsafe fn horner_vectors<V: Vector, const N: usize>(
     }
 }
 
-/// The bytes from `at` to the end, which are less than a vector, and zeros.
+/// The bytes from `at` to the end, fewer than a vector, padded with zeros.
 #[inline(always)]
 fn pad(bytes: &[u8], at: usize) -> [u8; LEN_MAX] {
     let mut padded = [0; LEN_MAX];
@@ -244,7 +244,7 @@ fn pad(bytes: &[u8], at: usize) -> [u8; LEN_MAX] {
     padded
 }
 
-/// Copies them back.
+/// Copies the padded bytes back.
 #[inline(always)]
 fn unpad(padded: &[u8; LEN_MAX], bytes: &mut [u8], at: usize) {
     let rest = &mut bytes[at..];

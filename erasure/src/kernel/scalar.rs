@@ -1,4 +1,4 @@
-//! No vector instructions: eight bytes in a word.
+//! No vector instructions: eight bytes per word.
 
 use super::vector::Vector;
 use crate::gf::{self, REDUCTION};

@@ -1,9 +1,9 @@
-//! Every kernel of this processor against products one by one.
+//! Every kernel of this processor, compared with products computed one by one.
 
 use super::*;
 use crate::gf;
 
-/// Bytes without a pattern, the same each time.
+/// Reproducible bytes without a pattern.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {
@@ -14,7 +14,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Rows to write to, within more bytes than they have: what is around them must stay.
+/// Output rows within larger buffers: the bytes around them must not change.
 struct Rows {
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ impl Rows {
         std::array::from_fn(|_| rows.next().unwrap())
     }
 
-    /// `wanted` says what byte `i` of row `r` becomes, which it was before.
+    /// Checks all rows: `wanted` maps row `r`, byte `i` and its old value to the new value.
     fn check(&self, what: &str, wanted: impl Fn(usize, usize, u8) -> u8) {
         for (r, (before, after)) in self.before.iter().zip(&self.after).enumerate() {
             for (at, (&before, &after)) in before.iter().zip(after).enumerate() {
@@ -168,22 +168,22 @@ fn available__scalar_first_and_best_last() {
 }
 
 #[test]
-#[should_panic(expected = "sources as long")]
-fn sum__a_source_that_is_too_short_is_refused() {
+#[should_panic(expected = "sources at least as long as the rows")]
+fn sum__a_source_that_is_too_short_is_rejected() {
     let mut out = [0; 9];
     Kernel::best().sum::<1, false>(&[&[0; 10]], &[[1]], 2, [&mut out], false);
 }
 
 #[test]
-#[should_panic(expected = "one length")]
-fn add__rows_of_other_lengths_are_refused() {
+#[should_panic(expected = "rows of one length")]
+fn add__rows_of_other_lengths_are_rejected() {
     let (mut a, mut b) = ([0; 9], [0; 8]);
     Kernel::best().add::<2, false>(&[0; 9], [1, 2], [&mut a, &mut b]);
 }
 
 #[test]
-#[should_panic(expected = "sources as long")]
-fn horner__a_source_that_is_too_short_is_refused() {
+#[should_panic(expected = "sources at least as long as the rows")]
+fn horner__a_source_that_is_too_short_is_rejected() {
     let (mut p, mut q) = ([0; 9], [0; 9]);
     Kernel::best().horner(&[&[0; 9], &[0; 8]], 0, &mut p, &mut q);
 }

@@ -1,11 +1,11 @@
 //! x86: SSSE3 (2006) and AVX2 (2013), by two lookups of half bytes for each product; GFNI (2019),
 //! which multiplies bytes by a matrix of bits, with AVX2 or AVX-512.
 
-/// Doubling is a shift, and 0x1d where a bit falls out. A shuffle of a table that is 0x1d
-/// everywhere gives zero for a byte whose highest bit is set and 0x1d for others: the opposite,
-/// which is 0x1d too much everywhere. With z = a + k that makes 2 z + 0x1d = 2 a + (2 k + 0x1d),
-/// which is again 2 a + k for k = 0x0b, whose highest bit is not set either. So the test for the
-/// bit costs nothing.
+/// Doubling is a shift, then an xor with 0x1d if the highest bit was set. A shuffle of a table
+/// filled with 0x1d gives zero for a byte whose highest bit is set and 0x1d for others: the
+/// opposite, which is 0x1d too much in every byte. With z = a + k that gives
+/// 2 z + 0x1d = 2 a + (2 k + 0x1d), which equals 2 a + k for k = 0x0b, whose highest bit is not set
+/// either. So the test of the bit costs nothing.
 const OFFSET: u8 = 0x0b;
 const _: () = assert!(OFFSET << 1 ^ crate::gf::REDUCTION == OFFSET && OFFSET < 0x80);
 
@@ -168,7 +168,7 @@ pub(super) mod gfni {
     use crate::kernel::vector::Vector;
     use std::arch::x86_64::*;
 
-    /// As [`Bytes32`] but for products.
+    /// Like [`Bytes32`], except for products.
     #[derive(Clone, Copy)]
     pub(in crate::kernel) struct Bytes32Gfni(Bytes32);
 
@@ -224,8 +224,8 @@ pub(super) mod gfni {
     crate::kernel::entry_points! { #[target_feature(enable = "avx2,gfni")] Bytes32Gfni, 4 }
 }
 
-/// 64 bytes at a time, and products by one instruction. Where two threads share a core, half as
-/// many instructions are worth more than what one thread alone would see.
+/// 64 bytes at a time, and products by one instruction. If two threads share a core, halving the
+/// number of instructions gains more than a single thread shows.
 pub(super) mod avx512 {
     use crate::gf;
     use crate::kernel::vector::Vector;

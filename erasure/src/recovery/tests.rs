@@ -12,17 +12,17 @@ fn without(lost: &[u8]) -> Columns {
 }
 
 #[test]
-fn recovery__two_losses_by_the_book() {
+fn recovery__two_losses_with_known_bytes() {
     let code = Code::default();
     let recovery = code.recovery(8, without(&[2, 5]), 0b11).unwrap();
     assert_eq!(recovery.lost(), [2, 5]);
     assert_eq!(recovery.solution, Solution::PQ { a: 0x9c, log_b: log_of([0x60], []) });
-    // What is there gives 13 and 220; P and Q of all are 8 and 16.
-    let mut there = [[0]; 2];
+    // The available packets give 13 and 220; P and Q of all are 8 and 16.
+    let mut sums = [[0]; 2];
     for column in without(&[2, 5]).iter().take(6) {
-        code.add(column, &BYTES[usize::from(column)], &mut there);
+        code.add(column, &BYTES[usize::from(column)], &mut sums);
     }
-    assert_eq!(there, [[13], [220]]);
+    assert_eq!(sums, [[13], [220]]);
     let mut out = [[0]; 2];
     recovery.write(&BYTES.each_ref().map(|b| &b[..]), &[&[8], &[16]], &mut out);
     assert_eq!(out, [[3], [6]]);
@@ -41,24 +41,24 @@ fn recovery__nothing_is_lost() {
 }
 
 #[test]
-fn recovery__too_few_are_there() {
-    for (code, lost, parity, there) in [
+fn recovery__too_few_are_available() {
+    for (code, lost, parity, available) in [
         (Code::default(), &[1, 2, 3][..], 0b11, 2),
         (Code::default(), &[1, 2], 0b10, 1),
-        // Bits of parity packets that the code does not have count for nothing.
+        // Bits of parity packets that the code does not have are ignored.
         (Code::default(), &[1], 0b1100, 0),
         (code(Scheme::PQ, 8, 1), &[1, 2], 0b11, 1),
         (code(Scheme::CAUCHY, 8, 4), &[0, 1, 2, 3, 4], u32::MAX, 4),
     ] {
         let few = code.recovery(8, without(lost), parity).unwrap_err();
-        assert_eq!(few, TooFew { lost: lost.len(), parity: there }, "{code}");
+        assert_eq!(few, TooFew { lost: lost.len(), parity: available }, "{code}");
     }
-    let said = TooFew { lost: 3, parity: 2 }.to_string();
-    assert_eq!(said, "3 data packets are lost, 2 parity packets there");
+    let message = TooFew { lost: 3, parity: 2 }.to_string();
+    assert_eq!(message, "3 data packets are lost, 2 parity packets are available");
 }
 
 #[test]
-fn recovery__what_a_short_block_never_had_is_not_lost() {
+fn recovery__absent_packets_of_a_short_block_are_not_lost() {
     let code = Code::default();
     let recovery = code.recovery(3, Columns::from_bits(0b101), 0b10).unwrap();
     assert_eq!(recovery.lost(), [1]);
@@ -85,7 +85,7 @@ fn uses__no_more_parity_than_is_needed() {
 }
 
 #[test]
-fn add__what_is_not_used_changes_nothing() {
+fn add__unused_packets_change_nothing() {
     let recovery = Code::default().recovery(8, without(&[4]), 0b11).unwrap();
     let mut out = [[7; 3]];
     recovery.add(Source::Data(4), &[1; 3], &mut out);
@@ -96,8 +96,8 @@ fn add__what_is_not_used_changes_nothing() {
 }
 
 #[test]
-#[should_panic(expected = "as many packets as are lost")]
-fn add__another_number_of_packets_is_refused() {
+#[should_panic(expected = "one output packet for each lost packet")]
+fn add__another_number_of_packets_is_rejected() {
     let recovery = Code::default().recovery(8, without(&[4]), 0b11).unwrap();
     recovery.add(Source::Data(0), &[1], &mut [[0; 1]; 2]);
 }

@@ -1,9 +1,9 @@
-//! A block of packets, and losing some of them.
+//! A block of packets, and losses in it.
 
 use reed_solomon_erasure::galois_8::ReedSolomon;
 use spanwire_erasure::{Code, Columns, Source};
 
-/// Data and parity, as they were sent.
+/// The data and parity sent.
 pub(crate) struct Block {
     code: Code,
     data: Vec<Vec<u8>>,
@@ -27,12 +27,12 @@ impl Block {
         Self { code, data, parity }
     }
 
-    /// The length of its longest packet.
+    /// The length of the longest packet.
     pub(crate) fn longest(&self) -> usize {
         self.parity[0].len()
     }
 
-    /// Loses the packets of the bits of `lost`, data first, and brings them back.
+    /// Loses the packets of the bits of `lost`, data first, and recovers them.
     pub(crate) fn check(&self, lost: u64) {
         let x = self.data.len();
         let columns = (0..x).filter(|i| lost >> i & 1 != 0).map(|i| u8::try_from(i).unwrap());
@@ -40,14 +40,14 @@ impl Block {
         self.check_losses(columns.collect(), parity);
     }
 
-    /// Loses these data packets, with the parity packets of the bits of `parity` there.
+    /// Loses these data packets and all parity packets but the bits of `parity`, and recovers them.
     pub(crate) fn check_losses(&self, lost: Columns, parity: u32) {
-        let there = Columns::below(self.data.len()).without(&lost);
-        let recovery = self.code.recovery(self.data.len(), there, parity).unwrap();
+        let available = Columns::below(self.data.len()).without(&lost);
+        let recovery = self.code.recovery(self.data.len(), available, parity).unwrap();
         assert!(recovery.lost().iter().copied().eq(lost.iter()));
         let wanted: Vec<&Vec<u8>> = lost.iter().map(|i| &self.data[usize::from(i)]).collect();
 
-        // At once. What is lost holds rubbish.
+        // At once. The buffers of lost packets hold arbitrary bytes.
         let rubbish = vec![0xaa; 5000];
         let data: Vec<&[u8]> = (0..)
             .zip(&self.data)
@@ -61,13 +61,13 @@ impl Block {
         recovery.write(&data, &rows, &mut out);
         assert!(out.iter().eq(wanted.iter().copied()), "{}: {lost:?} at once", self.code);
 
-        // One by one, parity first and data from behind.
+        // One by one, parity first and data in reverse order.
         let mut out: Vec<Vec<u8>> = wanted.iter().map(|packet| vec![0; packet.len()]).collect();
         for (row, packet) in (0u8..).zip(&self.parity).filter(|(row, _)| parity >> row & 1 != 0) {
             recovery.add(Source::Parity(row), packet, &mut out);
         }
         for (column, packet) in (0u8..).zip(&self.data).collect::<Vec<_>>().into_iter().rev() {
-            if there.contains(column) {
+            if available.contains(column) {
                 recovery.add(Source::Data(column), packet, &mut out);
             }
         }
@@ -75,7 +75,7 @@ impl Block {
     }
 }
 
-/// Loses the same packets of the same data under the other implementation.
+/// Applies the same losses to the same data in the other implementation.
 pub(crate) fn check_oracle(oracle: &ReedSolomon, block: &Block, lost: u64) {
     let (data, y) = (&block.data, block.parity.len());
     let len = block.parity[0].len();
@@ -84,7 +84,7 @@ pub(crate) fn check_oracle(oracle: &ReedSolomon, block: &Block, lost: u64) {
     let mut sent: Vec<Vec<u8>> = data.iter().map(padded).chain(empty).collect();
     sent.extend(vec![vec![0; len]; y]);
     oracle.encode(&mut sent).unwrap();
-    // Its shards are numbered with the data that a short block does not have.
+    // Its shards are numbered with the data packets that a short block lacks.
     let absent = oracle.data_shard_count() - data.len();
     let kept = |i: usize| match i {
         i if i < data.len() => lost >> i & 1 == 0,

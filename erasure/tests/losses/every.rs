@@ -1,4 +1,4 @@
-//! Every set of packets that may be lost.
+//! Every set of losses.
 
 use crate::block::{self, Block};
 use reed_solomon_erasure::galois_8::ReedSolomon;
@@ -65,7 +65,7 @@ fn every_kernel() {
     }
 }
 
-/// The largest codes lose as much as they can bear, at either end and in between.
+/// The largest codes at their maximum of losses, at either end and in between.
 #[test]
 fn largest() {
     for (scheme, x, y) in [(Scheme::PQ, 255, 2), (Scheme::CAUCHY, 224, 32)] {

@@ -1,5 +1,5 @@
-//! Losses that a code must bear, beside the `reed-solomon-erasure` crate: same data, same losses,
-//! both bring everything back. Parity differs between the two by design.
+//! Recoverable losses, compared with the `reed-solomon-erasure` crate: with the same data and
+//! losses, both recover everything. Their parity differs by design.
 
 mod block;
 mod every;

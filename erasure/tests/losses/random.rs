@@ -1,4 +1,4 @@
-//! Codes, lengths and losses drawn at random.
+//! Random codes, lengths and losses.
 
 use crate::block::{self, Block};
 use proptest::prelude::*;
@@ -11,11 +11,11 @@ fn codes() -> impl Strategy<Value = Code> {
     prop_oneof![pq, cauchy].prop_map(|(scheme, x, y)| Code::new(scheme, x, y).unwrap())
 }
 
-/// A code, lengths of the packets of a block, which may be short, and up to y losses among them.
+/// A code, packet lengths of a block, which may be short, and up to y losses.
 fn blocks() -> impl Strategy<Value = (Code, Vec<usize>, u64)> {
     codes().prop_flat_map(|code| {
         let lens = prop_oneof![
-            // As messages have them: all alike but for the last one.
+            // As in messages: all equal except for the last one.
             (1..=code.x(), 1usize..700, 0usize..700).prop_map(|(packets, len, last)| {
                 let mut lens = vec![len; packets];
                 lens[packets - 1] = last.min(len);
@@ -52,8 +52,8 @@ proptest! {
         parity in any::<u32>(),
     ) {
         let block = Block::new(Code::new(Scheme::CAUCHY, x, y).unwrap(), &vec![9; x]);
-        let there = (parity & (u32::MAX >> (32 - y))).count_ones() as usize;
-        let lost = lost.into_iter().filter(|i| usize::from(*i) < x).take(there);
+        let available = (parity & (u32::MAX >> (32 - y))).count_ones() as usize;
+        let lost = lost.into_iter().filter(|i| usize::from(*i) < x).take(available);
         block.check_losses(lost.collect::<Columns>(), parity);
     }
 }

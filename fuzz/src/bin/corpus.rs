@@ -1,8 +1,8 @@
-//! Writes what the fuzzing starts from: `corpus parse|sequence|stream|side FOLDER`.
+//! Writes the seed corpus of a fuzz target: `corpus parse|sequence|stream|side FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
-//! whole and without its outer headers, and SR of our own; the queue pair gets scenarios that the
-//! tests of its target know to reach something.
+//! whole and without its outer headers, and SR frames of our own. The queue pair gets scenarios
+//! whose coverage the tests of its target check.
 
 use spanwire_fuzz::{parse, sequence, side, stream};
 use spanwire_tests::pcap::Pcap;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One frame for each opcode, IP version and length of pad, and one of each kind of refusal.
+/// One frame for each opcode, IP version and pad length, and one of each kind of NAK.
 fn parse_inputs() -> Result<Inputs, Box<dyn Error>> {
     let captures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/rxe");
     let mut paths: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! What the application and its driver do between packets.
+//! The actions of the application and its driver between packets.
 
 use super::STEP_LEN;
 use super::ledger::Posted;
@@ -62,14 +62,14 @@ impl World {
             ..WorkRequest::new(self.wr_id, op, &[])
         };
         if self.ep.post_send(self.qpn, &wr).is_ok() {
-            let lands = fetches.then_some(Reach { plot: local, bytes: at..at + len });
+            let written = fetches.then_some(Reach { plot: local, bytes: at..at + len });
             let is_signaled = wr.signaled;
             self.sends.post(Posted {
                 wr_id: self.wr_id,
                 is_signaled,
-                is_forgotten: false,
+                is_reset: false,
                 room: len,
-                lands,
+                written,
             });
         }
     }
@@ -85,27 +85,27 @@ impl World {
             None => self.ep.post_recv(self.qpn, &wr),
         };
         if posted.is_ok() {
-            let lands = Some(Reach { plot: Plot::Landing, bytes: at..at + len });
-            // A WRITE's length has nothing to do with the receive that its immediate takes.
+            let written = Some(Reach { plot: Plot::Landing, bytes: at..at + len });
+            // A WRITE's length is independent of the receive request that its immediate consumes.
             let room = usize::MAX;
             self.recvs.post(Posted {
                 wr_id: self.wr_id,
                 is_signaled: true,
-                is_forgotten: false,
+                is_reset: false,
                 room,
-                lands,
+                written,
             });
         }
     }
 
-    /// Sends up to `count` frames, 0 meaning all there are, into a buffer that may be too narrow.
+    /// Sends up to `count` frames, or all if 0, into a buffer that may be too short.
     pub(super) fn transmit(&mut self, count: u8, narrow: u8) {
         let mut frame = [0; 400];
         let frame =
             if narrow >= 0xf0 { &mut frame[..usize::from(narrow) - 0xa0] } else { &mut frame };
         let limit = if count == 0 { IDLE_AFTER } else { usize::from(count) };
         for _ in 0..limit {
-            let state = self.ep.query_qp(self.qpn).expect("it was not destroyed").state;
+            let state = self.ep.query_qp(self.qpn).expect("the queue pair exists").state;
             let Some(meta) = self.ep.poll_transmit(self.now, PortId::HOST, frame) else {
                 return;
             };
@@ -113,14 +113,14 @@ impl World {
             let was = self.output.snd_nxt;
             let packet = super::output::parse(&frame[..meta.len]);
             if self.setup.is_sr {
-                self.streams.left(meta.len);
+                self.streams.on_sent(meta.len);
                 self.check_sr_output(&packet, state);
                 continue;
             }
             self.output.check(&packet, self.epsn);
             assert!(sends || self.output.snd_nxt == was, "a request while {state:?}");
         }
-        assert!(count != 0, "it never stops sending");
+        assert!(count != 0, "it does not stop sending");
     }
 
     pub(super) fn poll(&mut self) {
@@ -174,7 +174,7 @@ impl World {
                     2 => (Notify::Solicited, self.send_cq),
                     _ => (Notify::Solicited, self.recv_cq),
                 };
-                self.ep.req_notify_cq(cq, notify).expect("it exists");
+                self.ep.req_notify_cq(cq, notify).expect("the CQ exists");
             }
             9 => {
                 if let Some(srq) = self.srq {
@@ -190,18 +190,18 @@ impl World {
         }
     }
 
-    /// Takes the queue pair through RESET back to where it began.
+    /// Takes the queue pair through RESET back to its initial state.
     fn reset(&mut self) {
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &reset).expect("every state leads to RESET");
         self.setup.bring_up(&mut self.ep, self.qpn);
-        self.sends.forget();
+        self.sends.reset();
         if self.srq.is_none() {
-            self.recvs.forget();
+            self.recvs.reset();
         } else {
-            // SR holds all that its peer has named; RC one.
+            // SR holds all receive requests that its peer has named; RC one.
             let held = if self.setup.is_sr { MAX_WR as usize } else { 1 };
-            self.recvs.forget_some(held);
+            self.recvs.reset_shared(held);
         }
         self.output = Output { snd_nxt: self.setup.sq_psn, replies_left: 0 };
         self.epsn = self.setup.rq_psn;
@@ -210,6 +210,6 @@ impl World {
     }
 }
 
-/// Frames or events after which an engine that nobody speaks to must be quiet: more than all
-/// windows and responder resources together hold.
+/// Frames or events after which an engine without input must be idle: more than all windows and
+/// responder resources together hold.
 const IDLE_AFTER: usize = 500;

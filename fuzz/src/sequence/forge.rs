@@ -1,4 +1,4 @@
-//! The forger: makes any packet out of a step's operands, near where it would be believed.
+//! The forger: makes any packet from a step's operands, close to an acceptable one.
 
 mod blocks;
 mod selective;
@@ -16,16 +16,16 @@ use spanwire_wire::{
 };
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What the forger knows.
+/// The forger's knowledge of the queue pair.
 pub(super) struct View<'a> {
     pub(super) qpn: Qpn,
     /// The PSN that our responder expects.
     pub(super) epsn: Psn,
-    /// The oldest that our requester waits for, and the next that it sends.
+    /// The oldest unacknowledged PSN of our requester, and the next to send.
     pub(super) snd_una: Psn,
     pub(super) snd_nxt: Psn,
     pub(super) memory: &'a Memory,
-    /// The queue pair speaks SR, and the same numbers of that.
+    /// The queue pair runs SR, and the same numbers for SR.
     pub(super) is_sr: bool,
     pub(super) sr_first: u32,
     pub(super) sr_next: u32,
@@ -41,10 +41,10 @@ pub(super) struct Forged {
     pub(super) bth: BthRepr,
     pub(super) ext: ExtHeaders,
     pub(super) payload_len: usize,
-    /// What it says, if it is of SR.
+    /// Its content, if it is an SR packet.
     pub(super) inside: Option<Inside>,
-    /// False when no queue pair may take it, whatever it says.
-    pub(super) is_sound: bool,
+    /// False if no queue pair may accept it, whatever its content.
+    pub(super) is_acceptable: bool,
 }
 
 impl Forged {
@@ -66,12 +66,12 @@ impl Forged {
         let ext = extensions(props, RethRepr { va, rkey, dma_len }, len, syndrome);
         let mut frame = emit(special, bth, ext, payload_len, FILL | (len & FILL_MASK));
         special.spoil(&mut frame, at);
-        let is_sound = special.is_sound();
-        Self { frame, bth, ext, payload_len, inside: None, is_sound }
+        let is_acceptable = special.is_acceptable();
+        Self { frame, bth, ext, payload_len, inside: None, is_acceptable }
     }
 
-    /// A packet of SR. The operands: kind, operation, PSN's base and distance, flags, then what
-    /// its header takes.
+    /// An SR packet. The operands: kind, operation, PSN's base and distance, flags, then those of
+    /// its header.
     fn of_sr(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, _, _, flags, _, len, _, at, ..] = *step;
         let body = match selective::opcode(op) {
@@ -82,9 +82,9 @@ impl Forged {
         let bth = special.bth(flags, body.opcode, view.qpn, Psn::new(body.psn & Psn::MASK));
         let (header_len, ext) = (body.header.len(), ExtHeaders::default());
         let whole = header_len + body.payload_len;
-        let fill = FILL | (len.wrapping_add(body.hue) & FILL_MASK);
+        let fill = FILL | (len.wrapping_add(body.fill_offset) & FILL_MASK);
         let mut frame = emit(special, bth, ext, whole, fill);
-        // Where the BTH ends, over either version of IP.
+        // The end of the BTH, for either version of IP.
         let start = frame.len() - whole.next_multiple_of(4) - ICRC_LEN;
         frame[start..start + header_len].copy_from_slice(&body.header);
         if special == Special::BentHeader {
@@ -94,12 +94,12 @@ impl Forged {
         seal(&mut frame, sealed);
         let inside = Packet::parse_unverified(&frame).ok().and_then(|p| Inside::of(&p));
         special.spoil(&mut frame, at);
-        let is_sound = special.is_sound();
-        Self { frame, bth, ext, payload_len: body.payload_len, inside, is_sound }
+        let is_acceptable = special.is_acceptable();
+        Self { frame, bth, ext, payload_len: body.payload_len, inside, is_acceptable }
     }
 }
 
-/// What is odd about a packet outside its transport headers.
+/// An anomaly of a packet outside its transport headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Special {
     Nothing,
@@ -113,14 +113,14 @@ enum Special {
     Corrupt,
     Truncated,
     LinkPadding,
-    /// Telemetry behind it, of any number of hops.
+    /// Telemetry after it, of any number of hops.
     Stamped,
-    /// One byte of SR's header is another; the ICRC is right.
+    /// One byte of SR's header is changed; the ICRC is valid.
     BentHeader,
 }
 
 impl Special {
-    /// From six bits; most mean nothing special.
+    /// From six bits; most values mean no anomaly.
     fn of(bits: u8) -> Self {
         match bits {
             48 => Self::WrongQpn,
@@ -139,7 +139,7 @@ impl Special {
         }
     }
 
-    fn is_sound(self) -> bool {
+    fn is_acceptable(self) -> bool {
         matches!(
             self,
             Self::Nothing
@@ -180,14 +180,14 @@ impl Special {
             Self::OtherIpVersion => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()),
             _ => (PEER_IP, OUR_IP),
         };
-        IpRepr::new(src, dst).expect("both of one version")
+        IpRepr::new(src, dst).expect("addresses of one version")
     }
 
-    /// What happens to the frame on the way.
+    /// Changes the frame as in transit.
     fn spoil(self, frame: &mut Vec<u8>, at: u8) {
         let inside = frame.len() - PAST_ICRC_MASKS;
         match self {
-            // Behind the last byte that the ICRC does not cover.
+            // After the last byte that the ICRC does not cover.
             Self::Corrupt => frame[PAST_ICRC_MASKS + usize::from(at) % inside] ^= 1 << (at & 7),
             Self::Truncated => frame.truncate(frame.len() - 1 - usize::from(at) % frame.len()),
             Self::LinkPadding => frame.resize(frame.len() + usize::from(at), 0),
@@ -216,7 +216,7 @@ fn psn(view: &View<'_>, base: u8, distance: u8) -> Psn {
     }
 }
 
-/// What the opcode calls for, or anything up to 510 bytes.
+/// The length that the opcode requires, or any up to 510 bytes.
 fn payload_len(props: &OpcodeProps, kind: u8, len: u8) -> usize {
     let mtu = spanwire_base::usize_from(MTU.bytes().into());
     match kind & 3 {
@@ -228,8 +228,8 @@ fn payload_len(props: &OpcodeProps, kind: u8, len: u8) -> usize {
     }
 }
 
-/// Where a request goes: a plot by its rkey, its lkey or a key that does not exist, at an address
-/// inside, across the end, or at the end of the address space.
+/// The target of a request: a plot by its rkey, its lkey or a key that does not exist, at an
+/// address inside, across the end, or at the end of the address space.
 fn target(memory: &Memory, plot: u8, at: u8) -> (u64, u32) {
     let mr = memory.mr(Plot::ALL[usize::from(plot & 7)]);
     let rkey = mr.rkey.unwrap_or(mr.lkey);
@@ -251,7 +251,7 @@ fn target(memory: &Memory, plot: u8, at: u8) -> (u64, u32) {
 fn dma_len(props: &OpcodeProps, kind: u8, payload_len: usize, len: u8) -> u32 {
     let payload_len = spanwire_base::u32_from(payload_len);
     match kind {
-        // As a peer would.
+        // As a correct peer would.
         0 if props.last && props.payload => payload_len,
         0 => payload_len + u32::from(len),
         0x80 => 0,
@@ -298,13 +298,13 @@ fn emit(special: Special, bth: BthRepr, ext: ExtHeaders, payload_len: usize, fil
     };
     let len = headers.frame_len(payload_len);
     let mut frame = vec![0; len];
-    let at = headers.emit(&mut frame, payload_len).expect("as long as it says");
+    let at = headers.emit(&mut frame, payload_len).expect("the buffer has the reported length");
     frame[at].fill(fill);
     seal(&mut frame, len);
     frame
 }
 
-/// The payload is of bytes 0x40..=0x7f: never what memory was filled with.
+/// The payload consists of bytes 0x40..=0x7f, which memory is never filled with.
 const FILL: u8 = 0x40;
 const FILL_MASK: u8 = 0x3f;
 const ICRC_LEN: usize = 4;

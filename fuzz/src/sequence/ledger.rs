@@ -1,28 +1,28 @@
-//! What was posted and how it ended: everything once, in order.
+//! Posted requests and their completions: each once, in order.
 
 use super::memory::Reach;
 use spanwire_transport::{Wc, WcStatus};
 use std::collections::VecDeque;
 
-/// One queue's requests, oldest first.
+/// The requests of one queue, oldest first.
 #[derive(Default)]
 pub(super) struct Ledger {
     posted: VecDeque<Posted>,
-    /// Requests of which one, whichever it was, may have been forgotten.
+    /// Requests one of which, it is unknown which, may have been dropped.
     missing: usize,
 }
 
-/// A request that was taken.
+/// A posted request that was accepted.
 pub(super) struct Posted {
     pub(super) wr_id: u64,
-    /// It gives a completion when it succeeds, too.
+    /// It completes even if it succeeds.
     pub(super) is_signaled: bool,
-    /// The queue pair forgot it: it may end without a word.
-    pub(super) is_forgotten: bool,
-    /// Bytes that it can take.
+    /// The queue pair was reset: it may end without a completion.
+    pub(super) is_reset: bool,
+    /// Its buffer length in bytes.
     pub(super) room: usize,
     /// Memory that may change while it is outstanding.
-    pub(super) lands: Option<Reach>,
+    pub(super) written: Option<Reach>,
 }
 
 impl Ledger {
@@ -34,47 +34,46 @@ impl Ledger {
     pub(super) fn complete(&mut self, wc: &Wc, is_lossy: bool) {
         loop {
             let oldest = self.posted.pop_front();
-            let posted = oldest.unwrap_or_else(|| panic!("nothing posted ends with {wc:?}"));
+            let posted = oldest.unwrap_or_else(|| panic!("no posted request for {wc:?}"));
             if posted.wr_id == wc.wr_id {
                 let succeeded = wc.status == WcStatus::Success;
                 assert!(posted.is_signaled || !succeeded, "not signaled: {wc:?}");
                 assert!(
                     !succeeded || spanwire_base::usize_from(wc.byte_len.into()) <= posted.room,
-                    "more than fits: {wc:?}"
+                    "more bytes than posted: {wc:?}"
                 );
                 return;
             }
-            let silent = !posted.is_signaled || posted.is_forgotten || is_lossy;
+            let silent = !posted.is_signaled || posted.is_reset || is_lossy;
             if !silent {
                 let forgiven = self.missing.checked_sub(1);
-                self.missing =
-                    forgiven.unwrap_or_else(|| panic!("{} is passed over by {wc:?}", posted.wr_id));
+                self.missing = forgiven.unwrap_or_else(|| panic!("{wc:?} skips {}", posted.wr_id));
             }
         }
     }
 
-    /// True when an outstanding request explains that `changed` did.
+    /// True if an outstanding request explains a change of `changed`.
     pub(super) fn explains(&self, changed: &Reach) -> bool {
-        self.lands().any(|lands| lands.contains(changed))
+        self.written().any(|written| written.contains(changed))
     }
 
-    /// Where outstanding requests let bytes land.
-    pub(super) fn lands(&self) -> impl Iterator<Item = Reach> {
-        self.posted.iter().filter_map(|p| p.lands.clone())
+    /// The ranges into which outstanding requests may write.
+    pub(super) fn written(&self) -> impl Iterator<Item = Reach> {
+        self.posted.iter().filter_map(|p| p.written.clone())
     }
 
-    /// The queue pair forgot what was posted: it may end with a completion or without.
-    pub(super) fn forget(&mut self) {
-        self.posted.iter_mut().for_each(|p| p.is_forgotten = true);
+    /// A reset: posted requests may end with a completion or without.
+    pub(super) fn reset(&mut self) {
+        self.posted.iter_mut().for_each(|p| p.is_reset = true);
     }
 
-    /// The queue pair forgot what it may have held of a shared queue: at most so many requests.
-    pub(super) fn forget_some(&mut self, at_most: usize) {
+    /// A reset with a shared receive queue: at most `at_most` requests may be lost.
+    pub(super) fn reset_shared(&mut self, at_most: usize) {
         self.missing += at_most;
     }
 
-    /// The oldest request that must still end.
+    /// The oldest request that must still complete.
     pub(super) fn unfinished(&self) -> Option<u64> {
-        self.posted.iter().find(|p| p.is_signaled && !p.is_forgotten).map(|p| p.wr_id)
+        self.posted.iter().find(|p| p.is_signaled && !p.is_reset).map(|p| p.wr_id)
     }
 }

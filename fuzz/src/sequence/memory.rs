@@ -1,38 +1,38 @@
-//! The endpoint's memory, and a copy of it that says what may have changed.
+//! The endpoint's memory, and a copy of it to detect changes.
 
 use spanwire_mem::Region;
 use spanwire_transport::{Access, Endpoint, MemoryRegion, PdId, Sge};
 use std::ops::Range;
 
-/// One region and what it is for.
+/// One region and its purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Plot {
-    /// The peer may do everything, even take its key away.
+    /// The peer has all rights, including invalidation.
     Granted,
     /// The peer may only read.
     ReadOnly,
-    /// The peer may only do atomics and writes.
+    /// The peer may only use atomics and writes.
     WriteOnly,
-    /// The peer may do nothing; the application uses it for nothing.
+    /// The peer has no rights; the application does not use it.
     Private,
-    /// As `Granted`, but of another protection domain.
+    /// As `Granted`, but in another protection domain.
     Foreign,
-    /// Where SENDs land.
+    /// The destination of SENDs.
     Landing,
-    /// Where READs and the results of atomics land.
+    /// The destination of READs and of the results of atomics.
     Fetched,
-    /// What our own SENDs and WRITEs carry.
+    /// The source of our own SENDs and WRITEs.
     Source,
 }
 
 /// All regions.
 pub(super) struct Memory {
     beds: [Bed; Plot::ALL.len()],
-    /// For comparing without allocating.
+    /// A buffer for comparing without allocating.
     seen: Vec<u8>,
 }
 
-/// A region with its keys, and its bytes as they should be.
+/// A region with its keys and its expected bytes.
 struct Bed {
     region: Region,
     mr: MemoryRegion,
@@ -65,7 +65,7 @@ impl Plot {
         }
     }
 
-    /// What it is filled with: secrets where nobody may read.
+    /// Its initial bytes: secrets if the peer may not read it.
     fn fill(self) -> Vec<u8> {
         match self {
             Self::Granted => vec![0x11; PLOT_LEN],
@@ -83,9 +83,9 @@ impl Memory {
         let beds = Plot::ALL.map(|plot| {
             let region = Region::zeroed(PLOT_LEN);
             let should = plot.fill();
-            region.copy_in(0, &should).expect("as long as the region");
+            region.copy_in(0, &should).expect("the length is the region's");
             let pd = if plot == Plot::Foreign { foreign } else { pd };
-            // The last one ends where the address space does, so that sums may wrap.
+            // The last one ends at the end of the address space, so that sums may wrap.
             let iova = match plot {
                 Plot::Granted => u64::MAX - spanwire_base::u64_from(PLOT_LEN),
                 other => 0x10_0000 * (1 + spanwire_base::u64_from(other.index())),
@@ -115,7 +115,7 @@ impl Memory {
         self.beds[plot.index()].is_registered = false;
     }
 
-    /// The plot and offset that a peer with `rkey` may do `need` to.
+    /// The plot and offset to which a peer with `rkey` has the rights `need`.
     pub(super) fn reach(&self, rkey: u32, va: u64, len: u32, need: Access) -> Option<Reach> {
         let open = |plot: &Plot| {
             let bed = self.bed(*plot);
@@ -133,16 +133,16 @@ impl Memory {
         u64::from_ne_bytes(self.bytes(reach).try_into().expect("a word"))
     }
 
-    /// As they were when somebody last asked what changed.
+    /// The bytes at the last check for changes.
     pub(super) fn bytes(&self, reach: &Reach) -> &[u8] {
         &self.bed(reach.plot).should[reach.bytes.clone()]
     }
 
-    /// What changed since the last call, if anything did: one range of one plot.
+    /// The change since the last call, if any: one range of one plot.
     pub(super) fn changed(&mut self) -> Option<Reach> {
         let mut found = None;
         for (plot, bed) in Plot::ALL.into_iter().zip(&mut self.beds) {
-            bed.region.copy_out(0, &mut self.seen).expect("as long as the region");
+            bed.region.copy_out(0, &mut self.seen).expect("the length is the region's");
             if self.seen == bed.should {
                 continue;
             }
@@ -157,11 +157,11 @@ impl Memory {
         found
     }
 
-    /// As [`Memory::changed`], however much, if any of it lies outside what is `explained`.
+    /// Like [`Memory::changed`], for any changes: one that lies outside `explained`, if any.
     pub(super) fn changed_outside(&mut self, explained: &[Reach]) -> Option<Reach> {
         let mut found = None;
         for (plot, bed) in Plot::ALL.into_iter().zip(&mut self.beds) {
-            bed.region.copy_out(0, &mut self.seen).expect("as long as the region");
+            bed.region.copy_out(0, &mut self.seen).expect("the length is the region's");
             if self.seen == bed.should {
                 continue;
             }
@@ -180,7 +180,7 @@ impl Memory {
     }
 }
 
-/// Bytes of a plot.
+/// A range of bytes of a plot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reach {
     pub(super) plot: Plot,
@@ -210,6 +210,6 @@ impl Plot {
 /// Bytes of each plot: four packets.
 pub(super) const PLOT_LEN: usize = 1024;
 /// Memory that a peer may not read holds this plus the numbers below [`SECRET_PERIOD`] in turn.
-/// Nothing that the forger sends does, nor what is computed of it: those are one byte repeated.
+/// Neither the forger's packets nor data recovered from them do: those are one byte repeated.
 pub(super) const SECRET: u8 = 0xe0;
 pub(super) const SECRET_PERIOD: u8 = 16;

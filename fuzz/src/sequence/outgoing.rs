@@ -1,4 +1,4 @@
-//! Our own packets of SR: their places in blocks, the parity behind those, and their ways.
+//! Our own SR packets: their positions in blocks, the parity after them, and their paths.
 
 use super::setup::Setup;
 use spanwire_base::{u32_from, usize_from};
@@ -8,23 +8,23 @@ use spanwire_transport::ErasureCoding;
 use spanwire_wire::{BlockRepr, Packet, SrDataRepr, SrKind};
 use std::collections::BTreeMap;
 
-/// What has left.
+/// Packets sent.
 pub(super) struct Outgoing {
     erasure: Option<ErasureCoding>,
     balances: bool,
-    /// The path of what came last, if there is such a path: who does not balance takes it back.
-    way_back: u16,
-    /// By number: its place in a block, and the way it took last.
+    /// The path of the last packet received, if valid: without a load balancer it is echoed.
+    echoed_path: u16,
+    /// By number: its position in a block, and its last path.
     sent: BTreeMap<u32, (Option<BlockRepr>, u16)>,
-    /// The block of which the last new packet was one, until it is whole.
+    /// The incomplete block of the last new packet.
     open: Option<Open>,
     has_failed: bool,
 }
 
 struct Open {
-    /// The place of its next packet.
+    /// The position of its next packet.
     next: BlockRepr,
-    /// Of its first and its latest data.
+    /// The headers of its first and its latest data.
     first: SrDataRepr,
     latest: SrDataRepr,
     solicited: bool,
@@ -34,62 +34,62 @@ struct Open {
 impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
-        let (way_back, sent) = (0, BTreeMap::new());
-        Self { erasure, balances, way_back, sent, open: None, has_failed: false }
+        let (echoed_path, sent) = (0, BTreeMap::new());
+        Self { erasure, balances, echoed_path, sent, open: None, has_failed: false }
     }
 
-    /// The place of a packet in its block, if it was in one.
+    /// The position of a packet in its block, if it was in one.
     pub(super) fn place(&self, psn: u32) -> Option<BlockRepr> {
         self.sent.get(&psn).and_then(|(place, _)| *place)
     }
 
-    /// The way that a packet took last; 0 if nobody chose, or it never left.
+    /// The last path of a packet; 0 without a load balancer, or if it never left.
     pub(super) fn path(&self, psn: u32) -> u16 {
         self.sent.get(&psn).map_or(0, |(_, path)| *path)
     }
 
-    /// Packets of the block that has begun which have not left: the peer may know of them.
+    /// Packets of the incomplete block that have not left: the peer may know their numbers.
     pub(super) fn left_of_block(&self) -> i32 {
         self.open.as_ref().map_or(0, |open| i32::from(open.next.pkts() - open.next.index))
     }
 
-    /// The queue pair has failed: a block that had begun stays as it is. Answers may begin others.
+    /// The queue pair has failed: an incomplete block remains so. Responses may begin others.
     pub(super) fn failed(&mut self) {
         if !std::mem::replace(&mut self.has_failed, true) {
             self.open = None;
         }
     }
 
-    /// Checks a packet that left, for the first time or again.
+    /// Checks a packet that left, for the first time or as a retransmission.
     pub(super) fn check(&mut self, p: &Packet<'_>, h: &SrDataRepr, payload: &[u8], is_new: bool) {
         match self.balances {
             true => assert_ne!(h.path, 0, "{h:?}"),
-            false => assert_eq!(h.path, self.way_back, "{h:?}"),
+            false => assert_eq!(h.path, self.echoed_path, "{h:?}"),
         }
-        self.check_way(p, h.path);
+        self.check_path(p, h.path);
         assert_eq!(h.is_retransmission, !is_new, "{h:?}");
         if is_new {
             self.check_new(p.bth.solicited, h, payload);
         } else {
             let place = self.place(h.psn);
-            assert_eq!(h.block, place, "{h:?} is sent again");
+            assert_eq!(h.block, place, "{h:?} is a retransmission");
             if place.is_some_and(|place| place.is_parity()) {
                 let empty = SrDataRepr { block: place, ..SrDataRepr::new(SrKind::Send, h.psn, 0) };
                 let (path, sent_ps) = (h.path, h.sent_ps);
                 let empty = SrDataRepr { path, sent_ps, is_retransmission: true, ..empty };
-                assert_eq!(*h, empty, "its bytes are gone");
+                assert_eq!(*h, empty, "its bytes are no longer stored");
             }
         }
         self.sent.insert(h.psn, (h.block, h.path));
     }
 
-    /// A packet was taken that came by this path.
-    pub(super) fn came_by(&mut self, path: u16) {
-        self.way_back = if Entropy::from_port(path).port() == path { path } else { 0 };
+    /// A packet was accepted on this path.
+    pub(super) fn on_received(&mut self, path: u16) {
+        self.echoed_path = if Entropy::from_port(path).port() == path { path } else { 0 };
     }
 
-    /// The source port is the path, if that is one.
-    pub(super) fn check_way(&self, p: &Packet<'_>, path: u16) {
+    /// Checks that the source port is the path's, if it has one.
+    pub(super) fn check_path(&self, p: &Packet<'_>, path: u16) {
         let is_port = Entropy::from_port(path).port() == path;
         assert!(!is_port || p.udp.src_port == path, "{path:#x} by {:#x}", p.udp.src_port);
     }
@@ -124,9 +124,9 @@ impl Outgoing {
         self.open = Some(open).filter(|open| open.next.index < place.pkts());
     }
 
-    /// A block begins as it was asked for.
+    /// Checks that a block begins with the configured shape.
     fn check_shape(&self, place: &BlockRepr) {
-        let code = self.erasure.expect("nobody asked for blocks");
+        let code = self.erasure.expect("erasure coding is configured");
         let (least, most) = code.adaptive.unwrap_or((code.parity, code.parity));
         let parity = least.min(code.parity)..=most.max(code.parity);
         assert!(place.index == 0 && place.data <= code.data, "{place:?}");
@@ -135,9 +135,9 @@ impl Outgoing {
 }
 
 impl Open {
-    /// Parity is that of the data that left, and is said to be of all of it.
+    /// Checks that parity is that of the data that left, and covers all of it.
     fn check_parity(&self, solicited: bool, h: &SrDataRepr, payload: &[u8]) {
-        let place = h.block.expect("it has one");
+        let place = h.block.expect("parity has a block");
         let bytes = u32_from(self.data.iter().map(Vec::len).sum());
         let (first, latest) = (&self.first, &self.latest);
         let header = SrDataRepr {
@@ -154,8 +154,9 @@ impl Open {
             ..*first
         };
         assert_eq!((h, solicited), (&header, self.solicited));
-        let scheme = Scheme::from_id(place.scheme).expect("one that there is");
-        let code = Code::new(scheme, place.data.into(), place.parity.into()).expect("there is one");
+        let scheme = Scheme::from_id(place.scheme).expect("the scheme is known");
+        let code =
+            Code::new(scheme, place.data.into(), place.parity.into()).expect("the code exists");
         let mut rows = vec![vec![0; self.data[0].len()]; place.parity.into()];
         for (column, data) in (0..).zip(&self.data) {
             code.add(column, data, &mut rows);

@@ -1,14 +1,14 @@
-//! What the engine may send.
+//! Checks of the engine's output.
 
 use super::memory::{SECRET, SECRET_PERIOD};
 use super::setup::{MTU, OUR_IP, PEER_IP, PEER_QPN};
 use spanwire_wire::{BthRepr, OpClass, OpKind, Packet, Psn, Syndrome};
 
-/// What has been sent and what it may answer.
+/// Requests sent and responses allowed.
 pub(super) struct Output {
     /// One past the last PSN of a request.
     pub(super) snd_nxt: Psn,
-    /// Responses that the packets received so far can have asked for.
+    /// Responses that the packets received so far may cause.
     pub(super) replies_left: u64,
 }
 
@@ -31,7 +31,7 @@ impl Output {
             }
             OpClass::Response => {
                 let left = self.replies_left.checked_sub(1);
-                self.replies_left = left.expect("a response that nothing asked for");
+                self.replies_left = left.expect("a response without a request");
                 let names_missing =
                     ext.aeth.is_some_and(|a| !matches!(a.syndrome, Syndrome::Ack { .. }));
                 let ahead = bth.psn.since(epsn);
@@ -43,30 +43,30 @@ impl Output {
                 );
                 check_secret(payload);
             }
-            OpClass::Notification => panic!("nothing sends notifications yet"),
+            OpClass::Notification => panic!("no notification is ever sent"),
         }
     }
 }
 
-/// What left, addressed to the peer.
+/// Parses a frame that left for the peer.
 pub(super) fn parse(frame: &[u8]) -> Packet<'_> {
-    let packet = Packet::parse(frame).expect("what we send is what we take");
+    let packet = Packet::parse(frame).expect("a sent packet is accepted");
     let Packet { ip, bth, .. } = &packet;
     assert_eq!((ip.src(), ip.dst()), (OUR_IP, PEER_IP));
     assert_eq!((bth.dest_qp, bth.pkey), (PEER_QPN, BthRepr::DEFAULT_PKEY));
     packet
 }
 
-/// A response carries nothing that its peer may not read.
+/// Checks that a response carries no memory that its peer may not read.
 pub(super) fn check_secret(payload: &[u8]) {
     let follows =
         |a: u8, b: u8| a >= SECRET && b == SECRET + a.wrapping_sub(SECRET - 1) % SECRET_PERIOD;
     let is_secret = |w: &[u8]| w.windows(2).all(|pair| follows(pair[0], pair[1]));
     let leaks = payload.windows(8).any(is_secret);
-    assert!(!leaks, "memory that was not granted");
+    assert!(!leaks, "a response leaks memory without read access");
 }
 
-/// PSNs that a READ takes.
+/// The number of PSNs of a READ.
 pub(super) fn packets(len: u32) -> u32 {
     len.div_ceil(MTU.bytes()).max(1)
 }

@@ -1,8 +1,8 @@
-//! Scenarios that reach something.
+//! Seed scenarios.
 
 use super::SETUP_LEN;
 
-/// Scenarios to start from, by name: each request and each response once, in its place.
+/// Seed scenarios by name: each request and each response once, in order.
 #[must_use]
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let (post_recv, transmit, poll) = (12, 13, 14);
@@ -13,7 +13,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
         for setup in [[0; SETUP_LEN], [1, 0x22, 1, 0x77, 0, 0]] {
             let mut data = setup.to_vec();
             data.extend(recv);
-            // A request of our own of each kind, so that responses have something to answer.
+            // A request of each kind of our own, so that responses match a request.
             for op in 0..8 {
                 data.extend([11, op, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
             }
@@ -32,7 +32,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// The same for SR: each kind of data in and out of its place, and each kind of acknowledgement.
+/// The same for SR: each kind of data in and out of order, and each kind of acknowledgement.
 fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
     let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -46,12 +46,12 @@ fn sr_seeds() -> Vec<(String, Vec<u8>)> {
             data.extend([11, op, 40, 0, 0, 0, 0, 0, 0, 0, 0]);
         }
         data.extend(send_out);
-        // The second packet before the first, then the first, then again.
+        // The second packet before the first, then the first, then a duplicate.
         for (distance, value) in [(1, 1), (0, 0), (0xff, 0)] {
             data.extend([0, kind, 0, distance, 0, 0, 8, 0, 0, 0, value]);
             data.extend(send_out);
         }
-        // Of all that was sent: some by the bitmap, later all of it.
+        // Acknowledge all that was sent: some by the bitmap, later all of it.
         data.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 0, 0, 0]);
         data.extend([pause, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         data.extend(send_out);
@@ -62,18 +62,18 @@ fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Blocks of the peer's: what is lost of one is computed, or is too much, or only parity is late.
+/// Blocks from the peer: losses that can be recovered, that cannot, or late parity.
 fn block_seeds() -> Vec<(String, Vec<u8>)> {
     let (post_recv, transmit, poll, pause) = (12, 13, 14, 9);
     let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut seeds = Vec::new();
     let (send, write, response) = (0, 1, 3);
-    // Codes by the forger's list, the last of which nobody knows, with their data and all packets.
+    // Codes of the forger's list, the last of which is unknown, with their data and all packets.
     for (kind, (code, data, all)) in [send, write, response].into_iter().flat_map(|kind| {
         [(1, 2, 3), (2, 2, 4), (5, 4, 6), (8, 3, 6), (15, 4, 6)].map(|code| (kind, code))
     }) {
         let much: Vec<u8> = (data..all).chain([0]).collect();
-        // What came last may say that it is of another block.
+        // The last packet may claim another block.
         for (name, lost, shape) in [
             ("first", vec![0], 0),
             ("parity", vec![data], 0),
@@ -84,10 +84,10 @@ fn block_seeds() -> Vec<(String, Vec<u8>)> {
             for at in 0..4 {
                 steps.extend([post_recv, at * 50, 50, 0, 0, 0, 0, 0, 0, 0, 0]);
             }
-            // A READ of as much as the block has: the message 0.
+            // A READ of as many bytes as the block has: message 0.
             steps.extend([11, 5, data * 5, 0, 0, 0, 0, 0, 0, 0, 0]);
             steps.extend(send_out);
-            // From the highest on, so that distances stay what they are.
+            // In descending order, so that distances stay constant.
             for index in (0..all).rev().filter(|i| !lost.contains(i)) {
                 steps.extend([0, kind, code << 4, index, 0, 0, 40, 0, 0, 0, 0]);
             }
@@ -102,14 +102,14 @@ fn block_seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Blocks of our own, over paths or not, and each kind of report of them.
+/// Blocks of our own, with and without load balancing, and each kind of report of them.
 fn coded_seeds() -> Vec<(String, Vec<u8>)> {
     let (transmit, poll, pause) = (13, 14, 9);
     let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut seeds = Vec::new();
     for code in 0..16 {
         for (balances, report) in [(0x77, 0), (0xf7, 1), (0xf7, 2), (0x77, 5)] {
-            // The balance by the bits of the first PSNs that are free.
+            // The balance is selected by the free bits of the first PSNs.
             let mut steps = vec![0x80, 0x22, code << 2 & 0xc, balances | 8, 0, code << 4 | 14];
             for op in 0..8 {
                 steps.extend([11, op, 100, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -117,12 +117,12 @@ fn coded_seeds() -> Vec<(String, Vec<u8>)> {
             for (words, bits) in [(1, 0xf0), (2, 0x7e), (0x81, 0xff)] {
                 steps.extend(send_out);
                 steps.extend([pause, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-                // Of what left, some has come; one or two blocks are spoken of.
+                // Some of the sent packets have arrived; one or two blocks are reported.
                 steps.extend([0, 0xa0 | report, 0x91, 0, 0, words, bits, 1, 0, 0, 0]);
                 steps.extend([0, 0xa0 | report, 0x41, 0, 0, words, bits, 1, 1, 0, report << 2]);
                 steps.extend([pause, 31, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
             }
-            // A READ of the peer's is answered in blocks, and then all has arrived.
+            // A READ of the peer's is answered in blocks, and then everything is acknowledged.
             steps.extend([0, 2, 0, 0, 0, 0, 0, 0, 0, 100, 0]);
             steps.extend(send_out);
             steps.extend([0, 0xa0, 2, 0, 0, 0, 0, 1, 0, 0, 0]);

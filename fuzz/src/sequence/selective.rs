@@ -1,7 +1,7 @@
-//! The same in SR: what its packets may change, and what it may send.
+//! The checks for SR: permitted effects of its packets, and its output.
 
 use super::forge::Forged;
-use super::incoming::Computed;
+use super::incoming::Recovered;
 use super::memory::{Plot, Reach};
 use super::setup::REORDER_PKTS;
 use super::streams::Inside;
@@ -12,65 +12,65 @@ use spanwire_wire::{
     AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind,
 };
 
-/// What a packet may have done to memory.
+/// The permitted effects of a packet on memory.
 #[derive(Default)]
-struct Judged {
+struct Permitted {
     explained: Vec<Reach>,
-    /// What was computed, and where it must be.
+    /// Recovered bytes, and their destinations.
     written: Vec<(Reach, Vec<u8>)>,
     /// Words that an atomic may have changed after that.
     atomics: Vec<Reach>,
 }
 
 impl World {
-    /// Checks a packet that was counted as taken, or not; what it changed in memory.
-    pub(super) fn judge_sr(&mut self, forged: &Forged, state: QpState, change: [&Tally; 2]) {
+    /// Checks a packet that was accepted, or not, and its effects on memory.
+    pub(super) fn check_sr(&mut self, forged: &Forged, state: QpState, change: [&Tally; 2]) {
         let [before, after] = change;
-        let judged = if after.taken == before.taken {
-            Judged::default()
+        let permitted = if after.taken == before.taken {
+            Permitted::default()
         } else {
-            assert!(forged.is_sound, "taken: {:?}", forged.bth);
+            assert!(forged.is_acceptable, "taken: {:?}", forged.bth);
             match &forged.inside {
                 Some(Inside::Data(header, data)) => {
                     let receives = [QpState::Rtr, QpState::Rts, QpState::Sqd];
                     assert!(receives.contains(&state), "{state:?}");
-                    self.judge_data(header, data, change)
+                    self.check_data(header, data, change)
                 }
                 Some(Inside::Ack(ack)) => {
-                    self.judge_ack(ack);
-                    Judged::default()
+                    self.check_ack(ack);
+                    Permitted::default()
                 }
                 None => {
                     let class = forged.bth.opcode.props().class;
                     assert_eq!(class, OpClass::Notification, "{:?}", forged.bth);
-                    Judged::default()
+                    Permitted::default()
                 }
             }
         };
         self.follow();
-        let Judged { explained, written, atomics } = judged;
+        let Permitted { explained, written, atomics } = permitted;
         if let Some(reach) = self.memory.changed_outside(&[explained, atomics.clone()].concat()) {
             panic!("{:?} changed {reach:?}", forged.bth);
         }
         for (reach, bytes) in written {
             let is_as_written = !atomics.iter().any(|atomic| atomic.overlaps(&reach));
             let found = self.memory.bytes(&reach);
-            assert!(!is_as_written || found == bytes, "{reach:?} was computed as {found:x?}");
+            assert!(!is_as_written || found == bytes, "{reach:?} was recovered as {found:x?}");
         }
     }
 
-    /// Looks at what the queue pair has become.
+    /// Updates the expectations from the state of the queue pair.
     fn follow(&mut self) {
-        let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
-        // A response whose own memory is gone ends the queue pair as well, and has not come.
-        self.streams.has_refused |= info.state == QpState::Err;
-        match self.streams.has_refused {
+        let info = self.ep.query_qp(self.qpn).expect("the queue pair exists");
+        // A response whose local memory is gone fails the queue pair as well, and does not count.
+        self.streams.has_failed |= info.state == QpState::Err;
+        match self.streams.has_failed {
             true => self.streams.may_expect(),
-            false => self.streams.expects(info.attr.rq_psn.expect("it receives")),
+            false => self.streams.expects(info.attr.rq_psn.expect("a receiving state has rq_psn")),
         }
     }
 
-    /// Timers have run.
+    /// Timers have expired.
     pub(super) fn time_passed(&mut self) {
         if !self.setup.is_sr {
             return;
@@ -79,60 +79,60 @@ impl World {
         self.follow();
     }
 
-    /// What a packet of data or parity that was taken explains.
-    fn judge_data(&mut self, h: &SrDataRepr, data: &[u8], change: [&Tally; 2]) -> Judged {
+    /// The effects that an accepted packet of data or parity permits.
+    fn check_data(&mut self, h: &SrDataRepr, data: &[u8], change: [&Tally; 2]) -> Permitted {
         let [before, after] = change;
-        self.streams.outgoing.came_by(h.path);
+        self.streams.outgoing.on_received(h.path);
         let number = self.streams.number(h.psn);
         let is_new = self.streams.is_new(number);
         if after.duplicates != before.duplicates {
             if is_new {
-                assert!(self.streams.incoming.was_settled(number), "{h:?} has not come before");
+                assert!(self.streams.incoming.was_settled(number), "{h:?} is no duplicate");
                 self.streams.arrive(number);
             }
-            return Judged::default();
+            return Permitted::default();
         }
-        assert!(is_new, "{h:?} has come before, or is beyond the window");
+        assert!(is_new, "{h:?} is a duplicate, or beyond the window");
         let is_parity = h.block.is_some_and(|block| block.is_parity());
         let uses_receive = h.receive.is_some() && !is_parity;
         if after.not_ready != before.not_ready {
             assert!(uses_receive, "{h:?} needs no receive request");
-            return Judged::default();
+            return Permitted::default();
         }
-        let mut judged = Judged::default();
+        let mut permitted = Permitted::default();
         if !is_parity {
-            self.judge_segment(number, h, u32_from(data.len()), &mut judged);
+            self.check_segment(number, h, u32_from(data.len()), &mut permitted);
         }
-        self.streams.has_refused |= after.fatal != before.fatal;
+        self.streams.has_failed |= after.fatal != before.fatal;
         self.streams.take(number, h, data);
-        let rebuilt = after.rebuilt - before.rebuilt;
-        if rebuilt > 0 {
-            let place = h.block.expect("only a packet of a block rebuilds any");
-            self.judge_rebuilt(number, &place, rebuilt, &mut judged);
+        let recovered = after.recovered - before.recovered;
+        if recovered > 0 {
+            let place = h.block.expect("only a packet of a block causes recovery");
+            self.check_recovered(number, &place, recovered, &mut permitted);
         }
         self.follow();
-        judged.atomics = self.carry_out();
-        judged
+        permitted.atomics = self.carry_out();
+        permitted
     }
 
-    /// What a segment of data explains, which has come or was computed.
-    fn judge_segment(&mut self, number: u64, h: &SrDataRepr, len: u32, judged: &mut Judged) {
-        let explained = &mut judged.explained;
+    /// The effects that a segment of data permits, received or recovered.
+    fn check_segment(&mut self, number: u64, h: &SrDataRepr, len: u32, permitted: &mut Permitted) {
+        let explained = &mut permitted.explained;
         match h.kind {
             SrKind::Write => {
                 let reach = h.reth.and_then(|reth| self.granted(&reth, len));
                 explained.extend(reach);
             }
-            SrKind::Send => explained.extend(self.recvs.lands()),
+            SrKind::Send => explained.extend(self.recvs.written()),
             SrKind::ReadResponse | SrKind::AtomicResponse => {
-                explained.extend(self.sends.lands());
+                explained.extend(self.sends.written());
             }
             SrKind::ReadRequest => {
                 let asked = h.reth.map_or(0, |r| r.dma_len);
                 let parts = asked.div_ceil(self.streams.segment_bytes).max(1);
-                self.streams.answers_left += u64::from(parts);
+                self.streams.responses_left += u64::from(parts);
             }
-            SrKind::FetchAdd | SrKind::CmpSwap => self.streams.answers_left += 1,
+            SrKind::FetchAdd | SrKind::CmpSwap => self.streams.responses_left += 1,
         }
         self.streams.atomics.extend(h.atomic.map(|a| (number, a)));
         self.streams.invalidations.extend(h.ieth.map(|rkey| (number, (rkey, false))));
@@ -145,25 +145,31 @@ impl World {
         self.memory.reach(reth.rkey, reth.va, len, need).filter(|_| may)
     }
 
-    /// So many segments of a block were computed, the lowest that are lost: all, or those before
-    /// one that could not be put where it belongs.
-    fn judge_rebuilt(&mut self, number: u64, place: &BlockRepr, count: u64, judged: &mut Judged) {
-        let computed = self.streams.incoming.compute(number, place);
-        let all = u64_from(computed.len());
-        assert!(count <= all, "{count} were computed, and {all} were lost");
-        for Computed { number, header, bytes } in computed.into_iter().take(usize_from(count)) {
-            assert!(self.streams.is_new(number), "{number:#x} was computed, and is here");
-            self.judge_segment(number, &header, u32_from(bytes.len()), judged);
+    /// `count` segments of a block were recovered, the lowest lost ones: all, or those before one
+    /// that could not be written to its destination.
+    fn check_recovered(
+        &mut self,
+        number: u64,
+        place: &BlockRepr,
+        count: u64,
+        permitted: &mut Permitted,
+    ) {
+        let recovered = self.streams.incoming.recover(number, place);
+        let all = u64_from(recovered.len());
+        assert!(count <= all, "{count} were recovered, but {all} were lost");
+        for Recovered { number, header, bytes } in recovered.into_iter().take(usize_from(count)) {
+            assert!(self.streams.is_new(number), "{number:#x} was recovered, but had arrived");
+            self.check_segment(number, &header, u32_from(bytes.len()), permitted);
             if let Some(reth) = header.reth {
                 let reach = self.granted(&reth, u32_from(bytes.len()));
-                judged.written.push((reach.expect("it was granted"), bytes));
+                permitted.written.push((reach.expect("access was granted"), bytes));
             }
-            self.streams.incoming.rebuilt(number);
+            self.streams.incoming.on_recovered(number);
             self.streams.arrive(number);
         }
     }
 
-    /// What atomics may change whose turn has come, or may have.
+    /// The changes permitted to atomics that are due, or may be.
     fn carry_out(&mut self) -> Vec<Reach> {
         let (next, due) = (self.streams.next, self.streams.due());
         let may = self.setup.access.allows(Access::REMOTE_ATOMIC);
@@ -176,7 +182,7 @@ impl World {
         for (rkey, may_be_done) in
             std::mem::replace(&mut self.streams.invalidations, later).into_values()
         {
-            if self.streams.has_refused {
+            if self.streams.has_failed {
                 continue;
             }
             if !may_be_done || self.memory.mr(Plot::Granted).rkey == Some(rkey) {
@@ -189,13 +195,13 @@ impl World {
         explained
     }
 
-    /// An acknowledgement that was taken names only what was sent, and no time to come.
-    fn judge_ack(&self, ack: &SrAckRepr<'_>) {
+    /// Checks that an accepted acknowledgement names only packets sent, and no future time.
+    fn check_ack(&self, ack: &SrAckRepr<'_>) {
         let nxt = self.streams.snd_nxt;
         let before_nxt = |psn: u32| nxt.wrapping_sub(psn).cast_signed();
-        // Nor what was sent long ago.
-        let recent = 0..=(1 << 16) + i32::try_from(REORDER_PKTS).expect("a few");
-        // But of a block that has begun, the rest may be settled before it has left.
+        // Nor packets sent long ago.
+        let recent = 0..=(1 << 16) + i32::try_from(REORDER_PKTS).expect("the constant fits");
+        // But the rest of an incomplete block may be settled before it has left.
         let left = self.streams.outgoing.left_of_block();
         let named = -left..=*recent.end();
         assert!(named.contains(&before_nxt(ack.next)), "{ack:?} before {nxt}");
@@ -214,10 +220,10 @@ impl World {
                 self.check_data_sent(packet, &header, &data, state);
             }
             Some(Inside::Ack(ack)) => {
-                self.streams.outgoing.check_way(packet, ack.path);
+                self.streams.outgoing.check_path(packet, ack.path);
                 self.check_ack_sent(&ack);
             }
-            None => panic!("{:?} is not of SR", packet.bth),
+            None => panic!("{:?} is not an SR packet", packet.bth),
         }
     }
 
@@ -231,7 +237,7 @@ impl World {
         assert!(ahead <= 0, "{h:?} leaves a gap");
         assert!(sends || is_answer && state == QpState::Err, "{h:?} while {state:?}");
         // It may have failed before this packet was written.
-        let now = self.ep.query_qp(self.qpn).expect("it was not destroyed").state;
+        let now = self.ep.query_qp(self.qpn).expect("the queue pair exists").state;
         if now == QpState::Err {
             self.streams.outgoing.failed();
         }
@@ -239,8 +245,8 @@ impl World {
         if ahead == 0 {
             self.streams.snd_nxt = self.streams.snd_nxt.wrapping_add(1);
             if is_answer && !is_parity {
-                let left = self.streams.answers_left.checked_sub(1);
-                self.streams.answers_left = left.expect("an answer that nothing asked for");
+                let left = self.streams.responses_left.checked_sub(1);
+                self.streams.responses_left = left.expect("a response without a request");
             }
         }
         assert_eq!(h.sent_ps, self.now.as_ps());
@@ -252,7 +258,7 @@ impl World {
     fn check_ack_sent(&self, ack: &SrAckRepr<'_>) {
         let streams = &self.streams;
         let next = streams.number(ack.next);
-        if !streams.has_refused {
+        if !streams.has_failed {
             assert_eq!(ack.next, streams.expected(), "{ack:?}");
             assert_eq!(ack.psn_limit, ack.next.wrapping_add(REORDER_PKTS));
         }
@@ -261,7 +267,7 @@ impl World {
             let base = streams.number(word.base);
             for number in (0..64).filter(|i| word.bits >> i & 1 != 0).map(|i| base + i) {
                 let has = streams.has(number) || streams.incoming.may_be_settled(number);
-                assert!(has, "{ack:?} tells of {number:#x}");
+                assert!(has, "{ack:?} reports {number:#x}");
             }
         }
         for report in ack.blocks.as_slice() {

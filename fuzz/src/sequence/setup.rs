@@ -1,4 +1,4 @@
-//! How the queue pair under test is made.
+//! The configuration of the queue pair under test.
 
 use super::SETUP_LEN;
 use super::memory::{Memory, Plot};
@@ -14,12 +14,12 @@ use spanwire_transport::{
 use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
-/// What the setup's bytes decide.
+/// The configuration selected by the setup's bytes.
 pub(super) struct Setup {
     pub(super) srq: bool,
-    /// It speaks SR.
+    /// It runs SR.
     pub(super) is_sr: bool,
-    /// It is not told to send at first; in SR only.
+    /// It does not reach RTS at first; in SR only.
     pub(super) only_receives: bool,
     /// Completion queues that overrun soon.
     pub(super) small_cqs: bool,
@@ -38,7 +38,7 @@ pub(super) struct Setup {
     pub(super) balance: Option<Balance>,
 }
 
-/// What was made.
+/// The created resources.
 pub(super) struct Made {
     pub(super) ep: Endpoint,
     pub(super) qpn: Qpn,
@@ -122,10 +122,10 @@ impl Setup {
             ..QpAttr::rtr(PEER_QPN, self.rq_psn, MTU, av)
         };
         for attr in [QpAttr::init(self.access), rtr] {
-            ep.modify_qp(qpn, &attr).expect("the customary transitions");
+            ep.modify_qp(qpn, &attr).expect("INIT and RTR are reachable");
         }
         if !self.only_receives {
-            ep.modify_qp(qpn, &self.rts()).expect("the customary transition");
+            ep.modify_qp(qpn, &self.rts()).expect("RTS is reachable");
         }
     }
 
@@ -135,8 +135,8 @@ impl Setup {
         Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
     }
 
-    /// Payload of a full packet of SR: telemetry that is asked for needs room, and so does a place
-    /// in a block.
+    /// Payload of a full SR packet: requested telemetry needs room, and so does a position in a
+    /// block.
     pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
         let asks = |c: CongestionControl| c.algorithm.start(&path).wants_int();
@@ -146,7 +146,7 @@ impl Setup {
         SEGMENT_BYTES - u32_from(room) - place
     }
 
-    /// What takes it from RTR to RTS.
+    /// The attributes of the transition from RTR to RTS.
     pub(super) fn rts(&self) -> QpAttr {
         QpAttr {
             max_rd_atomic: Some(self.max_rd_atomic),
@@ -168,8 +168,8 @@ fn restricted(bits: u8) -> Access {
     granted.fold(Access::LOCAL_WRITE, |all, (_, right)| all.and(right))
 }
 
-/// None, or any algorithm there is; `knows_rtt` when it is told a round trip. A fixed window is
-/// one, or two packets at a rate far below what is posted.
+/// None, or any algorithm; `knows_rtt` configures a round trip. A fixed window has one or two
+/// packets at a rate far below the posted amount.
 fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
     if !(1..RESTRICTED).contains(&which) {
         return None;
@@ -182,8 +182,8 @@ fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
     Some(CongestionControl { algorithm, base_rtt: knows_rtt.then_some(Dur::from_us(10)) })
 }
 
-/// Codes of all kinds, and when they are used: always, beyond a data centre, or where a round trip
-/// is known at all; some follow the loss.
+/// Codes of all kinds, and their activation: always, beyond a data centre, or with any known round
+/// trip; some adapt to the loss rate.
 fn erasure(which: u8) -> ErasureCoding {
     let (data, parity) = [(8, 2), (2, 1), (4, 2), (1, 1), (3, 2), (16, 3), (62, 2), (32, 32)]
         [usize::from(which & 7)];
@@ -201,11 +201,11 @@ fn erasure(which: u8) -> ErasureCoding {
 
 fn balance(which: u8) -> Balance {
     let known = Choice::known();
-    let choice = Choice::named(known[usize::from(which) % known.len()]).expect("it is known");
+    let choice = Choice::named(known[usize::from(which) % known.len()]).expect("the name is known");
     Balance { choice, seed: which.into() }
 }
 
-/// Limits small enough that a scenario meets them all.
+/// Limits small enough that a scenario reaches them all.
 fn config() -> ValidConfig {
     let config = Config {
         max_qps: 2,
@@ -229,23 +229,22 @@ fn config() -> ValidConfig {
         int_hops: INT_HOPS,
         elide_payload: false,
     };
-    config.validate().expect("inside the ranges")
+    config.validate().expect("values are in range")
 }
 
-/// From here on the byte of the setup says which rights a peer has; below, which congestion control
-/// there is.
+/// From here on the byte of the setup selects the rights of a peer; below, the congestion control.
 const RESTRICTED: u8 = 0xc0;
 /// First PSNs: ordinary, before the wrap of 24 bits, before that of a signed difference, at zero.
 const PSNS: [u32; 4] = [1000, 0xff_fffd, 0x7f_fffe, 0];
 
 pub(super) const MTU: Mtu = Mtu::B256;
-/// Requests a queue holds.
+/// The depth of each queue.
 pub(super) const MAX_WR: u32 = 16;
 /// Payload of a full packet of SR.
 const SEGMENT_BYTES: u32 = 200;
 const LINE_RATE: Rate = Rate::from_gbps(10);
 const INT_HOPS: u8 = 2;
-/// The least that may be configured.
+/// The configurable minimum.
 pub(super) const REORDER_PKTS: u32 = 256;
 pub(super) const WINDOW_PKTS: u32 = 12;
 pub(super) const PEER_QPN: Qpn = Qpn::new(0x77);

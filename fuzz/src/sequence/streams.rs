@@ -1,4 +1,4 @@
-//! Both streams of a connection of SR, as they must be.
+//! A model of both streams of an SR connection.
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
@@ -7,37 +7,37 @@ use spanwire_base::u64_from;
 use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is behind the BTH of a packet of SR, read once more from the frame.
+/// The part after the BTH of an SR packet, parsed once more from the frame.
 pub(super) enum Inside {
     /// Data or parity.
     Data(Box<SrDataRepr>, Vec<u8>),
-    /// Without its telemetry, which changes nothing that is known here.
+    /// An acknowledgement without its telemetry, which does not affect the model.
     Ack(Box<SrAckRepr<'static>>),
 }
 
-/// Both streams of a connection, as they must be.
+/// A model of both streams of a connection.
 pub(super) struct Streams {
     /// The lowest number of the peer's that has not arrived.
     pub(super) next: u64,
-    /// Those above that have.
+    /// Arrived numbers above that.
     ahead: BTreeSet<u64>,
-    /// What is done when everything before it has arrived.
+    /// Operations that are executed once everything before them has arrived.
     pub(super) atomics: BTreeMap<u64, AtomicEthRepr>,
-    /// The same of keys, and whether it may have been done already: nobody waits for parity that
-    /// only may have come.
+    /// The same for keys, and whether it may have been executed already: parity that may not have
+    /// arrived is not waited for.
     pub(super) invalidations: BTreeMap<u64, (u32, bool)>,
     /// Blocks of the peer's.
     pub(super) incoming: Incoming,
-    /// The queue pair has failed, by a refusal or by itself: what came last may not count.
-    pub(super) has_refused: bool,
-    /// Our next new packet, and those before it.
+    /// The queue pair has failed, by a NAK or by itself: the last packets may not count.
+    pub(super) has_failed: bool,
+    /// The number of our next new packet, and of those before it.
     pub(super) snd_nxt: u32,
     pub(super) outgoing: Outgoing,
-    /// Answers that may still leave for the first time.
-    pub(super) answers_left: u64,
+    /// Responses that may still leave for the first time.
+    pub(super) responses_left: u64,
     /// Payload of a full packet of ours.
     pub(super) segment_bytes: u32,
-    /// Until it is told to send: bytes that came and were not answered.
+    /// Before RTS: bytes received minus bytes sent.
     unproven: Option<u64>,
 }
 
@@ -71,16 +71,16 @@ impl Streams {
             atomics: BTreeMap::new(),
             invalidations: BTreeMap::new(),
             incoming: Incoming::default(),
-            has_refused: false,
+            has_failed: false,
             snd_nxt: sq_psn,
             outgoing: Outgoing::new(setup),
-            answers_left: 0,
+            responses_left: 0,
             segment_bytes: setup.segment_bytes(),
             unproven: None,
         }
     }
 
-    /// No more may leave than comes, until [`Streams::prove`].
+    /// Limits output to input, until [`Streams::prove`].
     pub(super) fn unproven(self, is_unproven: bool) -> Self {
         Self { unproven: is_unproven.then_some(0), ..self }
     }
@@ -89,25 +89,25 @@ impl Streams {
         self.unproven = None;
     }
 
-    /// A frame was handed in.
-    pub(super) fn came(&mut self, frame_len: usize) {
+    /// A frame was delivered.
+    pub(super) fn on_received(&mut self, frame_len: usize) {
         self.unproven = self.unproven.map(|bytes| bytes + u64_from(frame_len));
     }
 
     /// A frame left.
-    pub(super) fn left(&mut self, frame_len: usize) {
+    pub(super) fn on_sent(&mut self, frame_len: usize) {
         if let Some(bytes) = &mut self.unproven {
             let left = bytes.checked_sub(u64_from(frame_len));
-            *bytes = left.expect("more bytes leave than came, before it was told to send");
+            *bytes = left.expect("more bytes leave than arrived, before RTS");
         }
     }
 
-    /// What it is on the wire.
+    /// The next number in its wire form.
     pub(super) fn expected(&self) -> u32 {
         low(self.next)
     }
 
-    /// The number nearest to `next` that has these bits on the wire.
+    /// The number nearest to `next` with these bits on the wire.
     pub(super) fn number(&self, psn: u32) -> u64 {
         self.next.wrapping_add_signed(i64::from(psn.wrapping_sub(self.expected()).cast_signed()))
     }
@@ -127,37 +127,37 @@ impl Streams {
         }
     }
 
-    /// A packet was taken that had not come before.
+    /// A new packet was accepted.
     pub(super) fn take(&mut self, number: u64, header: &SrDataRepr, data: &[u8]) {
         let Self { incoming, next, ahead, .. } = self;
         incoming.on_packet(number, header, data, |n| n < *next || ahead.contains(&n));
         self.arrive(number);
     }
 
-    /// Timers have run.
+    /// Timers have expired.
     pub(super) fn time_passed(&mut self) {
         let Self { incoming, next, ahead, .. } = self;
         incoming.time_passed(|n| n < *next || ahead.contains(&n));
     }
 
-    /// The engine expects a number with these low bits: what it passed over is settled.
+    /// The engine expects a number with these low bits: all skipped numbers are settled.
     pub(super) fn expects(&mut self, psn: Psn) {
         while self.expected() & Psn::MASK != psn.get() {
             let is_right = self.incoming.was_settled(self.next);
-            assert!(is_right, "{:#x} has not come, and {psn:?} is next", self.next);
+            assert!(is_right, "{:#x} has not arrived, but {psn:?} is next", self.next);
             self.arrive(self.next);
         }
     }
 
-    /// What the engine expects is not known any more: at most what follows if all is settled that
-    /// may be.
+    /// The engine's expected number is no longer known: at most the one that follows if everything
+    /// that may be settled is.
     pub(super) fn may_expect(&mut self) {
         while self.incoming.was_settled(self.next) {
             self.arrive(self.next);
         }
     }
 
-    /// Below this, everything may have been carried out.
+    /// Below this, everything may have been executed.
     pub(super) fn due(&self) -> u64 {
         let has = |n| self.has(n);
         let passes = |n: &u64| has(*n) || self.incoming.may_be_idle(*n, has);

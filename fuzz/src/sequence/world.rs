@@ -1,4 +1,4 @@
-//! The endpoint, what is known of it, and what a step does to both.
+//! The endpoint, the model of its state, and the effects of a step on both.
 
 use super::STEP_LEN;
 use super::forge::{Forged, View};
@@ -27,13 +27,13 @@ pub(super) struct World {
     pub(super) recvs: Ledger,
     pub(super) wr_id: u64,
     pub(super) output: Output,
-    /// What the responder must expect, from what it took.
+    /// The PSN that the responder must expect, from the packets it accepted.
     pub(super) epsn: Psn,
-    /// The WRITE under way and how much of it has come.
+    /// The WRITE in progress and the bytes received of it.
     pub(super) inbound: Option<(RethRepr, u32)>,
-    /// The same of SR.
+    /// The same for SR.
     pub(super) streams: Streams,
-    /// The counters, last time all were looked at.
+    /// The counters at the last check.
     pub(super) counted: Vec<u64>,
 }
 
@@ -74,22 +74,22 @@ impl World {
         assert_eq!(self.memory.changed(), None, "only packets change memory");
     }
 
-    /// Everything posted ends once, and the queue pair leaves nothing behind. Returns what was
-    /// counted.
+    /// Checks that every posted request completes once, and the queue pair leaves nothing behind.
+    /// Returns the counters.
     pub(super) fn end(mut self) -> Counters {
         let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &error).expect("every state leads to ERR");
         self.transmit(0, 0);
         self.poll();
         if self.ep.counters().cq_overrun == 0 {
-            assert_eq!(self.sends.unfinished(), None, "a send request never ends");
+            assert_eq!(self.sends.unfinished(), None, "a send request does not complete");
             if self.srq.is_none() {
-                assert_eq!(self.recvs.unfinished(), None, "a receive request never ends");
+                assert_eq!(self.recvs.unfinished(), None, "a receive request does not complete");
             }
         }
         assert_eq!(self.ep.poll_timeout().filter(|t| *t <= self.now), None);
         assert!(self.ep.destroy_qp(self.qpn));
-        self.packet_to_nobody();
+        self.packet_to_unknown_qp();
         assert!(self.ep.destroy_cq(self.send_cq) && self.ep.destroy_cq(self.recv_cq));
         assert_eq!(self.ep.poll_timeout(), None, "a timer without a queue pair");
         assert_eq!(self.memory.changed(), None);
@@ -97,15 +97,15 @@ impl World {
         self.ep.counters().clone()
     }
 
-    /// All only grow.
+    /// Checks that counters only grow.
     pub(super) fn check_counters(&mut self) {
         let counted = values(self.ep.counters());
         let shrunk = counted.iter().zip(&self.counted).position(|(now, then)| now < then);
-        assert_eq!(shrunk, None, "a counter shrank");
+        assert_eq!(shrunk, None, "a counter decreased");
         self.counted = counted;
     }
 
-    fn packet_to_nobody(&mut self) {
+    fn packet_to_unknown_qp(&mut self) {
         let before = self.ep.counters().dropped(DropReason::UnknownQpn);
         let forged = Forged::new(&[0; STEP_LEN], &self.view(0));
         self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
@@ -131,8 +131,8 @@ impl World {
     }
 
     fn packet(&mut self, step: &[u8; STEP_LEN]) {
-        let info = self.ep.query_qp(self.qpn).expect("it was not destroyed");
-        // A probe leaves whatever the window says, and may be of what was left to parity.
+        let info = self.ep.query_qp(self.qpn).expect("the queue pair exists");
+        // A probe leaves whatever the window is, and may use room reserved for parity.
         let probe = u64::from(self.setup.erasure.is_some());
         assert!(info.in_flight_pkts <= u64::from(WINDOW_PKTS) + probe, "{info:?}");
         let forged = Forged::new(step, &self.view(info.in_flight_pkts));
@@ -140,20 +140,20 @@ impl World {
         let atomic = forged.ext.atomic.map(|a| RethRepr { va: a.va, rkey: a.rkey, dma_len: 8 });
         let word = atomic.and_then(|r| self.memory.reach(r.rkey, r.va, 8, Access::REMOTE_ATOMIC));
         let word = word.map(|reach| self.memory.word(&reach));
-        self.streams.came(forged.frame.len());
+        self.streams.on_received(forged.frame.len());
         self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
         let after = Tally::of(self.ep.counters());
         let taken = after.taken - before.taken;
         assert_eq!(taken + after.dropped - before.dropped, 1, "each packet is counted once");
         if self.setup.is_sr {
-            return self.judge_sr(&forged, info.state, [&before, &after]);
+            return self.check_sr(&forged, info.state, [&before, &after]);
         }
         let changed = self.memory.changed();
         if taken == 0 {
             assert_eq!(changed, None, "a dropped packet changed memory");
             return;
         }
-        assert!(forged.is_sound, "taken: {:?}", forged.bth);
+        assert!(forged.is_acceptable, "taken: {:?}", forged.bth);
         match forged.bth.opcode.props().class {
             OpClass::Request => {
                 assert!(matches!(info.state, QpState::Rts | QpState::Sqd), "{info:?}");
@@ -163,33 +163,33 @@ impl World {
                     }
                     _ => 1,
                 };
-                // A message whose completion finds no room is carried out, and refused.
+                // A message whose completion finds no room is executed, and rejected.
                 let complete = after.messages != before.messages;
                 let refused = after.refused != before.refused && !complete;
-                self.judge_request(&forged, refused, word, changed);
+                self.check_request(&forged, refused, word, changed);
             }
-            OpClass::Response => self.judge_response(&forged, changed),
-            OpClass::Notification => assert_eq!(changed, None, "it only counts"),
+            OpClass::Response => self.check_response(&forged, changed),
+            OpClass::Notification => assert_eq!(changed, None, "a notification changed memory"),
         }
     }
 
-    fn judge_response(&self, forged: &Forged, changed: Option<Reach>) {
-        // But a sequence NAK may name the next one.
+    fn check_response(&self, forged: &Forged, changed: Option<Reach>) {
+        // A sequence NAK may name the next one.
         let sequence_error = Syndrome::Nak(NakCode::SequenceError);
         let naks = forged.ext.aeth.is_some_and(|a| a.syndrome == sequence_error);
         let was_sent = forged.bth.psn.is_before(self.output.snd_nxt)
             || naks && forged.bth.psn == self.output.snd_nxt;
-        assert!(was_sent, "{:?} answers what was never sent", forged.bth);
+        assert!(was_sent, "{:?} acknowledges an unsent PSN", forged.bth);
         if let Some(changed) = changed {
             let kind = forged.bth.opcode.props().kind;
             assert!(kind != OpKind::Ack, "an ACK changed {changed:?}");
-            assert!(self.sends.explains(&changed), "nothing was read into {changed:?}");
+            assert!(self.sends.explains(&changed), "no outstanding request explains {changed:?}");
         }
     }
 
-    /// A request that was taken: carried out unless `refused`, answered as a duplicate or NAKed.
-    /// `word` is what an atomic would have found.
-    fn judge_request(
+    /// Checks an accepted request: executed unless `refused`, answered as a duplicate or NAKed.
+    /// `word` is the old value that an atomic would return.
+    fn check_request(
         &mut self,
         forged: &Forged,
         refused: bool,
@@ -199,20 +199,20 @@ impl World {
         let Forged { bth, ext, payload_len, .. } = forged;
         let props = bth.opcode.props();
         if refused {
-            assert_eq!(changed, None, "not carried out, but memory changed");
+            assert_eq!(changed, None, "a rejected request changed memory");
             return;
         }
-        assert_eq!(bth.psn, self.epsn, "carried out of order");
+        assert_eq!(bth.psn, self.epsn, "executed out of order");
         let mut took = 1;
         match props.kind {
             OpKind::Send => {
                 let explained = changed.is_none_or(|c| self.recvs.explains(&c));
-                assert!(explained, "a SEND outside what was posted for it");
+                assert!(explained, "a SEND outside its receive buffer");
                 if let Some(rkey) = ext.ieth {
                     self.check_invalidated(rkey);
                 }
             }
-            OpKind::Write => self.judge_write(ext.reth, props.last, *payload_len, changed),
+            OpKind::Write => self.check_write(ext.reth, props.last, *payload_len, changed),
             OpKind::ReadRequest => {
                 assert_eq!(changed, None);
                 let reth = ext.reth.expect("a READ has one");
@@ -220,24 +220,27 @@ impl World {
                 took = packets(reth.dma_len);
             }
             _ => {
-                assert!(word.is_some(), "an atomic on what was not granted");
-                self.judge_atomic(bth.opcode, ext.atomic.zip(word), changed);
+                assert!(word.is_some(), "an atomic without access");
+                self.check_atomic(bth.opcode, ext.atomic.zip(word), changed);
             }
         }
         self.epsn = self.epsn.plus(took);
     }
 
-    fn judge_atomic(
+    fn check_atomic(
         &self,
         opcode: Opcode,
         done: Option<(AtomicEthRepr, u64)>,
         changed: Option<Reach>,
     ) {
-        let (a, found) = done.expect("an atomic has a header, and a word to work on");
+        let (a, found) = done.expect("an atomic has a header and a word");
         let reth = RethRepr { va: a.va, rkey: a.rkey, dma_len: 8 };
         let reach = self.check_reach(&reth, Access::REMOTE_ATOMIC).expect("eight bytes");
         assert!(a.va.is_multiple_of(8));
-        assert!(changed.is_none_or(|c| reach.contains(&c)), "beside the word");
+        assert!(
+            changed.is_none_or(|c| reach.contains(&c)),
+            "an atomic changed bytes beside its word"
+        );
         let left = match opcode {
             Opcode::RcFetchAdd => found.wrapping_add(a.swap_or_add),
             _ if found == a.compare => a.swap_or_add,
@@ -246,7 +249,7 @@ impl World {
         assert_eq!(self.memory.word(&reach), left, "{opcode:?} of {found:#x}");
     }
 
-    fn judge_write(
+    fn check_write(
         &mut self,
         reth: Option<RethRepr>,
         last: bool,
@@ -264,11 +267,11 @@ impl World {
             RethRepr { va: message.va.wrapping_add(received.into()), dma_len: len, ..message };
         let reach = self.check_reach(&part, Access::REMOTE_WRITE);
         let inside = changed.is_none_or(|c| reach.is_some_and(|r| r.contains(&c)));
-        assert!(inside, "a WRITE outside what it names");
+        assert!(inside, "a WRITE outside its range");
         self.inbound = (!last).then_some((message, received + len));
     }
 
-    /// The bytes that a request names, none when it names none. Access must have been granted.
+    /// The range that a request names, none if it names none. Access must have been granted.
     fn check_reach(&self, reth: &RethRepr, need: Access) -> Option<Reach> {
         assert!(self.setup.access.allows(need), "{need:?} through this queue pair");
         if reth.dma_len == 0 {
@@ -286,15 +289,15 @@ impl World {
     }
 }
 
-/// The counters that say what became of a packet.
+/// The counters of the fate of a packet.
 pub(super) struct Tally {
     pub(super) taken: u64,
     dropped: u64,
     pub(super) duplicates: u64,
     pub(super) not_ready: u64,
     pub(super) fatal: u64,
-    pub(super) rebuilt: u64,
-    /// Requests taken, but not carried out: these three, and what came out of sequence.
+    pub(super) recovered: u64,
+    /// Requests accepted but not executed: these three, and those out of sequence.
     refused: u64,
     messages: u64,
 }
@@ -305,10 +308,10 @@ impl Tally {
         let wire = wire::DropReason::ALL.iter().map(|r| DropReason::Wire(*r));
         let dropped = own.chain(wire).map(|r| c.dropped(r)).sum();
         let (duplicates, not_ready) = (c.duplicate_request, c.out_of_buffer);
-        let (fatal, rebuilt) = (c.tx_fatal_naks, c.ec_rebuilt_packets);
+        let (fatal, recovered) = (c.tx_fatal_naks, c.ec_rebuilt_packets);
         let refused = duplicates + c.out_of_sequence + not_ready + fatal;
         let (taken, messages) = (c.rx_packets, c.rx_messages);
-        Self { taken, dropped, duplicates, not_ready, fatal, rebuilt, refused, messages }
+        Self { taken, dropped, duplicates, not_ready, fatal, recovered, refused, messages }
     }
 }
 

@@ -1,12 +1,12 @@
-//! A link dies: who leaves it, and how fast. A sender of a packet a microsecond over eight links
-//! and a round trip of 100 us, of which one link goes dark after ten round trips.
+//! Reroutes after a link failure, and their delay. A sender of a packet a microsecond over eight
+//! links with a round trip of 100 us; one link fails after ten round trips.
 
 use crate::testing::{acked, at, data, flow, lost};
 use crate::{Balancer, Choice, Entropy, LossKind, Outgoing, PathLoss, PathState};
 use spanwire_base::Rng;
 use std::collections::VecDeque;
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy)]
 struct Packet {
     psn: u64,
@@ -15,32 +15,32 @@ struct Packet {
     arrives: bool,
 }
 
-/// What of it was sent and lost in each round trip.
+/// Packets sent and lost in each round trip.
 #[derive(Default)]
 struct Log {
     sent: Vec<u64>,
     lost: Vec<u64>,
     last_loss_us: u64,
-    lost_again: u64,
+    lost_retransmissions: u64,
 }
 
 struct Net {
     lb: Balancer,
-    /// Decides random losses, and how the switch hashes.
+    /// Draws random losses and the switch's hash seed.
     rng: Rng,
     salt: u64,
     loss_per_million: u32,
     now_us: u64,
     psn: u64,
-    on_the_way: VecDeque<Packet>,
-    /// Did not arrive; its acknowledgement would have come by now.
+    in_transit: VecDeque<Packet>,
+    /// Lost packets whose acknowledgement would have arrived by now.
     missing: VecDeque<Packet>,
-    again: VecDeque<Packet>,
+    to_retransmit: VecDeque<Packet>,
     in_flight: u64,
-    heard_us: u64,
+    feedback_us: u64,
     timeout_us: u64,
     dead: Option<u64>,
-    /// New packets leave only in the first so many microseconds of each three round trips.
+    /// New packets leave only in the first `burst_us` of each three round trips.
     burst_us: u64,
     log: Log,
 }
@@ -55,11 +55,11 @@ impl Net {
             loss_per_million: 0,
             now_us: 0,
             psn: 0,
-            on_the_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             missing: VecDeque::new(),
-            again: VecDeque::new(),
+            to_retransmit: VecDeque::new(),
             in_flight: 0,
-            heard_us: 0,
+            feedback_us: 0,
             timeout_us: TIMEOUT_US,
             dead: None,
             burst_us: u64::MAX,
@@ -71,7 +71,7 @@ impl Net {
         Rng::new(self.salt ^ u64::from(path.bits())).below(LINKS)
     }
 
-    /// Runs for so many round trips.
+    /// Runs for `rtts` round trips.
     fn run(&mut self, rtts: u64) {
         for _ in 0..rtts {
             self.log.sent.push(0);
@@ -88,19 +88,19 @@ impl Net {
 
     fn send(&mut self) {
         let paused = self.now_us % (3 * RTT_US) >= self.burst_us;
-        if self.in_flight >= WINDOW || (paused && self.again.is_empty()) {
+        if self.in_flight >= WINDOW || (paused && self.to_retransmit.is_empty()) {
             return;
         }
-        let again = self.again.pop_front();
-        let new = data(at(self.now_us), again.map_or(self.psn, |packet| packet.psn));
+        let lost = self.to_retransmit.pop_front();
+        let new = data(at(self.now_us), lost.map_or(self.psn, |packet| packet.psn));
         let out = Outgoing {
-            retransmit: again.is_some(),
-            lost_on: again.map(|packet| packet.path),
+            retransmit: lost.is_some(),
+            lost_on: lost.map(|packet| packet.path),
             in_flight_bytes: self.in_flight * 4096,
             ..new
         };
         let path = self.lb.pick(&out).entropy;
-        self.psn += u64::from(again.is_none());
+        self.psn += u64::from(lost.is_none());
         self.in_flight += 1;
         let random = self.rng.per_million(self.loss_per_million);
         let arrives = !random && self.dead != Some(self.link(path));
@@ -108,38 +108,38 @@ impl Net {
         if !arrives {
             *self.log.lost.last_mut().unwrap() += 1;
             self.log.last_loss_us = self.now_us;
-            self.log.lost_again += u64::from(out.retransmit);
+            self.log.lost_retransmissions += u64::from(out.retransmit);
         }
-        self.on_the_way.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
+        self.in_transit.push_back(Packet { psn: out.psn, path, sent_us: self.now_us, arrives });
     }
 
     fn receive(&mut self) {
         let due = |p: &Packet| p.sent_us + RTT_US <= self.now_us;
-        let Some(packet) = self.on_the_way.pop_front_if(|p| due(p)) else { return };
+        let Some(packet) = self.in_transit.pop_front_if(|p| due(p)) else { return };
         if !packet.arrives {
             self.missing.push_back(packet);
             return;
         }
         self.in_flight -= 1;
-        (self.heard_us, self.timeout_us) = (self.now_us, TIMEOUT_US);
+        (self.feedback_us, self.timeout_us) = (self.now_us, TIMEOUT_US);
         let ack = acked(packet.path, at(packet.sent_us), RTT_US);
         self.lb.on_ack(at(self.now_us), &ack);
     }
 
-    /// A packet is lost when one that was sent ten later has arrived.
+    /// A packet is lost when one sent ten later has arrived.
     fn find_losses(&mut self) {
-        let arrived = self.heard_us.saturating_sub(RTT_US);
+        let arrived = self.feedback_us.saturating_sub(RTT_US);
         while let Some(packet) = self.missing.pop_front_if(|p| p.sent_us + 10 <= arrived) {
             self.lose(packet, LossKind::Overdue);
         }
     }
 
     fn time_out(&mut self) {
-        if self.in_flight == 0 || self.now_us < self.heard_us + self.timeout_us {
+        if self.in_flight == 0 || self.now_us < self.feedback_us + self.timeout_us {
             return;
         }
         self.lb.on_timeout(at(self.now_us));
-        self.heard_us = self.now_us;
+        self.feedback_us = self.now_us;
         self.timeout_us *= 2;
         while let Some(packet) = self.missing.pop_front() {
             self.lose(packet, LossKind::Timeout);
@@ -150,10 +150,10 @@ impl Net {
         self.in_flight -= 1;
         let loss = lost(packet.path, 1, at(packet.sent_us));
         self.lb.on_loss(at(self.now_us), &PathLoss { kind, ..loss });
-        self.again.push_back(packet);
+        self.to_retransmit.push_back(packet);
     }
 
-    /// Ten round trips, then a link that it uses dies.
+    /// Runs ten round trips, then fails a link in use.
     fn fail(mut self) -> Self {
         self.run(10);
         let used = self.lb.paths(at(self.now_us)).last().unwrap().path;
@@ -161,13 +161,13 @@ impl Net {
         self
     }
 
-    /// And so many round trips more.
+    /// Runs `rtts` more round trips.
     fn then(mut self, rtts: u64) -> Self {
         self.run(rtts);
         self
     }
 
-    /// When the last packet left that was lost, in microseconds since the failure.
+    /// The send time of the last lost packet, in microseconds since the failure.
     fn last_loss_us(&self) -> u64 {
         self.log.last_loss_us.saturating_sub(10 * RTT_US)
     }
@@ -187,8 +187,8 @@ fn after_failure(choice: &str, from: usize) -> u64 {
 
 #[test]
 fn failure__unolb_leaves_within_two_round_trips() {
-    // It is known after one; four packets of a subflow later it moves. One path in eight that it
-    // moves to is dead as well, which is known another round trip later.
+    // The failure is detected after one round trip; a subflow reroutes four packets later. One in
+    // eight new paths uses the dead link as well, which is detected another round trip later.
     let mut second = 0;
     for seed in 0..SEEDS {
         let us = Net::new("unolb", seed).fail().then(100).last_loss_us();
@@ -200,27 +200,27 @@ fn failure__unolb_leaves_within_two_round_trips() {
 }
 
 #[test]
-fn failure__unolb_sends_again_only_where_the_failure_was_outlived() {
+fn failure__unolb_retransmits_only_on_live_paths() {
     for seed in 0..SEEDS {
         let net = Net::new("unolb", seed).fail().then(100);
         assert!(net.lb.counters().retransmits >= 10);
-        assert_eq!(net.log.lost_again, 0, "seed {seed}");
+        assert_eq!(net.log.lost_retransmissions, 0, "seed {seed}");
     }
 }
 
 #[test]
-fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
+fn failure__unolb_under_random_loss_leaves_only_the_dead_link() {
     for seed in 0..SEEDS {
         let mut net = Net::new("unolb", seed);
         net.loss_per_million = 10_000;
         net.run(100);
-        assert_eq!(net.lb.counters().reroutes, 0, "seed {seed}: paths that still answer");
+        assert_eq!(net.lb.counters().reroutes, 0, "seed {seed}: live paths are kept");
         net = net.fail().then(10);
         let reroutes = net.lb.counters().reroutes;
         assert!(reroutes > 0);
         net.run(100);
-        assert_eq!(net.lb.counters().reroutes, reroutes, "seed {seed}: it has come to rest");
-        // Random loss goes on: 1 %, by 100 round trips of 100 packets.
+        assert_eq!(net.lb.counters().reroutes, reroutes, "seed {seed}: reroutes have stopped");
+        // Random loss continues: 1 %, over 100 round trips of 100 packets.
         assert!(net.loss_per_million(120) < 15_000);
     }
 }
@@ -229,7 +229,7 @@ fn failure__unolb_leaves_it_under_random_loss_and_nothing_else() {
 fn failure__unolb_with_pauses_leaves_after_four_losses_and_not_for_one() {
     for seed in 0..SEEDS {
         let mut net = Net::new("unolb", seed);
-        // Two packets on each subflow, then silence.
+        // Two packets on each subflow, then a pause.
         net.burst_us = 20;
         net.loss_per_million = 10_000;
         net.run(300);
@@ -243,7 +243,7 @@ fn failure__unolb_with_pauses_leaves_after_four_losses_and_not_for_one() {
 }
 
 #[test]
-fn failure__a_path_that_died_is_not_taken_again() {
+fn failure__a_dead_path_is_not_reused() {
     for seed in 0..SEEDS {
         let net = Net::new("unolb", seed).fail().then(100);
         let dead = net.dead.unwrap();
@@ -266,12 +266,12 @@ fn failure__plb_recovers_after_timeouts() {
 }
 
 #[test]
-fn failure__reps_avoids_what_does_not_answer() {
+fn failure__reps_avoids_dead_paths() {
     assert!(after_failure("reps", 2) < 1_000);
 }
 
 #[test]
-fn failure__spraying_and_ecmp_never_learn() {
+fn failure__spraying_and_ecmp_never_adapt() {
     for choice in ["rps", "rps-rr"] {
         let lost = after_failure(choice, 50);
         assert!((110_000..140_000).contains(&lost), "{choice}: {lost}, one in eight");

@@ -1,9 +1,9 @@
-//! The paths that died lately.
+//! The list of recently dead paths.
 
 use crate::{Entropy, PathAck};
 use spanwire_base::Time;
 
-/// Paths that were left as dead, the last [`MOST`] of them, each until it is forgotten.
+/// The last [`PATHS_MAX`] paths that were left as dead, each until it expires.
 #[derive(Clone, Debug)]
 pub(super) struct Dead {
     /// The oldest first.
@@ -13,20 +13,20 @@ pub(super) struct Dead {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     entropy: Entropy,
-    /// When the first packet left that did not arrive.
+    /// The send time of the first packet that did not arrive.
     since: Time,
     until: Time,
 }
 
 impl Dead {
     pub(super) fn new() -> Self {
-        Self { paths: Vec::with_capacity(MOST) }
+        Self { paths: Vec::with_capacity(PATHS_MAX) }
     }
 
-    /// `entropy` is dead for what was sent `since`, and remembered `until`.
+    /// Adds `entropy`, dead for packets sent from `since` on, until `until`.
     pub(super) fn add(&mut self, entropy: Entropy, since: Time, until: Time) {
         self.paths.retain(|path| path.entropy != entropy);
-        if self.paths.len() == MOST {
+        if self.paths.len() == PATHS_MAX {
             self.paths.remove(0);
         }
         self.paths.push(Path { entropy, since, until });
@@ -36,14 +36,14 @@ impl Dead {
         self.paths.iter().any(|path| path.entropy == entropy && now < path.until)
     }
 
-    /// Of a dead path something arrived after all.
+    /// Removes a path if a packet sent since its death arrived after all.
     pub(super) fn on_ack(&mut self, ack: &PathAck) {
         self.paths.retain(|path| path.entropy != ack.path || ack.sent_at < path.since);
     }
 }
 
-/// A flow of ten subflows fills them in six rounds of deaths.
-const MOST: usize = 64;
+/// A flow of ten subflows fills the list in six rounds of deaths.
+const PATHS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{acked, at};
 
     #[test]
-    fn has__until_it_is_forgotten() {
+    fn has__until_it_expires() {
         let mut dead = Dead::new();
         let path = Entropy::new(1);
         dead.add(path, at(10), at(100));
@@ -66,13 +66,13 @@ mod tests {
             dead.add(Entropy::new(bits), at(0), at(100));
             dead.add(Entropy::new(bits), at(0), at(100));
         }
-        assert_eq!(dead.paths.len(), MOST);
+        assert_eq!(dead.paths.len(), PATHS_MAX);
         let kept = (0..70).filter(|bits| dead.has(Entropy::new(*bits), at(1)));
         assert_eq!(kept.collect::<Vec<_>>(), (6..70).collect::<Vec<_>>());
     }
 
     #[test]
-    fn on_ack__of_what_was_sent_since_revives() {
+    fn on_ack__a_later_packet_revives_the_path() {
         let mut dead = Dead::new();
         let path = Entropy::new(1);
         dead.add(path, at(10), at(1000));

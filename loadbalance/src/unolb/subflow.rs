@@ -1,40 +1,40 @@
-//! One subflow: its path, and whether anything still comes back of it.
+//! One subflow: its path, and the liveness of the path.
 
 use crate::rtt::{Rtt, towards};
 use crate::{Entropy, PathAck, PathLoss};
 use spanwire_base::{Dur, Time};
 
-/// One subflow. All that is known of its path is forgotten when the path is changed.
+/// One subflow. A reroute resets all state of its path.
 #[derive(Clone, Debug)]
 pub(super) struct Subflow {
     pub(super) entropy: Entropy,
     pub(super) moved_at: Option<Time>,
-    /// When something was last heard of this path.
-    pub(super) heard_at: Option<Time>,
-    /// Round trips of this path.
+    /// The time of the last feedback about this path.
+    pub(super) feedback_at: Option<Time>,
+    /// The RTT of this path.
     pub(super) rtt: Rtt,
-    /// Time between two packets of the subflow, smoothed.
+    /// The interval between two packets of the subflow, smoothed.
     gap: Dur,
     sent_at: Option<Time>,
-    /// Packets on their way, as far as acknowledgements and losses tell.
+    /// Packets in flight, by acknowledgements and losses.
     outstanding: u64,
-    waits: Waits,
-    /// When the packet left that was sent latest of those that arrived.
+    unacked_times: SendTimes,
+    /// The send time of the newest packet that arrived.
     arrived: Option<Time>,
-    /// Packets lost, after which none has arrived that was sent later.
+    /// Packets lost since the last arrival of a packet sent later.
     lost_in_row: u32,
-    /// When the first of these left.
+    /// The send time of the first of these.
     lost_from: Time,
 }
 
-/// How long a silence is long, and how many losses are many.
+/// The thresholds for silence and losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// A round trip of this path.
+    /// The round trip of this path.
     pub(super) rtt: Dur,
     /// The base round trip of the flow.
     pub(super) base: Dur,
-    /// Lost packets in a row.
+    /// Consecutive lost packets.
     pub(super) lost_in_row: u32,
 }
 
@@ -43,47 +43,47 @@ impl Subflow {
         Self {
             entropy,
             moved_at: None,
-            heard_at: None,
+            feedback_at: None,
             rtt: Rtt::default(),
             gap: Dur::ZERO,
             sent_at: None,
             outstanding: 0,
-            waits: Waits::default(),
+            unacked_times: SendTimes::default(),
             arrived: None,
             lost_in_row: 0,
             lost_from: Time::ZERO,
         }
     }
 
-    /// Takes another path.
-    pub(super) fn move_to(&mut self, entropy: Entropy, now: Time) {
+    /// Reroutes to another path.
+    pub(super) fn reroute_to(&mut self, entropy: Entropy, now: Time) {
         *self = Self { gap: self.gap, moved_at: Some(now), ..Self::new(entropy) };
     }
 
     /// A packet leaves; a round trip takes about `rtt`.
     pub(super) fn on_sent(&mut self, now: Time, rtt: Dur) {
         if let Some(last) = self.sent_at {
-            // A pause says nothing of the pace.
+            // A pause is not a sample of the packet interval.
             let gap = now.since(last).min(rtt);
             self.gap = Dur::from_ps(towards(self.gap.as_ps(), gap.as_ps(), 8));
             if now > last + rtt * IDLE_RTTS {
-                // What was on its way is no more, whatever became of it.
+                // Nothing can be in flight any more, reported or not.
                 self.outstanding = 0;
             }
         }
         if self.outstanding == 0 {
-            self.waits = Waits::default();
+            self.unacked_times = SendTimes::default();
         }
-        self.waits.push(now, rtt / WAITS_EACH_RTT);
+        self.unacked_times.push(now, rtt / SEND_TIMES_EACH_RTT);
         self.outstanding += 1;
         self.sent_at = Some(now);
     }
 
     pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(ack.packets));
-        self.heard_at = Some(now);
+        self.feedback_at = Some(now);
         self.arrived = self.arrived.max(Some(ack.sent_at));
-        self.waits.arrived(ack.sent_at, self.sent_at);
+        self.unacked_times.arrived(ack.sent_at, self.sent_at);
         if ack.sent_at >= self.lost_from {
             self.lost_in_row = 0;
         }
@@ -94,7 +94,7 @@ impl Subflow {
 
     pub(super) fn on_loss(&mut self, loss: &PathLoss) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(loss.packets));
-        // What was sent later, or with it, has arrived: the path is not to blame.
+        // A packet sent with it or later has arrived: the path is not the cause.
         if self.arrived.is_some_and(|arrived| arrived >= loss.sent_at) {
             return;
         }
@@ -104,75 +104,77 @@ impl Subflow {
         self.lost_in_row = self.lost_in_row.saturating_add(loss.packets);
     }
 
-    /// Nothing was heard for long. Counts as a loss, if something is on its way; those that are
-    /// reported beside it come on top.
+    /// Applies a retransmission timeout. Counts as a loss if packets are in flight, in addition to
+    /// the losses reported with it.
     pub(super) fn on_timeout(&mut self) {
-        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else { return };
+        let Some(first) = self.unacked_times.first().filter(|_| self.outstanding > 0) else {
+            return;
+        };
         if self.lost_in_row == 0 {
             self.lost_from = first;
         }
         self.lost_in_row = self.lost_in_row.saturating_add(1);
     }
 
-    /// When the packet left that was sent latest of those that arrived.
+    /// The send time of the newest packet that arrived.
     pub(super) fn arrived(&self) -> Option<Time> {
         self.arrived
     }
 
-    /// Packets were lost on it, and none that was sent after them has arrived.
+    /// Packets were lost on it, and none sent after them has arrived.
     pub(super) fn is_suspect(&self) -> bool {
         self.lost_in_row > 0
     }
 
-    /// When the first of the packets left that speak against the path.
+    /// The send time of the first packet of the current losses.
     pub(super) fn lost_from(&self) -> Time {
         self.lost_from
     }
 
-    /// It is suspect, and silent for too long or with too many losses.
+    /// It is suspect, and silent or above the loss limit.
     pub(super) fn is_bad(&self, now: Time, limits: &Limits) -> bool {
-        // A path of which nothing was ever heard deserves half the patience.
-        let unproven = self.heard_at.is_none();
+        // A path without any feedback so far gets half the limit.
+        let unproven = self.feedback_at.is_none();
         let row = if unproven { limits.lost_in_row.div_ceil(2) } else { limits.lost_in_row };
         self.is_suspect() && (self.lost_in_row >= row || self.is_silent(now, limits))
     }
 
-    /// Something is on its way, and an acknowledgement has been due for longer than half a base
-    /// round trip and three of the subflow's own packets. It is not due before a round trip after
-    /// the packet left: neither in the first round trip, nor after idle.
+    /// Packets are in flight, and an acknowledgement has been due for longer than half a base
+    /// round trip and three packet intervals of the subflow. It is due a round trip after
+    /// the packet left, so a subflow is not silent in the first round trip or after idle.
     pub(super) fn is_silent(&self, now: Time, limits: &Limits) -> bool {
-        let Some(first) = self.waits.first().filter(|_| self.outstanding > 0) else {
+        let Some(first) = self.unacked_times.first().filter(|_| self.outstanding > 0) else {
             return false;
         };
-        let due = (first + limits.rtt).max(self.heard_at.unwrap_or(Time::ZERO));
+        let due = (first + limits.rtt).max(self.feedback_at.unwrap_or(Time::ZERO));
         now >= due + (limits.base / 2).max(self.gap * 3)
     }
 }
 
-/// When packets left that have not arrived: the first one to within a part of a round trip.
+/// Send times of packets that have not arrived; the first is accurate to a part of a round trip.
 ///
-/// A queue of all would grow with the window. These are some of them, far enough apart to span a
-/// round trip.
+/// A queue of all packets would grow with the window. This holds a few of them, far enough apart to
+/// span a round trip.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waits {
-    times: [Time; WAITS],
+struct SendTimes {
+    times: [Time; SEND_TIMES],
     len: usize,
 }
 
-impl Waits {
+impl SendTimes {
     fn first(&self) -> Option<Time> {
         (self.len > 0).then(|| self.times[0])
     }
 
     fn push(&mut self, now: Time, apart: Dur) {
         let far = self.len == 0 || now >= self.times[self.len - 1] + apart;
-        if far && self.len < WAITS {
+        if far && self.len < SEND_TIMES {
             self.times[self.len] = now;
             self.len += 1;
         }
     }
 
-    /// A packet that left at `sent_at` has arrived. The last one left at `newest`.
+    /// Removes a packet sent at `sent_at` that arrived. The last one left at `newest`.
     fn arrived(&mut self, sent_at: Time, newest: Option<Time>) {
         let gone = self.times[..self.len].iter().take_while(|time| **time <= sent_at).count();
         self.times.copy_within(gone..self.len, 0);
@@ -184,10 +186,10 @@ impl Waits {
     }
 }
 
-const WAITS: usize = 6;
-/// Fewer than [`WAITS`], since round trips grow.
-const WAITS_EACH_RTT: u64 = 4;
-/// Nothing sent for so many round trips is idle.
+const SEND_TIMES: usize = 6;
+/// Fewer than [`SEND_TIMES`], since round trips grow.
+const SEND_TIMES_EACH_RTT: u64 = 4;
+/// A subflow that sends nothing for this many round trips is idle.
 const IDLE_RTTS: u64 = 4;
 
 #[cfg(test)]
@@ -217,16 +219,16 @@ mod tests {
     #[test]
     fn is_silent__not_in_the_first_round_trip() {
         let mut s = subflow();
-        assert!(!s.is_silent(at(1_000_000), &LIMITS), "nothing was sent");
+        assert!(!s.is_silent(at(1_000_000), &LIMITS), "no packet was sent");
         send(&mut s, 1000);
         assert!(!s.is_silent(at(1149), &LIMITS));
         assert!(s.is_silent(at(1150), &LIMITS));
         ack(&mut s, 1151);
-        assert!(!s.is_silent(at(1_000_000), &LIMITS), "nothing is on its way");
+        assert!(!s.is_silent(at(1_000_000), &LIMITS), "no packet is in flight");
     }
 
     #[test]
-    fn is_silent__not_after_idle_even_with_a_packet_never_accounted_for() {
+    fn is_silent__not_after_idle_even_with_a_packet_unaccounted_for() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
@@ -237,26 +239,26 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__counts_from_the_last_that_was_heard_while_packets_flow() {
+    fn is_silent__counts_from_the_last_feedback() {
         let mut s = subflow();
         for us in (0..=1000).step_by(10) {
             send(&mut s, us);
-            // Dead from 500 on: the last acknowledgement comes at 590.
+            // Dead from 500 on: the last acknowledgement arrives at 590.
             if us >= 100 && us - 100 < 500 {
                 ack(&mut s, us);
             }
-            // The first that is missing was due at 600; it is known to a quarter of a round trip.
+            // The first missing one was due at 600, accurate to a quarter of a round trip.
             assert!(us < 680 || s.is_silent(at(us), &LIMITS), "{us}");
             assert!(us >= 650 || !s.is_silent(at(us), &LIMITS), "{us}");
         }
     }
 
     #[test]
-    fn is_silent__not_while_something_comes_however_late() {
+    fn is_silent__not_while_late_feedback_arrives() {
         let mut s = subflow();
         for us in 0..1000 {
             send(&mut s, us);
-            // A queue has made round trips three times as long as they were known to be.
+            // A queue has made round trips three times as long as before.
             if us >= 300 {
                 s.on_ack(at(us), &acked(s.entropy, at(us - 300), 300));
             }
@@ -265,29 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn is_silent__knows_of_packets_on_their_way_that_it_has_no_times_of() {
+    fn is_silent__counts_packets_without_stored_times() {
         let mut s = subflow();
         for us in 0..400 {
             send(&mut s, us);
         }
-        // Later than all that are remembered: the first that is missing is taken for the last.
+        // Later than all stored times: the first missing packet is assumed to be the last.
         s.on_ack(at(400), &acked(s.entropy, at(300), 100));
         assert!(!s.is_silent(at(548), &LIMITS));
         assert!(s.is_silent(at(549), &LIMITS));
     }
 
     #[test]
-    fn is_silent__not_when_the_newest_has_arrived_and_the_count_is_off() {
+    fn is_silent__not_if_the_newest_has_arrived_and_the_count_is_wrong() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
-        // Nobody ever says what became of the first.
+        // The first is never acknowledged nor reported lost.
         ack(&mut s, 101);
         assert!(!s.is_silent(at(300), &LIMITS));
     }
 
     #[test]
-    fn is_silent__a_slow_sender_is_given_three_packets() {
+    fn is_silent__a_slow_sender_gets_three_packet_intervals() {
         let mut s = subflow();
         for us in (0..8000).step_by(80) {
             send(&mut s, us);
@@ -298,13 +300,13 @@ mod tests {
         // The packets sent at 7840 and 7920 are not acknowledged: due at 7940 at the earliest.
         assert!(!s.is_silent(at(8150), &LIMITS));
         assert!(s.is_silent(at(8181), &LIMITS));
-        s.move_to(Entropy::new(2), at(8190));
+        s.reroute_to(Entropy::new(2), at(8190));
         send(&mut s, 8190);
-        assert!(!s.is_silent(at(8490), &LIMITS), "its pace is its own, not the path's");
+        assert!(!s.is_silent(at(8490), &LIMITS), "the sender is slow, not the path");
     }
 
     #[test]
-    fn is_bad__four_in_a_row_or_one_and_silence() {
+    fn is_bad__four_consecutive_losses_or_one_and_silence() {
         let mut s = subflow();
         for us in 0..100 {
             send(&mut s, us);
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bad__of_a_path_never_heard_of_two_in_a_row_suffice() {
+    fn is_bad__two_losses_suffice_without_feedback() {
         let mut s = subflow();
         send(&mut s, 0);
         send(&mut s, 1);
@@ -344,13 +346,13 @@ mod tests {
         assert!(!s.is_suspect());
         lose(&mut s, 6);
         lose(&mut s, 3);
-        assert!(!s.is_suspect(), "what was sent with it or later has arrived");
+        assert!(!s.is_suspect(), "a packet sent with it or later has arrived");
         lose(&mut s, 7);
         assert!(s.is_suspect());
     }
 
     #[test]
-    fn on_timeout__accuses_what_is_on_its_way() {
+    fn on_timeout__counts_as_a_loss_of_packets_in_flight() {
         let mut s = subflow();
         s.on_timeout();
         assert!(!s.is_suspect());
@@ -358,7 +360,7 @@ mod tests {
         s.on_timeout();
         assert!(s.is_suspect() && s.lost_from() == at(10) && !s.is_bad(at(20), &LIMITS));
         s.on_timeout();
-        assert!(s.is_bad(at(20), &LIMITS), "two on a path never heard of");
+        assert!(s.is_bad(at(20), &LIMITS), "two losses on a path without feedback");
         ack(&mut s, 111);
         assert!(!s.is_suspect());
     }

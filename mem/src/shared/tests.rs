@@ -2,7 +2,7 @@ use super::words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// One way to access shared bytes: both must behave alike.
+/// One implementation of access to shared bytes: all must behave alike.
 #[derive(Clone, Copy)]
 struct Access {
     name: &'static str,
@@ -12,9 +12,9 @@ struct Access {
     compare_swap: unsafe fn(*mut u64, u64, u64) -> u64,
 }
 
-const WAYS: [Access; 2] = [
+const IMPLEMENTATIONS: [Access; 2] = [
     Access {
-        name: "this machine's",
+        name: "native",
         load: super::load,
         store: super::store,
         fetch_add: super::fetch_add,
@@ -29,10 +29,10 @@ const WAYS: [Access; 2] = [
     },
 ];
 
-/// Whole words of memory that only the functions under test access once it is made.
+/// Whole words of memory, accessed only by the functions under test.
 struct Memory(*mut u8, usize);
 
-// SAFETY: a pointer that `Access` alone follows, as tests of concurrent access want it.
+// SAFETY: only `Access` dereferences the pointer, as tests of concurrent access require.
 unsafe impl Send for Memory {}
 
 // SAFETY: as above.
@@ -41,7 +41,7 @@ unsafe impl Sync for Memory {}
 impl Drop for Memory {
     fn drop(&mut self) {
         let words = std::ptr::slice_from_raw_parts_mut(self.0.cast::<u64>(), self.1 / 8);
-        // SAFETY: what `new` made a pointer of; all accesses are over.
+        // SAFETY: `new` made the pointer from a box; no access can follow.
         drop(unsafe { Box::from_raw(words) });
     }
 }
@@ -52,18 +52,18 @@ impl Memory {
         Self(memory.cast(), words * 8)
     }
 
-    fn load(&self, way: Access, at: usize, len: usize) -> Vec<u8> {
+    fn load(&self, access: Access, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= self.1);
         let mut out = vec![0xee; len];
-        // SAFETY: inside the memory; what is beside it is not asked for.
-        unsafe { (way.load)(self.0.add(at), &mut out) };
+        // SAFETY: inside the memory; bytes beside it are not accessed.
+        unsafe { (access.load)(self.0.add(at), &mut out) };
         out
     }
 
-    fn store(&self, way: Access, at: usize, bytes: &[u8]) {
+    fn store(&self, access: Access, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.1);
         // SAFETY: inside the memory.
-        unsafe { (way.store)(self.0.add(at), bytes) };
+        unsafe { (access.store)(self.0.add(at), bytes) };
     }
 
     fn word(&self, at: usize) -> *mut u64 {
@@ -83,18 +83,18 @@ fn lengths() -> impl Iterator<Item = usize> {
 
 #[test]
 fn store__writes_its_bytes_and_none_beside_them_at_every_length_and_alignment() {
-    for way in WAYS {
+    for access in IMPLEMENTATIONS {
         for len in lengths() {
             let memory = Memory::new(len / 8 + 24);
             let size = len + 128;
             let bytes = pattern(len);
             for at in (0..40).chain([63, 64, 65]) {
-                memory.store(way, 0, &vec![0; size]);
-                memory.store(way, at, &bytes);
-                let all = memory.load(way, 0, size);
-                assert!(all[at..at + len] == bytes, "{}: {len} bytes to {at}", way.name);
+                memory.store(access, 0, &vec![0; size]);
+                memory.store(access, at, &bytes);
+                let all = memory.load(access, 0, size);
+                assert!(all[at..at + len] == bytes, "{}: {len} bytes to {at}", access.name);
                 let beside = all[..at].iter().chain(&all[at + len..]);
-                assert!(beside.clone().all(|b| *b == 0), "{}: {len} bytes to {at}", way.name);
+                assert!(beside.clone().all(|b| *b == 0), "{}: {len} bytes to {at}", access.name);
             }
         }
     }
@@ -102,19 +102,19 @@ fn store__writes_its_bytes_and_none_beside_them_at_every_length_and_alignment() 
 
 #[test]
 fn load__reads_its_bytes_and_writes_none_beside_them_at_every_length_and_alignment() {
-    for way in WAYS {
+    for access in IMPLEMENTATIONS {
         for len in lengths() {
             let memory = Memory::new(len / 8 + 24);
             let bytes = pattern(len + 128);
-            memory.store(way, 0, &bytes);
+            memory.store(access, 0, &bytes);
             for at in (0..40).chain([63, 64, 65]) {
                 let mut out = vec![0xee; len + 64];
                 let place = at % 33;
                 // SAFETY: inside the memory.
-                unsafe { (way.load)(memory.0.add(at), &mut out[place..place + len]) };
-                assert!(out[place..place + len] == bytes[at..at + len], "{}: {len}", way.name);
+                unsafe { (access.load)(memory.0.add(at), &mut out[place..place + len]) };
+                assert!(out[place..place + len] == bytes[at..at + len], "{}: {len}", access.name);
                 let beside = out[..place].iter().chain(&out[place + len..]);
-                assert!(beside.clone().all(|b| *b == 0xee), "{}: {len} from {at}", way.name);
+                assert!(beside.clone().all(|b| *b == 0xee), "{}: {len} from {at}", access.name);
             }
         }
     }
@@ -131,7 +131,8 @@ fn copy__by_vectors_of_either_width_is_the_same() {
             for is_wide in [false, true] {
                 let mut dst = vec![0xee; len + 64];
                 let at = dst[to..to + len].as_mut_ptr();
-                // SAFETY: two slices of `len` bytes, no shorter than a vector that there is.
+                // SAFETY: two slices of `len` bytes, at least as long as a vector that the
+                // processor has.
                 unsafe {
                     match is_wide && has_avx && len >= 32 {
                         true => copy_avx(src.as_ptr(), at, len),
@@ -148,21 +149,21 @@ fn copy__by_vectors_of_either_width_is_the_same() {
 
 #[test]
 fn fetch_add__and_compare_swap_return_what_was_there() {
-    for way in WAYS {
+    for access in IMPLEMENTATIONS {
         let memory = Memory::new(2);
-        memory.store(way, 8, &u64::MAX.to_ne_bytes());
+        memory.store(access, 8, &u64::MAX.to_ne_bytes());
         // SAFETY: an aligned word.
         unsafe {
-            assert_eq!((way.fetch_add)(memory.word(8), 3), u64::MAX);
-            assert_eq!((way.compare_swap)(memory.word(8), 7, 9), 2);
-            assert_eq!((way.compare_swap)(memory.word(8), 2, 9), 2);
-            assert_eq!((way.fetch_add)(memory.word(8), 0), 9);
+            assert_eq!((access.fetch_add)(memory.word(8), 3), u64::MAX);
+            assert_eq!((access.compare_swap)(memory.word(8), 7, 9), 2);
+            assert_eq!((access.compare_swap)(memory.word(8), 2, 9), 2);
+            assert_eq!((access.fetch_add)(memory.word(8), 0), 9);
         }
-        assert_eq!(memory.load(way, 0, 8), [0; 8]);
+        assert_eq!(memory.load(access, 0, 8), [0; 8]);
     }
 }
 
-/// Runs `work` with 0, 1, 2 on a thread each while `look` runs again and again on this one.
+/// Runs `work` with 0, 1, 2 on a thread each, and `look` repeatedly on this one meanwhile.
 fn beside_three(work: impl Fn(u8) + Sync, mut look: impl FnMut()) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -183,41 +184,41 @@ fn beside_three(work: impl Fn(u8) + Sync, mut look: impl FnMut()) {
 const ROUNDS: u64 = 2000;
 
 #[test]
-fn store__of_neighbours_at_once_loses_none_of_either() {
-    for way in WAYS {
+fn store__of_adjacent_ranges_at_once_loses_no_byte() {
+    for access in IMPLEMENTATIONS {
         let memory = Memory::new(64);
-        // Three threads own interleaved stretches of odd lengths; each finds its own bytes again.
+        // Three threads own interleaved ranges of odd lengths; each reads its own bytes back.
         let mine = |n: u8| (0..11).map(move |i| (i * 39 + usize::from(n) * 13, 13));
         let work = |n: u8| {
             for round in 0..ROUNDS {
                 let bytes = [u8::try_from(round % 200).unwrap() + n; 13];
                 for (at, len) in mine(n) {
-                    memory.store(way, at, &bytes[..len]);
-                    assert_eq!(memory.load(way, at, len), bytes[..len], "{}", way.name);
+                    memory.store(access, at, &bytes[..len]);
+                    assert_eq!(memory.load(access, at, len), bytes[..len], "{}", access.name);
                 }
             }
         };
-        beside_three(work, || drop(memory.load(way, 0, 429)));
+        beside_three(work, || drop(memory.load(access, 0, 429)));
     }
 }
 
 #[test]
-fn load__beside_writers_finds_only_bytes_that_were_written() {
-    for way in WAYS {
+fn load__beside_writers_reads_only_written_bytes() {
+    for access in IMPLEMENTATIONS {
         let memory = Memory::new(200);
-        // Every byte is its place times one of three odd factors, or zero in the beginning.
+        // Every byte is its offset times one of three odd factors, or zero at first.
         let byte = |at: usize, n: u8| u8::try_from(at % 256).unwrap().wrapping_mul(2 * n + 3);
         let work = |n: u8| {
             for round in 0..ROUNDS {
                 let at = usize::try_from(round).unwrap() * 7 % 300;
                 let bytes: Vec<u8> = (at..at + 1100).map(|at| byte(at, n)).collect();
-                memory.store(way, at, &bytes);
+                memory.store(access, at, &bytes);
             }
         };
         beside_three(work, || {
-            for (at, got) in memory.load(way, 3, 1397).into_iter().enumerate() {
+            for (at, got) in memory.load(access, 3, 1397).into_iter().enumerate() {
                 let may = |n| got == byte(at + 3, n);
-                assert!(got == 0 || [0, 1, 2].into_iter().any(may), "{}: {at}: {got}", way.name);
+                assert!(got == 0 || [0, 1, 2].into_iter().any(may), "{}: {at}: {got}", access.name);
             }
         });
     }
@@ -225,42 +226,42 @@ fn load__beside_writers_finds_only_bytes_that_were_written() {
 
 #[test]
 fn fetch_add__beside_copies_of_its_neighbours_counts_every_one() {
-    for way in WAYS {
+    for access in IMPLEMENTATIONS {
         let memory = Memory::new(6);
         let work = |n: u8| {
             for round in 0..ROUNDS {
                 // SAFETY: an aligned word.
-                unsafe { (way.fetch_add)(memory.word(16), 1) };
-                memory.store(way, 3, &[n; 13]);
-                memory.store(way, 24, &round.to_ne_bytes()[..7]);
+                unsafe { (access.fetch_add)(memory.word(16), 1) };
+                memory.store(access, 3, &[n; 13]);
+                memory.store(access, 24, &round.to_ne_bytes()[..7]);
             }
         };
         let mut last = 0;
         beside_three(work, || {
-            let all = memory.load(way, 1, 46);
+            let all = memory.load(access, 1, 46);
             let count = u64::from_ne_bytes(all[15..23].try_into().unwrap());
-            assert!(count <= 3 * ROUNDS, "{}", way.name);
+            assert!(count <= 3 * ROUNDS, "{}", access.name);
             last = count;
         });
-        assert_eq!(last, 3 * ROUNDS, "{}", way.name);
+        assert_eq!(last, 3 * ROUNDS, "{}", access.name);
     }
 }
 
 #[test]
 fn compare_swap__lets_one_of_three_win_each_round() {
-    for way in WAYS {
+    for access in IMPLEMENTATIONS {
         let memory = Memory::new(1);
         let won = [const { std::sync::atomic::AtomicU64::new(0) }; 3];
         let work = |n: u8| {
             for round in 0..ROUNDS {
                 // SAFETY: an aligned word.
-                let found = unsafe { (way.compare_swap)(memory.word(0), round, round + 1) };
+                let found = unsafe { (access.compare_swap)(memory.word(0), round, round + 1) };
                 won[usize::from(n)].fetch_add(u64::from(found == round), Ordering::Relaxed);
             }
         };
         beside_three(work, || {});
         let wins: u64 = won.iter().map(|won| won.load(Ordering::Relaxed)).sum();
-        let word = u64::from_ne_bytes(memory.load(way, 0, 8).try_into().unwrap());
-        assert_eq!(wins, word, "{}", way.name);
+        let word = u64::from_ne_bytes(memory.load(access, 0, 8).try_into().unwrap());
+        assert_eq!(wins, word, "{}", access.name);
     }
 }

@@ -1,4 +1,4 @@
-//! Access by atomic words, all of one size and aligned.
+//! Access by aligned atomic words of one size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     let (mut word, mut skip) = word_of(at.cast_mut());
     let mut left = dst;
     while !left.is_empty() {
-        // SAFETY: `word` is aligned and holds bytes that were asked for: the caller's promise.
+        // SAFETY: `word` is aligned and holds requested bytes, by the caller's guarantee.
         let bytes = unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed).to_ne_bytes();
         let (part, rest) = left.split_at_mut(left.len().min(WORD - skip));
         part.copy_from_slice(&bytes[skip..skip + part.len()]);
@@ -19,7 +19,7 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     }
 }
 
-/// Copies `src` to `at` and the bytes behind it. Bytes beside them in the same word stay.
+/// Copies `src` to `at` and the bytes after it. Other bytes of the same words do not change.
 ///
 /// # Safety
 /// As [`load`], and the words must be writable.
@@ -38,23 +38,23 @@ pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
     }
 }
 
-/// Adds `add` to the word at `at`, wrapping; returns what it was. Atomic to every other access.
+/// Adds `add` to the word at `at`, wrapping; returns the old value. Atomic to every other access.
 ///
 /// # Safety
 /// As [`store`], and `at` must be aligned.
 pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> u64 {
-    // SAFETY: an aligned word: the caller's promise.
+    // SAFETY: an aligned word, by the caller's guarantee.
     unsafe { AtomicU64::from_ptr(at) }.fetch_add(add, Ordering::SeqCst)
 }
 
-/// Writes `swap` to the word at `at` if it is `compare`; returns what it was. Atomic to every other
-/// access.
+/// Writes `swap` to the word at `at` if it equals `compare`; returns the old value. Atomic to
+/// every other access.
 ///
 /// # Safety
 /// As [`fetch_add`].
 pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> u64 {
     let (ok, no) = (Ordering::SeqCst, Ordering::SeqCst);
-    // SAFETY: an aligned word: the caller's promise.
+    // SAFETY: an aligned word, by the caller's guarantee.
     unsafe { AtomicU64::from_ptr(at) }
         .compare_exchange(compare, swap, ok, no)
         .unwrap_or_else(|old| old)
@@ -74,7 +74,7 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     }
 }
 
-/// The aligned word that holds the byte at `at`, and the byte's place in it.
+/// The aligned word that holds the byte at `at`, and the byte's offset in it.
 fn word_of(at: *mut u8) -> (*mut u64, usize) {
     let skip = at.addr() % WORD;
     // Aligned by construction.

@@ -9,28 +9,28 @@ use std::arch::{asm, is_x86_feature_detected};
 /// only.
 #[inline]
 pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
-    // SAFETY: the caller's promise; `dst` is borrowed.
+    // SAFETY: the caller's guarantee; `dst` is borrowed.
     unsafe { copy(at, dst.as_mut_ptr(), dst.len()) }
 }
 
-/// Copies `src` to `at` and the bytes behind it.
+/// Copies `src` to `at` and the bytes after it.
 ///
 /// # Safety
 /// `src.len()` bytes from `at` must be writable, outside of `src`, and accessed by this module
 /// only.
 #[inline]
 pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
-    // SAFETY: the caller's promise; `src` is borrowed.
+    // SAFETY: the caller's guarantee; `src` is borrowed.
     unsafe { copy(src.as_ptr(), at, src.len()) }
 }
 
-/// Adds `add` to the word at `at`, wrapping; returns what it was. Atomic to every other access.
+/// Adds `add` to the word at `at`, wrapping; returns the old value. Atomic to every other access.
 ///
 /// # Safety
 /// `at` must be aligned, readable and writable, and accessed by this module only.
 pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> u64 {
     let mut word = add;
-    // SAFETY: touches the eight bytes of the word, which the caller promises.
+    // SAFETY: accesses the eight bytes of the word, by the caller's guarantee.
     unsafe {
         asm!("lock xadd qword ptr [{at}], {word}", at = in(reg) at, word = inout(reg) word,
             options(nostack));
@@ -38,14 +38,14 @@ pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> u64 {
     word
 }
 
-/// Writes `swap` to the word at `at` if it is `compare`; returns what it was. Atomic to every other
-/// access.
+/// Writes `swap` to the word at `at` if it equals `compare`; returns the old value. Atomic to
+/// every other access.
 ///
 /// # Safety
 /// As [`fetch_add`].
 pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> u64 {
     let mut word = compare;
-    // SAFETY: touches the eight bytes of the word, which the caller promises.
+    // SAFETY: accesses the eight bytes of the word, by the caller's guarantee.
     unsafe {
         asm!("lock cmpxchg qword ptr [{at}], {swap}", at = in(reg) at, swap = in(reg) swap,
             inout("rax") word, options(nostack));
@@ -72,10 +72,10 @@ macro_rules! both_ends {
 }
 
 /// Copies `len` bytes. Bytes may be read and written more than once. The usual short lengths are
-/// inlined and need no more than SSE2, which every x86-64 has.
+/// inlined and need only SSE2, which every x86-64 has.
 ///
 /// # Safety
-/// The bytes at `src` must be readable, those at `dst` writable, and none of them both.
+/// The bytes at `src` must be readable, those at `dst` writable, and the ranges disjoint.
 #[inline(always)]
 unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: each of them copies exactly `len` bytes for lengths of its range.
@@ -140,7 +140,7 @@ unsafe fn copy_long(src: *const u8, dst: *mut u8, len: usize) {
 /// As [`copy`], for lengths below 8.
 #[inline(never)]
 unsafe fn copy_shorter(src: *const u8, dst: *mut u8, len: usize) {
-    // SAFETY: two registers of `size` bytes, the first at the beginning and the last at the end,
+    // SAFETY: two registers of `size` bytes, the first at the start and the last at the end,
     // lie inside and cover all of `size..=2 * size` bytes.
     unsafe {
         match len {
@@ -153,8 +153,8 @@ unsafe fn copy_shorter(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Copies by vectors of `$size` bytes in registers `$reg`: the last four and the first as they lie,
-/// those between in turns of four, from the first place in `dst` that is aligned.
+/// Copies by vectors of `$size` bytes in registers `$reg`: the last four and the first unaligned,
+/// those in between in groups of four, from the first aligned place in `dst`.
 macro_rules! vectors {
     ($name:ident, $size:literal, $reg:literal, $mov:literal, $leave:literal) => {
         /// # Safety

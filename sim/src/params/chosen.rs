@@ -209,7 +209,8 @@ mod tests {
             assert_eq!(choice.to_string(), name);
             for field in choice.choice().fields() {
                 let mut other = choice;
-                other.set(field.name, &field.max.to_string()).unwrap();
+                let most = field.range().map_or(true.into(), |(_, max)| max.into());
+                other.set(field.name, &field.text(most)).unwrap();
                 assert_eq!(
                     LbChoice::parse(&other.to_string()).map(|c| c.choice()),
                     Some(other.choice())

@@ -62,7 +62,7 @@ impl Marks {
             Algorithm::Dctcp(_) => Self::Dctcp,
             Algorithm::Gemini(_) | Algorithm::MpRdma(_) => Self::Half,
             Algorithm::Hpcc(_) => Self::Telemetry,
-            Algorithm::PowerTcp(params) if params.theta < 0.5 => Self::Telemetry,
+            Algorithm::PowerTcp(params) if !params.theta => Self::Telemetry,
             Algorithm::PowerTcp(_)
             | Algorithm::Swift(_)
             | Algorithm::Timely(_)

@@ -7,7 +7,7 @@ use crate::{
     Psn, Qpn, RethRepr, Syndrome, Template, seal,
 };
 
-// ---- What a sender may send ----
+// ---- Packets that a sender may send ----
 
 fn any_eth() -> impl Strategy<Value = EthernetRepr> {
     any::<([u8; 6], [u8; 6])>().prop_map(|(dst, src)| EthernetRepr {
@@ -68,7 +68,7 @@ fn any_bth() -> impl Strategy<Value = BthRepr> {
     )
 }
 
-/// Extension headers of every kind, cut to an opcode's by [`only_for`].
+/// Extension headers of every kind, reduced to an opcode's by [`only_for`].
 fn all_exts() -> impl Strategy<Value = ExtHeaders> {
     let rdma = any::<(u64, u32, u32)>();
     let atomic = any::<(u64, u32, u64, u64, u64)>();
@@ -163,8 +163,8 @@ fn samples() -> Vec<Headers> {
     out
 }
 
-/// The same headers and payload length with the payload left out but for `kept` bytes, and how much
-/// was.
+/// The same headers and payload length with all but `kept` bytes of the payload elided, and the
+/// number of elided bytes.
 fn elided_of(headers: &Headers, len: usize, kept: usize) -> (Vec<u8>, usize) {
     let template = Template::new(headers.eth, headers.ip, headers.udp.src_port);
     let mut frame = vec![0xee; 200];
@@ -189,13 +189,13 @@ fn parse_elided__is_the_whole_packet_without_part_of_its_payload() {
             let whole = frame_of(&headers, len);
             assert_eq!(short.len() + elided, whole.len());
             let there = short.len() - icrc::LEN;
-            assert_eq!(short[..there], whole[..there], "what is there does not tell");
+            assert_eq!(short[..there], whole[..there], "the bytes present are the same");
             let got = Packet::parse_elided(&short, elided).unwrap();
             let want = Packet::parse(&whole).unwrap();
             assert_eq!((got.payload_len(), want.payload_len()), (len, len));
             assert_eq!(got.payload, &want.payload[..len.min(kept)]);
             assert_eq!(Packet { payload: want.payload, elided_bytes: 0, ..got }, want);
-            // Neither is taken for the other.
+            // Neither form is accepted as the other.
             assert_eq!(Packet::parse(&short).is_ok(), elided == 0);
             assert_eq!(Packet::parse_elided(&whole, elided).is_ok(), elided == 0);
         }
@@ -203,7 +203,7 @@ fn parse_elided__is_the_whole_packet_without_part_of_its_payload() {
 }
 
 #[test]
-fn parse_elided__finds_flipped_bits_and_odd_lengths() {
+fn parse_elided__detects_flipped_bits_and_odd_lengths() {
     for headers in samples().into_iter().filter(|h| h.bth.opcode.props().payload) {
         let (short, elided) = elided_of(&headers, 6, 0);
         let mut bad = short.clone();
@@ -218,9 +218,9 @@ fn parse_elided__finds_flipped_bits_and_odd_lengths() {
     }
 }
 
-// ---- What a receiver must make of it ----
+// ---- Packets that a receiver must handle ----
 
-/// Makes the IPv4 header checksum right again, as a router or an attacker would.
+/// Corrects the IPv4 header checksum, as a router or an attacker would.
 fn mend_checksum(frame: &mut [u8]) {
     if frame[14] == 0x45 {
         frame[24..26].fill(0);
@@ -230,7 +230,7 @@ fn mend_checksum(frame: &mut [u8]) {
     }
 }
 
-/// True for the bits that the ICRC does not cover, written down apart from `icrc.rs`.
+/// True for the bits that the ICRC does not cover, listed independently of `icrc.rs`.
 fn is_masked(v4: bool, byte: usize, bit: usize) -> bool {
     let udp = if v4 { 34 } else { 54 };
     let in_ip = match (v4, byte) {
@@ -243,7 +243,7 @@ fn is_masked(v4: bool, byte: usize, bit: usize) -> bool {
 }
 
 #[test]
-fn parse__finds_every_flipped_bit_that_is_covered() {
+fn parse__detects_every_flipped_bit_that_is_covered() {
     for headers in samples() {
         let good = frame_of(&headers, 5);
         let v4 = matches!(headers.ip, IpRepr::V4(_));
@@ -275,7 +275,7 @@ fn parse__finds_every_flipped_bit_that_is_covered() {
 }
 
 #[test]
-fn parse__refuses_every_truncation() {
+fn parse__rejects_every_truncation() {
     for headers in samples() {
         let frame = frame_of(&headers, 6);
         for cut in 0..frame.len() {
@@ -286,8 +286,8 @@ fn parse__refuses_every_truncation() {
     }
 }
 
-/// Cuts a frame and makes the IP and UDP lengths agree with the cut, so that the checks further in
-/// are reached.
+/// Truncates a frame and sets the IP and UDP lengths to match, so that the inner checks are
+/// reached.
 fn shorten(frame: &[u8], to: usize) -> Vec<u8> {
     let mut f = frame[..to].to_vec();
     let udp = if f[14] == 0x45 { 34 } else { 54 };
@@ -323,7 +323,7 @@ fn parse__names_the_layer_that_a_short_packet_ends_in() {
 }
 
 #[test]
-fn parse__takes_a_frame_padded_by_the_link() {
+fn parse__accepts_link_padding() {
     for headers in samples() {
         let mut frame = frame_of(&headers, 0);
         frame.extend([0x5a; 9]);
@@ -332,7 +332,7 @@ fn parse__takes_a_frame_padded_by_the_link() {
 }
 
 #[test]
-fn parse__refuses_a_payload_behind_an_opcode_without_one() {
+fn parse__rejects_a_payload_after_an_opcode_without_one() {
     let ack = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcAck).unwrap();
     let send = Headers {
         bth: BthRepr { opcode: Opcode::RcSendOnlyInv, ..ack.bth },
@@ -345,7 +345,7 @@ fn parse__refuses_a_payload_behind_an_opcode_without_one() {
 }
 
 #[test]
-fn parse__refuses_more_pad_than_there_is() {
+fn parse__rejects_more_pad_than_payload() {
     let send = samples().into_iter().find(|h| h.bth.opcode == Opcode::RcSendOnly).unwrap();
     let mut frame = frame_of(&send, 0);
     frame[43] |= 0x10;
@@ -353,7 +353,7 @@ fn parse__refuses_more_pad_than_there_is() {
 }
 
 #[test]
-fn parse__lets_other_protocols_go_by_name() {
+fn parse__names_frames_of_other_protocols() {
     let mut arp = vec![0; 60];
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
     let send = frame_of(&samples()[4], 16);
@@ -371,7 +371,7 @@ fn parse__lets_other_protocols_go_by_name() {
 
 proptest! {
     #[test]
-    fn parse__takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn parse__handles_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let unverified = Packet::parse_unverified(&bytes);
         match Packet::parse(&bytes) {
             Err(DropReason::BadIcrc) => prop_assert!(unverified.is_ok()),
@@ -379,9 +379,9 @@ proptest! {
         }
     }
 
-    /// Random bytes die in the first checks; a changed frame gets further in.
+    /// Random bytes fail in the first checks; a changed frame passes more of them.
     #[test]
-    fn parse__takes_any_changed_frame(
+    fn parse__handles_any_changed_frame(
         headers in any_headers(),
         len in any_len(),
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
@@ -400,7 +400,7 @@ proptest! {
         if let Some(cut) = cut {
             frame.truncate(cut.index(original.len()));
         }
-        // Whatever is accepted can be sent again, and is the same packet then.
+        // Every accepted packet can be emitted, and parses to the same packet.
         if let Ok(packet) = Packet::parse_unverified(&frame) {
             let again = Headers::from(&packet);
             let mut copy = vec![0; again.frame_len(packet.payload.len())];

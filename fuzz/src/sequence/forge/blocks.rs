@@ -1,21 +1,22 @@
-//! Places in blocks of the forger's, and what it says of ours.
+//! Forged positions in blocks, and forged reports of our blocks.
 
 use super::{STEP_LEN, View};
 use spanwire_base::{u32_from, usize_from};
 use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord};
 
-/// A packet's place in a block, and how long the segments of that are.
+/// A packet's position in a block, and the segment lengths of the block.
 #[derive(Clone, Copy)]
-pub(super) struct Stand {
+pub(super) struct Position {
     pub(super) place: BlockRepr,
-    /// Bytes of every segment but the last, and by how much that is shorter.
+    /// Bytes of every segment but the last, and the amount by which the last is shorter.
     segment_bytes: u32,
     shorter: u32,
 }
 
-impl Stand {
-    /// Where the packet `psn` of a step stands. Blocks of one kind lie behind each other from the
-    /// first packet of all: packets that two steps make of it agree, unless one is told not to.
+impl Position {
+    /// The position of packet `psn` of a step. Blocks of one kind are consecutive from the first
+    /// packet on, so packets of two steps agree on their block, unless a step deviates
+    /// deliberately.
     pub(super) fn of(step: &[u8; STEP_LEN], psn: u32, view: &View<'_>) -> Option<Self> {
         let [_, _, base, _, _, shape, len, _, _, dma, _] = *step;
         let (data, parity, scheme) = KINDS[usize::from((base >> 4).checked_sub(1)?)];
@@ -52,7 +53,7 @@ impl Stand {
         usize_from((self.segment_bytes - if is_shorter { self.shorter } else { 0 }).into())
     }
 
-    /// What parity says of the bytes of the block.
+    /// The block's bytes according to parity.
     pub(super) fn block_bytes(&self, dma: u8) -> u32 {
         let all = u32::from(self.place.data) * self.segment_bytes;
         match dma {
@@ -65,7 +66,7 @@ impl Stand {
         }
     }
 
-    /// What its RETH says of its length.
+    /// The length in its RETH.
     pub(super) fn dma_len(&self, dma: u8) -> u32 {
         match self.place.is_parity() {
             true if dma < 0xf8 => self.block_bytes(dma),
@@ -75,7 +76,7 @@ impl Stand {
     }
 }
 
-/// Reports of blocks of ours: none, or one to four. Mostly of what was sent.
+/// Reports of our blocks: none, or one to four. Mostly of blocks that were sent.
 pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
     let [_, op, base, _, _, words, len, near, at, _, refused] = *step;
     let mut reports = BlockReports::default();
@@ -109,8 +110,7 @@ pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
     reports
 }
 
-/// Data and parity packets and scheme of the blocks that there may be. The last has a scheme that
-/// nobody knows.
+/// Data packets, parity packets and scheme of the possible blocks. The last has an unknown scheme.
 const KINDS: [(u8, u8, u8); 15] = [
     (2, 1, 1),
     (2, 2, 1),
@@ -128,7 +128,7 @@ const KINDS: [(u8, u8, u8); 15] = [
     (62, 2, 1),
     (4, 2, 9),
 ];
-/// From here on the operand for lengths says by how much a block's last segment is shorter, and
-/// from there on that parity tells nonsense.
+/// Length operands from here on shorten a block's last segment; those from `ABSURD` on make parity
+/// inconsistent.
 const SHORTER: u8 = 0x85;
 const ABSURD: u8 = 0xf0;

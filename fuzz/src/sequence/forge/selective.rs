@@ -1,6 +1,6 @@
-//! Packets of SR, near where they would be believed.
+//! Forged SR packets, close to acceptable ones.
 
-use super::blocks::{Stand, reports};
+use super::blocks::{Position, reports};
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_base::u32_from;
 use spanwire_wire::{
@@ -8,17 +8,17 @@ use spanwire_wire::{
     SrAckRepr, SrDataRepr, SrKind,
 };
 
-/// What is behind the BTH: the low bits of the PSN, the header, and bytes of data.
+/// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
 pub(super) struct Body {
     pub(super) opcode: Opcode,
     pub(super) psn: u32,
     pub(super) header: Vec<u8>,
     pub(super) payload_len: usize,
-    /// Added to what its data are filled with.
-    pub(super) hue: u8,
+    /// An offset of the bytes that its data are filled with.
+    pub(super) fill_offset: u8,
 }
 
-/// The opcode that a step means for a queue pair of SR: mostly its own two.
+/// The opcode of a step for an SR queue pair: mostly SR's own two.
 pub(super) fn opcode(op: u8) -> Opcode {
     match op {
         0xe0.. => Opcode::ALL[usize::from(op - 0xe0) % Opcode::ALL.len()],
@@ -31,30 +31,32 @@ pub(super) fn opcode(op: u8) -> Opcode {
 pub(super) fn data(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let [_, op, base, distance, _, shape, ..] = *step;
     let psn = psn(view, base, distance);
-    let Some(stand) = Stand::of(step, psn, view) else { return segment(step, view, psn, None) };
-    let is_parity = stand.place.is_parity();
+    let Some(position) = Position::of(step, psn, view) else {
+        return segment(step, view, psn, None);
+    };
+    let is_parity = position.place.is_parity();
     if is_parity && shape & 3 == 2 {
-        return given_up(op, psn, stand.place);
+        return void_parity(op, psn, position.place);
     }
-    segment(step, view, psn, Some(stand))
+    segment(step, view, psn, Some(position))
 }
 
-/// An empty parity packet; now and then it says more than it should.
-fn given_up(op: u8, psn: u32, place: BlockRepr) -> Body {
+/// A void parity packet, which only fills its PSN; sometimes with fields that it must not have.
+fn void_parity(op: u8, psn: u32, place: BlockRepr) -> Body {
     let kind = if op & 0x40 == 0 { SrKind::Send } else { SrKind::Write };
     let receive = (op & 0x20 != 0).then_some(0);
     let header = SrDataRepr { block: Some(place), receive, ..SrDataRepr::new(kind, psn, 0) };
     body(Opcode::SrParity, &header, 0, 0)
 }
 
-fn body(opcode: Opcode, header: &SrDataRepr, payload_len: usize, hue: u8) -> Body {
+fn body(opcode: Opcode, header: &SrDataRepr, payload_len: usize, fill_offset: u8) -> Body {
     let mut bytes = vec![0; header.header_len()];
-    header.emit(&mut bytes).expect("as long as it says");
-    Body { opcode, psn: header.psn, header: bytes, payload_len, hue }
+    header.emit(&mut bytes).expect("the buffer has the reported length");
+    Body { opcode, psn: header.psn, header: bytes, payload_len, fill_offset }
 }
 
-/// A segment of a message, or parity, which is as one.
-fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand>) -> Body {
+/// A segment of a message, or parity, which has the same header.
+fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, position: Option<Position>) -> Body {
     let [_, op, base, _, _, shape, len, plot, at, dma, value] = *step;
     let kind = SrKind::ALL[usize::from(op) % SrKind::ALL.len()];
     let carries = matches!(kind, SrKind::Send | SrKind::Write | SrKind::ReadResponse);
@@ -63,14 +65,14 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand
         3 => 4 * usize::from(len),
         _ => usize::from(len),
     };
-    let payload_len = stand.filter(|_| carries).map_or(payload_len, |s| s.payload_len());
-    let before = stand.map_or(0, |s| s.before());
+    let payload_len = position.filter(|_| carries).map_or(payload_len, |s| s.payload_len());
+    let before = position.map_or(0, |s| s.before());
     let single = SrDataRepr::new(kind, psn, value.into());
-    let last = shape & 8 == 0 && stand.is_none_or(|s| s.is_last());
+    let last = shape & 8 == 0 && position.is_none_or(|s| s.is_last());
     let (va, rkey) = target(view.memory, plot, at);
     let va = va.wrapping_add(before.into());
-    let asked = match (kind, dma, &stand) {
-        (SrKind::Write, _, Some(stand)) => stand.dma_len(dma),
+    let asked = match (kind, dma, &position) {
+        (SrKind::Write, _, Some(position)) => position.dma_len(dma),
         (SrKind::Write, 0..0xf0, None) => u32_from(payload_len),
         _ => dma_len(Opcode::RcReadRequest.props(), dma, 0, len),
     };
@@ -80,7 +82,7 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand
     let has_imm = shape & 0x10 != 0 && last;
     let takes_receive = kind == SrKind::Send || kind == SrKind::Write && has_imm;
     let header = SrDataRepr {
-        first: shape & 4 == 0 && stand.is_none_or(|s| s.is_first()),
+        first: shape & 4 == 0 && position.is_none_or(|s| s.is_first()),
         last,
         path: if base >> 4 & 1 == 0 { at.into() } else { 0xc000 | u16::from(at) },
         sent_ps: view.now_ps.saturating_sub(u64::from(value) << 20),
@@ -92,13 +94,13 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, stand: Option<Stand
         receive: takes_receive.then_some(u32::from(value & 0xf)),
         answers: kind_answers(kind).then_some(value.into()),
         original: (kind == SrKind::AtomicResponse).then_some(len.into()),
-        block: stand.map(|s| s.place),
-        block_bytes: stand.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
+        block: position.map(|s| s.place),
+        block_bytes: position.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
         ..single
     };
-    let is_parity = stand.is_some_and(|s| s.place.is_parity());
+    let is_parity = position.is_some_and(|s| s.place.is_parity());
     let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
-    body(opcode, &header, payload_len, stand.map_or(0, |s| s.place.index.wrapping_mul(7)))
+    body(opcode, &header, payload_len, position.map_or(0, |s| s.place.index.wrapping_mul(7)))
 }
 
 /// The body of an acknowledgement.
@@ -149,7 +151,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         let base =
             if words & 0x10 == 0 { base } else { base.wrapping_add(signed(len).wrapping_mul(64)) };
         let bits = u64::from_ne_bytes([len; 8]).rotate_left(words.into()) >> (words >> 4 & 0xf);
-        // Most of what lies beyond is left out, or hardly any acknowledgement were taken.
+        // Most bits beyond are cleared, or hardly any acknowledgement would be accepted.
         let room = view.sr_snd_nxt.wrapping_sub(base).cast_signed();
         let inside = u32::try_from(room).ok().and_then(|n| u64::MAX.checked_shr(64 - n.min(64)));
         let bits = if words & 0x20 == 0 { bits & inside.unwrap_or(0) } else { bits };
@@ -161,8 +163,8 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
     }
     let mut header = vec![0; ack.header_len()];
-    ack.emit(&mut header).expect("as long as it says");
-    Body { opcode: Opcode::SrAck, psn: ack.next, header, payload_len: 0, hue: 0 }
+    ack.emit(&mut header).expect("the buffer has the reported length");
+    Body { opcode: Opcode::SrAck, psn: ack.next, header, payload_len: 0, fill_offset: 0 }
 }
 
 /// Telemetry of a port with every bit set.
@@ -189,7 +191,7 @@ fn psn(view: &View<'_>, base: u8, distance: u8) -> u32 {
         2 => view.sr_snd_nxt,
         _ => return u32::from(distance) << 24,
     };
-    // One near, or as many as a window, or a turn away.
+    // Single packets, windows, or turns of the 24-bit number space.
     let scale = [1, 1, 16, 0x100_0000][usize::from(base >> 2 & 3)];
     let distance = u32::from_ne_bytes(i32::from(distance.cast_signed()).to_ne_bytes());
     from.wrapping_add(distance.wrapping_mul(scale))
