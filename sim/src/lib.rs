@@ -44,7 +44,7 @@ pub use congestion::Congestion;
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
 pub use link::{LinkCounters, LinkId};
-pub use liveness::{Patience, silence_max};
+pub use liveness::{LivenessBounds, failure_detection_max};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the liveness bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
+pub struct LivenessBounds {
     /// T.
     pub timeout: Dur,
     /// Retransmissions without progress before a queue pair gives up.
@@ -45,7 +45,7 @@ pub struct Patience {
 /// The liveness check of a network.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    patience: Patience,
+    bounds: LivenessBounds,
     /// G, P, and the packets of a message with their parity.
     gap: Dur,
     pause: Dur,
@@ -66,7 +66,7 @@ struct Signs {
 }
 
 impl Liveness {
-    pub(crate) fn new(network: &Network, patience: Patience) -> Self {
+    pub(crate) fn new(network: &Network, bounds: LivenessBounds) -> Self {
         let setup = network.setup();
         let host_of = |link: LinkId| {
             let [_, (node, _)] = network.world.ends(link);
@@ -77,14 +77,14 @@ impl Liveness {
         let frame_bytes = u64::from(setup.max_frame_bytes()) + 100;
         let slow = Rate::from_bps(MIN_BPS).time_for(frame_bytes * u64::from(setup.read_chunk_pkts));
         let slow = if setup.congestion.is_on() { slow } else { Dur::ZERO };
-        let part = (patience.longest_rtt + HOLD_MAX) * SWIFT_WINDOW_PARTS;
+        let part = (bounds.longest_rtt + HOLD_MAX) * SWIFT_WINDOW_PARTS;
         let gap = if has_part_windows(setup) { slow.max(part) } else { slow };
-        let pause = if setup.host_pfc { patience.slowest.time_for(PAUSE_BYTES) } else { Dur::ZERO };
+        let pause = if setup.host_pfc { bounds.slowest.time_for(PAUSE_BYTES) } else { Dur::ZERO };
         let payloads = network.flows().iter().map(|f| setup.full_payload([f.src, f.dst]));
         let shortest = payloads.min().unwrap_or(1);
         let message_pkts = 2 * u64::from(setup.message_bytes).div_ceil(shortest) + 2;
         Self {
-            patience,
+            bounds,
             gap,
             pause,
             message_pkts,
@@ -95,17 +95,17 @@ impl Liveness {
     }
 
     /// S.
-    fn silence(&self, is_sr: bool) -> Dur {
-        let Patience { timeout, longest_rtt, retry_cnt, .. } = self.patience;
-        silence_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
+    fn failure_detection_max(&self, is_sr: bool) -> Dur {
+        let LivenessBounds { timeout, longest_rtt, retry_cnt, .. } = self.bounds;
+        failure_detection_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
     }
 
     /// The longest time between completions after the faults have ended.
     fn progress(&self, setup: &Setup, is_sr: bool) -> Dur {
         let flows = self.flows.len() as u64;
         let pkts = self.message_pkts * u64::from(setup.outstanding) * flows;
-        self.silence(is_sr)
-            + (self.patience.longest_rtt + self.gap + self.patience.recv_delay) * pkts
+        self.failure_detection_max(is_sr)
+            + (self.bounds.longest_rtt + self.gap + self.bounds.recv_delay) * pkts
     }
 
     /// Flows that exceed a bound, one sentence each. O(flows).
@@ -140,11 +140,11 @@ impl Liveness {
         if signs.moved.is_none() || signs.done_bytes < state.done_bytes {
             *signs = Signs { done_bytes: state.done_bytes, moved: Some(now) };
         }
-        let moved = signs.moved.unwrap_or(now).max(self.patience.calm_at);
+        let moved = signs.moved.unwrap_or(now).max(self.bounds.calm_at);
         let heard = self.heard.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
         let flow = &network.flows()[i];
         let is_sr = setup.sr_segment([flow.src, flow.dst]).is_some();
-        let (silent, most) = (now.since(heard), self.silence(is_sr));
+        let (silent, most) = (now.since(heard), self.failure_detection_max(is_sr));
         if silent > most {
             return Some(format!(
                 "flow {i} has received nothing for {silent:?} and has not failed; at most {most:?}"
@@ -175,7 +175,13 @@ impl Observer for Liveness {
 /// `timeout`, R `longest_rtt`, and `hold` the longest time for which a packet that is due waits
 /// for its pacer or a pause: G + P.
 #[must_use]
-pub fn silence_max(is_sr: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, hold: Dur) -> Dur {
+pub fn failure_detection_max(
+    is_sr: bool,
+    timeout: Dur,
+    retry_cnt: u8,
+    longest_rtt: Dur,
+    hold: Dur,
+) -> Dur {
     let tries = u64::from(retry_cnt) + 1;
     if !is_sr {
         return (timeout * 4 + hold) * tries + RNR_WAIT;
@@ -216,18 +222,18 @@ mod tests {
     use spanwire_transport::{Config, Offer};
 
     /// What a run of 64 SENDs from one host to another reports.
-    fn run(setup: Setup, patience: Patience, fault: &Impairments) -> Vec<String> {
+    fn run(setup: Setup, bounds: LivenessBounds, fault: &Impairments) -> Vec<String> {
         let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
         let flow = Flow { op: FlowOp::Send, ..Flow::new(0, 1, Time::ZERO, 64_000) };
         let mut plan = Plan::new("test", topology, vec![flow], setup).with_fault(0, fault);
-        plan.patience = Some(patience);
+        plan.liveness = Some(bounds);
         plan.until = Time::ZERO + Dur::from_secs(4);
         plan.may_fail_until = plan.until;
         plan.run(Watch { series: false, check_every: 1 }, &mut ()).unwrap().violations
     }
 
-    fn patience(timeout: Dur) -> Patience {
-        Patience {
+    fn bounds(timeout: Dur) -> LivenessBounds {
+        LivenessBounds {
             timeout,
             retry_cnt: 2,
             longest_rtt: Dur::from_us(100),
@@ -249,9 +255,9 @@ mod tests {
         let dead = Impairments { loss: Prob::ONE, ..Impairments::default() };
         for is_sr in [false, true] {
             let setup = setup(is_sr, 16);
-            let found = run(setup.clone(), patience(setup.timeout), &dead);
+            let found = run(setup.clone(), bounds(setup.timeout), &dead);
             assert_eq!(found, [] as [&str; 0], "it gave up in time");
-            let found = run(setup.clone(), patience(setup.timeout / 64), &dead);
+            let found = run(setup.clone(), bounds(setup.timeout / 64), &dead);
             assert!(found[0].contains("flow 0 has received nothing for"), "{found:?}");
         }
     }
@@ -262,10 +268,11 @@ mod tests {
             // The next receive request comes after the end of the run; the peer says it lacks one.
             let recv_delay = Dur::from_secs(5);
             let setup = Setup { recvs: 1, recv_delay, ..setup(is_sr, 10) };
-            let patience = patience(setup.timeout);
-            let found = run(setup.clone(), patience, &Impairments::default());
+            let bounds = bounds(setup.timeout);
+            let found = run(setup.clone(), bounds, &Impairments::default());
             assert!(found[0].contains("flow 0 has completed nothing for"), "{found:?}");
-            let found = run(setup, Patience { recv_delay, ..patience }, &Impairments::default());
+            let found =
+                run(setup, LivenessBounds { recv_delay, ..bounds }, &Impairments::default());
             assert!(found[0].contains("flow 0 is not done at the end"), "{found:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::check::{check_end, check_now};
 use crate::link::LinkId;
-use crate::liveness::{Liveness, Patience};
+use crate::liveness::{Liveness, LivenessBounds};
 use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
 use crate::record::Recorder;
@@ -45,7 +45,7 @@ pub struct Plan {
     /// Queue pairs may give up before this; time zero: never.
     pub may_fail_until: Time,
     /// Parameters of the liveness check, which runs if there are any.
-    pub patience: Option<Patience>,
+    pub liveness: Option<LivenessBounds>,
     /// No run has as many events: one that has does not come to an end.
     pub max_events: u64,
     /// From one sample of the queues to the next; above 0.
@@ -95,7 +95,7 @@ impl Plan {
             measure: Measure::default(),
             ideal: None,
             may_fail_until: Time::ZERO,
-            patience: None,
+            liveness: None,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
         }
@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
             network.set_storm(*host, *storm);
         }
         let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
-        let liveness = plan.patience.map(|patience| Liveness::new(&network, patience));
+        let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));
         let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
         Ok(Self { plan, watch, network, recorder, liveness, violations, is_calm })
     }

@@ -3,8 +3,8 @@
 //! Each kind of fault and of setting is switched off in many seeds: what hides a bug in one is
 //! missing in another (swarm testing: Groce et al., ISSTA'12).
 
+mod bounds;
 mod congestion;
-mod patience;
 mod unorc;
 
 use crate::report::Report;
@@ -12,7 +12,7 @@ use crate::run::{Plan, Watch};
 use crate::setup::{Drains, Setup};
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{Flow, FlowOp, below};
-use patience::{PATIENCE_TIMEOUTS, longest_rtt, patience_of, timeout};
+use bounds::{RETRY_TIMEOUTS_MAX, liveness_bounds, longest_rtt, timeout};
 use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
@@ -82,7 +82,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let timeout = timeout(&setup);
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.calm_at = Some(Time::ZERO + calm_at);
-    plan.patience = Some(patience_of(&plan, calm_at));
+    plan.liveness = Some(liveness_bounds(&plan, calm_at));
     // Over ways of unequal length RC may need a timeout for each message.
     let lasts = Dur::from_secs(60).max(timeout * 1_000);
     plan.until = Time::ZERO + lasts;
@@ -91,7 +91,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
         // In SR who answers gives up first, and then nobody answers who asked.
-        plan.may_fail_until = Time::ZERO + calm_at + timeout * PATIENCE_TIMEOUTS * 2;
+        plan.may_fail_until = Time::ZERO + calm_at + timeout * RETRY_TIMEOUTS_MAX * 2;
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {

@@ -7,7 +7,7 @@ mod posting;
 mod wire;
 
 use crate::model::{Finished, Kind, Model, Recv};
-use liveness::{Patience, Signs};
+use liveness::{LivenessBounds, Signs};
 use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// Decides when memory changes under requests that read it, and which.
     change_rng: Rng,
     faults: Faults,
-    patience: Patience,
+    bounds: LivenessBounds,
     /// Messages are small.
     small: bool,
     /// Congestion control lets few packets leave, slowly.
@@ -130,7 +130,7 @@ impl World {
         let (wire, now) = (rng.fork(), Time::ZERO);
         let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
         let sabotage = None;
-        let patience = Patience {
+        let bounds = LivenessBounds {
             mode,
             timeout: faults.timeout(),
             retry_cnt,
@@ -151,7 +151,7 @@ impl World {
             uno,
             change_rng: wide,
             faults,
-            patience,
+            bounds,
             small,
             is_slow,
             ends,
@@ -181,13 +181,13 @@ impl World {
 
     /// ACKs of an end in RTR may lack SACK words, and one refusal ends a queue pair.
     pub(crate) fn may_hear_no_words(&self) -> bool {
-        let Patience { mode, rnr_retry, .. } = self.patience;
+        let LivenessBounds { mode, rnr_retry, .. } = self.bounds;
         mode == WireMode::Sr && rnr_retry == 0 && self.small && self.rts_at > self.now
     }
 
     fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), rd_atomic: u8, psns: [u64; 2]) {
         let (mode, mtu, segment) = wire;
-        let Patience { timeout, retry_cnt, rnr_retry, .. } = self.patience;
+        let LivenessBounds { timeout, retry_cnt, rnr_retry, .. } = self.bounds;
         let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
         let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
         for me in [0, 1] {
@@ -211,7 +211,7 @@ impl World {
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
-            self.patience.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
+            self.bounds.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
             let is_sr = mode == WireMode::Sr;
             let erasure = drawn::erasure(&mut self.uno).filter(|_| is_sr);
             let balance = drawn::balance(&mut self.uno).filter(|_| is_sr);
@@ -482,7 +482,7 @@ impl World {
         let is_quiet = self.now < self.quiet_until;
         if self.is_slow && self.budget > 0 && !is_quiet && self.rng.below(12) == 0 {
             // What hangs until more is posted is seen to hang.
-            self.quiet_until = self.now + self.patience.silence() * 2;
+            self.quiet_until = self.now + self.bounds.failure_detection_max() * 2;
         }
         let is_busy = self.budget > 0 && self.quiet_until <= self.now;
         let pause = self.faults.delay * if is_busy { 4 } else { 40 };

@@ -1,7 +1,7 @@
 //! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
 //! on a good wire with a living peer it completes.
 //!
-//! S is [`silence_max`], multiplied by the number of queue pairs, which share the endpoint's
+//! S is [`failure_detection_max`], multiplied by the number of queue pairs, which share the endpoint's
 //! window. R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a
 //! packet, or for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a
 //! packet, 100 times R and the delay of an acknowledgement. On a good wire the oldest request
@@ -10,12 +10,12 @@
 
 use super::World;
 use spanwire_base::{Dur, Time};
-use spanwire_sim::silence_max;
+use spanwire_sim::failure_detection_max;
 use spanwire_transport::{WcStatus, WireMode};
 
 /// Parameters of the liveness bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct LivenessBounds {
     pub(super) mode: WireMode,
     pub(super) timeout: u8,
     pub(super) retry_cnt: u8,
@@ -41,15 +41,15 @@ pub(super) struct Signs {
     busy: Option<Time>,
 }
 
-impl Patience {
+impl LivenessBounds {
     fn t(&self) -> Dur {
         Dur::from_ns(4_096) * (1 << self.timeout)
     }
 
     /// S.
-    pub(super) fn silence(&self) -> Dur {
+    pub(super) fn failure_detection_max(&self) -> Dur {
         let is_sr = self.mode == WireMode::Sr;
-        silence_max(is_sr, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
+        failure_detection_max(is_sr, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
     }
 
     /// G.
@@ -60,7 +60,7 @@ impl Patience {
 
     /// From one completion to the next on a good wire.
     pub(super) fn progress(&self) -> Dur {
-        self.silence() + (self.good_rtt + self.gap()) * PKTS_MAX
+        self.failure_detection_max() + (self.good_rtt + self.gap()) * PKTS_MAX
     }
 
     /// On a good wire a packet of a living peer arrives before the retry limit is reached.
@@ -77,7 +77,7 @@ impl World {
 
     /// Every queue pair is within its limits.
     pub(super) fn check_alive(&mut self) {
-        let (now, patience) = (self.now, self.patience);
+        let (now, bounds) = (self.now, self.bounds);
         let good_at = self.faults.over_at();
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
@@ -96,14 +96,14 @@ impl World {
                 let what = || format!("queue pair {q} of side {side}, {over} of {posted} over");
                 let silence = now.since(heard);
                 assert!(
-                    silence <= patience.silence(),
-                    "{}: has heard nothing for {silence:?} and has not failed: {patience:?}",
+                    silence <= bounds.failure_detection_max(),
+                    "{}: has heard nothing for {silence:?} and has not failed: {bounds:?}",
                     what()
                 );
                 let stalled = now.since(moved);
                 assert!(
-                    dead || stalled <= patience.progress(),
-                    "{}: no completion for {stalled:?} on a good wire: {patience:?}",
+                    dead || stalled <= bounds.progress(),
+                    "{}: no completion for {stalled:?} on a good wire: {bounds:?}",
                     what()
                 );
             }
@@ -112,13 +112,13 @@ impl World {
 
     /// A request failed with `status`: it must not, on a good wire with a living peer.
     pub(super) fn check_failure(&self, side: usize, q: usize, status: WcStatus) {
-        let (patience, good_at) = (self.patience, self.faults.over_at());
+        let (bounds, good_at) = (self.bounds, self.faults.over_at());
         let peer_is_dead = self.model.sides[1 - side].qps[q].dead;
         let is_wrong = status == WcStatus::RetryExcErr
             && !peer_is_dead
-            && patience.is_enough()
-            && self.now > good_at + patience.silence();
-        assert!(!is_wrong, "queue pair {q} of side {side} gave a living peer up: {patience:?}");
+            && bounds.is_enough()
+            && self.now > good_at + bounds.failure_detection_max();
+        assert!(!is_wrong, "queue pair {q} of side {side} gave a living peer up: {bounds:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Upper bounds of times in a drawn network.
 
-use crate::liveness::Patience;
+use crate::liveness::LivenessBounds;
 use crate::run::Plan;
 use crate::setup::Setup;
 use crate::topology::Topology;
@@ -9,7 +9,7 @@ use spanwire_base::{Dur, Rate, Time};
 impl Setup {
     /// Faults of this length may end a queue pair.
     pub(super) fn gives_up(&self, faults: Dur) -> bool {
-        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS <= faults
+        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS_MIN <= faults
     }
 }
 
@@ -33,9 +33,9 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
 }
 
 /// Parameters of the liveness check.
-pub(super) fn patience_of(plan: &Plan, calm_at: Dur) -> Patience {
+pub(super) fn liveness_bounds(plan: &Plan, calm_at: Dur) -> LivenessBounds {
     let rates = plan.topology.links.iter().map(|link| link.rate_bps);
-    Patience {
+    LivenessBounds {
         timeout: timeout(&plan.setup),
         retry_cnt: plan.setup.retry_cnt,
         longest_rtt: longest_rtt(&plan.topology, &plan.setup) + FAULTS_DELAY_MAX,
@@ -49,6 +49,6 @@ pub(super) fn patience_of(plan: &Plan, calm_at: Dur) -> Patience {
 const FAULTS_DELAY_MAX: Dur = Dur::from_ms(4);
 /// How many timeouts pass at least until eight transmissions were in vain: in RC 27, which is 1 + 2
 /// and 4 for each of six; in SR three for each.
-const RETRY_TIMEOUTS: u64 = 24;
+const RETRY_TIMEOUTS_MIN: u64 = 24;
 /// And at most: SR says so when its timer runs out next, which is four timeouts later.
-pub(super) const PATIENCE_TIMEOUTS: u64 = 28;
+pub(super) const RETRY_TIMEOUTS_MAX: u64 = 28;
