@@ -136,16 +136,16 @@ impl Traffic {
             qpn: i.qpn,
             started: None,
             finished: i.finished,
-            failed: i.given_up.map(|_| WcStatus::RetryExcErr),
-            failed_at: i.given_up,
+            failed: i.failed_at.map(|_| WcStatus::RetryExcErr),
+            failed_at: i.failed_at,
             done_bytes: i.received_bytes,
         })
     }
 
-    /// What the messages of each flow of which this host is the requester took, in the order of
+    /// What the messages of each flow of which this host is the requester times, in the order of
     /// their completions: from the post to the completion, of those that have one and succeeded.
     pub fn message_times(&self) -> impl Iterator<Item = (u32, &[Dur])> {
-        self.outgoing.iter().map(|o| (o.flow, &o.progress.took[..]))
+        self.outgoing.iter().map(|o| (o.flow, &o.progress.times[..]))
     }
 
     /// When the messages of each flow of which this host is the responder were delivered, of those
@@ -182,11 +182,11 @@ impl Traffic {
 
     /// Changes bytes where messages are or beside them, as a broken engine might.
     #[cfg(test)]
-    pub(crate) fn spoil(&self, guard: bool) {
+    pub(crate) fn corrupt(&self, guard: bool) {
         let places = self.outgoing.iter().map(|o| o.local);
         let places = places.chain(self.incoming.iter().flat_map(|i| i.areas));
         for slots in places.chain(self.recvs.iter().map(|r| r.slots)) {
-            self.memory.spoil(&slots, guard);
+            self.memory.corrupt(&slots, guard);
         }
     }
 
@@ -239,7 +239,7 @@ impl Traffic {
             return;
         };
         let incoming = &mut self.incoming[*at];
-        if incoming.given_up.is_some() && wc.status == WcStatus::WrFlushErr {
+        if incoming.failed_at.is_some() && wc.status == WcStatus::WrFlushErr {
             return;
         }
         let bytes_at = self.recvs[index].slots.of(slot);
@@ -268,7 +268,7 @@ impl Traffic {
         }
     }
 
-    fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &mut Endpoint) {
+    fn handle_async_event(&mut self, now: Time, event: AsyncEvent, endpoint: &mut Endpoint) {
         match event {
             AsyncEvent::CommEst(_) | AsyncEvent::LastWqeReached(_) => {}
             AsyncEvent::SqDrained(qpn) => {
@@ -280,10 +280,10 @@ impl Traffic {
                 self.violations.extend(why);
             }
             // Whether it may do so is for `check_end` to say.
-            AsyncEvent::QpFatal(qpn) if speaks_sr(qpn, endpoint) => {
+            AsyncEvent::QpFatal(qpn) if is_sr(qpn, endpoint) => {
                 match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
-                    Some(incoming) if incoming.given_up.is_none() => {
-                        incoming.given_up = Some(now);
+                    Some(incoming) if incoming.failed_at.is_none() => {
+                        incoming.failed_at = Some(now);
                     }
                     _ => self.violations.push(format!("{event:?}")),
                 }
@@ -307,7 +307,7 @@ impl App for Traffic {
         }
         // Before the completions: these may say why those are flushed.
         while let Some(event) = endpoint.poll_async_event() {
-            self.hear(now, event, endpoint);
+            self.handle_async_event(now, event, endpoint);
         }
         self.drain(now, endpoint);
         loop {
@@ -330,7 +330,7 @@ impl App for Traffic {
     }
 }
 
-fn speaks_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
+fn is_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
     endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Sr))
 }
 

@@ -23,8 +23,8 @@ pub fn check_now(network: &Network) -> Vec<String> {
         let here = network.topology().name(u32::try_from(node.index()).unwrap_or(u32::MAX));
         let mut add = |what: String| found.push(format!("{here}: {what}"));
         match machine {
-            Machine::Host(station) => {
-                let host = station.host();
+            Machine::Host(sim_host) => {
+                let host = sim_host.host();
                 host.app().violations().iter().for_each(|v| add(v.clone()));
             }
             Machine::Switch(switch) => check_switch(network, node, switch, &mut add),
@@ -39,11 +39,11 @@ pub fn check_now(network: &Network) -> Vec<String> {
 pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
     let progress = network.progress();
     // Who waits for a flow that failed waits for ever.
-    let mut is_over = vec![false; progress.len()];
+    let mut is_ended = vec![false; progress.len()];
     for (i, flow) in network.flows().iter().enumerate() {
-        let waits_in_vain = flow.after.is_some_and(|before| is_over[before as usize]);
-        let ended = progress[i].failed.is_some() || progress[i].given_up_at.is_some();
-        is_over[i] = ended || waits_in_vain;
+        let waits_in_vain = flow.after.is_some_and(|before| is_ended[before as usize]);
+        let ended = progress[i].failed.is_some() || progress[i].responder_failed_at.is_some();
+        is_ended[i] = ended || waits_in_vain;
     }
     let mut found = Vec::new();
     for (i, p) in progress.iter().enumerate() {
@@ -53,18 +53,18 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
             {
                 found.push(format!("flow {i} failed at {failed_at:?}: {}", status.name()));
             }
-            FlowProgress { given_up_at: Some(at), .. } if *at >= may_fail_until => {
+            FlowProgress { responder_failed_at: Some(at), .. } if *at >= may_fail_until => {
                 found.push(format!("flow {i} was given up by its responder at {at:?}"));
             }
             FlowProgress { completed, finished, .. }
-                if !is_over[i] && (completed.is_none() || finished.is_none()) =>
+                if !is_ended[i] && (completed.is_none() || finished.is_none()) =>
             {
                 found.push(format!("flow {i} is not done at the end: {p:?}"));
             }
             _ => {}
         }
     }
-    let is_failed = |flow: u32| is_over[flow as usize];
+    let is_failed = |flow: u32| is_ended[flow as usize];
     for host in network.hosts() {
         found.extend(host.app().check_end(is_failed));
     }

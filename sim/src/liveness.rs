@@ -39,7 +39,7 @@ pub struct LivenessBounds {
     /// The longest time without a receive request.
     pub recv_delay: Dur,
     /// The end of all faults.
-    pub calm_at: Time,
+    pub faults_end: Time,
 }
 
 /// The liveness check of a network.
@@ -53,16 +53,16 @@ pub(crate) struct Liveness {
     /// The host at which each direction of a link ends, if it ends at one.
     hosts: Vec<Option<u32>>,
     /// When a queue pair of a host received a packet last.
-    heard: BTreeMap<(u32, u32), Time>,
-    flows: Vec<Signs>,
+    received_at: BTreeMap<(u32, u32), Time>,
+    flows: Vec<FlowProgress>,
 }
 
 /// The progress of one flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Signs {
+struct FlowProgress {
     /// Completed bytes, and since when they have not grown.
     done_bytes: u64,
-    moved: Option<Time>,
+    progress_at: Option<Time>,
 }
 
 impl Liveness {
@@ -89,8 +89,8 @@ impl Liveness {
             pause,
             message_pkts,
             hosts: network.world.links().map(host_of).collect(),
-            heard: BTreeMap::new(),
-            flows: vec![Signs::default(); network.flows().len()],
+            received_at: BTreeMap::new(),
+            flows: vec![FlowProgress::default(); network.flows().len()],
         }
     }
 
@@ -111,47 +111,49 @@ impl Liveness {
     /// Flows that exceed a bound, one sentence each. O(flows).
     pub(crate) fn check(&mut self, network: &Network) -> Vec<String> {
         let responding = network.hosts().flat_map(|host| host.app().responding());
-        let given_up = responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
-        let given_up: BTreeSet<u32> = given_up.collect();
+        let failed_responders =
+            responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
+        let failed_responders: BTreeSet<u32> = failed_responders.collect();
         let mut found = Vec::new();
         for (host, node) in (0..).zip(network.hosts()) {
             for state in node.app().requesting() {
                 let is_over = state.finished.is_some() || state.failed_at.is_some();
                 if let Some(started) = state.started.filter(|_| !is_over) {
-                    let answers = !given_up.contains(&state.flow);
-                    found.extend(self.check_flow(network, host, &state, started, answers));
+                    let responder_alive = !failed_responders.contains(&state.flow);
+                    found.extend(self.check_flow(network, host, &state, started, responder_alive));
                 }
             }
         }
         found
     }
 
-    /// Checks an unfinished flow. `answers`: its responder has not failed.
+    /// Checks an unfinished flow. `responder_alive`: its responder has not failed.
     fn check_flow(
         &mut self,
         network: &Network,
         host: u32,
         state: &FlowState,
         started: Time,
-        answers: bool,
+        responder_alive: bool,
     ) -> Option<String> {
         let (now, setup, i) = (network.world.now(), network.setup(), state.flow as usize);
-        let signs = &mut self.flows[i];
-        if signs.moved.is_none() || signs.done_bytes < state.done_bytes {
-            *signs = Signs { done_bytes: state.done_bytes, moved: Some(now) };
+        let progress = &mut self.flows[i];
+        if progress.progress_at.is_none() || progress.done_bytes < state.done_bytes {
+            *progress = FlowProgress { done_bytes: state.done_bytes, progress_at: Some(now) };
         }
-        let moved = signs.moved.unwrap_or(now).max(self.bounds.calm_at);
-        let heard = self.heard.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
+        let progress_at = progress.progress_at.unwrap_or(now).max(self.bounds.faults_end);
+        let received_at =
+            self.received_at.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
         let flow = &network.flows()[i];
         let is_sr = setup.sr_segment([flow.src, flow.dst]).is_some();
-        let (silent, most) = (now.since(heard), self.failure_detection_max(is_sr));
-        if silent > most {
+        let (silence, most) = (now.since(received_at), self.failure_detection_max(is_sr));
+        if silence > most {
             return Some(format!(
-                "flow {i} has received nothing for {silent:?} and has not failed; at most {most:?}"
+                "flow {i} has received nothing for {silence:?} and has not failed; at most {most:?}"
             ));
         }
-        let (stalled, most) = (now.since(moved), self.progress(setup, is_sr));
-        (answers && stalled > most).then(|| {
+        let (stalled, most) = (now.since(progress_at), self.progress(setup, is_sr));
+        (responder_alive && stalled > most).then(|| {
             format!(
                 "flow {i} has completed nothing for {stalled:?}, without faults; at most {most:?}"
             )
@@ -166,7 +168,7 @@ impl Observer for Liveness {
         let Some(host) = self.hosts[link.index()] else { return };
         let packet = Unverified::parse(frame, meta.elided_bytes as usize);
         if let Ok(qpn) = packet.map(|p| p.dest_qp().get()) {
-            self.heard.insert((host, qpn), now);
+            self.received_at.insert((host, qpn), now);
         }
     }
 }
@@ -239,7 +241,7 @@ mod tests {
             longest_rtt: Dur::from_us(100),
             recv_delay: Dur::ZERO,
             slowest: Rate::from_gbps(10),
-            calm_at: Time::ZERO,
+            faults_end: Time::ZERO,
         }
     }
 
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn check__a_peer_that_answers_to_no_avail_is_noticed() {
+    fn check__a_peer_that_responder_alive_to_no_avail_is_noticed() {
         for is_sr in [false, true] {
             // The next receive request comes after the end of the run; the peer says it lacks one.
             let recv_delay = Dur::from_secs(5);

@@ -11,7 +11,7 @@ use crate::params::{ParamError, Params, Value};
 use crate::setup::Setup;
 use crate::topology::Topology;
 use crate::workload::Flow;
-use row::Seen;
+use row::Snapshot;
 use spanwire_base::{Dur, Rate, Time, u32_from, usize_from};
 use spanwire_switch::{Impairments, Prob, Reorder};
 use spanwire_transport::{Config, Mtu, Offer, WireMode};
@@ -146,7 +146,7 @@ impl LossSweep {
         }
         let seen = [from, to].map(|until| {
             network.world.run(until, u64::MAX, &mut ());
-            Seen::of(&network)
+            Snapshot::of(&network)
         });
         let world = network.world.counters();
         let (events, packet_hops) = (world.events, world.packet_hops);

@@ -4,9 +4,9 @@ mod hosts;
 mod switches;
 
 use crate::app::Traffic;
+use crate::host::{SimHost, Storm};
 use crate::link::LinkId;
 use crate::setup::Setup;
-use crate::station::{Station, Storm};
 use crate::topology::{Routes, Topology, TopologyError};
 use crate::workload::{Flow, FlowOp};
 use crate::world::{NodeId, World};
@@ -19,7 +19,7 @@ use std::fmt;
 #[derive(Debug)]
 pub enum Machine {
     /// A host with the engine and its application.
-    Host(Box<Station>),
+    Host(Box<SimHost>),
     /// A switch.
     Switch(Box<Switch>),
 }
@@ -51,7 +51,7 @@ pub struct FlowProgress {
     /// When that was.
     pub failed_at: Option<Time>,
     /// When the responder gave the requester up, if it did: in SR it sends as well, and waits.
-    pub given_up_at: Option<Time>,
+    pub responder_failed_at: Option<Time>,
     /// Bytes of messages that the requester knows to be over.
     pub done_bytes: u64,
 }
@@ -154,9 +154,9 @@ impl Network {
     /// Breaks the network card of a host. A number that is no host's does nothing.
     pub fn set_storm(&mut self, host: u32, storm: Storm) {
         if self.topology.is_host(host)
-            && let Machine::Host(station) = self.world.node_mut(NodeId::from_index(host))
+            && let Machine::Host(sim_host) = self.world.node_mut(NodeId::from_index(host))
         {
-            station.set_storm(storm);
+            sim_host.set_storm(storm);
         }
     }
 
@@ -166,8 +166,8 @@ impl Network {
     }
 
     /// The hosts with their ports, in the order of the topology.
-    pub fn stations(&self) -> impl Iterator<Item = &Station> {
-        self.world.nodes().filter_map(|(_, machine)| machine.station())
+    pub fn sim_hosts(&self) -> impl Iterator<Item = &SimHost> {
+        self.world.nodes().filter_map(|(_, machine)| machine.sim_host())
     }
 
     /// The switches, in the order of the topology, with their nodes.
@@ -192,7 +192,7 @@ impl Network {
             }
             for state in host.app().responding() {
                 let flow = &mut all[state.flow as usize];
-                flow.given_up_at = state.failed_at;
+                flow.responder_failed_at = state.failed_at;
                 flow.finished = state.finished.or(flow.finished);
             }
         }
@@ -214,16 +214,16 @@ impl Machine {
     #[must_use]
     pub fn host(&self) -> Option<&Host<Traffic>> {
         match self {
-            Self::Host(station) => Some(station.host()),
+            Self::Host(sim_host) => Some(sim_host.host()),
             Self::Switch(_) => None,
         }
     }
 
-    /// The station, if it is one.
+    /// The sim_host, if it is one.
     #[must_use]
-    pub fn station(&self) -> Option<&Station> {
+    pub fn sim_host(&self) -> Option<&SimHost> {
         match self {
-            Self::Host(station) => Some(station),
+            Self::Host(sim_host) => Some(sim_host),
             Self::Switch(_) => None,
         }
     }
@@ -284,7 +284,7 @@ impl Node for Machine {
 
 fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
     for (i, flow) in flows.iter().enumerate() {
-        let why = why_not(flow, &flows[..i], hosts);
+        let why = flow_error(flow, &flows[..i], hosts);
         if let Some(why) = why {
             return Err(NetworkError::Flow(i, why));
         }
@@ -293,7 +293,7 @@ fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
 }
 
 /// Why there cannot be such a flow after those `before` it.
-fn why_not(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> {
+fn flow_error(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> {
     if flow.src >= hosts || flow.dst >= hosts {
         return Some("it names a host that is not there");
     }

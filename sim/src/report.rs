@@ -78,7 +78,7 @@ pub struct FlowReport {
     pub messages_us: Vec<f64>,
     /// Payload in that time.
     pub goodput_gbps: Option<f64>,
-    /// The completion time relative to that of the flow alone on its way; not of a mix.
+    /// The completion time relative to that of the flow ideal_fct on its way; not of a mix.
     pub slowdown: Option<f64>,
     /// The error that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,10 +143,11 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
         let fct = p.started.zip(end).map(|(from, to)| to.since(from));
         let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
         let path = network.topology().path(network.routes(), flow.src, flow.dst);
-        // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
+        // What a mix carries, both ways, is known when it is done; ideal_fct it has no time of its own.
         let is_mix = flow.op == FlowOp::Mix;
         let bytes = if is_mix { p.done_bytes } else { flow.bytes };
-        let alone = path.filter(|_| !is_mix).map(|path| alone(network, flow, &path, measure));
+        let ideal_fct =
+            path.filter(|_| !is_mix).map(|path| ideal_fct(network, flow, &path, measure));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
@@ -156,7 +157,7 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
             fct_us,
             messages_us,
             goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(bytes) * 8e-3 / us),
-            slowdown: fct.zip(alone).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
+            slowdown: fct.zip(ideal_fct).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
             failed: p.failed.map(spanwire_transport::WcStatus::name),
         }
     };
@@ -182,13 +183,13 @@ fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
     all
 }
 
-/// The completion time of a flow alone on its way: propagation, the first packet at each link, then
+/// The completion time of a flow ideal_fct on its way: propagation, the first packet at each link, then
 /// all at the slowest, and the acknowledgement back if the requester is to know.
-fn alone(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
+fn ideal_fct(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
     let (setup, bytes) = (network.setup(), flow.bytes);
     let ends = [flow.src, flow.dst];
     let (mtu, overhead) = (setup.full_payload(ends), setup.data_overhead(ends));
-    let there = path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
+    let there = path.ideal_fct(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
     match measure {
         Measure::Arrival | Measure::Deliveries => there,
         _ => there + path.one_way(setup.ack_bytes(ends)),
@@ -228,10 +229,10 @@ fn drops(network: &Network) -> BTreeMap<String, u64> {
         let counters = serde_json::to_value(switch.counters());
         named_drops("switch", &counters.unwrap_or_default(), &mut add);
     }
-    for station in network.stations() {
-        let counters = serde_json::to_value(station.gate().counters());
+    for sim_host in network.sim_hosts() {
+        let counters = serde_json::to_value(sim_host.gate().counters());
         named_drops("host", &counters.unwrap_or_default(), &mut add);
-        for (name, n) in station.host().endpoint().counters().list() {
+        for (name, n) in sim_host.host().endpoint().counters().list() {
             if let Some(cause) = name.strip_prefix(DROP) {
                 add(format!("host_{cause}"), n);
             }

@@ -1,6 +1,7 @@
 //! A run: a network, what goes wrong in it, for how long, checked all the way.
 
 use crate::check::{check_end, check_now};
+use crate::host::Storm;
 use crate::link::LinkId;
 use crate::liveness::{Liveness, LivenessBounds};
 use crate::measure::Measure;
@@ -9,7 +10,6 @@ use crate::record::Recorder;
 use crate::report::Report;
 use crate::setup::Setup;
 use crate::sharing::Sharing;
-use crate::station::Storm;
 use crate::topology::Topology;
 use crate::workload::Flow;
 use crate::world::{Observer, Stop};
@@ -32,7 +32,7 @@ pub struct Plan {
     /// Hosts with broken network cards.
     pub storms: Vec<(u32, Storm)>,
     /// When all faults end, if they do; flows must then come to their ends.
-    pub calm_at: Option<Time>,
+    pub faults_end: Option<Time>,
     /// When the run ends if the flows do not; not to have ended is a violation.
     pub until: Time,
     /// How flows share a queue is looked at. Then they outlast the run, which ends at `until`, and
@@ -89,7 +89,7 @@ impl Plan {
             setup,
             faults: Vec::new(),
             storms: Vec::new(),
-            calm_at: None,
+            faults_end: None,
             until: Time::ZERO + Dur::from_secs(100),
             sharing: None,
             measure: Measure::default(),
@@ -130,7 +130,7 @@ struct Run<'a> {
     recorder: Recorder,
     liveness: Option<Liveness>,
     violations: Vec<String>,
-    is_calm: bool,
+    faults_ended: bool,
 }
 
 impl<'a> Run<'a> {
@@ -146,8 +146,8 @@ impl<'a> Run<'a> {
         }
         let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
         let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));
-        let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
-        Ok(Self { plan, watch, network, recorder, liveness, violations, is_calm })
+        let (violations, faults_ended) = (Vec::new(), plan.faults_end.is_none());
+        Ok(Self { plan, watch, network, recorder, liveness, violations, faults_ended })
     }
 
     fn run(&mut self, observer: &mut impl Observer) {
@@ -155,11 +155,11 @@ impl<'a> Run<'a> {
         // Counted in events, however short the stretches between samples are.
         let mut next_check = self.watch.check_every;
         while self.violations.is_empty() {
-            let calm_at = self.plan.calm_at.filter(|_| !self.is_calm);
-            let until = calm_at.into_iter().chain([next_sample, self.plan.until]).min();
+            let faults_end = self.plan.faults_end.filter(|_| !self.faults_ended);
+            let until = faults_end.into_iter().chain([next_sample, self.plan.until]).min();
             let until = until.unwrap_or(self.plan.until);
             let left = next_check - self.network.world.counters().events;
-            let mut both = Both(&mut *observer, self.liveness.as_mut());
+            let mut both = RunObserver(&mut *observer, self.liveness.as_mut());
             match self.network.world.run(until, left, &mut both) {
                 Stop::Idle => break,
                 Stop::Events => {
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
                     self.recorder.sample(&self.network);
                     next_sample += self.plan.sample_every;
                 }
-                Stop::Time => self.calm_down(),
+                Stop::Time => self.end_faults(),
             }
         }
         self.recorder.sample(&self.network);
@@ -199,8 +199,8 @@ impl<'a> Run<'a> {
     }
 
     /// From now on nothing goes wrong any more.
-    fn calm_down(&mut self) {
-        self.is_calm = true;
+    fn end_faults(&mut self) {
+        self.faults_ended = true;
         for link in self.network.world.links() {
             if let Err(e) = self.network.impair(link, Impairments::default()) {
                 self.violations.push(e.to_string());
@@ -234,9 +234,9 @@ impl<'a> Run<'a> {
 }
 
 /// The observer of a run, and its liveness check if it has one.
-struct Both<'a, O>(&'a mut O, Option<&'a mut Liveness>);
+struct RunObserver<'a, O>(&'a mut O, Option<&'a mut Liveness>);
 
-impl<O: Observer> Observer for Both<'_, O> {
+impl<O: Observer> Observer for RunObserver<'_, O> {
     fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta) {
         self.0.on_sent(now, link, frame, meta);
     }
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn run__faults_end_when_it_becomes_calm() {
         let all_lost = Impairments { loss: Prob::ONE, ..Impairments::default() };
-        let calm_at = Some(Time::from_ns(500_000));
-        let bad = Plan { calm_at, ..plan(100_000).with_fault(0, &all_lost) };
+        let faults_end = Some(Time::from_ns(500_000));
+        let bad = Plan { faults_end, ..plan(100_000).with_fault(0, &all_lost) };
         let report = run(&bad);
         assert!(report.checkers_ok, "{:?}", report.violations);
         assert!(report.drops["line_loss"] > 0);

@@ -63,26 +63,26 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
     let mut uno = Draw(Rng::new(seed ^ UNORC));
     let drawn = draw.topology();
-    let equal_ways = uno.equal_ways();
-    let has_equal_ways = equal_ways.is_some();
-    let topology = equal_ways.unwrap_or(drawn);
-    let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
+    let equal_paths = uno.equal_paths();
+    let has_equal_ways = equal_paths.is_some();
+    let topology = equal_paths.unwrap_or(drawn);
+    let faults_end = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let mut other = Draw(Rng::new(seed ^ OFFERS));
     let spoken = other.offers(topology.host_count());
-    let mut setup = draw.setup(seed, &topology, calm_at, spoken);
+    let mut setup = draw.setup(seed, &topology, faults_end, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
     setup.drains = other.one_in(4).then(|| {
         let every = Dur::from_us(other.pick(&[5, 50, 500]));
-        Drains { every, until: Time::ZERO + calm_at * 2 }
+        Drains { every, until: Time::ZERO + faults_end * 2 }
     });
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
-    let gives_up = setup.gives_up(calm_at);
-    let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
+    let gives_up = setup.gives_up(faults_end);
+    let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
     let mut plan = Plan::new("swarm", topology, flows, setup);
-    plan.calm_at = Some(Time::ZERO + calm_at);
-    plan.liveness = Some(liveness_bounds(&plan, calm_at));
+    plan.faults_end = Some(Time::ZERO + faults_end);
+    plan.liveness = Some(liveness_bounds(&plan, faults_end));
     // Over ways of unequal length RC may need a timeout for each message.
     let lasts = Dur::from_secs(60).max(timeout * 1_000);
     plan.until = Time::ZERO + lasts;
@@ -91,19 +91,19 @@ pub fn swarm_plan(seed: u64) -> Plan {
     if gives_up {
         // Who is not heard for so long may be given up, even when the silence is over by then.
         // In SR who answers gives up first, and then nobody answers who asked.
-        plan.may_fail_until = Time::ZERO + calm_at + timeout * RETRY_TIMEOUTS_MAX * 2;
+        plan.may_fail_until = Time::ZERO + faults_end + timeout * RETRY_TIMEOUTS_MAX * 2;
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {
         for backwards in [false, true] {
             if !draw.one_in(3) {
-                let impairments = draw.impairments(kinds, calm_at);
+                let impairments = draw.impairments(kinds, faults_end);
                 plan.faults.push(crate::run::Fault { link, backwards, impairments });
             }
         }
     }
     if has_equal_ways {
-        uno.dead_way(&mut plan, calm_at);
+        uno.dead_path(&mut plan, faults_end);
     }
     plan
 }
@@ -198,7 +198,7 @@ impl Draw {
         &mut self,
         seed: u64,
         topology: &Topology,
-        calm_at: Dur,
+        faults_end: Dur,
         (offer, other_offers): (Offer, BTreeMap<u32, Offer>),
     ) -> Setup {
         let mut setup = Setup {
@@ -235,7 +235,7 @@ impl Draw {
         }
         setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
         // Who gives up while it holds a receive that all share takes it along.
-        setup.shared_recvs = self.one_in(3) && !setup.gives_up(calm_at);
+        setup.shared_recvs = self.one_in(3) && !setup.gives_up(faults_end);
         setup
     }
 
@@ -261,7 +261,13 @@ impl Draw {
         }
     }
 
-    fn flows(&mut self, hosts: u32, message_bytes: u32, calm_at: Dur, gives_up: bool) -> Vec<Flow> {
+    fn flows(
+        &mut self,
+        hosts: u32,
+        message_bytes: u32,
+        faults_end: Dur,
+        gives_up: bool,
+    ) -> Vec<Flow> {
         let n = self.count(&[1, 3, 6, 16]);
         let ops = [FlowOp::Mix, FlowOp::Mix, FlowOp::Write, FlowOp::Send, FlowOp::Read];
         let same = self.one_in(3).then(|| below(&mut self.0, hosts));
@@ -272,7 +278,7 @@ impl Draw {
             let dst = other + u32::from(other >= src);
             // An incast now and then.
             let dst = same.filter(|d| *d != src).unwrap_or(dst);
-            let start = Time::from_ps(self.below(calm_at.as_ps() / 2));
+            let start = Time::from_ps(self.below(faults_end.as_ps() / 2));
             let shift = self.below(8);
             // Enough messages, not too many.
             let most = (u64::from(message_bytes) * 200).min(1_000_000);
@@ -298,7 +304,7 @@ impl Draw {
         [(); 9].map(|()| self.one_in(2))
     }
 
-    fn impairments(&mut self, kinds: Kinds, calm_at: Dur) -> Impairments {
+    fn impairments(&mut self, kinds: Kinds, faults_end: Dur) -> Impairments {
         let [loss, burst, block, reorder, duplicate, corrupt, jitter, blackhole, flap] = kinds;
         let per_cent = |n: u32| Prob::from_ppm(n * 10_000);
         let mut i = Impairments::default();
@@ -329,7 +335,7 @@ impl Draw {
             i.jitter = Dur::from_us(self.pick(&[1, 30]));
         }
         if blackhole {
-            let from = Dur::from_ps(self.below(calm_at.as_ps()));
+            let from = Dur::from_ps(self.below(faults_end.as_ps()));
             let to = from + Dur::from_us(self.pick(&[10, 100, 1_000]));
             i.blackhole = vec![Interval { from, to }];
         }

@@ -317,9 +317,9 @@ mod tests {
             (|t| t.links.truncate(1), TopologyError::Unreachable { from: 0, to: 1 }),
         ];
         assert_eq!(two().validate(), Ok(()));
-        for (spoil, want) in cases {
+        for (corrupt, want) in cases {
             let mut t = two();
-            spoil(&mut t);
+            corrupt(&mut t);
             assert_eq!(t.validate(), Err(want.clone()));
             assert!(!want.to_string().is_empty());
         }

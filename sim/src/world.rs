@@ -1,4 +1,4 @@
-//! Nodes, the links between them, and the one loop that moves both. What one event does is in
+//! Nodes, the links between them, and the one loop that moves both. EventKind one event does is in
 //! `world/step.rs`.
 
 mod step;
@@ -34,7 +34,7 @@ pub struct World<N> {
     counters: WorldCounters,
 }
 
-/// What a world counts. All only grow.
+/// EventKind a world counts. All only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorldCounters {
     /// Arrivals, serialisers that became free, and timers; not what was obsolete when it came up.
@@ -81,8 +81,8 @@ struct Site<N> {
     timer: Option<Key>,
 }
 
-/// What an event's name says.
-enum What {
+/// EventKind an event's name says.
+enum EventKind {
     Arrival(LinkId),
     Free(LinkId),
     Timer(NodeId),
@@ -155,7 +155,7 @@ impl<N: Node> World<N> {
         self.hash
     }
 
-    /// What was counted so far.
+    /// EventKind was counted so far.
     #[must_use]
     pub fn counters(&self) -> &WorldCounters {
         &self.counters
@@ -185,7 +185,7 @@ impl<N: Node> World<N> {
         &self.links[id.index()].line
     }
 
-    /// The line of one direction of a link, to change. What is on its way stays as it is.
+    /// The line of one direction of a link, to change. EventKind is on its way stays as it is.
     pub fn line_mut(&mut self, id: LinkId) -> &mut Line {
         &mut self.links[id.index()].line
     }
@@ -208,7 +208,7 @@ impl<N: Node> World<N> {
         [link.from, link.to]
     }
 
-    /// What became of the frames given to one direction of a link.
+    /// EventKind became of the frames given to one direction of a link.
     #[must_use]
     pub fn link_counters(&self, id: LinkId) -> &LinkCounters {
         &self.links[id.index()].counters
@@ -249,7 +249,7 @@ impl<N: Node> World<N> {
 
     /// Lets a node's timer come due now.
     fn wake(&mut self, id: NodeId) {
-        let key = self.queue.key(self.now, What::Timer(id).name());
+        let key = self.queue.key(self.now, EventKind::Timer(id).name());
         self.queue.push(key);
         self.nodes[id.index()].timer = Some(key);
     }
@@ -287,7 +287,7 @@ impl LinkId {
     }
 }
 
-impl What {
+impl EventKind {
     fn name(&self) -> u64 {
         match *self {
             Self::Arrival(LinkId(n)) => u64::from(n) * 3,

@@ -13,12 +13,12 @@ pub(crate) struct Draining {
     /// Drains that were due so far.
     turn: u64,
     /// In SQD, and not drained yet.
-    waits: Option<Qpn>,
+    draining_qpn: Option<Qpn>,
 }
 
 impl Draining {
     pub(crate) fn new(drains: Drains) -> Self {
-        Self { drains, next_at: Time::ZERO + drains.every, turn: 0, waits: None }
+        Self { drains, next_at: Time::ZERO + drains.every, turn: 0, draining_qpn: None }
     }
 
     /// When the next is due; none while no flow `is_busy`.
@@ -44,7 +44,8 @@ impl Draining {
         self.next_at = now + self.drains.every;
         self.turn += 1;
         let state = |qpn: Qpn| endpoint.query_qp(qpn).map(|info| info.state);
-        if self.waits.is_some_and(|qpn| state(qpn) == Some(QpState::Sqd)) || qpns.is_empty() {
+        if self.draining_qpn.is_some_and(|qpn| state(qpn) == Some(QpState::Sqd)) || qpns.is_empty()
+        {
             return Ok(());
         }
         let qpn = qpns[usize_from(self.turn) % qpns.len()];
@@ -52,7 +53,7 @@ impl Draining {
         if state(qpn) != Some(QpState::Rts) {
             return Ok(());
         }
-        self.waits = Some(qpn);
+        self.draining_qpn = Some(qpn);
         modify(qpn, QpState::Sqd, endpoint)
     }
 
@@ -61,7 +62,7 @@ impl Draining {
     /// # Errors
     /// The queue pair was not draining, or the engine refuses.
     pub(crate) fn resume(&mut self, qpn: Qpn, endpoint: &mut Endpoint) -> Result<(), String> {
-        if self.waits.take() != Some(qpn) {
+        if self.draining_qpn.take() != Some(qpn) {
             return Err(format!("{qpn:?} reports SQ_DRAINED, but was not draining"));
         }
         let state = endpoint.query_qp(qpn).map(|info| info.state);

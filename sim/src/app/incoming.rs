@@ -20,7 +20,7 @@ pub(crate) struct Incoming {
     /// Flows of this host, by their place there, that wait for this one.
     pub(crate) triggers: Vec<usize>,
     /// The queue pair gave its peer up: in SR who answers sends, too.
-    pub(crate) given_up: Option<Time>,
+    pub(crate) failed_at: Option<Time>,
     /// Its last message has arrived.
     pub(crate) finished: Option<Time>,
     /// The next message that has not arrived, of those that use up a receive.
@@ -100,7 +100,7 @@ impl Incoming {
         if found != want || wc.qpn != self.qpn {
             return Err(format!("message {i} {message:?} arrived as {wc:?}"));
         }
-        if let Some(byte) = memory.differs(at, self.plan.pattern_seed(i), message.len) {
+        if let Some(byte) = memory.first_mismatch(at, self.plan.pattern_seed(i), message.len) {
             return Err(format!("message {i} {message:?} arrived with a wrong byte {byte}"));
         }
         self.next = i + 1;

@@ -113,7 +113,7 @@ impl Memory {
     }
 
     /// The first byte at which `len` bytes at an offset are not those of a stream.
-    pub(crate) fn differs(&self, at: u64, seed: u64, len: u32) -> Option<u32> {
+    pub(crate) fn first_mismatch(&self, at: u64, seed: u64, len: u32) -> Option<u32> {
         if self.is_blank {
             return None;
         }
@@ -147,7 +147,7 @@ impl Memory {
 
     /// Changes the first byte of each place, or the last of its guard.
     #[cfg(test)]
-    pub(crate) fn spoil(&self, slots: &Slots, guard: bool) {
+    pub(crate) fn corrupt(&self, slots: &Slots, guard: bool) {
         for at in (0..slots.count).map(|i| slots.of(i.into())) {
             let at = if guard { at + slots.stride() - 1 } else { at };
             let mut byte = [0];
@@ -192,15 +192,15 @@ mod tests {
     fn differs__finds_the_first_wrong_byte_in_any_chunk() {
         let m = memory(8192);
         m.fill(5, 9, 5000);
-        assert_eq!(m.differs(5, 9, 5000), None);
-        assert_eq!(m.differs(5, 9, 4999), None, "a prefix");
-        assert!(m.differs(5, 8, 5000).is_some());
+        assert_eq!(m.first_mismatch(5, 9, 5000), None);
+        assert_eq!(m.first_mismatch(5, 9, 4999), None, "a prefix");
+        assert!(m.first_mismatch(5, 8, 5000).is_some());
         assert_eq!(Memory::stream(9, 5000).len(), 5000);
         for at in [0, 1023, 1024, 4999] {
             let mut byte = [0];
             m.read(5 + at, &mut byte);
             m.write(5 + at, &[byte[0] ^ 1]);
-            assert_eq!(m.differs(5, 9, 5000).map(u64::from), Some(at));
+            assert_eq!(m.first_mismatch(5, 9, 5000).map(u64::from), Some(at));
             m.write(5 + at, &byte);
         }
     }

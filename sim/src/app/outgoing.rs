@@ -47,8 +47,8 @@ pub(crate) struct Progress {
     next: u64,
     /// Posted, when, and not known to be over, oldest first.
     pending: VecDeque<(u64, Message, Time)>,
-    /// What each message took from its post to its completion, of those that have one.
-    pub(crate) took: Vec<Dur>,
+    /// What each message times from its post to its completion, of those that have one.
+    pub(crate) times: Vec<Dur>,
     /// Bytes of messages that are over.
     pub(crate) done_bytes: u64,
     /// Atomics that are over.
@@ -159,7 +159,7 @@ impl Outgoing {
             if is_it {
                 self.check_completion(now, i, &message, wc)?;
                 if succeeded {
-                    self.progress.took.push(now.since(posted));
+                    self.progress.times.push(now.since(posted));
                 }
                 break;
             }
@@ -223,7 +223,7 @@ impl Outgoing {
         self.progress.done_bytes += u64::from(message.len);
         let (local, seed) = (self.local.of(i), self.plan.pattern_seed(i));
         match message.kind {
-            Kind::Read => match memory.differs(local, seed, message.len) {
+            Kind::Read => match memory.first_mismatch(local, seed, message.len) {
                 Some(at) => {
                     Err(format!("READ {i} of {} bytes brought a wrong byte {at}", message.len))
                 }
@@ -246,7 +246,7 @@ impl Outgoing {
             return Ok(());
         }
         let (at, seed) = (self.peer.targets.of(i), self.plan.pattern_seed(i));
-        match self.peer.memory.differs(at, seed, message.len) {
+        match self.peer.memory.first_mismatch(at, seed, message.len) {
             Some(at) => Err(format!("WRITE {i} of {} bytes left a wrong byte {at}", message.len)),
             None => Ok(()),
         }

@@ -64,18 +64,18 @@ pub struct Bar {
 
 /// What was counted up to a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Snapshot {
     done_bytes: u64,
     arrived: u64,
     useless: u64,
     sent: u64,
     lost: u64,
-    again: u64,
+    retransmitted: u64,
     timeouts: u64,
     failed: Option<WcStatus>,
 }
 
-impl Seen {
+impl Snapshot {
     pub(super) fn of(network: &Network) -> Self {
         let there = network.directions(0)[0];
         let flow = network.progress()[0];
@@ -92,7 +92,7 @@ impl Seen {
             useless: receiver.duplicate_request + gap + dropped,
             sent: network.world.link_counters(there).sent,
             lost: network.world.line(there).counters().dropped(),
-            again: sender.retransmitted_packets,
+            retransmitted: sender.retransmitted_packets,
             timeouts: sender.local_ack_timeout_err,
             failed: flow.failed,
         }
@@ -105,7 +105,7 @@ impl SweepRow {
         cell: &Cell,
         network: &Network,
         measured: Dur,
-        [from, to]: &[Seen; 2],
+        [from, to]: &[Snapshot; 2],
     ) -> Self {
         let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
         let sent_pkts = to.sent - from.sent;
@@ -125,7 +125,7 @@ impl SweepRow {
             completed_fraction: to_f64(to.done_bytes - from.done_bytes) / carried,
             spurious_retx_fraction: to_f64(useless) / to_f64(sent_pkts.max(1)),
             sent_pkts,
-            retransmitted_pkts: to.again - from.again,
+            retransmitted_pkts: to.retransmitted - from.retransmitted,
             lost_pkts: to.lost - from.lost,
             timeouts: to.timeouts - from.timeouts,
             window_pkts: sweep.window_pkts(cell),
@@ -212,7 +212,13 @@ const SPURIOUS_MAX: f64 = 0.01;
 mod tests {
     use super::*;
 
-    fn row(mode: &'static str, loss: f64, reorder_us: f64, goodput: f64, vain: f64) -> SweepRow {
+    fn row(
+        mode: &'static str,
+        loss: f64,
+        reorder_us: f64,
+        goodput: f64,
+        spurious: f64,
+    ) -> SweepRow {
         SweepRow {
             mode,
             loss,
@@ -220,7 +226,7 @@ mod tests {
             reorder_us,
             goodput_fraction: goodput,
             completed_fraction: goodput,
-            spurious_retx_fraction: vain,
+            spurious_retx_fraction: spurious,
             sent_pkts: 1,
             retransmitted_pkts: 0,
             lost_pkts: 0,
@@ -238,7 +244,7 @@ mod tests {
         let pair = |loss, reorder_us, sr: SweepRow, rc| {
             [row("rc", loss, reorder_us, rc, 0.9), SweepRow { loss, reorder_us, ..sr }]
         };
-        let sr = |goodput, vain| row("sr", 0.0, 0.0, goodput, vain);
+        let sr = |goodput, spurious| row("sr", 0.0, 0.0, goodput, spurious);
         let good = [
             pair(0.05, 0.0, sr(0.855, 0.5), 0.4),
             pair(0.2, 0.0, sr(0.1, 0.0), 0.1),

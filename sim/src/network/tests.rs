@@ -115,10 +115,10 @@ fn check_end__a_responder_may_give_up_before_a_time_and_not_after() {
     for direction in network.directions(0) {
         network.impair(direction, bad.clone()).unwrap();
     }
-    while network.progress()[0].given_up_at.is_none() {
+    while network.progress()[0].responder_failed_at.is_none() {
         network.world.run(END, 1, &mut ());
     }
-    let at = network.progress()[0].given_up_at.unwrap();
+    let at = network.progress()[0].responder_failed_at.unwrap();
     assert!(crate::check_now(&network).is_empty(), "it is not wrong by itself");
     let wrong = |network: &Network, before| crate::check_end(network, before).join(";");
     assert!(wrong(&network, at).contains("given up by its responder"));
@@ -197,13 +197,13 @@ fn run__receives_that_come_late_are_waited_for() {
 }
 
 /// What the checks find when bytes are changed at one host while flows are under way.
-fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
+fn corrupted(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
     let mut network = small(op);
     network.world.run(Time::from_ns(20_000), u64::MAX, &mut ());
-    let Machine::Host(station) = network.world.node_mut(NodeId::from_index(host)) else {
+    let Machine::Host(sim_host) = network.world.node_mut(NodeId::from_index(host)) else {
         panic!("the first nodes are hosts");
     };
-    station.host_mut().app_mut().spoil(guard);
+    sim_host.host_mut().app_mut().corrupt(guard);
     network.world.run(END, u64::MAX, &mut ());
     let found = network.hosts().flat_map(|h| {
         let at_end = h.app().check_end(|_| false);
@@ -216,12 +216,15 @@ fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
 fn violations__a_wrong_byte_is_noticed_at_either_end() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         for host in [0, 2] {
-            assert!(!spoiled(op, host, true).is_empty(), "{op:?}, host {host}: beside its places");
+            assert!(
+                !corrupted(op, host, true).is_empty(),
+                "{op:?}, host {host}: beside its places"
+            );
         }
     }
     // What is sent, and what is read, is changed before it is there.
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read] {
-        let found = spoiled(op, 0, false);
+        let found = corrupted(op, 0, false);
         assert!(found.iter().any(|v| v.contains("wrong byte 0")), "{op:?}: {found:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! What each scenario is.
 
 use super::Scenario;
+use crate::host::Storm;
 use crate::params::{Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
-use crate::station::Storm;
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{self, Cdf, Flow, FlowFile, FlowOp, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Scenario] = &[
         params: |p| chance(p, 1, "frames lost, each way"),
         plan: |p, setup| {
             let loss = p.chance("chance");
-            bad_middle(p, setup, &Impairments { loss, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { loss, ..Impairments::default() })
         },
     },
     Scenario {
@@ -67,7 +67,7 @@ pub(super) const ALL: &[Scenario] = &[
         plan: |p, setup| {
             let (probability, extra_delay) = (p.chance("chance"), p.time("late"));
             let reorder = Some(Reorder { probability, extra_delay });
-            bad_middle(p, setup, &Impairments { reorder, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { reorder, ..Impairments::default() })
         },
     },
     Scenario {
@@ -76,7 +76,7 @@ pub(super) const ALL: &[Scenario] = &[
         params: |p| chance(p, 5, "frames that arrive twice, each way"),
         plan: |p, setup| {
             let duplicate = p.chance("chance");
-            bad_middle(p, setup, &Impairments { duplicate, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { duplicate, ..Impairments::default() })
         },
     },
     Scenario {
@@ -85,7 +85,7 @@ pub(super) const ALL: &[Scenario] = &[
         params: |p| chance(p, 1, "frames with a wrong bit, each way"),
         plan: |p, setup| {
             let corrupt = p.chance("chance");
-            bad_middle(p, setup, &Impairments { corrupt, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { corrupt, ..Impairments::default() })
         },
     },
     Scenario {
@@ -284,7 +284,7 @@ fn dumbbell(p: &Params, n: u32, setup: Setup) -> Plan {
 }
 
 /// Two pairs of hosts, every operation, and a fault on the link that they share.
-fn bad_middle(p: &Params, setup: Setup, fault: &Impairments) -> Plan {
+fn faulty_middle(p: &Params, setup: Setup, fault: &Impairments) -> Plan {
     let mut plan = dumbbell(p, 2, setup);
     plan.flows.push(flow(p, 2, 0, FlowOp::Mix));
     plan.flows.push(flow(p, 1, 3, FlowOp::Mix));

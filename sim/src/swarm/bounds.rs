@@ -27,13 +27,13 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let hops = if topology.switches.is_empty() { 1 } else { 6 };
     let queue: u64 = setup.port.queues.iter().map(|q| q.limit_bytes).sum();
     // What a way of any length holds back is at most what all flows may have under way.
-    let under_way = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
-    let waiting = slowest.time_for(under_way.min(queue * hops));
+    let outstanding = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
+    let waiting = slowest.time_for(outstanding.min(queue * hops));
     (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
 }
 
 /// Parameters of the liveness check.
-pub(super) fn liveness_bounds(plan: &Plan, calm_at: Dur) -> LivenessBounds {
+pub(super) fn liveness_bounds(plan: &Plan, faults_end: Dur) -> LivenessBounds {
     let rates = plan.topology.links.iter().map(|link| link.rate_bps);
     LivenessBounds {
         timeout: timeout(&plan.setup),
@@ -41,7 +41,7 @@ pub(super) fn liveness_bounds(plan: &Plan, calm_at: Dur) -> LivenessBounds {
         longest_rtt: longest_rtt(&plan.topology, &plan.setup) + FAULTS_DELAY_MAX,
         recv_delay: plan.setup.recv_delay,
         slowest: Rate::from_bps(rates.min().unwrap_or(1_000_000_000)),
-        calm_at: Time::ZERO + calm_at,
+        faults_end: Time::ZERO + faults_end,
     }
 }
 

@@ -13,7 +13,7 @@ use spanwire_wire::BLOCK_PKTS_MAX;
 
 impl Draw {
     /// In one of four seeds a network of many equal ways, near or far.
-    pub(super) fn equal_ways(&mut self) -> Option<Topology> {
+    pub(super) fn equal_paths(&mut self) -> Option<Topology> {
         let gbps = [1, 10, 25, 100].map(Rate::from_gbps);
         let shape = LeafSpine {
             leaves: 2,
@@ -73,15 +73,15 @@ impl Draw {
 
     /// One of the equal ways is dead as long as there are faults, in one direction or both. The
     /// links of hosts come before those of the fabric.
-    pub(super) fn dead_way(&mut self, plan: &mut Plan, calm_at: Dur) {
+    pub(super) fn dead_path(&mut self, plan: &mut Plan, faults_end: Dur) {
         let hosts = plan.topology.hosts.len();
         let fabric = plan.topology.links.len().saturating_sub(hosts);
         if fabric < 2 {
             return;
         }
         let link = hosts + spanwire_base::usize_from(self.below(spanwire_base::u64_from(fabric)));
-        let from = Dur::from_ps(self.below(calm_at.as_ps()));
-        let blackhole = vec![Interval { from, to: calm_at }];
+        let from = Dur::from_ps(self.below(faults_end.as_ps()));
+        let blackhole = vec![Interval { from, to: faults_end }];
         let impairments = Impairments { blackhole, ..Impairments::default() };
         for backwards in [false, true] {
             if !self.one_in(3) {

@@ -135,7 +135,7 @@ impl PathInfo {
     /// The time that `pkts` packets of together `wire_bytes`, the first of `first_bytes`, take when
     /// they are alone: propagation, the first packet at each link, the others at the slowest.
     #[must_use]
-    pub fn alone(&self, first_bytes: u64, wire_bytes: u64) -> Dur {
+    pub fn ideal_fct(&self, first_bytes: u64, wire_bytes: u64) -> Dur {
         let rest = wire_bytes.saturating_sub(first_bytes);
         self.one_way(first_bytes) + self.bottleneck().time_for(rest)
     }
@@ -191,7 +191,7 @@ mod tests {
         // 1250 bytes: 1 us at 10 Gbit/s, 10 us at 1.
         assert_eq!(p.one_way(1250), Dur::from_us(1 + 3 + 10));
         assert_eq!(p.base_rtt(1250, 0), Dur::from_us(15));
-        assert_eq!(p.alone(1250, 12_500), Dur::from_us(14 + 90));
+        assert_eq!(p.ideal_fct(1250, 12_500), Dur::from_us(14 + 90));
     }
 
     #[test]

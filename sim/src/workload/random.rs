@@ -1,4 +1,4 @@
-//! Random times without floating point: `ln` differs from machine to machine, multiplication of
+//! Random times without floating point: `ln` first_mismatch from machine to machine, multiplication of
 //! integers does not.
 
 use spanwire_base::{Dur, Rng};

@@ -1,6 +1,6 @@
-//! What one event does.
+//! EventKind one event does.
 
-use super::{NodeId, Observer, What, World};
+use super::{EventKind, NodeId, Observer, World};
 use crate::event::Key;
 use crate::link::{Flight, LinkId};
 use spanwire_base::{Node, PortMask, RxMeta, u32_from};
@@ -10,10 +10,10 @@ impl<N: Node> World<N> {
     pub(super) fn handle_event(&mut self, key: Key, observer: &mut impl Observer) {
         assert!(key.at() >= self.now, "the past is over");
         self.now = key.at();
-        match What::of(key.name()) {
-            What::Arrival(link) => self.handle_arrival(key, link, observer),
-            What::Free(link) => self.handle_free(link, observer),
-            What::Timer(node) => self.handle_timer(key, node, observer),
+        match EventKind::of(key.name()) {
+            EventKind::Arrival(link) => self.handle_arrival(key, link, observer),
+            EventKind::Free(link) => self.handle_free(link, observer),
+            EventKind::Timer(node) => self.handle_timer(key, node, observer),
         }
     }
 
@@ -96,7 +96,7 @@ impl<N: Node> World<N> {
             return self.transmit(id, observer);
         }
         link.is_busy = true;
-        Some(self.queue.key(free_at, What::Free(id).name()))
+        Some(self.queue.key(free_at, EventKind::Free(id).name()))
     }
 
     /// Asks the node at the start of a link for a frame and sends it. Returns the event that asks
@@ -129,7 +129,7 @@ impl<N: Node> World<N> {
                 Some(slot) => slot,
                 None => self.frames.copy(slot, meta.len),
             };
-            let key = self.queue.key(at, What::Arrival(id).name());
+            let key = self.queue.key(at, EventKind::Arrival(id).name());
             let (len, elided_bytes) = (u32_from(meta.len), meta.elided_bytes);
             if link.insert(Flight { key, frame, len, elided_bytes }) {
                 self.queue.push(key);
@@ -138,7 +138,7 @@ impl<N: Node> World<N> {
         if let Some(slot) = unused {
             self.frames.give_back(slot);
         }
-        is_busy.then(|| self.queue.key(sent.tx_done, What::Free(id).name()))
+        is_busy.then(|| self.queue.key(sent.tx_done, EventKind::Free(id).name()))
     }
 
     /// Makes sure that the node's timer is in the queue, no later than it wants.
@@ -151,7 +151,7 @@ impl<N: Node> World<N> {
         if site.timer.is_some_and(|key| key.at() <= at) {
             return;
         }
-        let key = self.queue.key(at, What::Timer(id).name());
+        let key = self.queue.key(at, EventKind::Timer(id).name());
         self.queue.push(key);
         site.timer = Some(key);
     }

@@ -10,11 +10,11 @@ struct Toy {
     ports: usize,
     to_send: VecDeque<(Time, usize)>,
     queues: Vec<VecDeque<(Vec<u8>, u32)>>,
-    heard: Vec<(Time, usize, Vec<u8>)>,
+    received: Vec<(Time, usize, Vec<u8>)>,
     ready: PortMask,
     timeouts: Vec<Time>,
     /// It says when it has nothing more.
-    promises: bool,
+    reports_idle: bool,
 }
 
 impl Toy {
@@ -36,7 +36,7 @@ impl Toy {
 impl Node for Toy {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         assert_eq!(meta.at, now);
-        self.heard.push((now, port.index(), frame.to_vec()));
+        self.received.push((now, port.index(), frame.to_vec()));
         if self.ports > 1 {
             let out = (port.index() + 1) % self.ports;
             self.enqueue(out, frame.to_vec(), meta.elided_bytes);
@@ -59,7 +59,7 @@ impl Node for Toy {
     }
 
     fn may_have_frame(&self, port: PortId) -> bool {
-        !self.promises || !self.queues[port.index()].is_empty()
+        !self.reports_idle || !self.queues[port.index()].is_empty()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -96,9 +96,9 @@ fn pair(to_send: &[(u64, usize)]) -> (World<Toy>, [NodeId; 2], [LinkId; 2]) {
 fn run__a_frame_takes_serialisation_and_propagation() {
     let (mut w, [_, b], [there, back]) = pair(&[(10, 76), (10, 176), (1000, 76)]);
     assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
-    let heard: Vec<u64> = w.node(b).heard.iter().map(|(at, ..)| at.as_ns()).collect();
+    let received: Vec<u64> = w.node(b).received.iter().map(|(at, ..)| at.as_ns()).collect();
     // 24 bytes of preamble, FCS and gap go with each.
-    assert_eq!(heard, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
+    assert_eq!(received, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
     assert_eq!(w.link_counters(there).sent_bytes, 76 + 176 + 76);
     assert_eq!((w.link_counters(back).sent, w.counters().packet_hops), (0, 3));
 }
@@ -107,13 +107,13 @@ fn run__a_frame_takes_serialisation_and_propagation() {
 fn run__a_node_that_says_when_it_has_no_more_is_asked_less_and_heard_the_same() {
     // Alone, back to back, and while the line is still busy with the one before.
     let to_send = [(10, 76), (10, 176), (60, 76), (1000, 76), (1030, 300)];
-    let run = |promises| {
+    let run = |reports_idle| {
         let (mut w, [a, b], [there, _]) = pair(&to_send);
-        w.node_mut(a).promises = promises;
+        w.node_mut(a).reports_idle = reports_idle;
         assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
         assert_eq!(w.link_counters(there).arrived, 5);
         assert!(w.check_conservation().is_empty());
-        (w.node(b).heard.clone(), w.event_hash(), w.counters().events)
+        (w.node(b).received.clone(), w.event_hash(), w.counters().events)
     };
     let (always, sometimes) = (run(false), run(true));
     assert_eq!((&always.0, always.1), (&sometimes.0, sometimes.1));
@@ -125,7 +125,7 @@ fn run__stops_at_a_time_and_at_a_number_of_events_and_goes_on() {
     let (mut w, [_, b], [there, _]) = pair(&[(10, 76)]);
     let at = Time::from_ns(150);
     assert_eq!(w.run(at, u64::MAX, &mut ()), Stop::Time);
-    assert_eq!((w.now(), w.in_flight(there), w.node(b).heard.len()), (at, 1, 0));
+    assert_eq!((w.now(), w.in_flight(there), w.node(b).received.len()), (at, 1, 0));
     assert!(w.check_conservation().is_empty());
     assert_eq!(w.run(END, 1, &mut ()), Stop::Events);
     assert_eq!((w.now(), w.in_flight(there)), (Time::from_ns(210), 0));
@@ -148,7 +148,11 @@ fn node_mut__a_node_changed_from_outside_is_asked_again() {
     assert_eq!(w.now(), Time::ZERO, "nothing happened");
     w.node_mut(a).enqueue(0, vec![1; 70], 1000);
     w.run(END, u64::MAX, &mut ());
-    assert_eq!(w.node(b).heard[0].0.as_ns(), 70 + 1000 + 24 + 100, "elided bytes take their time");
+    assert_eq!(
+        w.node(b).received[0].0.as_ns(),
+        70 + 1000 + 24 + 100,
+        "elided bytes take their time"
+    );
 }
 
 #[test]
@@ -160,8 +164,8 @@ fn connect__a_relay_passes_on_what_it_gets() {
     w.connect((a, PortId::HOST), (relay, port_id(0)), [line(8, 100), line(8, 100)]);
     w.connect((relay, port_id(1)), (b, PortId::HOST), [line(4, 100), line(4, 100)]);
     w.run(END, u64::MAX, &mut ());
-    let heard: Vec<u64> = w.node(b).heard.iter().map(|(at, ..)| at.as_ns()).collect();
-    assert_eq!(heard, [500, 700, 900], "the slower link sets the pace, the relay queues");
+    let received: Vec<u64> = w.node(b).received.iter().map(|(at, ..)| at.as_ns()).collect();
+    assert_eq!(received, [500, 700, 900], "the slower link sets the pace, the relay queues");
     assert_eq!((w.counters().packet_hops, w.check_conservation()), (6, vec![]));
 }
 
@@ -236,7 +240,7 @@ fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
         assert!(happened > 20, "the faults were there");
     }
     for (_, node) in w.nodes() {
-        assert!(node.heard.is_sorted_by_key(|(at, ..)| *at), "time never goes back");
+        assert!(node.received.is_sorted_by_key(|(at, ..)| *at), "time never goes back");
     }
 }
 

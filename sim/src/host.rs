@@ -9,11 +9,11 @@ use spanwire_wire::{MacAddr, PfcFrame};
 
 /// A simulated host.
 #[derive(Debug)]
-pub struct Station {
+pub struct SimHost {
     gate: PfcGate<Host<Traffic>>,
     storm: Option<Storm>,
     /// The storm has a frame that nobody was told of.
-    has_news: bool,
+    has_unreported_frame: bool,
 }
 
 /// A network card that tells its switch to pause, again and again, whether it can receive or not.
@@ -68,9 +68,9 @@ impl Storm {
     }
 }
 
-impl Station {
+impl SimHost {
     pub(crate) fn new(gate: PfcGate<Host<Traffic>>) -> Self {
-        Self { gate, storm: None, has_news: false }
+        Self { gate, storm: None, has_unreported_frame: false }
     }
 
     /// The engine and its application.
@@ -96,14 +96,14 @@ impl Station {
     }
 }
 
-impl Node for Station {
+impl Node for SimHost {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         self.gate.handle_packet(now, port, frame, meta);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         if let Some(storm) = &mut self.storm {
-            self.has_news |= storm.handle_timeout(now);
+            self.has_unreported_frame |= storm.handle_timeout(now);
         }
         self.gate.handle_timeout(now);
     }
@@ -120,7 +120,7 @@ impl Node for Station {
 
     fn take_ready(&mut self) -> PortMask {
         let mut ready = self.gate.take_ready();
-        if std::mem::take(&mut self.has_news) {
+        if std::mem::take(&mut self.has_unreported_frame) {
             ready.insert(PortId::HOST);
         }
         ready
