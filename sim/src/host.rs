@@ -1,5 +1,5 @@
-//! A simulated host: the engine and its application behind a port that obeys pause frames, and,
-//! when it is broken, sends them without end.
+//! A simulated host: the engine and its application behind a port that obeys pause frames. A broken
+//! card also sends them continuously.
 
 use crate::app::Traffic;
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
@@ -12,11 +12,11 @@ use spanwire_wire::{MacAddr, PfcFrame};
 pub struct SimHost {
     gate: PfcGate<Host<Traffic>>,
     storm: Option<Storm>,
-    /// The storm has a frame that nobody was told of.
+    /// The storm has a frame that `take_ready` has not reported.
     has_unreported_frame: bool,
 }
 
-/// A network card that tells its switch to pause, again and again, whether it can receive or not.
+/// A PFC storm: a network card that sends pause frames continuously, whether it can receive or not.
 ///
 /// # Source
 /// Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM'16, section 4.3: the PFC storm of a
@@ -25,11 +25,11 @@ pub struct SimHost {
 pub struct Storm {
     /// The first pause frame.
     pub from: Time,
-    /// No pause frame at or after this; the last pause runs out by itself.
+    /// No pause frame is sent at or after this; the last pause then expires.
     pub to: Time,
-    /// From one pause frame to the next, above 0.
+    /// Interval between pause frames, above 0.
     pub every: Dur,
-    /// The priorities that are paused: bit i for priority i.
+    /// Paused priorities: bit i for priority i.
     pub priorities: u8,
     /// The card's address.
     pub mac: MacAddr,
@@ -79,7 +79,7 @@ impl SimHost {
         self.gate.node()
     }
 
-    /// The engine and its application, to change.
+    /// The engine and its application, mutable.
     pub fn host_mut(&mut self) -> &mut Host<Traffic> {
         self.gate.node_mut()
     }
@@ -90,7 +90,7 @@ impl SimHost {
         &self.gate
     }
 
-    /// Breaks its card.
+    /// Starts a PFC storm.
     pub fn set_storm(&mut self, storm: Storm) {
         self.storm = Some(storm);
     }

@@ -1,16 +1,17 @@
 //! The deterministic simulator: the real engine and the real switch in virtual time.
 //!
-//! - [`World`]: nodes, links and one event loop. It knows nothing of what the nodes are.
+//! - [`World`]: nodes, links and one event loop, for any type of [`Node`](spanwire_base::Node).
 //! - [`Topology`]: networks as data, with addresses and routes.
 //! - [`workload`]: flows, and the distributions they are drawn from.
-//! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
-//! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
+//! - [`Traffic`]: the application of simulated hosts, which verifies every completion.
+//! - [`Network`]: hosts, switches and links of a topology. [`check_now`] and [`check_end`]: its
+//!   invariants.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
-//! - [`LossSweep`]: RC beside SR over loss, round trips and reordering.
-//! - [`swarm_run`]: a seed decides the network, what goes wrong and what is sent.
+//! - [`LossSweep`]: RC and SR compared over loss, round trip and reordering.
+//! - [`swarm_run`]: a run whose network, faults and flows are drawn from a seed.
 //!
-//! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
-//! here reads a clock, starts a thread or opens a file.
+//! One seed decides everything: the same seed has the same [`EventHash`] on any machine. No code of
+//! this crate reads a clock, starts a thread or opens a file.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

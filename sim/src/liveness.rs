@@ -28,15 +28,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters of the liveness bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LivenessBounds {
-    /// T.
+    /// T, the local ACK timeout.
     pub timeout: Dur,
-    /// Retransmissions without progress before a queue pair gives up.
+    /// Retransmissions without progress before a queue pair fails.
     pub retry_cnt: u8,
     /// R, with full queues.
     pub longest_rtt: Dur,
     /// The slowest link.
     pub slowest: Rate,
-    /// The longest time without a receive request.
+    /// The longest time for which a receiver has no receive request posted.
     pub recv_delay: Dur,
     /// The end of all faults.
     pub faults_end: Time,
@@ -50,9 +50,9 @@ pub(crate) struct Liveness {
     gap: Dur,
     pause: Dur,
     message_pkts: u64,
-    /// The host at which each direction of a link ends, if it ends at one.
+    /// The host at the end of each direction of a link; `None` for a switch.
     hosts: Vec<Option<u32>>,
-    /// When a queue pair of a host received a packet last.
+    /// When each queue pair of a host last received a packet.
     received_at: BTreeMap<(u32, u32), Time>,
     flows: Vec<FlowProgress>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Liveness {
 /// The progress of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowProgress {
-    /// Completed bytes, and since when they have not grown.
+    /// Completed bytes, and when they last grew.
     done_bytes: u64,
     progress_at: Option<Time>,
 }
@@ -173,9 +173,9 @@ impl Observer for Liveness {
     }
 }
 
-/// S of the module's description: how long a requester may receive nothing before it fails. T is
-/// `timeout`, R `longest_rtt`, and `hold` the longest time for which a packet that is due waits
-/// for its pacer or a pause: G + P.
+/// S of the module's description: how long a requester receives nothing before it fails. T is
+/// `timeout`, R `longest_rtt`. `hold` is G + P, the longest wait of a due packet for its pacer or a
+/// pause.
 #[must_use]
 pub fn failure_detection_max(
     is_sr: bool,
@@ -192,14 +192,14 @@ pub fn failure_detection_max(
     (timeout * 4 + probe_interval + hold) * (tries + 1) + timeout * (3 * tries)
 }
 
-/// Swift's window may be less than a packet.
+/// True if Swift's window may be less than a packet.
 fn has_part_windows(setup: &Setup) -> bool {
     let far = setup.congestion.far.map(|(_, algorithm)| algorithm);
     let all = [setup.congestion.algorithm, far];
     all.iter().flatten().any(|algorithm| matches!(algorithm, Algorithm::Swift(_)))
 }
 
-/// The smallest window of Swift is one packet by this.
+/// Swift's smallest window is one packet divided by this.
 const SWIFT_WINDOW_PARTS: u64 = 100;
 /// The lowest rate of any congestion control.
 const MIN_BPS: u64 = 1_000_000;
@@ -207,9 +207,9 @@ const MIN_BPS: u64 = 1_000_000;
 const HOLD_MAX: Dur = Dur::from_ms(1);
 /// The longest interval between probes for a receive request.
 const PROBE_MAX: Dur = Dur::from_ms(20);
-/// More than the RNR timer of the simulated hosts.
+/// An upper bound of the simulated hosts' RNR timer.
 const RNR_WAIT: Dur = Dur::from_ms(1);
-/// Bytes that a link carries in the longest pause: 65,535 quanta of 512 bits.
+/// Bytes that a link could carry during the longest pause: 65,535 quanta of 512 bits.
 ///
 /// # Source
 /// IEEE 802.1Qbb, the pause time of a priority.
@@ -223,7 +223,7 @@ mod tests {
     use spanwire_switch::{Impairments, Prob};
     use spanwire_transport::{Config, Offer};
 
-    /// What a run of 64 SENDs from one host to another reports.
+    /// Violations of a run of 64 SENDs from one host to another.
     fn run(setup: Setup, bounds: LivenessBounds, fault: &Impairments) -> Vec<String> {
         let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
         let flow = Flow { op: FlowOp::Send, ..Flow::new(0, 1, Time::ZERO, 64_000) };
@@ -258,7 +258,7 @@ mod tests {
         for is_sr in [false, true] {
             let setup = setup(is_sr, 16);
             let found = run(setup.clone(), bounds(setup.timeout), &dead);
-            assert_eq!(found, [] as [&str; 0], "it gave up in time");
+            assert_eq!(found, [] as [&str; 0], "the queue pair failed in time");
             let found = run(setup.clone(), bounds(setup.timeout / 64), &dead);
             assert!(found[0].contains("flow 0 has received nothing for"), "{found:?}");
         }
@@ -267,7 +267,8 @@ mod tests {
     #[test]
     fn check__a_peer_that_responder_alive_to_no_avail_is_noticed() {
         for is_sr in [false, true] {
-            // The next receive request comes after the end of the run; the peer says it lacks one.
+            // The next receive request comes after the end of the run; until then the peer sends
+            // RNR NAKs.
             let recv_delay = Dur::from_secs(5);
             let setup = Setup { recvs: 1, recv_delay, ..setup(is_sr, 10) };
             let bounds = bounds(setup.timeout);

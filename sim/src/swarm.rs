@@ -1,7 +1,8 @@
-//! The swarm: everything is drawn from a seed, first things go wrong, then everything must end.
+//! The swarm: everything is drawn from a seed. Faults occur until a drawn time; afterwards every
+//! flow must complete.
 //!
-//! Each kind of fault and of setting is switched off in many seeds: what hides a bug in one is
-//! missing in another (swarm testing: Groce et al., ISSTA'12).
+//! Each kind of fault and of setting is disabled in many seeds, because one feature may mask a bug
+//! in another (swarm testing: Groce et al., ISSTA'12).
 
 mod bounds;
 mod congestion;
@@ -22,26 +23,26 @@ use spanwire_transport::{Config, Mtu, Offer, SrFeatures, SrVersions};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwarmOutcome {
     /// The seed.
     pub seed: u64,
-    /// What came of it; `None` when something panicked, which has told of itself on stderr.
+    /// The report of the run; `None` if it panicked, with the message on stderr.
     pub report: Option<Report>,
-    /// What was wrong, one sentence each.
+    /// Violations, one sentence each.
     pub violations: Vec<String>,
 }
 
 impl SwarmOutcome {
-    /// The command that runs this seed again.
+    /// The command that reproduces this seed.
     #[must_use]
     pub fn replay(&self) -> String {
         format!("spanwire sim swarm --seeds 1 --start {}", self.seed)
     }
 }
 
-/// Runs a seed to its end. A panic is a violation like any other.
+/// Runs a seed to its end. A panic counts as a violation.
 #[must_use]
 pub fn swarm_run(seed: u64) -> SwarmOutcome {
     let watch = Watch { series: false, check_every: 500 };
@@ -51,13 +52,13 @@ pub fn swarm_run(seed: u64) -> SwarmOutcome {
             let violations = report.violations.clone();
             (Some(report), violations)
         }
-        Ok(Err(e)) => (None, vec![format!("the seed draws what cannot be: {e}")]),
+        Ok(Err(e)) => (None, vec![format!("the seed draws an invalid network: {e}")]),
         Err(_) => (None, vec!["something panicked".to_owned()]),
     };
     SwarmOutcome { seed, report, violations }
 }
 
-/// What a seed draws.
+/// The plan that a seed draws.
 #[must_use]
 pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
@@ -83,14 +84,14 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.faults_end = Some(Time::ZERO + faults_end);
     plan.liveness = Some(liveness_bounds(&plan, faults_end));
-    // Over ways of unequal length RC may need a timeout for each message.
+    // With paths of unequal delay RC may need a timeout for each message.
     let lasts = Dur::from_secs(60).max(timeout * 1_000);
     plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
     plan.sample_every = lasts / 60_000;
     if gives_up {
-        // Who is not heard for so long may be given up, even when the silence is over by then.
-        // In SR who answers gives up first, and then nobody answers who asked.
+        // A queue pair may fail for faults of this length, even after they have ended. In SR a
+        // responder may fail first; its requester then gets no response and fails too.
         plan.may_fail_until = Time::ZERO + faults_end + timeout * RETRY_TIMEOUTS_MAX * 2;
     }
     let kinds = draw.kinds();
@@ -108,10 +109,10 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan
 }
 
-/// Draws everything, in one order.
+/// The random draws of a plan, in a fixed order.
 struct Draw(Rng);
 
-/// The kinds of faults of a seed, each on or off.
+/// The kinds of faults of a seed, each enabled or disabled.
 type Kinds = [bool; 9];
 
 impl Draw {
@@ -153,7 +154,7 @@ impl Draw {
                 fabric_delay: delays[1],
             }),
         };
-        // Ways of one length need not be alike.
+        // Equal-cost paths may differ in rate and delay.
         if self.one_in(3) {
             for link in &mut topology.links {
                 link.rate_bps = Rate::from_gbps(self.pick(&gbps)).as_bps();
@@ -163,7 +164,7 @@ impl Draw {
         topology
     }
 
-    /// What hosts offer to speak: all RC, all the same SR, or each something of its own.
+    /// The offers of hosts: all RC, all the same SR, or one for each host.
     fn offers(&mut self, hosts: u32) -> (Offer, BTreeMap<u32, Offer>) {
         match self.below(4) {
             0 => (Offer::SILENT, BTreeMap::new()),
@@ -172,7 +173,7 @@ impl Draw {
                 let others = (1..hosts).map(|host| (host, self.offer()));
                 let mut others: BTreeMap<u32, Offer> = others.collect();
                 let first = self.sr_offer();
-                // One of a future that no longer knows today's version, and one that does.
+                // A later version that has dropped today's, and one that supports both.
                 let versions = self.pick(&[&[1][..], &[2], &[1, 2]]);
                 if let Some(sr) = others.get_mut(&1).and_then(|offer| offer.sr.as_mut()) {
                     sr.versions = SrVersions::of(versions.iter().copied());
@@ -183,7 +184,7 @@ impl Draw {
         }
     }
 
-    /// What one host offers.
+    /// The offer of one host.
     fn offer(&mut self) -> Offer {
         if self.one_in(3) { Offer::SILENT } else { self.sr_offer() }
     }
@@ -234,12 +235,12 @@ impl Draw {
             self.queues(&mut setup);
         }
         setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
-        // Who gives up while it holds a receive that all share takes it along.
+        // A queue pair that fails takes the shared receives that it holds with it.
         setup.shared_recvs = self.one_in(3) && !setup.gives_up(faults_end);
         setup
     }
 
-    /// Marks, trimming, a second queue, a part of the buffer.
+    /// ECN marking, trimming, a second queue, a limited share of the buffer.
     fn queues(&mut self, setup: &mut Setup) {
         let first = &mut setup.port.queues[0];
         if self.one_in(3) {
@@ -276,16 +277,16 @@ impl Draw {
             let src = below(&mut self.0, hosts);
             let other = below(&mut self.0, hosts - 1);
             let dst = other + u32::from(other >= src);
-            // An incast now and then.
+            // Occasionally an incast.
             let dst = same.filter(|d| *d != src).unwrap_or(dst);
             let start = Time::from_ps(self.below(faults_end.as_ps() / 2));
             let shift = self.below(8);
-            // Enough messages, not too many.
+            // Limits the number of messages.
             let most = (u64::from(message_bytes) * 200).min(1_000_000);
             let bytes = 1 + self.below((most >> shift).max(1));
             let op = self.pick(&ops);
             let mut flow = Flow { op, ..Flow::new(src, dst, start, bytes) };
-            // A queue pair that gives up takes the flow of the other way along.
+            // The failure of a queue pair also ends the flow in the other direction.
             let other = u64_from(flows.len()).checked_sub(1).filter(|_| !gives_up);
             if let Some(other) = other.filter(|_| self.one_in(3)) {
                 flow = reversed(flow, &flows, u32_from(usize_from(other)));
@@ -347,7 +348,7 @@ impl Draw {
     }
 }
 
-/// The flow on the queue pairs of another, the other way round, if it can be.
+/// Puts the flow onto the queue pairs of another flow in the other direction, if that is valid.
 fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
     let of = &before[other as usize];
     let taken = of.reverse_of.is_some() || before.iter().any(|f| f.reverse_of == Some(other));
@@ -356,13 +357,13 @@ fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
     if taken { flow } else { Flow { src, dst, reverse_of: Some(other), ..flow } }
 }
 
-/// Sets the draws of what hosts speak, and how, apart from all others: a seed keeps its network.
+/// Separates the draws of offers and wire modes from all others, so that a seed keeps its network.
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
-/// And those of congestion control.
+/// Separates the draws of congestion control.
 const CONGESTION: u64 = 0x636f_6e67_6573_7469;
-/// And those of erasure coding and load balancing.
+/// Separates the draws of erasure coding and load balancing.
 const UNORC: u64 = 0x756e_6f72_635f_6f66;
-/// Sets the swarm's draws apart from those of its parts, which have the same seed.
+/// Separates the swarm's draws from those of the network, which has the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
 #[cfg(test)]

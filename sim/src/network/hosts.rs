@@ -1,5 +1,5 @@
-//! The hosts of a network: memory layout out, queue pairs made and connected, flows given to the
-//! applications.
+//! Construction of a network's hosts: lays out memory, creates and connects queue pairs, and gives
+//! the flows to the applications.
 
 use super::NetworkError;
 use crate::app::{
@@ -19,7 +19,7 @@ use spanwire_transport::{
 };
 use spanwire_wire::{Psn, Qpn};
 
-/// What a flow is, and where its bytes are at both ends.
+/// A flow, its message plan, and its buffers at both ends.
 struct FlowLayout {
     flow: Flow,
     plan: Plan,
@@ -33,18 +33,18 @@ struct FlowLayout {
     received: u64,
 }
 
-/// What a host needs, before it is made.
+/// Resources that a host needs, counted before it is built.
 #[derive(Clone, Default)]
 struct HostNeeds {
     memory: Allocator,
     qps: usize,
     cqe: u32,
-    /// Messages of flows with a shared queue that use up a receive.
+    /// Messages that consume a receive of the shared queue.
     shared: u64,
     shared_slots: Slots,
 }
 
-/// A host that is being made.
+/// A host under construction.
 struct HostBuild {
     endpoint: Endpoint,
     traffic: Traffic,
@@ -66,7 +66,7 @@ pub(super) fn build(
     let layout: Vec<FlowLayout> =
         flows.iter().map(|f| lay_out(f, setup, &mut needs, &mut rng)).collect();
     let ports = topology.ports();
-    // A host without a link never sends.
+    // A host without a link never transmits, so any rate will do.
     let rate_of = |ports: &Vec<Port>| {
         ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate())
     };
@@ -78,7 +78,7 @@ pub(super) fn build(
         }
         made.push(make(host, need, rate_of(ports), setup, &mut rng).map_err(engine)?);
     }
-    // Where the requester's end of each flow is at its host.
+    // The place of each flow's requester at its host.
     let mut places = Vec::new();
     // The requester's and the responder's queue pair of each flow.
     let mut pairs: Vec<[Qpn; 2]> = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn build(
     Ok(made.into_iter().zip(&ports).map(sim_host).collect())
 }
 
-/// Decides what a flow needs at both ends.
+/// Allocates a flow's buffers at both ends.
 fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -> FlowLayout {
     let (n, bytes) = (setup.outstanding, setup.message_bytes);
     let plan = Plan {
@@ -141,7 +141,7 @@ fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -
     FlowLayout { flow: *flow, plan, local, targets, sources, word, recvs, received }
 }
 
-/// Makes a host with its memory, without queue pairs.
+/// Builds a host with its memory, without queue pairs.
 fn make(
     host: u32,
     need: &HostNeeds,
@@ -188,7 +188,7 @@ fn congestion(
     setup.congestion.of(setup.base_rtt([flow.src, flow.dst], &path))
 }
 
-/// Makes and connects the queue pairs of a flow, the requester's first.
+/// Creates and connects the queue pairs of a flow, the requester's first.
 fn connect(
     flow: &Flow,
     congestion: Option<CongestionControl>,
@@ -200,8 +200,9 @@ fn connect(
     let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
-    let agreed = setup.agreed(ends).expect("flows were checked");
-    // RC has neither; nothing is drawn for who does not balance, so that nothing else changes.
+    let agreed = setup.agreed(ends).expect("the flows were checked");
+    // RC has neither erasure coding nor load balancing. Without a load balancer no seed is drawn,
+    // so that the draws of other hosts do not change.
     let sends = ends.map(|host| setup.sends_of(host));
     let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Sr;
     let seed = if balances { rng.next_u64() } else { 0 };
@@ -237,7 +238,7 @@ fn connect(
     Ok(qpns)
 }
 
-/// Tells both applications of a flow. Returns the place of the requester's end.
+/// Adds a flow to both applications. Returns the place of the requester's end.
 fn add_flow(
     index: u32,
     layout: &FlowLayout,
@@ -293,7 +294,7 @@ fn make_qp(made: &mut HostBuild, setup: &Setup) -> Result<Qpn, String> {
     made.endpoint.create_qp(&init).map_err(|e| e.to_string())
 }
 
-/// Any number, often one from which a short flow wraps around.
+/// A random PSN, often one from which a short flow wraps around.
 fn first_psn(rng: &mut Rng) -> Psn {
     let any = crate::workload::below(rng, 1 << 24);
     Psn::new(match rng.below(4) {
@@ -310,5 +311,5 @@ fn engine(e: String) -> NetworkError {
 const IOVA: u64 = 1 << 40;
 /// IBTA's code for 20 us.
 const RNR_TIMER: u8 = 2;
-/// Sets what is drawn here apart from all else.
+/// Separates the draws of this module from others.
 const HOST_SEEDS: u64 = 0x686f_7374_735f_6f66;

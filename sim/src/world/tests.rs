@@ -3,8 +3,8 @@ use spanwire_base::{Dur, PortMask, Rate};
 use spanwire_switch::{Impairments, LineConfig, Prob, Reorder};
 use std::collections::VecDeque;
 
-/// A node that sends frames at given times from port 0 and keeps a log of what it hears; or, with
-/// several ports, passes what comes in at one port on to the next.
+/// A node that sends frames from port 0 at given times and logs what it receives. With several
+/// ports it forwards frames from each port to the next.
 #[derive(Default)]
 struct Toy {
     ports: usize,
@@ -13,7 +13,7 @@ struct Toy {
     received: Vec<(Time, usize, Vec<u8>)>,
     ready: PortMask,
     timeouts: Vec<Time>,
-    /// It says when it has nothing more.
+    /// `may_have_frame` returns false when the queue is empty; otherwise it always returns true.
     reports_idle: bool,
 }
 
@@ -97,15 +97,15 @@ fn run__a_frame_takes_serialisation_and_propagation() {
     let (mut w, [_, b], [there, back]) = pair(&[(10, 76), (10, 176), (1000, 76)]);
     assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
     let received: Vec<u64> = w.node(b).received.iter().map(|(at, ..)| at.as_ns()).collect();
-    // 24 bytes of preamble, FCS and gap go with each.
+    // 24 bytes of preamble, FCS and gap per frame.
     assert_eq!(received, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
     assert_eq!(w.link_counters(there).sent_bytes, 76 + 176 + 76);
     assert_eq!((w.link_counters(back).sent, w.counters().packet_hops), (0, 3));
 }
 
 #[test]
-fn run__a_node_that_says_when_it_has_no_more_is_asked_less_and_heard_the_same() {
-    // Alone, back to back, and while the line is still busy with the one before.
+fn run__may_have_frame_saves_polls_and_changes_no_frame() {
+    // A single frame, back-to-back frames, and frames while the line is busy.
     let to_send = [(10, 76), (10, 176), (60, 76), (1000, 76), (1030, 300)];
     let run = |reports_idle| {
         let (mut w, [a, b], [there, _]) = pair(&to_send);
@@ -117,7 +117,7 @@ fn run__a_node_that_says_when_it_has_no_more_is_asked_less_and_heard_the_same() 
     };
     let (always, sometimes) = (run(false), run(true));
     assert_eq!((&always.0, always.1), (&sometimes.0, sometimes.1));
-    assert_eq!(always.2 - sometimes.2, 2, "once after each burst");
+    assert_eq!(always.2 - sometimes.2, 2, "one poll fewer after each burst");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn run__stops_at_a_time_and_at_a_number_of_events_and_goes_on() {
 }
 
 #[test]
-fn run__a_timer_comes_up_once_and_not_before_it_is_due() {
+fn run__a_timer_expires_once_and_not_early() {
     let (mut w, [a, b], _) = pair(&[(10, 70), (500, 70)]);
     w.run(END, u64::MAX, &mut ());
     assert_eq!(w.node(a).timeouts, [Time::from_ns(10), Time::from_ns(500)]);
@@ -142,7 +142,7 @@ fn run__a_timer_comes_up_once_and_not_before_it_is_due() {
 }
 
 #[test]
-fn node_mut__a_node_changed_from_outside_is_asked_again() {
+fn node_mut__a_node_changed_from_outside_is_polled() {
     let (mut w, [a, b], _) = pair(&[]);
     assert_eq!(w.run(Time::from_ns(50), u64::MAX, &mut ()), Stop::Idle);
     assert_eq!(w.now(), Time::ZERO, "nothing happened");
@@ -156,7 +156,7 @@ fn node_mut__a_node_changed_from_outside_is_asked_again() {
 }
 
 #[test]
-fn connect__a_relay_passes_on_what_it_gets() {
+fn connect__a_relay_forwards_frames() {
     let mut w = World::new(2048);
     let a = w.add_node(Toy::host(&[(0, 76), (0, 76), (0, 76)]));
     let relay = w.add_node(Toy::relay(2));
@@ -176,7 +176,7 @@ fn connect__refuses_a_port_twice() {
     w.connect((a, PortId::HOST), (b, PortId::HOST), [line(1, 1), line(1, 1)]);
 }
 
-/// Everything that a watcher saw.
+/// Everything that an observer saw.
 #[derive(Default)]
 struct Watcher(Vec<(Time, LinkId, usize, bool)>);
 
@@ -198,7 +198,7 @@ fn observer__sees_each_frame_leave_and_arrive() {
     assert_eq!(watcher.0, [(at(10), there, 76, true), (at(210), there, 76, false)]);
 }
 
-/// Two hosts, two relays between them, and lines on which everything goes wrong.
+/// Two hosts, two relays between them, and lines with every impairment.
 fn bad_lines(seed: u64) -> World<Toy> {
     let mut w = World::new(2048);
     let to_send: Vec<(u64, usize)> =
@@ -227,7 +227,7 @@ fn bad_lines(seed: u64) -> World<Toy> {
 }
 
 #[test]
-fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
+fn run__frames_are_conserved_on_faulty_lines() {
     let mut w = bad_lines(1);
     while w.run(END, 7, &mut ()) == Stop::Events {
         assert_eq!(w.check_conservation(), []);
@@ -237,7 +237,7 @@ fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
         w.links().map(|l| f(w.line(l).counters())).sum()
     };
     for happened in [sum(|c| c.drop_loss), sum(|c| c.duplicated), sum(|c| c.reordered)] {
-        assert!(happened > 20, "the faults were there");
+        assert!(happened > 20, "the faults occurred");
     }
     for (_, node) in w.nodes() {
         assert!(node.received.is_sorted_by_key(|(at, ..)| *at), "time never goes back");
@@ -245,7 +245,7 @@ fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
 }
 
 #[test]
-fn event_hash__is_the_same_for_a_seed_and_another_for_another() {
+fn event_hash__depends_on_the_seed_alone() {
     let hash = |seed| {
         let mut w = bad_lines(seed);
         w.run(END, u64::MAX, &mut ());
