@@ -185,7 +185,7 @@ impl Socket {
         let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
-        while_busy(config.busy_patience, is_busy, || sys::bind(fd.as_fd(), address))
+        while_busy(config.busy_timeout, is_busy, || sys::bind(fd.as_fd(), address))
             .map_err(|error| Error::os(Step::Bind, place, error))?;
         let options: u32 = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| Error::os(Step::Option, place, error))?;
@@ -357,14 +357,14 @@ fn set<T: sys::Plain>(
 /// Retries while `is_busy`, for at most `timeout`. The kernel frees a queue or interface some time
 /// after `close` returned or its process was killed.
 pub(crate) fn while_busy<T, E>(
-    patience: Duration,
+    timeout: Duration,
     is_busy: impl Fn(&E) -> bool,
     mut attempt: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_busy(&error) && start.elapsed() < patience => {
+            Err(error) if is_busy(&error) && start.elapsed() < timeout => {
                 std::thread::sleep(BUSY_PAUSE);
             }
             result => return result,
@@ -377,7 +377,7 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
 /// some tens of milliseconds, longer on busy cores.
-pub(crate) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<Socket>();

@@ -3,7 +3,7 @@
 use crate::bpf::{AttachMode, Link, Program};
 use crate::error::Error;
 use crate::maps::{AddressMap, XskMap};
-use crate::socket::{BUSY_PATIENCE, Refusal, Socket, while_busy};
+use crate::socket::{BUSY_TIMEOUT, Refusal, Socket, while_busy};
 use crate::steer::Traffic;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ pub struct SteeringConfig {
     pub addresses_max: u32,
     /// How long to retry while another program is attached. Default 2 s: the kernel detaches a
     /// program some time after its process was killed.
-    pub busy_patience: Duration,
+    pub busy_timeout: Duration,
 }
 
 /// A steering program attached to one interface, with its maps of sockets and local addresses.
@@ -53,7 +53,7 @@ impl SteeringConfig {
             traffic: Traffic::RoceV2,
             modes: &[AttachMode::Native, AttachMode::Generic],
             addresses_max: 1024,
-            busy_patience: BUSY_PATIENCE,
+            busy_timeout: BUSY_TIMEOUT,
         }
     }
 
@@ -93,7 +93,7 @@ impl Steering {
         let mut mode = modes.next().expect("checked: there is a mode");
         loop {
             let attach = || program.attach(config.ifindex, mode);
-            let error = match while_busy(config.busy_patience, is_busy, attach) {
+            let error = match while_busy(config.busy_timeout, is_busy, attach) {
                 Ok(link) => {
                     let steering = Self { map, addresses, mode, _link: link, _program: program };
                     return Ok((steering, refused));

@@ -69,11 +69,11 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
-    pub(crate) fn lie_producer(&self, value: u32) {
+    pub(crate) fn set_producer(&self, value: u32) {
         self.producer.store(value, Ordering::Release);
     }
 
-    pub(crate) fn lie_consumer(&self, value: u32) {
+    pub(crate) fn set_consumer(&self, value: u32) {
         self.consumer.store(value, Ordering::Release);
     }
 
@@ -190,7 +190,7 @@ proptest! {
             prop_assert_eq!(cursor.pop(), Some(value));
         }
         let truth = start.wrapping_add(popped);
-        ring.lie_producer(truth.wrapping_add(lie));
+        ring.set_producer(truth.wrapping_add(lie));
         let claimed = cursor.available();
         if lie <= 8 - popped {
             prop_assert_eq!(claimed, lie);
@@ -198,7 +198,7 @@ proptest! {
             prop_assert_eq!(claimed, 0);
             prop_assert_eq!(cursor.bad_indices(), 1);
             prop_assert_eq!(cursor.pop(), None);
-            ring.lie_producer(truth);
+            ring.set_producer(truth);
             cursor.release();
             ring.kernel_push(99);
             prop_assert_eq!(cursor.pop(), Some(99));
@@ -220,7 +220,7 @@ proptest! {
             prop_assert!(cursor.push(value));
         }
         cursor.publish_to(start.wrapping_add(published));
-        ring.lie_consumer(start.wrapping_add(lie));
+        ring.set_consumer(start.wrapping_add(lie));
         let room = cursor.room(8);
         prop_assert!(cursor.pending() <= 8);
         if lie <= published {
@@ -236,7 +236,7 @@ proptest! {
 #[test]
 fn producer__indices_that_contradict_each_other_start_an_empty_ring() {
     let ring = FakeRing::<u64>::new(8, 0);
-    ring.lie_producer(100);
+    ring.set_producer(100);
     let mut cursor = producer(&ring);
     assert_eq!(cursor.bad_indices(), 1);
     assert_eq!(cursor.room(8), 8);

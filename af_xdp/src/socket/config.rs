@@ -1,6 +1,6 @@
 //! Parameters of a socket, validated before any system call.
 
-use super::BUSY_PATIENCE;
+use super::BUSY_TIMEOUT;
 use crate::error::{Error, Place};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct SocketConfig {
     pub tx_budget: Option<u32>,
     /// How long to retry while the queue is busy. Default 2 s: the kernel frees a queue some tens
     /// of milliseconds after its socket was closed, later on a busy machine.
-    pub busy_patience: Duration,
+    pub busy_timeout: Duration,
 }
 
 /// The copy mode: how bytes move between the interface and the UMEM.
@@ -60,7 +60,7 @@ impl SocketConfig {
             need_wakeup: true,
             multi_buffer: false,
             tx_budget: None,
-            busy_patience: BUSY_PATIENCE,
+            busy_timeout: BUSY_TIMEOUT,
         }
     }
 

@@ -233,14 +233,14 @@ fn bind__a_queue_in_use_is_busy_and_a_closed_one_can_be_bound_again() {
         let ifindex = af_xdp::interface_index("vb").expect("vb");
         let (umem, _frames) = Umem::with_frames(64, 2048).expect("memory");
         let mut config = SocketConfig::new(ifindex, 0);
-        config.busy_patience = Duration::from_millis(20);
+        config.busy_timeout = Duration::from_millis(20);
         let error = Socket::bind(&umem, &config).expect_err("taken");
         assert_eq!(error.errno(), Some(libc::EBUSY));
-        let busy_patience = Duration::from_millis(20);
-        let steering = SteeringConfig { busy_patience, ..SteeringConfig::new(ifindex) };
+        let busy_timeout = Duration::from_millis(20);
+        let steering = SteeringConfig { busy_timeout, ..SteeringConfig::new(ifindex) };
         let start = Instant::now();
         let error = Steering::attach(&steering).expect_err("a program is attached");
-        assert!(start.elapsed() >= busy_patience, "{:?}", start.elapsed());
+        assert!(start.elapsed() >= busy_timeout, "{:?}", start.elapsed());
         assert!(error.to_string().contains("another XDP program"), "{error}");
     });
     for round in 0..5 {
@@ -261,7 +261,7 @@ fn attach__waits_for_the_program_of_an_ending_owner() {
     pair.a.run(|| {
         let ifindex = af_xdp::interface_index("va").expect("va");
         let config = SteeringConfig {
-            busy_patience: Duration::from_secs(60),
+            busy_timeout: Duration::from_secs(60),
             ..SteeringConfig::new(ifindex)
         };
         let (going, _) = Steering::attach(&config).expect("attach");
