@@ -79,6 +79,7 @@ compile_error!("this crate supports Linux on 64-bit little-endian machines only"
 mod bpf;
 mod cursor;
 mod error;
+mod fallback;
 mod maps;
 mod ring;
 mod socket;
@@ -89,9 +90,10 @@ mod umem;
 
 pub use bpf::{AttachMode, Link, Program, Verdict};
 pub use error::{Error, Place, Step};
+pub use fallback::Refusal;
 pub use maps::{AddressMap, XskMap};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
-pub use socket::{CopyMode, Kick, Refusal, Socket, SocketConfig, Statistics};
+pub use socket::{CopyMode, Kick, Socket, SocketConfig, Statistics};
 pub use steer::Traffic;
 pub use steering::{Steering, SteeringConfig};
 pub use umem::{Frame, Umem, UmemMemory};

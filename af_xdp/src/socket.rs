@@ -6,6 +6,7 @@ mod rings;
 pub use config::{CopyMode, SocketConfig};
 
 use crate::error::{Error, Place, Step};
+use crate::fallback::{Refusal, first_mode};
 use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
 use crate::sys;
 use crate::umem::Umem;
@@ -37,15 +38,6 @@ pub struct Socket {
     umem: Umem,
     place: Place,
     copy: CopyMode,
-}
-
-/// A mode that was refused before another one succeeded.
-#[derive(Debug)]
-pub struct Refusal<M> {
-    /// The mode that was tried.
-    pub mode: M,
-    /// The error that it failed with.
-    pub error: Error,
 }
 
 /// The result of [`Socket::wake_tx`].
@@ -101,22 +93,7 @@ impl Socket {
         config: &SocketConfig,
     ) -> Result<(Self, Vec<Refusal<CopyMode>>), Error> {
         config.check()?;
-        let mut refused = Vec::new();
-        let mut modes = config.copy_modes.iter().copied();
-        let mut mode = modes.next().expect("checked: there is a mode");
-        loop {
-            let error = match Self::bind_as(umem, config, mode) {
-                Ok(socket) => return Ok((socket, refused)),
-                Err(error) => error,
-            };
-            match modes.next() {
-                Some(next) if is_about_the_mode(&error) => {
-                    refused.push(Refusal { mode, error });
-                    mode = next;
-                }
-                _ => return Err(error),
-            }
-        }
+        first_mode(config.copy_modes, is_about_the_mode, |mode| Self::bind_as(umem, config, mode))
     }
 
     /// Binds a further socket, on another queue or interface, to the UMEM of `first`

@@ -2,8 +2,9 @@
 
 use crate::bpf::{AttachMode, Link, Program};
 use crate::error::Error;
+use crate::fallback::{Refusal, first_mode};
 use crate::maps::{AddressMap, XskMap};
-use crate::socket::{BUSY_TIMEOUT, Refusal, Socket, while_busy};
+use crate::socket::{BUSY_TIMEOUT, Socket, while_busy};
 use crate::steer::Traffic;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -88,26 +89,12 @@ impl Steering {
             }
             Traffic::All => (Program::steer_all(&map)?, None),
         };
-        let mut refused = Vec::new();
-        let mut modes = config.modes.iter().copied();
-        let mut mode = modes.next().expect("checked: there is a mode");
-        loop {
+        let attach_in = |mode| {
             let attach = || program.attach(config.ifindex, mode);
-            let error = match while_busy(config.busy_timeout, is_busy, attach) {
-                Ok(link) => {
-                    let steering = Self { map, addresses, mode, _link: link, _program: program };
-                    return Ok((steering, refused));
-                }
-                Err(error) => error,
-            };
-            match modes.next() {
-                Some(next) if is_about_the_mode(&error) => {
-                    refused.push(Refusal { mode, error });
-                    mode = next;
-                }
-                _ => return Err(error),
-            }
-        }
+            while_busy(config.busy_timeout, is_busy, attach).map(|link| (mode, link))
+        };
+        let ((mode, link), refused) = first_mode(config.modes, is_about_the_mode, attach_in)?;
+        Ok((Self { map, addresses, mode, _link: link, _program: program }, refused))
     }
 
     /// Steers RoCEv2 to exactly these addresses from the next frame on. Returns how many exceed

@@ -181,7 +181,7 @@ proptest! {
     fn available__survives_an_invalid_producer_index(
         start in any_start(),
         popped in 0u32..8,
-        lie in any::<u32>(),
+        offset in any::<u32>(),
     ) {
         let ring = FakeRing::<u64>::new(8, start);
         let mut cursor = consumer(&ring);
@@ -190,10 +190,10 @@ proptest! {
             prop_assert_eq!(cursor.pop(), Some(value));
         }
         let truth = start.wrapping_add(popped);
-        ring.set_producer(truth.wrapping_add(lie));
+        ring.set_producer(truth.wrapping_add(offset));
         let claimed = cursor.available();
-        if lie <= 8 - popped {
-            prop_assert_eq!(claimed, lie);
+        if offset <= 8 - popped {
+            prop_assert_eq!(claimed, offset);
         } else {
             prop_assert_eq!(claimed, 0);
             prop_assert_eq!(cursor.bad_indices(), 1);
@@ -211,7 +211,7 @@ proptest! {
         start in any_start(),
         pushed in 0u32..=8,
         published in 0u32..=8,
-        lie in any::<u32>(),
+        offset in any::<u32>(),
     ) {
         let published = published.min(pushed);
         let ring = FakeRing::<u64>::new(8, start);
@@ -220,11 +220,11 @@ proptest! {
             prop_assert!(cursor.push(value));
         }
         cursor.publish_to(start.wrapping_add(published));
-        ring.set_consumer(start.wrapping_add(lie));
+        ring.set_consumer(start.wrapping_add(offset));
         let room = cursor.room(8);
         prop_assert!(cursor.pending() <= 8);
-        if lie <= published {
-            prop_assert_eq!(room, 8 - pushed + lie);
+        if offset <= published {
+            prop_assert_eq!(room, 8 - pushed + offset);
         } else {
             prop_assert_eq!(room, 8 - pushed);
             // With nothing pushed the whole ring is known to be free and no shared word is read.
