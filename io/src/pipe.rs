@@ -1,8 +1,8 @@
-//! Two ports back to back in one process: what one commits and flushes, the other receives.
+//! Two connected ports in one process: one receives what the other commits and flushes.
 //!
 //! A pipe is the loss-free network of examples and tests. Both ends are independent [`Port`]s and
-//! may live on two threads. All buffers are made with the pipe and go round: from the sender's
-//! free ring through its full ring to the receiver and back, never copied in between.
+//! may be on two threads. All buffers are allocated with the pipe and circulate: from the sender's
+//! free ring through its full ring to the receiver and back, without a copy.
 
 mod doorbell;
 
@@ -16,39 +16,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The shape of a pipe.
+/// Configuration of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PipeConfig {
-    /// Frames each direction holds, 1..=65,536. Default 256: four bursts of the driver.
+    /// Frames queued in each direction, 1..=65,536. Default 256: four bursts of the driver.
     pub ring: usize,
     /// Longest frame in bytes without FCS, 64..=65,536. Default 4,352: a payload of 4,096 (the
     /// largest path MTU of RC) and the largest headers, rounded up to 256.
     pub frame_room: usize,
-    /// What happens to a sender whose ring is full. Default [`WhenFull::BackPressure`].
+    /// Handling of a full ring. Default [`WhenFull::BackPressure`].
     pub when_full: WhenFull,
 }
 
-/// What a full ring does to its sender.
+/// Handling of a full ring at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// No transmit buffer until the receiver has taken a frame: nothing is lost.
+    /// The sender gets no transmit buffer until the receiver has taken a frame: no loss.
     #[default]
     BackPressure,
-    /// The new frame is dropped and counted, as a switch drops at the tail of its queue.
+    /// The new frame is dropped and counted, like tail drop in a switch.
     Drop,
 }
 
-/// What one end of a pipe has done.
+/// The counters of one end of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PipeCounters {
-    /// Frames handed to this end's receiver.
+    /// Frames received at this end.
     pub rx_frames: u64,
     /// Frames put into the other end's ring.
     pub tx_frames: u64,
     /// Frames dropped because the ring was full ([`WhenFull::Drop`] only).
     pub tx_dropped_full: u64,
-    /// Frames that the other end will never take, because it has been dropped: sent after that, or
-    /// found unread in its ring (those are in `tx_frames` too).
+    /// Frames that the other end did not receive before it was dropped: sent after that, or left
+    /// unread in its ring (those are in `tx_frames` too).
     pub tx_dropped_closed: u64,
 }
 
@@ -56,16 +56,16 @@ pub struct PipeCounters {
 #[derive(Debug)]
 pub struct PipePort {
     shared: Arc<Shared>,
-    /// Which end: it sends on way `side` and sleeps on bell `side`.
+    /// The index of this end: it sends in direction `side` and sleeps on bell `side`.
     side: usize,
-    /// Buffers handed out as slots, by their id.
+    /// Buffers taken as slots, by their id.
     taken: Box<[Option<Frame>]>,
-    /// Committed, to leave with the next flush.
+    /// Committed frames, sent with the next flush.
     staged: VecDeque<Frame>,
-    /// [`WhenFull::Drop`]: where frames are written that find the ring full.
+    /// [`WhenFull::Drop`]: the buffer of frames that will be dropped.
     scrap: Option<Frame>,
     frame_room: usize,
-    /// The last [`Port::slot_take`] found no buffer: a wait ends when one comes back.
+    /// The last [`Port::slot_take`] found no buffer: a wait ends when one is returned.
     starved: bool,
     counters: PipeCounters,
 }
@@ -73,12 +73,12 @@ pub struct PipePort {
 #[derive(Debug)]
 struct Shared {
     ways: [Way; 2],
-    /// One for each end; rung by the other.
+    /// One bell for each end; the other end rings it.
     bells: [Doorbell; 2],
     closed: AtomicBool,
 }
 
-/// One way of the pipe. Each ring has room for all of its buffers, so a push cannot fail.
+/// One direction of the pipe. Each ring has room for all of its buffers, so a push cannot fail.
 #[derive(Debug)]
 struct Way {
     full: ArrayQueue<Frame>,
@@ -98,8 +98,8 @@ impl Default for PipeConfig {
     }
 }
 
-/// Makes a pipe and returns its two ends. Allocates `2 * ring` buffers of `frame_room` bytes;
-/// nothing is allocated later.
+/// Creates a pipe and returns its two ends. Allocates `2 * ring` buffers of `frame_room` bytes, and
+/// nothing later.
 ///
 /// # Panics
 /// If `cfg` is outside the ranges that [`PipeConfig`] states.
@@ -151,25 +151,25 @@ impl PipePort {
         }
     }
 
-    /// What this end has done so far.
+    /// The counters of this end so far.
     #[must_use]
     pub fn counters(&self) -> PipeCounters {
         self.counters
     }
 
-    /// True when the other end has been dropped: what was sent before can still be received,
-    /// nothing new will come.
+    /// True if the other end has been dropped: frames sent before can still be received, but no new
+    /// ones arrive.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
     }
 
-    /// The way it sends on.
+    /// The direction that it sends in.
     fn out(&self) -> &Way {
         &self.shared.ways[self.side]
     }
 
-    /// The way it receives on.
+    /// The direction that it receives in.
     fn inn(&self) -> &Way {
         &self.shared.ways[1 - self.side]
     }
@@ -178,7 +178,7 @@ impl PipePort {
         &self.shared.bells[1 - self.side]
     }
 
-    /// A buffer to write into: a free one, one that a closed receiver left unread, or the scrap.
+    /// A buffer for transmission: a free one, one that a closed receiver left unread, or the scrap.
     fn take_frame(&mut self) -> Option<Frame> {
         if let Some(frame) = self.out().free.pop() {
             return Some(frame);
@@ -192,7 +192,7 @@ impl PipePort {
         self.scrap.take()
     }
 
-    /// Gives an unused buffer of the sending side back.
+    /// Returns an unused buffer of the sending side.
     fn put_back(&mut self, frame: Frame) {
         if self.is_scrap(&frame) {
             self.scrap = Some(frame);
@@ -308,15 +308,15 @@ impl Port for PipePort {
 impl Drop for PipePort {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        // A peer starved of buffers waits for ours: it takes back what we left unread.
+        // A peer that waits for a buffer takes back those that this end has not read.
         self.peer_bell().ring(Wants::FramesOrBuffers);
     }
 }
 
-/// Pushes into a ring that has room for every buffer there is.
+/// Pushes into a ring that has room for every buffer.
 fn put(ring: &ArrayQueue<Frame>, frame: Frame) {
     let pushed = ring.push(frame);
-    assert!(pushed.is_ok(), "more buffers than the pipe was made with");
+    assert!(pushed.is_ok(), "the pipe has no more buffers than it was created with");
 }
 
 #[cfg(test)]

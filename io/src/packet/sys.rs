@@ -8,16 +8,16 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Opens a packet socket on an interface that receives RoCEv2 and does not block.
+/// Opens a non-blocking packet socket on an interface that receives RoCEv2.
 pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // Protocol 0: nothing is received before the filter is there and the socket bound.
+    // Protocol 0: nothing is received before the filter is attached and the socket is bound.
     // SAFETY: socket takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, valid and nobody else's.
+    // SAFETY: the descriptor is new, valid and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     attach_filter(&socket, &FILTER)?;
     set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
@@ -37,7 +37,7 @@ pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// True while the socket is on its interface: the kernel unbinds it when the interface goes.
+/// True while the socket is bound: the kernel unbinds it when the interface is removed.
 pub(super) fn is_bound(socket: &OwnedFd) -> bool {
     let mut address = empty_address();
     let mut len = address_len();
@@ -54,23 +54,24 @@ pub(super) fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Receives one frame and returns its length, which may be more than what fitted.
+/// Receives one frame and returns its length, which exceeds the buffer's if the frame was
+/// truncated.
 pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most the bytes of `into`, whatever length it returns.
+    // SAFETY: the kernel writes at most the bytes of `into`, regardless of the returned length.
     let len = unsafe {
         libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_TRUNC)
     };
     usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sleeps until a frame is there, room to send if that `wants_room`, or the time is over.
+/// Sleeps until a frame arrives, there is room to send if `wants_room`, or the timeout expires.
 pub(super) fn wait(socket: &OwnedFd, wants_room: bool, timeout: Duration) -> io::Result<()> {
     let events = if wants_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
     let mut entry = [libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }];
     poll(&mut entry, timeout).map(drop)
 }
 
-/// Frames that the kernel threw away for want of room since the last call.
+/// Frames that the kernel dropped since the last call, for lack of room.
 pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
     let mut statistics = Statistics::default();
     let mut len = len_of(&statistics);
@@ -87,9 +88,9 @@ pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
     if result < 0 { 0 } else { statistics.drops.into() }
 }
 
-/// Gives a socket that is never read as little of the kernel's memory as there is.
+/// Minimises the receive buffer of a socket that is never read.
 pub(super) fn keep_small(socket: &UdpSocket) {
-    // The kernel raises it to its minimum; if it does not at all, nothing but memory is lost.
+    // The kernel raises it to its minimum; a failure only wastes memory.
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
 }
 
@@ -177,12 +178,12 @@ const fn load_byte(at: u32) -> libc::sock_filter {
     libc::sock_filter { code: 0x30, jt: 0, jf: 0, k: at }
 }
 
-/// Goes on if equal, skips `otherwise` instructions if not.
+/// Continues if equal, skips `otherwise` instructions if not.
 const fn equals(k: u32, otherwise: u8) -> libc::sock_filter {
     libc::sock_filter { code: 0x15, jt: 0, jf: otherwise, k }
 }
 
-/// Skips `then` instructions if any of the bits is set, goes on if none is.
+/// Skips `then` instructions if any of the bits is set, continues if none is.
 const fn has_bits(k: u32, then: u8) -> libc::sock_filter {
     libc::sock_filter { code: 0x45, jt: then, jf: 0, k }
 }
@@ -194,11 +195,11 @@ const fn give(bytes: u32) -> libc::sock_filter {
 const UDP: u32 = 17;
 const ROCE: u32 = STEER_PORT as u32;
 
-/// What the AF_XDP steering program takes (`af_xdp/src/steer.bpf.c`), in classic BPF, but to any
+/// The filter of the AF_XDP steering program (`af_xdp/src/steer.bpf.c`) in classic BPF, but for any
 /// address: the kernel keeps its own copy of each frame, to route or bridge it.
 const FILTER: [libc::sock_filter; 18] = [
     load_half(12),
-    equals(0x0800, 9),   // not IPv4: to the test for IPv6
+    equals(0x0800, 9),   // not IPv4: try IPv6
     load_byte(14),       // version and header length
     equals(0x45, 13),    // options
     load_byte(23),       // protocol
@@ -218,7 +219,7 @@ const FILTER: [libc::sock_filter; 18] = [
 ];
 
 const ETH_P_ALL: u16 = 3;
-/// Frames that this machine sends are not received; of linux/if_packet.h, since Linux 4.20.
+/// Frames sent by this machine are not received; of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 
 /// A value with an address in it is refused at compile time: for such a type both implementations
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn attach_filter__the_kernel_drops_what_it_does_not_take() {
+    fn attach_filter__the_kernel_drops_what_does_not_match() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
         socket.set_nonblocking(true).expect("a valid option");
         let to = socket.local_addr().expect("bound");

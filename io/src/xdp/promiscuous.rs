@@ -1,4 +1,4 @@
-//! An interface that takes frames to any address.
+//! Promiscuous mode of an interface.
 
 use super::XdpError;
 use crate::net::NetError;
@@ -6,21 +6,21 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Holds an interface in promiscuous mode. The kernel counts the holders and knows them by their
-/// sockets: when the last is gone, however it went, the interface is as it was.
+/// Holds an interface in promiscuous mode. The kernel counts the sockets that request it and
+/// restores the interface when the last one is closed, even by a killed process.
 #[derive(Debug)]
 pub(super) struct Promiscuous {
     _socket: OwnedFd,
 }
 
 impl Promiscuous {
-    /// Asks for the mode on an interface of this thread's network namespace.
+    /// Requests the mode on an interface of this thread's network namespace.
     ///
     /// # Errors
-    /// No CAP_NET_RAW, or the interface is gone.
+    /// No CAP_NET_RAW, or the interface was removed.
     pub(super) fn new(ifname: &str, ifindex: u32) -> Result<Self, XdpError> {
         let socket = Self::ask(ifindex).map_err(|e| {
-            let asked = "have the interface take frames to any address";
+            let asked = "set the interface to promiscuous mode";
             XdpError::Interface(NetError::from_io(asked, &e).on(ifname))
         })?;
         Ok(Self { _socket: socket })
@@ -33,7 +33,7 @@ impl Promiscuous {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, valid and nobody else's.
+        // SAFETY: the descriptor is new, valid and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let membership = libc::packet_mreq {
             mr_ifindex: c_int::try_from(ifindex)
