@@ -85,7 +85,7 @@ fn main() -> Fallible<()> {
 fn measure(hosts: &TwoHosts, variant: Variant, time: Duration) -> Fallible<f64> {
     let (mut a, mut b) = (open(&hosts.a)?, open(&hosts.b)?);
     if variant.side_poll {
-        poll_aside(&mut a, &hosts.a, &mut b, &hosts.b)?;
+        run_side_poll(&mut a, &hosts.a, &mut b, &hosts.b)?;
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn open(host: &Host) -> Fallible<XdpPort> {
     Ok(host.ns.run(|| XdpPort::open(&XdpConfig::new(&host.ifname)))??)
 }
 
-fn poll_aside(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) -> Fallible<()> {
+fn run_side_poll(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) -> Fallible<()> {
     let bind = |host: &Host| host.ns.run(|| SidePoll::bind(host.v4.into(), host.ifindex));
     let (side_a, side_b) = (bind(host_a)??, bind(host_b)??);
     let deadline = Instant::now() + Duration::from_secs(2);

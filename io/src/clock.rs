@@ -56,7 +56,7 @@ impl Clock {
     pub fn now(&self) -> Time {
         // The source is monotonic as long as its counter is. If that steps back by less than the
         // time between two comparisons, each thread still reads no less than before.
-        let ps = LATEST_PS.with(|latest| no_less(latest, self.source.now_ps()));
+        let ps = LATEST_PS.with(|latest| monotonic(latest, self.source.now_ps()));
         Time::from_ps(ps.saturating_sub(self.start_ps))
     }
 
@@ -82,7 +82,7 @@ pub(crate) fn unix_ns(wall: SystemTime) -> u64 {
 
 /// `ps`, or the latest reading if that is greater.
 #[inline]
-fn no_less(latest: &Cell<u64>, ps: u64) -> u64 {
+fn monotonic(latest: &Cell<u64>, ps: u64) -> u64 {
     latest.set(latest.get().max(ps));
     latest.get()
 }
@@ -143,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn no_less__stands_still_when_the_source_steps_back() {
+    fn monotonic__stands_still_when_the_source_steps_back() {
         let latest = Cell::new(0);
-        let read = [5, 9, 7, 8, 10].map(|ps| no_less(&latest, ps));
+        let read = [5, 9, 7, 8, 10].map(|ps| monotonic(&latest, ps));
         assert_eq!(read, [5, 9, 9, 9, 10]);
     }
 

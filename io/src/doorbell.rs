@@ -156,7 +156,7 @@ impl<P: Port> Port for BellPort<P> {
             match inner.poll_fd() {
                 Some(port) => poll(&mut [entry(event), entry(port)], timeout),
                 // No descriptor reports the inner port's frames: poll it soon.
-                None => poll(&mut [entry(event)], timeout.min(LOOK_EVERY)),
+                None => poll(&mut [entry(event)], timeout.min(POLL_INTERVAL)),
             }
         });
         match slept.transpose()? {
@@ -172,7 +172,7 @@ impl<P: Port> Port for BellPort<P> {
 }
 
 /// Maximum sleep with a port that has no descriptor.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {

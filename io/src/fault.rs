@@ -49,7 +49,7 @@ struct Faults {
     corrupt: Rng,
     blackhole: bool,
     /// Delayed frames, oldest first; at most `reorder_depth`.
-    held: Vec<Held>,
+    delayed: Vec<Delayed>,
     /// Due frames that exceeded the last burst; at most a burst and the delayed frames.
     backlog: VecDeque<Vec<u8>>,
     /// Free buffers, so that a running port does not allocate.
@@ -62,7 +62,7 @@ struct Faults {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Delayed {
     bytes: Vec<u8>,
     /// Frames that must still overtake it.
     frames_left: u32,
@@ -92,7 +92,7 @@ impl<P: Port> FaultPort<P> {
             reorder: rng.fork(),
             corrupt: rng.fork(),
             blackhole: false,
-            held: Vec::with_capacity(usize_from(u64::from(cfg.reorder_depth))),
+            delayed: Vec::with_capacity(usize_from(u64::from(cfg.reorder_depth))),
             backlog: VecDeque::new(),
             pool: Vec::new(),
             made: 0,
@@ -152,7 +152,7 @@ impl Faults {
     fn on_survivor(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
         let twice = self.dup.per_million(self.cfg.dup_ppm);
         let late = self.reorder.per_million(self.cfg.reorder_ppm)
-            && self.held.len() < usize_from(u64::from(self.cfg.reorder_depth));
+            && self.delayed.len() < usize_from(u64::from(self.cfg.reorder_depth));
         self.counters.duplicated += u64::from(twice);
         let prompt = u32::from(twice) + u32::from(!late);
         for _ in 0..prompt {
@@ -166,27 +166,31 @@ impl Faults {
             let depth = u64::from(self.cfg.reorder_depth);
             let frames_left = u32::try_from(1 + self.reorder.below(depth)).unwrap_or(u32::MAX);
             let bytes = self.copy(frame);
-            self.held.push(Held { bytes, frames_left, until: self.now + FaultConfig::HOLD_MAX });
+            self.delayed.push(Delayed {
+                bytes,
+                frames_left,
+                until: self.now + FaultConfig::HOLD_MAX,
+            });
         }
     }
 
     /// Counts a frame that overtakes all delayed ones.
     fn overtake(&mut self, sink: &mut Sink<'_>) {
-        for held in &mut self.held {
-            held.frames_left -= 1;
+        for delayed in &mut self.delayed {
+            delayed.frames_left -= 1;
         }
-        self.release(sink, |held| held.frames_left == 0);
+        self.release(sink, |delayed| delayed.frames_left == 0);
     }
 
     /// Delivers delayed frames that are `due`, oldest first.
-    fn release(&mut self, sink: &mut Sink<'_>, due: impl Fn(&Held) -> bool) {
+    fn release(&mut self, sink: &mut Sink<'_>, due: impl Fn(&Delayed) -> bool) {
         let mut at = 0;
-        while at < self.held.len() {
-            if !due(&self.held[at]) {
+        while at < self.delayed.len() {
+            if !due(&self.delayed[at]) {
                 at += 1;
                 continue;
             }
-            let bytes = self.held.remove(at).bytes;
+            let bytes = self.delayed.remove(at).bytes;
             self.deliver(&bytes, RxMeta::whole(self.now), sink);
             self.pool.push(bytes);
         }
@@ -198,7 +202,7 @@ impl Faults {
             let bytes = self.copy(frame);
             self.backlog.push_back(bytes);
         } else {
-            sink.hand(frame, meta);
+            sink.pass(frame, meta);
         }
     }
 
@@ -206,15 +210,15 @@ impl Faults {
         while sink.left > 0
             && let Some(bytes) = self.backlog.pop_front()
         {
-            sink.hand(&bytes, RxMeta::whole(self.now));
+            sink.pass(&bytes, RxMeta::whole(self.now));
             self.pool.push(bytes);
         }
     }
 
     /// Frames already delayed are lost in the black hole as well.
     fn drop_all(&mut self) {
-        self.counters.blackholed += u64_from(self.held.len() + self.backlog.len());
-        self.pool.extend(self.held.drain(..).map(|held| held.bytes));
+        self.counters.blackholed += u64_from(self.delayed.len() + self.backlog.len());
+        self.pool.extend(self.delayed.drain(..).map(|delayed| delayed.bytes));
         self.pool.extend(self.backlog.drain(..));
     }
 
@@ -234,7 +238,7 @@ impl Faults {
         if !self.backlog.is_empty() {
             return Duration::ZERO;
         }
-        let left = self.held.iter().map(|held| held.until.since(self.now));
+        let left = self.delayed.iter().map(|delayed| delayed.until.since(self.now));
         left.min().map_or(Duration::MAX, |left| {
             // Rounded up, because a wait of zero would spin for the last picoseconds.
             Duration::from_nanos(left.as_ns() + 1)
@@ -243,7 +247,7 @@ impl Faults {
 }
 
 impl Sink<'_> {
-    fn hand(&mut self, frame: &[u8], meta: RxMeta) {
+    fn pass(&mut self, frame: &[u8], meta: RxMeta) {
         self.left -= 1;
         self.handed += 1;
         (self.each)(frame, meta);
@@ -265,7 +269,7 @@ impl<P: Port> Port for FaultPort<P> {
             faults.drop_all();
         }
         faults.deliver_backlog(&mut sink);
-        faults.release(&mut sink, |held| held.until <= now);
+        faults.release(&mut sink, |delayed| delayed.until <= now);
         // No more than fits: the surplus of a burst is its duplicates and released frames.
         inner.rx_burst(now, sink.left, &mut |frame, meta| {
             faults.on_frame(frame, meta, &mut sink);

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub struct PacketPort {
     socket: OwnedFd,
     /// Prevents ICMP errors from the kernel; never read.
-    _silencer: Option<UdpSocket>,
+    _roce_port: Option<UdpSocket>,
     ifname: String,
     /// Contiguous transmit buffers, each as long as the longest frame.
     buffers: Box<[u8]>,
@@ -94,7 +94,7 @@ impl PacketPort {
         let socket = sys::open(link.ifindex, BUFFER_BYTES).map_err(PacketError::Socket)?;
         Ok(Self {
             socket,
-            _silencer: silencer(),
+            _roce_port: bind_roce_port(),
             ifname: ifname.to_owned(),
             buffers: vec![0; SLOTS * room].into(),
             room,
@@ -215,7 +215,7 @@ impl Port for PacketPort {
 
 /// Binds UDP port 4791 for both IP versions, so that the kernel has a socket for RoCEv2. `None` if
 /// another socket has it.
-fn silencer() -> Option<UdpSocket> {
+fn bind_roce_port() -> Option<UdpSocket> {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, STEER_PORT))
         .or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, STEER_PORT)));
     match socket {

@@ -72,7 +72,7 @@ pub struct PipePort {
 
 #[derive(Debug)]
 struct Shared {
-    ways: [Way; 2],
+    directions: [Direction; 2],
     /// One bell for each end; the other end rings it.
     bells: [Doorbell; 2],
     closed: AtomicBool,
@@ -80,7 +80,7 @@ struct Shared {
 
 /// One direction of the pipe. Each ring has room for all of its buffers, so a push cannot fail.
 #[derive(Debug)]
-struct Way {
+struct Direction {
     full: ArrayQueue<Frame>,
     free: ArrayQueue<Frame>,
 }
@@ -108,7 +108,7 @@ pub fn pipe(cfg: PipeConfig) -> (PipePort, PipePort) {
     assert!((1..=65_536).contains(&cfg.ring), "ring of {}", cfg.ring);
     assert!((64..=65_536).contains(&cfg.frame_room), "frame_room of {}", cfg.frame_room);
     let shared = Arc::new(Shared {
-        ways: [Way::new(cfg), Way::new(cfg)],
+        directions: [Direction::new(cfg), Direction::new(cfg)],
         bells: [Doorbell::default(), Doorbell::default()],
         closed: AtomicBool::new(false),
     });
@@ -122,13 +122,13 @@ impl Frame {
     }
 }
 
-impl Way {
+impl Direction {
     fn new(cfg: PipeConfig) -> Self {
-        let way = Self { full: ArrayQueue::new(cfg.ring), free: ArrayQueue::new(cfg.ring) };
+        let direction = Self { full: ArrayQueue::new(cfg.ring), free: ArrayQueue::new(cfg.ring) };
         for id in 0..cfg.ring {
-            put(&way.free, Frame::new(id, cfg.frame_room));
+            put(&direction.free, Frame::new(id, cfg.frame_room));
         }
-        way
+        direction
     }
 }
 
@@ -165,13 +165,13 @@ impl PipePort {
     }
 
     /// The direction that it sends in.
-    fn out(&self) -> &Way {
-        &self.shared.ways[self.side]
+    fn outgoing(&self) -> &Direction {
+        &self.shared.directions[self.side]
     }
 
     /// The direction that it receives in.
-    fn inn(&self) -> &Way {
-        &self.shared.ways[1 - self.side]
+    fn incoming(&self) -> &Direction {
+        &self.shared.directions[1 - self.side]
     }
 
     fn peer_bell(&self) -> &Doorbell {
@@ -180,11 +180,11 @@ impl PipePort {
 
     /// A buffer for transmission: a free one, one that a closed receiver left unread, or the scrap.
     fn take_frame(&mut self) -> Option<Frame> {
-        if let Some(frame) = self.out().free.pop() {
+        if let Some(frame) = self.outgoing().free.pop() {
             return Some(frame);
         }
         if self.is_closed()
-            && let Some(frame) = self.out().full.pop()
+            && let Some(frame) = self.outgoing().full.pop()
         {
             self.counters.tx_dropped_closed += 1;
             return Some(frame);
@@ -197,7 +197,7 @@ impl PipePort {
         if self.is_scrap(&frame) {
             self.scrap = Some(frame);
         } else {
-            put(&self.out().free, frame);
+            put(&self.outgoing().free, frame);
         }
     }
 
@@ -216,10 +216,10 @@ impl Port for PipePort {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         let mut count = 0;
         while count < max
-            && let Some(frame) = self.inn().full.pop()
+            && let Some(frame) = self.incoming().full.pop()
         {
             each(&frame.bytes[..frame.len], RxMeta::whole(now));
-            put(&self.inn().free, frame);
+            put(&self.incoming().free, frame);
             count += 1;
         }
         if count > 0 {
@@ -272,13 +272,13 @@ impl Port for PipePort {
             return Ok(());
         }
         let count = u64_from(self.staged.len());
-        let way = &self.shared.ways[self.side];
+        let direction = &self.shared.directions[self.side];
         if self.is_closed() {
             self.counters.tx_dropped_closed += count;
-            self.staged.drain(..).for_each(|f| put(&way.free, f));
+            self.staged.drain(..).for_each(|f| put(&direction.free, f));
         } else {
             self.counters.tx_frames += count;
-            self.staged.drain(..).for_each(|f| put(&way.full, f));
+            self.staged.drain(..).for_each(|f| put(&direction.full, f));
             self.peer_bell().ring(Wants::Frames);
         }
         Ok(())
@@ -293,13 +293,13 @@ impl Port for PipePort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let (inn, out) = (self.inn(), self.out());
+        let (incoming, out) = (self.incoming(), self.outgoing());
         let bell = &self.shared.bells[self.side];
         if self.starved {
-            let ready = || !inn.full.is_empty() || !out.free.is_empty() || self.is_closed();
+            let ready = || !incoming.full.is_empty() || !out.free.is_empty() || self.is_closed();
             bell.wait(Wants::FramesOrBuffers, timeout, ready);
         } else {
-            bell.wait(Wants::Frames, timeout, || !inn.full.is_empty());
+            bell.wait(Wants::Frames, timeout, || !incoming.full.is_empty());
         }
         Ok(())
     }

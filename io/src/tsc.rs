@@ -109,7 +109,7 @@ impl<C: Counter> Steered<C> {
             if passed < piece.len_ticks {
                 return piece.at(passed);
             }
-            if let Some(ps) = self.go_on(number, &piece, passed) {
+            if let Some(ps) = self.begin_next_piece(number, &piece, passed) {
                 return ps;
             }
         }
@@ -137,7 +137,7 @@ impl<C: Counter> Steered<C> {
     }
 
     /// Begins the next piece after the end of `piece` was passed. Returns the time if it did not.
-    fn go_on(&self, number: u64, piece: &Piece, passed: u64) -> Option<u64> {
+    fn begin_next_piece(&self, number: u64, piece: &Piece, passed: u64) -> Option<u64> {
         // Just before its beginning: this core's counter lags slightly behind another's.
         if passed.wrapping_neg() < SKEW_TICKS {
             return Some(piece.begin_ps);
@@ -237,7 +237,7 @@ impl Steering {
         let behind = i128::from(now.ps) - i128::from(line_ps);
         let elapsed_ps = now.ps.saturating_sub(self.last.ps);
         let width_ps = ps_for(now.width_ticks, self.slope);
-        let bound = DISAGREEMENT_PS.saturating_add(elapsed_ps / 1000).saturating_add(width_ps);
+        let bound = DIFFERENCE_MAX_PS.saturating_add(elapsed_ps / 1000).saturating_add(width_ps);
         if behind.unsigned_abs() > u128::from(bound) {
             return Piece::monotonic(piece.end_ps().saturating_sub(now.ps));
         }
@@ -249,7 +249,7 @@ impl Steering {
         if let Some(slope) = slope(&self.last, now) {
             // A leap of either clock is no change of rate, so the slope follows with a low-pass
             // filter.
-            self.slope = self.slope - self.slope / BELIEF + slope / BELIEF;
+            self.slope = self.slope - self.slope / SLOPE_WEIGHT + slope / SLOPE_WEIGHT;
         }
         self.last = *now;
         let len_ps = self.next_ps;
@@ -319,10 +319,10 @@ const PIECE_PS: u64 = 100 * MS;
 /// Maximum slew, one part in so many of the time: 500 us a second.
 const SLEW: u64 = 2000;
 /// Weight of a comparison in the tick length, one part in so many.
-const BELIEF: u64 = 4;
+const SLOPE_WEIGHT: u64 = 4;
 /// Maximum difference of the two clocks, in addition to a thousandth of the time since their
 /// comparison.
-const DISAGREEMENT_PS: u64 = MS / 10;
+const DIFFERENCE_MAX_PS: u64 = MS / 10;
 /// A longer comparison is not used for the tick length.
 const WIDTH_MAX_PS: u64 = MS / 100;
 /// Upper bound of the difference between two cores' counters: some microseconds.

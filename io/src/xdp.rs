@@ -166,7 +166,7 @@ impl XdpPort {
     }
 
     /// Runs the interface's receive half on this core.
-    fn poll_aside(&mut self) {
+    fn run_side_poll(&mut self) {
         if let Some(side_poll) = &self.side_poll {
             side_poll.poll();
             self.counters.rx_side_polls += 1;
@@ -220,7 +220,7 @@ impl Port for XdpPort {
         let mut count = 0;
         while count < max {
             if polls {
-                self.poll_aside();
+                self.run_side_poll();
             }
             let taken = self.take(now, SIDE_POLL_BATCH.min(max - count), each);
             count += taken;

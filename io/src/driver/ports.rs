@@ -145,12 +145,12 @@ fn wait<P: Port>(
         entries.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
     let is_blind = entries.len() < ports.len();
-    let blind_max = Duration::from_nanos(BLIND_MAX.as_ns());
+    let blind_max = Duration::from_nanos(NO_WAKEUP_SLEEP_MAX.as_ns());
     let timeout = if is_blind { timeout.min(blind_max) } else { timeout };
     let ready = poll(entries, timeout)?;
     let error = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     if entries.iter().any(|entry| entry.revents & error != 0)
-        || (ready == 0 && timeout >= ASK_AFTER)
+        || (ready == 0 && timeout >= CHECK_AFTER)
     {
         // A socket that lost its interface never becomes ready; each port checks for that itself.
         return ports.iter_mut().try_for_each(|port| port.wait(Duration::ZERO));
@@ -173,11 +173,11 @@ const WORTH_WAKING_EARLY: Dur = Dur::from_us(200);
 
 /// The longest sleep with a port that cannot wake the worker: a compromise between the cost of a
 /// system call and a frame's delay.
-const BLIND_MAX: Dur = Dur::from_us(200);
+const NO_WAKEUP_SLEEP_MAX: Dur = Dur::from_us(200);
 
 /// Minimum quiet sleep after which the ports are checked for failure; after shorter ones the check
 /// would cost more than the sleep saved.
-const ASK_AFTER: Duration = Duration::from_millis(50);
+const CHECK_AFTER: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn validate__names_the_rate_out_of_range() {
-        type Spoil = fn(&mut FaultConfig);
-        let set: [(&str, Spoil); 4] = [
+        type Change = fn(&mut FaultConfig);
+        let set: [(&str, Change); 4] = [
             ("loss_ppm", |c| c.loss_ppm = 1_000_001),
             ("dup_ppm", |c| c.dup_ppm = 1_000_001),
             ("reorder_ppm", |c| c.reorder_ppm = 1_000_001),

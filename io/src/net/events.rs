@@ -68,7 +68,7 @@ mod tests {
         let events = ns.run(AddressEvents::open).expect("privileged").expect("netlink");
         let mut netlink = Netlink::open_in(&ns).expect("netlink");
         // The notification of an IPv6 address may be later than the address itself.
-        let told = || {
+        let notified = || {
             let mut entry =
                 [libc::pollfd { fd: events.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];
             poll(&mut entry, Duration::from_secs(10)).expect("polls");
@@ -77,13 +77,13 @@ mod tests {
         for prefix in ["10.0.0.1/32", "fd00::1/128"] {
             while events.take() {}
             netlink.add_address("lo", prefix.parse().expect("a prefix")).expect("privileged");
-            assert!(told(), "{prefix}");
+            assert!(notified(), "{prefix}");
         }
         let all = netlink.all_addresses().expect("netlink");
         assert!(all.iter().any(|(ifindex, a)| (*ifindex, a.prefix.len()) == (1, 128)), "{all:?}");
         while events.take() {}
         netlink.flush_addresses("lo").expect("privileged");
-        assert!(told());
+        assert!(notified());
         while events.take() {}
         netlink.set_alias("lo", "no address").expect("privileged");
         assert!(!events.take());

@@ -38,15 +38,15 @@ impl Netlink {
                 return Ok(mac);
             }
             let now = Instant::now();
-            if provoked.is_none_or(|at| now.duration_since(at) >= PROVOKE_AGAIN) {
+            if provoked.is_none_or(|at| now.duration_since(at) >= PROBE_INTERVAL) {
                 // Continue after an error: the kernel also reports the failure of an earlier
                 // attempt this way. It is reported if no reply arrives.
-                unsent = provoke(dst, link).err();
+                unsent = send_probe(dst, link).err();
                 provoked = Some(now);
             }
             let waited = now.duration_since(start);
             if waited >= timeout {
-                return Err(silent(dst, next_hop, link, &neighbour, timeout, unsent));
+                return Err(no_reply(dst, next_hop, link, &neighbour, timeout, unsent));
             }
             thread::sleep(pause.min(timeout - waited));
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -105,7 +105,7 @@ fn neighbour_of(message: &NeighbourMessage) -> Neighbour {
 }
 
 /// Makes the kernel resolve the next hop by sending a datagram to it.
-fn provoke(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
+fn send_probe(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
     let any: IpAddr = match dst {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -120,7 +120,7 @@ fn provoke(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
     socket.send_to(&[], to).map(drop)
 }
 
-fn silent(
+fn no_reply(
     dst: IpAddr,
     next_hop: IpAddr,
     link: &LinkInfo,
@@ -157,7 +157,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Interval between probes. The kernel gives up on a neighbour after some probes and then waits for
 /// new traffic, as from a retrying application.
-const PROVOKE_AGAIN: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -101,10 +101,10 @@ impl Ethtool {
     pub fn offloads(&self, name: &str) -> Result<Offloads, NetError> {
         check_name(name)?;
         Ok(Offloads {
-            tso: self.is_on(name, &TSO)?,
-            gso: self.is_on(name, &GSO)?,
-            gro: self.is_on(name, &GRO)?,
-            tx_checksum: self.is_on(name, &TX_CHECKSUM)?,
+            tso: self.feature_state(name, &TSO)?,
+            gso: self.feature_state(name, &GSO)?,
+            gro: self.feature_state(name, &GRO)?,
+            tx_checksum: self.feature_state(name, &TX_CHECKSUM)?,
         })
     }
 
@@ -125,14 +125,14 @@ impl Ethtool {
             self.switch(name, feature, on)?;
         }
         for (feature, on) in steps {
-            if self.is_on(name, feature)? != on {
+            if self.feature_state(name, feature)? != on {
                 return Err(refused(feature, on, name));
             }
         }
         Ok(())
     }
 
-    fn is_on(&self, name: &str, feature: &Feature) -> Result<bool, NetError> {
+    fn feature_state(&self, name: &str, feature: &Feature) -> Result<bool, NetError> {
         let value = self
             .value(name, feature.get, 0)
             .map_err(|e| NetError::from_io(format!("read {}", feature.name), &e).on(name))?;

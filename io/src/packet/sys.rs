@@ -188,7 +188,7 @@ const fn has_bits(k: u32, then: u8) -> libc::sock_filter {
     libc::sock_filter { code: 0x45, jt: then, jf: 0, k }
 }
 
-const fn give(bytes: u32) -> libc::sock_filter {
+const fn ret(bytes: u32) -> libc::sock_filter {
     libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes }
 }
 
@@ -208,14 +208,14 @@ const FILTER: [libc::sock_filter; 18] = [
     has_bits(0x3fff, 9), // a fragment
     load_half(36),       // destination port
     equals(ROCE, 7),     //
-    give(u32::MAX),      //
+    ret(u32::MAX),       //
     equals(0x86dd, 5),   // not IPv6 either
     load_byte(20),       // next header
     equals(UDP, 3),      //
     load_half(56),       // destination port
     equals(ROCE, 1),     //
-    give(u32::MAX),      //
-    give(0),             //
+    ret(u32::MAX),       //
+    ret(0),              //
 ];
 
 const ETH_P_ALL: u16 = 3;
@@ -258,12 +258,12 @@ mod tests {
         let to = socket.local_addr().expect("bound");
         let fd = OwnedFd::from(socket.try_clone().expect("a descriptor"));
         let mut bytes = [0; 8];
-        attach_filter(&fd, &[give(0)]).expect("a valid program");
+        attach_filter(&fd, &[ret(0)]).expect("a valid program");
         socket.send_to(b"dropped", to).expect("sent");
         // Loopback delivers within the call that sends.
         let empty = socket.recv(&mut bytes).expect_err("dropped");
         assert_eq!(empty.kind(), ErrorKind::WouldBlock);
-        attach_filter(&fd, &[give(u32::MAX)]).expect("a valid program");
+        attach_filter(&fd, &[ret(u32::MAX)]).expect("a valid program");
         socket.send_to(b"taken", to).expect("sent");
         assert_eq!(socket.recv(&mut bytes).expect("taken"), 5);
         let none = attach_filter(&fd, &[]).expect_err("no program");

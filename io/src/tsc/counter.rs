@@ -58,13 +58,13 @@ fn judge(cpuinfo: &str, clocksource: &str) -> bool {
     let invariant = |flags: &str| {
         ["constant_tsc", "nonstop_tsc"].iter().all(|want| flags.split(' ').any(|f| f == *want))
     };
-    flags.next().is_some_and(invariant) && OF_THE_TSC.contains(&clocksource.trim())
+    flags.next().is_some_and(invariant) && TSC_SOURCES.contains(&clocksource.trim())
 }
 
 const CPUINFO: &str = "/proc/cpuinfo";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 /// The kernel's clock sources based on the TSC: on bare metal, under KVM, under Hyper-V.
-const OF_THE_TSC: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+const TSC_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ struct Fake {
     drift: Cell<(i64, u64, u64)>,
     /// Duration of each reading of the clock; then one by one from here, if there are any.
     read_ps: Cell<u64>,
-    stolen_ps: RefCell<VecDeque<u64>>,
+    preempted_ps: RefCell<VecDeque<u64>>,
 }
 
 impl Fake {
@@ -30,7 +30,7 @@ impl Fake {
             extra: Cell::new(0),
             drift: Cell::new((0, 0, 0)),
             read_ps: Cell::new(25_000),
-            stolen_ps: RefCell::default(),
+            preempted_ps: RefCell::default(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Counter for &Fake {
     }
 
     fn monotonic_ps(&self) -> u64 {
-        let stolen = self.stolen_ps.borrow_mut().pop_front();
+        let stolen = self.preempted_ps.borrow_mut().pop_front();
         self.pass(stolen.unwrap_or(self.read_ps.get()));
         // Whole nanoseconds, like the kernel's.
         self.clock_ps() / 1000 * 1000
@@ -141,9 +141,9 @@ fn now_ps__a_preempted_comparison_is_ignored() {
     run(&clock, MS, 1000);
     for stolen in [20 * MS / 1000, 3 * MS, 1500 * MS] {
         // Several comparisons are preempted.
-        fake.stolen_ps.borrow_mut().extend(vec![stolen; READINGS * 3]);
+        fake.preempted_ps.borrow_mut().extend(vec![stolen; READINGS * 3]);
         let worst = run(&clock, MS, 2000);
-        assert!(fake.stolen_ps.borrow().is_empty());
+        assert!(fake.preempted_ps.borrow().is_empty());
         assert!(clock.counts_ticks(), "{stolen}");
         assert!(worst < 1_000_000, "{stolen}: {worst}");
     }
@@ -221,7 +221,7 @@ fn calibrated__an_unusable_counter_falls_back_to_the_monotonic_clock() {
 }
 
 #[test]
-fn go_on__time_stops_at_the_end_while_another_thread_begins_it() {
+fn begin_next_piece__time_stops_at_the_end_while_another_thread_begins_it() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     let (_, piece) = clock.piece();
@@ -236,7 +236,7 @@ fn go_on__time_stops_at_the_end_while_another_thread_begins_it() {
 }
 
 #[test]
-fn go_on__a_core_slightly_behind_reads_the_beginning() {
+fn begin_next_piece__a_core_slightly_behind_reads_the_beginning() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     fake.pass(11 * MS);

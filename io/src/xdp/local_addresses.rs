@@ -101,7 +101,7 @@ impl Watch {
         let mut all = self.netlink.all_addresses()?;
         // An address that failed duplicate detection belongs to another host.
         all.retain(|(ifindex, address)| {
-            !address.duplicate && is_taken_here(address.prefix.addr(), *ifindex == self.ifindex)
+            !address.duplicate && is_accepted(address.prefix.addr(), *ifindex == self.ifindex)
         });
         all.sort_by_key(|(ifindex, _)| *ifindex != self.ifindex);
         // An address may be on several interfaces, as link-local ones often are.
@@ -121,7 +121,7 @@ impl Watch {
 }
 
 /// True if the kernel accepts packets to `address`; `is_own`: it is an address of this interface.
-fn is_taken_here(address: IpAddr, is_own: bool) -> bool {
+fn is_accepted(address: IpAddr, is_own: bool) -> bool {
     let is_link_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !address.is_loopback() && (is_own || !is_link_local)
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_taken_here__loopback_never_and_link_local_on_its_own_interface() {
+    fn is_accepted__loopback_never_and_link_local_on_its_own_interface() {
         for (address, own, other) in [
             ("127.0.0.1", false, false),
             ("::1", false, false),
@@ -146,7 +146,7 @@ mod tests {
             ("2001:db8::1", true, true),
         ] {
             let address = address.parse().unwrap();
-            let found = (is_taken_here(address, true), is_taken_here(address, false));
+            let found = (is_accepted(address, true), is_accepted(address, false));
             assert_eq!(found, (own, other), "{address}");
         }
     }

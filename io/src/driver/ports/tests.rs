@@ -65,8 +65,8 @@ impl Node for Hub {
 
 /// A hub of `n` ports, the ports, and the far ends of their pipes.
 fn hub(n: usize, ring: usize) -> (Hub, Vec<PipePort>, Vec<PipePort>) {
-    let (ours, theirs) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
-    (Hub::new(n), ours, theirs)
+    let (near, far) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
+    (Hub::new(n), near, far)
 }
 
 fn send(port: &mut PipePort, tag: u8) {

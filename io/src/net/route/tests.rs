@@ -122,18 +122,18 @@ fn resolve__silent_neighbour_is_an_error_in_bounded_time() {
         return;
     }
     let hosts = two_hosts();
-    let nobody_v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x99);
-    let nobodies: [IpAddr; 2] = [Ipv4Addr::new(10, 77, 0, 99).into(), nobody_v6.into()];
-    for nobody in nobodies {
+    let absent_v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x99);
+    let absent_hosts: [IpAddr; 2] = [Ipv4Addr::new(10, 77, 0, 99).into(), absent_v6.into()];
+    for absent in absent_hosts {
         let start = Instant::now();
         let timeout = Duration::from_millis(250);
         let error =
-            from_within(&hosts.a, nobody, None, timeout).expect_err("no host has the address");
+            from_within(&hosts.a, absent, None, timeout).expect_err("no host has the address");
         assert!(start.elapsed() >= timeout);
         assert!(start.elapsed() < Duration::from_secs(3));
         assert_eq!(error.kind(), NetErrorKind::NeighbourSilent);
         let text = error.to_string();
-        assert!(text.contains(&nobody.to_string()) && text.contains("on sw0"), "{text}");
+        assert!(text.contains(&absent.to_string()) && text.contains("on sw0"), "{text}");
     }
 }
 
