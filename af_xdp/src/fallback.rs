@@ -40,8 +40,12 @@ pub(crate) fn first_mode<T, M: Copy>(
 mod tests {
     use super::*;
 
-    /// Attempts modes 1 to 3, of which those in `works` succeed and those in `fatal` fail for all.
-    fn attempts(works: &[u8], fatal: &[u8]) -> (Result<(u8, Vec<u8>), String>, Vec<u8>) {
+    /// The mode that succeeded and those refused before, or the error's text.
+    type Outcome = Result<(u8, Vec<u8>), String>;
+
+    /// Attempts modes 1 to 3. Those in `works` succeed, those in `fatal` fail for all modes. Also
+    /// returns the modes tried.
+    fn attempts(works: &[u8], fatal: &[u8]) -> (Outcome, Vec<u8>) {
         let mut tried = Vec::new();
         let result = first_mode(
             &[1, 2, 3],

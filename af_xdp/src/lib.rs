@@ -83,6 +83,7 @@ mod fallback;
 mod maps;
 mod ring;
 mod socket;
+pub mod sockopt;
 pub mod steer;
 mod steering;
 mod sys;

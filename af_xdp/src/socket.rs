@@ -8,6 +8,7 @@ pub use config::{CopyMode, SocketConfig};
 use crate::error::{Error, Place, Step};
 use crate::fallback::{Refusal, first_mode};
 use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
+use crate::sockopt;
 use crate::sys;
 use crate::umem::Umem;
 use std::io;
@@ -120,8 +121,8 @@ impl Socket {
 
     fn bind_as(umem: &Umem, config: &SocketConfig, mode: CopyMode) -> Result<Self, Error> {
         let fd = open(config)?;
-        let registration = umem.registration();
-        set(fd.as_fd(), libc::XDP_UMEM_REG, &registration, Step::RegisterUmem, config)?;
+        register(fd.as_fd(), umem)
+            .map_err(|error| Error::os(Step::RegisterUmem, config.place(), error))?;
         let mut flags = match mode {
             CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
             CopyMode::Copy => libc::XDP_COPY,
@@ -157,14 +158,14 @@ impl Socket {
             set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
         }
         let offsets: libc::xdp_mmap_offsets =
-            sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+            sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
                 .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
         while_busy(config.busy_timeout, is_busy, || sys::bind(fd.as_fd(), address))
             .map_err(|error| Error::os(Step::Bind, place, error))?;
-        let options: u32 = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)
+        let options: u32 = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| Error::os(Step::Option, place, error))?;
         let (fill, completion, rx, tx) = mapped;
         Ok(Self {
@@ -235,7 +236,7 @@ impl Socket {
     /// [`Error::Os`], if the socket is unusable.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         let read: libc::xdp_statistics =
-            sys::option(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
+            sockopt::get(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS)
                 .map_err(|error| Error::os(Step::Option, self.place, error))?;
         Ok(Statistics {
             rx_dropped: read.rx_dropped,
@@ -279,12 +280,12 @@ impl Socket {
     /// # Errors
     /// [`Error::Os`].
     pub fn napi_id(&self) -> Result<u32, Error> {
-        sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)
+        sockopt::get(&self.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)
             .map_err(|error| Error::os(Step::Option, self.place, error))
     }
 
     fn set_socket_option(&self, option: libc::c_int, value: u32) -> Result<(), Error> {
-        sys::set_option(self.fd.as_fd(), libc::SOL_SOCKET, option, &value)
+        sockopt::set(&self.fd, libc::SOL_SOCKET, option, &value)
             .map_err(|error| Error::os(Step::Option, self.place, error))
     }
 }
@@ -320,14 +321,23 @@ fn address(config: &SocketConfig) -> libc::sockaddr_xdp {
     }
 }
 
-fn set<T: sys::Plain>(
+/// Registers the UMEM with a socket that holds it as long as it is open.
+fn register(fd: BorrowedFd<'_>, umem: &Umem) -> io::Result<()> {
+    let registration = umem.registration();
+    let (value, len) = ((&raw const registration).cast(), size_of_val(&registration));
+    // SAFETY: `registration` has no padding (two u64, then four u32). It describes the area of
+    // `umem`, whose bytes are reached only through frames, and the socket keeps `umem` alive.
+    unsafe { sockopt::set_raw(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, value, len) }
+}
+
+fn set<T: sockopt::Plain>(
     fd: BorrowedFd<'_>,
     option: libc::c_int,
     value: &T,
     step: Step,
     config: &SocketConfig,
 ) -> Result<(), Error> {
-    sys::set_option(fd, libc::SOL_XDP, option, value)
+    sockopt::set(fd, libc::SOL_XDP, option, value)
         .map_err(|error| Error::os(step, config.place(), error))
 }
 

@@ -2,27 +2,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-
-/// A type made of integers only: every bit pattern is a value and there is no padding, so that it
-/// may be handed to and filled by the kernel.
-///
-/// # Safety
-/// The implementor must be `repr(C)` or a primitive, valid for every bit pattern, without padding.
-pub(crate) unsafe trait Plain: Copy {}
-
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-// SAFETY: an integer.
-unsafe impl Plain for c_int {}
-// SAFETY: `repr(C)`, sixteen u64.
-unsafe impl Plain for libc::xdp_mmap_offsets {}
-// SAFETY: `repr(C)`, two u64 and then four u32.
-unsafe impl Plain for libc::xdp_umem_reg {}
-// SAFETY: `repr(C)`, six u64.
-unsafe impl Plain for libc::xdp_statistics {}
 
 /// A memory mapping that is unmapped on drop.
 #[derive(Debug)]
@@ -92,45 +73,6 @@ pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     }
     // SAFETY: just opened, with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-pub(crate) fn set_option<T: Plain>(
-    fd: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of `value`, which is borrowed for the call
-    // and, being `Plain`, has no uninitialised bytes.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(value).cast::<c_void>(),
-            socklen::<T>(),
-        )
-    };
-    check(result).map(drop)
-}
-
-/// Reads an option. A kernel whose structure is shorter leaves the rest zero.
-pub(crate) fn option<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = socklen::<T>();
-    // SAFETY: the kernel writes at most `len` bytes into `value`, which has that many.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
-    // SAFETY: every byte is zero or written by the kernel, and `Plain` takes every bit pattern.
-    Ok(unsafe { value.assume_init() })
 }
 
 pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
@@ -227,21 +169,20 @@ pub(crate) fn u64_from(n: usize) -> u64 {
     u64::try_from(n).expect("usize has at most 64 bits")
 }
 
-fn check(result: c_int) -> io::Result<c_int> {
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(result)
 }
 
-fn socklen<T>() -> libc::socklen_t {
+pub(crate) fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("option structures are tens of bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn map__anonymous_memory_is_page_aligned_and_zero() {
@@ -257,17 +198,6 @@ mod tests {
     fn map__a_failed_mmap_is_an_error() {
         assert!(Map::anonymous(usize::MAX / 2).is_err());
         assert!(Map::anonymous(0).is_err());
-    }
-
-    #[test]
-    fn option__reads_back_what_was_set() {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a local socket");
-        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &3u32).expect("set");
-        let read: u32 =
-            option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY).expect("read back");
-        assert_eq!(read, 3);
-        let bad = set_option(socket.as_fd(), libc::SOL_SOCKET, 12_345, &3u32);
-        assert_eq!(bad.expect_err("no such option").raw_os_error(), Some(libc::ENOPROTOOPT));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! System calls that neither the standard library nor the netlink crates wrap. It contains all
 //! `unsafe` of [`super`] except the hook of a child process.
 
+use af_xdp::sockopt;
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -66,14 +67,16 @@ pub(super) fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
     };
-    // SAFETY: all bytes of `value`, which has no padding, on this stack.
-    unsafe { set_option(fd, libc::SO_RCVTIMEO, (&raw const value).cast(), size_of_val(&value)) }
+    let (value, len) = ((&raw const value).cast(), size_of_val(&value));
+    // SAFETY: all bytes of a timeval, which has no padding, on this stack; none is an address.
+    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, len) }
 }
 
 /// Makes a socket send and receive through one interface only (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    // SAFETY: the bytes of `name`, borrowed for the call.
-    unsafe { set_option(fd, libc::SO_BINDTODEVICE, name.as_ptr().cast(), name.len()) }
+    let (value, len) = (name.as_ptr().cast(), name.len());
+    // SAFETY: the bytes of `name`, borrowed for the call; none is an address.
+    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, value, len) }
 }
 
 /// Executes an ethtool request: `argument` is a `repr(C)` struct of linux/ethtool.h that begins
@@ -108,20 +111,6 @@ pub(super) unsafe fn ethtool<T>(
     // SAFETY: `request` is laid out as struct ifreq, its name is zero-terminated, and `data`
     // points to a live struct of the size the command works on, by this function's contract.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) })
-}
-
-/// # Safety
-/// `value` must point to `length` initialised bytes that outlive the call, none of them an address.
-unsafe fn set_option(
-    fd: BorrowedFd<'_>,
-    option: c_int,
-    value: *const c_void,
-    length: usize,
-) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(length)
-        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: `length` readable bytes that outlive the call, by this function's contract.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, length) })
 }
 
 fn check(result: c_int) -> io::Result<()> {

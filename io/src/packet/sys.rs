@@ -1,11 +1,12 @@
 //! The system calls of a packet socket. All `unsafe` of [`super`] is here.
 
 use crate::poll::poll;
+use af_xdp::sockopt::{self, Plain};
 use af_xdp::steer::STEER_PORT;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Opens a non-blocking packet socket on an interface that receives RoCEv2.
@@ -20,12 +21,12 @@ pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is new, valid and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     attach_filter(&socket, &FILTER)?;
-    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
+    sockopt::set(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
     for (force, ask) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
-        set_option(&socket, libc::SOL_SOCKET, force, &buffer_bytes)
-            .or_else(|_| set_option(&socket, libc::SOL_SOCKET, ask, &buffer_bytes))?;
+        sockopt::set(&socket, libc::SOL_SOCKET, force, &buffer_bytes)
+            .or_else(|_| sockopt::set(&socket, libc::SOL_SOCKET, ask, &buffer_bytes))?;
     }
     let mut address = empty_address();
     address.sll_ifindex =
@@ -73,59 +74,27 @@ pub(super) fn wait(socket: &OwnedFd, wants_room: bool, timeout: Duration) -> io:
 
 /// Frames that the kernel dropped since the last call, for lack of room.
 pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
-    let mut statistics = Statistics::default();
-    let mut len = len_of(&statistics);
-    // SAFETY: the kernel writes at most `len` bytes to `statistics`, which has as many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut statistics).cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 { 0 } else { statistics.drops.into() }
+    let statistics: io::Result<Statistics> =
+        sockopt::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    statistics.map_or(0, |statistics| statistics.drops.into())
 }
 
 /// Minimises the receive buffer of a socket that is never read.
 pub(super) fn keep_small(socket: &UdpSocket) {
     // The kernel raises it to its minimum; a failure only wastes memory.
-    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
+    let _ = sockopt::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
 }
 
 /// `struct tpacket_stats` of linux/if_packet.h.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Statistics {
     packets: u32,
     drops: u32,
 }
 
-/// What an option's value can be: bytes that the kernel only copies.
-///
-/// # Safety
-/// The implementor must be `repr(C)` or a primitive, without padding and without addresses: the
-/// kernel reads every byte, and would follow an address.
-unsafe trait Plain: Copy {}
-
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-
-/// Sets an option whose value is a `T` of C.
-fn set_option<T: Plain>(
-    socket: &impl AsFd,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
-    let value_ptr = std::ptr::from_ref(value).cast::<c_void>();
-    // SAFETY: the kernel reads at most the bytes of `value`, all of them initialised and none of
-    // them an address that it would follow, because `T` is `Plain`.
-    check(unsafe {
-        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value_ptr, len_of(value))
-    })
-}
+// SAFETY: `repr(C)`, two u32.
+unsafe impl Plain for Statistics {}
 
 /// Attaches a classic BPF socket filter.
 fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
@@ -133,17 +102,10 @@ fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<(
         len: u16::try_from(filter.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel reads `program` and, through it, `len` instructions, both borrowed for the
-    // call; it copies them and writes nothing.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            len_of(&program),
-        )
-    })
+    let (value, len) = ((&raw const program).cast(), size_of_val(&program));
+    // SAFETY: `program` has padding that the kernel ignores; it points to `len` instructions. Both
+    // are borrowed for the call, and the kernel copies them.
+    unsafe { sockopt::set_raw(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, len) }
 }
 
 fn empty_address() -> libc::sockaddr_ll {
@@ -222,34 +184,9 @@ const ETH_P_ALL: u16 = 3;
 /// Frames sent by this machine are not received; of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 
-/// A value with an address in it is refused at compile time: for such a type both implementations
-/// of `IsRefused` would have to apply, and the call below would be ambiguous.
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    trait IsRefused<How> {
-        const IS_REFUSED: bool = true;
-    }
-    struct AsPlain;
-    impl<T> IsRefused<()> for T {}
-    impl<T: Plain> IsRefused<AsPlain> for T {}
-
-    #[test]
-    fn set_option__takes_no_value_with_an_address() {
-        const { assert!(<libc::sock_fprog as IsRefused<_>>::IS_REFUSED) };
-        const { assert!(<*const u8 as IsRefused<_>>::IS_REFUSED) };
-        const { assert!(<&u32 as IsRefused<_>>::IS_REFUSED) };
-    }
-
-    #[test]
-    fn set_option__an_integer_reaches_the_kernel() {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
-        set_option(&socket, libc::SOL_SOCKET, libc::SO_BROADCAST, &1u32).expect("a valid option");
-        assert!(socket.broadcast().expect("readable"));
-        let refused = set_option(&socket, libc::SOL_SOCKET, 12_345, &1u32).expect_err("unknown");
-        assert_eq!(refused.raw_os_error(), Some(libc::ENOPROTOOPT));
-    }
 
     #[test]
     fn attach_filter__the_kernel_drops_what_does_not_match() {

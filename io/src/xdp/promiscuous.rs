@@ -2,9 +2,10 @@
 
 use super::XdpError;
 use crate::net::NetError;
+use af_xdp::sockopt::{self, Plain};
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Holds an interface in promiscuous mode. The kernel counts the sockets that request it and
 /// restores the interface when the last one is closed, even by a killed process.
@@ -12,6 +13,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub(super) struct Promiscuous {
     _socket: OwnedFd,
 }
+
+/// `struct packet_mreq`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Membership(libc::packet_mreq);
+
+// SAFETY: `repr(C)`, an int, two u16 and eight bytes.
+unsafe impl Plain for Membership {}
 
 impl Promiscuous {
     /// Requests the mode on an interface of this thread's network namespace.
@@ -35,27 +44,14 @@ impl Promiscuous {
         }
         // SAFETY: the descriptor is new, valid and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let membership = libc::packet_mreq {
+        let membership = Membership(libc::packet_mreq {
             mr_ifindex: c_int::try_from(ifindex)
                 .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
             mr_type: PROMISCUOUS,
             mr_alen: 0,
             mr_address: [0; 8],
-        };
-        let len = libc::socklen_t::try_from(size_of_val(&membership)).expect("16");
-        // SAFETY: the kernel reads `len` bytes of `membership`, which is all of it.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_ADD_MEMBERSHIP,
-                (&raw const membership).cast(),
-                len,
-            )
-        };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        });
+        sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
         Ok(socket)
     }
 }

@@ -9,9 +9,9 @@
 //! The id is that of the queue that the packet arrived on. On an interface with several queues that
 //! may be another port's queue; polling then has no effect.
 
+use af_xdp::sockopt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A UDP socket that only polls the interface's NAPI.
@@ -44,9 +44,9 @@ impl SidePoll {
         };
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
-        set_option(&socket, libc::SO_BINDTOIFINDEX, ifindex)?;
+        sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &ifindex)?;
         let micros = u32::try_from(BUSY_POLL.as_micros()).expect("a few microseconds");
-        set_option(&socket, libc::SO_BUSY_POLL, micros)?;
+        sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
         let local_port = socket.local_addr()?.port();
         Ok(Self { socket, local_port })
     }
@@ -81,7 +81,8 @@ impl SidePoll {
     /// True once the socket has learned its NAPI id from a packet.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        napi_id(&self.socket) != 0
+        let id = sockopt::get(&self.socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID);
+        id.is_ok_and(|id: u32| id != 0)
     }
 
     /// Runs the interface's receive half once on this core, if the socket is active. Returns
@@ -90,35 +91,6 @@ impl SidePoll {
         // All errors (no datagram, or an ICMP error for a greeting) mean that nothing was received.
         self.socket.recv(&mut [0; 16]).is_ok()
     }
-}
-
-fn set_option(socket: &UdpSocket, name: libc::c_int, value: u32) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(size_of::<u32>()).expect("4");
-    let value_ptr = std::ptr::from_ref(&value).cast();
-    // SAFETY: the kernel reads the four bytes of `value`, which outlives the call.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value_ptr, len) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-fn napi_id(socket: &UdpSocket) -> u32 {
-    let mut id = 0u32;
-    let mut len = libc::socklen_t::try_from(size_of::<u32>()).expect("4");
-    let id_ptr = std::ptr::from_mut(&mut id).cast();
-    // SAFETY: the kernel writes at most `len` bytes to `id`, which has as many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_INCOMING_NAPI_ID,
-            id_ptr,
-            &raw mut len,
-        )
-    };
-    if result < 0 { 0 } else { id }
 }
 
 /// Any non-zero value will do: a non-blocking call polls once.
