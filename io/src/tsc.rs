@@ -137,6 +137,7 @@ impl<C: Counter> Steered<C> {
     }
 
     /// Begins the next piece after the end of `piece` was passed. Returns the time if it did not.
+    #[cold]
     fn begin_next_piece(&self, number: u64, piece: &Piece, passed: u64) -> Option<u64> {
         // Just before its beginning: this core's counter lags slightly behind another's.
         if passed.wrapping_neg() < SKEW_TICKS {

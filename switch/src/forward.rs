@@ -1,4 +1,4 @@
-//! Which way a frame goes.
+//! Forwarding: tables and the decision for a frame.
 
 use crate::config::{ForwardingConfig, Hop, Spread};
 use crate::counters::{Drop, ForwardingCounters};
@@ -8,7 +8,7 @@ use crate::parse::{Seen, SeenIp, scale};
 use spanwire_base::{Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_wire::MacAddr;
 
-/// The tables of one switch.
+/// The forwarding tables of a switch.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     routes: Routes,
@@ -22,30 +22,30 @@ pub(crate) struct Forwarder {
     counters: ForwardingCounters,
 }
 
-/// Where a frame goes.
+/// The forwarding decision for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// Out of one port, as it is.
+    /// Switched to one port, unchanged.
     Switched(u8),
-    /// Out of one port as a router's: TTL less one, and the next hop's address if there is one.
+    /// Routed to one port: TTL decremented, and the next hop's address if it has one.
     Routed(Hop),
-    /// Out of every port but the one it came in by.
+    /// Flooded to every port but its ingress.
     Flooded,
-    /// Nowhere.
+    /// Dropped.
     Dropped(Drop),
 }
 
-/// Ways of equal cost.
+/// A group of equal-cost next hops.
 #[derive(Debug)]
 struct Group {
     hops: Vec<Hop>,
     spread: Spread,
-    /// The next in turn.
+    /// Position of the round robin.
     turn: usize,
 }
 
 impl Forwarder {
-    /// Tables of a configuration that has been validated.
+    /// Builds the tables of a validated configuration.
     pub(crate) fn new(config: &ForwardingConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let hash_seed = rng.next_u64();
@@ -66,8 +66,8 @@ impl Forwarder {
         this
     }
 
-    /// Takes other routes and stations; what was learned stays if the new configuration learns, and
-    /// so do the counters and the position of the random choices.
+    /// Replaces routes and static addresses. Learned addresses stay if the new configuration
+    /// learns; counters and the random generator stay too.
     pub(crate) fn set(&mut self, config: &ForwardingConfig) {
         self.fill(config);
         if !config.learning {
@@ -79,17 +79,17 @@ impl Forwarder {
         self.flood = config.flood;
     }
 
-    /// What it has counted.
+    /// The counters.
     pub(crate) fn counters(&self) -> &ForwardingCounters {
         &self.counters
     }
 
-    /// What makes this switch's hashes of flows differ from others'.
+    /// The seed of flow hashes, which differs between switches.
     pub(crate) fn hash_seed(&self) -> u64 {
         self.hash_seed
     }
 
-    /// Decides, and learns where the sender is.
+    /// Decides on a frame and learns its source address.
     #[inline]
     pub(crate) fn decide(&mut self, now: Time, ingress: u8, seen: &Seen) -> Way {
         if let Some(table) = &mut self.learned
@@ -173,7 +173,7 @@ impl Forwarder {
         for route in &config.routes {
             let group = self.add_group(route.via.clone(), route.spread);
             let is_new = self.routes.insert(route.to, group);
-            debug_assert!(is_new, "validation refuses a repeated network");
+            debug_assert!(is_new, "validation rejects a repeated network");
         }
         for station in &config.macs {
             let hops = station.ports.iter().map(|port| Hop::port(*port)).collect();
@@ -189,7 +189,7 @@ impl Forwarder {
     }
 }
 
-/// Addresses that no bridge forwards: 01:80:c2:00:00:00 to 0f (IEEE 802.1Q, table 8-1).
+/// Addresses that bridges do not forward: 01:80:c2:00:00:00 to 0f (IEEE 802.1Q, table 8-1).
 fn is_link_local(mac: MacAddr) -> bool {
     let [a, b, c, d, e, f] = mac.0;
     [a, b, c, d, e] == [1, 0x80, 0xc2, 0, 0] && f <= 0x0f
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn decide__learns_floods_and_never_sends_back() {
+    fn decide__learns_floods_and_never_returns_a_frame() {
         let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
         let at = |f: &mut Forwarder, ingress, dst, src| {
             f.decide(Time::ZERO, ingress, &Seen::of(&to_mac(dst, src)).unwrap())
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn decide__prefers_what_it_was_told() {
+    fn decide__prefers_static_addresses() {
         let told = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
         let config = ForwardingConfig { macs: vec![told], ..ForwardingConfig::default() };
         let mut f = Forwarder::new(&config, 0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn choose__spreads_as_told() {
+    fn choose__spreads_as_configured() {
         let ports = [1, 2, 3, 4];
         let run = |spread, frame: &dyn Fn(u16) -> Vec<u8>| {
             let config = ForwardingConfig::routed(vec![route("10.0.0.0/8", &ports, spread)]);
@@ -288,7 +288,7 @@ mod tests {
             counts
         };
         let one = run(Spread::Hash, &|_| roce_frame(1, 0));
-        assert_eq!(one.iter().filter(|n| **n == 4_000).count(), 1, "a flow keeps its way");
+        assert_eq!(one.iter().filter(|n| **n == 4_000).count(), 1, "a flow keeps its path");
         let many = run(Spread::Hash, &|i| roce_frame_of(1, i, 0));
         assert!(many[1..].iter().all(|n| (850..1_150).contains(n)), "{many:?}");
         let random = run(Spread::Random, &|_| roce_frame(1, 0));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn set__changes_routes_and_keeps_what_was_learned() {
+    fn set__changes_routes_and_keeps_learned_addresses() {
         let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
         decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
         let mut config = ForwardingConfig {

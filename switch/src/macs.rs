@@ -1,13 +1,14 @@
-//! Which station is behind which port: what a switch learns from source addresses.
+//! The MAC address table: learning, ageing, lookup.
 
 use crate::parse::{mac_bits, mix};
 use spanwire_base::{Dur, Time, usize_from};
 use spanwire_wire::MacAddr;
 
-/// Learned addresses, bounded and ageing.
+/// Learned addresses, bounded and with ageing.
 ///
-/// Sets of four: an address may stand in the four places that its hash names. When all four are
-/// taken, the one not seen for longest goes; its frames are flooded again until it speaks.
+/// The table is 4-way set associative: a hash of the address selects the set. If the set is full,
+/// the least recently seen address is evicted, and its frames are flooded until it is learned
+/// again.
 #[derive(Clone, Debug)]
 pub(crate) struct MacTable {
     /// Sets of [`WAYS`], a power of two of them.
@@ -23,14 +24,14 @@ struct Entry {
     seen: Time,
 }
 
-/// What learning an address did.
+/// The result of learning an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Learned {
-    /// It was known at this port, or is now.
+    /// It was known at this port, or is new.
     Fine,
-    /// It was at another port.
+    /// It was known at another port.
     Moved,
-    /// Another address, seen not too long ago, had to go.
+    /// Another address that had not aged out was evicted.
     Evicted,
 }
 
@@ -41,7 +42,7 @@ impl MacTable {
         Self { entries: vec![None; places], ageing, seed }
     }
 
-    /// Remembers that `mac` is behind `port`.
+    /// Records that `mac` is at `port`.
     pub(crate) fn learn(&mut self, now: Time, mac: MacAddr, port: u8) -> Learned {
         let ageing = self.ageing;
         let is_old = |e: &Entry| now.since(e.seen) > ageing;
@@ -59,7 +60,7 @@ impl MacTable {
         if evicts { Learned::Evicted } else { Learned::Fine }
     }
 
-    /// The port behind which `mac` is, if it spoke within the ageing time.
+    /// The port of `mac`, if it has sent a frame within the ageing time.
     pub(crate) fn lookup(&self, now: Time, mac: MacAddr) -> Option<u8> {
         let at = self.set_at(mac);
         let known = self.entries[at..at + WAYS].iter().flatten().find(|e| e.mac == mac)?;
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup__forgets_who_is_silent() {
+    fn lookup__ages_out_silent_addresses() {
         let mut t = table(64);
         t.learn(Time::ZERO, mac(1), 5);
         let edge = Time::ZERO + Dur::from_secs(300);
@@ -120,6 +121,10 @@ mod tests {
         let known = |n| t.lookup(Time::from_ns(10), mac(n));
         assert_eq!([0, 1, 2, 3, 9].map(known), [Some(0), None, Some(2), Some(3), Some(9)]);
         let late = Time::from_ns(10) + Dur::from_secs(301);
-        assert_eq!(t.learn(late, mac(10), 1), Learned::Fine, "who has aged is not evicted");
+        assert_eq!(
+            t.learn(late, mac(10), 1),
+            Learned::Fine,
+            "replacing an aged address is no eviction"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! As much of a frame as forwarding wants to know.
+//! Parsing of the header fields that forwarding needs.
 
 use spanwire_wire::{Ethernet, EthernetRepr, MacAddr};
 
-/// What forwarding looks at.
+/// The header fields that forwarding needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) dst: MacAddr,
@@ -10,11 +10,11 @@ pub(crate) struct Seen {
     pub(crate) ip: Option<SeenIp>,
 }
 
-/// The IP header of a frame, as far as it is there.
+/// The fields of a complete IP header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenIp {
     pub(crate) is_v6: bool,
-    /// IPv4 addresses stand in the upper 32 bits, so that prefixes compare alike.
+    /// IPv4 addresses are in the upper 32 bits, so that prefixes of both versions compare alike.
     pub(crate) src: u128,
     pub(crate) dst: u128,
     /// TOS or traffic class.
@@ -29,8 +29,8 @@ pub(crate) struct SeenIp {
 }
 
 impl Seen {
-    /// Looks at a frame; `None` when it has no Ethernet header. What is no whole IP header is no
-    /// IP.
+    /// Parses a frame; `None` if it has no Ethernet header. An incomplete IP header counts as
+    /// non-IP.
     #[inline]
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let eth = EthernetRepr::parse(&Ethernet::new(frame).ok()?);
@@ -43,16 +43,16 @@ impl Seen {
         Some(Self { dst: eth.dst, src: eth.src, ip })
     }
 
-    /// The traffic class, 0..8: DSCP / 8; 0 for what is not IP.
+    /// The traffic class, 0..8: DSCP / 8; 0 for non-IP frames.
     #[inline]
     pub(crate) fn class(&self) -> u8 {
         self.ip.map_or(0, |ip| ip.tos >> 5)
     }
 
-    /// A hash of the flow: addresses, protocol and ports; of the MAC addresses for what is not IP.
+    /// A hash of the flow: addresses, protocol and ports; for non-IP frames the MAC addresses.
     ///
-    /// Two rounds of a multiply and shift mix in each word (the finaliser of SplitMix64), so that
-    /// flows that differ in one bit of one port spread evenly, differently for each seed.
+    /// Two rounds of multiply and shift mix in each word (the finaliser of SplitMix64). Flows that
+    /// differ in one bit of one port are thus spread evenly, and differently for each seed.
     #[inline]
     pub(crate) fn flow_hash(&self, seed: u64) -> u64 {
         match &self.ip {
@@ -60,7 +60,7 @@ impl Seen {
                 let [a, b] = halves(ip.src);
                 let [c, d] = halves(ip.dst);
                 let h = mix(mix(seed ^ a) ^ c);
-                // IPv4 addresses have nothing in the lower half.
+                // The lower half of IPv4 addresses is zero.
                 let h = if ip.is_v6 { mix(mix(h ^ b) ^ d) } else { h };
                 mix(h ^ (u64::from(ip.ports) | u64::from(ip.protocol) << 32))
             }
@@ -153,7 +153,7 @@ fn ports(protocol: u8, behind: Option<&[u8]>) -> u32 {
 /// An IPv4 header sums to all ones (RFC 1071).
 #[inline]
 fn checksum_holds(header: &[u8]) -> bool {
-    // 32-bit words sum as well as 16-bit ones; carries are folded in at the end.
+    // 32-bit words give the same sum as 16-bit ones; carries are folded in at the end.
     let (words, _) = header.as_chunks::<4>();
     let sum: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn of__cut_anywhere_is_no_ip_or_has_no_ports() {
+    fn of__a_truncated_frame_is_not_ip_or_has_no_ports() {
         for whole in [roce_frame(1, 0), roce_frame_v6(1, 0)] {
             let header = if whole[12] == 8 { 34 } else { 54 };
             for len in 0..whole.len() {
@@ -227,7 +227,7 @@ mod tests {
             same += u32::from(a == b);
         }
         assert!(counts.iter().all(|n| (900..1_100).contains(n)), "{counts:?}");
-        assert!((900..1_100).contains(&same), "another seed, another choice: {same}");
+        assert!((900..1_100).contains(&same), "another seed selects differently: {same}");
     }
 
     #[test]
