@@ -13,12 +13,12 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Debug)]
 pub(crate) struct Flows {
     config: FlowsConfig,
-    /// Sets of [`WAYS`], a power of two of them.
+    /// Sets of [`SET_SIZE`], a power of two of them.
     flows: Vec<Flow>,
     /// Flows with frames that may be sent, in round robin order. The first has the turn.
     ready: VecDeque<u32>,
     /// Flows with frames that their shapers delay, by release time.
-    held: BinaryHeap<Reverse<(Time, u32)>>,
+    delayed: BinaryHeap<Reverse<(Time, u32)>>,
     bytes: u64,
     collisions: u64,
 }
@@ -51,7 +51,7 @@ impl Flows {
             config,
             flows: vec![flow; places],
             ready: VecDeque::with_capacity(places),
-            held: BinaryHeap::with_capacity(places),
+            delayed: BinaryHeap::with_capacity(places),
             bytes: 0,
             collisions: 0,
         }
@@ -88,7 +88,7 @@ impl Flows {
             return at;
         }
         let set = self.set_at(key);
-        let idle = (set..set + WAYS)
+        let idle = (set..set + SET_SIZE)
             .filter(|at| self.flows[*at].fifo.is_empty() && self.flows[*at].free_at <= now)
             .min_by_key(|at| (self.flows[*at].key.is_some(), self.flows[*at].last_used));
         match idle {
@@ -101,7 +101,7 @@ impl Flows {
             }
             None => {
                 self.collisions += 1;
-                set + usize_from(key >> 32) % WAYS
+                set + usize_from(key >> 32) % SET_SIZE
             }
         }
     }
@@ -125,10 +125,10 @@ impl Flows {
 
     /// The next frame that may be sent now. It stays first until it is popped.
     pub(crate) fn head(&mut self, now: Time, store: &Store) -> Option<FrameId> {
-        while let Some(Reverse((at, place))) = self.held.peek().copied()
+        while let Some(Reverse((at, place))) = self.delayed.peek().copied()
             && at <= now
         {
-            self.held.pop();
+            self.delayed.pop();
             self.ready.push_back(place);
         }
         loop {
@@ -161,7 +161,7 @@ impl Flows {
         if flow.fifo.is_empty() {
             flow.deficit = 0;
         } else if flow.free_at > now {
-            self.held.push(Reverse((flow.free_at, place)));
+            self.delayed.push(Reverse((flow.free_at, place)));
         } else {
             // It keeps its turn.
             self.ready.push_front(place);
@@ -171,18 +171,18 @@ impl Flows {
 
     /// The release time of the first frame, if none may be sent now.
     pub(crate) fn next_release(&self) -> Option<Time> {
-        if self.ready.is_empty() { self.held.peek().map(|Reverse((at, _))| *at) } else { None }
+        if self.ready.is_empty() { self.delayed.peek().map(|Reverse((at, _))| *at) } else { None }
     }
 
     /// True if a frame may be sent without waiting for a shaper.
     pub(crate) fn is_ready(&self, now: Time) -> bool {
-        !self.ready.is_empty() || self.held.peek().is_some_and(|Reverse((at, _))| *at <= now)
+        !self.ready.is_empty() || self.delayed.peek().is_some_and(|Reverse((at, _))| *at <= now)
     }
 
     fn line_up(&mut self, now: Time, place: usize) {
         let free_at = self.flows[place].free_at;
         if free_at > now {
-            self.held.push(Reverse((free_at, u32_from(place))));
+            self.delayed.push(Reverse((free_at, u32_from(place))));
         } else {
             self.ready.push_back(u32_from(place));
         }
@@ -190,16 +190,16 @@ impl Flows {
 
     fn find(&self, key: u64) -> Option<usize> {
         let set = self.set_at(key);
-        (set..set + WAYS).find(|at| self.flows[*at].key == Some(key))
+        (set..set + SET_SIZE).find(|at| self.flows[*at].key == Some(key))
     }
 
     fn set_at(&self, key: u64) -> usize {
-        let sets = u64_from(self.flows.len() / WAYS);
-        usize_from(key & (sets - 1)) * WAYS
+        let sets = u64_from(self.flows.len() / SET_SIZE);
+        usize_from(key & (sets - 1)) * SET_SIZE
     }
 }
 
-const WAYS: usize = 8;
+const SET_SIZE: usize = 8;
 
 #[cfg(test)]
 mod tests {

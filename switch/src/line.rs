@@ -97,7 +97,7 @@ impl Line {
     /// A line whose impairments are decided by `seed` and the order of frames.
     ///
     /// # Errors
-    /// What [`LineConfig::validate`] finds.
+    /// The error of [`LineConfig::validate`].
     pub fn new(config: LineConfig, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {

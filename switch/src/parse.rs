@@ -4,15 +4,15 @@ use spanwire_wire::{Ethernet, EthernetRepr, MacAddr};
 
 /// The header fields that forwarding needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ParsedFrame {
     pub(crate) dst: MacAddr,
     pub(crate) src: MacAddr,
-    pub(crate) ip: Option<SeenIp>,
+    pub(crate) ip: Option<ParsedIp>,
 }
 
 /// The fields of a complete IP header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenIp {
+pub(crate) struct ParsedIp {
     pub(crate) is_v6: bool,
     /// IPv4 addresses are in the upper 32 bits, so that prefixes of both versions compare alike.
     pub(crate) src: u128,
@@ -28,7 +28,7 @@ pub(crate) struct SeenIp {
     pub(crate) is_broken: bool,
 }
 
-impl Seen {
+impl ParsedFrame {
     /// Parses a frame; `None` if it has no Ethernet header. An incomplete IP header counts as
     /// non-IP.
     #[inline]
@@ -99,7 +99,7 @@ fn halves(wide: u128) -> [u64; 2] {
 }
 
 #[inline]
-fn v4(ip: &[u8]) -> Option<SeenIp> {
+fn v4(ip: &[u8]) -> Option<ParsedIp> {
     let header = ip.first_chunk::<20>()?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || header_len < header.len() {
@@ -109,7 +109,7 @@ fn v4(ip: &[u8]) -> Option<SeenIp> {
     let is_fragment = word(4) & 0x3fff != 0;
     let protocol = header[9];
     let behind = if is_fragment { None } else { ip.get(header_len..) };
-    Some(SeenIp {
+    Some(ParsedIp {
         is_v6: false,
         src: u128::from(word(12)) << 96,
         dst: u128::from(word(16)) << 96,
@@ -122,7 +122,7 @@ fn v4(ip: &[u8]) -> Option<SeenIp> {
 }
 
 #[inline]
-fn v6(ip: &[u8]) -> Option<SeenIp> {
+fn v6(ip: &[u8]) -> Option<ParsedIp> {
     let (header, behind) = ip.split_first_chunk::<40>()?;
     if header[0] >> 4 != 6 {
         return None;
@@ -130,7 +130,7 @@ fn v6(ip: &[u8]) -> Option<SeenIp> {
     let (_, addresses) = header.split_first_chunk::<8>()?;
     let (words, _) = addresses.as_chunks::<16>();
     let protocol = header[6];
-    Some(SeenIp {
+    Some(ParsedIp {
         is_v6: true,
         src: u128::from_be_bytes(words[0]),
         dst: u128::from_be_bytes(words[1]),
@@ -174,16 +174,16 @@ mod tests {
     #[test]
     fn of__reads_addresses_class_and_ports() {
         let mut frame = roce_frame(3, 100);
-        let seen = Seen::of(&frame).unwrap();
+        let seen = ParsedFrame::of(&frame).unwrap();
         let ip = seen.ip.unwrap();
         assert_eq!(ip.dst >> 96, u128::from(u32::from_be_bytes([10, 0, 0, 3])));
         assert_eq!((ip.ports & 0xffff, ip.protocol, ip.is_broken), (4791, 17, false));
         assert_eq!(seen.class(), 0);
         spanwire_wire::set_dscp(&mut frame, 26);
-        assert_eq!(Seen::of(&frame).unwrap().class(), 3);
+        assert_eq!(ParsedFrame::of(&frame).unwrap().class(), 3);
         frame[24] ^= 1;
-        assert!(Seen::of(&frame).unwrap().ip.unwrap().is_broken);
-        let v6 = Seen::of(&roce_frame_v6(3, 100)).unwrap().ip.unwrap();
+        assert!(ParsedFrame::of(&frame).unwrap().ip.unwrap().is_broken);
+        let v6 = ParsedFrame::of(&roce_frame_v6(3, 100)).unwrap().ip.unwrap();
         assert_eq!((v6.is_v6, v6.dst & 0xff, v6.ports & 0xffff), (true, 3, 4791));
     }
 
@@ -192,7 +192,7 @@ mod tests {
         for whole in [roce_frame(1, 0), roce_frame_v6(1, 0)] {
             let header = if whole[12] == 8 { 34 } else { 54 };
             for len in 0..whole.len() {
-                let seen = Seen::of(&whole[..len]);
+                let seen = ParsedFrame::of(&whole[..len]);
                 assert_eq!(seen.is_some(), len >= 14, "{len}");
                 let ip = seen.and_then(|s| s.ip);
                 assert_eq!(ip.is_some(), len >= header, "{len}");
@@ -205,13 +205,13 @@ mod tests {
     fn of__a_fragment_has_no_ports_and_options_are_skipped() {
         let mut frame = roce_frame(1, 0);
         frame[20] = 0x20;
-        assert_eq!(Seen::of(&frame).unwrap().ip.unwrap().ports, 0);
+        assert_eq!(ParsedFrame::of(&frame).unwrap().ip.unwrap().ports, 0);
         let mut frame = roce_frame(1, 0);
         frame[14] = 0x46;
-        let options = Seen::of(&frame).unwrap().ip.unwrap();
+        let options = ParsedFrame::of(&frame).unwrap().ip.unwrap();
         assert_eq!(options.ports, u32::from_be_bytes([frame[38], frame[39], frame[40], frame[41]]));
         frame[14] = 0x4f;
-        assert!(Seen::of(&frame[..73]).unwrap().ip.is_none(), "longer than the frame");
+        assert!(ParsedFrame::of(&frame[..73]).unwrap().ip.is_none(), "longer than the frame");
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         for port in 0..8_000u16 {
             let mut frame = roce_frame(1, 0);
             frame[34..36].copy_from_slice(&port.to_be_bytes());
-            let seen = Seen::of(&frame).unwrap();
+            let seen = ParsedFrame::of(&frame).unwrap();
             let (a, b) = (scale(seen.flow_hash(1), 8), scale(seen.flow_hash(2), 8));
             counts[usize_from(a)] += 1;
             same += u32::from(a == b);

@@ -44,7 +44,7 @@ pub(crate) struct Pausing {
     /// Bit i: priority i is to be paused.
     mask: u8,
     /// Bit i: a change of priority i has not been sent.
-    untold: u8,
+    unsent: u8,
     refresh_at: Option<Time>,
 }
 
@@ -131,7 +131,7 @@ impl Pausing {
             refresh: Dur::ZERO,
             quanta: config.quanta,
             mask: 0,
-            untold: 0,
+            unsent: 0,
             refresh_at: None,
         };
         this.set_rate(rate);
@@ -146,7 +146,7 @@ impl Pausing {
     /// Records that a priority exceeds its threshold, or no longer does.
     pub(crate) fn handle_signal(&mut self, class: u8, signal: Signal) {
         let bit = 1 << class;
-        self.untold |= bit;
+        self.unsent |= bit;
         match signal {
             Signal::Pause => self.mask |= bit,
             Signal::Resume => self.mask &= !bit,
@@ -157,9 +157,9 @@ impl Pausing {
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = None;
-            self.untold |= self.mask;
+            self.unsent |= self.mask;
         }
-        self.untold != 0
+        self.unsent != 0
     }
 
     /// Writes the pending pause frame, if any; `out` has room.
@@ -174,14 +174,14 @@ impl Pausing {
             return false;
         }
         // Pauses in effect are renewed along with changes.
-        let enabled = self.untold | self.mask;
+        let enabled = self.unsent | self.mask;
         let mut quanta = [0; CLASSES];
         for (class, quanta) in quanta.iter_mut().enumerate() {
             if self.mask & (1 << class) != 0 {
                 *quanta = self.quanta;
             }
         }
-        self.untold = 0;
+        self.unsent = 0;
         self.refresh_at = (self.mask != 0).then(|| now + self.refresh);
         *(if self.mask != 0 { &mut counters.pause_tx } else { &mut counters.resume_tx }) += 1;
         PfcFrame { enabled, quanta }.emit(src, out);
@@ -194,8 +194,8 @@ impl Pausing {
     }
 
     /// True if no change is pending and no pause needs renewal.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.mask == 0 && self.untold == 0
+    pub(crate) fn is_idle(&self) -> bool {
+        self.mask == 0 && self.unsent == 0
     }
 
     /// When pauses must be renewed.
@@ -262,8 +262,8 @@ mod tests {
         };
         assert_eq!(poll(&mut p, 0), None);
         p.handle_signal(3, Signal::Pause);
-        let told = poll(&mut p, 10).unwrap();
-        assert_eq!((told.enabled, told.quanta[3]), (0b1000, 1_000));
+        let frame = poll(&mut p, 10).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[3]), (0b1000, 1_000));
         // 1000 quanta last 5120 ns; renewed after half.
         assert_eq!(p.refresh_at(), Some(Time::from_ns(2_570)));
         assert_eq!(poll(&mut p, 2_569), None);
@@ -271,11 +271,11 @@ mod tests {
         p.handle_signal(4, Signal::Pause);
         assert_eq!(poll(&mut p, 2_600).unwrap().enabled, 0b1_1000);
         p.handle_signal(3, Signal::Resume);
-        let told = poll(&mut p, 2_700).unwrap();
-        assert_eq!((told.enabled, told.quanta[3], told.quanta[4]), (0b1_1000, 0, 1_000));
+        let frame = poll(&mut p, 2_700).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[3], frame.quanta[4]), (0b1_1000, 0, 1_000));
         p.handle_signal(4, Signal::Resume);
-        let told = poll(&mut p, 2_800).unwrap();
-        assert_eq!((told.enabled, told.quanta[4], p.refresh_at()), (0b1_0000, 0, None));
+        let frame = poll(&mut p, 2_800).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[4], p.refresh_at()), (0b1_0000, 0, None));
         assert_eq!((c.pause_tx, c.resume_tx), (4, 1));
     }
 }

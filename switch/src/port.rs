@@ -3,7 +3,7 @@
 use crate::buffer::{Buffer, Signal};
 use crate::config::{CLASSES, Hop, MAX_QUEUES, PortConfig};
 use crate::counters::{Drop, Mark, PortCounters, QueueDrop};
-use crate::parse::Seen;
+use crate::parse::ParsedFrame;
 use crate::pfc::{Pauses, Pausing};
 use crate::queue::Queue;
 use crate::scheduler::{QueueMask, Scheduler, bit};
@@ -44,7 +44,7 @@ struct Pfc {
 pub(crate) struct Arriving<'a> {
     pub(crate) frame: &'a [u8],
     pub(crate) meta: Meta,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ParsedFrame,
     /// The router's next hop, if the frame is routed.
     pub(crate) hop: Option<Hop>,
     pub(crate) hash_seed: u64,
@@ -248,7 +248,7 @@ impl Port {
 
     /// True if a frame is queued, or a pause frame may be due.
     pub(crate) fn may_have_frame(&self) -> bool {
-        self.filled != 0 || self.pfc.as_ref().is_some_and(|pfc| !pfc.pausing.is_quiet())
+        self.filled != 0 || self.pfc.as_ref().is_some_and(|pfc| !pfc.pausing.is_idle())
     }
 
     /// Sets the next wakeup, after `now`: the driver polls for what is due now.

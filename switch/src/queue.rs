@@ -128,7 +128,7 @@ impl Queue {
         store: &mut Store,
         id: FrameId,
         place: usize,
-        is_phantom_over: bool,
+        phantom_marks: bool,
     ) {
         match &mut self.body {
             Body::Fifo(fifo) => fifo.push(store, id),
@@ -138,7 +138,7 @@ impl Queue {
         self.counters.enqueued_pkts += 1;
         self.counters.enqueued_bytes += store.meta(id).wire_bytes();
         self.counters.max_bytes = self.counters.max_bytes.max(bytes);
-        if is_phantom_over {
+        if phantom_marks {
             self.mark(Mark::Phantom, store.bytes_mut(id));
         } else if let Some(mark) = self.physical_mark(MarkAt::Enqueue, bytes) {
             self.mark(mark, store.bytes_mut(id));

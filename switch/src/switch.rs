@@ -8,9 +8,9 @@ use crate::buffer::{Buffer, Signal};
 use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
 use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
-use crate::forward::{Forwarder, Way};
+use crate::forward::{Decision, Forwarder};
 use crate::line::wire_bytes;
-use crate::parse::Seen;
+use crate::parse::ParsedFrame;
 use crate::port::{Arriving, Port};
 use crate::queue::Queue;
 use crate::store::{Meta, Store};
@@ -105,7 +105,7 @@ impl Switch {
     /// The flow of a frame; `None` if it has no Ethernet header.
     #[must_use]
     pub fn flow_key(&self, frame: &[u8]) -> Option<FlowKey> {
-        Seen::of(frame).map(|seen| FlowKey(seen.flow_hash(self.forwarder.hash_seed())))
+        ParsedFrame::of(frame).map(|seen| FlowKey(seen.flow_hash(self.forwarder.hash_seed())))
     }
 
     /// Bytes of a flow in a per-flow queue; 0 if it has no place there.
@@ -208,7 +208,7 @@ impl Switch {
         if wire_bytes(frame.len(), rx.elided_bytes) > most {
             return Err(Drop::TooLong);
         }
-        let seen = Seen::of(frame).ok_or(Drop::BadFrame)?;
+        let seen = ParsedFrame::of(frame).ok_or(Drop::BadFrame)?;
         if seen.dst == PfcFrame::DST && self.handle_pause(now, port, frame) {
             return Ok(());
         }
@@ -218,14 +218,14 @@ impl Switch {
         let hash_seed = self.forwarder.hash_seed();
         let mut arriving = Arriving { frame, meta, seen, hop: None, hash_seed };
         match self.forwarder.decide(now, ingress, &seen) {
-            Way::Dropped(drop) => return Err(drop),
-            Way::Switched(out) => self.enqueue(now, out, &arriving),
-            Way::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
-            Way::Routed(hop) => {
+            Decision::Dropped(drop) => return Err(drop),
+            Decision::Switched(out) => self.enqueue(now, out, &arriving),
+            Decision::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
+            Decision::Routed(hop) => {
                 arriving.hop = Some(hop);
                 self.enqueue(now, hop.port, &arriving);
             }
-            Way::Flooded => {
+            Decision::Flooded => {
                 for out in (0..=u8::MAX).take(self.ports.len()).filter(|out| *out != ingress) {
                     self.enqueue(now, out, &arriving);
                 }
@@ -250,7 +250,7 @@ impl Switch {
         let ingress = arriving.meta.ingress;
         match port.enqueue(now, arriving, &mut self.buffer, &mut self.store) {
             Ok(None) => {}
-            Ok(Some(signal)) => self.tell(ingress, arriving.meta.class, signal),
+            Ok(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
             Err(drop) => self.ports[usize::from(ingress)].counters.count(drop),
         }
         self.ready.insert(id_of(out));
@@ -258,7 +258,7 @@ impl Switch {
     }
 
     /// Makes a port pause or resume its other end.
-    fn tell(&mut self, port: u8, class: u8, signal: Signal) {
+    fn signal(&mut self, port: u8, class: u8, signal: Signal) {
         self.ports[usize::from(port)].handle_signal(class, signal);
         self.ready.insert(id_of(port));
     }
@@ -271,7 +271,7 @@ impl Switch {
             return self.buffer.release(bytes);
         }
         if let Some(signal) = self.buffer.release_lossless(meta.ingress, meta.class, bytes) {
-            self.tell(meta.ingress, meta.class, signal);
+            self.signal(meta.ingress, meta.class, signal);
         }
     }
 

@@ -46,8 +46,8 @@ fn handle_packet__pauses_and_resumes_the_sender() {
     let resumed = loop {
         pull(&mut s, 1).expect("there are frames until the sender resumes");
         sent -= 1;
-        if let Some(told) = pause_frame(&mut s, 0) {
-            break told;
+        if let Some(pause) = pause_frame(&mut s, 0) {
+            break pause;
         }
     };
     assert_eq!((resumed.enabled, resumed.quanta[3]), (0b1000, 0));
@@ -76,15 +76,15 @@ fn poll_transmit__renews_a_pause_before_it_ends() {
         push(&mut s, 0, &lossless(1));
     }
     assert!(s.take_ready().has(port(0)));
-    let told = pause_frame(&mut s, 0).unwrap();
-    let lasts = RATE.time_for(64) * u64::from(told.quanta[3]);
+    let pause = pause_frame(&mut s, 0).unwrap();
+    let lasts = RATE.time_for(64) * u64::from(pause.quanta[3]);
     let at = s.poll_timeout().unwrap();
     assert_eq!(at, Time::ZERO + lasts / 2);
     s.handle_timeout(at);
     assert!(s.take_ready().has(port(0)));
     let mut out = [0; 100];
     let tx = s.poll_transmit(at, port(0), &mut out).unwrap();
-    assert_eq!(PfcFrame::parse(&out[..tx.len]), Some(told));
+    assert_eq!(PfcFrame::parse(&out[..tx.len]), Some(pause));
     assert_eq!(s.poll_timeout(), Some(at + lasts / 2));
 }
 
