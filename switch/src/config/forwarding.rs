@@ -11,7 +11,7 @@ use spanwire_wire::MacAddr;
 ///
 /// 1. A group address as destination: flooded, if `flood`.
 /// 2. IP with a matching route in `routes`: routed (TTL decremented, MAC addresses of the next hop
-/// if it has one).
+///    if it has one).
 /// 3. The destination's MAC address is in `macs` or learned: switched to its port.
 /// 4. Flooded, if `flood`; otherwise dropped, counted as `drop_no_route`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
