@@ -1,8 +1,8 @@
-//! Exactly once: whatever the wire does, memory, atomics and completions are what a simple model
-//! says, after every single step.
+//! Exactly-once semantics: after every step memory, atomics and completions agree with a simple
+//! model, regardless of what the wire does.
 //!
-//! `SPANWIRE_SEEDS=1000000` runs that many seeds instead of ten thousand; `SPANWIRE_SEED=N` runs
-//! one, as a failure tells to, and with `SPANWIRE_TRACE=1` prints each of its frames.
+//! `SPANWIRE_SEEDS=1000000` runs that many seeds instead of ten thousand. `SPANWIRE_SEED=N` runs
+//! one, as a failure's message suggests, and with `SPANWIRE_TRACE=1` prints each of its frames.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod model;
@@ -40,7 +40,7 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let wrong: Vec<String> = std::thread::scope(|s| {
         let handles: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-        handles.into_iter().flat_map(|h| h.join().expect("what panics is caught")).collect()
+        handles.into_iter().flat_map(|h| h.join().expect("panics are caught")).collect()
     });
     assert!(
         wrong.is_empty(),
@@ -50,7 +50,7 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
     );
 }
 
-/// Seeds that a thread finds before it stops to look for more.
+/// Failing seeds after which a thread stops.
 const WRONG_MAX: usize = 50;
 
 #[test]
@@ -98,7 +98,7 @@ fn run__worlds_reach_every_corner() {
     }
 }
 
-/// Runs worlds with something wrong in them: each must be noticed.
+/// Runs worlds with a deliberate error, each of which must be detected; returns how many were.
 fn notices(sabotage: fn(&mut World)) -> usize {
     let noticed = |seed: &u64| {
         let mut world = World::new(*seed);
@@ -109,7 +109,7 @@ fn notices(sabotage: fn(&mut World)) -> usize {
 }
 
 #[test]
-fn check_memory__notices_an_atomic_that_happens_twice() {
+fn check_memory__detects_an_atomic_executed_twice() {
     let twice = notices(|w| {
         if w.now.as_ns() > 100_000 {
             w.ends[1].region.fetch_add(0, 1).expect("inside");
@@ -119,7 +119,7 @@ fn check_memory__notices_an_atomic_that_happens_twice() {
 }
 
 #[test]
-fn check_memory__notices_one_wrong_bit_anywhere() {
+fn check_memory__detects_a_single_wrong_bit() {
     let flipped = notices(|w| {
         let at = usize::try_from(w.now.as_ns()).expect("small") % w.ends[0].region.len();
         let mut byte = [0];
@@ -130,20 +130,20 @@ fn check_memory__notices_one_wrong_bit_anywhere() {
 }
 
 #[test]
-fn complete__notices_a_completion_that_never_comes() {
+fn complete__detects_a_missing_completion() {
     let swallowed = notices(|w| {
         for side in &mut w.model.sides {
             for q in &mut side.qps {
-                // As if the oldest request were over without its completion having been seen.
+                // As if the oldest request had completed without a visible completion.
                 q.over += usize::from(q.over == 2 && q.posted.len() > 2);
             }
         }
     });
-    assert!(swallowed >= 10, "{swallowed} of 20: not every world has a completion to miss there");
+    assert!(swallowed >= 10, "{swallowed} of 20: some worlds have no completion at that point");
 }
 
-/// Of this many worlds with something wrong on the wire or in the driver, how many are noticed,
-/// and what is said of the first.
+/// Of `worlds` worlds with tampering on the wire or in the driver, how many are detected, and the
+/// message of the first.
 fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
     let mut said = Vec::new();
     for seed in 0..worlds {
@@ -160,19 +160,19 @@ fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
 }
 
 #[test]
-fn check_memory__notices_parity_over_two_versions_of_memory() {
+fn check_memory__detects_parity_over_two_versions_of_memory() {
     let (noticed, what) = notices_tampering(Tamper::Unmark, 1000);
     assert!(noticed >= 3 && what.contains("memory of side"), "{noticed}: {what}");
 }
 
 #[test]
-fn complete__notices_a_receive_request_that_was_not_missing() {
+fn complete__detects_an_unjustified_rnr_retry_error() {
     let (noticed, what) = notices_tampering(Tamper::Refuse, 10_000);
     assert!(noticed >= 3 && what.contains("turned away"), "{noticed}: {what}");
 }
 
 #[test]
-fn check_alive__notices_timers_that_are_armed_in_vain() {
+fn check_alive__detects_timers_that_have_no_effect() {
     let (noticed, what) = notices_tampering(Tamper::Deaf, 20);
     assert!(noticed >= 10 && what.contains("queue pair"), "{noticed}: {what}");
 }

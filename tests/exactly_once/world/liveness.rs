@@ -1,12 +1,11 @@
-//! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
-//! on a good wire with a living peer it completes.
+//! Liveness: every request completes or fails within the bound of its retry counts and timeouts,
+//! and without faults and with a living peer it completes.
 //!
-//! S is [`failure_detection_max`], multiplied by the number of queue pairs, which share the endpoint's
-//! window. R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a
-//! packet, or for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a
-//! packet, 100 times R and the delay of an acknowledgement. On a good wire the oldest request
-//! completes within S, for what the bad wire left behind, plus a round trip and a gap for each
-//! packet of either end.
+//! S is [`failure_detection_max`] times the number of queue pairs, because they share the
+//! endpoint's window. R is the longest round trip. G is the longest pacing gap: the time at 1
+//! Mbit/s of a packet, or of all that a READ of RC requests. For Swift, whose window may be a
+//! hundredth of a packet, it is 100 times R and the ACK delay. After the faults the oldest request
+//! completes within S, plus R and G for each packet of either end.
 
 use super::World;
 use spanwire_base::{Dur, Time};
@@ -23,7 +22,7 @@ pub(crate) struct LivenessBounds {
     pub(super) qps: u64,
     /// A sender of any queue pair may have a window of less than a packet.
     pub(super) has_part_windows: bool,
-    /// The longest round trip while the wire is bad, and on a good one.
+    /// The longest round trip during the faults and without faults.
     pub(super) rtt: Dur,
     pub(super) good_rtt: Dur,
 }
@@ -33,11 +32,11 @@ pub(crate) struct LivenessBounds {
 pub(super) struct Signs {
     /// When the last packet of the peer arrived.
     heard: Time,
-    /// When a request was over last.
+    /// When a request last completed.
     moved: Time,
-    /// How many were, and how many were posted.
+    /// Number of completed requests.
     over: usize,
-    /// Since when there is a request under way.
+    /// Start of the present period with an outstanding request.
     busy: Option<Time>,
 }
 
@@ -58,24 +57,24 @@ impl LivenessBounds {
         if self.has_part_windows { RATE_GAP_MAX.max(for_window) } else { RATE_GAP_MAX }
     }
 
-    /// From one completion to the next on a good wire.
+    /// The longest time between completions without faults.
     pub(super) fn progress(&self) -> Dur {
         self.failure_detection_max() + (self.good_rtt + self.gap()) * PKTS_MAX
     }
 
-    /// On a good wire a packet of a living peer arrives before the retry limit is reached.
+    /// True if without faults a packet of a living peer arrives before the retry limit is reached.
     fn is_enough(&self) -> bool {
         self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.good_rtt + self.gap()) * 2
     }
 }
 
 impl World {
-    /// A whole frame for a queue pair came.
+    /// An intact frame for a queue pair arrived.
     pub(super) fn note_heard(&mut self, side: usize, q: usize) {
         self.ends[side].qps[q].signs.heard = self.now;
     }
 
-    /// Every queue pair is within its limits.
+    /// Checks every queue pair against its bounds.
     pub(super) fn check_alive(&mut self) {
         let (now, bounds) = (self.now, self.bounds);
         let good_at = self.faults.over_at();
@@ -93,24 +92,26 @@ impl World {
                 signs.over = over;
                 let Some(busy) = signs.busy else { continue };
                 let (heard, moved) = (signs.heard.max(busy), signs.moved.max(good_at));
-                let what = || format!("queue pair {q} of side {side}, {over} of {posted} over");
+                let what =
+                    || format!("queue pair {q} of side {side}, {over} of {posted} completed");
                 let silence = now.since(heard);
                 assert!(
                     silence <= bounds.failure_detection_max(),
-                    "{}: has heard nothing for {silence:?} and has not failed: {bounds:?}",
+                    "{}: has received nothing for {silence:?} and has not failed: {bounds:?}",
                     what()
                 );
                 let stalled = now.since(moved);
                 assert!(
                     dead || stalled <= bounds.progress(),
-                    "{}: no completion for {stalled:?} on a good wire: {bounds:?}",
+                    "{}: no completion for {stalled:?} without faults: {bounds:?}",
                     what()
                 );
             }
         }
     }
 
-    /// A request failed with `status`: it must not, on a good wire with a living peer.
+    /// A request failed with `status`: RETRY_EXC_ERR is wrong without faults and with a living
+    /// peer.
     pub(super) fn check_failure(&self, side: usize, q: usize, status: WcStatus) {
         let (bounds, good_at) = (self.bounds, self.faults.over_at());
         let peer_is_dead = self.model.sides[1 - side].qps[q].dead;
@@ -118,12 +119,15 @@ impl World {
             && !peer_is_dead
             && bounds.is_enough()
             && self.now > good_at + bounds.failure_detection_max();
-        assert!(!is_wrong, "queue pair {q} of side {side} gave a living peer up: {bounds:?}");
+        assert!(
+            !is_wrong,
+            "queue pair {q} of side {side} failed though its peer is alive: {bounds:?}"
+        );
     }
 }
 
 impl super::QpEnd {
-    /// When it could send; the end of time if it cannot yet.
+    /// When it could send; the end of time in RTR.
     fn rts_at(&self) -> Time {
         if self.rts.is_some() { Time::MAX } else { Time::ZERO }
     }
@@ -131,10 +135,10 @@ impl super::QpEnd {
 
 /// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
-/// Between two packets at 1 Mbit/s: a READ request of RC is charged with its answer, 1536 bytes in
-/// six packets.
+/// The longest pacing gap at 1 Mbit/s: a READ request of RC is charged with its response, 1536
+/// bytes in six packets.
 const RATE_GAP_MAX: Dur = Dur::from_ms(20);
-/// The smallest window of Swift is one packet by this.
+/// Swift's smallest window is one packet divided by this.
 const WINDOW_PARTS: u64 = 100;
-/// Packets before the oldest request is over: its own and parity, and as many of the peer's.
+/// Packets before the oldest request completes: its own with parity, and as many of the peer's.
 const PKTS_MAX: u64 = 128;

@@ -1,50 +1,51 @@
-//! The wire between the two sides: loss, duplication, delay, corruption, and when they end.
+//! The wire between the two sides: loss, duplication, delay, corruption, and their end.
 
 use super::{World, drawn};
 use spanwire_base::{Dur, Rng, Time, usize_from};
 use spanwire_wire::{AckReason, Opcode, Packet, SrAckRepr, SrDataRepr, ip_end};
 use std::ops::Range;
 
-/// What is wrong with a world: as if an engine did not do what keeps it right.
+/// A deliberate error, as if an engine lacked a safeguard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tamper {
     /// Retransmissions are not marked: a receiver adds them to the parity of first transmissions.
     Unmark,
-    /// An acknowledgement without SACK words says that a packet found no receive request.
+    /// An acknowledgement without SACK words becomes an RNR NAK.
     Refuse,
-    /// Timers are armed, and nothing happens when they expire.
+    /// Timers are armed, but their expiry has no effect.
     Deaf,
 }
 
-/// What the wire does, in parts per thousand of the frames.
+/// Faults of the wire, in frames per thousand.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
-    /// By the side that sends.
+    /// Loss, by sending side.
     pub(super) lost: [u64; 2],
-    /// The copy is late.
+    /// Duplication; the copy is late.
     pub(super) twice: u64,
     pub(super) late: u64,
     pub(super) corrupt: u64,
-    /// A quarter of all paths, and when it is dead.
+    /// A mask of dead paths, a quarter of all, and the time during which they are dead.
     pub(super) dead: (u16, Range<Time>),
-    /// One way, of what is not late.
+    /// One-way delay of frames that are not late.
     pub(super) delay: Dur,
-    /// What is late or a copy may take so much longer still.
+    /// Maximum additional delay of late frames and copies.
     late_more: Dur,
-    /// Frames arrive at multiples of this only, many at once, if it is not zero.
+    /// Frames arrive only at multiples of this, many at once; zero disables it.
     pub(super) grid: Dur,
-    /// Frames that leave at one time; the next ones leave a little later.
+    /// Frames sent at one time; the next ones are sent a little later.
     pub(super) burst: usize,
-    /// The local ACK timeout is at least so many round trips of a good wire; with few, many are
-    /// needless.
+    /// The local ACK timeout in minimum round trips without faults; with few, many timeouts are
+    /// spurious.
     timeout_rtts: u64,
-    /// From then on the wire is good: every frame arrives once and in order.
+    /// End of the faults: from then on every frame arrives once and in order.
     pub(super) until: Time,
 }
 
 impl Faults {
-    /// The wire of a seed. If packets leave slowly, timeouts are short and much comes twice, the
-    /// copy after packets sent later: timeouts seem needless while packets wait for the pacer.
+    /// The wire of a seed. If packets are sent slowly, timeouts are short and many frames are
+    /// duplicated, with the copy after later packets. Timeouts then appear spurious while packets
+    /// wait for the pacer.
     pub(super) fn drawn(rng: &mut Rng, dead: (u16, Range<Time>), is_slow: bool) -> Self {
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let loss = [0, 0, 10, 50, 150, 300, 600, 900];
@@ -65,8 +66,8 @@ impl Faults {
         }
     }
 
-    /// A frame takes at most so much longer than it must, as long as the wire is bad: three round
-    /// trips, and if packets leave slowly the gaps between some of them.
+    /// Maximum additional delay of a frame during the faults: three round trips, and if packets are
+    /// sent slowly some pacing gaps.
     fn late_max(&self) -> Dur {
         self.delay * 6 + self.late_more
     }
@@ -76,19 +77,19 @@ impl Faults {
         (self.delay + self.late_max() + self.grid) * 2
     }
 
-    /// The local ACK timeout, as its code.
+    /// The code of the local ACK timeout.
     pub(super) fn timeout(&self) -> u8 {
         let least = self.good_rtt() * self.timeout_rtts;
         let fits = |code: &u8| Dur::from_ns(4_096) * (1 << code) >= least;
         (1..=31).find(fits).expect("no wire is that long")
     }
 
-    /// The round trip on a good wire.
+    /// The round trip without faults.
     pub(super) fn good_rtt(&self) -> Dur {
         (self.delay + self.grid) * 2
     }
 
-    /// When the last frame that the bad wire took has arrived.
+    /// When the last frame sent during the faults has arrived.
     pub(super) fn over_at(&self) -> Time {
         self.until + self.delay + self.late_max() + self.grid
     }
@@ -160,11 +161,11 @@ impl World {
             return;
         }
         if hit(&mut self.wire, corrupt) {
-            // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
+            // In the BTH and after it, which the ICRC covers; its fifth byte is masked.
             let end = ip_end(&frame, 0).expect("an IP packet");
             let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
             frame[at] ^= 1 << self.wire.below(8);
-            assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
+            assert!(Packet::parse(&frame).is_err(), "a bit error was not detected");
         }
         drawn::stamp(&mut self.wire, self.now, &mut frame);
         let copies = 1 + u64::from(hit(&mut self.wire, twice));
@@ -184,8 +185,8 @@ impl World {
 
 /// Four packets of 256 bytes at 1 Mbit/s.
 const LATE_SLOW: Dur = Dur::from_ms(10);
-/// Packets that leave slowly have mostly left by then.
+/// Slow senders have sent most packets by then.
 const SLOW: Dur = Dur::from_ms(500);
-/// Ethernet, IPv4 and UDP come before the BTH.
+/// Ethernet, IPv4 and UDP precede the BTH.
 const BTH_AT: usize = 14 + 20 + 8;
 const BTH_BYTES: usize = 12;
