@@ -28,7 +28,7 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
         let mut wrong = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds || wrong.len() >= WRONG_MAX {
+            if seed >= seeds || wrong.len() >= FAILURES_MAX {
                 return wrong;
             }
             let run = AssertUnwindSafe(|| World::new(seed).run());
@@ -44,14 +44,14 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
     });
     assert!(
         wrong.is_empty(),
-        "{} seeds, {threads} times {WRONG_MAX} at most:\n{}",
+        "{} seeds, {threads} times {FAILURES_MAX} at most:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
 }
 
 /// Failing seeds after which a thread stops.
-const WRONG_MAX: usize = 50;
+const FAILURES_MAX: usize = 50;
 
 #[test]
 fn run__worlds_reach_every_corner() {
@@ -99,18 +99,18 @@ fn run__worlds_reach_every_corner() {
 }
 
 /// Runs worlds with a deliberate error, each of which must be detected; returns how many were.
-fn notices(sabotage: fn(&mut World)) -> usize {
-    let noticed = |seed: &u64| {
+fn detected(sabotage: fn(&mut World)) -> usize {
+    let detections = |seed: &u64| {
         let mut world = World::new(*seed);
         world.sabotage = Some(sabotage);
         catch_unwind(AssertUnwindSafe(|| world.run())).is_err()
     };
-    (0..20).filter(noticed).count()
+    (0..20).filter(detections).count()
 }
 
 #[test]
 fn check_memory__detects_an_atomic_executed_twice() {
-    let twice = notices(|w| {
+    let twice = detected(|w| {
         if w.now.as_ns() > 100_000 {
             w.ends[1].region.fetch_add(0, 1).expect("inside");
         }
@@ -120,7 +120,7 @@ fn check_memory__detects_an_atomic_executed_twice() {
 
 #[test]
 fn check_memory__detects_a_single_wrong_bit() {
-    let flipped = notices(|w| {
+    let flipped = detected(|w| {
         let at = usize::try_from(w.now.as_ns()).expect("small") % w.ends[0].region.len();
         let mut byte = [0];
         w.ends[0].region.copy_out(at, &mut byte).expect("inside");
@@ -131,11 +131,11 @@ fn check_memory__detects_a_single_wrong_bit() {
 
 #[test]
 fn complete__detects_a_missing_completion() {
-    let swallowed = notices(|w| {
+    let swallowed = detected(|w| {
         for side in &mut w.model.sides {
             for q in &mut side.qps {
                 // As if the oldest request had completed without a visible completion.
-                q.over += usize::from(q.over == 2 && q.posted.len() > 2);
+                q.completed += usize::from(q.completed == 2 && q.posted.len() > 2);
             }
         }
     });
@@ -144,11 +144,11 @@ fn complete__detects_a_missing_completion() {
 
 /// Of `worlds` worlds with tampering on the wire or in the driver, how many are detected, and the
 /// message of the first.
-fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
+fn detected_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
     let mut said = Vec::new();
     for seed in 0..worlds {
         let mut world = World::new(seed);
-        if tamper == Tamper::Refuse && !world.may_hear_no_words() {
+        if tamper == Tamper::ForgeRnrNak && !world.may_lack_sack_words() {
             continue;
         }
         world.tamper = Some(tamper);
@@ -161,20 +161,20 @@ fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
 
 #[test]
 fn check_memory__detects_parity_over_two_versions_of_memory() {
-    let (noticed, what) = notices_tampering(Tamper::Unmark, 1000);
-    assert!(noticed >= 3 && what.contains("memory of side"), "{noticed}: {what}");
+    let (detections, what) = detected_tampering(Tamper::UnmarkRetransmissions, 1000);
+    assert!(detections >= 3 && what.contains("memory of side"), "{detections}: {what}");
 }
 
 #[test]
 fn complete__detects_an_unjustified_rnr_retry_error() {
-    let (noticed, what) = notices_tampering(Tamper::Refuse, 10_000);
-    assert!(noticed >= 3 && what.contains("turned away"), "{noticed}: {what}");
+    let (detections, what) = detected_tampering(Tamper::ForgeRnrNak, 10_000);
+    assert!(detections >= 3 && what.contains("RNR NAKs"), "{detections}: {what}");
 }
 
 #[test]
 fn check_alive__detects_timers_that_have_no_effect() {
-    let (noticed, what) = notices_tampering(Tamper::Deaf, 20);
-    assert!(noticed >= 10 && what.contains("queue pair"), "{noticed}: {what}");
+    let (detections, what) = detected_tampering(Tamper::IgnoreTimers, 20);
+    assert!(detections >= 10 && what.contains("queue pair"), "{detections}: {what}");
 }
 
 /// The message of a panic.

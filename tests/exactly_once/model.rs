@@ -43,9 +43,9 @@ pub(crate) struct Qp {
     /// All requests ever posted to the send queue, oldest first.
     pub(crate) posted: Vec<Message>,
     /// How many of those have completed.
-    pub(crate) over: usize,
+    pub(crate) completed: usize,
     pub(crate) recvs: VecDeque<Recv>,
-    taken: Option<Recv>,
+    current_recv: Option<Recv>,
     /// SR: receives taken out of the shared queue, and how many were ever consumed.
     ahead: VecDeque<Recv>,
     received: usize,
@@ -59,9 +59,9 @@ pub(crate) struct Qp {
     /// A READ or an atomic of the peer was executed.
     pub(crate) has_answered: bool,
     /// It failed: its peer sent nothing for too long, or had no receive request too often.
-    pub(crate) dead: bool,
+    pub(crate) failed: bool,
     /// How often the packets of each message arrived without a receive request (RNR).
-    turned_away: BTreeMap<usize, u32>,
+    rnr_naks: BTreeMap<usize, u32>,
 }
 
 /// A request and its expected effects.
@@ -187,7 +187,7 @@ impl Model {
         let first_psn = Psn::new(self.sides[peer].qps[qp].first_psn);
         let here = &self.sides[side].qps[qp];
         let low = u32::try_from(here.expected & 0xff_ffff).expect("24 bits");
-        if here.dead || p.bth.psn != first_psn.plus(low) {
+        if here.failed || p.bth.psn != first_psn.plus(low) {
             return;
         }
         let number = here.expected;
@@ -224,11 +224,11 @@ impl Model {
             _ => false,
         };
         if takes && !self.sides[side].take(qp) {
-            self.turn_away(1 - side, qp, i);
+            self.note_rnr_nak(1 - side, qp, i);
             return; // RNR: it will be retransmitted.
         }
         let to = match m.kind {
-            Kind::Send => self.sides[side].qps[qp].taken.expect("taken above or before").at,
+            Kind::Send => self.sides[side].qps[qp].current_recv.expect("taken above or before").at,
             _ => m.remote,
         };
         let here = &mut self.sides[side];
@@ -236,7 +236,7 @@ impl Model {
         let q = &mut here.qps[qp];
         q.expected += 1;
         if last && m.kind != Kind::Write {
-            let recv = q.taken.take().expect("taken above or before");
+            let recv = q.current_recv.take().expect("taken above or before");
             let opcode = match m.kind {
                 Kind::Send => WcOpcode::Recv,
                 _ => WcOpcode::RecvRdmaWithImm,
@@ -256,7 +256,7 @@ impl Model {
         let from = m.remote + at;
         let data = self.sides[side].memory[from..from + len].to_vec();
         self.sides[side].qps[qp].expected += len.div_ceil(self.mtu).max(1) as u64;
-        self.bring(1 - side, qp, number, i, at, data);
+        self.expect_result(1 - side, qp, number, i, at, data);
     }
 
     fn atomic(&mut self, side: usize, qp: usize, number: u64, i: usize, m: &Message) {
@@ -270,11 +270,19 @@ impl Model {
         };
         word.copy_from_slice(&new.to_ne_bytes());
         self.sides[side].qps[qp].expected += 1;
-        self.bring(1 - side, qp, number, i, 0, old.to_ne_bytes().to_vec());
+        self.expect_result(1 - side, qp, number, i, 0, old.to_ne_bytes().to_vec());
     }
 
     /// A result may be written at the requester from now on. A READ reads its source from now on.
-    fn bring(&mut self, side: usize, qp: usize, number: u64, i: usize, at: usize, data: Vec<u8>) {
+    fn expect_result(
+        &mut self,
+        side: usize,
+        qp: usize,
+        number: u64,
+        i: usize,
+        at: usize,
+        data: Vec<u8>,
+    ) {
         let peer = 1 - side;
         self.sides[peer].qps[qp].has_answered = true;
         let since = self.history[peer].len();
@@ -296,13 +304,13 @@ impl Model {
     }
 
     /// A packet of message `i` of `side` found no receive request.
-    fn turn_away(&mut self, side: usize, qp: usize, i: usize) {
-        *self.sides[side].qps[qp].turned_away.entry(i).or_default() += 1;
+    fn note_rnr_nak(&mut self, side: usize, qp: usize, i: usize) {
+        *self.sides[side].qps[qp].rnr_naks.entry(i).or_default() += 1;
     }
 
     /// The application of `side` overwrites memory that requests may be reading.
     pub(crate) fn change(&mut self, side: usize, at: usize, bytes: &[u8]) {
-        self.sides[side].scribble(at, bytes);
+        self.sides[side].overwrite(at, bytes);
         self.history[side].note(at, bytes);
     }
 
@@ -319,36 +327,36 @@ impl Model {
         let rnr_retry = self.rnr_retry;
         let here = &mut self.sides[side];
         let q = &mut here.qps[qp];
-        let (from, i) = (q.over, usize::try_from(wc.wr_id).expect("small"));
+        let (from, i) = (q.completed, usize::try_from(wc.wr_id).expect("small"));
         assert!(i >= from && i < q.posted.len(), "{wc:?}: {from} had completed before");
         for m in &q.posted[from..i] {
             assert!(!m.signaled, "{wc:?}: an earlier request had no completion: {m:?}");
             assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not executed");
         }
         let m = &q.posted[i];
-        q.over = i + 1;
+        q.completed = i + 1;
         if wc.status == WcStatus::Success {
-            assert!(m.signaled && !q.dead, "{wc:?}: it was not requested");
+            assert!(m.signaled && !q.failed, "{wc:?}: it was not requested");
             assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not executed");
             assert_eq!(wc.byte_len as usize, m.data.len(), "{wc:?}");
             here.land(qp, from, i + 1);
             return Finished::Sent { from, to: i + 1 };
         }
         match wc.status {
-            WcStatus::WrFlushErr => assert!(q.dead, "{wc:?}"),
-            WcStatus::RetryExcErr => assert!(!q.dead, "{wc:?}"),
+            WcStatus::WrFlushErr => assert!(q.failed, "{wc:?}"),
+            WcStatus::RetryExcErr => assert!(!q.failed, "{wc:?}"),
             // The minimum number of RNR NAKs that the peer must have sent for incomplete messages.
             // In RC a duplicated NAK is indistinguishable from a second one.
             WcStatus::RnrRetryExcErr => {
-                let times: u32 = q.turned_away.range(from..).map(|(_, times)| times).sum();
+                let times: u32 = q.rnr_naks.range(from..).map(|(_, times)| times).sum();
                 let enough = if self.sr { u32::from(rnr_retry) } else { 0 };
-                let justified = rnr_retry < RNR_FOR_EVER && times > enough;
-                assert!(!q.dead && justified, "{wc:?}: turned away {times} of {rnr_retry}");
+                let justified = rnr_retry < RNR_RETRY_INFINITE && times > enough;
+                assert!(!q.failed && justified, "{wc:?}: RNR NAKs {times} of {rnr_retry}");
             }
             _ => panic!("{wc:?}"),
         }
-        assert!(!q.dead || i == from, "{wc:?}: flushed out of order");
-        if !std::mem::replace(&mut q.dead, true) {
+        assert!(!q.failed || i == from, "{wc:?}: flushed out of order");
+        if !std::mem::replace(&mut q.failed, true) {
             // Those before the failed one succeeded; from here on nothing is certain.
             here.land(qp, from, i);
         }
@@ -356,14 +364,14 @@ impl Model {
     }
 
     fn complete_recv(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
-        if wc.status != WcStatus::Success && !self.sides[side].qps[qp].dead {
-            self.give_up(side, qp);
+        if wc.status != WcStatus::Success && !self.sides[side].qps[qp].failed {
+            self.fail_responder(side, qp);
         }
         let q = &mut self.sides[side].qps[qp];
         if wc.status != WcStatus::Success {
-            assert!(q.dead && wc.status == WcStatus::WrFlushErr, "{wc:?}");
+            assert!(q.failed && wc.status == WcStatus::WrFlushErr, "{wc:?}");
             assert!(q.due.is_empty(), "{wc:?}: {:?} come first", q.due);
-            let next = q.taken.take().or_else(|| q.ahead.pop_front());
+            let next = q.current_recv.take().or_else(|| q.ahead.pop_front());
             let next = next.or_else(|| q.recvs.pop_front());
             let recv = next.filter(|r| r.wr_id == wc.wr_id);
             let recv = recv.unwrap_or_else(|| panic!("{wc:?}: flushed out of order"));
@@ -386,19 +394,19 @@ impl Model {
     ///
     /// # Panics
     /// If it waits for something else, which must fail then, or has executed nothing.
-    pub(crate) fn give_up(&mut self, side: usize, qp: usize) {
+    pub(crate) fn fail_responder(&mut self, side: usize, qp: usize) {
         let is_busy = self.is_busy(side, qp);
         let q = &mut self.sides[side].qps[qp];
         let answers_only = !is_busy && q.has_answered;
         assert!(
             self.sr && answers_only,
             "queue pair {qp} of side {side} failed with {} of {}, {:?}",
-            q.over,
+            q.completed,
             q.posted.len(),
-            q.posted.get(q.over)
+            q.posted.get(q.completed)
         );
-        let (from, to) = (q.over, q.posted.len());
-        (q.dead, q.over) = (true, to);
+        let (from, to) = (q.completed, q.posted.len());
+        (q.failed, q.completed) = (true, to);
         self.sides[side].land(qp, from, to);
     }
 
@@ -407,11 +415,11 @@ impl Model {
     pub(crate) fn is_busy(&self, side: usize, qp: usize) -> bool {
         let arrived = self.sides[1 - side].qps[qp].expected;
         let q = &self.sides[side].qps[qp];
-        q.posted[q.over..].iter().any(|m| m.signaled || m.first + m.pkts > arrived)
+        q.posted[q.completed..].iter().any(|m| m.signaled || m.first + m.pkts > arrived)
     }
 
     /// Checks that every expected receive completion has been delivered.
-    pub(crate) fn check_told(&self, side: usize) {
+    pub(crate) fn check_deliveries(&self, side: usize) {
         for (i, q) in self.sides[side].qps.iter().enumerate() {
             assert!(q.due.is_empty(), "queue pair {i} of side {side}: missing {:?}", q.due);
         }
@@ -449,19 +457,19 @@ impl Model {
 
 impl Side {
     /// Overwrites bytes, so that a late write is detected.
-    pub(crate) fn scribble(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     fn take(&mut self, qp: usize) -> bool {
         let q = &mut self.qps[qp];
-        if q.taken.is_none() {
-            q.taken = match &mut self.srq {
+        if q.current_recv.is_none() {
+            q.current_recv = match &mut self.srq {
                 Some(shared) => shared.pop_front(),
                 None => q.recvs.pop_front(),
             };
         }
-        q.taken.is_some()
+        q.current_recv.is_some()
     }
 
     /// The results of requests `from..to` are complete in memory, as the next comparison must find.
@@ -486,6 +494,6 @@ impl Pending {
 }
 
 /// The verbs' code for infinite retries.
-const RNR_FOR_EVER: u8 = 7;
+const RNR_RETRY_INFINITE: u8 = 7;
 /// Memory is compared by block, and only a differing block byte by byte.
 const BLOCK_BYTES: usize = 4096;

@@ -7,7 +7,7 @@ mod posting;
 mod wire;
 
 use crate::model::{Finished, Kind, Model, Recv};
-use liveness::{LivenessBounds, Signs};
+use liveness::{LivenessBounds, QpProgress};
 use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
@@ -85,7 +85,7 @@ struct QpEnd {
     draining: bool,
     /// In RTR: the attributes for the transition to RTS.
     rts: Option<QpAttr>,
-    signs: Signs,
+    progress: QpProgress,
     /// The last request of all is posted.
     last_posted: bool,
 }
@@ -138,7 +138,7 @@ impl World {
             qps: qps as u64,
             has_part_windows: false,
             rtt: faults.longest_rtt(),
-            good_rtt: faults.good_rtt(),
+            fault_free_rtt: faults.fault_free_rtt(),
         };
         let mut pick = |of: &[u64]| of[usize_from(wide.below(of.len() as u64))];
         let small = pick(&[0, 1]) == 1 && !is_slow || cuts_words;
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// ACKs of an end in RTR may lack SACK words, and one RNR NAK ends a queue pair.
-    pub(crate) fn may_hear_no_words(&self) -> bool {
+    pub(crate) fn may_lack_sack_words(&self) -> bool {
         let LivenessBounds { mode, rnr_retry, .. } = self.bounds;
         mode == WireMode::Sr && rnr_retry == 0 && self.small && self.rts_at > self.now
     }
@@ -239,9 +239,9 @@ impl World {
 
     /// Moves a queue pair in RTR to RTS, unless it has failed.
     fn begin_to_send(&mut self, side: usize, q: usize) {
-        let is_dead = self.model.sides[side].qps[q].dead;
+        let has_failed = self.model.sides[side].qps[q].failed;
         let end = &mut self.ends[side];
-        if let Some(rts) = end.qps[q].rts.take().filter(|_| !is_dead) {
+        if let Some(rts) = end.qps[q].rts.take().filter(|_| !has_failed) {
             end.ep.modify_qp(end.qps[q].qpn, &rts).expect("the usual transition");
         }
     }
@@ -261,7 +261,7 @@ impl World {
             }
             let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
             let timers = match self.tamper {
-                Some(Tamper::Deaf) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
+                Some(Tamper::IgnoreTimers) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
                 _ => timers,
             };
             let frame = self.flight.keys().next().map(|k| k.0);
@@ -275,7 +275,7 @@ impl World {
         for (side, model) in self.model.sides.iter().enumerate() {
             for (q, qp) in model.qps.iter().enumerate() {
                 let all = qp.posted.len();
-                assert_eq!(qp.over, all, "queue pair {q} of side {side} is stuck");
+                assert_eq!(qp.completed, all, "queue pair {q} of side {side} is stuck");
             }
         }
     }
@@ -301,7 +301,7 @@ impl World {
                 (q.expect("sent to one of them"), p)
             });
             if let Some((q, p)) = &whole {
-                self.note_heard(side, *q);
+                self.note_received(side, *q);
                 self.trace(side, "gets", p);
             }
             let request = whole.filter(|(_, p)| is_request(p));
@@ -309,16 +309,16 @@ impl World {
             if let Some((q, p)) = &request {
                 self.model.deliver(side, *q, p);
             }
-            let rebuilt = end.ep.counters().ec_rebuilt_packets;
+            let recovered = end.ep.counters().ec_rebuilt_packets;
             end.ep.handle_packet(self.now, PortId::HOST, &frame, RxMeta::whole(self.now));
-            let rebuilt = end.ep.counters().ec_rebuilt_packets - rebuilt;
+            let recovered = end.ep.counters().ec_rebuilt_packets - recovered;
             match &request {
-                Some((q, p)) => self.model.rebuild_sr(side, *q, p, rebuilt),
-                None => assert_eq!(rebuilt, 0, "no frame arrived"),
+                Some((q, p)) => self.model.recover_sr(side, *q, p, recovered),
+                None => assert_eq!(recovered, 0, "no frame arrived"),
             }
             self.settle(side);
         }
-        let is_deaf = self.tamper == Some(Tamper::Deaf);
+        let is_deaf = self.tamper == Some(Tamper::IgnoreTimers);
         if !is_deaf && self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
             self.ends[side].ep.handle_timeout(self.now);
             self.settle(side);
@@ -343,15 +343,15 @@ impl World {
 
     /// Processes the completions and events of one side, and compares.
     fn settle(&mut self, side: usize) {
-        self.listen(side);
+        self.poll_completions(side);
         if let Some(sabotage) = self.sabotage {
             sabotage(self);
         }
         self.compare(side);
-        self.model.check_told(side);
+        self.model.check_deliveries(side);
     }
 
-    fn listen(&mut self, side: usize) {
+    fn poll_completions(&mut self, side: usize) {
         let cq = self.ends[side].cq;
         while let Some(wc) = self.ends[side].ep.poll_cq(cq).expect("no overrun") {
             let q = self.ends[side].qps.iter().position(|q| q.qpn == wc.qpn);
@@ -364,7 +364,7 @@ impl World {
             // Before any memory is overwritten.
             self.compare(side);
             match finished {
-                Finished::Sent { from, to } => self.sent_well(side, q, from, to),
+                Finished::Sent { from, to } => self.requests_completed(side, q, from, to),
                 Finished::Received { recv, invalidated } => {
                     self.received(side, q, recv, invalidated);
                 }
@@ -398,8 +398,8 @@ impl World {
             AsyncEvent::QpFatal(qpn) => {
                 let q = self.ends[side].qps.iter().position(|q| q.qpn == qpn);
                 let q = q.expect("an event of one of them");
-                if !self.model.sides[side].qps[q].dead {
-                    self.model.give_up(side, q);
+                if !self.model.sides[side].qps[q].failed {
+                    self.model.fail_responder(side, q);
                 }
             }
             other => panic!("side {side}: {other:?}"),
@@ -413,7 +413,7 @@ impl World {
     }
 
     /// Requests have completed: overwrites and frees their slots.
-    fn sent_well(&mut self, side: usize, q: usize, from: usize, to: usize) {
+    fn requests_completed(&mut self, side: usize, q: usize, from: usize, to: usize) {
         for i in from..to {
             let m = &self.model.sides[side].qps[q].posted[i];
             let (kind, remote, local, len) = (m.kind, m.remote, m.local, m.data.len());
@@ -421,11 +421,11 @@ impl World {
             match kind {
                 Kind::Write | Kind::WriteImm if remote != ours.base + MAILBOX => {
                     ours.targets.push(remote);
-                    self.scribble(1 - side, remote, len);
+                    self.overwrite(1 - side, remote, len);
                 }
                 Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..) => {
                     ours.results.push(local);
-                    self.scribble(side, local, len);
+                    self.overwrite(side, local, len);
                 }
                 _ => {}
             }
@@ -433,7 +433,7 @@ impl World {
     }
 
     fn received(&mut self, side: usize, q: usize, recv: Recv, invalidated: Option<u32>) {
-        self.scribble(side, recv.at, SLOT);
+        self.overwrite(side, recv.at, SLOT);
         let end = &mut self.ends[side];
         end.free_recvs.push(recv.at);
         if invalidated.is_some() {
@@ -442,11 +442,11 @@ impl World {
         }
     }
 
-    fn scribble(&mut self, side: usize, at: usize, len: usize) {
+    fn overwrite(&mut self, side: usize, at: usize, len: usize) {
         let mut bytes = vec![0; len];
         self.rng.fill(&mut bytes);
         self.ends[side].region.copy_in(at, &bytes).expect("inside");
-        self.model.sides[side].scribble(at, &bytes);
+        self.model.sides[side].overwrite(at, &bytes);
     }
 
     /// The applications act at random intervals; after the budget is used up, they finish.
@@ -458,7 +458,7 @@ impl World {
         }
         let side = usize_from(self.rng.below(2));
         let q = usize_from(self.rng.below(self.ends[side].qps.len() as u64));
-        let alive = !self.model.sides[side].qps[q].dead;
+        let alive = !self.model.sides[side].qps[q].failed;
         let alive = alive && self.ends[side].qps[q].rts.is_none();
         match self.rng.below(10) {
             _ if self.budget == 0 => self.finish(),
@@ -489,7 +489,7 @@ impl World {
         let pause = Dur::from_ps(self.rng.below(pause.as_ps()));
         self.next_action = open.then(|| self.now + pause);
         for side in [0, 1] {
-            self.listen(side);
+            self.poll_completions(side);
         }
     }
 
@@ -497,7 +497,9 @@ impl World {
     fn needs_finish(&self) -> bool {
         (0..2).any(|side| {
             let pairs = self.ends[side].qps.iter().zip(&self.model.sides[side].qps);
-            pairs.into_iter().any(|(e, m)| !m.dead && (!e.last_posted || m.over < m.posted.len()))
+            pairs
+                .into_iter()
+                .any(|(e, m)| !m.failed && (!e.last_posted || m.completed < m.posted.len()))
         })
     }
 
@@ -513,8 +515,8 @@ impl World {
         self.post_recvs();
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
-                let dead = self.model.sides[side].qps[q].dead;
-                if !dead && !self.ends[side].qps[q].last_posted {
+                let failed = self.model.sides[side].qps[q].failed;
+                if !failed && !self.ends[side].qps[q].last_posted {
                     self.ends[side].qps[q].last_posted = true;
                     // Signaled, so that preceding unsignaled ones are known to have completed.
                     self.post_last(side, q);

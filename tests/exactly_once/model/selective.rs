@@ -25,7 +25,7 @@ pub(super) struct Stream {
 #[derive(Clone, Copy)]
 enum Bytes<'a> {
     Came(&'a [u8]),
-    Rebuilt(&'a [u8]),
+    Recovered(&'a [u8]),
 }
 
 impl Model {
@@ -54,7 +54,7 @@ impl Model {
         let (header, payload) = parse(p).expect("an engine wrote it");
         let number = self.sides[1 - side].qps[qp].number(header.psn);
         let here = &mut self.sides[side].qps[qp];
-        if here.dead || here.stream.has(number) {
+        if here.failed || here.stream.has(number) {
             return;
         }
         match header.block.filter(BlockRepr::is_parity) {
@@ -75,7 +75,7 @@ impl Model {
 
     /// The engine at `side` has recovered `count` packets on the arrival of `p`. The engine may
     /// drop parity, but what it recovers must be right.
-    pub(crate) fn rebuild_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
+    pub(crate) fn recover_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
         if count == 0 {
             return;
         }
@@ -89,9 +89,9 @@ impl Model {
         assert!(lost.len() <= rows, "{lost:?} of {block:?} at {first} out of {rows} rows");
         for (i, number) in lost.into_iter().enumerate() {
             let (header, payload) = self.sides[1 - side].qps[qp].stream.sent[&number].clone();
-            let arrived = self.arrive(side, qp, number, &header, Bytes::Rebuilt(&payload));
-            let is_rebuilt = (i as u64) < count;
-            assert_eq!(arrived, is_rebuilt, "{count} of {block:?} at {first}: number {number}");
+            let arrived = self.arrive(side, qp, number, &header, Bytes::Recovered(&payload));
+            let is_recovered = (i as u64) < count;
+            assert_eq!(arrived, is_recovered, "{count} of {block:?} at {first}: number {number}");
             if !arrived {
                 break;
             }
@@ -141,7 +141,7 @@ impl Model {
 
     /// Places a request's bytes in memory; returns false if there is no receive request yet.
     fn place_sr(&mut self, side: usize, qp: usize, h: &SrDataRepr, bytes: Bytes<'_>) -> bool {
-        let (Bytes::Came(payload) | Bytes::Rebuilt(payload)) = bytes;
+        let (Bytes::Came(payload) | Bytes::Recovered(payload)) = bytes;
         let posted = &self.sides[1 - side].qps[qp].posted;
         let i = h.message as usize;
         let m = posted.get(i).cloned().unwrap_or_else(|| panic!("{h:?} was never posted"));
@@ -159,16 +159,16 @@ impl Model {
         let to = match m.kind {
             Kind::Send => {
                 assert_eq!(h.receive.map(|r| r as usize), Some(receive), "{m:?}");
-                match self.sides[side].reach(qp, receive) {
+                match self.sides[side].recv_slot(qp, receive) {
                     Some(recv_at) => recv_at,
                     None => {
-                        self.turn_away(1 - side, qp, i);
+                        self.note_rnr_nak(1 - side, qp, i);
                         return false;
                     }
                 }
             }
-            Kind::WriteImm if h.last && self.sides[side].reach(qp, receive).is_none() => {
-                self.turn_away(1 - side, qp, i);
+            Kind::WriteImm if h.last && self.sides[side].recv_slot(qp, receive).is_none() => {
+                self.note_rnr_nak(1 - side, qp, i);
                 return false;
             }
             Kind::Write | Kind::WriteImm => m.remote,
@@ -183,7 +183,7 @@ impl Model {
         let source = source.filter(|s| !self.history[s.side].is_unchanged(s, len));
         match (bytes, source) {
             // The engine recovered it from packets, some of which may have read their source later.
-            (Bytes::Rebuilt(_), Some(source)) => {
+            (Bytes::Recovered(_), Some(source)) => {
                 let (at, data, source) = (to + at, m.data[at..at + len].to_vec(), Some(source));
                 let (qp, number) = (qp, i as u64);
                 self.sides[side].landed.push(Pending { qp, number, at, data, source });
@@ -223,7 +223,7 @@ impl Model {
             Kind::Read => {
                 q.expected += 1;
                 let data = self.sides[side].memory[m.remote..m.remote + m.data.len()].to_vec();
-                self.bring(1 - side, qp, i as u64, i, 0, data);
+                self.expect_result(1 - side, qp, i as u64, i, 0, data);
             }
             Kind::FetchAdd(_) | Kind::CmpSwap(..) => self.atomic(side, qp, i as u64, i, &m),
         }
@@ -276,7 +276,7 @@ const PQ: u8 = 1;
 
 impl super::Side {
     /// Location of the receive request number `receive` of a queue pair, if it exists.
-    fn reach(&mut self, qp: usize, receive: usize) -> Option<usize> {
+    fn recv_slot(&mut self, qp: usize, receive: usize) -> Option<usize> {
         let q = &mut self.qps[qp];
         let i = receive - q.received;
         match &mut self.srq {

@@ -24,18 +24,18 @@ pub(crate) struct LivenessBounds {
     pub(super) has_part_windows: bool,
     /// The longest round trip during the faults and without faults.
     pub(super) rtt: Dur,
-    pub(super) good_rtt: Dur,
+    pub(super) fault_free_rtt: Dur,
 }
 
 /// The progress of one queue pair.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Signs {
+pub(super) struct QpProgress {
     /// When the last packet of the peer arrived.
-    heard: Time,
+    received_at: Time,
     /// When a request last completed.
-    moved: Time,
+    completed_at: Time,
     /// Number of completed requests.
-    over: usize,
+    completed: usize,
     /// Start of the present period with an outstanding request.
     busy: Option<Time>,
 }
@@ -58,51 +58,53 @@ impl LivenessBounds {
     }
 
     /// The longest time between completions without faults.
-    pub(super) fn progress(&self) -> Dur {
-        self.failure_detection_max() + (self.good_rtt + self.gap()) * PKTS_MAX
+    pub(super) fn progress_max(&self) -> Dur {
+        self.failure_detection_max() + (self.fault_free_rtt + self.gap()) * PKTS_MAX
     }
 
     /// True if without faults a packet of a living peer arrives before the retry limit is reached.
-    fn is_enough(&self) -> bool {
-        self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.good_rtt + self.gap()) * 2
+    fn retries_suffice(&self) -> bool {
+        self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.fault_free_rtt + self.gap()) * 2
     }
 }
 
 impl World {
     /// An intact frame for a queue pair arrived.
-    pub(super) fn note_heard(&mut self, side: usize, q: usize) {
-        self.ends[side].qps[q].signs.heard = self.now;
+    pub(super) fn note_received(&mut self, side: usize, q: usize) {
+        self.ends[side].qps[q].progress.received_at = self.now;
     }
 
     /// Checks every queue pair against its bounds.
     pub(super) fn check_alive(&mut self) {
         let (now, bounds) = (self.now, self.bounds);
-        let good_at = self.faults.over_at();
+        let faults_end = self.faults.faults_end();
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
                 let rts_at = [0, 1].map(|s: usize| self.ends[s].qps[q].rts_at()).into_iter().max();
                 let from = rts_at.unwrap_or_default();
                 let is_busy = self.model.is_busy(side, q) && from <= now;
                 let model = &self.model.sides[side].qps[q];
-                let (over, posted, dead) = (model.over, model.posted.len(), model.dead);
-                let signs = &mut self.ends[side].qps[q].signs;
-                if !is_busy || signs.busy.is_none() || over > signs.over {
-                    (signs.busy, signs.moved) = (is_busy.then_some(now), now);
+                let (completed, posted, failed) =
+                    (model.completed, model.posted.len(), model.failed);
+                let progress = &mut self.ends[side].qps[q].progress;
+                if !is_busy || progress.busy.is_none() || completed > progress.completed {
+                    (progress.busy, progress.completed_at) = (is_busy.then_some(now), now);
                 }
-                signs.over = over;
-                let Some(busy) = signs.busy else { continue };
-                let (heard, moved) = (signs.heard.max(busy), signs.moved.max(good_at));
+                progress.completed = completed;
+                let Some(busy) = progress.busy else { continue };
+                let (received_at, completed_at) =
+                    (progress.received_at.max(busy), progress.completed_at.max(faults_end));
                 let what =
-                    || format!("queue pair {q} of side {side}, {over} of {posted} completed");
-                let silence = now.since(heard);
+                    || format!("queue pair {q} of side {side}, {completed} of {posted} completed");
+                let silence = now.since(received_at);
                 assert!(
                     silence <= bounds.failure_detection_max(),
                     "{}: has received nothing for {silence:?} and has not failed: {bounds:?}",
                     what()
                 );
-                let stalled = now.since(moved);
+                let stalled = now.since(completed_at);
                 assert!(
-                    dead || stalled <= bounds.progress(),
+                    failed || stalled <= bounds.progress_max(),
                     "{}: no completion for {stalled:?} without faults: {bounds:?}",
                     what()
                 );
@@ -113,12 +115,12 @@ impl World {
     /// A request failed with `status`: RETRY_EXC_ERR is wrong without faults and with a living
     /// peer.
     pub(super) fn check_failure(&self, side: usize, q: usize, status: WcStatus) {
-        let (bounds, good_at) = (self.bounds, self.faults.over_at());
-        let peer_is_dead = self.model.sides[1 - side].qps[q].dead;
+        let (bounds, faults_end) = (self.bounds, self.faults.faults_end());
+        let peer_has_failed = self.model.sides[1 - side].qps[q].failed;
         let is_wrong = status == WcStatus::RetryExcErr
-            && !peer_is_dead
-            && bounds.is_enough()
-            && self.now > good_at + bounds.failure_detection_max();
+            && !peer_has_failed
+            && bounds.retries_suffice()
+            && self.now > faults_end + bounds.failure_detection_max();
         assert!(
             !is_wrong,
             "queue pair {q} of side {side} failed though its peer is alive: {bounds:?}"

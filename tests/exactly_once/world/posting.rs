@@ -1,6 +1,6 @@
 //! Posting: every operation, of any size that a slot takes.
 
-use super::{End, QpEnd, Signs, World};
+use super::{End, QpEnd, QpProgress, World};
 use crate::model::{Kind, Message, Recv, Source};
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
@@ -13,7 +13,7 @@ impl World {
     pub(super) fn post_recv(&mut self, side: usize, q: usize) {
         let model = &self.model.sides[side].qps[q];
         // A separate receive queue gets only its share of the slots.
-        let own_is_full = model.dead || model.recvs.len() >= RECVS - 1;
+        let own_is_full = model.failed || model.recvs.len() >= RECVS - 1;
         if self.ends[side].srq.is_none() && own_is_full {
             return;
         }
@@ -23,7 +23,7 @@ impl World {
         };
         let wr_id = end.next_recv;
         end.next_recv += 1;
-        let sges = cut(end, at, SLOT, 1 + usize_from(self.rng.below(3)));
+        let sges = split(end, at, SLOT, 1 + usize_from(self.rng.below(3)));
         let (request, recv) = (RecvRequest { wr_id, sges: &sges }, Recv { wr_id, at });
         match (end.srq, &mut self.model.sides[side]) {
             (Some(srq), model) => {
@@ -40,7 +40,7 @@ impl World {
     /// Posts one request of a random kind, if a slot for it is free.
     pub(super) fn post_request(&mut self, side: usize, q: usize) {
         let model = &self.model.sides[side].qps[q];
-        if model.posted.len() - model.over >= MAX_OUTSTANDING {
+        if model.posted.len() - model.completed >= MAX_OUTSTANDING {
             return;
         }
         let kind = match self.rng.below(12) {
@@ -184,9 +184,9 @@ impl World {
         let wr_id = self.model.sides[side].qps[q].posted.len() as u64;
         let parts = 1 + usize_from(self.rng.below(4));
         let end = &mut self.ends[side];
-        let brings = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
-        let at = if brings { Some(m.local) } else { m.source.map(|s| s.at) };
-        let sges = at.map_or(Vec::new(), |at| cut(end, at, m.data.len(), parts));
+        let expect_result = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
+        let at = if expect_result { Some(m.local) } else { m.source.map(|s| s.at) };
+        let sges = at.map_or(Vec::new(), |at| split(end, at, m.data.len(), parts));
         let mut wr = match at {
             None => WorkRequest::inline(wr_id, op, &m.data),
             Some(_) => WorkRequest::new(wr_id, op, &sges),
@@ -235,7 +235,7 @@ impl End {
                     invalidatable: (other.lkey, other.rkey),
                     draining: false,
                     rts: None,
-                    signs: Signs::default(),
+                    progress: QpProgress::default(),
                     last_posted: false,
                 }
             })
@@ -287,7 +287,7 @@ fn operation(m: &Message, remote: RemoteAddr) -> WrOp {
 }
 
 /// `len` bytes from `at` in up to `parts` SGEs, some of them empty.
-fn cut(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
+fn split(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
     let piece = len / parts;
     (0..parts)
         .map(|i| {

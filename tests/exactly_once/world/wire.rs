@@ -9,11 +9,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tamper {
     /// Retransmissions are not marked: a receiver adds them to the parity of first transmissions.
-    Unmark,
+    UnmarkRetransmissions,
     /// An acknowledgement without SACK words becomes an RNR NAK.
-    Refuse,
+    ForgeRnrNak,
     /// Timers are armed, but their expiry has no effect.
-    Deaf,
+    IgnoreTimers,
 }
 
 /// Faults of the wire, in frames per thousand.
@@ -22,7 +22,7 @@ pub(super) struct Faults {
     /// Loss, by sending side.
     pub(super) lost: [u64; 2],
     /// Duplication; the copy is late.
-    pub(super) twice: u64,
+    pub(super) duplicated: u64,
     pub(super) late: u64,
     pub(super) corrupt: u64,
     /// A mask of dead paths, a quarter of all, and the time during which they are dead.
@@ -53,7 +53,7 @@ impl Faults {
         let delay = Dur::from_us(pick(&delays));
         Self {
             lost: [(); 2].map(|()| if is_slow { pick(&[150, 300]) } else { pick(&loss) }),
-            twice: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
+            duplicated: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
             late: if is_slow { pick(&[0, 0, 50]) } else { pick(&[0, 50, 250, 600]) },
             corrupt: pick(&[0, 0, 20]),
             dead,
@@ -62,7 +62,8 @@ impl Faults {
             grid: Dur::from_us(pick(&[0, 0, 2, 10])),
             burst: usize_from(pick(&[1, 3, 64, 64, 64])),
             timeout_rtts: if is_slow { 1 } else { pick(&[1, 3, 3, 100]) },
-            until: Time::ZERO + if is_slow { SLOW } else { delay * pick(&[60, 200, 600, 2000]) },
+            until: Time::ZERO
+                + if is_slow { SLOW_FAULTS } else { delay * pick(&[60, 200, 600, 2000]) },
         }
     }
 
@@ -79,18 +80,18 @@ impl Faults {
 
     /// The code of the local ACK timeout.
     pub(super) fn timeout(&self) -> u8 {
-        let least = self.good_rtt() * self.timeout_rtts;
+        let least = self.fault_free_rtt() * self.timeout_rtts;
         let fits = |code: &u8| Dur::from_ns(4_096) * (1 << code) >= least;
         (1..=31).find(fits).expect("no wire is that long")
     }
 
     /// The round trip without faults.
-    pub(super) fn good_rtt(&self) -> Dur {
+    pub(super) fn fault_free_rtt(&self) -> Dur {
         (self.delay + self.grid) * 2
     }
 
     /// When the last frame sent during the faults has arrived.
-    pub(super) fn over_at(&self) -> Time {
+    pub(super) fn faults_end(&self) -> Time {
         self.until + self.delay + self.late_max() + self.grid
     }
 }
@@ -125,12 +126,12 @@ impl World {
         let (psn, end) = (p.bth.psn.get(), ip_end(frame, 0).expect("an IP packet"));
         let at = BTH_AT + BTH_BYTES;
         let emitted = match (self.tamper, p.bth.opcode) {
-            (Some(Tamper::Unmark), Opcode::SrData) => {
+            (Some(Tamper::UnmarkRetransmissions), Opcode::SrData) => {
                 let (mut header, _) = SrDataRepr::parse(psn, p.payload).expect("one of its own");
                 header.is_retransmission = false;
                 header.emit(&mut frame[at..][..header.header_len()])
             }
-            (Some(Tamper::Refuse), Opcode::SrAck) => {
+            (Some(Tamper::ForgeRnrNak), Opcode::SrAck) => {
                 let bytes = p.payload.to_vec();
                 let mut ack = SrAckRepr::parse(psn, &bytes).expect("one of its own");
                 if ack.words.as_slice().is_empty() {
@@ -154,7 +155,7 @@ impl World {
         }
         self.tamper_with(&mut frame);
         let is_bad = self.now < self.faults.until;
-        let Faults { lost, twice, late, corrupt, ref dead, delay, grid, .. } = self.faults;
+        let Faults { lost, duplicated, late, corrupt, ref dead, delay, grid, .. } = self.faults;
         let hit = |wire: &mut Rng, rate: u64| is_bad && wire.below(1000) < rate;
         let is_dead = is_bad && path % 4 == dead.0 && dead.1.contains(&self.now);
         if hit(&mut self.wire, lost[side]) || is_dead {
@@ -168,7 +169,7 @@ impl World {
             assert!(Packet::parse(&frame).is_err(), "a bit error was not detected");
         }
         drawn::stamp(&mut self.wire, self.now, &mut frame);
-        let copies = 1 + u64::from(hit(&mut self.wire, twice));
+        let copies = 1 + u64::from(hit(&mut self.wire, duplicated));
         for copy in 0..copies {
             let by = match copy > 0 || hit(&mut self.wire, late) {
                 true => Dur::from_ns(self.wire.below(self.faults.late_max().as_ns())),
@@ -186,7 +187,7 @@ impl World {
 /// Four packets of 256 bytes at 1 Mbit/s.
 const LATE_SLOW: Dur = Dur::from_ms(10);
 /// Slow senders have sent most packets by then.
-const SLOW: Dur = Dur::from_ms(500);
+const SLOW_FAULTS: Dur = Dur::from_ms(500);
 /// Ethernet, IPv4 and UDP precede the BTH.
 const BTH_AT: usize = 14 + 20 + 8;
 const BTH_BYTES: usize = 12;
