@@ -1,7 +1,7 @@
 //! Frames of another implementation (Linux rdma_rxe) against `spanwire-wire`.
 //!
-//! `golden/rxe/captures.md` says what made each capture and how many frames of which opcode it
-//! holds, with how many good and bad ICRCs; it was written by another decoder and is the oracle.
+//! `golden/rxe/captures.md` has the command of each capture, its frames by opcode, and its good and
+//! bad ICRCs. Another decoder wrote it, so it serves as the oracle.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use spanwire_wire::{
     ROCE_PORT, Template, Udp, icrc, seal,
 };
 
-/// The one capture with frames that are wrong on purpose.
+/// The one capture with deliberately wrong frames.
 const PROBE: &str = "82_probe_req.pcap";
 
-/// What `captures.md` says of a capture.
+/// The entry of a capture in `captures.md`.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Entry {
     bytes: usize,
     frames: usize,
     good: usize,
     bad: usize,
-    /// How many frames of each opcode, by the oracle's names.
+    /// Number of frames of each opcode, by the oracle's names.
     opcodes: BTreeMap<String, usize>,
 }
 
@@ -74,7 +74,7 @@ fn oracle_name(byte: u8) -> String {
     format!("{} {}", service.to_uppercase(), rest.replace("ReadResponse", "ReadResp"))
 }
 
-/// The IP packet of a frame to UDP port 4791, judged by the views alone, and its UDP payload.
+/// The IP packet and UDP payload of a frame to UDP port 4791, parsed by the views alone.
 fn roce_of(frame: &[u8]) -> Option<(&[u8], &[u8])> {
     let ip = frame.get(14..)?;
     let payload = match Ethernet::new(frame).ok()?.ethertype() {
@@ -87,7 +87,7 @@ fn roce_of(frame: &[u8]) -> Option<(&[u8], &[u8])> {
     (udp.dst_port() == ROCE_PORT).then(|| (&ip[..header_len + payload.len()], ib))
 }
 
-/// What a whole capture holds, as this crate sees it.
+/// Totals of a capture, as this crate parses it.
 #[derive(Default)]
 struct Tally {
     entry: Entry,
@@ -106,7 +106,7 @@ fn check(name: &str) -> Tally {
     for (i, frame) in capture.frames().enumerate() {
         let frame = frame.unwrap_or_else(|e| panic!("{name}: {e}"));
         let at = format!("{name} frame {}", i + 1);
-        assert_eq!(frame.bytes.len(), frame.original_len, "{at} is cut");
+        assert_eq!(frame.bytes.len(), frame.original_len, "{at} is truncated");
         tally.entry.frames += 1;
         match roce_of(frame.bytes) {
             Some((ip, ib)) => check_roce(&at, frame.bytes, ip, ib, &mut tally),
@@ -130,12 +130,12 @@ fn check_roce(at: &str, frame: &[u8], ip: &[u8], ib: &[u8], tally: &mut Tally) {
 
     let packet = match Packet::parse(frame) {
         Ok(packet) => {
-            assert!(good, "{at}: taken with a bad ICRC");
+            assert!(good, "{at}: accepted with a bad ICRC");
             packet
         }
         Err(DropReason::BadIcrc) => {
-            assert!(!good, "{at}: refused with a good ICRC");
-            // The probe's step "ICRC byte-swapped": that trap must not be fallen into.
+            assert!(!good, "{at}: rejected with a good ICRC");
+            // The probe's step "ICRC byte-swapped" must not be accepted.
             let mut swapped = *sent;
             swapped.reverse();
             assert_eq!(icrc(covered).map(u32::to_le_bytes), Some(swapped), "{at}");
@@ -153,7 +153,7 @@ fn check_roce(at: &str, frame: &[u8], ip: &[u8], ib: &[u8], tally: &mut Tally) {
     check_emit(at, frame, &packet, good);
 }
 
-/// Parse, emit and seal give the captured bytes.
+/// Checks that parsing, emitting and sealing reproduce the captured bytes.
 fn check_emit(at: &str, frame: &[u8], packet: &Packet<'_>, good_icrc: bool) {
     let headers = Headers::from(packet);
     let payload_len = packet.payload.len();
@@ -166,7 +166,7 @@ fn check_emit(at: &str, frame: &[u8], packet: &Packet<'_>, good_icrc: bool) {
     } else {
         ours[len - 4..].copy_from_slice(&frame[len - 4..len]);
     }
-    // What is behind `len` is padding of the link, which is not the packet's.
+    // Bytes after `len` are padding of the link, not of the packet.
     assert_eq!(ours, frame[..len], "{at}");
 
     if packet.udp.checksum == 0 && good_icrc {
@@ -180,7 +180,7 @@ fn check_emit(at: &str, frame: &[u8], packet: &Packet<'_>, good_icrc: bool) {
 }
 
 #[test]
-fn captures__are_parsed_and_emitted_as_the_oracle_says() {
+fn captures__are_parsed_and_emitted_as_in_the_oracle() {
     let oracle = oracle();
     let mut total = Tally::default();
     for (name, want) in &oracle {
@@ -194,7 +194,7 @@ fn captures__are_parsed_and_emitted_as_the_oracle_says() {
         total.to_gsi += tally.to_gsi;
         total.v6 += tally.v6;
     }
-    // So that an oracle cut short, or a kind of traffic lost from the captures, is noticed.
+    // Detects a truncated oracle, or captures that lost a kind of traffic.
     assert_eq!((oracle.len(), total.entry.good, total.entry.bad), (64, 1478, 1));
     assert_eq!(total.nonzero_udp_checksum, 2);
     assert!(total.to_gsi >= 15, "connection management: {}", total.to_gsi);
@@ -214,9 +214,9 @@ fn captures__and_the_oracle_name_the_same_files() {
 }
 
 #[test]
-fn captures__every_covered_byte_is_protected() {
-    // One frame of each opcode and IP version: no byte from the BTH on may change unnoticed,
-    // except the one with FECN and BECN.
+fn captures__the_icrc_detects_a_change_of_every_covered_byte() {
+    // One frame of each opcode and IP version: a change of any byte from the BTH on is detected,
+    // except in the byte with FECN and BECN.
     let mut seen = BTreeMap::new();
     for name in oracle().keys() {
         let file = fs::read(dir().join(name)).expect("a listed file is there");

@@ -5,8 +5,8 @@
 //! cargo run -p spanwire-af-xdp --example count -- IFNAME ADDRESS [QUEUE [SECONDS]]
 //! ```
 //!
-//! While it runs the interface's other traffic goes on as before; RoCEv2 frames of that queue to
-//! that address end here.
+//! Other traffic of the interface is not affected; the program consumes RoCEv2 frames of that queue
+//! to that address.
 
 use af_xdp::{Frame, Socket, SocketConfig, Steering, SteeringConfig, Umem};
 use std::error::Error;
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the free frames to the kernel, as many as it takes.
+/// Pushes the free frames into the fill ring, as many as fit.
 fn fill(socket: &mut Socket, free: &mut Vec<Frame>) -> Result<(), Box<dyn Error>> {
     while let Some(frame) = free.pop() {
         if let Err(frame) = socket.fill.push(frame) {

@@ -1,8 +1,8 @@
-//! The kernel's side of steering: the program and its link to an interface, by `bpf(2)` alone. The
-//! maps it reads are in [`crate::maps`].
+//! The kernel half of steering: the program and its link to an interface, by `bpf(2)` alone. The
+//! maps that it reads are in [`crate::maps`].
 //!
-//! Everything is held by a descriptor: when the process ends, however it ends, the kernel detaches
-//! the program and the interface is as it was. Nothing is pinned.
+//! Descriptors hold everything and nothing is pinned. When the process ends for any reason, the
+//! kernel detaches the program and restores the interface.
 
 use crate::error::{Error, Place, Step};
 use crate::maps::{AddressMap, XskMap};
@@ -21,7 +21,7 @@ pub struct Link {
     _fd: OwnedFd,
 }
 
-/// Where in the kernel an XDP program runs.
+/// The hook of an XDP program in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AttachMode {
     /// In the driver, before there is a socket buffer.
@@ -30,7 +30,7 @@ pub enum AttachMode {
     Generic,
 }
 
-/// What a program said of a frame.
+/// The verdict of a program on a frame (`enum xdp_action`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -40,16 +40,16 @@ pub enum Verdict {
     Drop,
     /// The frame goes on to the kernel's stack.
     Pass,
-    /// The frame leaves by the interface it came from.
+    /// The frame leaves through the interface that it arrived on.
     Transmit,
-    /// The frame goes where the map says: to a socket.
+    /// The frame is redirected to a map entry: a socket.
     Redirect,
-    /// A number this crate does not know.
+    /// A verdict unknown to this crate.
     Other(u32),
 }
 
 impl Program {
-    /// Loads the program that steers RoCEv2 to the addresses of one map to the sockets of the
+    /// Loads the program that steers RoCEv2 to the addresses in one map to the sockets in the
     /// other.
     ///
     /// # Errors
@@ -67,16 +67,15 @@ impl Program {
         Self::load(&steer::steer_for(Maps::All { xsks: number(sockets.as_fd()) }))
     }
 
-    /// Loads an XDP program that copes with frames in several buffers, so that it may be attached
-    /// at any MTU.
+    /// Loads an XDP program that supports multi-buffer frames, so that it may be attached at any
+    /// MTU.
     ///
     /// # Arguments
     /// - `insns`: the instructions as little-endian words of `struct bpf_insn`, map descriptors in
     ///   place.
     ///
     /// # Errors
-    /// [`Error::Verifier`] with the kernel's explanation; `EPERM` without CAP_BPF and
-    /// CAP_NET_ADMIN.
+    /// [`Error::Verifier`] with the verifier's log; `EPERM` without CAP_BPF and CAP_NET_ADMIN.
     pub fn load(insns: &[u64]) -> Result<Self, Error> {
         match load(insns, &mut []) {
             Ok(fd) => Ok(Self(fd)),
@@ -84,7 +83,7 @@ impl Program {
                 Err(Error::os(Step::LoadProgram, Place::default(), source))
             }
             Err(_) => {
-                // Once more, this time asking why: the log slows a load that succeeds.
+                // Loads it again with a log; without a failure the log would only slow the load.
                 let mut log = vec![0; VERIFIER_LOG_LEN];
                 load(insns, &mut log).map(Self).map_err(|source| {
                     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
@@ -135,8 +134,8 @@ impl Program {
             repeat: 1,
             duration: 0,
         };
-        // SAFETY: `data_in` is `data_size_in` bytes, borrowed for the call; nothing is written but
-        // the block.
+        // SAFETY: `data_in` is `data_size_in` bytes, borrowed for the call; the kernel writes only
+        // to the block.
         unsafe { sys::bpf(PROG_TEST_RUN, &mut attr) }
             .map_err(|error| Error::os(Step::RunProgram, Place::default(), error))?;
         Ok(match attr.retval {
@@ -167,7 +166,7 @@ impl AttachMode {
     }
 }
 
-/// Loads with a log of the verifier, or without one when `log` is empty.
+/// Loads with a verifier log, or without one if `log` is empty.
 fn load(insns: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     let mut attr = ProgLoad {
         prog_type: PROG_TYPE_XDP,
@@ -194,7 +193,7 @@ fn load(insns: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     Ok(unsafe { sys::own(fd) })
 }
 
-/// A descriptor as an instruction holds it.
+/// A descriptor as the immediate of an instruction.
 fn number(fd: BorrowedFd<'_>) -> u32 {
     u32::try_from(fd.as_raw_fd()).expect("an open descriptor is not negative")
 }
@@ -207,8 +206,8 @@ fn address_of_bytes(bytes: &[u8]) -> u64 {
     address_of_slice(bytes)
 }
 
-// The forms of `union bpf_attr` that are used, field for field (uapi/linux/bpf.h). The kernel takes
-// shorter blocks than it knows and reads the rest as zero.
+// The variants of `union bpf_attr` in use, field for field (uapi/linux/bpf.h). The kernel accepts
+// shorter blocks and treats the rest as zero.
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -255,13 +254,12 @@ const LINK_CREATE: libc::c_long = 28;
 
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-/// `BPF_F_XDP_HAS_FRAGS`: the program copes with multi-buffer frames (Linux 5.18).
+/// `BPF_F_XDP_HAS_FRAGS`: the program supports multi-buffer frames (Linux 5.18).
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 const FLAGS_SKB_MODE: u32 = 1 << 1;
 const FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// What the program declares; helpers reserved for the GPL are not used, but the kernel refuses an
-/// empty string.
+/// The program's licence. It uses no GPL-only helpers, but the kernel rejects an empty string.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
-/// Enough for the last few states of a program of this size.
+/// Enough for the verifier's last few states of a program of this size.
 const VERIFIER_LOG_LEN: usize = 64 * 1024;

@@ -1,19 +1,17 @@
-//! One end of a ring shared with the kernel: the only place that touches its indices.
+//! One end of a ring shared with the kernel: the only module that accesses its indices.
 //!
-//! Producer and consumer count entries modulo 2^32 and never meet except through two words: each
-//! side owns one, publishes it with `Release` and reads the other's with `Acquire`. Both words are
-//! cached here, because the other side's word is in a cache line that the other side keeps
-//! dirtying.
+//! Producer and consumer count entries modulo 2^32 and share two words: each side owns one,
+//! publishes it with `Release` and reads the other's with `Acquire`. Both words are cached, because
+//! the other side keeps writing to the cache line of its word.
 //!
-//! Nothing read from the shared words is trusted: an index that claims more than the ring holds is
-//! counted and ignored, and entries are addressed under a mask, so that whatever the other side
-//! writes no access leaves the ring.
+//! Shared words are not trusted. An index that claims more entries than the ring holds is counted
+//! and ignored. Entries are addressed under a mask, so no index makes an access leave the ring.
 
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the parts of one ring are.
+/// Pointers to the parts of one ring.
 pub(crate) struct Parts<T> {
     pub(crate) producer: NonNull<AtomicU32>,
     pub(crate) consumer: NonNull<AtomicU32>,
@@ -21,14 +19,14 @@ pub(crate) struct Parts<T> {
     pub(crate) entries: NonNull<T>,
     /// Entries; a power of two.
     pub(crate) size: u32,
-    /// Whatever keeps the memory alive.
+    /// Owner of the mapping, which it keeps alive.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) memory: Box<dyn Any + Send>,
 }
 
 /// One end of a ring: the producer's ([`room`](Cursor::room), [`push`](Cursor::push),
 /// [`publish_to`](Cursor::publish_to)) or the consumer's ([`available`](Cursor::available),
-/// [`pop`](Cursor::pop), [`release`](Cursor::release)). A cursor is only ever used as one of them.
+/// [`pop`](Cursor::pop), [`release`](Cursor::release)). A cursor is used as only one of them.
 pub(crate) struct Cursor<T> {
     parts: Parts<T>,
     /// As the producer: entries written, published or not. As the consumer: the producer's index
@@ -37,7 +35,7 @@ pub(crate) struct Cursor<T> {
     /// As the consumer: entries read, released or not. As the producer: the consumer's index as
     /// last seen.
     consumed: u32,
-    /// Our own index as the other side sees it.
+    /// This end's index as published to the other side.
     published: u32,
     bad_indices: u64,
 }
@@ -84,17 +82,17 @@ impl<T: Copy> Cursor<T> {
         cursor
     }
 
-    /// Entries the ring holds.
+    /// Capacity in entries.
     pub(crate) fn size(&self) -> u32 {
         self.parts.size
     }
 
-    /// How often the other side's index made no sense.
+    /// Invalid indices of the other side that were ignored.
     pub(crate) fn bad_indices(&self) -> u64 {
         self.bad_indices
     }
 
-    /// Whether the kernel asks to be woken by a system call.
+    /// True if the kernel requests a wakeup by a system call.
     pub(crate) fn needs_wakeup(&self) -> bool {
         // SAFETY: valid while `parts.memory` lives; an atomic may change under a shared reference.
         let flags = unsafe { self.parts.flags.as_ref() };
@@ -103,8 +101,8 @@ impl<T: Copy> Cursor<T> {
 
     // The producer's half.
 
-    /// Entries that can be pushed. Looks at the consumer's word only when fewer than `want` are
-    /// known to be free.
+    /// Entries that can be pushed. Reads the consumer's word only if fewer than `want` are known to
+    /// be free.
     pub(crate) fn room(&mut self, want: u32) -> u32 {
         let known = self.parts.size - self.produced.wrapping_sub(self.consumed);
         if known >= want {
@@ -125,8 +123,8 @@ impl<T: Copy> Cursor<T> {
         if self.room(1) == 0 {
             return false;
         }
-        // SAFETY: in bounds under the mask; the slot is free, so the other side does not touch it
-        // until it is published. Volatile, because what is behind the pointer is shared.
+        // SAFETY: in bounds under the mask; the slot is free, so the other side does not access it
+        // until it is published. Volatile, because the memory is shared.
         unsafe { self.slot(self.produced).write_volatile(value) };
         self.produced = self.produced.wrapping_add(1);
         true
@@ -137,7 +135,7 @@ impl<T: Copy> Cursor<T> {
         self.produced
     }
 
-    /// Lets the other side see every entry before index `end`.
+    /// Publishes every entry before index `end`.
     pub(crate) fn publish_to(&mut self, end: u32) {
         debug_assert!(
             end.wrapping_sub(self.published) <= self.produced.wrapping_sub(self.published),
@@ -149,7 +147,7 @@ impl<T: Copy> Cursor<T> {
         }
     }
 
-    /// Entries written that the other side has not consumed, by its word as it is now.
+    /// Entries written that the other side has not consumed, by its present index.
     pub(crate) fn pending(&self) -> u32 {
         let seen = self.consumer_word().load(Ordering::Acquire);
         self.produced.wrapping_sub(seen).min(self.parts.size)
@@ -157,7 +155,7 @@ impl<T: Copy> Cursor<T> {
 
     // The consumer's half.
 
-    /// Entries that can be popped. Looks at the producer's word only when none is known.
+    /// Entries that can be popped. Reads the producer's word only if none is known.
     pub(crate) fn available(&mut self) -> u32 {
         let known = self.produced.wrapping_sub(self.consumed);
         if known > 0 {
@@ -165,7 +163,7 @@ impl<T: Copy> Cursor<T> {
         }
         let seen = self.producer_word().load(Ordering::Acquire);
         let advanced = seen.wrapping_sub(self.produced);
-        // What is popped but not released still fills the ring.
+        // Popped entries occupy the ring until they are released.
         let unreleased = self.produced.wrapping_sub(self.published);
         if advanced > self.parts.size - unreleased {
             self.bad_indices += 1;
@@ -175,20 +173,20 @@ impl<T: Copy> Cursor<T> {
         advanced
     }
 
-    /// Reads the next entry without giving its slot back.
+    /// Reads the next entry without releasing its slot.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.available() == 0 {
             return None;
         }
         // SAFETY: in bounds under the mask; the entry is published, so the other side does not
-        // touch it until it is released, and any bits are a `T`. Volatile, because what is behind
-        // the pointer is shared.
+        // access it until it is released, and any bits are a `T`. Volatile, because the memory is
+        // shared.
         let value = unsafe { self.slot(self.consumed).read_volatile() };
         self.consumed = self.consumed.wrapping_add(1);
         Some(value)
     }
 
-    /// Gives the slots of all popped entries back.
+    /// Releases the slots of all popped entries.
     pub(crate) fn release(&mut self) {
         if self.consumed != self.published {
             self.published = self.consumed;

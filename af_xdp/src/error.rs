@@ -1,11 +1,11 @@
-//! What can go wrong while a socket is set up, said so that the reader knows what to do next.
+//! Errors of setting up sockets, maps and programs, with advice.
 
 use std::fmt;
 use std::io;
 
-/// A failed step of setting up or asking a socket, map or program.
+/// A failed step of setting up or querying a socket, map or program.
 ///
-/// The message names the interface and the queue, and, for the causes that are known, what to do.
+/// The message names the interface and the queue, and gives advice for known causes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,25 +16,25 @@ pub enum Error {
         /// The value and the rule it breaks.
         reason: String,
     },
-    /// The kernel's verifier refused a program.
+    /// The verifier rejected a program.
     Verifier {
         /// The error number of `BPF_PROG_LOAD`.
         source: io::Error,
-        /// The verifier's own words, possibly cut short.
+        /// The verifier's log, possibly truncated.
         log: String,
     },
-    /// The kernel refused a step.
+    /// The kernel returned an error.
     Os {
-        /// What was tried.
+        /// The step that failed.
         step: Step,
-        /// Where it was tried.
+        /// The interface and queue of the step.
         place: Place,
         /// The error number.
         source: io::Error,
     },
 }
 
-/// What was being done when the kernel refused.
+/// A step that may fail in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Step {
@@ -64,7 +64,7 @@ pub enum Step {
     Attach,
 }
 
-/// The interface and queue of a failed step, as far as it has them.
+/// The interface and queue of a failed step, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place {
     /// Index of the interface in the network namespace of the caller.
@@ -74,7 +74,7 @@ pub struct Place {
 }
 
 impl Error {
-    /// The error number the kernel gave, if it was the kernel that refused.
+    /// The error number, if the error came from the kernel.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, where the cause is known well enough to say.
+    /// Advice for known causes.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -122,9 +122,9 @@ impl fmt::Display for Error {
         match self {
             Self::Config { field, reason } => write!(f, "{field}: {reason}")?,
             Self::Verifier { source, log } => {
-                write!(f, "the kernel refused the XDP program: {source}")?;
+                write!(f, "the verifier rejected the XDP program: {source}")?;
                 if !log.is_empty() {
-                    write!(f, "; the verifier says: {log}")?;
+                    write!(f, "; verifier log: {log}")?;
                 }
             }
             Self::Os { step, place, source } => write!(f, "cannot {step}{place}: {source}")?,
@@ -193,10 +193,12 @@ fn advice(step: Step, errno: i32) -> Option<&'static str> {
              grant CAP_IPC_LOCK"
         }
         (Bind, libc::EBUSY) => {
-            "another program holds this queue: stop it or take another queue (ss --xdp shows who)"
+            "another program holds this queue: stop it or take another queue (ss --xdp lists them)"
         }
         (Bind, libc::EINVAL) => "the interface has no such queue (ethtool -l shows how many)",
-        (Bind, libc::EOPNOTSUPP) => "the driver has no zero-copy here: bind in copy mode",
+        (Bind, libc::EOPNOTSUPP) => {
+            "the driver does not support zero-copy on this queue: bind in copy mode"
+        }
         (Bind | Attach, libc::ENODEV | libc::ENXIO) => {
             "no such interface in this network namespace"
         }
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn advice__known_causes_say_what_to_do() {
+    fn advice__is_given_for_known_causes() {
         let cases = [
             (Step::RegisterUmem, libc::ENOBUFS, "CAP_IPC_LOCK"),
             (Step::OpenSocket, libc::EPERM, "CAP_NET_RAW"),

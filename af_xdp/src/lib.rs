@@ -1,17 +1,17 @@
 //! AF_XDP sockets on Linux over `libc` and raw `bpf(2)`: no libbpf, no libxdp, no clang, no BTF.
 //!
 //! - [`Umem`]: packet memory, its own or the caller's ([`UmemMemory`]). Each chunk has one
-//!   move-only [`Frame`]; bytes are reached only through it, so the type system keeps the program
-//!   from touching what the kernel has.
+//!   move-only [`Frame`], and bytes are reached only through it. The type system thus prevents
+//!   access to chunks that the kernel owns.
 //! - [`Socket`]: the four rings ([`FillRing`], [`RxRing`], [`TxRing`], [`CompletionRing`]), bound
-//!   zero-copy or, failing that, in copy mode; need-wakeup, multi-buffer packets and shared UMEMs.
-//! - [`Steering`]: the program that sends UDP port 4791 (RoCEv2) of the addresses in an
-//!   [`AddressMap`] to the sockets and leaves the rest to the kernel, attached in the driver or,
-//!   failing that, in the stack. Its source and its instructions are in [`mod@steer`]; other
-//!   programs load through [`Program::load`].
+//!   zero-copy or, as a fallback, in copy mode; need-wakeup, multi-buffer packets and shared UMEMs.
+//! - [`Steering`]: the program that steers UDP port 4791 (RoCEv2) to the addresses in an
+//!   [`AddressMap`] to the sockets and passes all else to the kernel. It is attached in native mode
+//!   or, as a fallback, in generic mode. Its source and its instructions are in [`mod@steer`];
+//!   other programs load through [`Program::load`].
 //!
-//! Nothing the kernel writes is trusted for memory safety: an index or descriptor that makes no
-//! sense is counted and skipped.
+//! Values written by the kernel are not trusted for memory safety: an invalid index or descriptor
+//! is counted and skipped.
 //!
 //! # Privileges
 //!
@@ -25,8 +25,8 @@
 //! | [`Socket::set_busy_poll`] | nothing more |
 //! | [`Socket::set_prefer_busy_poll`], [`Socket::set_busy_poll_budget`] | CAP_NET_ADMIN |
 //!
-//! So a privileged helper can attach and pass the map's descriptor ([`XskMap::from_fd`]) to a
-//! process that keeps only CAP_NET_RAW.
+//! A privileged helper can thus attach and pass the map's descriptor ([`XskMap::from_fd`]) to a
+//! process that has only CAP_NET_RAW.
 //!
 //! # Example
 //!
@@ -74,14 +74,16 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 #[cfg(not(all(target_os = "linux", target_endian = "little", target_pointer_width = "64")))]
-compile_error!("AF_XDP is Linux's, and this crate knows 64-bit little-endian machines only");
+compile_error!("this crate supports Linux on 64-bit little-endian machines only");
 
 mod bpf;
 mod cursor;
 mod error;
+mod fallback;
 mod maps;
 mod ring;
 mod socket;
+pub mod sockopt;
 pub mod steer;
 mod steering;
 mod sys;
@@ -89,17 +91,18 @@ mod umem;
 
 pub use bpf::{AttachMode, Link, Program, Verdict};
 pub use error::{Error, Place, Step};
+pub use fallback::Refusal;
 pub use maps::{AddressMap, XskMap};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
-pub use socket::{CopyMode, Kick, Refusal, Socket, SocketConfig, Statistics};
+pub use socket::{CopyMode, Kick, Socket, SocketConfig, Statistics};
 pub use steer::Traffic;
 pub use steering::{Steering, SteeringConfig};
 pub use umem::{Frame, Umem, UmemMemory};
 
-/// The index of the interface of that name, in the network namespace of the calling thread.
+/// The index of an interface by name, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// `ENODEV` when there is none; `InvalidInput` for a name with a zero byte.
+/// `ENODEV` if there is no such interface; `InvalidInput` for a name with a zero byte.
 pub fn interface_index(name: &str) -> std::io::Result<u32> {
     let name = std::ffi::CString::new(name)?;
     sys::interface_index(&name)

@@ -1,5 +1,4 @@
-//! The maps that the steering programs read: which socket a receive queue goes to, and which
-//! destination addresses are local.
+//! The maps of the steering programs: sockets by receive queue, and local destination addresses.
 
 use crate::error::{Error, Place, Step};
 use crate::sys;
@@ -13,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct XskMap(OwnedFd);
 
-/// The destination addresses whose RoCEv2 frames are steered (`BPF_MAP_TYPE_HASH`). Changing it
-/// changes what an attached program steers, from the next frame on.
+/// The destination addresses whose RoCEv2 frames are steered (`BPF_MAP_TYPE_HASH`). A change takes
+/// effect on an attached program from the next frame on.
 #[derive(Debug)]
 pub struct AddressMap {
     fd: OwnedFd,
     capacity: u32,
-    /// What is in the map. Locked while it changes, so that several threads may change it.
+    /// The map's content. The lock serialises changes by several threads.
     present: Mutex<BTreeSet<Key>>,
 }
 
@@ -27,7 +26,7 @@ pub struct AddressMap {
 type Key = [u8; 16];
 
 impl XskMap {
-    /// A map of `slots` slots, all empty. Slot `n` takes the socket of receive queue `n`.
+    /// An empty map of `slots` slots. Slot `n` takes the socket of receive queue `n`.
     ///
     /// # Errors
     /// [`Error::Os`]; `EPERM` without CAP_BPF, `EINVAL` for no slots.
@@ -35,12 +34,12 @@ impl XskMap {
         Ok(Self(create(TYPE_XSKMAP, 4, 4, slots)?))
     }
 
-    /// A map made elsewhere: a privileged helper may create and attach, and pass the descriptor to
-    /// a process that has CAP_NET_RAW only.
+    /// Wraps a map created by another process: a privileged helper may create and attach, and pass
+    /// the descriptor to a process that has CAP_NET_RAW only.
     ///
     /// # Safety
-    /// `fd` must be an XSKMAP, with keys and values of four bytes: the kernel reads as many bytes
-    /// from our stack as the map says.
+    /// `fd` must be an XSKMAP with keys and values of four bytes: the kernel reads as many bytes of
+    /// this process's stack as the map declares.
     #[must_use]
     pub unsafe fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
@@ -49,7 +48,7 @@ impl XskMap {
     /// Steers receive queue `slot` to `socket`, which must be bound to that queue.
     ///
     /// # Errors
-    /// [`Error::Os`]; `E2BIG` when the map has no such slot.
+    /// [`Error::Os`]; `E2BIG` if the map has no such slot.
     pub fn set(&self, slot: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let (key, value) = (slot.to_ne_bytes(), socket.as_raw_fd().to_ne_bytes());
         // SAFETY: key and value are four bytes each, as the map was made.
@@ -57,10 +56,10 @@ impl XskMap {
             .map_err(|error| Error::os(Step::UpdateMap, slot_place(slot), error))
     }
 
-    /// Empties a slot: the queue's frames go to the kernel again. Emptying an empty slot is fine.
+    /// Clears a slot: the queue's frames go to the kernel again. An empty slot is no error.
     ///
     /// # Errors
-    /// [`Error::Os`]; `EINVAL` when the map has no such slot.
+    /// [`Error::Os`]; `EINVAL` if the map has no such slot.
     pub fn clear(&self, slot: u32) -> Result<(), Error> {
         // SAFETY: the key is four bytes, as the map was made.
         unsafe { delete(&self.0, &slot.to_ne_bytes()) }
@@ -84,8 +83,8 @@ impl AddressMap {
         Ok(Self { fd, capacity, present: Mutex::default() })
     }
 
-    /// Makes `addresses` the content of the map and returns how many of them did not fit: the last
-    /// ones. An address that stays is in the map all the time.
+    /// Replaces the content of the map by `addresses` and returns how many did not fit: the last
+    /// ones. An address in both the old and the new content stays in the map throughout.
     ///
     /// # Errors
     /// [`Error::Os`]; the map then holds some of the old and some of the new addresses.
@@ -117,13 +116,13 @@ impl AddressMap {
         Ok(left_out)
     }
 
-    /// How many addresses are in the map.
+    /// Number of addresses in the map.
     #[must_use]
     pub fn len(&self) -> usize {
         self.present.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether no address is in the map: nothing is steered.
+    /// True if the map is empty: no frame is steered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -177,7 +176,7 @@ unsafe fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
     unsafe { sys::bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
 }
 
-/// Removes one element; one that is not there is fine.
+/// Removes one element; a missing element is no error.
 ///
 /// # Safety
 /// `key` must have the length the map was made with: the kernel reads as many bytes.
@@ -195,7 +194,7 @@ fn address_of(bytes: &[u8]) -> u64 {
     sys::u64_from(bytes.as_ptr().expose_provenance())
 }
 
-// The forms of `union bpf_attr` that are used, field for field (uapi/linux/bpf.h).
+// The variants of `union bpf_attr` in use, field for field (uapi/linux/bpf.h).
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -225,7 +224,7 @@ const TYPE_HASH: u32 = 1;
 const TYPE_XSKMAP: u32 = 17;
 
 const KEY_BYTES: u32 = 16;
-/// Nothing reads the value, but a hash map must have one.
+/// The value is unused, but a hash map requires one.
 const VALUE_BYTES: u32 = 4;
 
 #[cfg(test)]
@@ -234,7 +233,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn key_of__ipv4_is_mapped_and_ipv6_is_itself() {
+    fn key_of__maps_ipv4_and_keeps_ipv6() {
         let v4 = key_of(Ipv4Addr::new(10, 77, 0, 2).into());
         assert_eq!(v4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 2]);
         let v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);

@@ -7,21 +7,20 @@
 //! | [`TxRing`] | program to kernel | chunks with bytes to send |
 //! | [`CompletionRing`] | kernel to program | chunks that have been sent |
 //!
-//! What the program writes is seen by the kernel at `publish`; what it reads is free for the
-//! kernel to overwrite at `release`. Both cost a write to a shared cache line, so they belong at
-//! the end of a batch.
+//! The kernel sees written entries at `publish` and may overwrite read entries after `release`.
+//! Both write a shared cache line, so call them at the end of a batch.
 
 use crate::cursor::Cursor;
 use crate::umem::{Frame, Holder, Umem};
 
-/// Empty chunks on their way to the kernel.
+/// The fill ring: empty chunks for reception.
 #[derive(Debug)]
 pub struct FillRing {
     cursor: Cursor<u64>,
     umem: Umem,
 }
 
-/// Received bytes on their way to the program.
+/// The RX ring: received chunks.
 #[derive(Debug)]
 pub struct RxRing {
     cursor: Cursor<Desc>,
@@ -29,16 +28,16 @@ pub struct RxRing {
     bad_descs: u64,
 }
 
-/// Bytes to send on their way to the kernel.
+/// The TX ring: chunks to send.
 #[derive(Debug)]
 pub struct TxRing {
     cursor: Cursor<Desc>,
     umem: Umem,
-    /// One past the last piece of the last whole packet written.
+    /// Index one past the last descriptor of the last complete packet written.
     whole: u32,
 }
 
-/// Sent chunks on their way back to the program.
+/// The completion ring: chunks that the kernel has sent.
 #[derive(Debug)]
 pub struct CompletionRing {
     cursor: Cursor<u64>,
@@ -46,7 +45,7 @@ pub struct CompletionRing {
     bad_addresses: u64,
 }
 
-/// One received piece: a whole packet unless it or the piece before says there is more.
+/// One received descriptor: a whole packet unless it or its predecessor has `more` set.
 #[must_use = "a dropped piece takes its chunk out of use"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Received {
@@ -56,17 +55,17 @@ pub struct Received {
     more: bool,
 }
 
-/// One piece to send: a whole packet unless it or the piece before says there is more.
+/// One descriptor to send: a whole packet unless it or its predecessor has `more` set.
 #[must_use = "a dropped piece takes its chunk out of use"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct ToSend {
     /// The chunk.
     pub frame: Frame,
-    /// Where in the chunk the bytes start.
+    /// Offset of the bytes in the chunk.
     pub offset: u32,
-    /// How many bytes; `offset + len` is at most the length of the chunk.
+    /// Number of bytes; `offset + len` is at most the length of the chunk.
     pub len: u32,
-    /// Whether the packet goes on in the next piece (needs a multi-buffer socket).
+    /// True if the packet continues in the next descriptor (needs a multi-buffer socket).
     pub more: bool,
 }
 
@@ -84,21 +83,21 @@ impl FillRing {
         Self { cursor, umem }
     }
 
-    /// Entries the ring holds.
+    /// Capacity in entries.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.cursor.size()
     }
 
-    /// How many frames fit now. Exact up to `want`; looks at shared memory only below that.
+    /// Frames that fit now. Exact up to `want`; reads the shared index only below that.
     pub fn room(&mut self, want: u32) -> u32 {
         self.cursor.room(want)
     }
 
-    /// Gives an empty chunk to the kernel at the next [`FillRing::publish`].
+    /// Passes an empty chunk to the kernel at the next [`FillRing::publish`].
     ///
     /// # Errors
-    /// Returns the frame when the ring is full.
+    /// Returns the frame if the ring is full.
     ///
     /// # Panics
     /// If the frame belongs to another UMEM.
@@ -112,24 +111,24 @@ impl FillRing {
         Ok(())
     }
 
-    /// Lets the kernel see what was pushed.
+    /// Publishes the pushed frames to the kernel.
     pub fn publish(&mut self) {
         self.cursor.publish_to(self.cursor.written());
     }
 
-    /// Frames pushed that the kernel has not taken yet.
+    /// Pushed frames that the kernel has not taken yet.
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.cursor.pending()
     }
 
-    /// Whether the driver sleeps until [`Socket::wake_rx`](crate::Socket::wake_rx).
+    /// True if the driver sleeps until [`Socket::wake_rx`](crate::Socket::wake_rx).
     #[must_use]
     pub fn needs_wakeup(&self) -> bool {
         self.cursor.needs_wakeup()
     }
 
-    /// How often the kernel's index made no sense and was ignored.
+    /// Invalid kernel indices that were ignored.
     #[must_use]
     pub fn bad_indices(&self) -> u64 {
         self.cursor.bad_indices()
@@ -141,16 +140,16 @@ impl RxRing {
         Self { cursor, umem, bad_descs: 0 }
     }
 
-    /// Entries the ring holds.
+    /// Capacity in entries.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.cursor.size()
     }
 
-    /// The next received piece, oldest first.
+    /// The next received descriptor, oldest first.
     ///
-    /// A descriptor that names a chunk the kernel was not given to receive into, or bytes beyond
-    /// the chunk, is skipped and counted.
+    /// A descriptor of a chunk that was not in the fill ring, or with bytes beyond the chunk, is
+    /// skipped and counted.
     pub fn pop(&mut self) -> Option<Received> {
         while let Some(desc) = self.cursor.pop() {
             match self.accept(desc) {
@@ -161,25 +160,26 @@ impl RxRing {
         None
     }
 
-    /// Lets the kernel reuse the slots of what was popped.
+    /// Releases the slots of popped descriptors to the kernel.
     pub fn release(&mut self) {
         self.cursor.release();
     }
 
-    /// How many descriptors were skipped because they made no sense.
+    /// Invalid descriptors that were skipped.
     #[must_use]
     pub fn bad_descs(&self) -> u64 {
         self.bad_descs
     }
 
-    /// How often the kernel's index made no sense and was ignored.
+    /// Invalid kernel indices that were ignored.
     #[must_use]
     pub fn bad_indices(&self) -> u64 {
         self.cursor.bad_indices()
     }
 
     fn accept(&self, desc: Desc) -> Option<Received> {
-        // Before the chunk is taken back: a length that lies must not cost the token as well.
+        // The length is checked before the chunk is taken back: an invalid length must not lose the
+        // token.
         let chunk = self.umem.chunk_len() as u64;
         if desc.address % chunk + u64::from(desc.len) > chunk {
             return None;
@@ -200,24 +200,24 @@ impl TxRing {
         Self { cursor, umem, whole }
     }
 
-    /// Entries the ring holds.
+    /// Capacity in entries.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.cursor.size()
     }
 
-    /// How many pieces fit now. Exact up to `want`; looks at shared memory only below that.
+    /// Descriptors that fit now. Exact up to `want`; reads the shared index only below that.
     pub fn room(&mut self, want: u32) -> u32 {
         self.cursor.room(want)
     }
 
-    /// Gives a piece to the kernel at the next [`TxRing::publish`].
+    /// Passes a descriptor to the kernel at the next [`TxRing::publish`].
     ///
-    /// A packet of several pieces is shown to the kernel only when its last piece is here, so ask
-    /// for [`TxRing::room`] for all of them first. The kernel takes 18 pieces at most.
+    /// A packet of several descriptors is published only once its last one is pushed, so check
+    /// [`TxRing::room`] for all of them first. The kernel accepts at most 18.
     ///
     /// # Errors
-    /// Returns the piece when the ring is full.
+    /// Returns the descriptor if the ring is full.
     ///
     /// # Panics
     /// If the frame belongs to another UMEM or the bytes leave its chunk.
@@ -243,26 +243,26 @@ impl TxRing {
         Ok(())
     }
 
-    /// Lets the kernel see every whole packet pushed. It looks when woken
+    /// Publishes every complete packet. The kernel reads the ring when woken
     /// ([`Socket::wake_tx`](crate::Socket::wake_tx)).
     pub fn publish(&mut self) {
         self.cursor.publish_to(self.whole);
     }
 
-    /// Pieces pushed that the kernel has not taken yet.
+    /// Pushed descriptors that the kernel has not taken yet.
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.cursor.pending()
     }
 
-    /// Whether the kernel sends only after [`Socket::wake_tx`](crate::Socket::wake_tx). Always so
+    /// True if the kernel sends only after [`Socket::wake_tx`](crate::Socket::wake_tx), as always
     /// in copy mode.
     #[must_use]
     pub fn needs_wakeup(&self) -> bool {
         self.cursor.needs_wakeup()
     }
 
-    /// How often the kernel's index made no sense and was ignored.
+    /// Invalid kernel indices that were ignored.
     #[must_use]
     pub fn bad_indices(&self) -> u64 {
         self.cursor.bad_indices()
@@ -274,16 +274,16 @@ impl CompletionRing {
         Self { cursor, umem, bad_addresses: 0 }
     }
 
-    /// Entries the ring holds.
+    /// Capacity in entries.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.cursor.size()
     }
 
-    /// The next chunk the kernel is done with. Sent does not mean received: a dropped packet
-    /// completes as well.
+    /// The next chunk that the kernel has released. A completion does not imply delivery: a dropped
+    /// packet completes as well.
     ///
-    /// An address that was not given to be sent is skipped and counted.
+    /// An address that was not submitted to the TX ring is skipped and counted.
     pub fn pop(&mut self) -> Option<Frame> {
         while let Some(address) = self.cursor.pop() {
             match self.umem.take(address, Holder::Transmit) {
@@ -294,18 +294,18 @@ impl CompletionRing {
         None
     }
 
-    /// Lets the kernel reuse the slots of what was popped.
+    /// Releases the slots of popped addresses to the kernel.
     pub fn release(&mut self) {
         self.cursor.release();
     }
 
-    /// How many addresses were skipped because they made no sense.
+    /// Invalid addresses that were skipped.
     #[must_use]
     pub fn bad_addresses(&self) -> u64 {
         self.bad_addresses
     }
 
-    /// How often the kernel's index made no sense and was ignored.
+    /// Invalid kernel indices that were ignored.
     #[must_use]
     pub fn bad_indices(&self) -> u64 {
         self.cursor.bad_indices()
@@ -316,30 +316,30 @@ impl Received {
     /// The received bytes.
     ///
     /// # Panics
-    /// If the piece belongs to another UMEM.
+    /// If the descriptor belongs to another UMEM.
     #[must_use]
     pub fn bytes<'a>(&'a self, umem: &'a Umem) -> &'a [u8] {
         let start = self.offset as usize;
         &umem.bytes(&self.frame)[start..start + self.len as usize]
     }
 
-    /// Whether the packet goes on in the next piece.
+    /// True if the packet continues in the next descriptor.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// The chunk, to be filled again or sent on.
+    /// The chunk, for reuse in the fill ring or the TX ring.
     pub fn into_frame(self) -> Frame {
         self.frame
     }
 
-    /// The same bytes as a whole packet to send: how a reflector answers without copying.
+    /// The same bytes as a packet to send: a reflector needs no copy.
     pub fn into_send(self) -> ToSend {
         ToSend { frame: self.frame, offset: self.offset, len: self.len, more: self.more }
     }
 
-    /// The chunk for writing, and where in it the received bytes are.
+    /// The chunk for writing, and the range of the received bytes in it.
     pub fn frame_mut(&mut self) -> (&mut Frame, std::ops::Range<usize>) {
         let start = self.offset as usize;
         (&mut self.frame, start..start + self.len as usize)

@@ -6,7 +6,9 @@ mod rings;
 pub use config::{CopyMode, SocketConfig};
 
 use crate::error::{Error, Place, Step};
+use crate::fallback::{Refusal, first_mode};
 use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
+use crate::sockopt;
 use crate::sys;
 use crate::umem::Umem;
 use std::io;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// An AF_XDP socket bound to one receive queue.
 ///
-/// The rings are fields, so that one can be worked on while another is borrowed. One thread owns a
+/// The rings are fields, so that one can be used while another is borrowed. One thread owns a
 /// socket; it can be moved to another thread but not shared:
 ///
 /// ```compile_fail
@@ -24,107 +26,83 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Debug)]
 pub struct Socket {
-    /// First, so that it is closed before the memory it uses may go.
+    /// First, so that it is closed before the memory that it uses is freed.
     fd: OwnedFd,
-    /// Empty chunks to receive into.
+    /// Empty chunks for reception.
     pub fill: FillRing,
-    /// What was received.
+    /// Received chunks.
     pub rx: RxRing,
-    /// What to send.
+    /// Chunks to send.
     pub tx: TxRing,
-    /// What has been sent.
+    /// Chunks that the kernel has sent.
     pub completion: CompletionRing,
     umem: Umem,
     place: Place,
     copy: CopyMode,
 }
 
-/// A way of binding that was refused before another one worked.
-#[derive(Debug)]
-pub struct Refusal<M> {
-    /// What was tried.
-    pub mode: M,
-    /// Why it was refused.
-    pub error: Error,
-}
-
-/// What [`Socket::wake_tx`] made the kernel do.
+/// The result of [`Socket::wake_tx`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kick {
-    /// It took what it could take.
+    /// The kernel took all packets that it could.
     Done,
-    /// It stopped early (its budget or the socket's send buffer is spent); the rest is still in the
-    /// TX ring. Wake it again, also when nothing was added.
+    /// The kernel stopped early, because its budget or the socket's send buffer is exhausted. The
+    /// rest is in the TX ring; call again even without new packets.
     Again,
-    /// It dropped a packet (the device had no room, or the packet is longer than the MTU) and
-    /// stopped. The chunk completes. Wake it again.
+    /// The kernel dropped a packet, because the device had no room or it exceeds the MTU, and
+    /// stopped. The chunk completes; call again.
     Dropped,
-    /// It had no memory for a packet, which stays in the TX ring. Wake it again later.
+    /// The kernel had no memory for a packet, which stays in the TX ring. Call again later.
     NoBuffers,
     /// The interface is down; packets stay in the TX ring.
     Down,
 }
 
-/// The kernel's counters of a socket (`XDP_STATISTICS`), since it was made.
+/// The kernel's counters of a socket (`XDP_STATISTICS`), since its creation.
 ///
-/// Not counted here: frames on a queue without a socket, and what a veth drops when its own ring
+/// They exclude frames on a queue without a socket, and frames that a veth drops because its ring
 /// is full (the device's `tx_dropped`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
-    /// Received packets dropped for other reasons than a full RX ring: no chunk in the fill ring,
-    /// or longer than a chunk on a socket without multi-buffer.
+    /// Received packets dropped for other reasons than a full RX ring: an empty fill ring, or
+    /// longer than a chunk without multi-buffer.
     pub rx_dropped: u64,
-    /// Entries of the fill ring that were no chunk.
+    /// Invalid entries of the fill ring.
     pub rx_invalid_descs: u64,
-    /// Entries of the TX ring that were no chunk.
+    /// Invalid entries of the TX ring.
     pub tx_invalid_descs: u64,
     /// Received packets dropped because the RX ring was full.
     pub rx_ring_full: u64,
-    /// Times a chunk was wanted and the fill ring had none.
+    /// Times the kernel needed a chunk and the fill ring was empty.
     pub rx_fill_ring_empty_descs: u64,
-    /// Times the TX ring was found empty.
+    /// Times the TX ring was empty.
     pub tx_ring_empty_descs: u64,
 }
 
 impl Socket {
-    /// Registers the UMEM and binds to the queue in the first copy mode that works. Also says which
-    /// modes were refused before, and why.
+    /// Registers the UMEM and binds to the queue in the first copy mode that succeeds. Also returns
+    /// the modes refused before, with their errors.
     ///
     /// Frames arrive once the queue's slot in an attached map holds the socket
     /// ([`Steering::register`](crate::Steering::register)) and the fill ring holds frames.
     ///
     /// # Errors
-    /// [`Error::Config`], or the refusal of the last mode. A cause that every mode shares (no
-    /// privilege, no such interface, queue taken) ends the search at once.
+    /// [`Error::Config`], or the error of the last mode. An error common to all modes (no
+    /// privilege, no such interface, queue in use) is returned at once.
     pub fn bind(
         umem: &Umem,
         config: &SocketConfig,
     ) -> Result<(Self, Vec<Refusal<CopyMode>>), Error> {
         config.check()?;
-        let mut refused = Vec::new();
-        let mut modes = config.copy_modes.iter().copied();
-        let mut mode = modes.next().expect("checked: there is a mode");
-        loop {
-            let error = match Self::bind_as(umem, config, mode) {
-                Ok(socket) => return Ok((socket, refused)),
-                Err(error) => error,
-            };
-            match modes.next() {
-                Some(next) if is_about_the_mode(&error) => {
-                    refused.push(Refusal { mode, error });
-                    mode = next;
-                }
-                _ => return Err(error),
-            }
-        }
+        first_mode(config.copy_modes, is_about_the_mode, |mode| Self::bind_as(umem, config, mode))
     }
 
     /// Binds a further socket, on another queue or interface, to the UMEM of `first`
     /// (`XDP_SHARED_UMEM`): the memory is pinned once and frames may move between the sockets. The
-    /// modes are those of `first`; `copy_modes`, `need_wakeup` and `multi_buffer` do not count.
+    /// modes are those of `first`; `copy_modes`, `need_wakeup` and `multi_buffer` are ignored.
     ///
     /// # Errors
-    /// As [`Socket::bind`]. The queue `first` is bound to cannot be shared: two sockets would need
+    /// As [`Socket::bind`]. The queue of `first` cannot be shared, because two sockets would need
     /// one fill ring.
     pub fn bind_shared(first: &Self, config: &SocketConfig) -> Result<Self, Error> {
         config.check()?;
@@ -143,8 +121,8 @@ impl Socket {
 
     fn bind_as(umem: &Umem, config: &SocketConfig, mode: CopyMode) -> Result<Self, Error> {
         let fd = open(config)?;
-        let registration = umem.registration();
-        set(fd.as_fd(), libc::XDP_UMEM_REG, &registration, Step::RegisterUmem, config)?;
+        register(fd.as_fd(), umem)
+            .map_err(|error| Error::os(Step::RegisterUmem, config.place(), error))?;
         let mut flags = match mode {
             CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
             CopyMode::Copy => libc::XDP_COPY,
@@ -159,7 +137,7 @@ impl Socket {
         Self::finish(umem.clone(), config, fd, &address)
     }
 
-    /// Sizes and maps the rings, then binds: the common part of every way to make a socket.
+    /// Sizes and maps the rings, then binds.
     fn finish(
         umem: Umem,
         config: &SocketConfig,
@@ -180,14 +158,14 @@ impl Socket {
             set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
         }
         let offsets: libc::xdp_mmap_offsets =
-            sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+            sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
                 .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
-        while_busy(config.busy_patience, is_busy, || sys::bind(fd.as_fd(), address))
+        while_busy(config.busy_timeout, is_busy, || sys::bind(fd.as_fd(), address))
             .map_err(|error| Error::os(Step::Bind, place, error))?;
-        let options: u32 = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)
+        let options: u32 = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| Error::os(Step::Option, place, error))?;
         let (fill, completion, rx, tx) = mapped;
         Ok(Self {
@@ -205,23 +183,23 @@ impl Socket {
         })
     }
 
-    /// The memory the socket's frames are in.
+    /// The UMEM of the socket's frames.
     #[must_use]
     pub fn umem(&self) -> &Umem {
         &self.umem
     }
 
-    /// Who moves the bytes, as the kernel reports it (`XDP_OPTIONS`).
+    /// The copy mode that the kernel reports (`XDP_OPTIONS`).
     #[must_use]
     pub fn copy_mode(&self) -> CopyMode {
         self.copy
     }
 
-    /// Makes the kernel look at the TX ring. Needed when [`TxRing::needs_wakeup`] says so, or
-    /// always on a socket bound without `need_wakeup`.
+    /// Makes the kernel process the TX ring. Needed if [`TxRing::needs_wakeup`], or always on a
+    /// socket bound without `need_wakeup`.
     ///
     /// # Errors
-    /// The socket has lost its interface (`ENXIO`, `ENODEV`) or something unforeseen happened.
+    /// The socket has lost its interface (`ENXIO`, `ENODEV`), or an unexpected error.
     pub fn wake_tx(&self) -> io::Result<Kick> {
         let Err(error) = sys::kick_tx(self.fd.as_fd()) else {
             return Ok(Kick::Done);
@@ -235,8 +213,8 @@ impl Socket {
         }
     }
 
-    /// Makes the kernel look at the fill ring. Needed when [`FillRing::needs_wakeup`] says so;
-    /// copy mode never asks for it.
+    /// Makes the kernel process the fill ring. Needed if [`FillRing::needs_wakeup`]; never in copy
+    /// mode.
     ///
     /// # Errors
     /// As [`Socket::wake_tx`].
@@ -255,10 +233,10 @@ impl Socket {
     /// The kernel's counters.
     ///
     /// # Errors
-    /// [`Error::Os`], when the socket is unusable.
+    /// [`Error::Os`], if the socket is unusable.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         let read: libc::xdp_statistics =
-            sys::option(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
+            sockopt::get(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS)
                 .map_err(|error| Error::os(Step::Option, self.place, error))?;
         Ok(Statistics {
             rx_dropped: read.rx_dropped,
@@ -270,8 +248,8 @@ impl Socket {
         })
     }
 
-    /// Lets system calls on the socket poll the device for up to that long (`SO_BUSY_POLL`). Does
-    /// nothing on devices whose queues have no NAPI id; see [`Socket::napi_id`].
+    /// Allows system calls on the socket to busy-poll the device for up to `time` (`SO_BUSY_POLL`).
+    /// Has no effect on devices whose queues have no NAPI id; see [`Socket::napi_id`].
     ///
     /// # Errors
     /// [`Error::Os`]; `EPERM` above the system's limit without CAP_NET_ADMIN.
@@ -281,7 +259,7 @@ impl Socket {
         self.set_socket_option(libc::SO_BUSY_POLL, micros)
     }
 
-    /// Prefers this thread's polling over interrupts (`SO_PREFER_BUSY_POLL`).
+    /// Prefers busy polling by this thread over interrupts (`SO_PREFER_BUSY_POLL`).
     ///
     /// # Errors
     /// [`Error::Os`]; `EPERM` without CAP_NET_ADMIN.
@@ -297,18 +275,17 @@ impl Socket {
         self.set_socket_option(libc::SO_BUSY_POLL_BUDGET, u32::from(packets))
     }
 
-    /// The id of the queue's NAPI, 0 when it has none (veth): busy polling this socket does nothing
-    /// then.
+    /// The NAPI id of the queue, 0 if it has none (veth). Busy polling has no effect then.
     ///
     /// # Errors
     /// [`Error::Os`].
     pub fn napi_id(&self) -> Result<u32, Error> {
-        sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)
+        sockopt::get(&self.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)
             .map_err(|error| Error::os(Step::Option, self.place, error))
     }
 
     fn set_socket_option(&self, option: libc::c_int, value: u32) -> Result<(), Error> {
-        sys::set_option(self.fd.as_fd(), libc::SOL_SOCKET, option, &value)
+        sockopt::set(&self.fd, libc::SOL_SOCKET, option, &value)
             .map_err(|error| Error::os(Step::Option, self.place, error))
     }
 }
@@ -319,7 +296,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether another copy mode may fare better.
+/// True if another copy mode may succeed.
 fn is_about_the_mode(error: &Error) -> bool {
     let shared = [libc::EPERM, libc::EACCES, libc::EBUSY, libc::ENODEV, libc::ENXIO];
     match error {
@@ -344,28 +321,37 @@ fn address(config: &SocketConfig) -> libc::sockaddr_xdp {
     }
 }
 
-fn set<T: sys::Plain>(
+/// Registers the UMEM with a socket that holds it as long as it is open.
+fn register(fd: BorrowedFd<'_>, umem: &Umem) -> io::Result<()> {
+    let registration = umem.registration();
+    let (value, len) = ((&raw const registration).cast(), size_of_val(&registration));
+    // SAFETY: `registration` has no padding (two u64, then four u32). It describes the area of
+    // `umem`, whose bytes are reached only through frames, and the socket keeps `umem` alive.
+    unsafe { sockopt::set_raw(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, value, len) }
+}
+
+fn set<T: sockopt::Plain>(
     fd: BorrowedFd<'_>,
     option: libc::c_int,
     value: &T,
     step: Step,
     config: &SocketConfig,
 ) -> Result<(), Error> {
-    sys::set_option(fd, libc::SOL_XDP, option, value)
+    sockopt::set(fd, libc::SOL_XDP, option, value)
         .map_err(|error| Error::os(step, config.place(), error))
 }
 
-/// Retries while `is_busy`, for at most `patience`. The kernel frees a queue or interface some time
-/// after `close` has returned or its process was killed.
+/// Retries while `is_busy`, for at most `timeout`. The kernel frees a queue or interface some time
+/// after `close` returned or its process was killed.
 pub(crate) fn while_busy<T, E>(
-    patience: Duration,
+    timeout: Duration,
     is_busy: impl Fn(&E) -> bool,
     mut attempt: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_busy(&error) && start.elapsed() < patience => {
+            Err(error) if is_busy(&error) && start.elapsed() < timeout => {
                 std::thread::sleep(BUSY_PAUSE);
             }
             result => return result,
@@ -376,9 +362,9 @@ pub(crate) fn while_busy<T, E>(
 /// uapi/linux/if_xdp.h; not in libc yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
-/// How long the kernel may take to free a queue or interface: some tens of milliseconds, and more
-/// where other processes keep its cores busy.
-pub(crate) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
+/// some tens of milliseconds, longer on busy cores.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<Socket>();
@@ -388,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_about_the_mode__only_what_another_mode_may_cure() {
+    fn is_about_the_mode__only_errors_specific_to_a_mode() {
         let bind = |errno| {
             let source = io::Error::from_raw_os_error(errno);
             Error::os(Step::Bind, Place::default(), source)

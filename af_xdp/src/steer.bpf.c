@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * Steers RoCEv2 to AF_XDP and leaves everything else to the kernel.
+ * Steers RoCEv2 to AF_XDP and passes everything else to the kernel.
  *
  *   UDP to port 4791 of an address in the address map, over IPv4  -> XSKMAP[receive queue]
  *   without options or fragments, or over IPv6 without extension
@@ -8,11 +8,11 @@
  *   anything else, and everything when the map slot is empty      -> XDP_PASS
  *
  * The address map holds the local unicast addresses. RoCEv2 that the host routes or bridges to
- * others, and multicast, are the kernel's.
+ * others, and multicast, goes to the kernel.
  *
- * A frame the program is not sure of is the kernel's: what is refused here still gets an answer
- * (ICMP, reassembly, neighbour discovery) from the stack that owns the address. VLAN tags are not
- * looked through, so tagged traffic is never taken from the interface below a VLAN device.
+ * All frames of other forms go to the kernel, whose stack owns the address and replies to them
+ * (ICMP, reassembly, neighbour discovery). VLAN tags are not parsed, so tagged traffic always
+ * reaches the VLAN device above the interface.
  *
  * There are no includes and no BTF on purpose, so any clang with a BPF back end builds it:
  *   clang -O2 -target bpf -c steer.bpf.c -o steer.o
@@ -62,7 +62,7 @@ enum {
 	TYPE_IPV4 = 0x0800,
 	TYPE_IPV6 = 0x86dd,
 	IPV4_NO_OPTIONS = 0x45,
-	FRAGMENT_MASK = 0x3fff, /* "more fragments" and the offset; "don't fragment" is welcome */
+	FRAGMENT_MASK = 0x3fff, /* "more fragments" and the offset; "don't fragment" is allowed */
 	PROTOCOL_UDP = 17,
 	ROCEV2_PORT = 4791,
 	IP4_MAPPED = 0xffff, /* third word of ::ffff:a.b.c.d (RFC 4291) */
@@ -88,8 +88,8 @@ static inline __attribute__((always_inline)) u32 word(const u8 *frame, u32 offse
 }
 
 /*
- * The last word of a destination. It is loaded where it is asked for: shared by both branches, the
- * load would be at a variable offset, which the verifier allows with CAP_PERFMON only.
+ * The last word of a destination, loaded in each branch. A load shared by both branches would be
+ * at a variable offset, which the verifier allows with CAP_PERFMON only.
  */
 static inline __attribute__((always_inline)) u32 last_word(const u8 *frame, u32 offset)
 {

@@ -1,19 +1,19 @@
-//! The steering programs: what decides which frames a socket sees.
+//! The steering programs: which frames reach a socket.
 //!
-//! The sources are `steer.bpf.c` and `steer_all.bpf.c` beside this file. Their instructions are
-//! kept here as text, so that building needs no compiler for BPF and a reviewer can read what is
+//! The sources are `steer.bpf.c` and `steer_all.bpf.c` in this directory. Their instructions are
+//! included as text, so that the build needs no BPF compiler and a reviewer can read what is
 //! loaded. They are the output of Debian clang 14.0.6 (`clang -O2 -target bpf -c steer.bpf.c`,
-//! section `xdp.frags`); a test compiles the sources again where that clang is installed and
-//! compares every byte.
+//! section `xdp.frags`). Where that clang is installed, a test compiles the sources and compares
+//! every byte.
 
-/// Which of an interface's frames are steered to the sockets; the kernel's stack gets the others.
+/// The frames of an interface that are steered to the sockets; the kernel's stack gets the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Traffic {
-    /// RoCEv2 to a local address ([`STEER`]): for an endpoint. The kernel gets the rest, and still
-    /// routes and bridges RoCEv2 to others.
+    /// RoCEv2 to a local address ([`STEER`]), for an endpoint. The kernel gets the rest, and still
+    /// routes and bridges RoCEv2 to other hosts.
     #[default]
     RoceV2,
-    /// Everything ([`STEER_ALL`]): what a switch wants. The kernel hears nothing of the queue.
+    /// All frames ([`STEER_ALL`]), for a switch. The kernel gets no frame of the queue.
     All,
 }
 
@@ -108,7 +108,7 @@ const _: () = assert!(STEER[STEER_XSKS_AT] == LOAD_R1_IMM64);
 const _: () = assert!(STEER[STEER_ADDRESSES_AT] == LOAD_R1_IMM64);
 const _: () = assert!(STEER_ALL[STEER_ALL_XSKS_AT] == LOAD_R1_IMM64);
 
-/// The maps a steering program reads, by their descriptors. Which of them decides what is steered.
+/// The maps of a steering program, by their descriptors. The variant selects the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Maps {
     /// [`STEER`]: RoCEv2 to the addresses of a map.
@@ -118,14 +118,14 @@ pub enum Maps {
         /// The map of local addresses.
         addresses: u32,
     },
-    /// [`STEER_ALL`]: everything.
+    /// [`STEER_ALL`]: all frames.
     All {
         /// The XSKMAP.
         xsks: u32,
     },
 }
 
-/// The program over `maps` with their descriptors put in place, ready for `BPF_PROG_LOAD`.
+/// The program for `maps`, with their descriptors inserted, ready for `BPF_PROG_LOAD`.
 #[must_use]
 pub fn steer_for(maps: Maps) -> Vec<u64> {
     let with = |plain: &[u64], loads: &[(usize, u32)]| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * Steers every frame to AF_XDP: for a program that is the other side of the wire itself, such as a
- * switch, and has to carry ARP, neighbour discovery and TCP like anything else.
+ * Steers every frame to AF_XDP: for a program that terminates the wire itself, such as a switch,
+ * which also forwards ARP, neighbour discovery and TCP.
  *
  *   anything                                                      -> XSKMAP[receive queue]
  *   everything when the map slot is empty                         -> XDP_PASS

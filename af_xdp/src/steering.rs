@@ -1,16 +1,17 @@
-//! Maps, program and link of one interface, held together.
+//! The steering of one interface: maps, program and link.
 
 use crate::bpf::{AttachMode, Link, Program};
 use crate::error::Error;
+use crate::fallback::{Refusal, first_mode};
 use crate::maps::{AddressMap, XskMap};
-use crate::socket::{BUSY_PATIENCE, Refusal, Socket, while_busy};
+use crate::socket::{BUSY_TIMEOUT, Socket, while_busy};
 use crate::steer::Traffic;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a steering program is to be attached. The fields are independent; [`SteeringConfig::new`]
+/// Parameters of attaching a steering program. The fields are independent; [`SteeringConfig::new`]
 /// gives defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SteeringConfig {
@@ -18,26 +19,27 @@ pub struct SteeringConfig {
     pub ifindex: u32,
     /// Receive queues that can be registered, `0..slots`. Default 1.
     pub slots: u32,
-    /// Which frames of a registered queue go to its socket. Default [`Traffic::RoceV2`].
+    /// The frames of a registered queue that are steered to its socket. Default
+    /// [`Traffic::RoceV2`].
     pub traffic: Traffic,
     /// The modes to try, best first. Default: native, then generic.
     pub modes: &'static [AttachMode],
-    /// Local addresses that [`Steering::set_addresses`] can set, 1..=65536; bounds the kernel's
-    /// memory to 100 bytes for each. Default 1024: a host of containers has some hundred.
+    /// Maximum local addresses of [`Steering::set_addresses`], 1..=65536; each takes 100 bytes of
+    /// kernel memory. Default 1024: a host of containers has some hundred.
     pub addresses_max: u32,
-    /// How long to retry while another program is attached. Default 2 s: the kernel takes a
-    /// program off some time after the process that attached it was killed.
-    pub busy_patience: Duration,
+    /// How long to retry while another program is attached. Default 2 s: the kernel detaches a
+    /// program some time after its process was killed.
+    pub busy_timeout: Duration,
 }
 
-/// A steering program attached to one interface, with the maps that say which queue goes to which
-/// socket and which addresses are local. Dropping it gives all traffic back to the kernel.
+/// A steering program attached to one interface, with its maps of sockets and local addresses.
+/// Dropping it returns all traffic to the kernel.
 #[derive(Debug)]
 pub struct Steering {
     map: XskMap,
     addresses: Option<Arc<AddressMap>>,
     mode: AttachMode,
-    // Order matters: the link goes before what it runs.
+    // Drop order: the link before the program that it runs.
     _link: Link,
     _program: Program,
 }
@@ -52,7 +54,7 @@ impl SteeringConfig {
             traffic: Traffic::RoceV2,
             modes: &[AttachMode::Native, AttachMode::Generic],
             addresses_max: 1024,
-            busy_patience: BUSY_PATIENCE,
+            busy_timeout: BUSY_TIMEOUT,
         }
     }
 
@@ -69,15 +71,14 @@ impl SteeringConfig {
 }
 
 impl Steering {
-    /// Loads the steering program and attaches it to an interface in the first mode that works.
-    /// Also says which modes were refused before, and why.
+    /// Loads the steering program and attaches it to an interface in the first mode that succeeds.
+    /// Also returns the modes refused before, with their errors.
     ///
-    /// With [`Traffic::RoceV2`] nothing is steered before [`Steering::set_addresses`].
+    /// With [`Traffic::RoceV2`] no frame is steered before [`Steering::set_addresses`].
     ///
     /// # Errors
-    /// [`Error::Config`], or the refusal of the last mode. A cause that every mode shares (no
-    /// privilege, another program attached for longer than `busy_patience`) ends the search at
-    /// once.
+    /// [`Error::Config`], or the error of the last mode. An error common to all modes is returned
+    /// at once: no privilege, or another program attached for longer than `busy_timeout`.
     pub fn attach(config: &SteeringConfig) -> Result<(Self, Vec<Refusal<AttachMode>>), Error> {
         config.check()?;
         let map = XskMap::new(config.slots)?;
@@ -88,31 +89,16 @@ impl Steering {
             }
             Traffic::All => (Program::steer_all(&map)?, None),
         };
-        let mut refused = Vec::new();
-        let mut modes = config.modes.iter().copied();
-        let mut mode = modes.next().expect("checked: there is a mode");
-        loop {
+        let attach_in = |mode| {
             let attach = || program.attach(config.ifindex, mode);
-            let error = match while_busy(config.busy_patience, is_busy, attach) {
-                Ok(link) => {
-                    let steering = Self { map, addresses, mode, _link: link, _program: program };
-                    return Ok((steering, refused));
-                }
-                Err(error) => error,
-            };
-            match modes.next() {
-                Some(next) if is_about_the_mode(&error) => {
-                    refused.push(Refusal { mode, error });
-                    mode = next;
-                }
-                _ => return Err(error),
-            }
-        }
+            while_busy(config.busy_timeout, is_busy, attach).map(|link| (mode, link))
+        };
+        let ((mode, link), refused) = first_mode(config.modes, is_about_the_mode, attach_in)?;
+        Ok((Self { map, addresses, mode, _link: link, _program: program }, refused))
     }
 
-    /// Steers RoCEv2 to these addresses and no others, from the next frame on. Returns how many of
-    /// them exceed `addresses_max` and were left out: the last ones. With [`Traffic::All`] there
-    /// is nothing to set.
+    /// Steers RoCEv2 to exactly these addresses from the next frame on. Returns how many exceed
+    /// `addresses_max` and were left out: the last ones. Has no effect with [`Traffic::All`].
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -123,55 +109,54 @@ impl Steering {
         self.addresses.as_ref().map_or(Ok(0), |map| map.replace(addresses))
     }
 
-    /// The map of local addresses, to change it from another thread. `None` with
-    /// [`Traffic::All`].
+    /// The map of local addresses, to change it from another thread. `None` with [`Traffic::All`].
     #[must_use]
     pub fn addresses(&self) -> Option<&Arc<AddressMap>> {
         self.addresses.as_ref()
     }
 
-    /// Where the program runs.
+    /// The mode that the program is attached in.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.mode
     }
 
-    /// Steers a queue to the socket bound to it.
+    /// Steers a queue to its socket.
     ///
     /// # Errors
-    /// [`Error::Os`]; `E2BIG` when there is no such slot.
+    /// [`Error::Os`]; `E2BIG` if there is no such slot.
     pub fn register(&self, queue: u32, socket: &Socket) -> Result<(), Error> {
         self.map.set(queue, socket.as_fd())
     }
 
-    /// Gives a queue back to the kernel.
+    /// Returns a queue to the kernel.
     ///
     /// # Errors
-    /// [`Error::Os`]; `EINVAL` when there is no such slot.
+    /// [`Error::Os`]; `EINVAL` if there is no such slot.
     pub fn unregister(&self, queue: u32) -> Result<(), Error> {
         self.map.clear(queue)
     }
 
-    /// The map, for instance to hand its descriptor to another process.
+    /// The XSKMAP, for instance to pass its descriptor to another process.
     #[must_use]
     pub fn map(&self) -> &XskMap {
         &self.map
     }
 }
 
-/// Whether another program is attached: perhaps that of a process that was killed, which the kernel
-/// is about to take off.
+/// True if another program is attached, possibly one of a killed process that the kernel is about
+/// to detach.
 fn is_busy(error: &Error) -> bool {
     error.errno().is_some_and(|errno| errno == libc::EBUSY || errno == libc::EEXIST)
 }
 
-/// Whether another attach mode may fare better.
+/// True if another attach mode may succeed.
 fn is_about_the_mode(error: &Error) -> bool {
     let shared = [libc::EPERM, libc::EACCES, libc::EBUSY, libc::EEXIST, libc::ENODEV];
     error.errno().is_some_and(|errno| !shared.contains(&errno))
 }
 
-/// More than any host has: bounds the map to some megabytes.
+/// Above the addresses of any host; bounds the map to some megabytes.
 const ADDRESSES_MAX: u32 = 1 << 16;
 
 #[cfg(test)]
@@ -186,7 +171,7 @@ mod tests {
 
     #[test]
     fn check__names_the_field_and_the_rule() {
-        SteeringConfig::new(1).check().expect("defaults are sound");
+        SteeringConfig::new(1).check().expect("defaults are valid");
         assert!(refusal(|c| c.modes = &[]).starts_with("modes: "));
         assert!(refusal(|c| c.addresses_max = 0).starts_with("addresses_max: 0 is not in 1..="));
         assert!(refusal(|c| c.addresses_max = 1 << 17).starts_with("addresses_max: "));

@@ -1,30 +1,11 @@
-//! The system calls, each wrapped once so that the rest of the crate is about AF_XDP.
+//! The system calls of this crate, each wrapped once.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
-/// A type made of integers only: every bit pattern is a value and there is no padding, so that it
-/// may be handed to and filled by the kernel.
-///
-/// # Safety
-/// The implementor must be `repr(C)` or a primitive, valid for every bit pattern, without padding.
-pub(crate) unsafe trait Plain: Copy {}
-
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-// SAFETY: an integer.
-unsafe impl Plain for c_int {}
-// SAFETY: `repr(C)`, sixteen u64.
-unsafe impl Plain for libc::xdp_mmap_offsets {}
-// SAFETY: `repr(C)`, two u64 and then four u32.
-unsafe impl Plain for libc::xdp_umem_reg {}
-// SAFETY: `repr(C)`, six u64.
-unsafe impl Plain for libc::xdp_statistics {}
-
-/// A memory mapping that is unmapped when dropped.
+/// A memory mapping that is unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Map {
     base: NonNull<u8>,
@@ -37,7 +18,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Zeroed private pages of at least `len` bytes, present from the start.
+    /// Zeroed private pages of at least `len` bytes, populated immediately.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Self::new(len, flags, -1, 0)
@@ -63,7 +44,7 @@ impl Map {
 
     fn new(len: usize, flags: c_int, fd: RawFd, offset: libc::off_t) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address of the kernel's choice affects no existing memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -77,8 +58,8 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`, which nothing outlives: the rings and the
-        // UMEM that point into it own it.
+        // SAFETY: exactly the mapping made in `new`. The rings and the UMEM that point into it own
+        // it, so none outlives it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -90,47 +71,8 @@ pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just opened and owned by nobody else.
+    // SAFETY: just opened, with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-pub(crate) fn set_option<T: Plain>(
-    fd: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of `value`, which is borrowed for the call
-    // and, being `Plain`, has no uninitialised bytes.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(value).cast::<c_void>(),
-            socklen::<T>(),
-        )
-    };
-    check(result).map(drop)
-}
-
-/// Reads an option. A kernel that knows less of the structure leaves the rest zero.
-pub(crate) fn option<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = socklen::<T>();
-    // SAFETY: the kernel writes at most `len` bytes into `value`, which has that many.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    check(result)?;
-    // SAFETY: every byte is zero or written by the kernel, and `Plain` takes every bit pattern.
-    Ok(unsafe { value.assume_init() })
 }
 
 pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
@@ -145,7 +87,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
     check(result).map(drop)
 }
 
-/// An empty `sendto`: makes the kernel look at the TX ring.
+/// An empty `sendto`: makes the kernel process the TX ring.
 pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let null = std::ptr::null();
     // SAFETY: a message of no bytes to no address; no memory is passed.
@@ -156,7 +98,7 @@ pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// An empty `recvfrom`: makes the kernel look at the fill ring.
+/// An empty `recvfrom`: makes the kernel process the fill ring.
 pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let null: *mut c_void = std::ptr::null_mut();
     // SAFETY: room for no bytes and no address; the kernel writes nothing.
@@ -169,14 +111,14 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// `bpf(2)` with an attribute block of any of its forms. Returns what the call returns.
+/// `bpf(2)` with an attribute block of any variant. Returns the result of the call.
 ///
 /// # Safety
 /// Every address and length inside `attr` must describe memory that the command may read or write
 /// for the length of the call.
 pub(crate) unsafe fn bpf<T: Copy>(command: libc::c_long, attr: &mut T) -> io::Result<RawFd> {
     let attr_ptr: *mut T = attr;
-    // SAFETY: `attr` is borrowed for the call; the caller vouches for what it points to.
+    // SAFETY: `attr` is borrowed for the call; the caller guarantees the memory that it refers to.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr_ptr, size_of::<T>()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -187,13 +129,13 @@ pub(crate) unsafe fn bpf<T: Copy>(command: libc::c_long, attr: &mut T) -> io::Re
 /// Takes ownership of a descriptor that `bpf(2)` has just returned.
 ///
 /// # Safety
-/// `fd` must be an open descriptor that nothing else owns.
+/// `fd` must be an open descriptor without another owner.
 pub(crate) unsafe fn own(fd: RawFd) -> OwnedFd {
     // SAFETY: the caller's promise.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// The index of the interface of that name in this thread's network namespace.
+/// The index of an interface by name, in this thread's network namespace.
 pub(crate) fn interface_index(name: &CStr) -> io::Result<u32> {
     // SAFETY: a terminated string, borrowed for the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -227,21 +169,20 @@ pub(crate) fn u64_from(n: usize) -> u64 {
     u64::try_from(n).expect("usize has at most 64 bits")
 }
 
-fn check(result: c_int) -> io::Result<c_int> {
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(result)
 }
 
-fn socklen<T>() -> libc::socklen_t {
+pub(crate) fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("option structures are tens of bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn map__anonymous_memory_is_page_aligned_and_zero() {
@@ -254,20 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn map__a_refusal_is_an_error() {
+    fn map__a_failed_mmap_is_an_error() {
         assert!(Map::anonymous(usize::MAX / 2).is_err());
         assert!(Map::anonymous(0).is_err());
-    }
-
-    #[test]
-    fn option__reads_back_what_was_set() {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a local socket");
-        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &3u32).expect("set");
-        let read: u32 =
-            option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY).expect("read back");
-        assert_eq!(read, 3);
-        let bad = set_option(socket.as_fd(), libc::SOL_SOCKET, 12_345, &3u32);
-        assert_eq!(bad.expect_err("no such option").raw_os_error(), Some(libc::ENOPROTOOPT));
     }
 
     #[test]

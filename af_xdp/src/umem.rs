@@ -1,10 +1,9 @@
-//! The memory packets live in, and the tokens that say who may touch which part of it.
+//! The packet memory, and the tokens that grant access to its chunks.
 //!
-//! A UMEM is an area cut into chunks of one size. Each chunk has exactly one [`Frame`], made when
-//! the UMEM is made. The token is what the program holds while the chunk is its own; giving it to
-//! the fill ring or the TX ring gives the chunk to the kernel, and the RX ring or the completion
-//! ring gives it back. Bytes are reached only through a token, so there is never a reference to
-//! memory the kernel may be writing.
+//! A UMEM is an area of equal chunks. Each chunk has exactly one [`Frame`], created with the UMEM.
+//! The program owns the chunks whose tokens it holds: pushing a token to the fill or TX ring
+//! transfers the chunk to the kernel, and the RX or completion ring returns it. Bytes are reached
+//! only through a token, so there is never a reference to memory that the kernel may write.
 
 use crate::error::{Error, Place, Step};
 use crate::sys::{self, Map};
@@ -25,9 +24,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 #[derive(Clone)]
 pub struct Umem(Arc<Inner>);
 
-/// The token of one chunk: whoever holds it, and nobody else, may touch the chunk.
+/// The token of one chunk: its holder has exclusive access to the chunk.
 ///
-/// It cannot be copied or made up, and giving it away takes the bytes out of reach:
+/// It cannot be copied or constructed, and passing it on ends access to the bytes:
 ///
 /// ```compile_fail
 /// fn give(socket: &mut af_xdp::Socket, frame: af_xdp::Frame) {
@@ -36,8 +35,7 @@ pub struct Umem(Arc<Inner>);
 /// }
 /// ```
 ///
-/// One that is dropped takes its chunk out of use for as long as
-/// the UMEM lives.
+/// A dropped token makes its chunk unusable for as long as the UMEM lives.
 #[must_use = "a dropped frame takes its chunk out of use"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Frame {
@@ -45,17 +43,16 @@ pub struct Frame {
     umem: u32,
 }
 
-/// Memory that a UMEM can be made of.
+/// Memory for a UMEM.
 ///
 /// # Safety
 /// For as long as the value lives:
 /// - `base` and `len` return the same values, and `base..base + len` is one readable and writable
 ///   mapping whose bytes are initialised;
-/// - nobody else makes a reference to any of it. Another party may read it through raw pointers if
-///   it can live with torn values;
-/// - the mapping is not taken away. The kernel may still finish writing after the last socket is
-///   closed; it keeps the pages, so freeing the mapping then is harmless, using it for something
-///   else is not.
+/// - no other references to any of it exist. Another party may read it through raw pointers if it
+///   tolerates torn values;
+/// - the mapping is not removed. The kernel may still finish writing after the last socket is
+///   closed. It keeps the pages, so freeing the mapping then is harmless, but reusing it is not.
 pub unsafe trait UmemMemory: Send + Sync + 'static {
     /// The first byte.
     fn base(&self) -> NonNull<u8>;
@@ -63,19 +60,19 @@ pub unsafe trait UmemMemory: Send + Sync + 'static {
     /// The length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is no memory at all.
+    /// True if there is no memory.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Who has a chunk that the program does not have.
+/// The ring through which the kernel owns a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Holder {
-    /// Given to a fill ring; comes back through an RX ring.
+    /// In a fill ring; returns through an RX ring.
     Receive = 1,
-    /// Given to a TX ring; comes back through a completion ring.
+    /// In a TX ring; returns through a completion ring.
     Transmit = 2,
 }
 
@@ -84,7 +81,7 @@ struct Inner {
     len: usize,
     chunk_shift: u32,
     id: u32,
-    /// Per chunk: `WITH_PROGRAM` or a [`Holder`].
+    /// For each chunk `WITH_PROGRAM` or a [`Holder`].
     holders: Box<[AtomicU8]>,
     memory: Box<dyn UmemMemory>,
 }
@@ -96,10 +93,10 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Umem {
-    /// An area of its own: `frames` chunks of `chunk_size` bytes of zeroed pages.
+    /// A UMEM in its own memory: `frames` chunks of `chunk_size` bytes of zeroed pages.
     ///
     /// # Errors
-    /// [`Error::Config`] as for [`Umem::new`]; [`Error::Os`] when there is no such memory.
+    /// [`Error::Config`] as for [`Umem::new`]; [`Error::Os`] if the memory cannot be mapped.
     pub fn with_frames(frames: u32, chunk_size: u32) -> Result<(Self, Vec<Frame>), Error> {
         let len = frames as usize * chunk_size as usize;
         if len == 0 {
@@ -110,12 +107,12 @@ impl Umem {
         Self::new(map, chunk_size)
     }
 
-    /// An area in the caller's memory, and the tokens of its chunks, lowest address first.
+    /// A UMEM in the caller's memory, and the tokens of its chunks, lowest address first.
     ///
     /// # Errors
-    /// [`Error::Config`] when `chunk_size` is not a power of two from 2048 to the page size (what
-    /// the kernel takes for aligned chunks), or `memory` does not start at a page or is not a whole
-    /// number of chunks, at least one and fewer than 2^32.
+    /// [`Error::Config`] if `chunk_size` is not a power of two from 2048 to the page size (the
+    /// kernel's range for aligned chunks), or if `memory` does not start at a page or is not a
+    /// whole number of chunks, at least one and fewer than 2^32.
     pub fn new(memory: impl UmemMemory, chunk_size: u32) -> Result<(Self, Vec<Frame>), Error> {
         let (base, len) = (memory.base(), memory.len());
         let page = sys::page_size();
@@ -156,36 +153,36 @@ impl Umem {
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         let start = self.start_of(frame);
         // SAFETY: a whole chunk inside the area, initialised and alive while `self` is (contract of
-        // `UmemMemory`). The token is borrowed, so the program has the chunk: neither the kernel
-        // writes it nor is there a `&mut` to it.
+        // `UmemMemory`). The token is borrowed, so the program owns the chunk: the kernel does not
+        // write it, and there is no `&mut` to it.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.chunk_len()) }
     }
 
-    /// The chunk of a frame, to write to.
+    /// The chunk of a frame, for writing.
     ///
     /// # Panics
     /// If the frame belongs to another UMEM.
     #[must_use]
     pub fn bytes_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
         let start = self.start_of(frame);
-        // SAFETY: as in `bytes`; the only token of the chunk is borrowed mutably, so nothing else
-        // refers to it.
+        // SAFETY: as in `bytes`; the only token of the chunk is borrowed mutably, so no other
+        // reference to it exists.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.chunk_len()) }
     }
 
-    /// Bytes in a chunk: 2048 or, with 4 KiB pages, 4096.
+    /// Length of a chunk: 2048 or, with 4 KiB pages, 4096.
     #[must_use]
     pub fn chunk_len(&self) -> usize {
         1 << self.0.chunk_shift
     }
 
-    /// Chunks in the area.
+    /// Number of chunks.
     #[must_use]
     pub fn chunks(&self) -> usize {
         self.0.holders.len()
     }
 
-    /// How many chunks are with the kernel now: in rings, or on their way through the stack.
+    /// Number of chunks that the kernel owns: in rings, or in its stack.
     ///
     /// Cost: a pass over all chunks. For tests and diagnosis.
     #[must_use]
@@ -194,7 +191,7 @@ impl Umem {
         holders.filter(|holder| holder.load(Ordering::Relaxed) != WITH_PROGRAM).count()
     }
 
-    /// Gives a chunk to the kernel: consumes the token and returns the chunk's address.
+    /// Transfers a chunk to the kernel: consumes the token and returns the chunk's address.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the token ends here: its holder is the kernel now"
@@ -205,17 +202,17 @@ impl Umem {
         u64::from(frame.chunk) << self.0.chunk_shift
     }
 
-    /// Takes a chunk back at whatever address inside it the kernel says, with the offset of that
-    /// address. `None` when `holder` was not given that chunk: the address is nonsense or a repeat.
+    /// Takes a chunk back at any address inside it that the kernel reports, with the offset of that
+    /// address. `None` if `holder` does not own that chunk: the address is invalid or repeated.
     ///
-    /// A compare-exchange, because sockets of one UMEM may be on several threads: if the kernel
-    /// returns one chunk to two of them at the same time, only one gets the token. A second token
+    /// A compare-exchange, because sockets of one UMEM may be on several threads. If the kernel
+    /// returns one chunk to two of them simultaneously, only one gets the token. A second token
     /// would be a second `&mut` to the same bytes.
     pub(crate) fn take(&self, address: u64, holder: Holder) -> Option<(Frame, u32)> {
         let chunk = u32::try_from(address >> self.0.chunk_shift).ok()?;
         let slot = self.0.holders.get(chunk as usize)?;
-        // Acquire, with the release of `give`: what the thread that gave the chunk did to its bytes
-        // happened before what the thread that takes it back does.
+        // Acquire pairs with the release of `give`: accesses by the thread that gave the chunk
+        // happen before those of the thread that takes it back.
         slot.compare_exchange(holder as u8, WITH_PROGRAM, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         let offset = u32::try_from(address & ((1 << self.0.chunk_shift) - 1)).ok()?;
@@ -248,7 +245,8 @@ impl Umem {
 }
 
 impl Frame {
-    /// The number of the chunk in its UMEM, `0..Umem::chunks()`: a key for the holder's own tables.
+    /// The number of the chunk in its UMEM, `0..Umem::chunks()`: an index for the owner's own
+    /// tables.
     #[must_use]
     pub fn index(&self) -> usize {
         self.chunk as usize
@@ -265,7 +263,7 @@ impl fmt::Debug for Umem {
     }
 }
 
-// SAFETY: a private mapping that only `Map`'s owner, here the UMEM, can reach; anonymous pages are
+// SAFETY: a private mapping that only `Map`'s owner, the UMEM, can reach; anonymous pages are
 // zeroed; it lives until dropped.
 unsafe impl UmemMemory for Map {
     fn base(&self) -> NonNull<u8> {
@@ -277,7 +275,7 @@ unsafe impl UmemMemory for Map {
     }
 }
 
-/// The smallest chunk the kernel takes (`XDP_UMEM_MIN_CHUNK_SIZE`).
+/// The kernel's minimum chunk size (`XDP_UMEM_MIN_CHUNK_SIZE`).
 const CHUNK_MIN: usize = 2048;
 const WITH_PROGRAM: u8 = 0;
 static NEXT_ID: AtomicU32 = AtomicU32::new(0);
@@ -287,10 +285,10 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// Memory with chosen, possibly wrong, bounds; never touched.
+    /// Memory with chosen, possibly invalid, bounds; never accessed.
     struct Claim(usize, usize);
 
-    // SAFETY: the tests that use it fail before any byte is touched.
+    // SAFETY: the tests that use it fail before any byte is accessed.
     unsafe impl UmemMemory for Claim {
         fn base(&self) -> NonNull<u8> {
             NonNull::without_provenance(self.0.try_into().expect("not zero"))
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new__refuses_what_the_kernel_would() {
+    fn new__rejects_what_the_kernel_would() {
         for chunk_size in [0, 1, 1024, 3000, 8192, u32::MAX] {
             let text = refusal(Claim(0x10000, 1 << 20), chunk_size);
             assert!(text.starts_with("chunk_size: "), "{text}");
@@ -334,14 +332,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a frame of another UMEM")]
-    fn bytes__a_frame_of_another_umem_is_refused() {
+    fn bytes__a_frame_of_another_umem_panics() {
         let (umem, _frames) = Umem::with_frames(1, 4096).expect("4 KiB");
         let (_other, frames) = Umem::with_frames(1, 4096).expect("4 KiB");
         let _ = umem.bytes(&frames[0]);
     }
 
     #[test]
-    fn take__only_what_was_given_to_that_holder_comes_back_and_only_once() {
+    fn take__returns_a_chunk_once_and_only_from_its_holder() {
         let (umem, mut frames) = Umem::with_frames(4, 4096).expect("16 KiB");
         let frame = frames.remove(2);
         assert!(umem.take(2 << 12, Holder::Receive).is_none());
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn take__two_threads_that_are_returned_one_chunk_get_one_token() {
+    fn take__two_threads_get_one_token_of_one_chunk() {
         const CHUNKS: u32 = 4096;
         let (umem, frames) = Umem::with_frames(CHUNKS, 2048).expect("8 MiB, never touched");
         let mut frames = Some(frames);
@@ -367,7 +365,7 @@ mod tests {
             let reached = [AtomicU32::new(0), AtomicU32::new(0)];
             let race = |me: usize| {
                 let take = |n: u32| {
-                    // Side by side, but without the other if its core has other things to do.
+                    // Simultaneous, but without waiting for the other thread if its core is busy.
                     reached[me].store(n, Ordering::SeqCst);
                     let is_behind = || reached[1 - me].load(Ordering::SeqCst) < n;
                     (0..500).take_while(|_| is_behind()).for_each(|_| std::hint::spin_loop());
@@ -389,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn take__addresses_outside_the_area_are_refused() {
+    fn take__addresses_outside_the_area_are_rejected() {
         let (umem, frames) = Umem::with_frames(4, 4096).expect("16 KiB");
         for frame in frames {
             umem.give(frame, Holder::Receive);

@@ -1,17 +1,16 @@
-//! How fast two AF_XDP ports move frames over a veth pair, with nothing on top: the ceiling for
+//! Frame rate of two AF_XDP ports over a veth pair without a protocol: the upper bound for
 //! everything built on them.
 //!
 //! ```text
 //! cargo run --release -p spanwire-io --example raw_rate -- [ROUNDS [MILLISECONDS]]
 //! ```
 //!
-//! One thread a side, pinned to cores 0 and 1, in two namespaces of its own making (needs root).
-//! The
-//! sender keeps at most 128 or 200 frames on their way; the receiver answers every 16th with a
-//! cumulative ACK. Rounds are interleaved, so that a slow moment of the machine hits every variant;
-//! medians and the spread are printed. The round trip of a cache line between the cores is printed
-//! too: a virtual machine may move its cores apart, and numbers taken at different distances do not
-//! compare.
+//! One thread a side, pinned to cores 0 and 1, in two network namespaces that it creates (needs
+//! root). The sender keeps at most 128 or 200 frames in flight; the receiver acknowledges every
+//! 16th with a cumulative ACK. Rounds are interleaved, so that a slowdown of the machine affects
+//! every variant; medians and the spread are printed. The round trip of a cache line between the
+//! cores is printed too: a virtual machine may move its cores apart, and rates measured at
+//! different distances are not comparable.
 
 use spanwire_base::{Time, TxMeta};
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
@@ -82,11 +81,11 @@ fn main() -> Fallible<()> {
     Ok(())
 }
 
-/// Frames a second that arrived, by the receiver's clock.
+/// Frames received per second, by the receiver's clock.
 fn measure(hosts: &TwoHosts, variant: Variant, time: Duration) -> Fallible<f64> {
     let (mut a, mut b) = (open(&hosts.a)?, open(&hosts.b)?);
     if variant.side_poll {
-        poll_aside(&mut a, &hosts.a, &mut b, &hosts.b)?;
+        run_side_poll(&mut a, &hosts.a, &mut b, &hosts.b)?;
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -103,7 +102,7 @@ fn open(host: &Host) -> Fallible<XdpPort> {
     Ok(host.ns.run(|| XdpPort::open(&XdpConfig::new(&host.ifname)))??)
 }
 
-fn poll_aside(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) -> Fallible<()> {
+fn run_side_poll(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) -> Fallible<()> {
     let bind = |host: &Host| host.ns.run(|| SidePoll::bind(host.v4.into(), host.ifindex));
     let (side_a, side_b) = (bind(host_a)??, bind(host_b)??);
     let deadline = Instant::now() + Duration::from_secs(2);
@@ -120,7 +119,7 @@ fn poll_aside(a: &mut XdpPort, host_a: &Host, b: &mut XdpPort, host_b: &Host) ->
     Ok(())
 }
 
-/// Sends while the window allows. Acknowledgements carry the next number the receiver expects.
+/// Sends while the window allows. Acknowledgements carry the next number that the receiver expects.
 fn send(port: &mut XdpPort, to: Ipv4Addr, variant: Variant, stop: &AtomicBool) -> Fallible<()> {
     pin(0);
     let (mut next, mut acked) = (0u64, 0u64);
@@ -142,7 +141,7 @@ fn send(port: &mut XdpPort, to: Ipv4Addr, variant: Variant, stop: &AtomicBool) -
         if got > 0 {
             last_progress = Instant::now();
         } else if next - acked >= variant.window && last_progress.elapsed() > STALL {
-            // Something was lost: go on as if it had arrived.
+            // A frame was lost: continue as if it had arrived.
             acked = next;
             last_progress = Instant::now();
         }
@@ -150,7 +149,7 @@ fn send(port: &mut XdpPort, to: Ipv4Addr, variant: Variant, stop: &AtomicBool) -
     Ok(())
 }
 
-/// Counts, and acknowledges every 16th frame, or what there is when nothing more comes.
+/// Counts frames and acknowledges every 16th, or all so far once no more arrive.
 fn receive(port: &mut XdpPort, to: Ipv4Addr, stop: &AtomicBool) -> Fallible<f64> {
     pin(1);
     let (mut frames, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
@@ -179,8 +178,8 @@ fn receive(port: &mut XdpPort, to: Ipv4Addr, stop: &AtomicBool) -> Fallible<f64>
     Ok(counted / start.elapsed().as_secs_f64())
 }
 
-/// Headers of a UDP packet to port 4791 of `to` and a number; the rest of the frame is whatever was
-/// there.
+/// Writes the headers of a UDP packet to port 4791 of `to` and a number; the rest of the frame is
+/// left unchanged.
 fn write_frame(into: &mut [u8], to: Ipv4Addr, len: usize, number: u64) {
     let ip_len = u16::try_from(len - 14).expect("a frame below 64 KiB");
     let headers = &mut into[..50];
@@ -207,7 +206,7 @@ fn pin(core: usize) {
     core_affinity::set_for_current(core_affinity::CoreId { id: core });
 }
 
-/// Nanoseconds for a cache line to go from core 0 to core 1 and back.
+/// Round-trip time of a cache line between core 0 and core 1, in nanoseconds.
 fn core_distance_ns() -> f64 {
     const TRIPS: u32 = 5_000;
     let ball = AtomicU32::new(0);

@@ -1,10 +1,10 @@
-//! Which cores a worker may use, and pinning it to one.
+//! CPU affinity: the cores usable by a worker, and pinning.
 
 use core_affinity::CoreId;
 use std::fmt;
 
-/// The cores the calling thread may run on, ascending: what the machine has, less what a container
-/// or `taskset` took away. Empty only when the system does not say.
+/// The cores that the calling thread may run on, ascending, as restricted by a container or
+/// `taskset`. Empty only if the system does not report them.
 #[must_use]
 pub fn usable_cores() -> Vec<usize> {
     let mut cores: Vec<usize> =
@@ -13,24 +13,24 @@ pub fn usable_cores() -> Vec<usize> {
     cores
 }
 
-/// Pins the calling thread to one core, so that a worker keeps its caches and its timing.
+/// Pins the calling thread to one core, so that a worker keeps its cache content and steady timing.
 ///
 /// # Errors
-/// [`PinError`] when the thread may not run there: no such core, or outside its cpuset.
+/// [`PinError`] if the thread may not run there: no such core, or outside its cpuset.
 pub fn pin(core: usize) -> Result<(), PinError> {
-    // Asked first: a number beyond what a CPU set holds would be indexed with, and panic.
+    // Checked first: the CPU set is indexed by the number and would panic beyond its size.
     if !usable_cores().contains(&core) {
         return Err(PinError { core });
     }
     let done = core_affinity::set_for_current(CoreId { id: core });
-    // The crate answers with a bool; the system's own answer is the stronger one.
+    // The library returns a bool; reading the affinity back is the stronger check.
     if done && usable_cores() == [core] { Ok(()) } else { Err(PinError { core }) }
 }
 
 /// The calling thread may not run on this core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PinError {
-    /// The core that was asked for.
+    /// The requested core.
     pub core: usize,
 }
 
@@ -64,14 +64,14 @@ mod tests {
     #[test]
     fn pin__leaves_the_thread_one_core() {
         for core in usable_cores() {
-            // A thread of its own: the pin must not outlive the test.
+            // A separate thread, so that the pinning does not outlive the test.
             let left = thread::spawn(move || pin(core).map(|()| usable_cores()));
             assert_eq!(left.join().expect("pin does not panic"), Ok(vec![core]));
         }
     }
 
     #[test]
-    fn pin__refuses_a_core_that_is_not_there() {
+    fn pin__rejects_a_core_that_does_not_exist() {
         let refused = thread::spawn(|| pin(1_000)).join();
         let error = refused.expect("pin does not panic").unwrap_err();
         assert_eq!(error, PinError { core: 1_000 });

@@ -1,4 +1,4 @@
-//! The only clock: everything else is told the time.
+//! The only source of time; all other modules get `now` as an argument.
 
 use crate::tsc::{self, Machine, Steered};
 use spanwire_base::Time;
@@ -6,17 +6,16 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The machine's clock, counted from the moment it was made.
+/// The machine's clock, counted from its creation.
 ///
-/// It is the processor's counter of ticks where that can be trusted, compared with
-/// `CLOCK_MONOTONIC` ten times a second and steered after it: a thousandth too fast or too slow at
-/// most. A counter that turns out to be wrong is given up for good; time may leap ahead by a tenth
-/// of a second then. Where it cannot be trusted it is `CLOCK_MONOTONIC` from the beginning.
-/// Either way it never decreases, on any core, whatever takes the core away, and all clocks of a
-/// process run alike.
+/// Its source is the TSC if that is trustworthy, compared with `CLOCK_MONOTONIC` ten times a second
+/// and slewed by at most a thousandth. A counter that proves wrong is abandoned for good; time may
+/// then leap ahead by a tenth of a second. If the TSC is not trustworthy, the source is
+/// `CLOCK_MONOTONIC` from the start. In both cases time never decreases on any core, even if the
+/// thread is preempted, and all clocks of a process run alike.
 ///
-/// A copy keeps the origin, so nodes that share one clock live on one time line: their deadlines,
-/// logs and captures can be compared.
+/// A copy keeps the origin, so nodes that share one clock share one time line: their deadlines,
+/// logs and captures are comparable.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     source: &'static Steered<Machine>,
@@ -24,18 +23,18 @@ pub struct Clock {
     wall_start: SystemTime,
 }
 
-/// What the time is read from.
+/// The source of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockSource {
-    /// The processor's counter of ticks (TSC).
+    /// The processor's time-stamp counter (TSC).
     Tsc,
     /// `CLOCK_MONOTONIC`.
     Monotonic,
 }
 
 impl Clock {
-    /// A clock that reads [`Time::ZERO`] now. The first one of a process takes a millisecond, to
-    /// see how long a tick is.
+    /// A clock that reads [`Time::ZERO`] now. The first one of a process takes a millisecond to
+    /// calibrate the tick length.
     #[must_use]
     pub fn start() -> Self {
         static SOURCE: OnceLock<Steered<Machine>> = OnceLock::new();
@@ -50,25 +49,25 @@ impl Clock {
         Self { source, start_ps: source.now_ps(), wall_start: SystemTime::now() }
     }
 
-    /// The time since the start; never less than any earlier reading. After 213 days it stands
-    /// still at about [`Time::MAX`].
+    /// The time since the start, never less than any earlier reading. After 213 days it stops at
+    /// about [`Time::MAX`].
     #[must_use]
     #[inline]
     pub fn now(&self) -> Time {
-        // The source never decreases as long as its counter does not; should that step back by less
-        // than the time between two comparisons, each thread still reads no less than it did.
-        let ps = LATEST_PS.with(|latest| no_less(latest, self.source.now_ps()));
+        // The source is monotonic as long as its counter is. If that steps back by less than the
+        // time between two comparisons, each thread still reads no less than before.
+        let ps = LATEST_PS.with(|latest| monotonic(latest, self.source.now_ps()));
         Time::from_ps(ps.saturating_sub(self.start_ps))
     }
 
-    /// What the time is read from at present.
+    /// The present source of the time.
     #[must_use]
     pub fn source(&self) -> ClockSource {
         if self.source.counts_ticks() { ClockSource::Tsc } else { ClockSource::Monotonic }
     }
 
-    /// The wall-clock time of [`Time::ZERO`]: for captures and logs only. It is read once, so a
-    /// step of the wall clock (NTP) cannot reach any node.
+    /// The wall-clock time of [`Time::ZERO`], for captures and logs only. It is read once, so a
+    /// step of the wall clock (NTP) cannot affect any node.
     #[must_use]
     pub fn wall_start(&self) -> SystemTime {
         self.wall_start
@@ -81,15 +80,15 @@ pub(crate) fn unix_ns(wall: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `ps`, or what was latest if that is more.
+/// `ps`, or the latest reading if that is greater.
 #[inline]
-fn no_less(latest: &Cell<u64>, ps: u64) -> u64 {
+fn monotonic(latest: &Cell<u64>, ps: u64) -> u64 {
     latest.set(latest.get().max(ps));
     latest.get()
 }
 
 thread_local! {
-    /// The latest time that this thread has read: all clocks have one source.
+    /// The latest reading of this thread: all clocks share one source.
     static LATEST_PS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -130,13 +129,13 @@ mod tests {
 
     #[test]
     fn source__is_the_counter_where_it_can_be_trusted() {
-        // It may have been given up meanwhile; without trust it never was the counter.
+        // It may have been abandoned meanwhile; if it is not trustworthy, it never was the counter.
         let source = Clock::start().source();
         assert!(source == ClockSource::Monotonic || tsc::is_trustworthy());
     }
 
     #[test]
-    fn now__of_two_clocks_differs_by_when_they_began() {
+    fn now__of_two_clocks_differs_by_their_starts() {
         let a = Clock::start();
         std::thread::sleep(Duration::from_millis(3));
         let b = Clock::start();
@@ -144,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn no_less__stands_still_when_the_source_steps_back() {
+    fn monotonic__stands_still_when_the_source_steps_back() {
         let latest = Cell::new(0);
-        let read = [5, 9, 7, 8, 10].map(|ps| no_less(&latest, ps));
+        let read = [5, 9, 7, 8, 10].map(|ps| monotonic(&latest, ps));
         assert_eq!(read, [5, 9, 9, 9, 10]);
     }
 

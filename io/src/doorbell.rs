@@ -1,6 +1,5 @@
-//! How another thread wakes a worker: an [`EventFd`], the [`Doorbell`] on it, which costs one
-//! atomic operation while the worker is awake, and [`BellPort`], which sleeps on a port and a bell
-//! at once.
+//! Wakeup of a worker by another thread: an [`EventFd`]; the [`Doorbell`] on it, which costs one
+//! atomic operation while the worker is awake; and [`BellPort`], which sleeps on a port and a bell.
 
 use crate::poll::poll;
 use crate::port::{Port, SlotToken, slots_of_inner};
@@ -12,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A descriptor that poll(2) calls readable from [`EventFd::signal`] to [`EventFd::clear`]
-/// (eventfd(2)). Neither ever blocks.
+/// An eventfd(2): poll(2) reports it readable from [`EventFd::signal`] to [`EventFd::clear`].
+/// Neither ever blocks.
 #[derive(Debug)]
 pub struct EventFd(File);
 
 impl EventFd {
-    /// One that is not signalled.
+    /// An eventfd that is not signalled.
     ///
     /// # Errors
     /// The process or the system has no descriptors left.
@@ -28,18 +27,18 @@ impl EventFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made it, and nobody else knows of it.
+        // SAFETY: the kernel has just created it, and it has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self(File::from(fd)))
     }
 
     /// Makes it readable.
     pub fn signal(&self) {
-        // The only refusal of eight whole bytes is a full counter: it is readable then.
+        // A write of eight bytes fails only if the counter is full, and it is readable then.
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable; says whether it was readable.
+    /// Makes it unreadable; returns whether it was readable.
     pub fn clear(&self) -> bool {
         let mut count = [0; 8];
         loop {
@@ -58,11 +57,11 @@ impl AsFd for EventFd {
     }
 }
 
-/// Where a worker sleeps and other threads wake it.
+/// Wakes a sleeping worker from other threads.
 ///
-/// No ring is lost: a ringer first publishes its news, then sets `rung`, then looks whether the
-/// worker sleeps; the worker first says that it sleeps, then looks at `rung`. All of it is
-/// sequentially consistent, so at least one of them sees the other.
+/// No wakeup is lost. The ringer publishes its data, sets `rung` and then reads `asleep`; the
+/// worker sets `asleep` and then reads `rung`. All accesses are sequentially consistent, so at
+/// least one of them sees the other's store.
 #[derive(Debug)]
 pub struct Doorbell {
     event: EventFd,
@@ -71,7 +70,7 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// A bell that nobody has rung.
+    /// A bell that has not rung.
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -80,21 +79,21 @@ impl Doorbell {
         Ok(Self { event: EventFd::new()?, rung, asleep })
     }
 
-    /// Tells the worker that there is news, which the caller has published before.
+    /// Wakes the worker for data that the caller has published before.
     pub fn ring(&self) {
-        // Whoever rang first has seen to the waking.
+        // The first ringer has already woken the worker.
         if !self.rung.swap(true, Ordering::SeqCst) && self.asleep.load(Ordering::SeqCst) {
             self.event.signal();
         }
     }
 
-    /// True once after it was rung. What was published before that ring is visible afterwards.
+    /// Returns true once after a ring. Data published before that ring are visible afterwards.
     pub fn take(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst)
     }
 
-    /// Runs `sleep`, which must end when the descriptor it is given becomes readable; not at all if
-    /// the bell was rung and the ring not taken.
+    /// Runs `sleep`, which must end when its descriptor becomes readable. Does not run it if a ring
+    /// is pending.
     fn sleep<T>(&self, sleep: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         self.asleep.store(true, Ordering::SeqCst);
         let slept = (!self.rung.load(Ordering::SeqCst)).then(|| sleep(self.event.as_fd()));
@@ -106,7 +105,7 @@ impl Doorbell {
     }
 }
 
-/// A port whose driver a [`Doorbell`] wakes as well.
+/// A port whose driver a [`Doorbell`] can also wake.
 #[derive(Debug)]
 pub struct BellPort<P> {
     inner: P,
@@ -114,22 +113,22 @@ pub struct BellPort<P> {
 }
 
 impl<P> BellPort<P> {
-    /// `inner`, with `bell` on it.
+    /// Wraps `inner` with `bell`.
     pub fn new(inner: P, bell: Arc<Doorbell>) -> Self {
         Self { inner, bell }
     }
 
-    /// The port inside.
+    /// The inner port.
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The port inside, to change.
+    /// The inner port, mutable.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// The port inside, alone.
+    /// Unwraps the inner port.
     pub fn into_inner(self) -> P {
         self.inner
     }
@@ -156,12 +155,12 @@ impl<P: Port> Port for BellPort<P> {
             };
             match inner.poll_fd() {
                 Some(port) => poll(&mut [entry(event), entry(port)], timeout),
-                // Frames that no descriptor knows of: look again soon.
-                None => poll(&mut [entry(event)], timeout.min(LOOK_EVERY)),
+                // No descriptor reports the inner port's frames: poll it soon.
+                None => poll(&mut [entry(event)], timeout.min(POLL_INTERVAL)),
             }
         });
         match slept.transpose()? {
-            // A port may do more than wait: an AF_XDP socket asks whether its interface is there.
+            // A port may do more than wait: an AF_XDP socket checks its interface.
             Some(0) => inner.wait(Duration::ZERO),
             _ => Ok(()),
         }
@@ -172,8 +171,8 @@ impl<P: Port> Port for BellPort<P> {
     }
 }
 
-/// How long a sleep may be beside a port without a descriptor.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
+/// Maximum sleep with a port that has no descriptor.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
@@ -202,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn take__says_once_that_it_was_rung() {
+    fn take__returns_a_ring_once() {
         let bell = Doorbell::new().expect("descriptors");
         assert!(!bell.take());
         bell.ring();
         bell.ring();
         assert!(bell.take() && !bell.take());
-        assert!(!is_readable(&bell.event), "nobody slept: no system call");
+        assert!(!is_readable(&bell.event), "the worker was awake: no system call");
     }
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
                 }
                 while count[1 - me].load(Ordering::Acquire) < round {
                     if !bells[me].take() {
-                        // Without the slices that a port without a descriptor asks for.
+                        // Without the slices of a port without a descriptor.
                         bells[me].sleep(|event| {
                             let fd = event.as_raw_fd();
                             let mut entry = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn wait__ends_with_its_time() {
+    fn wait__ends_at_its_timeout() {
         let bell = Arc::new(Doorbell::new().expect("descriptors"));
         let mut port = BellPort::new(pipe(PipeConfig::default()).0, bell);
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! The loop around a node and its port or ports.
+//! The event loop of a node and its port or ports.
 //!
-//! [`step`] is one turn of the crank: what arrived, what was due, what may leave; [`step_ports`] is
-//! the same for a node with several ports. [`Driver`] turns it, and decides between two turns
-//! whether to spin or to sleep. None of them knows a protocol.
+//! [`step`] is one iteration: received frames, due timers, frames to transmit; [`step_ports`] is
+//! the same for a node with several ports. [`Driver`] runs it, and spins or sleeps between two
+//! iterations. The loop is independent of the protocol.
 
 mod ports;
 
@@ -14,51 +14,51 @@ use spanwire_base::{Dur, Node, PortId, PortMask, Time};
 use std::io;
 use std::time::Duration;
 
-/// How many frames one step may move each way.
+/// Maximum frames per step and direction.
 ///
-/// Both are bounded so that neither direction starves the other, nor the timers: a flood of input
-/// still lets ACKs out every 64 frames, a full send queue still reads its ACKs.
+/// Both are bounded so that neither direction starves the other or the timers: under a flood of
+/// input ACKs still leave every 64 frames, and with a full send queue ACKs are still received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// Frames received at most, 1 and up. Default 64: a NAPI poll's weight in Linux.
+    /// Maximum frames received, at least 1. Default 64, the weight of a NAPI poll in Linux.
     pub rx: usize,
-    /// Frames sent at most, 1 and up. Default 64, so that sending keeps up with receiving.
+    /// Maximum frames sent, at least 1. Default 64, so that sending keeps up with receiving.
     pub tx: usize,
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Frames handed to the node.
     pub rx: usize,
     /// Frames written by the node and committed to the port.
     pub tx: usize,
-    /// The node's timer was due and has been handled.
+    /// The node's timer was due and was handled.
     pub timeout: bool,
-    /// The node had something to send, and the port no place for it.
+    /// The node had a frame to send and the port had no transmit buffer.
     pub port_full: bool,
 }
 
-/// How a driver passes the time when there is nothing to do.
+/// How a driver waits while it is idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Polling {
-    /// Spins: the lowest latency, a whole core.
+    /// Spins: lowest latency at the cost of a core.
     Busy,
-    /// Spins for this long without progress, then sleeps in [`Port::wait`] until a frame arrives
-    /// or the node's next deadline: several workers share a core, an idle one costs next to
+    /// Spins for `spin` without progress, then sleeps in [`Port::wait`] until a frame arrives or
+    /// the node's next deadline. Several workers can share a core, and an idle worker costs almost
     /// nothing. Zero sleeps at once.
     Adaptive {
-        /// How long to spin. About the round-trip time: an answer then finds us awake.
+        /// How long to spin. With about the round-trip time, a response arrives before the sleep.
         spin: Dur,
     },
 }
 
-/// What a driver has done since it was made.
+/// A driver's counters since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverCounters {
     /// Steps taken.
     pub steps: u64,
-    /// Steps that received, sent or timed out nothing.
+    /// Steps without received frames, sent frames or timeouts.
     pub idle_steps: u64,
     /// Frames handed to the node.
     pub rx_frames: u64,
@@ -66,9 +66,9 @@ pub struct DriverCounters {
     pub tx_frames: u64,
     /// Due timers handled.
     pub timeouts: u64,
-    /// Times it slept.
+    /// Number of sleeps.
     pub waits: u64,
-    /// For how long the node had something to send and the port no place for it; of one port
+    /// Time during which the node had a frame to send and the port no transmit buffer; for one port
     /// ([`Driver::run_until`]).
     pub port_full: Dur,
 }
@@ -93,23 +93,23 @@ impl Default for Budget {
 }
 
 impl Progress {
-    /// True when nothing at all happened.
+    /// True if nothing happened.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.rx == 0 && self.tx == 0 && !self.timeout
     }
 }
 
-/// One turn: frames in, timers, frames out, flush. The order is [`Node`]'s contract.
+/// One iteration: receive, timers, transmit, flush. The order is [`Node`]'s contract.
 ///
-/// `unfinished` is the caller's memory between steps, empty at first: a node reports a port ready
-/// only once, so a port that ran out of buffers or of `budget.tx` stays in there to be asked again.
+/// `unfinished` is the caller's state between steps, empty at first. A node reports a port ready
+/// only once, so a port that ran out of buffers or of `budget.tx` stays in it and is polled again.
 ///
 /// # Errors
-/// The port is gone; the node may be driven on over another one.
+/// The port has failed; the node can continue over another one.
 ///
 /// # Panics
-/// If the node claims a frame longer than the buffer it was offered, or elides payload.
+/// If the node returns a frame longer than its buffer, or elides payload.
 pub fn step(
     now: Time,
     node: &mut dyn Node,
@@ -129,7 +129,8 @@ pub fn step(
     }
     unfinished.merge(node.take_ready());
     while unfinished.has(PortId::HOST) && progress.tx < budget.tx {
-        // The buffer first: a packet already built when the ring is full would have to be kept.
+        // Reserve the buffer first: a packet already built would have to be kept if the ring were
+        // full.
         let Some(mut slot) = reserve(port) else {
             progress.port_full = true;
             break;
@@ -142,7 +143,7 @@ pub fn step(
             None => *unfinished = PortMask::EMPTY,
         }
     }
-    // Also when nothing is new: the port may hold frames the machine would not take before.
+    // Also without new frames: the port may hold frames that the kernel has not accepted yet.
     port.flush(now)?;
     Ok(progress)
 }
@@ -162,10 +163,10 @@ impl Driver {
         }
     }
 
-    /// The same driver with another budget.
+    /// Sets the budget.
     ///
     /// # Panics
-    /// If either direction is zero: it would never move a frame.
+    /// If either direction is zero, because no frame would move.
     #[must_use]
     pub fn with_budget(mut self, budget: Budget) -> Self {
         assert!(budget.rx > 0 && budget.tx > 0, "a budget of zero is a halt");
@@ -173,24 +174,24 @@ impl Driver {
         self
     }
 
-    /// Its clock, to tell applications the node's time.
+    /// The driver's clock, the time base of the node's applications.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> DriverCounters {
         self.counters
     }
 
-    /// Drives `node` over `port`, its [`PortId::HOST`], until `stop` says true. `stop` is asked
-    /// before every step, also before the first, and at least every 100 ms; it may work on the node
-    /// (post, poll completions): what it posts leaves in the step that follows, before any sleep.
+    /// Drives `node` over `port`, its [`PortId::HOST`], until `stop` returns true. `stop` is called
+    /// before every step, including the first, and at least every 100 ms. It may use the node
+    /// (post, poll completions): what it posts is sent in the following step, before any sleep.
     ///
     /// # Errors
-    /// The port is gone.
+    /// The port has failed.
     pub fn run_until<N: Node>(
         &mut self,
         node: &mut N,
@@ -200,10 +201,10 @@ impl Driver {
         self.run_watched(node, port, |node, _| stop(node))
     }
 
-    /// As [`Driver::run_until`], for who looks at the driver's counters too.
+    /// As [`Driver::run_until`]; `stop` also gets the driver's counters.
     ///
     /// # Errors
-    /// The port is gone.
+    /// The port has failed.
     pub fn run_watched<N: Node>(
         &mut self,
         node: &mut N,
@@ -211,7 +212,7 @@ impl Driver {
         mut stop: impl FnMut(&mut N, &DriverCounters) -> bool,
     ) -> io::Result<()> {
         while !stop(node, &self.counters) {
-            // Read once: everything in a step happens at one time.
+            // Read once: all events of a step have one time.
             let now = self.clock.now();
             if let Some(since) = self.full_since.take() {
                 self.counters.port_full = self.counters.port_full + now.since(since);
@@ -229,7 +230,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Passes the time after a step at `now` in which nothing happened. `wait` sleeps.
+    /// Waits after an idle step at `now`. `wait` sleeps.
     fn idle(
         &mut self,
         now: Time,
@@ -263,19 +264,19 @@ impl Driver {
     }
 }
 
-/// How long a worker may sleep: until the deadline, rounded down so that it wakes early rather
-/// than late, and within the two bounds below. Zero: do not sleep.
+/// How long a worker may sleep: until the deadline, rounded down so that it wakes early rather than
+/// late, and within the two bounds below. Zero: no sleep.
 fn sleep_for(now: Time, deadline: Option<Time>, tx_pending: usize) -> Duration {
     let bound = if tx_pending > 0 { SLEEP_PENDING_MAX } else { SLEEP_MAX };
     let left = deadline.map_or(Dur::MAX, |at| at.since(now));
     Duration::from_nanos(left.min(bound).as_ns())
 }
 
-/// The longest sleep: what a stop condition waits for in the worst case, at ten wake-ups a second.
+/// The longest sleep: the maximum latency of a stop condition, at ten wakeups a second.
 const SLEEP_MAX: Dur = Dur::from_ms(100);
 
-/// The longest sleep while the port holds frames that only another flush may push out: short
-/// against a retransmission timeout, long against a system call.
+/// The longest sleep while the port holds frames that only another flush sends: short compared with
+/// a retransmission timeout, long compared with a system call.
 const SLEEP_PENDING_MAX: Dur = Dur::from_us(200);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A bad network around any port: loss, duplication, reordering, corruption, a black hole.
+//! Network emulation around any port: loss, duplication, reordering, corruption, a black hole.
 //!
-//! Faults happen to received frames only, after the inner port and before the node. Two ends that
-//! are both wrapped see faults both ways.
+//! Faults apply to received frames only, between the inner port and the node. Two ends that are
+//! both wrapped have faults in both directions.
 
 mod config;
 
@@ -13,18 +13,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// How often each fault struck.
+/// Number of frames affected by each fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultCounters {
-    /// Frames taken from the inner port.
+    /// Frames received from the inner port.
     pub rx_frames: u64,
-    /// Frames handed on, copies included.
+    /// Frames delivered, including duplicates.
     pub delivered: u64,
     /// Frames lost by `loss_ppm`.
     pub lost: u64,
-    /// Frames delivered a second time.
+    /// Frames delivered twice.
     pub duplicated: u64,
-    /// Frames held back.
+    /// Frames delayed.
     pub reordered: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
@@ -32,14 +32,14 @@ pub struct FaultCounters {
     pub blackholed: u64,
 }
 
-/// A port with a bad network in front of its receiver.
+/// A port with network emulation before its receiver.
 #[derive(Debug)]
 pub struct FaultPort<P> {
     inner: P,
     faults: Faults,
 }
 
-/// Everything but the inner port, so that both can be borrowed at once.
+/// State without the inner port, so that both can be borrowed at once.
 #[derive(Debug)]
 struct Faults {
     cfg: FaultConfig,
@@ -48,13 +48,13 @@ struct Faults {
     reorder: Rng,
     corrupt: Rng,
     blackhole: bool,
-    /// Held back, oldest first; at most `reorder_depth`.
-    held: Vec<Held>,
-    /// Due, but the last burst was full; at most a burst and what was held.
+    /// Delayed frames, oldest first; at most `reorder_depth`.
+    delayed: Vec<Delayed>,
+    /// Due frames that exceeded the last burst; at most a burst and the delayed frames.
     backlog: VecDeque<Vec<u8>>,
-    /// Empty buffers, so that a running port allocates nothing.
+    /// Free buffers, so that a running port does not allocate.
     pool: Vec<Vec<u8>>,
-    /// Buffers made so far.
+    /// Buffers allocated so far.
     made: usize,
     /// The time of the last burst.
     now: Time,
@@ -62,11 +62,11 @@ struct Faults {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Delayed {
     bytes: Vec<u8>,
     /// Frames that must still overtake it.
     frames_left: u32,
-    /// Or this time, whichever is first.
+    /// It is also released at this time.
     until: Time,
 }
 
@@ -78,7 +78,7 @@ struct Sink<'a> {
 }
 
 impl<P: Port> FaultPort<P> {
-    /// Puts a bad network in front of `inner`.
+    /// Wraps `inner` with network emulation.
     ///
     /// # Errors
     /// `cfg` is out of range.
@@ -92,7 +92,7 @@ impl<P: Port> FaultPort<P> {
             reorder: rng.fork(),
             corrupt: rng.fork(),
             blackhole: false,
-            held: Vec::with_capacity(usize_from(u64::from(cfg.reorder_depth))),
+            delayed: Vec::with_capacity(usize_from(u64::from(cfg.reorder_depth))),
             backlog: VecDeque::new(),
             pool: Vec::new(),
             made: 0,
@@ -102,31 +102,31 @@ impl<P: Port> FaultPort<P> {
         Ok(Self { inner, faults })
     }
 
-    /// How often each fault struck so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> FaultCounters {
         self.faults.counters
     }
 
-    /// While on, nothing is received: neither what arrives nor what is held back.
+    /// While on, all frames are dropped, including delayed ones.
     pub fn set_blackhole(&mut self, on: bool) {
         self.faults.blackhole = on;
     }
 
-    /// The port inside.
+    /// The inner port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The port inside, to change.
+    /// The inner port, mutable.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 }
 
 impl Faults {
-    /// One frame from the inner port meets its fate.
+    /// Applies the faults to a frame from the inner port.
     fn on_frame(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
         self.counters.rx_frames += 1;
         if self.blackhole {
@@ -148,11 +148,11 @@ impl Faults {
         }
     }
 
-    /// One frame that will be delivered, now or later, once or twice.
+    /// Delivers a frame that is not lost, now or later, once or twice.
     fn on_survivor(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
         let twice = self.dup.per_million(self.cfg.dup_ppm);
         let late = self.reorder.per_million(self.cfg.reorder_ppm)
-            && self.held.len() < usize_from(u64::from(self.cfg.reorder_depth));
+            && self.delayed.len() < usize_from(u64::from(self.cfg.reorder_depth));
         self.counters.duplicated += u64::from(twice);
         let prompt = u32::from(twice) + u32::from(!late);
         for _ in 0..prompt {
@@ -166,39 +166,43 @@ impl Faults {
             let depth = u64::from(self.cfg.reorder_depth);
             let frames_left = u32::try_from(1 + self.reorder.below(depth)).unwrap_or(u32::MAX);
             let bytes = self.copy(frame);
-            self.held.push(Held { bytes, frames_left, until: self.now + FaultConfig::HOLD_MAX });
+            self.delayed.push(Delayed {
+                bytes,
+                frames_left,
+                until: self.now + FaultConfig::HOLD_MAX,
+            });
         }
     }
 
-    /// One frame has overtaken all that are held.
+    /// Counts a frame that overtakes all delayed ones.
     fn overtake(&mut self, sink: &mut Sink<'_>) {
-        for held in &mut self.held {
-            held.frames_left -= 1;
+        for delayed in &mut self.delayed {
+            delayed.frames_left -= 1;
         }
-        self.release(sink, |held| held.frames_left == 0);
+        self.release(sink, |delayed| delayed.frames_left == 0);
     }
 
-    /// Delivers what is held and `due`, oldest first.
-    fn release(&mut self, sink: &mut Sink<'_>, due: impl Fn(&Held) -> bool) {
+    /// Delivers delayed frames that are `due`, oldest first.
+    fn release(&mut self, sink: &mut Sink<'_>, due: impl Fn(&Delayed) -> bool) {
         let mut at = 0;
-        while at < self.held.len() {
-            if !due(&self.held[at]) {
+        while at < self.delayed.len() {
+            if !due(&self.delayed[at]) {
                 at += 1;
                 continue;
             }
-            let bytes = self.held.remove(at).bytes;
+            let bytes = self.delayed.remove(at).bytes;
             self.deliver(&bytes, RxMeta::whole(self.now), sink);
             self.pool.push(bytes);
         }
     }
 
-    /// Hands a frame on, or keeps a copy for the next burst when this one is full.
+    /// Delivers a frame, or queues a copy for the next burst if this one is full.
     fn deliver(&mut self, frame: &[u8], meta: RxMeta, sink: &mut Sink<'_>) {
         if sink.left == 0 {
             let bytes = self.copy(frame);
             self.backlog.push_back(bytes);
         } else {
-            sink.hand(frame, meta);
+            sink.pass(frame, meta);
         }
     }
 
@@ -206,19 +210,19 @@ impl Faults {
         while sink.left > 0
             && let Some(bytes) = self.backlog.pop_front()
         {
-            sink.hand(&bytes, RxMeta::whole(self.now));
+            sink.pass(&bytes, RxMeta::whole(self.now));
             self.pool.push(bytes);
         }
     }
 
-    /// What is under way when the black hole opens falls in as well.
+    /// Frames already delayed are lost in the black hole as well.
     fn drop_all(&mut self) {
-        self.counters.blackholed += u64_from(self.held.len() + self.backlog.len());
-        self.pool.extend(self.held.drain(..).map(|held| held.bytes));
+        self.counters.blackholed += u64_from(self.delayed.len() + self.backlog.len());
+        self.pool.extend(self.delayed.drain(..).map(|delayed| delayed.bytes));
         self.pool.extend(self.backlog.drain(..));
     }
 
-    /// A copy in a buffer from the pool.
+    /// Copies a frame to a buffer of the pool.
     fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
         let mut bytes = self.pool.pop().unwrap_or_else(|| {
             self.made += 1;
@@ -229,28 +233,28 @@ impl Faults {
         bytes
     }
 
-    /// How long a wait may last before something kept here is due.
+    /// The longest wait before a queued frame is due.
     fn wait_max(&self) -> Duration {
         if !self.backlog.is_empty() {
             return Duration::ZERO;
         }
-        let left = self.held.iter().map(|held| held.until.since(self.now));
+        let left = self.delayed.iter().map(|delayed| delayed.until.since(self.now));
         left.min().map_or(Duration::MAX, |left| {
-            // Up, or a wait of zero would turn the last picoseconds into a spin.
+            // Rounded up, because a wait of zero would spin for the last picoseconds.
             Duration::from_nanos(left.as_ns() + 1)
         })
     }
 }
 
 impl Sink<'_> {
-    fn hand(&mut self, frame: &[u8], meta: RxMeta) {
+    fn pass(&mut self, frame: &[u8], meta: RxMeta) {
         self.left -= 1;
         self.handed += 1;
         (self.each)(frame, meta);
     }
 }
 
-/// Flips one bit of `bytes`, each as likely as the other.
+/// Flips one bit of `bytes`, uniformly distributed.
 fn flip_bit(bytes: &mut [u8], rng: &mut Rng) {
     let bit = usize_from(rng.below(u64_from(bytes.len()) * 8));
     bytes[bit / 8] ^= 1 << (bit % 8);
@@ -265,8 +269,8 @@ impl<P: Port> Port for FaultPort<P> {
             faults.drop_all();
         }
         faults.deliver_backlog(&mut sink);
-        faults.release(&mut sink, |held| held.until <= now);
-        // Not more than fits: the surplus of one burst is its copies and what it set free.
+        faults.release(&mut sink, |delayed| delayed.until <= now);
+        // No more than fits: the surplus of a burst is its duplicates and released frames.
         inner.rx_burst(now, sink.left, &mut |frame, meta| {
             faults.on_frame(frame, meta, &mut sink);
         });
@@ -289,7 +293,7 @@ impl<P: Port> Port for FaultPort<P> {
     }
 }
 
-/// Destination, source and type. A flip in there would only hit another machine's filter.
+/// Addresses and type. A bit error in them would only hit the receiver's filter.
 const ETH_HEADER_LEN: usize = 14;
 
 #[cfg(test)]

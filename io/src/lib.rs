@@ -1,21 +1,21 @@
-//! Ports, clock and driver: the machine's side of Spanwire.
+//! Ports, clock and driver: the system interface of Spanwire.
 //!
 //! An engine is a [`spanwire_base::Node`]: bytes and time in, bytes and deadlines out. This crate
-//! gives it the bytes and the time, and knows nothing of what they mean.
+//! supplies the bytes and the time, independently of the protocol.
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
-//! | [`port`] | the seam: [`port::Port`], where frames come from and go to |
-//! | [`driver`] | the loop around one node and its ports, and how it waits |
-//! | [`doorbell`] | how another thread wakes a worker |
-//! | [`clock`] | the only clock |
+//! | [`port`] | the interface [`port::Port`]: receive and transmit of frames |
+//! | [`driver`] | the loop around one node and its ports, spinning or sleeping |
+//! | [`doorbell`] | wakeup of a worker by another thread |
+//! | [`clock`] | the only source of time |
 //! | [`pipe`] | two ports back to back in one process |
-//! | [`fault`] | a bad network around any port, decided by a seed |
-//! | [`pcap`] | a capture of what any port carries |
+//! | [`fault`] | network emulation around any port, decided by a seed |
+//! | [`pcap`] | packet capture around any port |
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
-//! | [`packet`] | an AF_PACKET socket: slower, on any interface, frames as long as its MTU |
-//! | [`net`] | the kernel's side of addressing: interfaces, routes, neighbours, namespaces |
+//! | [`packet`] | an AF_PACKET socket: slower, for any interface and frames up to its MTU |
+//! | [`net`] | kernel configuration: interfaces, routes, neighbours, namespaces |
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod affinity;

@@ -1,13 +1,13 @@
-//! The kernel's side of addressing: interfaces, addresses, routes, neighbours, namespaces and
-//! offloads, by netlink and ioctl from this process (nothing is run as a command).
+//! Kernel network configuration: interfaces, addresses, routes, neighbours, namespaces and
+//! offloads, by netlink and ioctl from this process (no command is run).
 //!
-//! The engine does not know any of this. An endpoint needs it twice: before the first packet, to
-//! learn which interface and which MAC addresses lead to a peer ([`resolve`]), and in
-//! demonstrations, tests and benchmarks, to have two hosts on one machine ([`TwoHosts`]).
+//! The engine is independent of it. An endpoint needs it before the first packet, to learn the
+//! interface and the MAC addresses for a peer ([`resolve`]). Demonstrations, tests and benchmarks
+//! use it to create two hosts on one machine ([`TwoHosts`]).
 //!
-//! A namespace is a property of a *thread*. Everything that talks to the kernel here ([`Netlink`],
-//! [`Ethtool`]) is opened in the namespace of the calling thread, or in a given one by `open_in`,
-//! and stays there, whatever the thread does afterwards.
+//! A namespace is a property of a *thread*. [`Netlink`] and [`Ethtool`] are opened in the namespace
+//! of the calling thread, or in a given one by `open_in`, and keep it even if the thread changes
+//! its own.
 
 mod address;
 mod error;

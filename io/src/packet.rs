@@ -1,13 +1,14 @@
 //! The AF_PACKET port: any Ethernet interface, any frame up to its MTU, slowly.
 //!
-//! For where [`crate::xdp`] cannot go: an interface whose driver or MTU it does not suit, or frames
-//! longer than one AF_XDP buffer (path MTU 4096). A system call and a copy for each frame, both
-//! ways; otherwise it is the same to the engine.
+//! A fallback where [`crate::xdp`] is not possible: a driver or MTU without XDP support, or frames
+//! longer than an AF_XDP chunk (path MTU 4096). It needs a system call and a copy for each frame in
+//! both directions; for the engine it is an equivalent port.
 //!
-//! The socket *listens in*: unlike an XDP program it cannot keep frames from the kernel. So the
-//! port also holds UDP port 4791 of the namespace, unread, or the kernel would answer each RoCEv2
-//! packet with "port unreachable". Where another holds it, such as the kernel's own rxe, that is
-//! as good, but then both see every packet: they must not have the same addresses.
+//! The socket gets copies: unlike an XDP program it cannot keep frames from the kernel. So the port
+//! also binds UDP port 4791 of the namespace without reading it; otherwise the kernel would reply
+//! to each RoCEv2 packet with "port unreachable". Another owner of that port, such as the kernel's
+//! rxe, has the same effect. Both then receive every packet, so they must not have the same
+//! addresses.
 
 mod sys;
 
@@ -27,53 +28,53 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct PacketPort {
     socket: OwnedFd,
-    /// Keeps the kernel from answering; never read.
-    _silencer: Option<UdpSocket>,
+    /// Prevents ICMP errors from the kernel; never read.
+    _roce_port: Option<UdpSocket>,
     ifname: String,
-    /// Transmit buffers, each as long as the longest frame, behind one another.
+    /// Contiguous transmit buffers, each as long as the longest frame.
     buffers: Box<[u8]>,
     room: usize,
-    /// Numbers of buffers that nobody has.
+    /// Free buffers.
     free: Vec<usize>,
-    /// Committed, and not yet taken by the kernel: buffer and length, oldest first.
+    /// Committed frames that the kernel has not accepted yet: buffer and length, oldest first.
     queued: VecDeque<(usize, usize)>,
-    /// Where a frame is received.
+    /// Receive buffer.
     received: Box<[u8]>,
-    /// An error that says the interface is gone; [`Port::flush`] reports it.
+    /// An error that shows that the interface was removed; [`Port::flush`] reports it.
     gone: Option<io::Error>,
     counters: PacketCounters,
 }
 
-/// What a [`PacketPort`] has done and seen.
+/// The counters of a [`PacketPort`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PacketCounters {
-    /// Frames handed over.
+    /// Frames delivered to the driver.
     pub rx_frames: u64,
     /// Bytes of those.
     pub rx_bytes: u64,
-    /// Frames longer than the MTU allows, thrown away: the kernel had joined several together (GRO
-    /// on the interface, or a peer on this machine with segmentation offload).
+    /// Frames longer than the MTU, dropped: the kernel merged several (GRO on the interface, or
+    /// segmentation offload of a peer on this machine).
     pub rx_too_long: u64,
-    /// Frames the kernel threw away because the socket's buffer was full.
+    /// Frames that the kernel dropped because the socket's buffer was full.
     pub rx_overflow: u64,
-    /// Frames the kernel took.
+    /// Frames that the kernel accepted.
     pub tx_frames: u64,
     /// Bytes of those.
     pub tx_bytes: u64,
-    /// Frames the kernel refused and that are lost: a full queue, an interface that is down.
+    /// Frames lost because the kernel rejected them: a full queue, an interface that is down.
     pub tx_dropped: u64,
-    /// Times the kernel took no more and frames had to wait.
+    /// Times the kernel accepted no more and frames remained queued.
     pub tx_again: u64,
     /// Times all transmit buffers were in use.
     pub tx_no_slot: u64,
 }
 
-/// Why there is no port.
+/// The reason why a port cannot be opened.
 #[derive(Debug)]
 pub enum PacketError {
-    /// The interface could not be looked up.
+    /// The interface lookup failed.
     Net(NetError),
-    /// The socket could not be had: CAP_NET_RAW is missing.
+    /// The socket cannot be opened: CAP_NET_RAW is missing.
     Socket(io::Error),
     /// The interface is not Ethernet, or has no MTU.
     NotEthernet(String),
@@ -93,7 +94,7 @@ impl PacketPort {
         let socket = sys::open(link.ifindex, BUFFER_BYTES).map_err(PacketError::Socket)?;
         Ok(Self {
             socket,
-            _silencer: silencer(),
+            _roce_port: bind_roce_port(),
             ifname: ifname.to_owned(),
             buffers: vec![0; SLOTS * room].into(),
             room,
@@ -105,13 +106,13 @@ impl PacketPort {
         })
     }
 
-    /// What it has done and seen so far.
+    /// The counters so far.
     pub fn counters(&mut self) -> PacketCounters {
         self.counters.rx_overflow += sys::take_drops(&self.socket);
         self.counters
     }
 
-    /// Sends what is queued, as far as the kernel takes it.
+    /// Sends queued frames until the kernel accepts no more.
     fn send(&mut self) -> io::Result<()> {
         while let Some((number, len)) = self.queued.front().copied() {
             let begin = number * self.room;
@@ -135,8 +136,8 @@ impl PacketPort {
         Ok(())
     }
 
-    /// An error of a call that concerns one frame only is none; one that says that the interface
-    /// is gone is.
+    /// Ignores an error that concerns one frame only; returns one that shows that the interface was
+    /// removed.
     fn check(&self, error: &io::Error) -> io::Result<()> {
         if !sys::is_bound(&self.socket) {
             let text = format!("interface {} is gone: {error}", self.ifname);
@@ -212,19 +213,19 @@ impl Port for PacketPort {
     }
 }
 
-/// Takes UDP port 4791 for both IP versions, so that the kernel has somebody to give RoCEv2 to.
-/// `None` where somebody else has it.
-fn silencer() -> Option<UdpSocket> {
+/// Binds UDP port 4791 for both IP versions, so that the kernel has a socket for RoCEv2. `None` if
+/// another socket has it.
+fn bind_roce_port() -> Option<UdpSocket> {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, STEER_PORT))
         .or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, STEER_PORT)));
     match socket {
         Ok(socket) => {
-            // It fills up once and stays full.
+            // Its receive buffer fills up once and stays full.
             sys::keep_small(&socket);
             Some(socket)
         }
         Err(e) => {
-            tracing::info!("UDP port {} is not ours: {e}", STEER_PORT);
+            tracing::info!("UDP port {} is in use: {e}", STEER_PORT);
             None
         }
     }
@@ -250,12 +251,12 @@ impl std::error::Error for PacketError {
     }
 }
 
-/// Frames that may wait to be sent: more than the engine's default window.
+/// Transmit buffers: more than the engine's default window.
 const SLOTS: usize = 256;
-/// Of the socket, each way: a window of the longest frames, with the kernel's overhead, thrice
-/// over. What the kernel grants without privilege may be less.
+/// Socket buffer in each direction: three windows of the longest frames with the kernel's overhead.
+/// An unprivileged process may be granted less.
 const BUFFER_BYTES: u32 = 8 << 20;
-/// Two addresses and a type.
+/// Addresses and type.
 const ETHERNET_HEADER_LEN: usize = 14;
 
 #[cfg(test)]

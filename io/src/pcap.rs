@@ -1,4 +1,4 @@
-//! Captures: every frame a port receives and sends, in a file that Wireshark and tcpdump read.
+//! Packet capture: the frames that a port receives and sends, in a pcap file.
 
 use crate::clock::unix_ns;
 use crate::port::{Port, SlotToken, slots_of_inner};
@@ -9,37 +9,37 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Writes frames into a classic pcap file with nanosecond time stamps and Ethernet as link type.
+/// Writes frames to a classic pcap file with nanosecond time stamps and link type Ethernet.
 ///
 /// # Source
 /// draft-ietf-opsawg-pcap: file header 4, packet record 5; magic 0xA1B23C4D for nanoseconds.
 #[derive(Debug)]
 pub struct PcapWriter<W: Write> {
     out: BufWriter<W>,
-    /// Of [`Time::ZERO`], in nanoseconds since 1970.
+    /// Wall-clock time of [`Time::ZERO`], in nanoseconds since 1970.
     start_ns: u64,
 }
 
-/// What became of the frames that passed a [`PcapPort`].
+/// The counters of a [`PcapPort`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PcapCounters {
-    /// Frames written.
+    /// Frames written to the capture.
     pub recorded: u64,
-    /// Frames not written, because the file could not take one before.
+    /// Frames not written, because of an earlier write error.
     pub unrecorded: u64,
 }
 
-/// A port that records what it carries: received frames when they are handed over, sent frames
-/// when they are committed.
+/// A port that captures its frames: received ones when they are delivered, sent ones when they are
+/// committed.
 ///
-/// The capture never breaks the transfer. After the first write error (a full disk) recording
-/// stops, since what follows half a record could not be read; the error is logged once and the
-/// frames that pass are counted.
+/// The capture never disturbs the transfer. After the first write error (a full disk) it stops,
+/// because a reader cannot continue after a partial record. The error is logged once, and further
+/// frames are counted.
 #[derive(Debug)]
 pub struct PcapPort<P, W: Write> {
     inner: P,
     capture: Capture<W>,
-    /// Of the last burst: a driver's step sends at the time at which it received.
+    /// Time of the last burst: a driver's step sends at the time at which it received.
     now: Time,
 }
 
@@ -51,7 +51,7 @@ struct Capture<W: Write> {
 }
 
 impl PcapWriter<File> {
-    /// Creates the file, or empties it. `start` is the wall-clock time of [`Time::ZERO`]:
+    /// Creates or truncates the file. `start` is the wall-clock time of [`Time::ZERO`]:
     /// `Clock::wall_start`.
     ///
     /// # Errors
@@ -79,17 +79,16 @@ impl<W: Write> PcapWriter<W> {
         Ok(Self { out, start_ns })
     }
 
-    /// Appends one frame: `frame` from the destination MAC on, without FCS, at most 262,144 bytes
-    /// of which are kept.
+    /// Appends one frame from its destination MAC on, without FCS, truncated to 262,144 bytes.
     ///
     /// # Errors
-    /// The output takes no more. The record may be there in part: nothing can follow it.
+    /// The output is full. The record may be incomplete, so no other can follow it.
     pub fn write(&mut self, at: Time, frame: &[u8]) -> io::Result<()> {
         self.write_beginning(at, frame, frame.len())
     }
 
-    /// Appends the beginning of a frame that is `frame_len` bytes long, without FCS: readers show
-    /// it as cut by a snap length.
+    /// Appends the first bytes of a frame that is `frame_len` bytes long, without FCS: readers show
+    /// it as truncated by the snap length.
     ///
     /// # Errors
     /// As [`PcapWriter::write`].
@@ -119,17 +118,17 @@ impl<W: Write> PcapWriter<W> {
         self.out.write_all(&beginning[..kept])
     }
 
-    /// Hands everything to the output.
+    /// Flushes the buffer to the output.
     ///
     /// # Errors
-    /// The output takes no more.
+    /// The output is full.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
 impl<P: Port, W: Write> PcapPort<P, W> {
-    /// Records what `inner` carries with `writer`.
+    /// Captures the frames of `inner` with `writer`.
     pub fn new(inner: P, writer: PcapWriter<W>) -> Self {
         Self {
             inner,
@@ -138,24 +137,24 @@ impl<P: Port, W: Write> PcapPort<P, W> {
         }
     }
 
-    /// What became of the frames so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> PcapCounters {
         self.capture.counters
     }
 
-    /// Hands everything recorded to the output; dropping the port does it too.
+    /// Flushes the capture to the output; dropping the port does that too.
     pub fn flush_capture(&mut self) {
         self.capture.flush();
     }
 
-    /// The port inside.
+    /// The inner port.
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The port inside, to change.
+    /// The inner port, mutable.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
@@ -187,7 +186,7 @@ impl<W: Write> Capture<W> {
 
     fn fail(&mut self, error: &io::Error) {
         self.failed = true;
-        tracing::warn!(%error, "the capture stops here; the transfer goes on");
+        tracing::warn!(%error, "the capture stops; the transfer continues");
     }
 }
 
@@ -210,7 +209,7 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
     slots_of_inner!();
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
-        // A frame longer than its buffer is the inner port's to refuse.
+        // The inner port rejects a frame longer than its buffer.
         if let Some(frame) = self.inner.slot_bytes(&slot).get(..meta.len) {
             self.capture.record(self.now, frame);
         }
@@ -229,7 +228,7 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
 const VERSION_MAJOR: u16 = 2;
 const VERSION_MINOR: u16 = 4;
-/// The largest that libpcap accepts, far above any frame here.
+/// The largest snap length that libpcap accepts, far above any frame.
 const SNAPLEN: u32 = 262_144;
 const LINKTYPE_ETHERNET: u32 = 1;
 const NS_PER_S: u64 = 1_000_000_000;

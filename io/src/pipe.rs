@@ -1,8 +1,8 @@
-//! Two ports back to back in one process: what one commits and flushes, the other receives.
+//! Two connected ports in one process: one receives what the other commits and flushes.
 //!
 //! A pipe is the loss-free network of examples and tests. Both ends are independent [`Port`]s and
-//! may live on two threads. All buffers are made with the pipe and go round: from the sender's
-//! free ring through its full ring to the receiver and back, never copied in between.
+//! may be on two threads. All buffers are allocated with the pipe and circulate: from the sender's
+//! free ring through its full ring to the receiver and back, without a copy.
 
 mod doorbell;
 
@@ -16,39 +16,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The shape of a pipe.
+/// Configuration of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PipeConfig {
-    /// Frames each direction holds, 1..=65,536. Default 256: four bursts of the driver.
+    /// Frames queued in each direction, 1..=65,536. Default 256: four bursts of the driver.
     pub ring: usize,
     /// Longest frame in bytes without FCS, 64..=65,536. Default 4,352: a payload of 4,096 (the
     /// largest path MTU of RC) and the largest headers, rounded up to 256.
     pub frame_room: usize,
-    /// What happens to a sender whose ring is full. Default [`WhenFull::BackPressure`].
+    /// Handling of a full ring. Default [`WhenFull::BackPressure`].
     pub when_full: WhenFull,
 }
 
-/// What a full ring does to its sender.
+/// Handling of a full ring at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// No transmit buffer until the receiver has taken a frame: nothing is lost.
+    /// The sender gets no transmit buffer until the receiver has taken a frame: no loss.
     #[default]
     BackPressure,
-    /// The new frame is dropped and counted, as a switch drops at the tail of its queue.
+    /// The new frame is dropped and counted, like tail drop in a switch.
     Drop,
 }
 
-/// What one end of a pipe has done.
+/// The counters of one end of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PipeCounters {
-    /// Frames handed to this end's receiver.
+    /// Frames received at this end.
     pub rx_frames: u64,
     /// Frames put into the other end's ring.
     pub tx_frames: u64,
     /// Frames dropped because the ring was full ([`WhenFull::Drop`] only).
     pub tx_dropped_full: u64,
-    /// Frames that the other end will never take, because it has been dropped: sent after that, or
-    /// found unread in its ring (those are in `tx_frames` too).
+    /// Frames that the other end did not receive before it was dropped: sent after that, or left
+    /// unread in its ring (those are in `tx_frames` too).
     pub tx_dropped_closed: u64,
 }
 
@@ -56,31 +56,31 @@ pub struct PipeCounters {
 #[derive(Debug)]
 pub struct PipePort {
     shared: Arc<Shared>,
-    /// Which end: it sends on way `side` and sleeps on bell `side`.
+    /// The index of this end: it sends in direction `side` and sleeps on bell `side`.
     side: usize,
-    /// Buffers handed out as slots, by their id.
+    /// Buffers taken as slots, by their id.
     taken: Box<[Option<Frame>]>,
-    /// Committed, to leave with the next flush.
+    /// Committed frames, sent with the next flush.
     staged: VecDeque<Frame>,
-    /// [`WhenFull::Drop`]: where frames are written that find the ring full.
+    /// [`WhenFull::Drop`]: the buffer of frames that will be dropped.
     scrap: Option<Frame>,
     frame_room: usize,
-    /// The last [`Port::slot_take`] found no buffer: a wait ends when one comes back.
+    /// The last [`Port::slot_take`] found no buffer: a wait ends when one is returned.
     starved: bool,
     counters: PipeCounters,
 }
 
 #[derive(Debug)]
 struct Shared {
-    ways: [Way; 2],
-    /// One for each end; rung by the other.
+    directions: [Direction; 2],
+    /// One bell for each end; the other end rings it.
     bells: [Doorbell; 2],
     closed: AtomicBool,
 }
 
-/// One way of the pipe. Each ring has room for all of its buffers, so a push cannot fail.
+/// One direction of the pipe. Each ring has room for all of its buffers, so a push cannot fail.
 #[derive(Debug)]
-struct Way {
+struct Direction {
     full: ArrayQueue<Frame>,
     free: ArrayQueue<Frame>,
 }
@@ -98,8 +98,8 @@ impl Default for PipeConfig {
     }
 }
 
-/// Makes a pipe and returns its two ends. Allocates `2 * ring` buffers of `frame_room` bytes;
-/// nothing is allocated later.
+/// Creates a pipe and returns its two ends. Allocates `2 * ring` buffers of `frame_room` bytes, and
+/// nothing later.
 ///
 /// # Panics
 /// If `cfg` is outside the ranges that [`PipeConfig`] states.
@@ -108,7 +108,7 @@ pub fn pipe(cfg: PipeConfig) -> (PipePort, PipePort) {
     assert!((1..=65_536).contains(&cfg.ring), "ring of {}", cfg.ring);
     assert!((64..=65_536).contains(&cfg.frame_room), "frame_room of {}", cfg.frame_room);
     let shared = Arc::new(Shared {
-        ways: [Way::new(cfg), Way::new(cfg)],
+        directions: [Direction::new(cfg), Direction::new(cfg)],
         bells: [Doorbell::default(), Doorbell::default()],
         closed: AtomicBool::new(false),
     });
@@ -122,13 +122,13 @@ impl Frame {
     }
 }
 
-impl Way {
+impl Direction {
     fn new(cfg: PipeConfig) -> Self {
-        let way = Self { full: ArrayQueue::new(cfg.ring), free: ArrayQueue::new(cfg.ring) };
+        let direction = Self { full: ArrayQueue::new(cfg.ring), free: ArrayQueue::new(cfg.ring) };
         for id in 0..cfg.ring {
-            put(&way.free, Frame::new(id, cfg.frame_room));
+            put(&direction.free, Frame::new(id, cfg.frame_room));
         }
-        way
+        direction
     }
 }
 
@@ -151,40 +151,40 @@ impl PipePort {
         }
     }
 
-    /// What this end has done so far.
+    /// The counters of this end so far.
     #[must_use]
     pub fn counters(&self) -> PipeCounters {
         self.counters
     }
 
-    /// True when the other end has been dropped: what was sent before can still be received,
-    /// nothing new will come.
+    /// True if the other end has been dropped: frames sent before can still be received, but no new
+    /// ones arrive.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
     }
 
-    /// The way it sends on.
-    fn out(&self) -> &Way {
-        &self.shared.ways[self.side]
+    /// The direction that it sends in.
+    fn outgoing(&self) -> &Direction {
+        &self.shared.directions[self.side]
     }
 
-    /// The way it receives on.
-    fn inn(&self) -> &Way {
-        &self.shared.ways[1 - self.side]
+    /// The direction that it receives in.
+    fn incoming(&self) -> &Direction {
+        &self.shared.directions[1 - self.side]
     }
 
     fn peer_bell(&self) -> &Doorbell {
         &self.shared.bells[1 - self.side]
     }
 
-    /// A buffer to write into: a free one, one that a closed receiver left unread, or the scrap.
+    /// A buffer for transmission: a free one, one that a closed receiver left unread, or the scrap.
     fn take_frame(&mut self) -> Option<Frame> {
-        if let Some(frame) = self.out().free.pop() {
+        if let Some(frame) = self.outgoing().free.pop() {
             return Some(frame);
         }
         if self.is_closed()
-            && let Some(frame) = self.out().full.pop()
+            && let Some(frame) = self.outgoing().full.pop()
         {
             self.counters.tx_dropped_closed += 1;
             return Some(frame);
@@ -192,12 +192,12 @@ impl PipePort {
         self.scrap.take()
     }
 
-    /// Gives an unused buffer of the sending side back.
+    /// Returns an unused buffer of the sending side.
     fn put_back(&mut self, frame: Frame) {
         if self.is_scrap(&frame) {
             self.scrap = Some(frame);
         } else {
-            put(&self.out().free, frame);
+            put(&self.outgoing().free, frame);
         }
     }
 
@@ -216,10 +216,10 @@ impl Port for PipePort {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         let mut count = 0;
         while count < max
-            && let Some(frame) = self.inn().full.pop()
+            && let Some(frame) = self.incoming().full.pop()
         {
             each(&frame.bytes[..frame.len], RxMeta::whole(now));
-            put(&self.inn().free, frame);
+            put(&self.incoming().free, frame);
             count += 1;
         }
         if count > 0 {
@@ -272,13 +272,13 @@ impl Port for PipePort {
             return Ok(());
         }
         let count = u64_from(self.staged.len());
-        let way = &self.shared.ways[self.side];
+        let direction = &self.shared.directions[self.side];
         if self.is_closed() {
             self.counters.tx_dropped_closed += count;
-            self.staged.drain(..).for_each(|f| put(&way.free, f));
+            self.staged.drain(..).for_each(|f| put(&direction.free, f));
         } else {
             self.counters.tx_frames += count;
-            self.staged.drain(..).for_each(|f| put(&way.full, f));
+            self.staged.drain(..).for_each(|f| put(&direction.full, f));
             self.peer_bell().ring(Wants::Frames);
         }
         Ok(())
@@ -293,13 +293,13 @@ impl Port for PipePort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let (inn, out) = (self.inn(), self.out());
+        let (incoming, out) = (self.incoming(), self.outgoing());
         let bell = &self.shared.bells[self.side];
         if self.starved {
-            let ready = || !inn.full.is_empty() || !out.free.is_empty() || self.is_closed();
+            let ready = || !incoming.full.is_empty() || !out.free.is_empty() || self.is_closed();
             bell.wait(Wants::FramesOrBuffers, timeout, ready);
         } else {
-            bell.wait(Wants::Frames, timeout, || !inn.full.is_empty());
+            bell.wait(Wants::Frames, timeout, || !incoming.full.is_empty());
         }
         Ok(())
     }
@@ -308,15 +308,15 @@ impl Port for PipePort {
 impl Drop for PipePort {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        // A peer starved of buffers waits for ours: it takes back what we left unread.
+        // A peer that waits for a buffer takes back those that this end has not read.
         self.peer_bell().ring(Wants::FramesOrBuffers);
     }
 }
 
-/// Pushes into a ring that has room for every buffer there is.
+/// Pushes into a ring that has room for every buffer.
 fn put(ring: &ArrayQueue<Frame>, frame: Frame) {
     let pushed = ring.push(frame);
-    assert!(pushed.is_ok(), "more buffers than the pipe was made with");
+    assert!(pushed.is_ok(), "the pipe has no more buffers than it was created with");
 }
 
 #[cfg(test)]

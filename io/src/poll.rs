@@ -1,10 +1,10 @@
-//! Sleeping on descriptors, to the nanosecond that the kernel allows.
+//! Sleeping on descriptors with nanosecond timeouts (ppoll(2)).
 
 use std::io;
 use std::time::Duration;
 
-/// Sleeps until one of `entries` has what it asks for or `timeout` has passed; says how many have.
-/// A signal ends the sleep like the timeout.
+/// Sleeps until one of `entries` is ready or `timeout` has passed; returns the number of ready
+/// entries. A signal ends the sleep like the timeout.
 ///
 /// # Errors
 /// The kernel has no memory, or there are more entries than the process may have descriptors.
@@ -36,7 +36,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn poll__wakes_for_any_entry_and_else_for_the_time() {
+    fn poll__wakes_for_any_entry_or_at_the_timeout() {
         let pairs = [(); 3].map(|()| UnixStream::pair().expect("descriptors"));
         let entry = |stream: &UnixStream| libc::pollfd {
             fd: stream.as_raw_fd(),

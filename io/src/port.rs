@@ -1,43 +1,43 @@
-//! The packet port: where frames come from and go to. Everything that moves frames implements
-//! [`Port`]; faults and captures are wrappers around one, never flags inside an engine.
+//! The packet port: reception and transmission of frames. Everything that moves frames implements
+//! [`Port`]; faults and captures wrap a port, and are never flags inside an engine.
 
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// A token for one transmit buffer that a port has handed out: move-only, made and consumed by the
-/// port alone. The number means something only to the port that made it.
+/// A token for one transmit buffer of a port: move-only, created and consumed by the port. Its
+/// number is meaningful only to that port.
 #[derive(Debug)]
 pub struct SlotToken(u64);
 
 impl SlotToken {
-    /// A token around a port's own number for the buffer (an offset, an index).
+    /// A token with the port's own number of the buffer (an offset, an index).
     #[must_use]
     pub fn new(id: u64) -> Self {
         Self(id)
     }
 
-    /// The port's own number.
+    /// The port's own number of the buffer.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.0
     }
 }
 
-/// A place packets come from and go to: an AF_XDP socket, one end of a pipe, or a wrapper around
-/// another port.
+/// A source and sink of frames: an AF_XDP socket, one end of a pipe, or a wrapper around another
+/// port.
 ///
-/// One thread owns a port. Ordinary congestion (a full ring, a dropped frame) is a counter, not an
-/// error; an `Err` means the port itself is gone (the interface was removed).
+/// One thread owns a port. Ordinary congestion (a full ring, a dropped frame) is counted and is no
+/// error; an `Err` means that the port has failed (the interface was removed).
 pub trait Port {
-    /// Hands up to `max` received frames to `each`, oldest first, and takes the buffers back
-    /// afterwards: no reference outlives the call. Returns how many frames were handed over.
+    /// Passes up to `max` received frames to `each`, oldest first, and frees the buffers
+    /// afterwards: no reference outlives the call. Returns the number of frames.
     ///
-    /// `now` stamps frames that carry no time of their own.
+    /// `now` is the time stamp of frames without one of their own.
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize;
 
-    /// Takes a transmit buffer, or `None` when all are in flight. Prefer [`reserve`], which cannot
+    /// Takes a transmit buffer, or `None` if all are in flight. Prefer [`reserve`], which cannot
     /// leak the token.
     fn slot_take(&mut self) -> Option<SlotToken>;
 
@@ -47,24 +47,24 @@ pub trait Port {
     /// Queues the first `meta.len` bytes of the buffer for sending; [`Port::flush`] sends.
     ///
     /// # Panics
-    /// If `meta.len` is longer than the buffer: the engine overran what it was offered.
+    /// If `meta.len` is longer than the buffer.
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta);
 
-    /// Gives an unused buffer back.
+    /// Returns an unused buffer.
     fn slot_release(&mut self, slot: SlotToken);
 
-    /// Pushes queued frames to the machine; called once a step, also when nothing is new, because
-    /// a port may still hold frames from before (AF_XDP's EAGAIN).
+    /// Sends queued frames. It is called once a step, even without new frames, because a port may
+    /// still hold earlier ones (AF_XDP's EAGAIN).
     ///
     /// # Errors
-    /// The port cannot be used any more.
+    /// The port has failed.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
     /// The longest frame this port carries in one buffer, in bytes without FCS, both ways.
     fn frame_room(&self) -> usize;
 
-    /// Frames committed but not yet known to be sent: while it is not zero the driver must keep
-    /// calling [`Port::flush`].
+    /// Frames committed but not known to be sent: while it is not zero the driver must keep calling
+    /// [`Port::flush`].
     fn tx_pending(&self) -> usize {
         0
     }
@@ -72,19 +72,19 @@ pub trait Port {
     /// Sleeps until a frame arrives, a transmit buffer may be free or `timeout` has passed.
     ///
     /// # Errors
-    /// The port cannot be used any more.
+    /// The port has failed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// A descriptor that poll(2) calls readable when a frame has arrived, to sleep on several ports
-    /// at once. `None` for a port that has none, or that holds frames no descriptor knows of: a
-    /// driver of several ports then looks at it now and then.
+    /// A descriptor that poll(2) reports readable when a frame has arrived, for sleeping on several
+    /// ports at once. `None` for a port without one, or one that holds frames that no descriptor
+    /// reports: a driver of several ports polls it periodically.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// The transmit side of a port around another one, `inner`, that changes nothing about it but
-/// what happens to a frame when it is committed.
+/// The transmit side of a port that wraps another one, `inner`, and differs only in committing a
+/// frame.
 macro_rules! slots_of_inner {
     () => {
         fn slot_take(&mut self) -> Option<$crate::port::SlotToken> {
@@ -114,7 +114,7 @@ macro_rules! slots_of_inner {
 }
 pub(crate) use slots_of_inner;
 
-/// A port chosen at run time (a capture or not, faults or not) is still a port.
+/// A port selected at run time (with or without capture or faults) is a port.
 impl<P: Port + ?Sized> Port for Box<P> {
     fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         (**self).rx_burst(now, max, each)
@@ -157,17 +157,17 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
 }
 
-/// A reserved transmit buffer: [`Slot::bytes`] is where the frame is written, [`Slot::commit`]
-/// sends it, dropping it gives it back.
+/// A reserved transmit buffer: write the frame to [`Slot::bytes`]; [`Slot::commit`] sends it, and
+/// dropping it returns the buffer.
 pub struct Slot<'a> {
     port: &'a mut dyn Port,
     token: Option<SlotToken>,
 }
 
-/// Reserves a transmit buffer of `port`, or `None` when all are in flight.
+/// Reserves a transmit buffer of `port`, or `None` if all are in flight.
 ///
-/// Reserving comes *before* asking the engine for a packet: a packet that is already built when
-/// the ring turns out to be full would have to be kept somewhere.
+/// Reserve *before* polling the engine for a packet: a packet already built would have to be kept
+/// if the ring were full.
 pub fn reserve(port: &mut dyn Port) -> Option<Slot<'_>> {
     let token = port.slot_take()?;
     Some(Slot { port, token: Some(token) })

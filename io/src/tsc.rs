@@ -1,15 +1,15 @@
-//! A clock that counts ticks, steered after the monotonic clock.
+//! A clock that counts ticks, slewed towards the monotonic clock.
 //!
-//! Time is a line made of straight pieces over the counter's ticks. A piece has a fixed end, half
-//! a tenth of a second to a tenth after its beginning; whoever reads beyond that compares with the
-//! monotonic clock and begins the next piece where the line is, a little steeper or flatter, so
-//! that the difference has gone when it ends. So every reader, on any core, reads the same line,
-//! whatever it was interrupted by, and the line never falls. A reading within a piece takes no
-//! lock and no kernel.
+//! Time is a piecewise linear function of the counter's ticks. A piece has a fixed end, 50 to 100
+//! ms after its beginning. The first reader beyond that end compares with the monotonic clock. It
+//! begins the next piece at the present value with a slightly different slope, so that the
+//! difference is zero at its end. So every reader on any core evaluates the same function,
+//! regardless of preemption, and the function never decreases. A reading within a piece takes no
+//! lock and no system call.
 //!
 //! # Source
-//! The kernel's own clocks are kept this way (multiplier and shift, a generation counter); RDTSC
-//! behind a fence, as its vDSO has it, because a processor may read the counter early.
+//! The kernel's own clocks work this way (multiplier and shift, a sequence counter). RDTSC follows
+//! a fence, as in the vDSO, because a processor may read the counter early.
 
 mod counter;
 
@@ -18,64 +18,65 @@ pub(crate) use counter::{Machine, is_trustworthy};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Where ticks come from, and what they are compared with.
+/// The source of ticks, and the clock that they are compared with.
 pub(crate) trait Counter {
-    /// Ticks, at a rate that does not change; wraps. Not before what the caller did before.
+    /// Ticks, at a constant rate; wraps. Ordered after the caller's preceding instructions.
     fn ticks(&self) -> u64;
 
     /// The monotonic clock, picoseconds.
     fn monotonic_ps(&self) -> u64;
 }
 
-/// A counter of ticks as a clock.
+/// A clock on a counter of ticks.
 #[derive(Debug)]
 pub(crate) struct Steered<C> {
     counter: C,
-    /// How many pieces there have been; the last one is at this number modulo [`PIECES`].
+    /// Number of pieces so far; the last one is at this number modulo [`PIECES`].
     pieces: AtomicU64,
     ring: [Place; PIECES],
     steering: Mutex<Steering>,
 }
 
-/// A straight piece of the line.
+/// A linear piece of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     begin_ticks: u64,
     begin_ps: u64,
-    /// Picoseconds a tick, times 2^32; 0: not the counter but the monotonic clock, plus `begin_ps`.
+    /// Picoseconds per tick, times 2^32; 0: the monotonic clock plus `begin_ps` instead of the
+    /// counter.
     slope: u64,
     /// Ticks until it ends.
     len_ticks: u64,
 }
 
-/// The same, to be read while another one is written.
+/// A piece that can be read while another one is written.
 #[derive(Debug, Default)]
 struct Place([AtomicU64; 4]);
 
-/// What the next piece is made from.
+/// State from which the next piece is computed.
 #[derive(Clone, Copy, Debug)]
 struct Steering {
-    /// The last comparison that counts.
+    /// The last valid comparison.
     last: Reading,
-    /// Picoseconds a tick, times 2^32, without what corrects a difference.
+    /// Picoseconds per tick, times 2^32, without the correction of a difference.
     slope: u64,
     /// How long the next piece is.
     next_ps: u64,
 }
 
-/// Both clocks at one moment.
+/// Readings of both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     ticks: u64,
     ps: u64,
-    /// What was between the two readings of the counter around that of the clock, in ticks: they
-    /// are of one moment to within this.
+    /// Ticks between the two counter readings around the clock's reading: the uncertainty of the
+    /// moment.
     width_ticks: u64,
 }
 
 impl<C: Counter> Steered<C> {
-    /// Compares for a millisecond or so, spinning, and begins. If the counter cannot be told the
-    /// rate of, it is the monotonic clock.
+    /// Calibrates for about a millisecond, spinning, and starts. If the counter's rate cannot be
+    /// determined, the clock is the monotonic clock.
     pub(crate) fn calibrated(counter: C) -> Self {
         let steering = Steering::calibrate(&counter);
         let piece = match &steering {
@@ -96,7 +97,7 @@ impl<C: Counter> Steered<C> {
         Self { counter, pieces: AtomicU64::new(0), ring, steering: Mutex::new(steering) }
     }
 
-    /// Picoseconds since about when it was made; never less than any reading before, on any core.
+    /// Picoseconds since about its creation; never less than any earlier reading on any core.
     #[inline]
     pub(crate) fn now_ps(&self) -> u64 {
         loop {
@@ -108,13 +109,13 @@ impl<C: Counter> Steered<C> {
             if passed < piece.len_ticks {
                 return piece.at(passed);
             }
-            if let Some(ps) = self.go_on(number, &piece, passed) {
+            if let Some(ps) = self.begin_next_piece(number, &piece, passed) {
                 return ps;
             }
         }
     }
 
-    /// The counter is what it reads, not the monotonic clock.
+    /// True if it reads the counter instead of the monotonic clock.
     pub(crate) fn counts_ticks(&self) -> bool {
         self.piece().1.slope != 0
     }
@@ -126,8 +127,8 @@ impl<C: Counter> Steered<C> {
             let number = self.pieces.load(Ordering::Acquire);
             let piece = self.ring[place(number)].read();
             fence(Ordering::Acquire);
-            // The place is written again when as many pieces have begun as there are places, less
-            // one, because a piece is written before it counts.
+            // The place is reused after [`PIECES`] - 1 further pieces, because a piece is written
+            // before it is published.
             let newer = self.pieces.load(Ordering::Relaxed);
             if newer - number < PIECES as u64 - 1 {
                 return (number, piece);
@@ -135,18 +136,18 @@ impl<C: Counter> Steered<C> {
         }
     }
 
-    /// The end of a piece was passed: begins the next one. `Some` is the time, if it was not begun.
+    /// Begins the next piece after the end of `piece` was passed. Returns the time if it did not.
     #[cold]
-    fn go_on(&self, number: u64, piece: &Piece, passed: u64) -> Option<u64> {
-        // Just before its beginning: the counter of this core is a hair behind another's.
+    fn begin_next_piece(&self, number: u64, piece: &Piece, passed: u64) -> Option<u64> {
+        // Just before its beginning: this core's counter lags slightly behind another's.
         if passed.wrapping_neg() < SKEW_TICKS {
             return Some(piece.begin_ps);
         }
         let mut steering = match self.steering.try_lock() {
             Ok(steering) => steering,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it. Until that is done, which may be long if the core is taken away,
-            // time stands at the end of the piece: nobody else reads more.
+            // Another thread begins the next piece. Until it is done, which may be long if it is
+            // preempted, time stops at the end of the piece; no thread reads more.
             Err(TryLockError::WouldBlock) => return Some(piece.end_ps()),
         };
         if self.pieces.load(Ordering::Relaxed) == number {
@@ -200,7 +201,7 @@ impl Place {
 }
 
 impl Default for Steering {
-    /// Of a clock that is not steered.
+    /// The state of a clock that is not slewed.
     fn default() -> Self {
         let last = Reading { ticks: 0, ps: 0, width_ticks: 0 };
         Self { last, slope: 0, next_ps: FIRST_PIECE_PS }
@@ -208,8 +209,7 @@ impl Default for Steering {
 }
 
 impl Steering {
-    /// Finds out how long a tick is, to within [`CALIBRATION`]; longer attempts follow a failed
-    /// one.
+    /// Determines the tick length to within [`CALIBRATION`]; longer attempts follow a failed one.
     fn calibrate(counter: &impl Counter) -> Option<Self> {
         let first = Reading::of(counter);
         for attempt in 0..ATTEMPTS {
@@ -230,26 +230,27 @@ impl Steering {
 
     /// The piece after `piece`, begun at `now`.
     fn next(&mut self, piece: &Piece, now: &Reading) -> Piece {
-        // Nobody has read more than the end; from there on it went as it should, not as it was
-        // steered.
+        // No thread has read more than the end of the piece. Beyond it the clock ran at the
+        // uncorrected rate, without the slew.
         let end_ticks = piece.begin_ticks.wrapping_add(piece.len_ticks);
         let since_end = now.ticks.wrapping_sub(end_ticks);
         let line_ps = piece.end_ps().saturating_add(ps_for(since_end, self.slope));
         let behind = i128::from(now.ps) - i128::from(line_ps);
         let elapsed_ps = now.ps.saturating_sub(self.last.ps);
         let width_ps = ps_for(now.width_ticks, self.slope);
-        let bound = DISAGREEMENT_PS.saturating_add(elapsed_ps / 1000).saturating_add(width_ps);
+        let bound = DIFFERENCE_MAX_PS.saturating_add(elapsed_ps / 1000).saturating_add(width_ps);
         if behind.unsigned_abs() > u128::from(bound) {
             return Piece::monotonic(piece.end_ps().saturating_sub(now.ps));
         }
         let unsteered = |s: &Self, len_ps| Piece::new(now.ticks, line_ps, s.slope, len_ps);
         if width_ps > WIDTH_MAX_PS {
-            // The core was taken away in between, each time: nothing was learnt. Soon again.
+            // Each comparison was preempted and is invalid. Compare again soon.
             return unsteered(self, FIRST_PIECE_PS);
         }
         if let Some(slope) = slope(&self.last, now) {
-            // A leap of either clock is no change of rate: it is believed by and by.
-            self.slope = self.slope - self.slope / BELIEF + slope / BELIEF;
+            // A leap of either clock is no change of rate, so the slope follows with a low-pass
+            // filter.
+            self.slope = self.slope - self.slope / SLOPE_WEIGHT + slope / SLOPE_WEIGHT;
         }
         self.last = *now;
         let len_ps = self.next_ps;
@@ -265,7 +266,7 @@ impl Steering {
 }
 
 impl Reading {
-    /// The closest of some.
+    /// The most precise of several readings.
     fn of(counter: &impl Counter) -> Self {
         let one = || {
             let before = counter.ticks();
@@ -280,8 +281,8 @@ impl Reading {
     }
 }
 
-/// Picoseconds a tick, times 2^32, between two readings; none if too little lies between them, or
-/// no such slope is possible.
+/// Picoseconds per tick, times 2^32, between two readings; `None` if they are too close together,
+/// or the slope is out of range.
 fn slope(from: &Reading, to: &Reading) -> Option<u64> {
     let ps = to.ps.checked_sub(from.ps).filter(|ps| *ps >= CALIBRATE_PS)?;
     let ticks = to.ticks.wrapping_sub(from.ticks);
@@ -301,29 +302,31 @@ fn place(number: u64) -> usize {
 }
 
 const SLOPE_BITS: u32 = 32;
-/// A reader that sleeps over two pieces or more between its two looks at the number looks again.
+/// Number of places: a reader that is preempted for two pieces or more between its two reads of the
+/// number retries.
 const PIECES: usize = 4;
 const READINGS: usize = 5;
 const MS: u64 = 1_000_000_000;
-/// The first comparison, and the shortest that says how long a tick is.
+/// Duration of the first comparison, the shortest that determines the tick length.
 const CALIBRATE_PS: u64 = MS;
 /// Attempts of 1, 2, 4 ... ms.
 const ATTEMPTS: u32 = 7;
-/// One part in so many is what a tick's length is known to at the beginning.
+/// Initial precision of the tick length, one part in so many.
 const CALIBRATION: u64 = 2000;
 const FIRST_PIECE_PS: u64 = 10 * MS;
-/// How often it is compared. It is also how far time may leap when the counter turns out to be
-/// wrong: somebody may have read the end of the piece.
+/// Interval between comparisons. It also bounds the leap of time if the counter proves wrong,
+/// because another thread may have read the end of the piece.
 const PIECE_PS: u64 = 100 * MS;
-/// A difference goes away by one part in so many of the time, at most: 500 us a second.
+/// Maximum slew, one part in so many of the time: 500 us a second.
 const SLEW: u64 = 2000;
-/// A comparison changes the length of a tick by one part in so many of what it says.
-const BELIEF: u64 = 4;
-/// What the two clocks may differ by, beside a thousandth of the time since they were compared.
-const DISAGREEMENT_PS: u64 = MS / 10;
-/// A comparison that takes longer says nothing of how long a tick is.
+/// Weight of a comparison in the tick length, one part in so many.
+const SLOPE_WEIGHT: u64 = 4;
+/// Maximum difference of the two clocks, in addition to a thousandth of the time since their
+/// comparison.
+const DIFFERENCE_MAX_PS: u64 = MS / 10;
+/// A longer comparison is not used for the tick length.
 const WIDTH_MAX_PS: u64 = MS / 100;
-/// Counters of two cores differ by less: some microseconds.
+/// Upper bound of the difference between two cores' counters: some microseconds.
 const SKEW_TICKS: u64 = 1 << 14;
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! The AF_XDP port: one queue of one interface, one socket, one thread.
 //!
-//! RX and TX never share a buffer. The chunks that receive are as many as the fill ring has
-//! entries, and every received chunk goes straight back, so the fill ring cannot be short of a
-//! chunk that the program has. The other chunks transmit; one that is in the kernel's hands comes
-//! back through the completion ring, which is emptied while receiving too, because on a veth a
-//! frame completes only when the *peer's* receive half has run.
+//! RX and TX never share a buffer. As many chunks receive as the fill ring has entries, and every
+//! received chunk is refilled at once, so the fill ring never lacks a chunk. The other chunks
+//! transmit and return through the completion ring. That ring is also drained while receiving,
+//! because on a veth a frame completes only once the *peer's* receive half has run.
 //!
-//! Congestion is counted, not reported: see [`XdpCounters`]. An error from the port means that the
-//! interface is gone.
+//! Congestion is counted, not reported: see [`XdpCounters`]. An error of the port means that the
+//! interface was removed.
 
 mod config;
 mod counters;
@@ -39,9 +38,8 @@ use std::time::Duration;
 
 /// A [`Port`] on one queue of an interface. One thread owns it; it may move to another thread.
 ///
-/// Dropping it gives the queue back to the kernel. A process that is killed loses it the same way,
-/// and the queue can be opened again at once: opening waits out the some tens of milliseconds the
-/// kernel takes.
+/// Dropping it returns the queue to the kernel, as does killing the process. The queue can be
+/// reopened at once: opening waits for the kernel to free it, some tens of milliseconds.
 #[derive(Debug)]
 pub struct XdpPort {
     socket: Socket,
@@ -51,50 +49,49 @@ pub struct XdpPort {
     mode: XdpMode,
     need_wakeup: bool,
     side_poll: Option<SidePoll>,
-    /// The last burst was a whole batch: more is probably on its way.
+    /// The last burst was a whole batch, so more frames are likely.
     rx_is_busy: bool,
     /// Frames were committed since the last burst.
     just_sent: bool,
-    /// Chunks that should be in the fill ring and did not fit; empty unless the kernel's index
-    /// lies.
+    /// Receive chunks that did not fit into the fill ring; empty unless the kernel's index is
+    /// invalid.
     unfilled: Vec<Frame>,
-    /// Transmit chunks that nobody has.
+    /// Free transmit chunks.
     free: Vec<Frame>,
     /// Transmit chunks handed out as slots, by chunk number.
     taken: Box<[Option<Frame>]>,
     taken_count: u32,
-    /// Calls of `flush` in a row that had nothing to send.
+    /// Consecutive calls of `flush` without frames to send.
     quiet_flushes: u32,
     counters: XdpCounters,
 }
 
 impl XdpPort {
-    /// What the port got.
+    /// The mode that the port was opened in.
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// The interface the port is on.
+    /// The interface of the port.
     #[must_use]
     pub fn device(&self) -> &Arc<XdpDevice> {
         &self.device
     }
 
-    /// The queue the port is on.
+    /// The queue of the port.
     #[must_use]
     pub fn queue(&self) -> u32 {
         self.queue
     }
 
-    /// The interface's MTU when the program was attached: bytes of an IP packet.
+    /// The interface's MTU when the program was attached, in bytes of an IP packet.
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.device.mtu()
     }
 
-    /// The counters, the kernel's as of now. When the kernel cannot be asked any more its part is
-    /// zero.
+    /// The counters, including the kernel's present ones, which are zero if they cannot be read.
     #[must_use]
     pub fn counters(&self) -> XdpCounters {
         let rx = &self.socket.rx;
@@ -113,25 +110,24 @@ impl XdpPort {
         }
     }
 
-    /// Polls the interface on this core whenever nothing has arrived; see [`SidePoll`].
+    /// Polls the interface on this core whenever no frame has arrived; see [`SidePoll`].
     pub fn set_side_poll(&mut self, side_poll: SidePoll) {
         self.side_poll = Some(side_poll);
     }
 
-    /// The side poll, if there is one.
+    /// The side poll, if set.
     #[must_use]
     pub fn side_poll(&self) -> Option<&SidePoll> {
         self.side_poll.as_ref()
     }
 
-    /// Transmit buffers neither handed out nor in the kernel's hands. With nothing in flight this
-    /// is `frames - fill_size`.
+    /// Free transmit buffers. With nothing in flight there are `frames - fill_size`.
     #[must_use]
     pub fn free_slots(&self) -> usize {
         self.free.len()
     }
 
-    /// Hands over what is in the RX ring, up to `max` frames.
+    /// Delivers up to `max` frames of the RX ring.
     fn take(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
         let mut count = 0;
         let mut in_pieces = false;
@@ -139,7 +135,8 @@ impl XdpPort {
             let Some(received) = self.socket.rx.pop() else {
                 break;
             };
-            // The socket was bound without multi-buffer, so the kernel has no business here.
+            // The socket was bound without multi-buffer, so the kernel must not send such
+            // descriptors.
             if received.has_more() || in_pieces {
                 in_pieces = received.has_more();
                 self.counters.rx_bad_desc += 1;
@@ -158,7 +155,7 @@ impl XdpPort {
         count
     }
 
-    /// Puts receive chunks back into the fill ring; `publish` shows them.
+    /// Pushes receive chunks to the fill ring and publishes them.
     fn refill(&mut self) {
         while let Some(frame) = self.unfilled.pop() {
             if let Err(frame) = self.socket.fill.push(frame) {
@@ -169,14 +166,14 @@ impl XdpPort {
     }
 
     /// Runs the interface's receive half on this core.
-    fn poll_aside(&mut self) {
+    fn run_side_poll(&mut self) {
         if let Some(side_poll) = &self.side_poll {
             side_poll.poll();
             self.counters.rx_side_polls += 1;
         }
     }
 
-    /// Takes back the transmit chunks the kernel is done with.
+    /// Takes back the transmit chunks that the kernel has completed.
     fn reap(&mut self) {
         let before = self.free.len();
         while let Some(frame) = self.socket.completion.pop() {
@@ -186,7 +183,7 @@ impl XdpPort {
         self.counters.tx_completions += u64_from(self.free.len() - before);
     }
 
-    /// Makes the kernel send, going on after each frame it drops.
+    /// Makes the kernel send, and continues after each frame that it drops.
     fn kick(&mut self) -> io::Result<()> {
         for _ in 0..KICKS_MAX {
             self.counters.tx_kicks += 1;
@@ -223,7 +220,7 @@ impl Port for XdpPort {
         let mut count = 0;
         while count < max {
             if polls {
-                self.poll_aside();
+                self.run_side_poll();
             }
             let taken = self.take(now, SIDE_POLL_BATCH.min(max - count), each);
             count += taken;
@@ -238,7 +235,7 @@ impl Port for XdpPort {
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {
-        // A slot that is out must find room in the TX ring when it is committed.
+        // A slot handed out must fit into the TX ring when it is committed.
         let wanted = self.taken_count + 1;
         if self.free.is_empty() {
             self.reap();
@@ -287,7 +284,7 @@ impl Port for XdpPort {
         self.socket.tx.publish();
         let wants =
             self.socket.tx.pending() > 0 && (!self.need_wakeup || self.socket.tx.needs_wakeup());
-        // Nothing else would tell a polling port without kicks that its interface was removed.
+        // A polling port without kicks would not detect otherwise that its interface was removed.
         self.quiet_flushes += 1;
         if wants || self.quiet_flushes >= PROBE_EVERY {
             self.quiet_flushes = 0;
@@ -305,13 +302,14 @@ impl Port for XdpPort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        // Not for writing: the kernel calls a ring writable that is not full, stuck or not, and the
-        // sleep would end at once. The driver's sleeps are short while something is pending.
+        // Not for POLLOUT: the kernel reports it unless the ring is full, even if it makes no
+        // progress, and the sleep would end at once. The driver's sleeps are short while frames are
+        // pending.
         let events = libc::POLLIN;
         let mut entry = [libc::pollfd { fd: self.socket.as_fd().as_raw_fd(), events, revents: 0 }];
         let ready = poll(&mut entry, timeout)?;
         if ready == 0 || entry[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
-            // A socket without its interface never becomes ready: ask.
+            // A socket that lost its interface never becomes ready: check it.
             return self.kick();
         }
         Ok(())
@@ -328,14 +326,14 @@ impl Drop for XdpPort {
     }
 }
 
-/// Frames handed over between two side polls: what the kernel's busy polling brings in one go.
-/// While nobody polls, a sender's core does our receiving for us (docs/decisions/0011), so a busy
-/// receiver polls before each batch. One that gets an acknowledgement now and then polls only when
-/// it has nothing else to do: it may be the sender whose core is short.
+/// Frames delivered between two side polls: one busy poll of the kernel. Without side polls a
+/// sender's core runs this port's receive half (docs/decisions/0011), so a busy receiver polls
+/// before each batch. A port that receives only acknowledgements polls only when it is idle,
+/// because its core may be the sender's bottleneck.
 const SIDE_POLL_BATCH: usize = 8;
-/// `XDP_PACKET_HEADROOM`: what the kernel keeps free in front of a received frame.
+/// `XDP_PACKET_HEADROOM`: headroom of the kernel before a received frame.
 const RX_HEADROOM: usize = 256;
-/// Kicks of one flush: after that many drops in a row the rest waits for the next flush.
+/// Kicks of one flush: after that many consecutive drops the rest waits for the next flush.
 const KICKS_MAX: usize = 16;
-/// A system call of about half a microsecond in this many idle steps of about one.
+/// One system call of about half a microsecond in this many idle steps of about one.
 const PROBE_EVERY: u32 = 4096;

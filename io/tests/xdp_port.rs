@@ -1,6 +1,6 @@
 //! AF_XDP ports on a real veth pair. They need CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and
-//! CAP_SYS_ADMIN (for namespaces); without them each test says SKIPPED and why, or panics when
-//! SPANWIRE_REQUIRE_E2E=1.
+//! CAP_SYS_ADMIN (for namespaces). Without them each test prints SKIPPED and the reason, or panics
+//! if SPANWIRE_REQUIRE_E2E=1.
 #![expect(non_snake_case, reason = "tests are named subject__case")]
 
 use spanwire_base::{Time, TxMeta};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Tests that share the machine's cores take turns.
+/// Serialises tests that share the machine's cores.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -80,7 +80,7 @@ fn send(port: &mut XdpPort, number: u64, max: usize) -> bool {
     true
 }
 
-/// Moves `count` frames with at most `window` on their way and checks each, byte by byte.
+/// Sends `count` frames with at most `window` in flight and verifies each, byte by byte.
 fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) {
     let mut expected = vec![0; 4096];
     let (mut sent, mut received) = (0, 0);
@@ -96,7 +96,7 @@ fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) 
             received += 1;
         });
         b.flush(Time::ZERO).expect("b is there");
-        a.rx_burst(Time::ZERO, 64, &mut |_, _| panic!("nobody sends to a"));
+        a.rx_burst(Time::ZERO, 64, &mut |_, _| panic!("no frame is sent to a"));
         assert!(Instant::now() < deadline, "{received} of {count} arrived");
     }
 }
@@ -111,7 +111,7 @@ fn assert_all_home(port: &mut XdpPort) {
 }
 
 #[test]
-fn port__a_hundred_thousand_frames_cross_intact_and_every_buffer_comes_home() {
+fn port__a_hundred_thousand_frames_cross_intact_and_every_buffer_returns() {
     let _turn = turn();
     let modes = [
         (XdpPreference::Auto, XdpMode::NativeCopy, 100_000),
@@ -157,8 +157,8 @@ fn port__side_poll_receives_on_the_callers_core() {
     let deadline = Instant::now() + Duration::from_secs(2);
     while !(side_a.is_active() && side_b.is_active()) {
         let to = |host: &Host, side: &SidePoll| SocketAddr::new(host.v4.into(), side.local_port());
-        side_a.greet(to(&hosts.b, &side_b)).expect("a way to b");
-        side_b.greet(to(&hosts.a, &side_a)).expect("a way to a");
+        side_a.greet(to(&hosts.b, &side_b)).expect("a route to b");
+        side_b.greet(to(&hosts.a, &side_a)).expect("a route to a");
         assert!(Instant::now() < deadline, "no NAPI id");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -185,7 +185,7 @@ fn port__a_busy_ring_runs_out_of_slots_and_recovers() {
     assert_eq!(count, 256, "the TX ring is the limit");
     assert_eq!(a.tx_pending(), 256);
     assert_eq!(a.counters().tx_no_slot, 1);
-    // A slot that is handed back is nobody's loss.
+    // A slot that is returned is not lost.
     a.flush(Time::ZERO).expect("there");
     drop(reserve(&mut a));
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -266,7 +266,7 @@ fn device__two_queues_are_two_ports() {
     cross(&mut a1, &mut b1, 1_000, 1400, 32);
     assert_eq!((b0.queue(), b1.queue()), (0, 1));
     assert_eq!(b0.counters().rx_frames, b1.counters().rx_frames);
-    // The first port goes, the second stays, and its queue can be had again.
+    // The first port is dropped, the second stays, and the first queue can be reopened.
     let device = std::sync::Arc::clone(b0.device());
     drop(b0);
     cross(&mut a1, &mut b1, 100, 1400, 32);
@@ -277,7 +277,7 @@ fn device__two_queues_are_two_ports() {
 }
 
 #[test]
-fn open__errors_say_what_to_do() {
+fn open__errors_have_advice() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -298,7 +298,7 @@ fn open__errors_say_what_to_do() {
 }
 
 #[test]
-fn flush__fails_once_the_interface_is_gone() {
+fn flush__fails_once_the_interface_is_removed() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -307,7 +307,7 @@ fn flush__fails_once_the_interface_is_gone() {
     let mut netlink = Netlink::open_in(&hosts.a.ns).expect("netlink");
     netlink.set_down(&hosts.a.ifname).expect("down");
     assert!(send(&mut a, 0, 1400));
-    a.flush(Time::ZERO).expect("down is not gone");
+    a.flush(Time::ZERO).expect("down is not removed");
     assert_eq!((a.counters().tx_net_down, a.tx_pending()), (1, 1));
     netlink.delete_link(&hosts.a.ifname).expect("gone");
     let error = a.flush(Time::ZERO).expect_err("gone");
@@ -363,7 +363,7 @@ fn holder_of(host: &Host) -> Child {
 }
 
 #[test]
-fn open__right_after_a_kill_waits_for_the_program_of_the_dead() {
+fn open__waits_for_the_program_of_a_killed_process() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -371,7 +371,8 @@ fn open__right_after_a_kill_waits_for_the_program_of_the_dead() {
     for _ in 0..10 {
         let mut child = holder_of(&hosts.a);
         child.kill().expect("SIGKILL");
-        // Before it is reaped: its memory, sockets and program are being taken down.
+        // Before the process is reaped: the kernel is still freeing its memory, sockets and
+        // program.
         let port = open(&hosts.a, XdpPreference::Auto);
         child.wait().expect("reaped");
         drop(port);
@@ -379,7 +380,7 @@ fn open__right_after_a_kill_waits_for_the_program_of_the_dead() {
 }
 
 #[test]
-fn port__a_killed_process_leaves_the_queue_to_the_next() {
+fn port__the_queue_of_a_killed_process_can_be_reopened() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -390,7 +391,7 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
         let mut a = open(&hosts.a, XdpPreference::Auto);
-        // What the child sent may still be on its way.
+        // Frames of the child may still be in flight.
         let drained = Instant::now() + Duration::from_millis(50);
         while Instant::now() < drained {
             b.rx_burst(Time::ZERO, 64, &mut |_, _| ());
@@ -401,7 +402,7 @@ fn port__a_killed_process_leaves_the_queue_to_the_next() {
 }
 
 #[test]
-fn port__takes_roce_to_the_addresses_that_the_host_has_now() {
+fn port__receives_roce_to_the_present_addresses_of_the_host() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -430,7 +431,7 @@ fn port__takes_roce_to_the_addresses_that_the_host_has_now() {
             assert!(Instant::now() < deadline, "{to} is not {taken}");
         }
     };
-    // b answers an ARP request for an IPv4 address of any of its interfaces.
+    // b replies to an ARP request for an IPv4 address of any of its interfaces.
     netlink.add_address("lo", prefix("10.77.0.99/32")).expect("privileged");
     until(prefix("10.77.0.99/32").addr(), true);
     own.into_iter().for_each(|address| until(address, true));
@@ -440,15 +441,15 @@ fn port__takes_roce_to_the_addresses_that_the_host_has_now() {
         netlink.add_address("sw0", later).expect("privileged");
         until(later.addr(), true);
     }
-    // Its own addresses and no others: a knows the way, and b's kernel gets it.
+    // Only its own addresses: a has a route, and b's kernel gets the packet.
     netlink.flush_addresses("sw0").expect("privileged");
     own.into_iter().for_each(|address| until(address, false));
 }
 
-/// A port on an interface of a bridge takes what is for an address of the bridge, and nothing that
-/// crosses it.
+/// A port on an interface of a bridge receives frames to an address of the bridge, and none that
+/// the bridge forwards.
 #[test]
-fn port__leaves_roce_that_crosses_a_bridge_to_the_kernel() {
+fn port__leaves_bridged_roce_to_the_kernel() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -473,7 +474,7 @@ fn port__leaves_roce_that_crosses_a_bridge_to_the_kernel() {
     let mut port = open(&hosts.b, XdpPreference::Auto);
     let bind = |ns: &NetNs, port| ns.run(|| UdpSocket::bind(("0.0.0.0", port)));
     let sender = bind(&hosts.a.ns, 0).expect("namespace").expect("any port");
-    let receiver = bind(&c, 4791).expect("namespace").expect("nobody has it");
+    let receiver = bind(&c, 4791).expect("namespace").expect("the port is free");
     receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
     for n in 0_u32..100 {
         sender.send_to(&n.to_be_bytes(), "10.77.0.3:4791").expect("sent");
@@ -493,9 +494,9 @@ fn port__leaves_roce_that_crosses_a_bridge_to_the_kernel() {
     assert_eq!(taken, [b"for b"]);
 }
 
-/// What a port does not take, the kernel of its host does; with all traffic, nothing is left.
+/// The kernel of the host gets what a port does not receive; with all traffic it gets nothing.
 #[test]
-fn open__all_traffic_is_the_ports() {
+fn open__all_traffic_goes_to_the_port() {
     let _turn = turn();
     let Some(hosts) = hosts_or_skip(1500, 1) else {
         return;
@@ -514,7 +515,8 @@ fn open__all_traffic_is_the_ports() {
     let mut port = opened.expect("open");
     assert!(promiscuous());
 
-    // The kernel of b asks for a's address, which a's kernel would answer, and ours does not.
+    // The kernel of b sends ARP requests for a's address. a's kernel would reply; the port does
+    // not.
     let to = SocketAddr::new(hosts.a.v4.into(), 7);
     let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(50));
     let tried = hosts.b.ns.run(connect).expect("namespace");
@@ -527,6 +529,6 @@ fn open__all_traffic_is_the_ports() {
     drop(port);
     assert!(!promiscuous());
     let tried = hosts.b.ns.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(5)));
-    let refused = tried.expect("namespace").expect_err("nobody listens");
+    let refused = tried.expect("namespace").expect_err("no socket listens");
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }

@@ -1,8 +1,8 @@
-//! The application of simulated hosts: it moves flows and believes nothing.
+//! The application of simulated hosts. It generates the traffic and verifies every result.
 //!
-//! Every work request must complete exactly once and in order, every message must arrive once, in
-//! order, with its length, its immediate data and its bytes; atomics must count without a gap. What
-//! is not so becomes a violation ([`Traffic::violations`]).
+//! Every work request must complete exactly once and in order. Every message must arrive once, in
+//! order, with its length, immediate data and bytes. The values that atomics return must be
+//! consecutive. Any deviation becomes a violation ([`Traffic::violations`]).
 
 mod drains;
 mod incoming;
@@ -28,38 +28,38 @@ pub struct Traffic {
     cq: CqId,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
-    /// One for each of `incoming`, or a single one that all share.
+    /// One for each of `incoming`, or a single one for a shared receive queue.
     recvs: Vec<Recvs>,
-    /// Which of `incoming` a queue pair is the end of.
+    /// The place in `incoming` of each responder's queue pair.
     by_qpn: BTreeMap<u32, usize>,
-    /// (when, place in `outgoing`), the next at the end.
+    /// (start time, place in `outgoing`), the next to start last.
     starts: Vec<(Time, usize)>,
-    /// Receives are posted again this long after they were used.
+    /// Delay between the completion of a receive and its reposting.
     recv_delay: Dur,
-    /// (when, place in `recvs`, slot) of those to post again, oldest first.
+    /// (time, place in `recvs`, slot) of receives to repost, oldest first.
     reposts: VecDeque<(Time, usize, u64)>,
     pub(crate) draining: Option<Draining>,
     has_begun: bool,
     violations: Vec<String>,
 }
 
-/// How far a flow has come, at one of its ends.
+/// Progress of a flow at one of its ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowState {
     /// The flow's place in the list of all.
     pub flow: u32,
     /// The queue pair at this end.
     pub qpn: Qpn,
-    /// When it began; the requester knows.
+    /// When it began; known only at the requester.
     pub started: Option<Time>,
-    /// At the requester: when all its messages were complete. At the responder: when the last one
-    /// had arrived.
+    /// At the requester: when its last message completed. At the responder: when its last message
+    /// arrived.
     pub finished: Option<Time>,
-    /// The error that ended it; at the responder, that it gave its peer up.
+    /// The error that ended it; at the responder, `RetryExcErr` if its queue pair failed.
     pub failed: Option<WcStatus>,
-    /// When that was.
+    /// When it failed.
     pub failed_at: Option<Time>,
-    /// Bytes of messages that are complete, as this end knows.
+    /// Bytes of completed messages, as counted at this end.
     pub done_bytes: u64,
 }
 
@@ -81,14 +81,14 @@ impl Traffic {
         }
     }
 
-    /// Adds the requester's end of a flow, which begins at `start`, or when another has arrived.
-    /// Returns its place.
+    /// Adds the requester's end of a flow, which begins at `start`, or once another flow has
+    /// arrived. Returns its place.
     pub(crate) fn add_outgoing(&mut self, outgoing: Outgoing, start: Option<Time>) -> usize {
         let index = self.outgoing.len();
         self.memory.guard(&outgoing.local);
         self.outgoing.push(outgoing);
         if let Some(at) = start {
-            // From the end the earliest is taken, and of equals the first added.
+            // The earliest start is popped from the end; equal starts pop in the order of addition.
             let later = self.starts.partition_point(|(t, _)| *t > at);
             self.starts.insert(later, (at, index));
         }
@@ -110,13 +110,13 @@ impl Traffic {
         self.recvs.push(recvs);
     }
 
-    /// Lets a flow of this host wait for another that arrives here.
+    /// Starts the outgoing flow once the incoming one has arrived.
     pub(crate) fn add_trigger(&mut self, incoming_flow: u32, outgoing: usize) {
         let of_flow = self.incoming.iter_mut().find(|i| i.flow == incoming_flow);
-        of_flow.expect("the flow waited for arrives here, as is validated").triggers.push(outgoing);
+        of_flow.expect("validated: the awaited flow arrives at this host").triggers.push(outgoing);
     }
 
-    /// The flows of which this host is the requester.
+    /// Flows of which this host is the requester.
     pub fn requesting(&self) -> impl Iterator<Item = FlowState> {
         self.outgoing.iter().map(|o| FlowState {
             flow: o.flow,
@@ -129,39 +129,38 @@ impl Traffic {
         })
     }
 
-    /// The flows of which this host is the responder.
+    /// Flows of which this host is the responder.
     pub fn responding(&self) -> impl Iterator<Item = FlowState> {
         self.incoming.iter().map(|i| FlowState {
             flow: i.flow,
             qpn: i.qpn,
             started: None,
             finished: i.finished,
-            failed: i.given_up.map(|_| WcStatus::RetryExcErr),
-            failed_at: i.given_up,
+            failed: i.failed_at.map(|_| WcStatus::RetryExcErr),
+            failed_at: i.failed_at,
             done_bytes: i.received_bytes,
         })
     }
 
-    /// What the messages of each flow of which this host is the requester took, in the order of
-    /// their completions: from the post to the completion, of those that have one and succeeded.
+    /// Latencies of each outgoing flow's messages, from post to completion, in completion order.
+    /// Only successful signaled requests are included.
     pub fn message_times(&self) -> impl Iterator<Item = (u32, &[Dur])> {
-        self.outgoing.iter().map(|o| (o.flow, &o.progress.took[..]))
+        self.outgoing.iter().map(|o| (o.flow, &o.progress.times[..]))
     }
 
-    /// When the messages of each flow of which this host is the responder were delivered, of those
-    /// that use up a receive.
+    /// Delivery times of each incoming flow's messages that consume a receive.
     pub fn deliveries(&self) -> impl Iterator<Item = (u32, &[Time])> {
         self.incoming.iter().map(|i| (i.flow, &i.delivered[..]))
     }
 
-    /// What was wrong so far, one sentence each.
+    /// Violations so far, one sentence each.
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
     }
 
-    /// What is wrong at the end: requests without a completion, messages that did not arrive, bytes
-    /// that nobody should have written. `is_failed` says which flows a broken queue pair ended.
+    /// Violations at the end: requests without a completion, messages that did not arrive, bytes
+    /// written outside their targets. `is_failed` reports whether a queue pair error ended a flow.
     pub fn check_end(&self, is_failed: impl Fn(u32) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         for o in &self.outgoing {
@@ -180,17 +179,17 @@ impl Traffic {
         found
     }
 
-    /// Changes bytes where messages are or beside them, as a broken engine might.
+    /// Corrupts bytes of messages or their guards, to test the checker.
     #[cfg(test)]
-    pub(crate) fn spoil(&self, guard: bool) {
+    pub(crate) fn corrupt(&self, guard: bool) {
         let places = self.outgoing.iter().map(|o| o.local);
         let places = places.chain(self.incoming.iter().flat_map(|i| i.areas));
         for slots in places.chain(self.recvs.iter().map(|r| r.slots)) {
-            self.memory.spoil(&slots, guard);
+            self.memory.corrupt(&slots, guard);
         }
     }
 
-    /// Posts the first receives, as many as there are places.
+    /// Posts the initial receives, one for each slot.
     fn begin(&mut self, endpoint: &mut Endpoint) {
         for index in 0..self.recvs.len() {
             for slot in 0..self.recvs[index].slots.count() {
@@ -201,11 +200,11 @@ impl Traffic {
 
     fn post_recv(&mut self, index: usize, slot: u64, endpoint: &mut Endpoint) {
         if let Err(e) = self.recvs[index].post(index, slot, &self.memory, endpoint) {
-            self.violations.push(format!("a receive is refused: {e}"));
+            self.violations.push(format!("post_recv failed: {e}"));
         }
     }
 
-    /// A flow of this host has not finished.
+    /// True if a flow of this host has not finished.
     fn is_busy(&self) -> bool {
         let is_over = |p: &Progress| p.finished.is_some() || p.failed.is_some();
         self.outgoing.iter().any(|o| !is_over(&o.progress))
@@ -235,11 +234,11 @@ impl Traffic {
         }
         let slot = wc.wr_id & ((1 << WR_ID_SHIFT) - 1);
         let Some(at) = self.by_qpn.get(&wc.qpn.get()) else {
-            self.violations.push(format!("a completion of no queue pair of ours: {wc:?}"));
+            self.violations.push(format!("a completion of an unknown queue pair: {wc:?}"));
             return;
         };
         let incoming = &mut self.incoming[*at];
-        if incoming.given_up.is_some() && wc.status == WcStatus::WrFlushErr {
+        if incoming.failed_at.is_some() && wc.status == WcStatus::WrFlushErr {
             return;
         }
         let bytes_at = self.recvs[index].slots.of(slot);
@@ -268,7 +267,7 @@ impl Traffic {
         }
     }
 
-    fn hear(&mut self, now: Time, event: AsyncEvent, endpoint: &mut Endpoint) {
+    fn handle_async_event(&mut self, now: Time, event: AsyncEvent, endpoint: &mut Endpoint) {
         match event {
             AsyncEvent::CommEst(_) | AsyncEvent::LastWqeReached(_) => {}
             AsyncEvent::SqDrained(qpn) => {
@@ -279,11 +278,11 @@ impl Traffic {
                 };
                 self.violations.extend(why);
             }
-            // Whether it may do so is for `check_end` to say.
-            AsyncEvent::QpFatal(qpn) if speaks_sr(qpn, endpoint) => {
+            // `check_end` decides whether the failure was allowed.
+            AsyncEvent::QpFatal(qpn) if is_sr(qpn, endpoint) => {
                 match self.by_qpn.get(&qpn.get()).map(|at| &mut self.incoming[*at]) {
-                    Some(incoming) if incoming.given_up.is_none() => {
-                        incoming.given_up = Some(now);
+                    Some(incoming) if incoming.failed_at.is_none() => {
+                        incoming.failed_at = Some(now);
                     }
                     _ => self.violations.push(format!("{event:?}")),
                 }
@@ -305,9 +304,9 @@ impl App for Traffic {
             self.reposts.pop_front();
             self.post_recv(index, slot, endpoint);
         }
-        // Before the completions: these may say why those are flushed.
+        // Events come before completions, because they explain flushed requests.
         while let Some(event) = endpoint.poll_async_event() {
-            self.hear(now, event, endpoint);
+            self.handle_async_event(now, event, endpoint);
         }
         self.drain(now, endpoint);
         loop {
@@ -330,10 +329,11 @@ impl App for Traffic {
     }
 }
 
-fn speaks_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
+fn is_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
     endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Sr))
 }
 
-/// A work request's number: side, place at the host, and the message's low bits or the slot.
+/// Layout of `wr_id`: the side, the flow's place at the host, and the message's low bits or the
+/// slot.
 pub(crate) const RECV_BIT: u64 = 1 << 63;
 pub(crate) const WR_ID_SHIFT: u32 = 32;

@@ -1,4 +1,4 @@
-//! What must be true of a network at any moment, and at the end.
+//! Invariants of a network during a run and at its end.
 
 use crate::link::LinkId;
 use crate::network::{FlowProgress, Machine, Network};
@@ -6,13 +6,13 @@ use crate::world::NodeId;
 use spanwire_base::{PortId, Time};
 use spanwire_switch::{PortCounters, Switch};
 
-/// What is wrong now, one sentence each; nothing, or something is broken. O(nodes + links + queue
-/// pairs).
+/// Invariants that do not hold now, one sentence each. O(nodes + links + queue pairs).
 ///
-/// - Every frame given to a link has arrived, was lost with a reason or is on its way.
-/// - Every frame that came into a switch has left it, was dropped with a reason or waits in it.
-/// - No queue and no buffer is above its limit.
-/// - The applications have seen nothing wrong: see [`Traffic`](crate::Traffic).
+/// - Every frame given to a link has arrived, was lost with a counted reason, or is in flight.
+/// - Every frame that entered a switch has left it, was dropped with a counted reason, or is
+///   queued.
+/// - No queue and no buffer exceeds its limit.
+/// - The applications have no violations: see [`Traffic`](crate::Traffic).
 #[must_use]
 pub fn check_now(network: &Network) -> Vec<String> {
     let mut found = Vec::new();
@@ -23,8 +23,8 @@ pub fn check_now(network: &Network) -> Vec<String> {
         let here = network.topology().name(u32::try_from(node.index()).unwrap_or(u32::MAX));
         let mut add = |what: String| found.push(format!("{here}: {what}"));
         match machine {
-            Machine::Host(station) => {
-                let host = station.host();
+            Machine::Host(sim_host) => {
+                let host = sim_host.host();
                 host.app().violations().iter().for_each(|v| add(v.clone()));
             }
             Machine::Switch(switch) => check_switch(network, node, switch, &mut add),
@@ -33,17 +33,17 @@ pub fn check_now(network: &Network) -> Vec<String> {
     found
 }
 
-/// What is wrong at the end, beside [`check_now`]. Flows that a broken queue pair has ended, at
-/// either end, are wrong unless that was before `may_fail_until`.
+/// Invariants that do not hold at the end, besides [`check_now`]. A flow that failed at either end
+/// is a violation unless it failed before `may_fail_until`.
 #[must_use]
 pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
     let progress = network.progress();
-    // Who waits for a flow that failed waits for ever.
-    let mut is_over = vec![false; progress.len()];
+    // A flow that starts after a failed flow never starts.
+    let mut is_ended = vec![false; progress.len()];
     for (i, flow) in network.flows().iter().enumerate() {
-        let waits_in_vain = flow.after.is_some_and(|before| is_over[before as usize]);
-        let ended = progress[i].failed.is_some() || progress[i].given_up_at.is_some();
-        is_over[i] = ended || waits_in_vain;
+        let waits_in_vain = flow.after.is_some_and(|before| is_ended[before as usize]);
+        let ended = progress[i].failed.is_some() || progress[i].responder_failed_at.is_some();
+        is_ended[i] = ended || waits_in_vain;
     }
     let mut found = Vec::new();
     for (i, p) in progress.iter().enumerate() {
@@ -53,25 +53,25 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
             {
                 found.push(format!("flow {i} failed at {failed_at:?}: {}", status.name()));
             }
-            FlowProgress { given_up_at: Some(at), .. } if *at >= may_fail_until => {
-                found.push(format!("flow {i} was given up by its responder at {at:?}"));
+            FlowProgress { responder_failed_at: Some(at), .. } if *at >= may_fail_until => {
+                found.push(format!("flow {i} failed at its responder at {at:?}"));
             }
             FlowProgress { completed, finished, .. }
-                if !is_over[i] && (completed.is_none() || finished.is_none()) =>
+                if !is_ended[i] && (completed.is_none() || finished.is_none()) =>
             {
                 found.push(format!("flow {i} is not done at the end: {p:?}"));
             }
             _ => {}
         }
     }
-    let is_failed = |flow: u32| is_over[flow as usize];
+    let is_failed = |flow: u32| is_ended[flow as usize];
     for host in network.hosts() {
         found.extend(host.app().check_end(is_failed));
     }
     found
 }
 
-/// The name of one direction of a link: where it begins and where it ends.
+/// The name of one direction of a link: its source and its destination.
 #[must_use]
 pub fn name(network: &Network, link: LinkId) -> String {
     let [from, to] = network.world.ends(link).map(|(node, _)| {
@@ -96,11 +96,11 @@ fn check_switch(network: &Network, node: NodeId, switch: &Switch, add: &mut impl
     if let Err(e) = switch.check_accounts() {
         add(e);
     }
-    // What the nodes count and what the links count is the same.
+    // The counters of the nodes and of the links must agree.
     for (n, port) in (0..).zip(&counters.ports) {
         let out = PortId::new(n).and_then(|port| network.world.link_at(node, port));
         if out.is_some_and(|id| network.world.link_counters(id).sent != port.tx_pkts) {
-            add(format!("port {n} has sent {} frames, its link has got others", port.tx_pkts));
+            add(format!("port {n} has sent {} frames, its link has counted others", port.tx_pkts));
         }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
 
     fn network() -> Network {
         let mut topology = Topology::star(1, Rate::from_gbps(10), Dur::from_us(1));
-        // The way on is slower, so that a queue fills.
+        // The egress link is slower, so that a queue builds up.
         topology.links[1].rate_bps = 1_000_000_000;
         let flows = vec![Flow::new(0, 1, Time::ZERO, 50_000)];
         Network::new(topology, flows, Setup::default()).unwrap()
@@ -137,11 +137,11 @@ mod tests {
         let hub = NodeId::from_index(2);
         let mut frame = [0; 8192];
         let port = PortId::new(1).unwrap();
-        // As if a link had taken it and lost it.
+        // As if a link had accepted the frame and lost it.
         let now = n.world.now();
         let stolen = n.world.node_mut(hub).poll_transmit(now, port, &mut frame);
         assert!(stolen.is_some());
-        assert!(check_now(&n).iter().any(|v| v.contains("its link has got others")));
+        assert!(check_now(&n).iter().any(|v| v.contains("its link has counted others")));
         let mut n = network();
         let meta = RxMeta::whole(Time::ZERO);
         n.world.node_mut(hub).handle_packet(Time::ZERO, port, &[0; 60], meta);

@@ -1,4 +1,4 @@
-//! Which congestion control the queue pairs of a network have.
+//! Congestion control of a network's queue pairs.
 
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
@@ -7,17 +7,17 @@ use spanwire_transport::CongestionControl;
 /// Congestion control of a network's queue pairs. The default is none: static windows alone.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Congestion {
-    /// Which, with its parameters.
+    /// The algorithm with its parameters.
     pub algorithm: Option<Algorithm>,
-    /// Another one for flows whose round trip without queues is longer than this.
+    /// A minimum base RTT and the algorithm of flows whose base RTT exceeds it.
     pub far: Option<(Dur, Algorithm)>,
-    /// Queue pairs measure the round trip of their way. If not, they are told what it is without
-    /// queues, as a network is configured that knows itself.
+    /// Queue pairs measure their base RTT. Otherwise each is configured with the base RTT of its
+    /// path.
     pub measures_rtt: bool,
 }
 
 impl Congestion {
-    /// That of a queue pair whose round trip without queues is `base_rtt`.
+    /// The congestion control of a queue pair whose base RTT is `base_rtt`.
     #[must_use]
     pub fn of(&self, base_rtt: Dur) -> Option<CongestionControl> {
         let far = self.far.filter(|(from, _)| base_rtt > *from).map(|(_, algorithm)| algorithm);
@@ -28,7 +28,7 @@ impl Congestion {
         })
     }
 
-    /// True if any queue pair has one.
+    /// True if any queue pair has congestion control.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.algorithm.is_some() || self.far.is_some()
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of__is_by_distance_and_tells_the_round_trip_unless_it_is_measured() {
+    fn of__selects_by_distance_and_sets_base_rtt_unless_it_is_measured() {
         let named = |name| Algorithm::named(name).unwrap();
         let (near, far) = (Dur::from_us(14), Dur::from_ms(2));
         assert_eq!(Congestion::default().of(near), None);

@@ -1,20 +1,20 @@
-//! The future: a heap of events in the order in which they happen.
+//! The event queue: a heap of events in the order in which they occur.
 
 use spanwire_base::Time;
 
-/// Where an event stands among all others: at a time, and among those of the same time in the
-/// order in which the tickets were drawn. No two events are equal, so a run has one order only.
+/// Position of an event in the total order: by time, then by ticket, which counts draws. No two
+/// events compare equal, so a run has exactly one order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
     at: Time,
-    /// The ticket above, the event's name in the low [`NAME_BITS`].
+    /// The ticket in the high bits, the event's name in the low [`NAME_BITS`].
     low: u64,
 }
 
-/// The events to come, earliest first: a heap of four children a node.
+/// The pending events, earliest first: a heap with four children a node.
 ///
-/// Four children of 16 bytes are one cache line, and half the levels of a binary heap. Nothing is
-/// ever removed but the earliest: whoever thinks better of an event ignores it when it comes up.
+/// Four children of 16 bytes fill one cache line, and the heap has half the levels of a binary
+/// heap. Only the earliest event is ever removed: an obsolete event is ignored when it is popped.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     heap: Vec<Key>,
@@ -22,42 +22,43 @@ pub struct EventQueue {
 }
 
 impl Key {
-    /// When it happens.
+    /// When it occurs.
     #[must_use]
     pub const fn at(self) -> Time {
         self.at
     }
 
-    /// What happens, as given to [`EventQueue::key`].
+    /// The event's name, as passed to [`EventQueue::key`].
     #[must_use]
     pub const fn name(self) -> u64 {
         self.low & (NAME_END - 1)
     }
 
-    /// One number whose order is the order of events: it compares without a branch.
+    /// The order of events as one number, compared without a branch.
     fn rank(self) -> u128 {
         (u128::from(self.at.as_ps()) << 64) | u128::from(self.low)
     }
 }
 
 impl EventQueue {
-    /// One past the largest name of an event.
+    /// Exclusive upper bound of event names.
     pub const NAMES: u64 = NAME_END;
 
-    /// Draws the next ticket for an event `name` at `at`. It happens only if it is pushed.
+    /// Draws the next ticket for an event `name` at `at`. The event occurs only if the key is
+    /// pushed.
     ///
     /// # Panics
-    /// If `name` is not below [`EventQueue::NAMES`], or after 2^40 tickets, which are weeks of
-    /// machine time: the order would be lost.
+    /// If `name` is not below [`EventQueue::NAMES`]. After 2^40 tickets, weeks of machine time,
+    /// because the order would no longer be unique.
     pub fn key(&mut self, at: Time, name: u64) -> Key {
-        assert!(name < NAME_END, "whoever numbers events keeps below NAMES");
-        assert!(self.tickets < TICKETS_END, "a run ends before its tickets do");
+        assert!(name < NAME_END, "event names are below NAMES");
+        assert!(self.tickets < TICKETS_END, "a run draws fewer tickets than there are");
         let low = (self.tickets << NAME_BITS) | name;
         self.tickets += 1;
         Key { at, low }
     }
 
-    /// Adds an event. O(log n), usually O(1): most events are later than most others.
+    /// Adds an event. O(log n), usually O(1): most events are later than those in the queue.
     pub fn push(&mut self, key: Key) {
         self.heap.push(key);
         self.sift_up(self.heap.len() - 1);
@@ -69,7 +70,7 @@ impl EventQueue {
         self.heap.first().copied()
     }
 
-    /// Takes the earliest event.
+    /// Removes the earliest event.
     pub fn pop(&mut self) -> Option<Key> {
         let last = self.heap.pop()?;
         match self.heap.first_mut() {
@@ -82,24 +83,24 @@ impl EventQueue {
         }
     }
 
-    /// Takes the earliest event and adds another in one go: half the work of a pop and a push.
+    /// Removes the earliest event and adds another: half the work of a pop and a push.
     ///
     /// # Panics
     /// If there is no event.
     pub fn replace_top(&mut self, key: Key) -> Key {
-        let top = self.heap.first_mut().expect("the caller has seen the earliest event");
+        let top = self.heap.first_mut().expect("the caller has peeked at the earliest event");
         let first = std::mem::replace(top, key);
         self.sift_down();
         first
     }
 
-    /// Events to come, those that will be ignored among them.
+    /// Pending events, including obsolete ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// True when nothing is to come.
+    /// True if no event is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
@@ -147,7 +148,7 @@ impl EventQueue {
 }
 
 const FANOUT: usize = 4;
-/// A simulation of 2^22 links has as many names: far beyond what memory holds.
+/// A simulation of 2^22 links has as many names, which is far beyond any memory.
 const NAME_BITS: u32 = 24;
 const NAME_END: u64 = 1 << NAME_BITS;
 const TICKETS_END: u64 = 1 << (64 - NAME_BITS);

@@ -1,11 +1,11 @@
-//! Frames on their way: buffers that are used again and again.
+//! A pool of frame buffers for frames in flight.
 
 /// A buffer of [`Frames`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameId(u32);
 
-/// Buffers of one size. A frame stays in its buffer from the moment it is written until it has
-/// arrived: nothing is allocated once as many buffers exist as frames were ever on their way.
+/// Buffers of one size. A frame occupies its buffer from transmission to arrival. Nothing is
+/// allocated unless more frames are in flight than ever before.
 #[derive(Debug)]
 pub(crate) struct Frames {
     buffers: Vec<Box<[u8]>>,
@@ -14,12 +14,12 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// No buffers yet; each will have `bytes`.
+    /// An empty pool whose buffers have `bytes` each.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { buffers: Vec::new(), free: Vec::new(), bytes }
     }
 
-    /// A buffer that nobody uses. What is in it is what its last frame left.
+    /// A free buffer. Its content is that of its last frame.
     pub(crate) fn take(&mut self) -> FrameId {
         self.free.pop().unwrap_or_else(|| {
             let id = FrameId(spanwire_base::u32_from(self.buffers.len()));
@@ -39,9 +39,9 @@ impl Frames {
         id
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub(crate) fn give_back(&mut self, id: FrameId) {
-        debug_assert!(self.free.len() < self.buffers.len(), "only what was taken is given back");
+        debug_assert!(self.free.len() < self.buffers.len(), "only a taken buffer can be returned");
         self.free.push(id);
     }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn take__uses_again_what_was_given_back() {
+    fn take__reuses_returned_buffers() {
         let mut f = Frames::new(4);
         let [a, b] = [f.take(), f.take()];
         assert_ne!(a, b);

@@ -1,28 +1,28 @@
-//! One number for everything that happened, in order.
+//! A hash of all events in order.
 
 use spanwire_base::{Time, u64_from};
 
-/// The event hash: two runs that have the same one did the same things at the same times.
+/// The event hash. Two runs with equal hashes had the same events at the same times.
 ///
-/// It is no protection against whoever wants two runs to look alike, only against accidents.
+/// It detects accidental differences; it is not collision-resistant against an adversary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventHash(u64);
 
 impl EventHash {
-    /// The hash of nothing.
+    /// The hash of no events.
     #[must_use]
     pub const fn new() -> Self {
         Self(SEED)
     }
 
-    /// The number.
+    /// The hash value.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
     }
 
-    /// Takes in a frame that arrived at a port. The last eight bytes stand for all: the ICRC is
-    /// among them, and covers what the sender wrote.
+    /// Adds a frame that arrived at a port. Its last eight bytes stand for all, because they
+    /// contain the ICRC, which covers what the sender wrote.
     pub fn on_frame(&mut self, now: Time, node: u32, port: usize, frame: &[u8]) {
         let mut tail = [0; 8];
         let from = frame.len().saturating_sub(tail.len());
@@ -32,13 +32,13 @@ impl EventHash {
         self.mix(u64::from_le_bytes(tail));
     }
 
-    /// Takes in a timer that came due.
+    /// Adds a timer that expired.
     pub fn on_timer(&mut self, now: Time, node: u32) {
         self.mix(now.as_ps());
         self.mix((u64::from(node) << 32) | TIMER);
     }
 
-    /// Multiplies to 128 bits and folds them: every bit of the input reaches the whole state.
+    /// Multiplies to 128 bits and folds them, so that every input bit affects the whole state.
     fn mix(&mut self, word: u64) {
         let wide = u128::from(self.0 ^ word ^ PATTERN) * u128::from(FACTOR);
         let [low, high] = [wide & u128::from(u64::MAX), wide >> 64];
@@ -53,11 +53,11 @@ impl Default for EventHash {
     }
 }
 
-/// Any odd number with about as many ones as zeros; these are the golden ratio and pi.
+/// Odd numbers with about as many ones as zeros: the golden ratio and pi.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 const PATTERN: u64 = 0x2439_85a3_0885_a308;
 const SEED: u64 = 0x1319_8a2e_0370_7344;
-/// In the place of port and length, where no frame is as long.
+/// Replaces port and length; no frame has this length.
 const TIMER: u64 = 0xffff_ffff;
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! The deterministic simulator: the real engine and the real switch in virtual time.
 //!
-//! - [`World`]: nodes, links and one event loop. It knows nothing of what the nodes are.
+//! - [`World`]: nodes, links and one event loop, for any type of [`Node`](spanwire_base::Node).
 //! - [`Topology`]: networks as data, with addresses and routes.
 //! - [`workload`]: flows, and the distributions they are drawn from.
-//! - [`Traffic`]: the application of simulated hosts, which checks what it is told.
-//! - [`Network`]: a topology come alive. [`check_now`] and [`check_end`]: what must be true of it.
+//! - [`Traffic`]: the application of simulated hosts, which verifies every completion.
+//! - [`Network`]: hosts, switches and links of a topology. [`check_now`] and [`check_end`]: its
+//!   invariants.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
-//! - [`LossSweep`]: RC beside SR over loss, round trips and reordering.
-//! - [`swarm_run`]: a seed decides the network, what goes wrong and what is sent.
+//! - [`LossSweep`]: RC and SR compared over loss, round trip and reordering.
+//! - [`swarm_run`]: a run whose network, faults and flows are drawn from a seed.
 //!
-//! One seed decides everything: the same seed has the same [`EventHash`] on any machine. Nothing
-//! here reads a clock, starts a thread or opens a file.
+//! One seed decides everything: the same seed has the same [`EventHash`] on any machine. No code of
+//! this crate reads a clock, starts a thread or opens a file.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -20,6 +21,7 @@ mod congestion;
 mod event;
 mod frames;
 mod hash;
+mod host;
 mod link;
 mod liveness;
 mod loss_sweep;
@@ -32,7 +34,6 @@ mod run;
 mod scenario;
 mod setup;
 mod sharing;
-mod station;
 mod swarm;
 mod topology;
 pub mod workload;
@@ -43,8 +44,9 @@ pub use check::{check_end, check_now, name as link_name};
 pub use congestion::Congestion;
 pub use event::{EventQueue, Key};
 pub use hash::EventHash;
+pub use host::{SimHost, Storm};
 pub use link::{LinkCounters, LinkId};
-pub use liveness::{Patience, silence_max};
+pub use liveness::{LivenessBounds, failure_detection_max};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};
@@ -57,7 +59,6 @@ pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
 pub use setup::{Drains, Sends, Setup};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
-pub use station::{Station, Storm};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,

@@ -1,4 +1,4 @@
-//! One direction of a link: a line, and the frames that are on it.
+//! One direction of a link: its line and the frames in flight.
 
 use crate::event::Key;
 use crate::frames::FrameId;
@@ -11,19 +11,19 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub(crate) u32);
 
-/// What the nodes at the ends of one direction of a link gave and got. What the line did to the
-/// frames in between is in [`Line::counters`].
+/// Frames that entered and left one direction of a link. Faults in between are counted in
+/// [`Line::counters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkCounters {
-    /// Frames that the node at its start gave.
+    /// Frames transmitted by the node at its start.
     pub sent: u64,
-    /// Bytes of those, what is elided included; without preamble, FCS and gap.
+    /// Bytes of those with elided payload; without preamble, FCS and inter-frame gap.
     pub sent_bytes: u64,
-    /// Frames that the node at its end got.
+    /// Frames received by the node at its end.
     pub arrived: u64,
 }
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     /// Its arrival.
@@ -39,9 +39,9 @@ pub(crate) struct Link {
     pub(crate) from: (NodeId, PortId),
     pub(crate) to: (NodeId, PortId),
     pub(crate) line: Line,
-    /// An event will ask the node for a frame when the serialiser is free.
+    /// An event is scheduled that polls the node when the serialiser is free.
     pub(crate) is_busy: bool,
-    /// By arrival. Only the first stands in the event queue.
+    /// Ordered by arrival. Only the first has an event in the queue.
     pub(crate) flights: VecDeque<Flight>,
     pub(crate) counters: LinkCounters,
 }
@@ -52,11 +52,12 @@ impl Link {
         Self { from, to, line, is_busy: false, flights, counters }
     }
 
-    /// Adds a frame. True when it is the next to arrive: its key must go into the event queue.
+    /// Adds a frame. Returns true if it is the next to arrive: its key must then be pushed to the
+    /// event queue.
     pub(crate) fn insert(&mut self, flight: Flight) -> bool {
         let is_after = |f: &Flight| f.key.at() <= flight.key.at();
         let at = match self.flights.back() {
-            // Lines keep the order, but for the frames that they hold back.
+            // Lines preserve order, except for frames that they delay.
             last if last.is_none_or(is_after) => self.flights.len(),
             _ => self.flights.iter().rposition(is_after).map_or(0, |before| before + 1),
         };
@@ -67,7 +68,7 @@ impl Link {
         at == 0
     }
 
-    /// Takes the frame whose arrival is `key`, if that is the next; else the event is an old one.
+    /// Removes the frame whose arrival is `key` if it is the next; otherwise the event is obsolete.
     pub(crate) fn pop(&mut self, key: Key) -> Option<Flight> {
         match self.flights.front() {
             Some(first) if first.key == key => self.flights.pop_front(),
@@ -75,8 +76,8 @@ impl Link {
         }
     }
 
-    /// True while every frame given, and every copy that the line made, has arrived, was lost with
-    /// a reason or is on its way.
+    /// True if every frame given to the line, and every duplicate, has arrived, was lost with a
+    /// counted reason, or is in flight.
     pub(crate) fn is_conserved(&self) -> bool {
         let (ours, line) = (&self.counters, self.line.counters());
         let in_flight = spanwire_base::u64_from(self.flights.len());
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn insert__keeps_the_order_of_arrival_and_tells_of_a_new_first() {
+    fn insert__keeps_the_order_of_arrival_and_reports_a_new_first() {
         let (mut link, mut queue, mut frames) = (link(), EventQueue::default(), Frames::new(1));
         let mut insert = |at| {
             let key = queue.key(Time::from_ps(at), 0);
@@ -108,11 +109,11 @@ mod tests {
         };
         let inserted = [5, 7, 5, 3, 6].map(&mut insert);
         assert_eq!(inserted.map(|(_, first)| first), [true, false, false, true, false]);
-        // Of two with one time, the first that was sent.
+        // Of two with equal times, the first that was sent comes first.
         for i in [3, 0, 2, 4, 1] {
             let (key, _) = inserted[i];
             assert_eq!(link.pop(key).map(|f| f.key), Some(key));
-            assert!(link.pop(key).is_none(), "an event that comes up twice is an old one");
+            assert!(link.pop(key).is_none(), "an event that is popped twice is obsolete");
         }
         assert!(link.flights.is_empty());
     }

@@ -27,46 +27,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the liveness bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
-    /// T.
+pub struct LivenessBounds {
+    /// T, the local ACK timeout.
     pub timeout: Dur,
-    /// Retransmissions without progress before a queue pair gives up.
+    /// Retransmissions without progress before a queue pair fails.
     pub retry_cnt: u8,
     /// R, with full queues.
     pub longest_rtt: Dur,
     /// The slowest link.
     pub slowest: Rate,
-    /// The longest time without a receive request.
+    /// The longest time for which a receiver has no receive request posted.
     pub recv_delay: Dur,
     /// The end of all faults.
-    pub calm_at: Time,
+    pub faults_end: Time,
 }
 
 /// The liveness check of a network.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    patience: Patience,
+    bounds: LivenessBounds,
     /// G, P, and the packets of a message with their parity.
     gap: Dur,
     pause: Dur,
     message_pkts: u64,
-    /// The host at which each direction of a link ends, if it ends at one.
+    /// The host at the end of each direction of a link; `None` for a switch.
     hosts: Vec<Option<u32>>,
-    /// When a queue pair of a host received a packet last.
-    heard: BTreeMap<(u32, u32), Time>,
-    flows: Vec<Signs>,
+    /// When each queue pair of a host last received a packet.
+    received_at: BTreeMap<(u32, u32), Time>,
+    flows: Vec<FlowProgress>,
 }
 
 /// The progress of one flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Signs {
-    /// Completed bytes, and since when they have not grown.
+struct FlowProgress {
+    /// Completed bytes, and when they last grew.
     done_bytes: u64,
-    moved: Option<Time>,
+    progress_at: Option<Time>,
 }
 
 impl Liveness {
-    pub(crate) fn new(network: &Network, patience: Patience) -> Self {
+    pub(crate) fn new(network: &Network, bounds: LivenessBounds) -> Self {
         let setup = network.setup();
         let host_of = |link: LinkId| {
             let [_, (node, _)] = network.world.ends(link);
@@ -77,81 +77,83 @@ impl Liveness {
         let frame_bytes = u64::from(setup.max_frame_bytes()) + 100;
         let slow = Rate::from_bps(MIN_BPS).time_for(frame_bytes * u64::from(setup.read_chunk_pkts));
         let slow = if setup.congestion.is_on() { slow } else { Dur::ZERO };
-        let part = (patience.longest_rtt + HOLD_MAX) * SWIFT_WINDOW_PARTS;
+        let part = (bounds.longest_rtt + HOLD_MAX) * SWIFT_WINDOW_PARTS;
         let gap = if has_part_windows(setup) { slow.max(part) } else { slow };
-        let pause = if setup.host_pfc { patience.slowest.time_for(PAUSE_BYTES) } else { Dur::ZERO };
+        let pause = if setup.host_pfc { bounds.slowest.time_for(PAUSE_BYTES) } else { Dur::ZERO };
         let payloads = network.flows().iter().map(|f| setup.full_payload([f.src, f.dst]));
         let shortest = payloads.min().unwrap_or(1);
         let message_pkts = 2 * u64::from(setup.message_bytes).div_ceil(shortest) + 2;
         Self {
-            patience,
+            bounds,
             gap,
             pause,
             message_pkts,
             hosts: network.world.links().map(host_of).collect(),
-            heard: BTreeMap::new(),
-            flows: vec![Signs::default(); network.flows().len()],
+            received_at: BTreeMap::new(),
+            flows: vec![FlowProgress::default(); network.flows().len()],
         }
     }
 
     /// S.
-    fn silence(&self, is_sr: bool) -> Dur {
-        let Patience { timeout, longest_rtt, retry_cnt, .. } = self.patience;
-        silence_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
+    fn failure_detection_max(&self, is_sr: bool) -> Dur {
+        let LivenessBounds { timeout, longest_rtt, retry_cnt, .. } = self.bounds;
+        failure_detection_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
     }
 
     /// The longest time between completions after the faults have ended.
     fn progress(&self, setup: &Setup, is_sr: bool) -> Dur {
         let flows = self.flows.len() as u64;
         let pkts = self.message_pkts * u64::from(setup.outstanding) * flows;
-        self.silence(is_sr)
-            + (self.patience.longest_rtt + self.gap + self.patience.recv_delay) * pkts
+        self.failure_detection_max(is_sr)
+            + (self.bounds.longest_rtt + self.gap + self.bounds.recv_delay) * pkts
     }
 
     /// Flows that exceed a bound, one sentence each. O(flows).
     pub(crate) fn check(&mut self, network: &Network) -> Vec<String> {
         let responding = network.hosts().flat_map(|host| host.app().responding());
-        let given_up = responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
-        let given_up: BTreeSet<u32> = given_up.collect();
+        let failed_responders =
+            responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
+        let failed_responders: BTreeSet<u32> = failed_responders.collect();
         let mut found = Vec::new();
         for (host, node) in (0..).zip(network.hosts()) {
             for state in node.app().requesting() {
                 let is_over = state.finished.is_some() || state.failed_at.is_some();
                 if let Some(started) = state.started.filter(|_| !is_over) {
-                    let answers = !given_up.contains(&state.flow);
-                    found.extend(self.check_flow(network, host, &state, started, answers));
+                    let responder_alive = !failed_responders.contains(&state.flow);
+                    found.extend(self.check_flow(network, host, &state, started, responder_alive));
                 }
             }
         }
         found
     }
 
-    /// Checks an unfinished flow. `answers`: its responder has not failed.
+    /// Checks an unfinished flow. `responder_alive`: its responder has not failed.
     fn check_flow(
         &mut self,
         network: &Network,
         host: u32,
         state: &FlowState,
         started: Time,
-        answers: bool,
+        responder_alive: bool,
     ) -> Option<String> {
         let (now, setup, i) = (network.world.now(), network.setup(), state.flow as usize);
-        let signs = &mut self.flows[i];
-        if signs.moved.is_none() || signs.done_bytes < state.done_bytes {
-            *signs = Signs { done_bytes: state.done_bytes, moved: Some(now) };
+        let progress = &mut self.flows[i];
+        if progress.progress_at.is_none() || progress.done_bytes < state.done_bytes {
+            *progress = FlowProgress { done_bytes: state.done_bytes, progress_at: Some(now) };
         }
-        let moved = signs.moved.unwrap_or(now).max(self.patience.calm_at);
-        let heard = self.heard.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
+        let progress_at = progress.progress_at.unwrap_or(now).max(self.bounds.faults_end);
+        let received_at =
+            self.received_at.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
         let flow = &network.flows()[i];
         let is_sr = setup.sr_segment([flow.src, flow.dst]).is_some();
-        let (silent, most) = (now.since(heard), self.silence(is_sr));
-        if silent > most {
+        let (silence, most) = (now.since(received_at), self.failure_detection_max(is_sr));
+        if silence > most {
             return Some(format!(
-                "flow {i} has received nothing for {silent:?} and has not failed; at most {most:?}"
+                "flow {i} has received nothing for {silence:?} and has not failed; at most {most:?}"
             ));
         }
-        let (stalled, most) = (now.since(moved), self.progress(setup, is_sr));
-        (answers && stalled > most).then(|| {
+        let (stalled, most) = (now.since(progress_at), self.progress(setup, is_sr));
+        (responder_alive && stalled > most).then(|| {
             format!(
                 "flow {i} has completed nothing for {stalled:?}, without faults; at most {most:?}"
             )
@@ -166,16 +168,22 @@ impl Observer for Liveness {
         let Some(host) = self.hosts[link.index()] else { return };
         let packet = Unverified::parse(frame, meta.elided_bytes as usize);
         if let Ok(qpn) = packet.map(|p| p.dest_qp().get()) {
-            self.heard.insert((host, qpn), now);
+            self.received_at.insert((host, qpn), now);
         }
     }
 }
 
-/// S of the module's description: how long a requester may receive nothing before it fails. T is
-/// `timeout`, R `longest_rtt`, and `hold` the longest time for which a packet that is due waits
-/// for its pacer or a pause: G + P.
+/// S of the module's description: how long a requester receives nothing before it fails. T is
+/// `timeout`, R `longest_rtt`. `hold` is G + P, the longest wait of a due packet for its pacer or a
+/// pause.
 #[must_use]
-pub fn silence_max(is_sr: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, hold: Dur) -> Dur {
+pub fn failure_detection_max(
+    is_sr: bool,
+    timeout: Dur,
+    retry_cnt: u8,
+    longest_rtt: Dur,
+    hold: Dur,
+) -> Dur {
     let tries = u64::from(retry_cnt) + 1;
     if !is_sr {
         return (timeout * 4 + hold) * tries + RNR_WAIT;
@@ -184,14 +192,14 @@ pub fn silence_max(is_sr: bool, timeout: Dur, retry_cnt: u8, longest_rtt: Dur, h
     (timeout * 4 + probe_interval + hold) * (tries + 1) + timeout * (3 * tries)
 }
 
-/// Swift's window may be less than a packet.
+/// True if Swift's window may be less than a packet.
 fn has_part_windows(setup: &Setup) -> bool {
     let far = setup.congestion.far.map(|(_, algorithm)| algorithm);
     let all = [setup.congestion.algorithm, far];
     all.iter().flatten().any(|algorithm| matches!(algorithm, Algorithm::Swift(_)))
 }
 
-/// The smallest window of Swift is one packet by this.
+/// Swift's smallest window is one packet divided by this.
 const SWIFT_WINDOW_PARTS: u64 = 100;
 /// The lowest rate of any congestion control.
 const MIN_BPS: u64 = 1_000_000;
@@ -199,9 +207,9 @@ const MIN_BPS: u64 = 1_000_000;
 const HOLD_MAX: Dur = Dur::from_ms(1);
 /// The longest interval between probes for a receive request.
 const PROBE_MAX: Dur = Dur::from_ms(20);
-/// More than the RNR timer of the simulated hosts.
+/// An upper bound of the simulated hosts' RNR timer.
 const RNR_WAIT: Dur = Dur::from_ms(1);
-/// Bytes that a link carries in the longest pause: 65,535 quanta of 512 bits.
+/// Bytes that a link could carry during the longest pause: 65,535 quanta of 512 bits.
 ///
 /// # Source
 /// IEEE 802.1Qbb, the pause time of a priority.
@@ -215,25 +223,25 @@ mod tests {
     use spanwire_switch::{Impairments, Prob};
     use spanwire_transport::{Config, Offer};
 
-    /// What a run of 64 SENDs from one host to another reports.
-    fn run(setup: Setup, patience: Patience, fault: &Impairments) -> Vec<String> {
+    /// Violations of a run of 64 SENDs from one host to another.
+    fn run(setup: Setup, bounds: LivenessBounds, fault: &Impairments) -> Vec<String> {
         let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
         let flow = Flow { op: FlowOp::Send, ..Flow::new(0, 1, Time::ZERO, 64_000) };
         let mut plan = Plan::new("test", topology, vec![flow], setup).with_fault(0, fault);
-        plan.patience = Some(patience);
+        plan.liveness = Some(bounds);
         plan.until = Time::ZERO + Dur::from_secs(4);
         plan.may_fail_until = plan.until;
         plan.run(Watch { series: false, check_every: 1 }, &mut ()).unwrap().violations
     }
 
-    fn patience(timeout: Dur) -> Patience {
-        Patience {
+    fn bounds(timeout: Dur) -> LivenessBounds {
+        LivenessBounds {
             timeout,
             retry_cnt: 2,
             longest_rtt: Dur::from_us(100),
             recv_delay: Dur::ZERO,
             slowest: Rate::from_gbps(10),
-            calm_at: Time::ZERO,
+            faults_end: Time::ZERO,
         }
     }
 
@@ -249,23 +257,25 @@ mod tests {
         let dead = Impairments { loss: Prob::ONE, ..Impairments::default() };
         for is_sr in [false, true] {
             let setup = setup(is_sr, 16);
-            let found = run(setup.clone(), patience(setup.timeout), &dead);
-            assert_eq!(found, [] as [&str; 0], "it gave up in time");
-            let found = run(setup.clone(), patience(setup.timeout / 64), &dead);
+            let found = run(setup.clone(), bounds(setup.timeout), &dead);
+            assert_eq!(found, [] as [&str; 0], "the queue pair failed in time");
+            let found = run(setup.clone(), bounds(setup.timeout / 64), &dead);
             assert!(found[0].contains("flow 0 has received nothing for"), "{found:?}");
         }
     }
 
     #[test]
-    fn check__a_peer_that_answers_to_no_avail_is_noticed() {
+    fn check__a_peer_that_responder_alive_to_no_avail_is_noticed() {
         for is_sr in [false, true] {
-            // The next receive request comes after the end of the run; the peer says it lacks one.
+            // The next receive request comes after the end of the run; until then the peer sends
+            // RNR NAKs.
             let recv_delay = Dur::from_secs(5);
             let setup = Setup { recvs: 1, recv_delay, ..setup(is_sr, 10) };
-            let patience = patience(setup.timeout);
-            let found = run(setup.clone(), patience, &Impairments::default());
+            let bounds = bounds(setup.timeout);
+            let found = run(setup.clone(), bounds, &Impairments::default());
             assert!(found[0].contains("flow 0 has completed nothing for"), "{found:?}");
-            let found = run(setup, Patience { recv_delay, ..patience }, &Impairments::default());
+            let found =
+                run(setup, LivenessBounds { recv_delay, ..bounds }, &Impairments::default());
             assert!(found[0].contains("flow 0 is not done at the end"), "{found:?}");
         }
     }

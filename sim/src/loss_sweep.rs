@@ -1,5 +1,5 @@
-//! RC beside SR on a path that loses or reorders: one flow in each of many cells, each a world of
-//! its own, measured in its steady state.
+//! RC compared with SR on a lossy or reordering path. Each cell of the sweep is a world of its own
+//! with one flow, measured in its steady state.
 
 mod row;
 
@@ -11,16 +11,15 @@ use crate::params::{ParamError, Params, Value};
 use crate::setup::Setup;
 use crate::topology::Topology;
 use crate::workload::Flow;
-use row::Seen;
+use row::Snapshot;
 use spanwire_base::{Dur, Rate, Time, u32_from, usize_from};
 use spanwire_switch::{Impairments, Prob, Reorder};
 use spanwire_transport::{Config, Mtu, Offer, WireMode};
 
 /// A sweep over modes, round trips, losses and reordering.
 ///
-/// Two hosts and a cable. One endless flow of WRITEs, elided, its window as long as the path: see
-/// [`LossSweep::window_pkts`]. What is lost is lost in both directions; what is held back, one
-/// frame in so many, is so in both as well.
+/// Two hosts and a cable carry one endless flow of elided WRITEs, with a window as long as the
+/// path: see [`LossSweep::window_pkts`]. Loss and reordering apply to both directions.
 #[derive(Clone, Debug)]
 pub struct LossSweep {
     seed: u64,
@@ -30,17 +29,17 @@ pub struct LossSweep {
 /// One run of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// What both ends speak.
+    /// Wire mode of both ends.
     pub mode: WireMode,
-    /// Frames lost, each way.
+    /// Frame loss probability, each way.
     pub loss: Prob,
     /// Twice the propagation delay.
     pub rtt: Dur,
-    /// How long a frame is held back that is overtaken; zero: none is.
+    /// Extra delay of a reordered frame; zero disables reordering.
     pub reorder: Dur,
 }
 
-/// What came of a cell.
+/// The result of a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CellOutcome {
     /// Its row of the table.
@@ -49,16 +48,16 @@ pub struct CellOutcome {
     pub events: u64,
     /// Frames that left a host.
     pub packet_hops: u64,
-    /// What was wrong, one sentence each.
+    /// Violations, one sentence each.
     pub violations: Vec<String>,
 }
 
 impl LossSweep {
     /// Its name, as in `spanwire sim run NAME`.
     pub const NAME: &'static str = "loss-sweep";
-    /// What it shows, one sentence.
+    /// One sentence for users.
     pub const ABOUT: &'static str =
-        "RC beside SR: goodput over random loss, round trip and reordering";
+        "RC and SR compared: goodput over random loss, round trip and reordering";
 
     /// The parameters with their defaults.
     #[must_use]
@@ -73,17 +72,21 @@ impl LossSweep {
             .with("rate", Value::Rate(Rate::from_gbps(25)), "rate of the link")
             .with("loss", Value::Chances(percent.to_vec()), "frames lost, each way")
             .with("rtt", Value::Times(rtts.to_vec()), "twice the propagation delay")
-            .with("late", Value::Times(late.to_vec()), "how long frames are held back, no loss")
-            .with("overtaken", overtaken, "frames that are held back then, each way")
+            .with(
+                "late",
+                Value::Times(late.to_vec()),
+                "extra delay of reordered frames, without loss",
+            )
+            .with("overtaken", overtaken, "frames that are reordered then, each way")
             .with(
                 "mtu",
                 Value::Word { word: "4096".to_owned(), of: mtus },
                 "RC's path MTU in bytes",
             )
             .with("segment", segment, "bytes of a full SR packet")
-            .with("warmup", Value::count(20, 10_000), "round trips before it is measured")
-            .with("trips", Value::count(50, 100_000), "round trips measured at least")
-            .with("time", Value::Time(Dur::from_ms(500)), "time measured at least")
+            .with("warmup", Value::count(20, 10_000), "round trips before the measurement")
+            .with("trips", Value::count(50, 100_000), "minimum round trips measured")
+            .with("time", Value::Time(Dur::from_ms(500)), "minimum time measured")
     }
 
     /// The sweep for a seed, with parameters set by `set`: pairs of name and value.
@@ -101,14 +104,14 @@ impl LossSweep {
         Ok(Self { seed, params })
     }
 
-    /// The parameters as they are.
+    /// The parameters of this sweep.
     #[must_use]
     pub fn parameters(&self) -> &Params {
         &self.params
     }
 
-    /// What is to run: for each round trip every loss, then every reordering without loss, RC and
-    /// SR in turn.
+    /// The cells of the sweep: for each round trip every loss, then every reordering without loss,
+    /// RC and SR in turn.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -126,13 +129,13 @@ impl LossSweep {
     /// Runs a cell to its end.
     ///
     /// # Errors
-    /// See [`NetworkError`]: parameters that cannot be together.
+    /// See [`NetworkError`]: the parameters contradict each other.
     pub fn run(&self, cell: &Cell) -> Result<CellOutcome, NetworkError> {
         let rate = self.params.rate("rate");
         let from = Time::ZERO + cell.rtt * u64::from(self.params.count("warmup"));
         let trips = cell.rtt * u64::from(self.params.count("trips"));
         let to = from + trips.max(self.params.time("time"));
-        // More than the link can carry: the flow is under way all the time.
+        // More than the link can carry, so that the flow never ends.
         let bytes = rate.bytes_in(to.since(Time::ZERO)) * 2 + (1 << 30);
         let flows = vec![Flow::new(0, 1, Time::ZERO, bytes)];
         let setup = self.setup(cell);
@@ -146,7 +149,7 @@ impl LossSweep {
         }
         let seen = [from, to].map(|until| {
             network.world.run(until, u64::MAX, &mut ());
-            Seen::of(&network)
+            Snapshot::of(&network)
         });
         let world = network.world.counters();
         let (events, packet_hops) = (world.events, world.packet_hops);
@@ -163,17 +166,16 @@ impl LossSweep {
         }
     }
 
-    /// The window of a cell: the packets that fill the path for its round trip and, where frames
-    /// are held back, for as long as those are; then those that the receiver may leave
-    /// unacknowledged, a quarter of the window and at most 16; and the one on its way into the
-    /// link.
+    /// The window of a cell. It is the sum of three terms: the packets that fill the path for a
+    /// round trip and the reordering delay; the packets that the receiver may leave unacknowledged,
+    /// a quarter of the path and at most 16; and the packet being serialised.
     #[must_use]
     pub fn window_pkts(&self, cell: &Cell) -> u32 {
         let path = self.path_pkts(cell);
         (path + (path + 1).div_ceil(3).clamp(1, ACK_PKTS) + 1).min(WINDOW_MAX)
     }
 
-    /// Full packets that the link carries in a round trip and what a frame is held back.
+    /// Full packets that the link carries in a round trip plus the reordering delay.
     fn path_pkts(&self, cell: &Cell) -> u32 {
         let frame = self.payload_bytes(cell.mode) + row::header_bytes(cell.mode);
         let bytes = self.params.rate("rate").bytes_in(cell.rtt + cell.reorder);
@@ -182,8 +184,8 @@ impl LossSweep {
 
     fn setup(&self, cell: &Cell) -> Setup {
         let path = self.path_pkts(cell);
-        // What waits behind a packet that is lost several times in a row: of 10,000 at 20 % the
-        // unluckiest takes about eight round trips.
+        // Packets that queue behind one that is lost several times in a row. Of 10,000 packets at
+        // 20 % loss the unluckiest takes about eight round trips.
         let behind = u64::from(path) * BEHIND;
         let outstanding =
             behind * u64::from(self.payload_bytes(cell.mode)) / u64::from(MESSAGE_BYTES);
@@ -207,15 +209,15 @@ impl LossSweep {
 
     fn mtu(&self) -> Mtu {
         let mtu = self.params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
-        mtu.expect("only these are offered")
+        mtu.expect("the parameter allows only these")
     }
 }
 
-/// Packets that one acknowledgement may be for, in both modes.
+/// Maximum packets per acknowledgement, in both modes.
 const ACK_PKTS: u32 = 16;
-/// The engine's limit.
+/// The engine's limit of a window.
 const WINDOW_MAX: u32 = 1 << 16;
-/// So many windows may have arrived, or be posted, behind what is missing.
+/// Windows that may have arrived, or be posted, behind a missing packet.
 const BEHIND: u64 = 16;
 const MESSAGE_BYTES: u32 = 256 << 10;
 
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn new__what_is_not_a_parameter_is_named() {
+    fn new__an_unknown_parameter_is_named_in_the_error() {
         let wrong = LossSweep::new(1, [("losses", "1%")]);
         assert!(matches!(wrong, Err(ParamError::Unknown { .. })));
     }
@@ -253,12 +255,12 @@ mod tests {
             [pair[0].mode, pair[1].mode] == [WireMode::Rc, WireMode::Sr]
                 && Cell { mode: WireMode::Sr, ..pair[0] } == pair[1]
         });
-        assert!(both, "RC and SR of the same path stand side by side");
+        assert!(both, "RC and SR of the same path are adjacent");
         assert!(cells.iter().all(|c| c.loss.is_zero() || c.reorder == Dur::ZERO));
     }
 
     #[test]
-    fn run__a_cell_gives_the_same_again_and_another_seed_another() {
+    fn run__a_cell_is_reproducible_and_differs_by_seed() {
         let cell = |sweep: &LossSweep| sweep.run(&sweep.cells()[1]).unwrap();
         let sweep = short(&[("loss", "1%")]);
         assert_eq!(cell(&sweep), cell(&sweep));
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn run__without_loss_headers_are_all_that_is_missing() {
+    fn run__without_loss_only_headers_reduce_goodput() {
         for (set, rc, sr) in [
             ([("mtu", "4096"), ("segment", "8192")], 4096.0 / 4178.0, 8192.0 / 8314.0),
             ([("mtu", "1024"), ("segment", "1416")], 1024.0 / 1106.0, 1416.0 / 1538.0),
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn run__what_is_lost_is_not_goodput_and_not_in_vain() {
+    fn run__lost_frames_are_neither_goodput_nor_spurious() {
         let rows = rows(&short(&[("loss", "0,10%")]));
         let [rc, sr] = [&rows[2], &rows[3]];
         assert_eq!((rc.loss, sr.loss, sr.rtt_us), (0.1, 0.1, 200.0));
@@ -292,13 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn window_pkts__is_the_path_and_what_is_not_acknowledged_at_once() {
+    fn window_pkts__is_the_path_and_the_ack_interval() {
         let sweep = LossSweep::new(1, [("rate", "10Gbit")]).unwrap();
         let cell = |mode, rtt, reorder| Cell { mode, loss: Prob::ZERO, rtt, reorder };
-        // 50 MB in frames of 8314 bytes, and 16 and 1 more.
+        // 50 MB in frames of 8314 bytes, plus 16 and 1.
         let long = cell(WireMode::Sr, Dur::from_ms(40), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&long), 6_014 + 17);
-        // 25 kB are four of them; an acknowledgement is for a quarter of seven.
+        // 25 kB are four frames; one acknowledgement covers a quarter of seven.
         let short = cell(WireMode::Sr, Dur::from_us(20), Dur::ZERO);
         assert_eq!(sweep.window_pkts(&short), 4 + 3);
         assert_eq!(sweep.window_pkts(&Cell { reorder: Dur::from_us(20), ..short }), 7 + 4);

@@ -1,32 +1,32 @@
-//! What completion times are taken of.
+//! The choice of completion times to report.
 
 use serde::Serialize;
 
-/// What completion times are taken of, and up to when.
+/// Completion times to report: their subject and their end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Of flows: from the first post until the last byte is at the receiver.
+    /// FCT: from the first post until the last byte is at the receiver.
     #[default]
     Arrival,
-    /// Of flows: from the first post until the requester has its last completion, about half a
-    /// round trip later. What an application that sends waits for.
+    /// FCT: from the first post until the requester's last completion, about half a round trip
+    /// later. This is the FCT that a sending application observes.
     Completion,
-    /// Of messages, each: from its post to its completion.
+    /// Latency of each message, from its post to its completion.
     Messages,
-    /// Of messages, each but the first: from the delivery of the one before it to its own, at the
-    /// receiver. The longest is the gap that a failure leaves.
+    /// Inter-delivery time of each message but the first, at the receiver. The longest is the gap
+    /// that a failure causes.
     Deliveries,
 }
 
 impl Measure {
-    /// Each message has a time of its own.
+    /// True if each message is reported on its own.
     #[must_use]
     pub fn is_of_messages(self) -> bool {
         matches!(self, Self::Messages | Self::Deliveries)
     }
 
-    /// By the word of a scenario's parameter.
+    /// Parses the word of a scenario's parameter.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "sender" => Self::Completion,

@@ -1,12 +1,12 @@
-//! A topology come alive: hosts with the engine and flows, switches with routes, links.
+//! A network built from a topology: hosts with the engine and flows, switches with routes, links.
 
 mod hosts;
 mod switches;
 
 use crate::app::Traffic;
+use crate::host::{SimHost, Storm};
 use crate::link::LinkId;
 use crate::setup::Setup;
-use crate::station::{Station, Storm};
 use crate::topology::{Routes, Topology, TopologyError};
 use crate::workload::{Flow, FlowOp};
 use crate::world::{NodeId, World};
@@ -19,7 +19,7 @@ use std::fmt;
 #[derive(Debug)]
 pub enum Machine {
     /// A host with the engine and its application.
-    Host(Box<Station>),
+    Host(Box<SimHost>),
     /// A switch.
     Switch(Box<Switch>),
 }
@@ -36,41 +36,42 @@ pub struct Network {
     flows: Vec<Flow>,
 }
 
-/// How far a flow has come.
+/// Progress of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowProgress {
     /// When its first request was posted.
     pub started: Option<Time>,
-    /// When its last byte was there, as the host that gets the bytes was told: the responder's
-    /// receive completion, or the requester's completion of the last READ.
+    /// When its last byte was delivered, as reported at the destination: by the responder's receive
+    /// completion, or by the requester's completion of the last READ.
     pub finished: Option<Time>,
-    /// When the requester had all completions.
+    /// When the requester's last request completed.
     pub completed: Option<Time>,
     /// The error that ended it.
     pub failed: Option<WcStatus>,
-    /// When that was.
+    /// When it failed.
     pub failed_at: Option<Time>,
-    /// When the responder gave the requester up, if it did: in SR it sends as well, and waits.
-    pub given_up_at: Option<Time>,
-    /// Bytes of messages that the requester knows to be over.
+    /// When the responder's queue pair failed, if it did: an SR responder transmits too, so its
+    /// retry limit applies.
+    pub responder_failed_at: Option<Time>,
+    /// Bytes of messages that completed at the requester.
     pub done_bytes: u64,
 }
 
 /// Why a network cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NetworkError {
-    /// The topology is not one.
+    /// The topology is invalid.
     Topology(TopologyError),
-    /// A flow cannot be: its place in the list, and why.
+    /// A flow is invalid: its place in the list, and the reason.
     Flow(usize, &'static str),
-    /// The engine does not take the settings.
+    /// The engine rejects the settings.
     Engine(String),
-    /// A switch does not take the settings.
+    /// A switch rejects the settings.
     Switch(String),
 }
 
 impl Network {
-    /// Builds hosts, switches and links; nothing has happened yet.
+    /// Builds hosts, switches and links. No event has occurred yet.
     ///
     /// # Errors
     /// See [`NetworkError`].
@@ -111,19 +112,19 @@ impl Network {
         Ok(Self { world, topology, routes, setup, flows })
     }
 
-    /// What it was built from.
+    /// The topology that it was built from.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The ways through it.
+    /// The shortest paths through it.
     #[must_use]
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// What its parts are like.
+    /// The settings that it was built with.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.setup
@@ -141,22 +142,22 @@ impl Network {
         [2 * link, 2 * link + 1].map(LinkId::from_index)
     }
 
-    /// Lets things go wrong on one direction of a link from now on.
+    /// Applies impairments to one direction of a link from now on.
     ///
     /// # Errors
-    /// What is wrong with the impairments.
+    /// The impairments are invalid.
     pub fn impair(&mut self, id: LinkId, impairments: Impairments) -> Result<(), NetworkError> {
         let line = self.world.line_mut(id);
         let config = LineConfig { impairments, ..line.config().clone() };
         line.set_config(config).map_err(|e| NetworkError::Switch(e.to_string()))
     }
 
-    /// Breaks the network card of a host. A number that is no host's does nothing.
+    /// Starts a PFC storm at a host. Has no effect if `host` is not the number of a host.
     pub fn set_storm(&mut self, host: u32, storm: Storm) {
         if self.topology.is_host(host)
-            && let Machine::Host(station) = self.world.node_mut(NodeId::from_index(host))
+            && let Machine::Host(sim_host) = self.world.node_mut(NodeId::from_index(host))
         {
-            station.set_storm(storm);
+            sim_host.set_storm(storm);
         }
     }
 
@@ -165,9 +166,9 @@ impl Network {
         self.world.nodes().filter_map(|(_, machine)| machine.host())
     }
 
-    /// The hosts with their ports, in the order of the topology.
-    pub fn stations(&self) -> impl Iterator<Item = &Station> {
-        self.world.nodes().filter_map(|(_, machine)| machine.station())
+    /// The hosts with their network cards, in the order of the topology.
+    pub fn sim_hosts(&self) -> impl Iterator<Item = &SimHost> {
+        self.world.nodes().filter_map(|(_, machine)| machine.sim_host())
     }
 
     /// The switches, in the order of the topology, with their nodes.
@@ -175,7 +176,7 @@ impl Network {
         self.world.nodes().filter_map(|(id, machine)| Some((id, machine.switch()?)))
     }
 
-    /// How far each flow has come. O(flows).
+    /// The progress of each flow. O(flows).
     #[must_use]
     pub fn progress(&self) -> Vec<FlowProgress> {
         let mut all = vec![FlowProgress::default(); self.flows.len()];
@@ -192,14 +193,14 @@ impl Network {
             }
             for state in host.app().responding() {
                 let flow = &mut all[state.flow as usize];
-                flow.given_up_at = state.failed_at;
+                flow.responder_failed_at = state.failed_at;
                 flow.finished = state.finished.or(flow.finished);
             }
         }
         all
     }
 
-    /// True when every flow is complete at both ends, or has failed.
+    /// True if every flow is complete at both ends or has failed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let over = |p: &FlowProgress| {
@@ -210,20 +211,20 @@ impl Network {
 }
 
 impl Machine {
-    /// The host, if it is one.
+    /// The engine and its application, if the node is a host.
     #[must_use]
     pub fn host(&self) -> Option<&Host<Traffic>> {
         match self {
-            Self::Host(station) => Some(station.host()),
+            Self::Host(sim_host) => Some(sim_host.host()),
             Self::Switch(_) => None,
         }
     }
 
-    /// The station, if it is one.
+    /// The host with its network card, if the node is a host.
     #[must_use]
-    pub fn station(&self) -> Option<&Station> {
+    pub fn sim_host(&self) -> Option<&SimHost> {
         match self {
-            Self::Host(station) => Some(station),
+            Self::Host(sim_host) => Some(sim_host),
             Self::Switch(_) => None,
         }
     }
@@ -284,7 +285,7 @@ impl Node for Machine {
 
 fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
     for (i, flow) in flows.iter().enumerate() {
-        let why = why_not(flow, &flows[..i], hosts);
+        let why = flow_error(flow, &flows[..i], hosts);
         if let Some(why) = why {
             return Err(NetworkError::Flow(i, why));
         }
@@ -292,32 +293,34 @@ fn check_flows(flows: &[Flow], hosts: u32) -> Result<(), NetworkError> {
     Ok(())
 }
 
-/// Why there cannot be such a flow after those `before` it.
-fn why_not(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> {
+/// Why this flow is invalid after the flows `before` it; `None` if it is valid.
+fn flow_error(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> {
     if flow.src >= hosts || flow.dst >= hosts {
-        return Some("it names a host that is not there");
+        return Some("it names a host that does not exist");
     }
     if flow.src == flow.dst {
-        return Some("it goes to where it comes from");
+        return Some("its source is its destination");
     }
     if flow.bytes == 0 {
         return Some("it has no bytes");
     }
     if let Some(after) = flow.after {
         match before.get(after as usize) {
-            None => return Some("it waits for a flow that is not before it"),
+            None => return Some("it waits for a flow that does not precede it"),
             Some(other) if other.dst != flow.src => {
-                return Some("it waits for a flow that arrives elsewhere");
+                return Some("it waits for a flow that arrives at another host");
             }
             Some(other) if [other.op, flow.op].contains(&FlowOp::Read) => {
-                return Some("READs neither wait nor are waited for: nobody at the source is told");
+                return Some(
+                    "a READ can neither wait nor be awaited: its source gets no completion",
+                );
             }
             Some(_) => {}
         }
     }
     let reverse_of = flow.reverse_of?;
     match before.get(reverse_of as usize) {
-        None => Some("it shares the queue pairs of a flow that is not before it"),
+        None => Some("it shares the queue pairs of a flow that does not precede it"),
         Some(other)
             if (other.requester(), other.responder()) != (flow.responder(), flow.requester()) =>
         {
@@ -344,7 +347,7 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
-/// Any odd number: sets the seeds of lines apart from each other and from all else.
+/// Any odd number: separates the seeds of lines from each other and from other draws.
 const LINE_SEEDS: u64 = 0xd134_2543_de82_ef95;
 
 #[cfg(test)]

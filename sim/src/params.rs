@@ -18,7 +18,7 @@ use std::fmt;
 pub struct Param {
     /// Its name, as in `--set name=value`.
     pub name: &'static str,
-    /// What it means.
+    /// Its description.
     pub about: &'static str,
     /// Its value: the default until it is set.
     #[serde(serialize_with = "show")]
@@ -32,30 +32,30 @@ pub struct Params {
     list: Vec<Param>,
 }
 
-/// Why a parameter cannot be set.
+/// The reason why a parameter cannot be set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParamError {
-    /// The scenario has no parameter of this name; those that it has.
+    /// The scenario has no parameter of this name.
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// The names of its parameters.
         known: Vec<&'static str>,
     },
-    /// A parameter of a congestion control or load balancer, as in `cc.alpha`, cannot be set.
+    /// A parameter of a congestion control or load balancer, such as `cc.alpha`, cannot be set.
     Own {
         /// The parameter.
         name: String,
-        /// Why not, and what can.
+        /// The reason, and the alternatives.
         why: String,
     },
-    /// The text is no value of this parameter.
+    /// The text is not a value of this parameter.
     Value {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The text given.
         text: String,
-        /// What is expected.
+        /// The expected form.
         expected: String,
     },
 }
@@ -72,20 +72,20 @@ impl Params {
         self
     }
 
-    /// All of them, in the order in which they were added.
+    /// All parameters, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Param> {
         self.list.iter()
     }
 
-    /// Without the parameter of this name: for a scenario to which it means nothing.
+    /// Removes a parameter that does not apply to a scenario.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.list.retain(|p| p.name != name);
         self
     }
 
-    /// Sets several, pairs of name and text. A congestion control is set before its parameters, in
-    /// whatever order they come.
+    /// Sets several parameters from pairs of name and text. A congestion control is set before its
+    /// own parameters, regardless of their order.
     ///
     /// # Errors
     /// The first that cannot be set.
@@ -98,11 +98,11 @@ impl Params {
         own.into_iter().chain(of_others).try_for_each(|(name, text)| self.set(name, text))
     }
 
-    /// Sets one from text. `cc.alpha` is the parameter `alpha` of the congestion control that `cc`
-    /// is set to; so it is with a load balancer.
+    /// Sets one parameter from text. `cc.alpha` is the parameter `alpha` of the congestion control
+    /// that `cc` names; the same applies to load balancers.
     ///
     /// # Errors
-    /// See [`ParamError`]; then nothing has changed.
+    /// See [`ParamError`]; the parameters are unchanged then.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParamError> {
         if let Some((of, field)) = name.split_once('.')
             && let Some(param) = self.list.iter_mut().find(|p| p.name == of)
@@ -131,17 +131,17 @@ impl Params {
         Ok(())
     }
 
-    /// Whether there is one of this name.
+    /// True if there is a parameter of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.list.iter().any(|p| p.name == name)
     }
 
-    /// A count.
+    /// The value of a count.
     ///
     /// # Panics
-    /// Here and below: if the scenario has no such parameter of this type, which is its author's
-    /// mistake; a test builds every scenario.
+    /// Like all accessors below: if the scenario has declared no parameter of this name and type.
+    /// That is an error of the scenario's author, and a test builds every scenario.
     #[must_use]
     pub fn count(&self, name: &str) -> u32 {
         match self.get(name) {
@@ -251,14 +251,12 @@ impl Params {
 
     fn get(&self, name: &str) -> &Value {
         let param = self.list.iter().find(|p| p.name == name);
-        &param
-            .unwrap_or_else(|| panic!("a scenario asks for {name}, which it has not declared"))
-            .value
+        &param.unwrap_or_else(|| panic!("a scenario reads {name}, which it has not declared")).value
     }
 }
 
 fn mismatch(name: &str, value: &Value) -> ! {
-    panic!("a scenario has declared {name} as {value:?} and asks for another type")
+    panic!("a scenario has declared {name} as {value:?} and reads another type")
 }
 
 fn show<S: serde::Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
@@ -341,11 +339,11 @@ mod tests {
         assert_eq!(p.chances("chances"), [Prob::ZERO, Prob::from_ppm(10_000)]);
         p.set("chances", "").unwrap();
         assert_eq!(p.chances("chances"), []);
-        let again = p.clone();
-        for param in again.iter() {
+        let parsed = p.clone();
+        for param in parsed.iter() {
             p.set(param.name, &param.value.to_string()).unwrap();
         }
-        assert_eq!(p, again);
+        assert_eq!(p, parsed);
     }
 
     #[test]
@@ -375,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn set_all__sets_a_congestion_control_before_what_is_its_own() {
+    fn set_all__sets_a_congestion_control_before_its_own_parameters() {
         let mut p = all();
         p.set_all([("cc.beta", "0.5"), ("n", "4"), ("cc", "swift")]).unwrap();
         assert_eq!((p.count("n"), p.cc("cc").to_string()), (4, "swift,beta=0.5".to_owned()));
@@ -388,7 +386,7 @@ mod tests {
 
     #[test]
     fn with__a_later_default_replaces_an_earlier_one() {
-        let p = all().with("n", Value::count(5, 9), "again");
+        let p = all().with("n", Value::count(5, 9), "parsed");
         assert_eq!((p.count("n"), p.iter().count()), (5, all().iter().count()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is looked at while a network runs: queues, rates, windows over time.
+//! Time series of a running network: queues, rates, windows.
 
 use crate::network::Network;
 use crate::workload::{Flow, FlowOp};
@@ -7,51 +7,51 @@ use spanwire_base::{PortId, Time};
 use spanwire_transport::WireMode;
 use spanwire_wire::Qpn;
 
-/// A network over time. Every list has one entry a sample.
+/// Time series of a network. Every list has one entry a sample.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Series {
     /// When each sample was taken, in us.
     pub at_us: Vec<f64>,
     /// By flow.
     pub flows: Vec<FlowSeries>,
-    /// By queue of switches; those that never held anything are left out.
+    /// By switch queue; queues that were always empty are omitted.
     pub queues: Vec<QueueSeries>,
     /// Frames lost so far, on lines and in switches.
     pub drops: Vec<u64>,
-    /// Jain's index of the flows that have begun, where sharing is looked at: empty elsewhere, and
-    /// none while there are fewer than two.
+    /// Jain's index of the flows that have begun. Empty unless the run measures sharing; `None`
+    /// while fewer than two flows have begun.
     pub jain: Vec<Option<f64>>,
 }
 
-/// A flow over time.
+/// Time series of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct FlowSeries {
     /// The flow's place in the list of all.
     pub flow: u32,
-    /// Payload that arrived in order since the sample before, in Gbit/s; of a mix, whose messages
-    /// have packets of any length, as if all were full.
+    /// Payload that arrived in order since the previous sample, in Gbit/s. A mix has packets of any
+    /// length; they count as full ones.
     pub goodput_gbps: Vec<f64>,
-    /// Payload acknowledged since the sample before, in whatever order it arrived, in Gbit/s; of a
-    /// flow without congestion control the goodput.
+    /// Payload acknowledged since the previous sample, in any order, in Gbit/s. Without congestion
+    /// control it equals the goodput.
     pub acked_gbps: Vec<f64>,
-    /// Packets sent and not acknowledged.
+    /// Unacknowledged packets in flight.
     pub in_flight_pkts: Vec<u64>,
 }
 
-/// A queue over time.
+/// Time series of a queue.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct QueueSeries {
     /// The queue, as in [`QueueReport::name`](crate::QueueReport::name).
     pub name: String,
     /// Bytes in it.
     pub bytes: Vec<u64>,
-    /// Frames marked since the beginning.
+    /// Frames marked since the start.
     pub marks: Vec<u64>,
-    /// Frames dropped since the beginning.
+    /// Frames dropped since the start.
     pub drops: Vec<u64>,
 }
 
-/// Looks at a network from time to time.
+/// Samples a network periodically.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     keeps_series: bool,
@@ -63,14 +63,14 @@ pub(crate) struct Recorder {
     last: Time,
 }
 
-/// A flow, and where it stood at the last sample.
+/// A flow, its probes, and its values at the last sample.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// The host whose expected PSN tells what has arrived, and its queue pair.
+    /// The host whose expected PSN shows what has arrived, and its queue pair.
     receiver: (usize, Qpn),
     /// The host that posted it.
     requester: (usize, Qpn),
-    /// The host with the window: in SR the one that sends the bytes.
+    /// The host with the congestion window: in SR the sender of the data.
     window: (usize, Qpn),
     psn: u32,
     acked_bytes: u64,
@@ -139,8 +139,8 @@ impl Recorder {
             let pkt_bits = f64::from(segment.unwrap_or(setup.mtu.bytes())) * 8.0;
             let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
             let ahead = psn.wrapping_sub(watched.psn) & 0xff_ffff;
-            // Who reads and has gone back seems to be further than it is: nothing counts until it
-            // is there.
+            // A requester that retransmits a READ resets its PSN, so the difference may be
+            // negative. It counts as zero until the PSN has caught up.
             let pkts = if ahead < 1 << 23 { ahead } else { 0 };
             watched.psn = watched.psn.wrapping_add(pkts) & 0xff_ffff;
             let gbps = if ns > 0.0 { f64::from(pkts) * pkt_bits / ns } else { 0.0 };
@@ -172,7 +172,7 @@ impl Recorder {
     }
 }
 
-/// Every queue of every switch: `switch:port` and, when the port has several, `.queue`.
+/// The name of every switch queue: `switch:port`, followed by `.queue` if the port has several.
 pub(crate) fn queue_names(network: &Network) -> Vec<String> {
     let mut names = Vec::new();
     for (node, switch) in network.switches() {
@@ -187,12 +187,12 @@ pub(crate) fn queue_names(network: &Network) -> Vec<String> {
     names
 }
 
-/// Where each flow's progress can be seen.
+/// The probes of each flow's progress.
 fn watched(network: &Network) -> Vec<Watched> {
-    let nobody = (0, Qpn::new(0));
-    let of_nobody =
-        Watched { receiver: nobody, requester: nobody, window: nobody, psn: 0, acked_bytes: 0 };
-    let mut all = vec![of_nobody; network.flows().len()];
+    let unset = (0, Qpn::new(0));
+    let unset_watch =
+        Watched { receiver: unset, requester: unset, window: unset, psn: 0, acked_bytes: 0 };
+    let mut all = vec![unset_watch; network.flows().len()];
     let sends_answers = |flow: &Flow| {
         flow.op == FlowOp::Read && network.setup().sr_segment([flow.src, flow.dst]).is_some()
     };
@@ -225,8 +225,9 @@ fn watched(network: &Network) -> Vec<Watched> {
     all
 }
 
-/// The PSN up to which everything has arrived: at a responder the next one expected, at a requester
-/// that reads the oldest one not answered. In SR a responder numbers its answers itself.
+/// The PSN up to which everything has arrived. At a responder it is the expected PSN, at the
+/// requester of a READ the oldest PSN without a response. An SR responder numbers its responses
+/// itself.
 fn arrived_psn(endpoint: &spanwire_transport::Endpoint, watched: &Watched) -> u32 {
     let Some(info) = endpoint.query_qp(watched.receiver.1) else {
         return 0;
@@ -245,7 +246,7 @@ pub(crate) fn us(at: Time) -> f64 {
     to_f64(at.as_ps()) / 1e6
 }
 
-/// For people: beyond 2^53 the last digits are gone.
+/// For display only: above 2^53 the last digits are lost.
 #[expect(clippy::cast_precision_loss, reason = "figures for people, never computed with")]
 pub(crate) fn to_f64(n: u64) -> f64 {
     n as f64
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn sample__rates_add_up_to_the_bytes_whoever_requests_them() {
+    fn sample__rates_add_up_to_the_bytes_for_any_requester() {
         let (rc, sr) = (WireMode::Rc, WireMode::Sr);
         for (op, mode) in
             [FlowOp::Write, FlowOp::Read].into_iter().flat_map(|op| [(op, rc), (op, sr)])
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn sample__the_queue_before_the_receiver_is_seen_and_its_mean_kept() {
+    fn sample__records_the_queue_before_the_receiver_and_its_mean() {
         let report = run(FlowOp::Write, WireMode::Rc);
         let series = report.series.unwrap();
         let seen = series.queues.iter().find(|q| q.name == "hub:2").unwrap();

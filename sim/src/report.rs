@@ -1,4 +1,4 @@
-//! What came of a run, as data.
+//! The results of a run, as data.
 
 use crate::measure::Measure;
 use crate::network::{FlowProgress, Network};
@@ -13,90 +13,90 @@ use spanwire_base::Dur;
 use spanwire_switch::QueueCounters;
 use std::collections::BTreeMap;
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What ran.
+    /// The name of the scenario.
     pub scenario: String,
     /// Its seed.
     pub seed: u64,
-    /// The event hash, 16 hexadecimal digits: the same means that the same happened.
+    /// The event hash, 16 hexadecimal digits. Runs with equal hashes had the same events.
     pub event_hash: String,
-    /// No check failed.
+    /// True if no check failed.
     pub checkers_ok: bool,
-    /// Arrivals, lines that became free and timers.
+    /// Arrivals, serialisers that became free, and timers.
     pub events: u64,
-    /// Frames that left a node over a link.
+    /// Frames transmitted on a link.
     pub packet_hops: u64,
     /// Virtual time of the last event, in us.
     pub simulated_us: f64,
-    /// What completion times are taken of.
+    /// The subject of the completion times.
     pub measure: Measure,
-    /// The time that flows are to be held against, in us, where a scenario has one.
+    /// The ideal FCT in us, if the scenario defines one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ideal_us: Option<f64>,
     /// The flows, in the order given.
     pub flows: Vec<FlowReport>,
-    /// The queues of switches that have held anything.
+    /// The switch queues that were ever non-empty.
     pub queues: Vec<QueueReport>,
-    /// Frames and packets dropped, by where and why: `line_*`, `switch_*`, `host_*`. Causes that
-    /// did not happen are left out.
+    /// Frames and packets dropped, by place and cause: `line_*`, `switch_*`, `host_*`. Zeros are
+    /// omitted.
     pub drops: BTreeMap<String, u64>,
-    /// What the engines of all hosts have counted together; zeros left out.
+    /// The sum of all hosts' engine counters; zeros are omitted.
     pub engine: BTreeMap<String, u64>,
     /// Pause frames that switches have sent.
     pub pfc_pauses: u64,
-    /// How flows shared a queue, in scenarios that are about that.
+    /// How flows shared a queue, in scenarios that measure it.
     #[serde(flatten)]
     pub sharing: Option<SharingReport>,
-    /// What was wrong, one sentence each.
+    /// Violations, one sentence each.
     pub violations: Vec<String>,
-    /// The network over time, when it was asked for.
+    /// The time series, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
 }
 
-/// What came of a flow.
+/// The results of a flow.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FlowReport {
-    /// Host whose bytes they are.
+    /// The source of the bytes.
     pub src: u32,
-    /// Host that gets them.
+    /// The destination of the bytes.
     pub dst: u32,
-    /// How many; of a mix those that it has carried, both ways together.
+    /// Number of bytes; of a mix those carried, in both directions together.
     pub bytes: u64,
-    /// How they were carried.
+    /// The operation that carried them.
     pub op: FlowOp,
-    /// When it began, in us; none when it did not.
+    /// When it began, in us; `None` if it did not.
     pub start_us: Option<f64>,
-    /// Its completion time in us, from the first post on; none when it did not complete.
-    /// [`Report::measure`] says up to when.
+    /// Its FCT in us, from the first post on; `None` if it did not complete. [`Report::measure`]
+    /// defines its end.
     pub fct_us: Option<f64>,
-    /// What each of its messages took in us, or the time since the one before, where times are
-    /// those of messages.
+    /// The latency of each message in us, or the time since the previous delivery, if
+    /// [`Report::measure`] is of messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages_us: Vec<f64>,
-    /// Payload in that time.
+    /// Payload divided by the FCT.
     pub goodput_gbps: Option<f64>,
-    /// The completion time relative to that of the flow alone on its way; not of a mix.
+    /// The FCT relative to the ideal FCT; `None` for a mix.
     pub slowdown: Option<f64>,
     /// The error that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<&'static str>,
 }
 
-/// What came of a queue.
+/// The results of a queue.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct QueueReport {
-    /// `switch:port`, and `.queue` when the port has several.
+    /// `switch:port`, followed by `.queue` if the port has several.
     pub name: String,
     /// Its mean length over all samples.
     pub mean_bytes: f64,
-    /// Frames dropped, for whatever reason.
+    /// Frames dropped, for any cause.
     pub drops: u64,
-    /// Frames marked, for whatever reason.
+    /// Frames marked, for any cause.
     pub marks: u64,
-    /// What the switch has counted, `max_bytes` among it.
+    /// The switch's counters of it, including `max_bytes`.
     #[serde(flatten)]
     pub counters: QueueCounters,
 }
@@ -143,10 +143,11 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
         let fct = p.started.zip(end).map(|(from, to)| to.since(from));
         let fct_us = fct.map(|d| to_f64(d.as_ps()) / 1e6);
         let path = network.topology().path(network.routes(), flow.src, flow.dst);
-        // What a mix carries, both ways, is known when it is done; alone it has no time of its own.
+        // The bytes of a mix are known only once it is complete, and it has no ideal FCT.
         let is_mix = flow.op == FlowOp::Mix;
         let bytes = if is_mix { p.done_bytes } else { flow.bytes };
-        let alone = path.filter(|_| !is_mix).map(|path| alone(network, flow, &path, measure));
+        let ideal_fct =
+            path.filter(|_| !is_mix).map(|path| ideal_fct(network, flow, &path, measure));
         FlowReport {
             src: flow.src,
             dst: flow.dst,
@@ -156,14 +157,14 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
             fct_us,
             messages_us,
             goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(bytes) * 8e-3 / us),
-            slowdown: fct.zip(alone).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
+            slowdown: fct.zip(ideal_fct).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
             failed: p.failed.map(spanwire_transport::WcStatus::name),
         }
     };
     network.flows().iter().zip(&progress).zip(messages).map(report).collect()
 }
 
-/// The times of each flow's messages in us, if they are what is measured.
+/// The times of each flow's messages in us, if `measure` is of messages.
 fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
     let mut all: Vec<Vec<f64>> = vec![Vec::new(); network.flows().len()];
     let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
@@ -182,13 +183,13 @@ fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
     all
 }
 
-/// The completion time of a flow alone on its way: propagation, the first packet at each link, then
-/// all at the slowest, and the acknowledgement back if the requester is to know.
-fn alone(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
+/// Ideal (unloaded) FCT: propagation, the first packet's serialisation at each link, the others' at
+/// the bottleneck, and the acknowledgement's return if the requester's completion counts.
+fn ideal_fct(network: &Network, flow: &Flow, path: &PathInfo, measure: Measure) -> Dur {
     let (setup, bytes) = (network.setup(), flow.bytes);
     let ends = [flow.src, flow.dst];
     let (mtu, overhead) = (setup.full_payload(ends), setup.data_overhead(ends));
-    let there = path.alone(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
+    let there = path.ideal_fct(bytes.min(mtu) + overhead, bytes + bytes.div_ceil(mtu) * overhead);
     match measure {
         Measure::Arrival | Measure::Deliveries => there,
         _ => there + path.one_way(setup.ack_bytes(ends)),
@@ -211,8 +212,8 @@ fn queues(network: &Network, mean_bytes: &[f64]) -> Vec<QueueReport> {
     all.filter(|q| q.counters.max_bytes > 0 || q.drops > 0).collect()
 }
 
-/// Every counter whose name begins with `drop_`, wherever it is: the lists of the switch and of the
-/// engine are the only ones.
+/// Every counter whose name begins with `drop_`. The lists of the switch and of the engine define
+/// the causes.
 fn drops(network: &Network) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut add = |name: String, n: u64| {
@@ -228,10 +229,10 @@ fn drops(network: &Network) -> BTreeMap<String, u64> {
         let counters = serde_json::to_value(switch.counters());
         named_drops("switch", &counters.unwrap_or_default(), &mut add);
     }
-    for station in network.stations() {
-        let counters = serde_json::to_value(station.gate().counters());
+    for sim_host in network.sim_hosts() {
+        let counters = serde_json::to_value(sim_host.gate().counters());
         named_drops("host", &counters.unwrap_or_default(), &mut add);
-        for (name, n) in station.host().endpoint().counters().list() {
+        for (name, n) in sim_host.host().endpoint().counters().list() {
             if let Some(cause) = name.strip_prefix(DROP) {
                 add(format!("host_{cause}"), n);
             }
@@ -267,7 +268,7 @@ fn engine(network: &Network) -> BTreeMap<String, u64> {
     all
 }
 
-/// What the causes of drops are called everywhere.
+/// The prefix of every counter of drops.
 const DROP: &str = "drop_";
 
 #[cfg(test)]
@@ -286,7 +287,7 @@ mod tests {
             let plan = Plan::new("test", topology.clone(), flows, setup);
             let report = plan.run(Watch::default(), &mut ()).unwrap();
             let slowdown = report.flows[0].slowdown.unwrap();
-            // RETH and immediate data are not in the model, and acknowledgements not in the way.
+            // The model omits RETH, immediate data and queueing of acknowledgements.
             assert!((0.99..1.02).contains(&slowdown), "{bytes} bytes: {slowdown}");
         }
     }
@@ -299,7 +300,7 @@ mod tests {
         setup.port.queues[0].limit_bytes = 20_000;
         let (loss, corrupt) = (Prob::from_ppm(20_000), Prob::from_ppm(20_000));
         let bad = Impairments { loss, corrupt, ..Impairments::default() };
-        // A slower link in the middle, so that a queue fills.
+        // A slower link in the middle, so that a queue builds up.
         let mut plan = Plan::new("test", topology, flows, setup).with_fault(2, &bad);
         plan.topology.links[2].rate_bps = 1_000_000_000;
         let report = plan.run(Watch::default(), &mut ()).unwrap();
@@ -329,6 +330,6 @@ mod tests {
             assert!(fields.iter().all(|field| first.get(field).is_some()), "{list}: {first}");
         }
         assert!(json["drops"].is_object() && json["violations"].is_array());
-        assert!(json.get("series").is_none(), "not asked for");
+        assert!(json.get("series").is_none(), "not requested");
     }
 }

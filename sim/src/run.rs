@@ -1,74 +1,74 @@
-//! A run: a network, what goes wrong in it, for how long, checked all the way.
+//! A run of a network with its faults, checked throughout.
 
 use crate::check::{check_end, check_now};
+use crate::host::Storm;
 use crate::link::LinkId;
-use crate::liveness::{Liveness, Patience};
+use crate::liveness::{Liveness, LivenessBounds};
 use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
 use crate::record::Recorder;
 use crate::report::Report;
 use crate::setup::Setup;
 use crate::sharing::Sharing;
-use crate::station::Storm;
 use crate::topology::Topology;
 use crate::workload::Flow;
 use crate::world::{Observer, Stop};
 use spanwire_base::{Dur, RxMeta, Time, TxMeta};
 use spanwire_switch::Impairments;
 
-/// Everything that decides a run. [`Setup::seed`] is its seed.
+/// The complete description of a run. [`Setup::seed`] is its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub scenario: String,
     /// The network.
     pub topology: Topology,
-    /// What it carries.
+    /// The flows.
     pub flows: Vec<Flow>,
-    /// What its parts are like.
+    /// Settings of hosts, queue pairs and switches.
     pub setup: Setup,
-    /// What goes wrong.
+    /// The impairments of links.
     pub faults: Vec<Fault>,
-    /// Hosts with broken network cards.
+    /// Hosts with PFC storms.
     pub storms: Vec<(u32, Storm)>,
-    /// When all faults end, if they do; flows must then come to their ends.
-    pub calm_at: Option<Time>,
-    /// When the run ends if the flows do not; not to have ended is a violation.
+    /// When all faults end, if they do; the flows must complete afterwards.
+    pub faults_end: Option<Time>,
+    /// When the run ends at the latest. A flow that has not ended then is a violation.
     pub until: Time,
-    /// How flows share a queue is looked at. Then they outlast the run, which ends at `until`, and
-    /// only what must be true at any time is checked.
+    /// Measures how flows share a queue. Then the flows outlast the run, which ends at `until`, and
+    /// only the invariants of [`check_now`] are checked.
     pub sharing: Option<Sharing>,
-    /// What completion times are taken of.
+    /// The subject of the completion times.
     pub measure: Measure,
-    /// What flows would take if nothing were in their way, as whoever reports them reckons.
+    /// The ideal FCT that the scenario defines, for its report.
     pub ideal: Option<Dur>,
-    /// Queue pairs may give up before this; time zero: never.
+    /// Queue pairs may fail before this; time zero: never.
     pub may_fail_until: Time,
-    /// Parameters of the liveness check, which runs if there are any.
-    pub patience: Option<Patience>,
-    /// No run has as many events: one that has does not come to an end.
+    /// Bounds of the liveness check; `None` disables it.
+    pub liveness: Option<LivenessBounds>,
+    /// Limit of events: a run that reaches it does not terminate.
     pub max_events: u64,
-    /// From one sample of the queues to the next; above 0.
+    /// Interval between samples of the queues; above 0.
     pub sample_every: Dur,
 }
 
-/// What goes wrong on one direction of a link.
+/// An impairment of one direction of a link.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
     /// The link, by its place in [`Topology::links`].
     pub link: usize,
     /// From the link's end b to a, instead of from a to b.
     pub backwards: bool,
-    /// What.
+    /// The impairments.
     pub impairments: Impairments,
 }
 
-/// How a run is watched. Nothing of this changes what happens.
+/// Options of observing a run. They do not change its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch {
-    /// Rates, windows and queues over time are kept: [`Report::series`].
+    /// Records time series of rates, windows and queues: [`Report::series`].
     pub series: bool,
-    /// The checks run after this many events, above 0, and at the end.
+    /// Events between two checks, above 0. The checks also run at the end.
     pub check_every: u64,
 }
 
@@ -79,7 +79,7 @@ impl Default for Watch {
 }
 
 impl Plan {
-    /// Flows on a network, without faults, for at most 100 s.
+    /// A plan of flows on a network, without faults, for at most 100 s.
     #[must_use]
     pub fn new(scenario: &str, topology: Topology, flows: Vec<Flow>, setup: Setup) -> Self {
         Self {
@@ -89,13 +89,13 @@ impl Plan {
             setup,
             faults: Vec::new(),
             storms: Vec::new(),
-            calm_at: None,
+            faults_end: None,
             until: Time::ZERO + Dur::from_secs(100),
             sharing: None,
             measure: Measure::default(),
             ideal: None,
             may_fail_until: Time::ZERO,
-            patience: None,
+            liveness: None,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
         }
@@ -110,10 +110,10 @@ impl Plan {
         self
     }
 
-    /// Runs it to its end. `observer` sees every frame; `&mut ()` looks away.
+    /// Runs the plan to its end. `observer` sees every frame; `&mut ()` ignores them.
     ///
     /// # Errors
-    /// See [`NetworkError`]: nothing has run then.
+    /// See [`NetworkError`]: the network cannot be built.
     pub fn run(&self, watch: Watch, observer: &mut impl Observer) -> Result<Report, NetworkError> {
         let mut run = Run::new(self, watch)?;
         run.run(observer);
@@ -121,7 +121,7 @@ impl Plan {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 struct Run<'a> {
     plan: &'a Plan,
@@ -130,7 +130,7 @@ struct Run<'a> {
     recorder: Recorder,
     liveness: Option<Liveness>,
     violations: Vec<String>,
-    is_calm: bool,
+    faults_ended: bool,
 }
 
 impl<'a> Run<'a> {
@@ -145,21 +145,21 @@ impl<'a> Run<'a> {
             network.set_storm(*host, *storm);
         }
         let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
-        let liveness = plan.patience.map(|patience| Liveness::new(&network, patience));
-        let (violations, is_calm) = (Vec::new(), plan.calm_at.is_none());
-        Ok(Self { plan, watch, network, recorder, liveness, violations, is_calm })
+        let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));
+        let (violations, faults_ended) = (Vec::new(), plan.faults_end.is_none());
+        Ok(Self { plan, watch, network, recorder, liveness, violations, faults_ended })
     }
 
     fn run(&mut self, observer: &mut impl Observer) {
         let mut next_sample = Time::ZERO + self.plan.sample_every;
-        // Counted in events, however short the stretches between samples are.
+        // Checks are counted in events, because samples may be close together.
         let mut next_check = self.watch.check_every;
         while self.violations.is_empty() {
-            let calm_at = self.plan.calm_at.filter(|_| !self.is_calm);
-            let until = calm_at.into_iter().chain([next_sample, self.plan.until]).min();
+            let faults_end = self.plan.faults_end.filter(|_| !self.faults_ended);
+            let until = faults_end.into_iter().chain([next_sample, self.plan.until]).min();
             let until = until.unwrap_or(self.plan.until);
             let left = next_check - self.network.world.counters().events;
-            let mut both = Both(&mut *observer, self.liveness.as_mut());
+            let mut both = RunObserver(&mut *observer, self.liveness.as_mut());
             match self.network.world.run(until, left, &mut both) {
                 Stop::Idle => break,
                 Stop::Events => {
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
                     self.recorder.sample(&self.network);
                     next_sample += self.plan.sample_every;
                 }
-                Stop::Time => self.calm_down(),
+                Stop::Time => self.end_faults(),
             }
         }
         self.recorder.sample(&self.network);
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// While no pause frame can be lost, no lossless frame may be.
+    /// No lossless frame may be lost as long as no pause frame can be lost.
     fn check_headroom(&self) -> Vec<String> {
         let lost = self.network.switches().filter_map(|(node, switch)| {
             let ports = switch.counters().ports;
@@ -198,9 +198,9 @@ impl<'a> Run<'a> {
         lost.collect()
     }
 
-    /// From now on nothing goes wrong any more.
-    fn calm_down(&mut self) {
-        self.is_calm = true;
+    /// Ends all faults.
+    fn end_faults(&mut self) {
+        self.faults_ended = true;
         for link in self.network.world.links() {
             if let Err(e) = self.network.impair(link, Impairments::default()) {
                 self.violations.push(e.to_string());
@@ -234,9 +234,9 @@ impl<'a> Run<'a> {
 }
 
 /// The observer of a run, and its liveness check if it has one.
-struct Both<'a, O>(&'a mut O, Option<&'a mut Liveness>);
+struct RunObserver<'a, O>(&'a mut O, Option<&'a mut Liveness>);
 
-impl<O: Observer> Observer for Both<'_, O> {
+impl<O: Observer> Observer for RunObserver<'_, O> {
     fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta) {
         self.0.on_sent(now, link, frame, meta);
     }
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn run__faults_end_when_it_becomes_calm() {
         let all_lost = Impairments { loss: Prob::ONE, ..Impairments::default() };
-        let calm_at = Some(Time::from_ns(500_000));
-        let bad = Plan { calm_at, ..plan(100_000).with_fault(0, &all_lost) };
+        let faults_end = Some(Time::from_ns(500_000));
+        let bad = Plan { faults_end, ..plan(100_000).with_fault(0, &all_lost) };
         let report = run(&bad);
         assert!(report.checkers_ok, "{:?}", report.violations);
         assert!(report.drops["line_loss"] > 0);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn run__who_gives_up_too_late_is_a_violation() {
+    fn run__a_failure_after_may_fail_until_is_a_violation() {
         let all_lost = Impairments { loss: Prob::ONE, ..Impairments::default() };
         let mut bad = plan(100_000).with_fault(0, &all_lost);
         let report = run(&bad);

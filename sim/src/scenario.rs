@@ -14,12 +14,12 @@ use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Config, Mtu, Offer};
 
-/// A simulation with a name and parameters.
+/// A named simulation with parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name, as in `spanwire sim run NAME`.
     pub name: &'static str,
-    /// What it shows, one sentence.
+    /// Its description, one sentence.
     pub about: &'static str,
     /// Adds its own parameters, or other defaults, to the common ones.
     params: fn(Params) -> Params,
@@ -27,13 +27,13 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// All of them, in the order of a list for people.
+    /// All scenarios, in the order of listings.
     #[must_use]
     pub fn all() -> &'static [Self] {
         catalogue::ALL
     }
 
-    /// The one of this name.
+    /// The scenario of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         Self::all().iter().find(|s| s.name == name)
@@ -45,7 +45,7 @@ impl Scenario {
         (self.params)(common())
     }
 
-    /// Its plan for a seed, with parameters set by `set`: pairs of name and value.
+    /// Its plan for a seed, with the parameters in `set`: pairs of name and value.
     ///
     /// # Errors
     /// The first parameter that cannot be set.
@@ -61,7 +61,7 @@ impl Scenario {
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
 
-    /// A plan of the flows of a file, in the smallest fat tree that has its nodes, for a seed. The
+    /// A plan that runs a flow file in the smallest fat tree with as many hosts, for a seed. The
     /// parameters are those of [`Scenario::flow_file_params`].
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Scenario {
     }
 }
 
-/// What every scenario has.
+/// The parameters that every scenario has.
 fn common() -> Params {
     let mtus = vec!["256", "512", "1024", "2048", "4096"];
     let payloads = vec!["real", "elided"];
@@ -100,14 +100,18 @@ fn common() -> Params {
         .with("segment", segment, "bytes of a full SR packet, at least 64; 0: the path MTU")
         .with("reorder", reorder, "packets that an SR receiver takes ahead of a gap")
         .with("message", Value::Bytes(256 << 10), "longest message, at least 8 bytes")
-        .with("outstanding", Value::count(4, 8192), "messages of a flow under way at once")
-        .with("window", Value::count(192, 65_536), "packets of a queue pair under way at once")
+        .with("outstanding", Value::count(4, 8192), "messages of a flow outstanding at once")
+        .with("window", Value::count(192, 65_536), "outstanding packets of a queue pair")
         .with(
             "cc",
             Value::Cc(CcChoice::default()),
             "congestion control; `cc.NAME` sets its own parameters",
         )
-        .with("measure_rtt", Value::Flag(false), "it measures the round trip, and is not told it")
+        .with(
+            "measure_rtt",
+            Value::Flag(false),
+            "it measures its base RTT instead of being configured with it",
+        )
         .with(
             "lb",
             Value::Lb(LbChoice::named("ecmp").expect("there is ECMP")),
@@ -143,14 +147,14 @@ fn setup(params: &Params, seed: u64) -> Setup {
             far: None,
             measures_rtt: params.flag("measure_rtt"),
         },
-        // ECMP is what there is without a balancer.
+        // Without a balancer the engine sends on one path, which is ECMP.
         balance: Some(params.lb("lb").choice()).filter(|lb| !matches!(lb, Choice::Ecmp(_))),
         erasure: params.ec("ec").0,
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
         ..Setup::default()
     };
-    // Scenarios of one message at a time say themselves how long it is.
+    // Scenarios with one message at a time set its length themselves.
     if params.has("message") {
         let message = params.bytes("message").clamp(8, 1 << 30);
         setup.message_bytes = u32::try_from(message).expect("at most 2^30");

@@ -1,4 +1,4 @@
-//! What hosts, queue pairs and switches of a network are like.
+//! Settings of a network's hosts, queue pairs and switches.
 
 use crate::congestion::Congestion;
 use crate::params::EcBlocks;
@@ -11,98 +11,99 @@ use spanwire_wire::{BLOCK_REPORTS_MAX, SACK_WORDS_MAX};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What hosts, queue pairs and switches of a network are like. All are alike, but for what hosts
-/// speak.
+/// Settings of a network's hosts, queue pairs and switches. They apply to all hosts alike, except
+/// for the maps by host.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Decides keys, numbers, hashes, faults, bytes: everything that is drawn.
+    /// Seed of everything random: keys, QPNs, PSNs, hashes, faults, bytes.
     pub seed: u64,
     /// Path MTU of every queue pair.
     pub mtu: Mtu,
-    /// What hosts offer to speak when they connect. Default [`Offer::SILENT`], which is RC.
+    /// The wire modes that hosts offer when they connect. Default [`Offer::SILENT`], which is RC.
     pub offer: Offer,
-    /// Hosts that offer something else, by their numbers.
+    /// Offers that differ from `offer`, by host.
     pub other_offers: BTreeMap<u32, Offer>,
     /// Packets are IPv6 instead of IPv4.
     pub ipv6: bool,
     /// Elements of each scatter-gather list, 1..=16; an atomic has one.
     pub sges: u32,
-    /// Payload is left out of frames, and memory has no bytes.
+    /// Frames omit their payload, and memory has no bytes.
     pub elided: bool,
     /// Longest message, 8..=2^30. Default 1 MiB.
     pub message_bytes: u32,
-    /// Messages of a flow under way at once, 1..=8192. Default 4.
+    /// Outstanding messages of a flow, 1..=8192. Default 4.
     pub outstanding: u32,
     /// The window of one queue pair in packets, 1..=65536.
     pub window_pkts: u32,
-    /// A request packet asks for an acknowledgement at least this often, at least 1; no less often
-    /// than once a window.
+    /// Maximum interval between AckReq bits, in packets, at least 1. The engine also requests an
+    /// acknowledgement once a window.
     pub ack_interval_pkts: u32,
-    /// Longest stretch of a READ asked for at once, in packets, at least 1; no longer than fits
-    /// the window beside what did not ask for an acknowledgement.
+    /// Maximum READ requested at once, in packets, at least 1. The engine also limits it to the
+    /// part of the window that unacknowledged packets leave.
     pub read_chunk_pkts: u32,
     /// Local ACK timeout, rounded up to 4.096 us x 2^n. Default 1 ms.
     pub timeout: Dur,
-    /// Retransmissions without progress before a queue pair gives up, 0..=7.
+    /// Retransmissions without progress before a queue pair fails, 0..=7.
     pub retry_cnt: u8,
     /// READs and atomics outstanding, 1..=255.
     pub rd_atomic: u8,
     /// Longest message that a mix sends inline, 0..=1024.
     pub inline_bytes: u32,
-    /// Receives of a flow posted at once, or of a host when they are shared; 1..=8192.
+    /// Receives posted at once, of a flow or of a shared receive queue; 1..=8192.
     pub recvs: u32,
-    /// Receives are posted again this long after they were used.
+    /// Delay between the completion of a receive and its reposting.
     pub recv_delay: Dur,
-    /// Flows of a host share one receive queue.
+    /// The flows of a host share one receive queue.
     pub shared_recvs: bool,
     /// Periodic draining of send queues (SQD). Default none.
     pub drains: Option<Drains>,
-    /// DSCP of every packet, 0..=63; its class is an eighth of it. Default 26, class 3: the custom
-    /// for RoCE.
+    /// DSCP of every packet, 0..=63; its traffic class is an eighth of it. Default 26, class 3,
+    /// which is customary for RoCE.
     pub dscp: u8,
     /// Congestion control of queue pairs. Default none.
     pub congestion: Congestion,
-    /// How SR queue pairs spread packets over paths. Default none: one path each.
+    /// Load balancing of SR queue pairs. Default none: one path each.
     pub balance: Option<Choice>,
-    /// Blocks of an erasure code that SR queue pairs send. Default none.
+    /// Erasure coding of SR queue pairs. Default none.
     pub erasure: Option<EcBlocks>,
-    /// Hosts whose SR queue pairs do otherwise in both respects, by their numbers.
+    /// Hosts whose SR queue pairs use other erasure coding and load balancing.
     pub other_sends: BTreeMap<u32, Sends>,
-    /// Bytes that running parities may take: of what one queue pair receives, and of all that one
-    /// peer sends. Defaults as in [`Config`].
+    /// Limits of memory for incomplete blocks, in bytes: of one receiving queue pair, and of all
+    /// from one peer. Defaults as in [`Config`].
     pub block_bytes: [u64; 2],
-    /// Ports of switches; rate and address are each port's own, the headroom of PFC follows from
-    /// each link.
+    /// Settings of switch ports. Each port has its own rate and address, and its PFC headroom
+    /// follows from its link.
     pub port: PortConfig,
-    /// Ports of longer links neither send nor obey pause frames: the headroom that loses nothing is
-    /// what fits on the link both ways, 22 MB for 0.9 ms at 100 Gbit/s. Default 100 us.
+    /// Longest delay of a link with PFC. Lossless headroom is the bandwidth-delay product of both
+    /// directions, 22 MB for 0.9 ms at 100 Gbit/s. Ports of longer links neither send nor obey
+    /// pause frames. Default 100 us.
     pub pfc_delay_max: Dur,
     /// The shared buffer of each switch.
     pub buffer_bytes: u64,
-    /// How switches choose among equal ways.
+    /// How switches select among equal-cost paths.
     pub spread: Spread,
-    /// Hosts obey pause frames. Switches send them if `port` says so.
+    /// Hosts obey pause frames. Switches send them if `port` enables it.
     pub host_pfc: bool,
-    /// Bytes that each frame costs on a link beside its own.
+    /// Bytes of preamble, FCS and inter-frame gap per frame.
     pub overhead_bytes: u32,
 }
 
-/// Periodic draining of send queues: a queue pair goes to SQD, and back to RTS on `SQ_DRAINED`. At
-/// each host one at a time, round robin.
+/// Periodic draining of send queues: a queue pair goes to SQD, and back to RTS on `SQ_DRAINED`.
+/// Each host drains one queue pair at a time, round robin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drains {
     /// The interval, above 0.
     pub every: Dur,
-    /// None begins at or after this.
+    /// No drain begins at or after this.
     pub until: Time,
 }
 
-/// How SR queue pairs of a host send.
+/// Sender options of a host's SR queue pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sends {
-    /// Blocks of an erasure code.
+    /// Erasure coding.
     pub erasure: Option<ErasureCoding>,
-    /// How packets are spread over paths.
+    /// Load balancing.
     pub balance: Option<Choice>,
 }
 
@@ -147,8 +148,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Lossless: switches send pause frames for the class of the data, hosts obey them, and queues
-    /// are bound by the shared buffer alone.
+    /// Lossless operation: switches send pause frames for the data's class, hosts obey them, and
+    /// only the shared buffer limits queues.
     #[must_use]
     pub fn lossless(mut self) -> Self {
         let priorities = vec![self.dscp / 8];
@@ -168,26 +169,27 @@ impl Setup {
         }
     }
 
-    /// What a host offers to speak.
+    /// The offer of a host.
     #[must_use]
     pub fn offer_of(&self, host: u32) -> Offer {
         self.other_offers.get(&host).copied().unwrap_or(self.offer)
     }
 
-    /// How a host's SR queue pairs send.
+    /// Sender options of a host's SR queue pairs.
     pub(crate) fn sends_of(&self, host: u32) -> Sends {
         let all =
             || Sends { erasure: self.erasure.map(|blocks| blocks.coding()), balance: self.balance };
         self.other_sends.get(&host).copied().unwrap_or_else(all)
     }
 
-    /// What two hosts speak with each other; `None` when one insists on what the other does not.
+    /// The wire mode that two hosts agree on; `None` if one requires a mode that the other does not
+    /// support.
     #[must_use]
     pub fn agreed(&self, [a, b]: [u32; 2]) -> Option<Agreed> {
         agree(&self.offer_of(a), &self.offer_of(b))
     }
 
-    /// The segments of two hosts that speak SR with each other, in bytes.
+    /// The segment of two hosts that agree on SR, in bytes.
     pub(crate) fn sr_segment(&self, hosts: [u32; 2]) -> Option<u32> {
         match self.agreed(hosts) {
             Some(Agreed::Sr(terms)) => Some(terms.segment_bytes),
@@ -202,22 +204,21 @@ impl Setup {
         sr.max().unwrap_or(0).max(self.mtu.bytes())
     }
 
-    /// The traffic class of every packet. Who marks or listens to marks gets packets that may be
-    /// marked; elsewhere they say that nobody would react.
+    /// The traffic class of every packet. Packets are ECT if congestion control is on or a queue
+    /// marks; otherwise they are Not-ECT, because no sender would react.
     pub(crate) fn traffic_class(&self) -> u8 {
         let marks = self.port.queues.iter().any(|q| q.ecn.is_some() || q.phantom.is_some());
         let ecn = if marks || self.congestion.is_on() { ECT_0 } else { 0 };
         self.dscp << 2 | ecn
     }
 
-    /// The round trip of a full packet between two hosts on a path without queues, answered at
-    /// once.
+    /// Base RTT of a full packet between two hosts: empty queues, acknowledged immediately.
     pub(crate) fn base_rtt(&self, hosts: [u32; 2], path: &PathInfo) -> Dur {
         let payload = self.full_payload(hosts);
         path.base_rtt(payload + self.data_overhead(hosts), self.ack_bytes(hosts))
     }
 
-    /// What the shortest acknowledgement between two hosts takes of a link, in bytes.
+    /// Wire bytes of the shortest acknowledgement between two hosts.
     pub(crate) fn ack_bytes(&self, hosts: [u32; 2]) -> u64 {
         let ack = if self.sr_segment(hosts).is_some() { SR_ACK_MIN_BYTES } else { AETH_BYTES };
         ack + self.headers()
@@ -228,21 +229,21 @@ impl Setup {
         self.sr_segment(hosts).unwrap_or(self.mtu.bytes()).into()
     }
 
-    /// What every packet of data between two hosts takes of a link beside its payload, in bytes.
-    /// RETH and immediate data, which only some have, are not counted.
+    /// Wire overhead of every data packet between two hosts, in bytes. RETH and immediate data,
+    /// which only some packets have, are not counted.
     pub(crate) fn data_overhead(&self, hosts: [u32; 2]) -> u64 {
         let sr = if self.sr_segment(hosts).is_some() { SR_BYTES } else { 0 };
         self.headers() + sr
     }
 
-    /// What every packet takes of a link: Ethernet, IP, UDP, BTH, ICRC and what a link adds.
+    /// Wire overhead of every packet: Ethernet, IP, UDP, BTH, ICRC and the link's overhead.
     fn headers(&self) -> u64 {
         let ipv6 = if self.ipv6 { IPV6_BYTES } else { 0 };
         HEADER_BYTES + ipv6 + u64::from(self.overhead_bytes)
     }
 
     /// The engine's limits for a host with this offer, a port of `line_rate`, `qps` queue pairs and
-    /// `cqe` completions to come.
+    /// `cqe` outstanding completions.
     pub(crate) fn engine(&self, offer: Offer, line_rate: Rate, qps: usize, cqe: u32) -> Config {
         let plain = Config::default();
         let qps = u32_from(qps.max(1));
@@ -261,7 +262,7 @@ impl Setup {
             max_cqe: cqe.max(1),
             max_msg_bytes: self.message_bytes.max(8),
             qp_window_pkts: self.window_pkts,
-            // Queue pairs are limited one by one.
+            // Only the window of each queue pair limits it.
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),
             ack_req_interval_pkts,
             read_chunk_pkts,
@@ -274,21 +275,21 @@ impl Setup {
         }
     }
 
-    /// The code of the local ACK timeout: the shortest that is not shorter.
+    /// The code of the local ACK timeout, rounded up.
     pub(crate) fn timeout_code(&self) -> u8 {
         (1..31).find(|n| TIMEOUT_UNIT * (1 << n) >= self.timeout).unwrap_or(31)
     }
 
-    /// The longest frame, with its telemetry if there is any, as it is in memory.
+    /// Buffer size for the longest frame with its telemetry.
     pub(crate) fn frame_buffer_bytes(&self) -> usize {
         let payload = if self.elided { 0 } else { self.payload_bytes() as usize };
         let trailer = if self.port.int { TRAILER_BYTES } else { 0 };
         let longest = (HEADERS_BYTES + payload).max(self.acknowledgement_bytes());
-        // Whole cache lines, and no more of them than needed: many frames are under way at once.
+        // Rounded up to cache lines and no further, because many frames are in flight at once.
         (longest + trailer).next_multiple_of(64)
     }
 
-    /// The longest frame on the wire, without what a switch adds, in bytes.
+    /// The longest frame on the wire in bytes, without additions by switches.
     pub(crate) fn max_frame_bytes(&self) -> u32 {
         let speaks_sr = self.acknowledgement_bytes() > 0;
         let sr = HEADERS_BYTES + self.payload_bytes() as usize;
@@ -296,8 +297,8 @@ impl Setup {
         self.mtu.max_frame_bytes().max(sr)
     }
 
-    /// An acknowledgement of SR with all that it can tell is longer than headers are; zero when
-    /// nobody sends one.
+    /// Length of the longest SR acknowledgement, which exceeds the headers; zero if no host offers
+    /// SR.
     fn acknowledgement_bytes(&self) -> usize {
         let mut all = self.other_offers.values().chain([&self.offer]);
         if all.any(|offer| offer.sr.is_some()) { SR_ACK_BYTES } else { 0 }
@@ -309,29 +310,29 @@ const TIMEOUT_UNIT: Dur = Dur::from_ns(4_096);
 /// Ethernet, IPv6, UDP, BTH, the longest extension headers, SR's among them, padding and the
 /// ICRC.
 const HEADERS_BYTES: usize = 14 + 40 + 8 + 12 + SR_DATA_BYTES + 3 + 4;
-/// The longest header of SR data: that of an atomic.
+/// The longest SR data header: that of an atomic.
 const SR_DATA_BYTES: usize = 24 + 28;
-/// The most that an SR packet carries.
+/// Maximum payload of an SR packet.
 const SEGMENT_MAX: u32 = 65_280;
 /// ECT(0): the sender reacts to marks.
 ///
 /// # Source
 /// RFC 3168 5.
 const ECT_0: u8 = 0b10;
-/// Ethernet, IPv4, UDP, BTH and ICRC: what every packet has.
+/// Ethernet, IPv4, UDP, BTH and ICRC of every packet.
 const HEADER_BYTES: u64 = 14 + 20 + 8 + 12 + 4;
-/// By how much an IPv6 header is longer.
+/// Length difference between an IPv6 and an IPv4 header.
 const IPV6_BYTES: u64 = 20;
-/// What every packet of data has beside that in SR.
+/// Further bytes of every SR data packet.
 const SR_BYTES: u64 = 24;
-/// What an acknowledgement of RC has beside that.
+/// Further bytes of an RC acknowledgement.
 const AETH_BYTES: u64 = 4;
-/// And one of SR that misses nothing.
+/// Further bytes of an SR acknowledgement without SACK blocks.
 const SR_ACK_MIN_BYTES: u64 = 60;
-/// An SR acknowledgement with all that it can tell.
+/// Length of an SR acknowledgement with all its fields.
 const SR_ACK_BYTES: usize =
     14 + 40 + 8 + 12 + 60 + 12 * (SACK_WORDS_MAX + 1) + 8 + 4 + 16 * BLOCK_REPORTS_MAX + 4;
-/// Room for telemetry records of every switch on the longest way.
+/// Room for telemetry records of every switch on the longest path.
 const TRAILER_BYTES: usize = 512;
 
 #[cfg(test)]

@@ -1,51 +1,50 @@
-//! How flows share a queue: how full its link is, how fairly, and how long the queue gets.
+//! How flows share a queue: link utilisation, fairness and queue length.
 
 use crate::network::Network;
 use crate::record::{FlowSeries, Series, to_f64, us};
 use serde::Serialize;
 use spanwire_base::{Dur, Rate, Time};
 
-/// What is looked at when flows share a queue. They all outlast the run.
+/// Parameters of measuring how flows share a queue. All flows outlast the run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sharing {
     /// The queue that all of them pass, as in [`QueueReport::name`](crate::QueueReport::name).
     pub queue: String,
     /// The rate of the link behind it.
     pub rate: Rate,
-    /// When the last flow begins: convergence is counted from here.
+    /// When the last flow begins: the convergence time starts here.
     pub from: Time,
-    /// From here to the end everything but convergence is measured.
+    /// Start of the steady state, in which everything but convergence is measured.
     pub steady_from: Time,
-    /// Rates over time are means over so long a time: packets are not rates.
+    /// Averaging time of rates; it must exceed the time of a packet.
     pub smooth: Dur,
-    /// The flows, by their places in the list of all, that come from far away.
+    /// The flows of the far group, by their places in the list of all.
     pub far: Vec<u32>,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct SharingReport {
-    /// Payload that arrived, in whatever order, as a part of what the link can carry in full
-    /// packets.
+    /// Payload that arrived, in any order, relative to the link's capacity in full packets.
     pub utilisation: f64,
-    /// Jain's index of the flows' mean rates, 1 for equal ones; none of a single flow.
+    /// Jain's index of the flows' mean rates, 1 for equal ones; `None` for a single flow.
     pub jain: Option<f64>,
-    /// How long after the last flow began the index was at [`JAIN_FAIR`] or above, to stay there
-    /// to the end, in us; none when it does not, or of a single flow.
+    /// Convergence time in us: from the start of the last flow until the index stays at
+    /// [`JAIN_FAIR`] or above. `None` if it does not converge, or for a single flow.
     pub jain_time_us: Option<f64>,
     /// The mean length of the queue in bytes.
     pub queue_bytes_mean: f64,
-    /// The length of the queue that 99 % of all samples do not exceed, in bytes.
+    /// 99th percentile of the queue length in bytes.
     pub queue_bytes_p99: u64,
-    /// The mean rate of flows from far away, relative to that of the others; none without both.
+    /// The mean rate of far flows relative to that of near flows; `None` without both.
     pub inter_intra_ratio: Option<f64>,
 }
 
-/// Jain's index from which on flows share fairly.
+/// Jain's index from which the shares count as fair.
 pub const JAIN_FAIR: f64 = 0.95;
 
 impl Sharing {
-    /// Jain's index over time, of the flows that have begun: none while fewer than two have.
+    /// Jain's index over time, of the flows that have begun; `None` while there are fewer than two.
     pub(crate) fn jain_over_time(&self, network: &Network, series: &Series) -> Vec<Option<f64>> {
         let totals = totals(series);
         let smooth = to_f64(self.smooth.as_ps()) / 1e6;
@@ -122,7 +121,7 @@ impl Sharing {
     }
 }
 
-/// Payload of each flow that had arrived at each sample, in Gbit/s times us.
+/// Payload of each flow that has arrived by each sample, in Gbit/s times us.
 fn totals(series: &Series) -> Vec<Vec<f64>> {
     let total = |flow: &FlowSeries| {
         let (mut sum, mut before) = (0.0, 0.0);
@@ -136,7 +135,7 @@ fn totals(series: &Series) -> Vec<Vec<f64>> {
     series.flows.iter().map(total).collect()
 }
 
-/// Jain's index; none of fewer than two, or when nothing is carried.
+/// Jain's index; `None` for fewer than two shares, or if all are zero.
 ///
 /// # Source
 /// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource
@@ -148,7 +147,7 @@ fn jain(shares: &[f64]) -> Option<f64> {
     (n > 1.5 && squares > 0.0).then(|| sum * sum / (n * squares))
 }
 
-/// From when on, in us, the index is fair to the end.
+/// The time in us from which the index is fair until the end.
 fn fair_from(jain: &[Option<f64>], at_us: &[f64]) -> Option<f64> {
     let is_unfair = |j: &Option<f64>| j.is_none_or(|j| j < JAIN_FAIR);
     let first = jain.iter().rposition(is_unfair).map_or(0, |last| last + 1);
@@ -162,7 +161,7 @@ mod tests {
     use crate::workload::Flow;
     use crate::{Setup, Topology};
 
-    /// Two flows into one host, the second from 4 us on; five samples of 2 us.
+    /// Two flows into one host, the second starting at 4 us; five samples, one every 2 us.
     fn network() -> Network {
         let topology = Topology::star(2, Rate::from_gbps(10), Dur::ZERO);
         let flows = [0, 4_000].map(Time::from_ns);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn report__is_fair_when_it_stays_so() {
+    fn report__converges_when_the_index_stays_fair() {
         let network = network();
         let fair_after = |second| {
             let series = series([[9.0, 9.0, 5.0, 5.0, 5.0], second]);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn jain_over_time__is_of_those_that_have_begun() {
+    fn jain_over_time__counts_flows_that_have_begun() {
         let series = series([[9.0, 9.0, 8.0, 6.0, 4.0], [0.0, 0.0, 8.0, 3.0, 4.0]]);
         let over_time = sharing(&[]).jain_over_time(&network(), &series);
         assert_eq!(over_time[..2], [None, None]);

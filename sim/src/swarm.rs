@@ -1,10 +1,11 @@
-//! The swarm: everything is drawn from a seed, first things go wrong, then everything must end.
+//! The swarm: everything is drawn from a seed. Faults occur until a drawn time; afterwards every
+//! flow must complete.
 //!
-//! Each kind of fault and of setting is switched off in many seeds: what hides a bug in one is
-//! missing in another (swarm testing: Groce et al., ISSTA'12).
+//! Each kind of fault and of setting is disabled in many seeds, because one feature may mask a bug
+//! in another (swarm testing: Groce et al., ISSTA'12).
 
+mod bounds;
 mod congestion;
-mod patience;
 mod unorc;
 
 use crate::report::Report;
@@ -12,7 +13,7 @@ use crate::run::{Plan, Watch};
 use crate::setup::{Drains, Setup};
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{Flow, FlowOp, below};
-use patience::{PATIENCE_TIMEOUTS, longest_rtt, patience_of, timeout};
+use bounds::{RETRY_TIMEOUTS_MAX, liveness_bounds, longest_rtt, timeout};
 use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
@@ -22,26 +23,26 @@ use spanwire_transport::{Config, Mtu, Offer, SrFeatures, SrVersions};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwarmOutcome {
     /// The seed.
     pub seed: u64,
-    /// What came of it; `None` when something panicked, which has told of itself on stderr.
+    /// The report of the run; `None` if it panicked, with the message on stderr.
     pub report: Option<Report>,
-    /// What was wrong, one sentence each.
+    /// Violations, one sentence each.
     pub violations: Vec<String>,
 }
 
 impl SwarmOutcome {
-    /// The command that runs this seed again.
+    /// The command that reproduces this seed.
     #[must_use]
     pub fn replay(&self) -> String {
         format!("spanwire sim swarm --seeds 1 --start {}", self.seed)
     }
 }
 
-/// Runs a seed to its end. A panic is a violation like any other.
+/// Runs a seed to its end. A panic counts as a violation.
 #[must_use]
 pub fn swarm_run(seed: u64) -> SwarmOutcome {
     let watch = Watch { series: false, check_every: 500 };
@@ -51,67 +52,67 @@ pub fn swarm_run(seed: u64) -> SwarmOutcome {
             let violations = report.violations.clone();
             (Some(report), violations)
         }
-        Ok(Err(e)) => (None, vec![format!("the seed draws what cannot be: {e}")]),
+        Ok(Err(e)) => (None, vec![format!("the seed draws an invalid network: {e}")]),
         Err(_) => (None, vec!["something panicked".to_owned()]),
     };
     SwarmOutcome { seed, report, violations }
 }
 
-/// What a seed draws.
+/// The plan that a seed draws.
 #[must_use]
 pub fn swarm_plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::new(seed ^ SWARM));
     let mut uno = Draw(Rng::new(seed ^ UNORC));
     let drawn = draw.topology();
-    let equal_ways = uno.equal_ways();
-    let has_equal_ways = equal_ways.is_some();
-    let topology = equal_ways.unwrap_or(drawn);
-    let calm_at = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
+    let equal_paths = uno.equal_paths();
+    let has_equal_ways = equal_paths.is_some();
+    let topology = equal_paths.unwrap_or(drawn);
+    let faults_end = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let mut other = Draw(Rng::new(seed ^ OFFERS));
     let spoken = other.offers(topology.host_count());
-    let mut setup = draw.setup(seed, &topology, calm_at, spoken);
+    let mut setup = draw.setup(seed, &topology, faults_end, spoken);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
     setup.drains = other.one_in(4).then(|| {
         let every = Dur::from_us(other.pick(&[5, 50, 500]));
-        Drains { every, until: Time::ZERO + calm_at * 2 }
+        Drains { every, until: Time::ZERO + faults_end * 2 }
     });
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
-    let gives_up = setup.gives_up(calm_at);
-    let flows = draw.flows(topology.host_count(), setup.message_bytes, calm_at, gives_up);
+    let gives_up = setup.gives_up(faults_end);
+    let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
     let mut plan = Plan::new("swarm", topology, flows, setup);
-    plan.calm_at = Some(Time::ZERO + calm_at);
-    plan.patience = Some(patience_of(&plan, calm_at));
-    // Over ways of unequal length RC may need a timeout for each message.
+    plan.faults_end = Some(Time::ZERO + faults_end);
+    plan.liveness = Some(liveness_bounds(&plan, faults_end));
+    // With paths of unequal delay RC may need a timeout for each message.
     let lasts = Dur::from_secs(60).max(timeout * 1_000);
     plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
     plan.sample_every = lasts / 60_000;
     if gives_up {
-        // Who is not heard for so long may be given up, even when the silence is over by then.
-        // In SR who answers gives up first, and then nobody answers who asked.
-        plan.may_fail_until = Time::ZERO + calm_at + timeout * PATIENCE_TIMEOUTS * 2;
+        // A queue pair may fail for faults of this length, even after they have ended. In SR a
+        // responder may fail first; its requester then gets no response and fails too.
+        plan.may_fail_until = Time::ZERO + faults_end + timeout * RETRY_TIMEOUTS_MAX * 2;
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {
         for backwards in [false, true] {
             if !draw.one_in(3) {
-                let impairments = draw.impairments(kinds, calm_at);
+                let impairments = draw.impairments(kinds, faults_end);
                 plan.faults.push(crate::run::Fault { link, backwards, impairments });
             }
         }
     }
     if has_equal_ways {
-        uno.dead_way(&mut plan, calm_at);
+        uno.dead_path(&mut plan, faults_end);
     }
     plan
 }
 
-/// Draws everything, in one order.
+/// The random draws of a plan, in a fixed order.
 struct Draw(Rng);
 
-/// The kinds of faults of a seed, each on or off.
+/// The kinds of faults of a seed, each enabled or disabled.
 type Kinds = [bool; 9];
 
 impl Draw {
@@ -153,7 +154,7 @@ impl Draw {
                 fabric_delay: delays[1],
             }),
         };
-        // Ways of one length need not be alike.
+        // Equal-cost paths may differ in rate and delay.
         if self.one_in(3) {
             for link in &mut topology.links {
                 link.rate_bps = Rate::from_gbps(self.pick(&gbps)).as_bps();
@@ -163,7 +164,7 @@ impl Draw {
         topology
     }
 
-    /// What hosts offer to speak: all RC, all the same SR, or each something of its own.
+    /// The offers of hosts: all RC, all the same SR, or one for each host.
     fn offers(&mut self, hosts: u32) -> (Offer, BTreeMap<u32, Offer>) {
         match self.below(4) {
             0 => (Offer::SILENT, BTreeMap::new()),
@@ -172,7 +173,7 @@ impl Draw {
                 let others = (1..hosts).map(|host| (host, self.offer()));
                 let mut others: BTreeMap<u32, Offer> = others.collect();
                 let first = self.sr_offer();
-                // One of a future that no longer knows today's version, and one that does.
+                // A later version that has dropped today's, and one that supports both.
                 let versions = self.pick(&[&[1][..], &[2], &[1, 2]]);
                 if let Some(sr) = others.get_mut(&1).and_then(|offer| offer.sr.as_mut()) {
                     sr.versions = SrVersions::of(versions.iter().copied());
@@ -183,7 +184,7 @@ impl Draw {
         }
     }
 
-    /// What one host offers.
+    /// The offer of one host.
     fn offer(&mut self) -> Offer {
         if self.one_in(3) { Offer::SILENT } else { self.sr_offer() }
     }
@@ -198,7 +199,7 @@ impl Draw {
         &mut self,
         seed: u64,
         topology: &Topology,
-        calm_at: Dur,
+        faults_end: Dur,
         (offer, other_offers): (Offer, BTreeMap<u32, Offer>),
     ) -> Setup {
         let mut setup = Setup {
@@ -234,12 +235,12 @@ impl Draw {
             self.queues(&mut setup);
         }
         setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
-        // Who gives up while it holds a receive that all share takes it along.
-        setup.shared_recvs = self.one_in(3) && !setup.gives_up(calm_at);
+        // A queue pair that fails takes the shared receives that it holds with it.
+        setup.shared_recvs = self.one_in(3) && !setup.gives_up(faults_end);
         setup
     }
 
-    /// Marks, trimming, a second queue, a part of the buffer.
+    /// ECN marking, trimming, a second queue, a limited share of the buffer.
     fn queues(&mut self, setup: &mut Setup) {
         let first = &mut setup.port.queues[0];
         if self.one_in(3) {
@@ -261,7 +262,13 @@ impl Draw {
         }
     }
 
-    fn flows(&mut self, hosts: u32, message_bytes: u32, calm_at: Dur, gives_up: bool) -> Vec<Flow> {
+    fn flows(
+        &mut self,
+        hosts: u32,
+        message_bytes: u32,
+        faults_end: Dur,
+        gives_up: bool,
+    ) -> Vec<Flow> {
         let n = self.count(&[1, 3, 6, 16]);
         let ops = [FlowOp::Mix, FlowOp::Mix, FlowOp::Write, FlowOp::Send, FlowOp::Read];
         let same = self.one_in(3).then(|| below(&mut self.0, hosts));
@@ -270,16 +277,16 @@ impl Draw {
             let src = below(&mut self.0, hosts);
             let other = below(&mut self.0, hosts - 1);
             let dst = other + u32::from(other >= src);
-            // An incast now and then.
+            // Occasionally an incast.
             let dst = same.filter(|d| *d != src).unwrap_or(dst);
-            let start = Time::from_ps(self.below(calm_at.as_ps() / 2));
+            let start = Time::from_ps(self.below(faults_end.as_ps() / 2));
             let shift = self.below(8);
-            // Enough messages, not too many.
+            // Limits the number of messages.
             let most = (u64::from(message_bytes) * 200).min(1_000_000);
             let bytes = 1 + self.below((most >> shift).max(1));
             let op = self.pick(&ops);
             let mut flow = Flow { op, ..Flow::new(src, dst, start, bytes) };
-            // A queue pair that gives up takes the flow of the other way along.
+            // The failure of a queue pair also ends the flow in the other direction.
             let other = u64_from(flows.len()).checked_sub(1).filter(|_| !gives_up);
             if let Some(other) = other.filter(|_| self.one_in(3)) {
                 flow = reversed(flow, &flows, u32_from(usize_from(other)));
@@ -298,7 +305,7 @@ impl Draw {
         [(); 9].map(|()| self.one_in(2))
     }
 
-    fn impairments(&mut self, kinds: Kinds, calm_at: Dur) -> Impairments {
+    fn impairments(&mut self, kinds: Kinds, faults_end: Dur) -> Impairments {
         let [loss, burst, block, reorder, duplicate, corrupt, jitter, blackhole, flap] = kinds;
         let per_cent = |n: u32| Prob::from_ppm(n * 10_000);
         let mut i = Impairments::default();
@@ -329,7 +336,7 @@ impl Draw {
             i.jitter = Dur::from_us(self.pick(&[1, 30]));
         }
         if blackhole {
-            let from = Dur::from_ps(self.below(calm_at.as_ps()));
+            let from = Dur::from_ps(self.below(faults_end.as_ps()));
             let to = from + Dur::from_us(self.pick(&[10, 100, 1_000]));
             i.blackhole = vec![Interval { from, to }];
         }
@@ -341,7 +348,7 @@ impl Draw {
     }
 }
 
-/// The flow on the queue pairs of another, the other way round, if it can be.
+/// Puts the flow onto the queue pairs of another flow in the other direction, if that is valid.
 fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
     let of = &before[other as usize];
     let taken = of.reverse_of.is_some() || before.iter().any(|f| f.reverse_of == Some(other));
@@ -350,13 +357,13 @@ fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
     if taken { flow } else { Flow { src, dst, reverse_of: Some(other), ..flow } }
 }
 
-/// Sets the draws of what hosts speak, and how, apart from all others: a seed keeps its network.
+/// Separates the draws of offers and wire modes from all others, so that a seed keeps its network.
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
-/// And those of congestion control.
+/// Separates the draws of congestion control.
 const CONGESTION: u64 = 0x636f_6e67_6573_7469;
-/// And those of erasure coding and load balancing.
+/// Separates the draws of erasure coding and load balancing.
 const UNORC: u64 = 0x756e_6f72_635f_6f66;
-/// Sets the swarm's draws apart from those of its parts, which have the same seed.
+/// Separates the swarm's draws from those of the network, which has the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
 #[cfg(test)]

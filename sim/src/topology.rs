@@ -1,4 +1,4 @@
-//! Networks as data: who is connected to whom, at what rate and distance.
+//! Networks as data: nodes and the links between them, with rates and delays.
 
 mod build;
 mod route;
@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 ///
 /// Nodes are numbered: the hosts first, from 0, then the switches. A host has one port, 0; the
 /// ports of a switch are numbered by the links that name them. Addresses follow from the numbers
-/// ([`Topology::host_ip`], [`Topology::host_mac`]), so they are not part of the data.
+/// Names of the hosts; node `i` is `hosts[i]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
@@ -28,7 +28,7 @@ pub struct Topology {
     pub links: Vec<Cable>,
 }
 
-/// A link: two directions alike.
+/// A link. Both directions are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cable {
@@ -52,12 +52,12 @@ pub struct Plug {
     pub port: u8,
 }
 
-/// What is wrong with a topology.
+/// The reason why a topology is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TopologyError {
-    /// A link names a node that is not there.
+    /// A link names a node that does not exist.
     NoSuchNode(Plug),
-    /// A link names a port that such a node cannot have.
+    /// A link names a port number that the node cannot have.
     NoSuchPort(Plug),
     /// Two links name the same port.
     PortTwice(Plug),
@@ -65,20 +65,19 @@ pub enum TopologyError {
     PortMissing(Plug),
     /// A link has no rate.
     NoRate(Plug),
-    /// More hosts than have addresses.
+    /// There are more hosts than addresses.
     TooManyHosts(usize),
-    /// No way leads from one host to another.
+    /// No path leads from one host to another.
     Unreachable {
-        /// Where it would begin.
+        /// The source.
         from: u32,
-        /// Where it would end.
+        /// The destination.
         to: u32,
     },
 }
 
 impl Topology {
-    /// Host `host`'s address: 10.1.0.0, 10.1.0.1 and so on. Hosts that are neighbours have
-    /// addresses that one prefix holds.
+    /// Host `host`'s address: 10.1.0.0, 10.1.0.1 and so on. Adjacent hosts share a prefix.
     #[must_use]
     pub fn host_ip(host: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_IP.to_bits() + host)
@@ -104,13 +103,13 @@ impl Topology {
         MacAddr([2, 0x5a, a, b, c, port])
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     #[must_use]
     pub fn host_count(&self) -> u32 {
         u32_from(self.hosts.len())
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     #[must_use]
     pub fn node_count(&self) -> u32 {
         u32_from(self.hosts.len() + self.switches.len())
@@ -129,7 +128,7 @@ impl Topology {
         node < self.host_count()
     }
 
-    /// For every node, its ports in order: the link and which end of it.
+    /// The ports of every node in order, with their links and ends.
     #[must_use]
     pub fn ports(&self) -> Vec<Vec<Port>> {
         let mut ports = vec![Vec::new(); self.node_count() as usize];
@@ -149,7 +148,7 @@ impl Topology {
     /// Checks that every link joins two free ports that exist, that no port number is skipped, and
     /// that every host reaches every other.
     ///
-    /// # Errors
+    /// The first defect found.
     /// The first thing that is wrong.
     pub fn validate(&self) -> Result<(), TopologyError> {
         if self.hosts.len() >= MAX_HOSTS {
@@ -184,7 +183,7 @@ impl Topology {
         self.routes().check_reachable()
     }
 
-    /// Adds a host and returns its number. Only while there are no switches: hosts come first.
+    /// Adds a host and returns its number. Hosts must be added before switches.
     ///
     /// # Panics
     /// If there is a switch already: its number would change.
@@ -224,7 +223,7 @@ pub struct Port {
     pub number: u8,
     /// The link at it, by its place in [`Topology::links`].
     pub link: usize,
-    /// It is the link's end `a`.
+    /// The port is the link's end `a`.
     pub is_a: bool,
     /// The port at the other end.
     pub peer: Plug,
@@ -234,7 +233,7 @@ impl Cable {
     /// Bits per second in each direction.
     ///
     /// # Panics
-    /// If it is zero: [`Topology::validate`] refuses that.
+    /// If it is zero, which [`Topology::validate`] rejects.
     #[must_use]
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.rate_bps)
@@ -251,15 +250,15 @@ impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = |p: &Plug| format!("port {} of node {}", p.port, p.node);
         match self {
-            Self::NoSuchNode(p) => write!(f, "a link names node {}, which is not there", p.node),
+            Self::NoSuchNode(p) => write!(f, "a link names node {}, which does not exist", p.node),
             Self::NoSuchPort(p) => {
-                write!(f, "{} cannot be: a host has one port, 0; a switch 128", port(p))
+                write!(f, "{} is invalid: a host has port 0, a switch ports 0 to 127", port(p))
             }
             Self::PortTwice(p) => write!(f, "{} has two links", port(p)),
             Self::PortMissing(p) => write!(f, "{} has no link, but a later port has", port(p)),
             Self::NoRate(p) => write!(f, "the link at {} has rate 0", port(p)),
             Self::TooManyHosts(n) => write!(f, "{n} hosts; 10.0.0.0/8 has room for {MAX_HOSTS}"),
-            Self::Unreachable { from, to } => write!(f, "no way leads from host {from} to {to}"),
+            Self::Unreachable { from, to } => write!(f, "no path leads from host {from} to {to}"),
         }
     }
 }
@@ -267,9 +266,9 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 0);
-/// What is before it in an IPv6 address: of networks that nobody else has (RFC 4193).
+/// The prefix of IPv6 addresses: unique local (RFC 4193).
 const FIRST_IP6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0);
-/// What is left of 10.0.0.0/8 from the first address on.
+/// The number of addresses in 10.0.0.0/8 from the first on.
 const MAX_HOSTS: usize = 255 << 16;
 
 #[cfg(test)]
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn ports__come_in_order_with_what_is_at_the_other_end() {
+    fn ports__come_in_order_with_their_peers() {
         let t = two();
         assert_eq!((t.name(2), t.is_host(2), t.node_count()), ("s", false, 3));
         let ports = &t.ports()[2];
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__says_what_is_wrong() {
+    fn validate__reports_the_defect() {
         type Case = (fn(&mut Topology), TopologyError);
         let plug = |node, port| Plug { node, port };
         let cases: [Case; 6] = [
@@ -317,9 +316,9 @@ mod tests {
             (|t| t.links.truncate(1), TopologyError::Unreachable { from: 0, to: 1 }),
         ];
         assert_eq!(two().validate(), Ok(()));
-        for (spoil, want) in cases {
+        for (corrupt, want) in cases {
             let mut t = two();
-            spoil(&mut t);
+            corrupt(&mut t);
             assert_eq!(t.validate(), Err(want.clone()));
             assert!(!want.to_string().is_empty());
         }

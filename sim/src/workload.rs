@@ -1,4 +1,4 @@
-//! Who sends how much to whom, and when.
+//! Workloads: flows between hosts with sizes and start times.
 
 mod cdf;
 mod flow_file;
@@ -11,40 +11,40 @@ pub use random::exponential;
 use serde::Serialize;
 use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
 
-/// Bytes that one host has for another.
+/// A flow: bytes from one host to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Flow {
-    /// Host whose bytes they are.
+    /// The source of the bytes.
     pub src: u32,
-    /// Host that gets them.
+    /// The destination of the bytes.
     pub dst: u32,
-    /// When they are there to be sent.
+    /// When they are available to send.
     #[serde(skip)]
     pub start: Time,
-    /// How many, at least 1.
+    /// Number of bytes, at least 1.
     pub bytes: u64,
-    /// How they are carried.
+    /// The operation that carries them.
     pub op: FlowOp,
-    /// The flow, by its place in the list, that must have arrived at `src` first.
+    /// The flow, by its place in the list, that must have arrived at `src` before this one begins.
     pub after: Option<u32>,
-    /// The flow, by its place in the list, whose queue pairs this one uses the other way round: its
-    /// requester is that one's responder. None: it has queue pairs of its own.
+    /// The flow, by its place in the list, whose queue pairs this one uses in the other direction:
+    /// its requester is that flow's responder. `None`: it has queue pairs of its own.
     pub reverse_of: Option<u32>,
 }
 
-/// How a flow's bytes are carried.
+/// The operation that carries a flow's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowOp {
-    /// RDMA WRITEs by the source, the last with immediate data, which tells the destination.
+    /// RDMA WRITEs by the source. The last has immediate data, which notifies the destination.
     #[default]
     Write,
     /// SENDs by the source.
     Send,
     /// RDMA READs by the destination.
     Read,
-    /// Everything in turn, as drawn from the seed: SEND, WRITE, READ, atomics, with and without
-    /// immediate data, inline, fenced, signaled or not. Messages are at most as long as configured.
+    /// A mix drawn from the seed: SEND, WRITE, READ, atomics, with and without immediate data,
+    /// inline, fenced, signaled or not. Messages are at most as long as configured.
     Mix,
 }
 
@@ -68,7 +68,7 @@ impl Flow {
     }
 }
 
-/// Every host sends to one other and hears from one other, all starting at once.
+/// Every host sends to one other host and receives from one other, all starting at once.
 ///
 /// # Panics
 /// If there are fewer than two hosts.
@@ -76,7 +76,7 @@ impl Flow {
 pub fn permutation(hosts: u32, bytes: u64, rng: &mut Rng) -> Vec<Flow> {
     assert!(hosts >= 2, "a host sends to another");
     let mut to: Vec<u32> = (0..hosts).collect();
-    // A third of all shuffles leaves nobody in place.
+    // About a third of all shuffles leaves no host in place.
     loop {
         shuffle(&mut to, rng);
         if (0..).zip(&to).all(|(from, to)| from != *to) {
@@ -89,7 +89,7 @@ pub fn permutation(hosts: u32, bytes: u64, rng: &mut Rng) -> Vec<Flow> {
 /// `senders` hosts, spread evenly, send to host 0 at once.
 ///
 /// # Panics
-/// If there are not as many other hosts.
+/// If there are fewer other hosts.
 #[must_use]
 pub fn incast(hosts: u32, senders: u32, bytes: u64) -> Vec<Flow> {
     assert!(senders < hosts, "a host sends to another");
@@ -97,21 +97,21 @@ pub fn incast(hosts: u32, senders: u32, bytes: u64) -> Vec<Flow> {
     (1..=senders).map(|i| Flow::new(i * step, 0, Time::ZERO, bytes)).collect()
 }
 
-/// What [`poisson`] draws flows from.
+/// Parameters of [`poisson`].
 #[derive(Clone, Debug)]
 pub struct Poisson<'a> {
     /// Hosts; each flow has two different ones, drawn evenly.
     pub hosts: u32,
     /// The rate of each host's link.
     pub host_rate: Rate,
-    /// Bytes that start in the long run, relative to what all hosts together can send, in
+    /// Offered load: bytes that start in the long run relative to the capacity of all hosts, in
     /// thousandths.
     pub load_permille: u32,
     /// Sizes.
     pub sizes: &'a Cdf,
 }
 
-/// `flows` flows that start at the times of a Poisson process.
+/// `flows` flows that start according to a Poisson process.
 ///
 /// # Panics
 /// If there are fewer than two hosts, or no load.
@@ -157,7 +157,7 @@ pub fn all_reduce(hosts: &[u32], bytes: u64) -> Vec<Flow> {
     flows
 }
 
-/// Fisher and Yates.
+/// Fisher-Yates shuffle.
 pub(crate) fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
     for i in (1..list.len()).rev() {
         list.swap(i, usize_from(rng.below(u64_from(i + 1))));
@@ -169,7 +169,7 @@ pub(crate) fn below(rng: &mut Rng, n: u32) -> u32 {
     u32::try_from(rng.below(n.into())).expect("below a u32")
 }
 
-/// Milli-bytes per byte and permille cancel; this is picoseconds alone.
+/// Picoseconds per second; milli-bytes per byte and permille cancel out.
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permutation__everybody_sends_once_hears_once_and_not_from_itself() {
+    fn permutation__each_host_sends_once_receives_once_and_not_from_itself() {
         let flows = permutation(16, 100, &mut Rng::new(1));
         let mut to: Vec<u32> = flows.iter().map(|f| f.dst).collect();
         assert!(flows.iter().all(|f| f.src != f.dst && f.bytes == 100));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson__has_the_load_it_is_asked_for() {
+    fn poisson__has_the_requested_load() {
         let sizes = Cdf::parse("1000 0.5\n3000 1").unwrap();
         let p =
             Poisson { hosts: 8, host_rate: Rate::from_gbps(1), load_permille: 500, sizes: &sizes };
@@ -215,12 +215,12 @@ mod tests {
         assert!(flows[..3].iter().all(|f| f.after.is_none()));
         for flow in &flows[3..] {
             let before = flows[flow.after.unwrap() as usize];
-            assert_eq!(before.dst, flow.src, "what is waited for arrives where it goes on");
+            assert_eq!(before.dst, flow.src, "the awaited flow arrives at the source");
         }
     }
 
     #[test]
-    fn requester__of_a_read_is_who_gets_the_bytes() {
+    fn requester__of_a_read_is_the_destination() {
         let write = Flow::new(1, 2, Time::ZERO, 9);
         let read = Flow { op: FlowOp::Read, ..write };
         assert_eq!((write.requester(), write.responder()), (1, 2));

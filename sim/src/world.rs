@@ -1,5 +1,4 @@
-//! Nodes, the links between them, and the one loop that moves both. What one event does is in
-//! `world/step.rs`.
+//! Nodes, the links between them, and the event loop. `world/step.rs` handles a single event.
 
 mod step;
 
@@ -11,18 +10,18 @@ use crate::link::{Link, LinkCounters, LinkId};
 use spanwire_base::{Node, PortId, RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
 use spanwire_switch::Line;
 
-/// A node of a [`World`], by the order in which they were added.
+/// A node of a [`World`], numbered in the order of addition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(u32);
 
 /// Nodes and links in virtual time.
 ///
-/// It knows nothing of what the nodes are: it calls the methods of [`Node`] as a driver does. Each
-/// direction of a link asks the node at its start for a frame when its serialiser is free, so
-/// queues are the nodes' alone.
+/// It is generic over the nodes and calls the methods of [`Node`] as a driver does. Each direction
+/// of a link polls the node at its start for a frame when its serialiser is free, so only nodes
+/// have queues.
 ///
 /// The same nodes, links and seeds give the same events in the same order on any machine: time is
-/// an integer, events of one time have a defined order, and there is nothing else.
+/// an integer, simultaneous events have a defined order, and there is no other input.
 #[derive(Debug)]
 pub struct World<N> {
     now: Time,
@@ -34,55 +33,55 @@ pub struct World<N> {
     counters: WorldCounters,
 }
 
-/// What a world counts. All only grow.
+/// Counters of a world; they never decrease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorldCounters {
-    /// Arrivals, serialisers that became free, and timers; not what was obsolete when it came up.
+    /// Arrivals, serialisers that became free, and timers; obsolete events are not counted.
     pub events: u64,
-    /// Frames that left a node over a link.
+    /// Frames transmitted on a link.
     pub packet_hops: u64,
-    /// Timers that came due.
+    /// Timers that expired.
     pub timers: u64,
 }
 
-/// Who watches frames without touching them: a capture, a test.
+/// An observer of frames that does not affect them: a capture, a test.
 pub trait Observer {
-    /// A frame was given to a link; what the link does to it is still to come.
+    /// A frame was given to a link; the link's faults have not been applied yet.
     fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta);
 
     /// A frame arrived at the end of a link.
     fn on_arrived(&mut self, now: Time, link: LinkId, frame: &[u8], meta: RxMeta);
 }
 
-/// Nobody watches.
+/// Ignores all frames.
 impl Observer for () {
     fn on_sent(&mut self, _: Time, _: LinkId, _: &[u8], _: TxMeta) {}
     fn on_arrived(&mut self, _: Time, _: LinkId, _: &[u8], _: RxMeta) {}
 }
 
-/// Why [`World::run`] returned.
+/// The reason why [`World::run`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Nothing is to come: no frame, no timer.
+    /// No event is pending: no frame, no timer.
     Idle,
-    /// The next event is later than allowed.
+    /// The next event is later than `until`.
     Time,
-    /// As many events happened as were allowed.
+    /// The allowed number of events occurred.
     Events,
 }
 
-/// A node and what the world knows of it.
+/// A node with its links and its timer.
 #[derive(Debug)]
 struct Site<N> {
     node: N,
     /// The link that begins at each port.
     out: Vec<Option<LinkId>>,
-    /// The one entry in the event queue that counts. Others of this node are obsolete.
+    /// The node's valid timer event. Others in the queue are obsolete.
     timer: Option<Key>,
 }
 
-/// What an event's name says.
-enum What {
+/// The event that a name encodes.
+enum EventKind {
     Arrival(LinkId),
     Free(LinkId),
     Timer(NodeId),
@@ -103,7 +102,7 @@ impl<N: Node> World<N> {
         }
     }
 
-    /// Adds a node. It is asked what it wants as soon as the world runs.
+    /// Adds a node. It is polled when the world runs.
     pub fn add_node(&mut self, node: N) -> NodeId {
         let id = NodeId(u32_from(self.nodes.len()));
         self.nodes.push(Site { node, out: Vec::new(), timer: None });
@@ -111,11 +110,11 @@ impl<N: Node> World<N> {
         id
     }
 
-    /// Connects two ports by a line in each direction, and returns the directions: from `a` to
-    /// `b`, and back.
+    /// Connects two ports by a line in each direction, and returns the directions: from `a` to `b`,
+    /// and the reverse.
     ///
     /// # Panics
-    /// If a port is connected already.
+    /// If a port already has a link.
     pub fn connect(
         &mut self,
         a: (NodeId, PortId),
@@ -126,8 +125,8 @@ impl<N: Node> World<N> {
         [self.add_link(a, b, there), self.add_link(b, a, back)]
     }
 
-    /// Runs until nothing is left to do, the next event would be after `until`, or `events` more
-    /// have happened. The clock then stands at the last event, or at `until`.
+    /// Runs until no event is pending, the next event would be after `until`, or `events` more have
+    /// occurred. The clock then is at the last event, or at `until`.
     pub fn run(&mut self, until: Time, events: u64, observer: &mut impl Observer) -> Stop {
         let end = self.counters.events.saturating_add(events);
         while self.counters.events < end {
@@ -149,19 +148,19 @@ impl<N: Node> World<N> {
         self.now
     }
 
-    /// The hash over everything that happened so far.
+    /// The hash of all events so far.
     #[must_use]
     pub fn event_hash(&self) -> EventHash {
         self.hash
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> &WorldCounters {
         &self.counters
     }
 
-    /// Every node, in the order in which they were added.
+    /// Every node, in the order of addition.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         (0..).map(NodeId).zip(self.nodes.iter().map(|site| &site.node))
     }
@@ -172,8 +171,7 @@ impl<N: Node> World<N> {
         &self.nodes[id.index()].node
     }
 
-    /// A node, to change from outside. It is asked what it wants at the present time, when the
-    /// world runs on.
+    /// Mutable access to a node. The world polls it at the present time when it runs on.
     pub fn node_mut(&mut self, id: NodeId) -> &mut N {
         self.wake(id);
         &mut self.nodes[id.index()].node
@@ -185,12 +183,12 @@ impl<N: Node> World<N> {
         &self.links[id.index()].line
     }
 
-    /// The line of one direction of a link, to change. What is on its way stays as it is.
+    /// Mutable access to the line of one direction of a link. Frames in flight do not change.
     pub fn line_mut(&mut self, id: LinkId) -> &mut Line {
         &mut self.links[id.index()].line
     }
 
-    /// All directions of all links, in the order in which they were connected.
+    /// All directions of all links, in the order of connection.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + use<N> {
         (0..u32_from(self.links.len())).map(LinkId)
     }
@@ -201,34 +199,33 @@ impl<N: Node> World<N> {
         self.nodes.get(node.index())?.out.get(port.index()).copied().flatten()
     }
 
-    /// Where a direction of a link begins and ends.
+    /// The source and the destination of a direction of a link.
     #[must_use]
     pub fn ends(&self, id: LinkId) -> [(NodeId, PortId); 2] {
         let link = &self.links[id.index()];
         [link.from, link.to]
     }
 
-    /// What became of the frames given to one direction of a link.
+    /// The frame counters of one direction of a link.
     #[must_use]
     pub fn link_counters(&self, id: LinkId) -> &LinkCounters {
         &self.links[id.index()].counters
     }
 
-    /// Frames on their way over one direction of a link.
+    /// Frames in flight on one direction of a link.
     #[must_use]
     pub fn in_flight(&self, id: LinkId) -> u64 {
         u64_from(self.links[id.index()].flights.len())
     }
 
-    /// The links on which frames were lost or made out of nothing; none, or the world is broken.
-    /// O(links).
+    /// Links that have lost or gained uncounted frames; empty unless the world has a bug. O(links).
     #[must_use]
     pub fn check_conservation(&self) -> Vec<LinkId> {
         let mut bad: Vec<LinkId> =
             self.links().filter(|id| !self.links[id.index()].is_conserved()).collect();
         let in_flight: usize = self.links.iter().map(|link| link.flights.len()).sum();
         if in_flight != self.frames.in_use() {
-            // A buffer is lost or used twice: no single link is to blame.
+            // A buffer is lost or used twice, which no single link explains.
             bad.extend(self.links());
         }
         bad
@@ -247,22 +244,22 @@ impl<N: Node> World<N> {
         id
     }
 
-    /// Lets a node's timer come due now.
+    /// Schedules the node's timer for now.
     fn wake(&mut self, id: NodeId) {
-        let key = self.queue.key(self.now, What::Timer(id).name());
+        let key = self.queue.key(self.now, EventKind::Timer(id).name());
         self.queue.push(key);
         self.nodes[id.index()].timer = Some(key);
     }
 }
 
 impl NodeId {
-    /// The node of this place in the order in which they were added.
+    /// The node at this place in the order of addition.
     #[must_use]
     pub const fn from_index(index: u32) -> Self {
         Self(index)
     }
 
-    /// Its place in the order in which the nodes were added.
+    /// Its place in the order of addition.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -270,24 +267,23 @@ impl NodeId {
 }
 
 impl LinkId {
-    /// The direction of this place in the order in which they were connected.
+    /// The direction at this place in the order of connection.
     ///
     /// # Panics
-    /// If no world has as many.
+    /// If no world has that many links.
     #[must_use]
     pub fn from_index(index: usize) -> Self {
         Self(u32_from(index))
     }
 
-    /// Its place in the order in which the links were connected; the way back follows the way
-    /// there.
+    /// Its place in the order of connection; the reverse direction follows the forward one.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-impl What {
+impl EventKind {
     fn name(&self) -> u64 {
         match *self {
             Self::Arrival(LinkId(n)) => u64::from(n) * 3,

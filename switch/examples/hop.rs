@@ -1,7 +1,7 @@
-//! What a hop costs: nanoseconds for a frame into a switch, out of it and into a line.
+//! Cost of a hop: nanoseconds for a frame into a switch, out of it and into a line.
 //!
 //! `cargo run --release -p spanwire-switch --example hop`; no arguments. Each figure is the best of
-//! five runs over two million frames, in CPU time: other work on the machine can only add to it.
+//! five runs over two million frames, in CPU time: other load on the machine can only increase it.
 
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_switch::{
@@ -16,7 +16,7 @@ use spanwire_wire::{
 
 const PORTS: u8 = 16;
 const FRAMES: u32 = 2_000_000;
-/// Frames that wait at a time.
+/// Frames queued at a time.
 const DEPTH: u32 = 32;
 
 fn main() {
@@ -50,7 +50,7 @@ fn main() {
     report_line("line, loss and jitter", LineConfig { impairments, ..perfect });
 }
 
-/// Nanoseconds that this thread has run on a CPU.
+/// CPU time of this thread in nanoseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
     let first = text.split(' ').next().expect("three numbers");
@@ -98,7 +98,7 @@ fn frame(payload: usize, asks_for_telemetry: bool) -> Vec<u8> {
     let mut frame = vec![0; len + 8];
     headers.emit(&mut frame, payload).expect("it fits");
     if payload == 0 {
-        // Elided: the lengths count 4096 bytes that are not there.
+        // Elided: the lengths count 4096 bytes that are not present.
         frame[16..18].copy_from_slice(&4_144u16.to_be_bytes());
         frame[38..40].copy_from_slice(&4_124u16.to_be_bytes());
         let (ip, checksum) = (&frame[14..34], 24);
@@ -155,7 +155,7 @@ fn checksum(sum: u16, was: u16, is: u16) -> u16 {
     !u16::try_from((sum & 0xffff) + (sum >> 16)).expect("folded")
 }
 
-/// A learning switch of four ports, 10 Gbit/s and 1 ms each, its driver every 32 frames.
+/// A learning switch of four ports, 10 Gbit/s and 1 ms each, driven every 32 frames.
 fn report_shaped(name: &str) {
     let ports = vec![PortConfig::default(); 4];
     let line = LineConfig::new(Rate::from_gbps(10), Dur::from_ms(1));

@@ -1,14 +1,14 @@
-//! The packet memory that all ports share: who may take how much of it.
+//! The shared packet buffer: admission and accounting.
 
 use crate::config::{CLASSES, PfcConfig, SwitchConfig};
 use crate::counters::{Drop, QueueDrop};
 use crate::units::Ratio;
 
-/// The account of the shared buffer. Bytes of a frame are charged when it is admitted and released,
-/// to the same account, when it leaves.
+/// The account of the shared buffer. A frame's bytes are charged on admission and released, to the
+/// same account, when it leaves.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// Bytes that are not set aside as reserve or headroom.
+    /// Bytes that are neither reserve nor headroom.
     shared_bytes: u64,
     shared_used: u64,
     /// Bytes of all frames, in every account.
@@ -17,7 +17,7 @@ pub(crate) struct Buffer {
     groups: Vec<[Option<Group>; CLASSES]>,
 }
 
-/// Frames of one lossless priority that came in by one port.
+/// Frames of one lossless priority that arrived on one port.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     alpha: Ratio,
@@ -30,7 +30,7 @@ struct Group {
     is_paused: bool,
 }
 
-/// What the other end of the ingress link is to be told.
+/// The PFC signal to the other end of the ingress link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signal {
     Pause,
@@ -67,14 +67,13 @@ impl Buffer {
         self.shared_bytes - self.shared_used
     }
 
-    /// True when frames of this class from this port are not to be lost.
+    /// True if frames of this class from this port are lossless.
     #[inline]
     pub(crate) fn is_lossless(&self, ingress: u8, class: u8) -> bool {
         self.groups[usize::from(ingress)][usize::from(class)].is_some()
     }
 
-    /// Charges a frame that may be lost, which would join `queue_bytes` in a queue with this
-    /// dynamic threshold.
+    /// Charges a lossy frame that would join `queue_bytes` in a queue with this dynamic threshold.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -91,8 +90,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Charges a frame that is not to be lost to the port it came in by. It is lost only when the
-    /// headroom does not hold what comes after the pause.
+    /// Charges a lossless frame to its ingress port. It is lost only if the headroom cannot hold
+    /// what arrives after the pause.
     pub(crate) fn admit_lossless(
         &mut self,
         ingress: u8,
@@ -101,7 +100,7 @@ impl Buffer {
     ) -> Result<Option<Signal>, Drop> {
         let free = self.shared_free();
         let group = self.groups[usize::from(ingress)][usize::from(class)].as_mut();
-        let group = group.expect("the caller knows that the class is lossless");
+        let group = group.expect("the caller has checked that the class is lossless");
         let before = group.shared();
         let shared = group.shared_with(bytes);
         if shared <= group.alpha.of(free) && shared - before <= free {
@@ -123,7 +122,7 @@ impl Buffer {
         Ok(None)
     }
 
-    /// Releases a frame that was admitted as one that may be lost.
+    /// Releases a frame that was admitted as lossy.
     #[inline]
     pub(crate) fn release(&mut self, bytes: u64) {
         self.shared_used -= bytes;
@@ -139,7 +138,7 @@ impl Buffer {
     ) -> Option<Signal> {
         let group = self.groups[usize::from(ingress)][usize::from(class)].as_mut()?;
         let before = group.shared();
-        // What is over the threshold goes first, so that the headroom is free again soonest.
+        // Release from the headroom first, so that it is free again soonest.
         let from_headroom = bytes.min(group.headroom_used);
         group.headroom_used -= from_headroom;
         group.used -= bytes - from_headroom;
@@ -170,7 +169,7 @@ impl Group {
         }
     }
 
-    /// Bytes of it in the shared part.
+    /// Bytes of the group in the shared part.
     fn shared(&self) -> u64 {
         self.shared_with(0)
     }
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn admit__stops_at_the_dynamic_threshold_and_at_the_end() {
+    fn admit__stops_at_the_dynamic_threshold_and_when_the_buffer_is_full() {
         let mut b = Buffer::new(&config(pfc()));
         let shared = 1_000_000 - 50_000 - 4_096;
         assert_eq!(b.shared_free(), shared);
@@ -207,7 +206,7 @@ mod tests {
             q += 1_000;
         }
         assert!(q.abs_diff(shared / 2) <= 1_000, "{q}");
-        // A second takes half of the rest, without a threshold all of it.
+        // A second queue takes half of the rest, and without a threshold all of it.
         let mut second = 0;
         while b.admit(second, Ratio::new(1, 1), 1_000).is_ok() {
             second += 1_000;
@@ -228,13 +227,13 @@ mod tests {
                 break held;
             }
         };
-        // The rule: (held - reserve) = (shared - (held - reserve)) / 8, so held = 4096 + 945904 /
+        // The rule: (used - reserve) = (shared - (used - reserve)) / 8, so used = 4096 + 945904 /
         // 9.
         let want = 4_096 + 945_904 / 9;
         assert!((want..=want + 2_000).contains(&paused_at), "{paused_at}, not {want}");
         let mut after = 0;
         while let Ok(signal) = b.admit_lossless(0, 3, 1_000) {
-            assert_eq!(signal, None, "said once");
+            assert_eq!(signal, None, "signalled once");
             after += 1_000;
         }
         assert!((48_000..=51_000).contains(&after), "{after}");
@@ -259,7 +258,7 @@ mod tests {
         let mut b = Buffer::new(&config(pfc()));
         while b.admit(0, None, 1_000).is_ok() {}
         for _ in 0..4 {
-            assert_eq!(b.admit_lossless(0, 3, 1_000), Ok(None), "the reserve is its own");
+            assert_eq!(b.admit_lossless(0, 3, 1_000), Ok(None), "the reserve is exclusive");
         }
         assert_eq!(b.admit_lossless(0, 3, 1_000), Ok(Some(Signal::Pause)));
         assert_eq!(b.release_lossless(0, 3, 1_000), Some(Signal::Resume));
@@ -272,13 +271,13 @@ mod tests {
         while b.admit(0, None, 1_000).is_ok() {}
         assert_eq!(b.shared_free(), 0);
         b.release(1_000);
-        // The threshold is 16000; a frame of 1001 is below it and does not fit all the same.
+        // The threshold is 16000; a frame of 1001 is below it and still does not fit.
         assert_eq!(b.admit_lossless(0, 3, 1_001), Ok(Some(Signal::Pause)), "to the headroom");
         assert_eq!(b.shared_free(), 1_000);
     }
 
     #[test]
-    fn all__keep_the_sums_whatever_comes() {
+    fn accounts__add_up_under_random_traffic() {
         let mut rng = Rng::new(12);
         let alphas = [(1, 8), (1, 1), (16, 1)];
         for (num, den) in alphas {

@@ -1,4 +1,4 @@
-//! What a switch is made of. Every limit is here, with its unit, its default and its reason.
+//! Configuration of a switch: every limit with its unit, its default and its reason.
 //!
 //! Quantities are text with a unit in files (see [`Human`](crate::Human)) and typed in code.
 
@@ -17,72 +17,72 @@ use serde::{Deserialize, Serialize};
 use spanwire_base::{PortMask, Rate, u64_from};
 use spanwire_wire::MacAddr;
 
-/// A switch.
+/// Configuration of a switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchConfig {
     /// 1..=128 ports; port n of the switch is `ports[n]`.
     pub ports: Vec<PortConfig>,
-    /// Packet memory that all ports share, elided bytes counted, 64 kB..=64 GB. Default 32 MB, that
-    /// of a common 32-port 100G chip (HPCC's simulations use it too).
+    /// Packet memory that all ports share, including elided bytes, 64 kB..=64 GB. Default 32 MB, as
+    /// in a common 32-port 100G chip (and in HPCC's simulations).
     #[serde(with = "units", default = "default_buffer_bytes")]
     pub buffer_bytes: u64,
-    /// Frames longer than this, elided bytes counted, are dropped as `drop_too_long`. 64..=65549
-    /// (the longest IPv4 packet behind an Ethernet header). Default 9216: jumbo frames.
+    /// Frames longer than this, including elided bytes, are dropped as `drop_too_long`. 64..=65549
+    /// (the longest IPv4 packet after an Ethernet header). Default 9216: jumbo frames.
     #[serde(default = "default_max_frame_bytes")]
     pub max_frame_bytes: u32,
-    /// Which way frames go. Default: learn and flood, as an Ethernet switch out of its box.
+    /// Forwarding. Default: learning and flooding, like an unconfigured Ethernet switch.
     #[serde(default)]
     pub forwarding: ForwardingConfig,
-    /// Decides hashes and every random choice. Default 0. Switches of one network want different
-    /// seeds, or all of them choose alike at each stage.
+    /// Seed of hashes and random choices. Default 0. Switches of one network need different seeds;
+    /// otherwise all stages select alike.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// One port and what waits at it.
+/// One port with its queues.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortConfig {
-    /// The rate of the link behind the port. Pause times, phantom queues and telemetry need it; the
-    /// port itself sends whenever it is asked. Default none.
+    /// The rate of the link at the port, for pause times, phantom queues and telemetry. The port
+    /// itself sends whenever it is polled. Default none.
     #[serde(with = "units")]
     pub rate: Option<Rate>,
-    /// The port's own address: source of pause frames and of what it routes. Default
-    /// 02:5a:00:00:00:00; ports of one network that route want different ones.
+    /// The port's MAC address: source of pause frames and of routed frames. Default
+    /// 02:5a:00:00:00:00; routing ports of one network need different ones.
     #[serde(with = "units")]
     pub mac: MacAddr,
     /// 1..=8 queues. Default one.
     pub queues: Vec<QueueConfig>,
-    /// The queue of each class, DSCP / 8; what is not IP has class 0. Default all 0.
+    /// The queue of each class, DSCP / 8; non-IP frames have class 0. Default all 0.
     pub class_to_queue: [u8; CLASSES],
-    /// What queues of one priority share by their weights: bytes or frames. Default bytes.
+    /// Unit of the weighted shares of queues with equal priority: bytes or frames. Default bytes.
     pub share: Share,
-    /// What a queue of weight 1 may send in a round when shared by bytes, 256..=1 MB. Default 2048:
-    /// above an MTU of 1500, so that a round serves every queue.
+    /// Quantum of a queue of weight 1 per round when sharing bytes, 256..=1 MB. Default 2048: above
+    /// an MTU of 1500, so that a round serves every queue.
     pub quantum_bytes: u32,
-    /// Pause frames: sent for frames that came in here, obeyed by frames that leave here. Default
-    /// none: lossy, and pause frames are ignored.
+    /// PFC: pause frames are sent for frames received on this port and obeyed for frames sent on
+    /// it. Default none: lossy, and pause frames are ignored.
     pub pfc: Option<PfcConfig>,
-    /// Adds a telemetry record to frames that ask for one. Default false.
+    /// Adds an in-band telemetry record to frames that request one. Default false.
     pub int: bool,
 }
 
-/// What queues of one priority share.
+/// The resource that queues of equal priority share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// Deficit round robin: each gets bytes in proportion to its weight.
+    /// Deficit round robin: each queue gets bytes in proportion to its weight.
     #[default]
     Bytes,
-    /// Weighted round robin: each sends as many frames in turn as its weight.
+    /// Weighted round robin: each queue sends as many frames in turn as its weight.
     Packets,
 }
 
 /// Traffic classes, and priorities of PFC.
 pub const CLASSES: usize = 8;
 
-/// The most queues of a port.
+/// Maximum queues of a port.
 pub const MAX_QUEUES: usize = 8;
 
 impl SwitchConfig {
@@ -98,10 +98,10 @@ impl SwitchConfig {
         }
     }
 
-    /// Checks every range and every relation between fields.
+    /// Validates every range and every relation between fields.
     ///
     /// # Errors
-    /// The first that is wrong: where, what, and what would be right.
+    /// The first error: field, problem, and valid values.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let most_ports = usize::try_from(PortMask::BITS).unwrap_or(usize::MAX);
         if !(1..=most_ports).contains(&self.ports.len()) {
@@ -126,7 +126,7 @@ impl SwitchConfig {
         self.forwarding.validate(self.ports.len()).map_err(|e| e.within("forwarding"))
     }
 
-    /// Bytes of the buffer that no one shares: reserves and headroom.
+    /// Bytes of the buffer that are not shared: reserves and headroom.
     #[must_use]
     pub fn set_aside_bytes(&self) -> u64 {
         let of = |pfc: &PfcConfig| {
@@ -198,7 +198,7 @@ fn default_max_frame_bytes() -> u32 {
     9_216
 }
 
-/// 65535 bytes of IPv4 behind an Ethernet header.
+/// 65535 bytes of IPv4 after an Ethernet header.
 const MAX_FRAME_BYTES: u32 = 65_549;
 
 #[cfg(test)]

@@ -1,60 +1,61 @@
-//! What a switch counts. Names are those of the fields; every drop and every mark has one.
+//! Counters of a switch. Their names are those of the fields; every cause of a drop or mark has
+//! one.
 
 use crate::pfc::PfcCounters;
 use serde::Serialize;
 
-/// Everything a switch has counted: one entry a port.
+/// The counters of a switch, with one entry a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SwitchCounters {
-    /// What forwarding has counted.
+    /// Counters of forwarding.
     pub forwarding: ForwardingCounters,
     /// By port.
     pub ports: Vec<PortCounters>,
 }
 
-/// What forwarding has counted.
+/// Counters of forwarding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ForwardingCounters {
-    /// Frames sent out of every port.
+    /// Frames flooded.
     pub flooded: u64,
-    /// Stations that spoke from another port than before.
+    /// MAC addresses learned on another port than before.
     pub mac_moves: u64,
-    /// Stations forgotten before their time, for want of room.
+    /// MAC addresses evicted before their ageing time, for lack of room.
     pub mac_evictions: u64,
 }
 
-/// What a port has counted. Bytes include elided ones and Ethernet's padding to 60, no FCS.
+/// Counters of a port. Bytes include elided ones and Ethernet's padding to 60, but no FCS.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PortCounters {
-    /// Frames that came in, pause frames included.
+    /// Frames received, including pause frames.
     pub rx_pkts: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Frames that left, pause frames included.
+    /// Frames sent, including pause frames.
     pub tx_pkts: u64,
-    /// Their bytes, telemetry added here included.
+    /// Their bytes, including telemetry added by this switch.
     pub tx_bytes: u64,
-    /// Came in without an Ethernet header.
+    /// Received without an Ethernet header.
     pub drop_bad_frame: u64,
-    /// Came in longer than the limit.
+    /// Received longer than the limit.
     pub drop_too_long: u64,
-    /// Came in for an address that no bridge forwards to.
+    /// Received for an address that bridges do not forward.
     pub drop_link_local: u64,
-    /// Came in for a destination that nobody knows.
+    /// Received for an unknown destination.
     pub drop_no_route: u64,
-    /// Came in by the port it would leave by.
+    /// Received on the egress port.
     pub drop_same_port: u64,
-    /// Came in to be routed with a wrong IPv4 header checksum.
+    /// Received for routing with a wrong IPv4 header checksum.
     pub drop_bad_checksum: u64,
-    /// Came in to be routed with no hop left.
+    /// Received for routing with expired TTL.
     pub drop_ttl: u64,
-    /// Came in with a lossless priority when its headroom was full.
+    /// Received with a lossless priority while its headroom was full.
     pub drop_headroom_full: u64,
-    /// Left its queue and did not fit the buffer that the driver offered.
+    /// Dequeued and longer than the driver's buffer.
     pub drop_tx_too_long: u64,
-    /// Left with a telemetry record added here.
+    /// Sent with a telemetry record added by this switch.
     pub int_stamped: u64,
-    /// Left without one: its stack was full, or the driver's buffer.
+    /// Sent without one, because its stack or the driver's buffer was full.
     pub int_full: u64,
     /// Pause frames.
     pub pfc: PfcCounters,
@@ -62,42 +63,42 @@ pub struct PortCounters {
     pub queues: Vec<QueueCounters>,
 }
 
-/// What a queue has counted: frames that found room = frames taken out + frames in it.
+/// Counters of a queue: frames enqueued = frames dequeued + frames in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct QueueCounters {
-    /// Frames that found room.
+    /// Frames enqueued.
     pub enqueued_pkts: u64,
     /// Their bytes.
     pub enqueued_bytes: u64,
-    /// Frames taken out.
+    /// Frames dequeued.
     pub dequeued_pkts: u64,
-    /// Their bytes, without telemetry added here.
+    /// Their bytes, without telemetry added by this switch.
     pub dequeued_bytes: u64,
-    /// The most bytes that were in it.
+    /// Maximum bytes in it.
     pub max_bytes: u64,
     /// Dropped: the queue was full.
     pub drop_queue_full: u64,
-    /// Dropped: the shared buffer was full, or the queue's part of it.
+    /// Dropped: the shared buffer was full, or the queue's threshold of it.
     pub drop_buffer_full: u64,
-    /// Dropped: the flow had as much waiting as it may.
+    /// Dropped: the flow was at its limit.
     pub drop_flow_full: u64,
-    /// Trimmed elsewhere, and dropped: this queue, which takes the headers, had no room for them.
+    /// Trimmed packets of another queue, dropped because this queue had no room.
     pub drop_trimmed_full: u64,
-    /// Cut to their headers instead of dropped; they then count in the queue that takes them.
+    /// Trimmed instead of dropped; the trimmed packets count in the queue that takes them.
     pub trimmed: u64,
-    /// Marked between two thresholds, or above the upper.
+    /// Marked between the thresholds, or above the upper one.
     pub mark_red: u64,
     /// Marked above a single threshold.
     pub mark_step: u64,
     /// Marked by the phantom queue.
     pub mark_phantom: u64,
-    /// Would have been marked, but is not IP or its sender does not react to marks.
+    /// Not marked though selected: not IP, or Not-ECT.
     pub mark_not_ect: u64,
-    /// Came while eight other flows held the places that theirs could take: shares one.
+    /// Arrived while eight other flows occupied its set of places: shares one.
     pub flow_collisions: u64,
 }
 
-/// Why a switch drops a frame before it is in a queue.
+/// Causes of drops before a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drop {
     BadFrame,
@@ -110,7 +111,7 @@ pub(crate) enum Drop {
     HeadroomFull,
 }
 
-/// Why a queue drops a frame.
+/// Causes of drops at a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueDrop {
     /// Its own limit.
@@ -123,7 +124,7 @@ pub(crate) enum QueueDrop {
     Trimmed,
 }
 
-/// Why a queue marks a frame.
+/// Causes of marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
     Red,
@@ -132,7 +133,7 @@ pub(crate) enum Mark {
 }
 
 impl SwitchCounters {
-    /// Frames dropped, for whatever reason. A flooded frame may be dropped at several ports.
+    /// Frames dropped, for any cause. A flooded frame may be dropped at several ports.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.ports.iter().map(PortCounters::dropped).sum()
@@ -140,7 +141,7 @@ impl SwitchCounters {
 }
 
 impl PortCounters {
-    /// Frames dropped at this port, as they came in or were to leave.
+    /// Frames dropped at this port, at ingress or egress.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let queues: u64 = self.queues.iter().map(QueueCounters::dropped).sum();
@@ -186,7 +187,7 @@ impl QueueCounters {
         } += 1;
     }
 
-    /// Frames marked, for whatever reason.
+    /// Frames marked, for any cause.
     #[must_use]
     pub fn marked(&self) -> u64 {
         self.mark_red + self.mark_step + self.mark_phantom
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// The sum of the fields whose names begin so.
+    /// The sum of the fields with this prefix.
     fn fields(counters: &impl Serialize, prefix: &str) -> u64 {
         let value = serde_json::to_value(counters).unwrap();
         let fields = value.as_object().unwrap().iter();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn marked__sums_every_reason() {
+    fn marked__sums_every_cause() {
         let mut queue = QueueCounters { mark_not_ect: 100, ..QueueCounters::default() };
         for (i, mark) in [Mark::Red, Mark::Step, Mark::Phantom].into_iter().enumerate() {
             (0..1 << i).for_each(|_| queue.count_mark(mark));

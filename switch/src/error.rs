@@ -1,13 +1,13 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration.
 
 use std::fmt;
 
-/// What is wrong with a configuration, where, and what to do about it.
+/// A configuration error: the field, the problem, and valid values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
     /// The path of the field: `ports[3].queues[0].ecn`.
     pub at: String,
-    /// What is wrong with it and what would be right.
+    /// The problem and valid values.
     pub what: String,
 }
 
@@ -17,7 +17,7 @@ impl ConfigError {
         Self { at: at.into(), what: what.into() }
     }
 
-    /// The same error, seen from the struct that holds this one in `field`.
+    /// Prefixes the path with `field` of the outer struct.
     pub(crate) fn within(mut self, field: &str) -> Self {
         let joint = if self.at.is_empty() { "" } else { "." };
         self.at = format!("{field}{joint}{}", self.at);
@@ -33,7 +33,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// `value` when it is in `range`, else an error that names the field and the range.
+/// Returns an error with field and range unless `value` is in `range`.
 pub(crate) fn check_range<T: Copy + PartialOrd + fmt::Display>(
     at: &str,
     value: T,

@@ -1,4 +1,4 @@
-//! A queue of its own, with a shaper, for each flow.
+//! Per-flow queues with shapers.
 
 use crate::config::FlowsConfig;
 use crate::store::{Fifo, FrameId, Store};
@@ -6,32 +6,32 @@ use spanwire_base::{Rate, Time, u32_from, u64_from, usize_from};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Queues by flow: bounded, each with a shaper, served round robin by bytes.
+/// Per-flow queues: bounded, each with a shaper, served by deficit round robin.
 ///
-/// A shaper is a token bucket one quantum deep: a flow that had to wait for others catches up by at
-/// most a quantum, and over any stretch of time sends its rate, a quantum and a frame at most.
+/// A shaper is a token bucket of one quantum: a flow that had to wait for others catches up by at
+/// most a quantum. Over any period it sends at most its rate, a quantum and a frame.
 #[derive(Debug)]
 pub(crate) struct Flows {
     config: FlowsConfig,
-    /// Sets of [`WAYS`], a power of two of them.
+    /// Sets of [`SET_SIZE`], a power of two of them.
     flows: Vec<Flow>,
-    /// Flows with frames that may leave, in turn. The first holds the turn.
+    /// Flows with frames that may be sent, in round robin order. The first has the turn.
     ready: VecDeque<u32>,
-    /// Flows with frames whose shaper holds them, by when it no longer does.
-    held: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Flows with frames that their shapers delay, by release time.
+    delayed: BinaryHeap<Reverse<(Time, u32)>>,
     bytes: u64,
     collisions: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
-    /// The hash of the flow that has this place, if one ever had.
+    /// The hash of the flow that occupies this place, if any.
     key: Option<u64>,
     fifo: Fifo,
     rate: Option<Rate>,
-    /// When its shaper lets the next frame go.
+    /// When its shaper releases the next frame.
     free_at: Time,
-    /// Bytes it may still send in its turn.
+    /// Remaining bytes of its turn.
     deficit: u64,
     last_used: Time,
 }
@@ -51,7 +51,7 @@ impl Flows {
             config,
             flows: vec![flow; places],
             ready: VecDeque::with_capacity(places),
-            held: BinaryHeap::with_capacity(places),
+            delayed: BinaryHeap::with_capacity(places),
             bytes: 0,
             collisions: 0,
         }
@@ -72,8 +72,8 @@ impl Flows {
         self.find(key).map_or(0, |at| self.flows[at].fifo.bytes)
     }
 
-    /// Sets a flow's rate; false when it has no place. A frame that is held goes when it would
-    /// have.
+    /// Sets a flow's rate; false if it has no place. The release time of a delayed frame does not
+    /// change.
     pub(crate) fn set_rate(&mut self, key: u64, rate: Option<Rate>) -> bool {
         let found = self.find(key);
         if let Some(at) = found {
@@ -82,13 +82,13 @@ impl Flows {
         found.is_some()
     }
 
-    /// The place of a flow, a new one if it has none; counts when it must share.
+    /// The place of a flow, a new one if it has none; counts a shared place.
     pub(crate) fn place(&mut self, now: Time, key: u64) -> usize {
         if let Some(at) = self.find(key) {
             return at;
         }
         let set = self.set_at(key);
-        let idle = (set..set + WAYS)
+        let idle = (set..set + SET_SIZE)
             .filter(|at| self.flows[*at].fifo.is_empty() && self.flows[*at].free_at <= now)
             .min_by_key(|at| (self.flows[*at].key.is_some(), self.flows[*at].last_used));
         match idle {
@@ -101,12 +101,12 @@ impl Flows {
             }
             None => {
                 self.collisions += 1;
-                set + usize_from(key >> 32) % WAYS
+                set + usize_from(key >> 32) % SET_SIZE
             }
         }
     }
 
-    /// Whether a flow's own limit lets `bytes` more in.
+    /// True if a flow's own limit admits `bytes` more.
     pub(crate) fn has_room(&self, place: usize, bytes: u64) -> bool {
         self.config.limit_bytes.is_none_or(|most| self.flows[place].fifo.bytes + bytes <= most)
     }
@@ -123,28 +123,28 @@ impl Flows {
         }
     }
 
-    /// The next frame that may leave now. It stays first until it is popped.
+    /// The next frame that may be sent now. It stays first until it is popped.
     pub(crate) fn head(&mut self, now: Time, store: &Store) -> Option<FrameId> {
-        while let Some(Reverse((at, place))) = self.held.peek().copied()
+        while let Some(Reverse((at, place))) = self.delayed.peek().copied()
             && at <= now
         {
-            self.held.pop();
+            self.delayed.pop();
             self.ready.push_back(place);
         }
         loop {
             let place = *self.ready.front()?;
             let flow = &mut self.flows[usize_from(u64::from(place))];
-            let id = flow.fifo.head().expect("a flow in turn has frames");
+            let id = flow.fifo.head().expect("a ready flow has frames");
             if flow.deficit >= store.meta(id).wire_bytes() {
                 return Some(id);
             }
-            // Every round adds at least 256 bytes: this ends.
+            // Every round adds at least 256 bytes, so the loop terminates.
             flow.deficit += u64::from(self.config.quantum_bytes);
             self.ready.rotate_left(1);
         }
     }
 
-    /// Takes the frame that [`Flows::head`] has shown.
+    /// Removes the frame that [`Flows::head`] returned.
     pub(crate) fn pop(&mut self, now: Time, store: &mut Store) -> Option<FrameId> {
         self.head(now, store)?;
         let place = self.ready.pop_front()?;
@@ -161,28 +161,28 @@ impl Flows {
         if flow.fifo.is_empty() {
             flow.deficit = 0;
         } else if flow.free_at > now {
-            self.held.push(Reverse((flow.free_at, place)));
+            self.delayed.push(Reverse((flow.free_at, place)));
         } else {
-            // It still has its turn.
+            // It keeps its turn.
             self.ready.push_front(place);
         }
         Some(id)
     }
 
-    /// When a frame may leave, if none may now.
+    /// The release time of the first frame, if none may be sent now.
     pub(crate) fn next_release(&self) -> Option<Time> {
-        if self.ready.is_empty() { self.held.peek().map(|Reverse((at, _))| *at) } else { None }
+        if self.ready.is_empty() { self.delayed.peek().map(|Reverse((at, _))| *at) } else { None }
     }
 
-    /// True when some frame may leave without waiting for a shaper.
+    /// True if a frame may be sent without waiting for a shaper.
     pub(crate) fn is_ready(&self, now: Time) -> bool {
-        !self.ready.is_empty() || self.held.peek().is_some_and(|Reverse((at, _))| *at <= now)
+        !self.ready.is_empty() || self.delayed.peek().is_some_and(|Reverse((at, _))| *at <= now)
     }
 
     fn line_up(&mut self, now: Time, place: usize) {
         let free_at = self.flows[place].free_at;
         if free_at > now {
-            self.held.push(Reverse((free_at, u32_from(place))));
+            self.delayed.push(Reverse((free_at, u32_from(place))));
         } else {
             self.ready.push_back(u32_from(place));
         }
@@ -190,16 +190,16 @@ impl Flows {
 
     fn find(&self, key: u64) -> Option<usize> {
         let set = self.set_at(key);
-        (set..set + WAYS).find(|at| self.flows[*at].key == Some(key))
+        (set..set + SET_SIZE).find(|at| self.flows[*at].key == Some(key))
     }
 
     fn set_at(&self, key: u64) -> usize {
-        let sets = u64_from(self.flows.len() / WAYS);
-        usize_from(key & (sets - 1)) * WAYS
+        let sets = u64_from(self.flows.len() / SET_SIZE);
+        usize_from(key & (sets - 1)) * SET_SIZE
     }
 }
 
-const WAYS: usize = 8;
+const SET_SIZE: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -221,7 +221,7 @@ mod tests {
             Self { flows: Flows::new(config), store: Store::new(100) }
         }
 
-        /// A frame of `bytes` that names its flow in its first byte.
+        /// Pushes a frame of `bytes` that has its flow in its first byte.
         fn push(&mut self, now: Time, key: u64, bytes: u32) {
             let place = self.flows.place(now, key);
             let meta = Meta::new(60, bytes - 60, now);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pop__a_flow_that_runs_empty_carries_nothing_over() {
+    fn pop__an_empty_flow_loses_its_deficit() {
         let mut b = Bench::new(config(None));
         b.push(Time::ZERO, 1, 100);
         assert_eq!(b.pop(Time::ZERO), Some((1, 100)));
@@ -272,13 +272,13 @@ mod tests {
         for _ in 0..20 {
             b.push(Time::ZERO, 1, 1_024);
         }
-        // 1024 ns a frame. The bucket holds two.
+        // 1024 ns a frame. The bucket has room for two.
         let mut out = Vec::new();
         let mut now = Time::ZERO;
         while b.flows.bytes() > 0 {
             match b.pop(now) {
                 Some(_) => out.push(now.as_ns()),
-                None => now = b.flows.next_release().expect("what is held has a time"),
+                None => now = b.flows.next_release().expect("a delayed frame has a release time"),
             }
         }
         assert_eq!(out[..4], [0, 1_024, 2_048, 3_072], "a new flow has no credit before time 0");
@@ -311,13 +311,13 @@ mod tests {
                 None => now = b.flows.next_release().unwrap(),
             }
         }
-        // 24 and 8 Gbit/s for 30 us, and the bucket.
+        // 24 and 8 Gbit/s for 30 us, plus the bucket.
         assert!((90_000..=93_100).contains(&sent[1]), "{sent:?}");
         assert!((30_000..=33_100).contains(&sent[2]), "{sent:?}");
     }
 
     #[test]
-    fn place__shares_when_eight_others_hold_theirs() {
+    fn place__shares_when_eight_others_occupy_the_set() {
         let mut b = Bench::new(FlowsConfig { max_flows: 8, ..config(None) });
         for key in 0..8 {
             b.push(Time::ZERO, key, 100);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((b.flows.collisions(), b.flows.flow_bytes(9)), (1, 0));
         assert_eq!(b.flows.flow_bytes(0), 200, "in the queue of the one it shares with");
         while b.pop(Time::from_ns(1)).is_some() {}
-        // Flow 3 was used last, so the place of another goes to a new flow.
+        // Flow 3 was used last, so a new flow gets another one's place.
         b.push(Time::from_ns(5), 3, 100);
         b.pop(Time::from_ns(5));
         for key in 20..27 {

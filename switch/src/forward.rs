@@ -1,19 +1,19 @@
-//! Which way a frame goes.
+//! Forwarding: tables and the decision for a frame.
 
 use crate::config::{ForwardingConfig, Hop, Spread};
 use crate::counters::{Drop, ForwardingCounters};
 use crate::lpm::Routes;
 use crate::macs::{Learned, MacTable};
-use crate::parse::{Seen, SeenIp, scale};
+use crate::parse::{ParsedFrame, ParsedIp, scale};
 use spanwire_base::{Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_wire::MacAddr;
 
-/// The tables of one switch.
+/// The forwarding tables of a switch.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     routes: Routes,
     /// (address, group), ascending.
-    stations: Vec<(MacAddr, u32)>,
+    static_macs: Vec<(MacAddr, u32)>,
     groups: Vec<Group>,
     learned: Option<MacTable>,
     flood: bool,
@@ -22,30 +22,30 @@ pub(crate) struct Forwarder {
     counters: ForwardingCounters,
 }
 
-/// Where a frame goes.
+/// The forwarding decision for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    /// Out of one port, as it is.
+pub(crate) enum Decision {
+    /// Switched to one port, unchanged.
     Switched(u8),
-    /// Out of one port as a router's: TTL less one, and the next hop's address if there is one.
+    /// Routed to one port: TTL decremented, and the next hop's address if it has one.
     Routed(Hop),
-    /// Out of every port but the one it came in by.
+    /// Flooded to every port but its ingress.
     Flooded,
-    /// Nowhere.
+    /// Dropped.
     Dropped(Drop),
 }
 
-/// Ways of equal cost.
+/// A group of equal-cost next hops.
 #[derive(Debug)]
 struct Group {
     hops: Vec<Hop>,
     spread: Spread,
-    /// The next in turn.
+    /// Position of the round robin.
     turn: usize,
 }
 
 impl Forwarder {
-    /// Tables of a configuration that has been validated.
+    /// Builds the tables of a validated configuration.
     pub(crate) fn new(config: &ForwardingConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let hash_seed = rng.next_u64();
@@ -54,7 +54,7 @@ impl Forwarder {
             config.learning.then(|| MacTable::new(config.max_macs, config.ageing, mac_seed));
         let mut this = Self {
             routes: Routes::default(),
-            stations: Vec::new(),
+            static_macs: Vec::new(),
             groups: Vec::new(),
             learned,
             flood: config.flood,
@@ -66,8 +66,8 @@ impl Forwarder {
         this
     }
 
-    /// Takes other routes and stations; what was learned stays if the new configuration learns, and
-    /// so do the counters and the position of the random choices.
+    /// Replaces routes and static addresses. Learned addresses stay if the new configuration
+    /// learns; counters and the random generator stay too.
     pub(crate) fn set(&mut self, config: &ForwardingConfig) {
         self.fill(config);
         if !config.learning {
@@ -79,67 +79,67 @@ impl Forwarder {
         self.flood = config.flood;
     }
 
-    /// What it has counted.
+    /// The counters.
     pub(crate) fn counters(&self) -> &ForwardingCounters {
         &self.counters
     }
 
-    /// What makes this switch's hashes of flows differ from others'.
+    /// The seed of flow hashes, which differs between switches.
     pub(crate) fn hash_seed(&self) -> u64 {
         self.hash_seed
     }
 
-    /// Decides, and learns where the sender is.
+    /// Decides on a frame and learns its source address.
     #[inline]
-    pub(crate) fn decide(&mut self, now: Time, ingress: u8, seen: &Seen) -> Way {
+    pub(crate) fn decide(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) -> Decision {
         if let Some(table) = &mut self.learned
             && !seen.src.is_multicast()
         {
             match table.learn(now, seen.src, ingress) {
-                Learned::Fine => {}
+                Learned::Unchanged => {}
                 Learned::Moved => self.counters.mac_moves += 1,
                 Learned::Evicted => self.counters.mac_evictions += 1,
             }
         }
         if seen.dst.is_multicast() {
             return if is_link_local(seen.dst) {
-                Way::Dropped(Drop::LinkLocal)
+                Decision::Dropped(Drop::LinkLocal)
             } else {
                 self.flood_or(Drop::NoRoute)
             };
         }
         if let Some(ip) = &seen.ip
-            && let Some(way) = self.route(seen, ip)
+            && let Some(decision) = self.route(seen, ip)
         {
-            return way;
+            return decision;
         }
         self.switch(now, ingress, seen)
     }
 
     #[inline]
-    fn route(&mut self, seen: &Seen, ip: &SeenIp) -> Option<Way> {
+    fn route(&mut self, seen: &ParsedFrame, ip: &ParsedIp) -> Option<Decision> {
         let group = self.routes.lookup(ip.is_v6, ip.dst)?;
         if ip.is_broken {
-            return Some(Way::Dropped(Drop::BadChecksum));
+            return Some(Decision::Dropped(Drop::BadChecksum));
         }
-        Some(Way::Routed(self.choose(group, seen)))
+        Some(Decision::Routed(self.choose(group, seen)))
     }
 
-    fn switch(&mut self, now: Time, ingress: u8, seen: &Seen) -> Way {
-        let station = self.stations.binary_search_by_key(&seen.dst, |(mac, _)| *mac);
+    fn switch(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) -> Decision {
+        let station = self.static_macs.binary_search_by_key(&seen.dst, |(mac, _)| *mac);
         let port = match station {
-            Ok(at) => Some(self.choose(self.stations[at].1, seen).port),
+            Ok(at) => Some(self.choose(self.static_macs[at].1, seen).port),
             Err(_) => self.learned.as_ref().and_then(|table| table.lookup(now, seen.dst)),
         };
         match port {
-            Some(port) if port == ingress => Way::Dropped(Drop::SamePort),
-            Some(port) => Way::Switched(port),
+            Some(port) if port == ingress => Decision::Dropped(Drop::SamePort),
+            Some(port) => Decision::Switched(port),
             None => self.flood_or(Drop::NoRoute),
         }
     }
 
     #[inline]
-    fn choose(&mut self, group: u32, seen: &Seen) -> Hop {
+    fn choose(&mut self, group: u32, seen: &ParsedFrame) -> Hop {
         let group = &mut self.groups[usize_from(u64::from(group))];
         let n = group.hops.len();
         if n == 1 {
@@ -157,30 +157,30 @@ impl Forwarder {
         group.hops[at]
     }
 
-    fn flood_or(&mut self, drop: Drop) -> Way {
+    fn flood_or(&mut self, drop: Drop) -> Decision {
         if self.flood {
             self.counters.flooded += 1;
-            Way::Flooded
+            Decision::Flooded
         } else {
-            Way::Dropped(drop)
+            Decision::Dropped(drop)
         }
     }
 
     fn fill(&mut self, config: &ForwardingConfig) {
         self.routes = Routes::default();
-        self.stations.clear();
+        self.static_macs.clear();
         self.groups.clear();
         for route in &config.routes {
             let group = self.add_group(route.via.clone(), route.spread);
             let is_new = self.routes.insert(route.to, group);
-            debug_assert!(is_new, "validation refuses a repeated network");
+            debug_assert!(is_new, "validation rejects a repeated network");
         }
         for station in &config.macs {
             let hops = station.ports.iter().map(|port| Hop::port(*port)).collect();
             let group = self.add_group(hops, station.spread);
-            self.stations.push((station.mac, group));
+            self.static_macs.push((station.mac, group));
         }
-        self.stations.sort_unstable();
+        self.static_macs.sort_unstable();
     }
 
     fn add_group(&mut self, hops: Vec<Hop>, spread: Spread) -> u32 {
@@ -189,7 +189,7 @@ impl Forwarder {
     }
 }
 
-/// Addresses that no bridge forwards: 01:80:c2:00:00:00 to 0f (IEEE 802.1Q, table 8-1).
+/// Addresses that bridges do not forward: 01:80:c2:00:00:00 to 0f (IEEE 802.1Q, table 8-1).
 fn is_link_local(mac: MacAddr) -> bool {
     let [a, b, c, d, e, f] = mac.0;
     [a, b, c, d, e] == [1, 0x80, 0xc2, 0, 0] && f <= 0x0f
@@ -209,8 +209,8 @@ mod tests {
         Route { to: Prefix::parse(to).unwrap(), via, spread }
     }
 
-    fn decide(f: &mut Forwarder, frame: &[u8]) -> Way {
-        f.decide(Time::ZERO, 0, &Seen::of(frame).unwrap())
+    fn decide(f: &mut Forwarder, frame: &[u8]) -> Decision {
+        f.decide(Time::ZERO, 0, &ParsedFrame::of(frame).unwrap())
     }
 
     fn to_mac(dst: MacAddr, src: MacAddr) -> Vec<u8> {
@@ -230,50 +230,50 @@ mod tests {
             ]),
             0,
         );
-        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Way::Routed(Hop::port(1)));
-        assert_eq!(decide(&mut f, &roce_frame(2, 0)), Way::Routed(Hop::port(2)));
-        assert_eq!(decide(&mut f, &roce_frame_v6(2, 0)), Way::Routed(Hop::port(3)));
+        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Decision::Routed(Hop::port(1)));
+        assert_eq!(decide(&mut f, &roce_frame(2, 0)), Decision::Routed(Hop::port(2)));
+        assert_eq!(decide(&mut f, &roce_frame_v6(2, 0)), Decision::Routed(Hop::port(3)));
         let mut broken = roce_frame(1, 0);
         broken[25] ^= 1;
-        assert_eq!(decide(&mut f, &broken), Way::Dropped(Drop::BadChecksum));
+        assert_eq!(decide(&mut f, &broken), Decision::Dropped(Drop::BadChecksum));
         let arp = to_mac(mac(1), mac(0));
-        assert_eq!(decide(&mut f, &arp), Way::Dropped(Drop::NoRoute));
+        assert_eq!(decide(&mut f, &arp), Decision::Dropped(Drop::NoRoute));
         assert_eq!(
             decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(0))),
-            Way::Dropped(Drop::NoRoute)
+            Decision::Dropped(Drop::NoRoute)
         );
     }
 
     #[test]
-    fn decide__learns_floods_and_never_sends_back() {
+    fn decide__learns_floods_and_never_returns_a_frame() {
         let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
         let at = |f: &mut Forwarder, ingress, dst, src| {
-            f.decide(Time::ZERO, ingress, &Seen::of(&to_mac(dst, src)).unwrap())
+            f.decide(Time::ZERO, ingress, &ParsedFrame::of(&to_mac(dst, src)).unwrap())
         };
-        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Way::Flooded);
-        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Way::Switched(0));
-        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Way::Switched(5));
-        assert_eq!(at(&mut f, 5, mac(9), mac(2)), Way::Dropped(Drop::SamePort));
-        assert_eq!(at(&mut f, 3, MacAddr::BROADCAST, mac(1)), Way::Flooded);
-        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Way::Switched(3), "moved");
+        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Decision::Flooded);
+        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Decision::Switched(0));
+        assert_eq!(at(&mut f, 0, mac(9), mac(1)), Decision::Switched(5));
+        assert_eq!(at(&mut f, 5, mac(9), mac(2)), Decision::Dropped(Drop::SamePort));
+        assert_eq!(at(&mut f, 3, MacAddr::BROADCAST, mac(1)), Decision::Flooded);
+        assert_eq!(at(&mut f, 5, mac(1), mac(9)), Decision::Switched(3), "moved");
         let group = MacAddr([1, 0x80, 0xc2, 0, 0, 0x0e]);
-        assert_eq!(at(&mut f, 3, group, mac(1)), Way::Dropped(Drop::LinkLocal));
+        assert_eq!(at(&mut f, 3, group, mac(1)), Decision::Dropped(Drop::LinkLocal));
         at(&mut f, 4, mac(1), MacAddr::BROADCAST);
-        assert_eq!(at(&mut f, 5, MacAddr([3, 0, 0, 0, 0, 0]), mac(9)), Way::Flooded);
+        assert_eq!(at(&mut f, 5, MacAddr([3, 0, 0, 0, 0, 0]), mac(9)), Decision::Flooded);
         assert_eq!((f.counters().flooded, f.counters().mac_moves), (3, 1));
     }
 
     #[test]
-    fn decide__prefers_what_it_was_told() {
-        let told = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
-        let config = ForwardingConfig { macs: vec![told], ..ForwardingConfig::default() };
+    fn decide__prefers_static_addresses() {
+        let station = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
+        let config = ForwardingConfig { macs: vec![station], ..ForwardingConfig::default() };
         let mut f = Forwarder::new(&config, 0);
         decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
-        assert_eq!(decide(&mut f, &to_mac(mac(1), mac(2))), Way::Switched(7));
+        assert_eq!(decide(&mut f, &to_mac(mac(1), mac(2))), Decision::Switched(7));
     }
 
     #[test]
-    fn choose__spreads_as_told() {
+    fn choose__spreads_as_configured() {
         let ports = [1, 2, 3, 4];
         let run = |spread, frame: &dyn Fn(u16) -> Vec<u8>| {
             let config = ForwardingConfig::routed(vec![route("10.0.0.0/8", &ports, spread)]);
@@ -281,14 +281,14 @@ mod tests {
             let mut counts = [0u32; 5];
             for i in 0..4_000 {
                 match decide(&mut f, &frame(i)) {
-                    Way::Routed(hop) => counts[usize::from(hop.port)] += 1,
+                    Decision::Routed(hop) => counts[usize::from(hop.port)] += 1,
                     other => panic!("{other:?}"),
                 }
             }
             counts
         };
         let one = run(Spread::Hash, &|_| roce_frame(1, 0));
-        assert_eq!(one.iter().filter(|n| **n == 4_000).count(), 1, "a flow keeps its way");
+        assert_eq!(one.iter().filter(|n| **n == 4_000).count(), 1, "a flow keeps its path");
         let many = run(Spread::Hash, &|i| roce_frame_of(1, i, 0));
         assert!(many[1..].iter().all(|n| (850..1_150).contains(n)), "{many:?}");
         let random = run(Spread::Random, &|_| roce_frame(1, 0));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn set__changes_routes_and_keeps_what_was_learned() {
+    fn set__changes_routes_and_keeps_learned_addresses() {
         let mut f = Forwarder::new(&ForwardingConfig::default(), 0);
         decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
         let mut config = ForwardingConfig {
@@ -305,13 +305,19 @@ mod tests {
             ..ForwardingConfig::default()
         };
         f.set(&config);
-        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Way::Routed(Hop::port(2)));
+        assert_eq!(decide(&mut f, &roce_frame(1, 0)), Decision::Routed(Hop::port(2)));
         let seen = to_mac(mac(1), mac(2));
-        assert_eq!(f.decide(Time::ZERO, 5, &Seen::of(&seen).unwrap()), Way::Switched(0));
+        assert_eq!(
+            f.decide(Time::ZERO, 5, &ParsedFrame::of(&seen).unwrap()),
+            Decision::Switched(0)
+        );
         config.learning = false;
         config.flood = false;
         f.set(&config);
         let late = Time::ZERO + Dur::from_ms(1);
-        assert_eq!(f.decide(late, 5, &Seen::of(&seen).unwrap()), Way::Dropped(Drop::NoRoute));
+        assert_eq!(
+            f.decide(late, 5, &ParsedFrame::of(&seen).unwrap()),
+            Decision::Dropped(Drop::NoRoute)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A host's port that obeys pause frames.
+//! PFC reception of a host's port.
 
 use crate::pfc::{Pauses, PfcCounters};
 use serde::Serialize;
@@ -6,33 +6,32 @@ use spanwire_base::{Node, PortId, PortMask, Rate, RxMeta, Time, TxMeta};
 use spanwire_wire::{PfcFrame, dscp_of};
 use std::collections::VecDeque;
 
-/// A node with one port whose pauses are obeyed: what the network card does for a host, which
-/// itself knows nothing of pause frames.
+/// A node with one port that obeys PFC pause frames, as the network card does for a host that does
+/// not process them.
 ///
-/// Frames of a priority that pauses wait here, up to [`PfcGate::HELD_PKTS`] of all priorities
-/// together; then the host is asked for no more until some of them may go, whatever their priority:
-/// a card's queue in front of the wire is one for all. Pause frames are for the other end of the
-/// link, so they end here.
+/// Up to [`PfcGate::HELD_PKTS`] frames of paused priorities are queued. Then the host is not polled
+/// until some of them may be sent, regardless of priority, because a card has one transmit queue
+/// for all. Pause frames are link-local, so they are not passed to the host.
 #[derive(Debug)]
 pub struct PfcGate<N> {
     node: N,
     pauses: Pauses,
     obeyed: u8,
     held: VecDeque<Held>,
-    /// Frames that have been held, for their buffers.
+    /// Sent frames, kept for their buffers.
     spare: Vec<Held>,
     ready: PortMask,
     counters: GateCounters,
 }
 
-/// What a gate has counted.
+/// Counters of a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct GateCounters {
     /// Pause frames.
     pub pfc: PfcCounters,
-    /// Frames that had to wait here.
+    /// Frames that were queued.
     pub held_pkts: u64,
-    /// Frames that had waited and did not fit the buffer that the driver offered.
+    /// Queued frames that exceeded the driver's buffer.
     pub drop_tx_too_long: u64,
 }
 
@@ -44,12 +43,12 @@ struct Held {
 }
 
 impl<N: Node> PfcGate<N> {
-    /// The most frames that wait here: a burst of the host, not more, as what waits here is older
-    /// than what the host would send by then.
+    /// Maximum queued frames: one burst of the host. More would delay newer frames of the host
+    /// behind older ones.
     pub const HELD_PKTS: usize = 16;
 
-    /// A gate before a link of this rate that obeys pauses of the priorities in `obeyed` (bit i:
-    /// priority i, that is class i of frames).
+    /// A gate for a link of this rate that obeys pauses of the priorities in `obeyed` (bit i:
+    /// priority i, which is class i of frames).
     pub fn new(node: N, rate: Rate, obeyed: u8) -> Self {
         Self {
             node,
@@ -62,28 +61,27 @@ impl<N: Node> PfcGate<N> {
         }
     }
 
-    /// The node behind it.
+    /// The host.
     pub fn node(&self) -> &N {
         &self.node
     }
 
-    /// The node behind it, to change.
+    /// The host, mutable.
     pub fn node_mut(&mut self) -> &mut N {
         &mut self.node
     }
 
-    /// What it has counted.
+    /// The counters.
     pub fn counters(&self) -> &GateCounters {
         &self.counters
     }
 
-    /// Frames that wait here.
+    /// Queued frames.
     pub fn held_pkts(&self) -> usize {
         self.held.len()
     }
 
-    /// Takes out the first frame that waits and need not any more. Of one priority, the first that
-    /// came is the first to go.
+    /// Dequeues the first frame whose priority is not paused. Frames of one priority stay in order.
     fn release(&mut self, paused: u8, frame: &mut [u8]) -> Option<TxMeta> {
         loop {
             let at = self.held.iter().position(|held| paused & (1 << held.class) == 0)?;
@@ -163,7 +161,7 @@ mod tests {
     use spanwire_base::Dur;
     use spanwire_wire::{MacAddr, set_dscp};
 
-    /// A host that has sent what it was given.
+    /// A host that sends a given list of frames.
     #[derive(Debug, Default)]
     struct Script {
         frames: VecDeque<Vec<u8>>,
@@ -210,7 +208,7 @@ mod tests {
         g.handle_packet(now, PortId::HOST, &out, RxMeta::whole(now));
     }
 
-    /// (class, number) of every frame that leaves now.
+    /// (class, number) of every frame sent now.
     fn sent(g: &mut PfcGate<Script>, now: Time) -> Vec<(u8, u16)> {
         let mut out = [0; 2_000];
         std::iter::from_fn(|| {
@@ -222,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn poll_transmit__passes_what_does_not_pause() {
+    fn poll_transmit__passes_frames_of_other_priorities() {
         let mut g = gate([frame(3, 0), frame(6, 1)]);
         assert_eq!(sent(&mut g, Time::ZERO), [(3, 0), (6, 1)]);
         assert_eq!(*g.counters(), GateCounters::default());
     }
 
     #[test]
-    fn poll_transmit__holds_the_priority_that_pauses_and_keeps_its_order() {
+    fn poll_transmit__queues_a_paused_priority_in_order() {
         let mut g = gate([frame(3, 0), frame(2, 1), frame(3, 2), frame(0, 3)]);
         pause(&mut g, Time::ZERO, 100);
         assert!(g.take_ready().has(PortId::HOST));
@@ -246,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn poll_transmit__stops_asking_when_it_holds_enough() {
+    fn poll_transmit__stops_polling_when_the_queue_is_full() {
         let mut g = gate((0..40).map(|n| frame(if n < 30 { 3 } else { 0 }, n)));
         pause(&mut g, Time::ZERO, 1_000);
         assert_eq!(sent(&mut g, Time::ZERO), []);
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn release__counts_what_does_not_fit() {
+    fn release__counts_frames_that_do_not_fit() {
         let mut g = gate([frame(3, 0)]);
         pause(&mut g, Time::ZERO, 100);
         assert_eq!(sent(&mut g, Time::ZERO), []);

@@ -1,17 +1,17 @@
-//! The network in the middle, without I/O: a switch and the lines behind its ports.
+//! Switches and links without I/O.
 //!
-//! - [`Switch`]: a [`Node`](spanwire_base::Node) that decides *which* frame leaves a port next.
-//! - [`Line`]: one direction of a link, which decides *when* a frame arrives at the other end and
-//!   in which state.
-//! - [`Shaped`]: a switch with a line behind each port, for real interfaces, which have no wire to
-//!   pull from. Simulators use [`Switch`] and [`Line`] by themselves.
+//! - [`Switch`]: a [`Node`](spanwire_base::Node) that decides *which* frame a port sends next.
+//! - [`Line`]: one direction of a link, which decides *when* a frame arrives at the other end, and
+//!   which impairments it has.
+//! - [`Shaped`]: a switch with a line at each port, for real interfaces, which do not pull frames.
+//!   Simulators use [`Switch`] and [`Line`] directly.
 //!
-//! Nothing here reads a clock, and the packet path neither allocates after warm-up nor uses floats.
-//! Frames are hostile: whatever they hold, they are forwarded or counted. Two switches with one
-//! configuration and one seed do the same with the same frames, on any machine.
+//! No code of this crate reads a clock. The packet path does not allocate in steady state and uses
+//! no floats. Frames are untrusted: any content is forwarded or counted. Two switches with equal
+//! configuration and seed handle equal frames identically on any machine.
 //!
-//! Frames may be elided (`spanwire_base::TxMeta`): every length, rate and threshold counts what was
-//! left out.
+//! Frames may be elided (`spanwire_base::TxMeta`): every length, rate and threshold includes the
+//! elided bytes.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -56,5 +56,5 @@ pub use shaped::{Shaped, ShapedConfig, ShapedCounters};
 pub use switch::{FlowKey, PortSnapshot, QueueSnapshot, Switch, SwitchSnapshot};
 pub use units::{Human, Prob, Ratio};
 
-/// Bytes that a shorter frame counts for: Ethernet pads it. Without FCS.
+/// Minimum length that a frame counts as, because Ethernet pads it. Without FCS.
 pub const MIN_FRAME_BYTES: u64 = 60;

@@ -1,8 +1,8 @@
-//! What is behind a port: one direction of a link.
+//! One direction of a link.
 //!
-//! A [`Line`] is pure: the caller pulls a frame from a node when the line is free
-//! ([`Line::free_at`]), gives it to [`Line::send`] and learns when it arrives at the other end and
-//! in which state, or why it does not. It keeps no frames; whoever owns it keeps those under way.
+//! A [`Line`] has no I/O. When it is free ([`Line::free_at`]), the caller polls a frame from a node
+//! and passes it to [`Line::send`]. That returns when and in which state the frame arrives at the
+//! other end, or why it is lost. The caller keeps the frames in flight.
 
 mod config;
 mod fault;
@@ -17,61 +17,61 @@ use serde::Serialize;
 use spanwire_base::{Dur, Time, u64_from, usize_from};
 use spanwire_wire::ip_end;
 
-/// One direction of a link: serialisation at a rate, propagation, and what goes wrong on the way.
+/// One direction of a link: serialisation at a rate, propagation delay, and impairments.
 #[derive(Clone, Debug)]
 pub struct Line {
     config: LineConfig,
-    /// [`Impairments::is_none`], so that a perfect line costs nothing.
+    /// [`Impairments::is_none`], so that a line without impairments costs nothing.
     is_perfect: bool,
     faults: Faults,
     free_at: Time,
-    /// The latest arrival of a frame that was not held back: jitter does not reorder.
+    /// The latest arrival of a frame that was not delayed for reordering: jitter does not reorder.
     last_arrival: Time,
     counters: LineCounters,
 }
 
-/// What became of a frame given to [`Line::send`].
+/// The result of [`Line::send`].
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// When its last bit has left: the line is free again.
+    /// When its last bit has been sent and the line is free again.
     pub tx_done: Time,
-    /// One fate, or two when the frame was duplicated.
+    /// One fate, or two if the frame was duplicated.
     pub fates: ArrayVec<Fate, 2>,
 }
 
-/// What becomes of a frame.
+/// The fate of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Its last bit is at the other end at this time.
+    /// Its last bit arrives at the other end at this time.
     Arrives(Time),
-    /// It never is.
+    /// It is lost.
     Dropped(LineDrop),
 }
 
-/// Why a line loses a frame; the first that applies, in this order.
+/// The cause of a loss; the first that applies, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineDrop {
-    /// The link was down while the frame was sent.
+    /// The link was down during transmission.
     LinkDown,
-    /// The link looked well and was not.
+    /// A blackhole: loss while the link is up.
     Blackhole,
     /// Random loss.
     Loss,
-    /// A burst of losses.
+    /// Burst loss.
     BurstLoss,
-    /// A loss within a block.
+    /// Block loss.
     BlockLoss,
 }
 
-/// What a line has done.
+/// Counters of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounters {
     /// Frames sent into it.
     pub frames: u64,
-    /// Their bytes, elided ones and padding to 60 included, overhead not.
+    /// Their bytes, including elided ones and padding to 60, without overhead.
     pub bytes: u64,
-    /// Frames that arrive, duplicates included: `frames - dropped + duplicated`.
+    /// Frames delivered, including duplicates: `frames - dropped + duplicated`.
     pub delivered: u64,
     /// Lost: [`LineDrop::LinkDown`].
     pub drop_link_down: u64,
@@ -83,21 +83,21 @@ pub struct LineCounters {
     pub drop_burst_loss: u64,
     /// Lost: [`LineDrop::BlockLoss`].
     pub drop_block_loss: u64,
-    /// Held back.
+    /// Delayed for reordering.
     pub reordered: u64,
     /// Delivered twice.
     pub duplicated: u64,
-    /// Delivered with a bit flipped.
+    /// Delivered with a bit error.
     pub corrupted: u64,
     /// Delivered with extra delay.
     pub jittered: u64,
 }
 
 impl Line {
-    /// A line whose faults are decided by `seed` and the order of frames.
+    /// A line whose impairments are decided by `seed` and the order of frames.
     ///
     /// # Errors
-    /// What [`LineConfig::validate`] finds.
+    /// The error of [`LineConfig::validate`].
     pub fn new(config: LineConfig, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -110,11 +110,11 @@ impl Line {
         })
     }
 
-    /// Changes what the line is like. Counters, generators and frames under way stay as they are;
-    /// the frame being sent ends when it would have.
+    /// Changes the configuration. Counters, generators and frames in flight are not affected, nor
+    /// is the end of the present transmission.
     ///
     /// # Errors
-    /// What [`LineConfig::validate`] finds; then nothing has changed.
+    /// The error of [`LineConfig::validate`]; nothing has changed then.
     pub fn set_config(&mut self, config: LineConfig) -> Result<(), ConfigError> {
         config.validate()?;
         self.is_perfect = config.impairments.is_none();
@@ -122,25 +122,25 @@ impl Line {
         Ok(())
     }
 
-    /// What the line is like.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &LineConfig {
         &self.config
     }
 
-    /// What it has done.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &LineCounters {
         &self.counters
     }
 
-    /// When the last frame's last bit has left. A frame given earlier waits until then.
+    /// When the last frame's last bit has been sent. A frame given earlier waits until then.
     #[must_use]
     pub fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// True unless the link is down at `now`. A blackhole does not show.
+    /// True unless the link is down at `now`. A blackhole is not visible.
     #[must_use]
     pub fn is_up(&self, now: Time) -> bool {
         !self.is_down(now, now)
@@ -150,11 +150,11 @@ impl Line {
     ///
     /// # Arguments
     /// - `now`: never decreasing.
-    /// - `frame`: the bytes that are there; a bit may be flipped.
-    /// - `elided_bytes`: payload that stands for itself; its bit errors fall on the ICRC.
+    /// - `frame`: the bytes that are present; a bit may be flipped.
+    /// - `elided_bytes`: elided payload; its bit errors are applied to the ICRC.
     ///
     /// # Cost
-    /// No allocation. A perfect line does arithmetic only.
+    /// No allocation. A line without impairments needs only arithmetic.
     pub fn send(&mut self, now: Time, frame: &mut [u8], elided_bytes: u32) -> Sent {
         let bytes = wire_bytes(frame.len(), elided_bytes);
         let start = now.max(self.free_at);
@@ -242,7 +242,7 @@ impl Line {
 }
 
 impl LineCounters {
-    /// Frames lost, for whatever reason.
+    /// Frames lost, for any cause.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.drop_link_down
@@ -263,15 +263,15 @@ impl LineCounters {
     }
 }
 
-/// Bytes that a frame counts for on every line and in every queue: its own, the elided ones, and
-/// Ethernet's padding. Without FCS.
+/// Length of a frame on every line and in every queue: its own, elided bytes, and Ethernet's
+/// padding. Without FCS.
 #[must_use]
 pub(crate) fn wire_bytes(len: usize, elided_bytes: u32) -> u64 {
     (u64_from(len) + u64::from(elided_bytes)).max(MIN_FRAME_BYTES)
 }
 
-/// Flips one bit past the Ethernet header, each with the same probability; of the bits that were
-/// elided, one of the ICRC instead, which stands for them. False when there is none to flip.
+/// Flips one bit past the Ethernet header, each with the same probability. An elided bit is
+/// replaced by one of the ICRC, which then fails as well. False if there is no bit to flip.
 fn flip_bit(draw: u64, frame: &mut [u8], elided_bytes: u32) -> bool {
     let there = u64_from(frame.len().saturating_sub(ETHERNET_BYTES));
     let all = (there + u64::from(elided_bytes)) * 8;
@@ -282,14 +282,15 @@ fn flip_bit(draw: u64, frame: &mut [u8], elided_bytes: u32) -> bool {
     let byte = if bit / 8 < there {
         ETHERNET_BYTES + usize_from(bit / 8)
     } else {
-        // What was elided had stood before the ICRC, the last four bytes of the IP packet.
+        // Elided bytes precede the ICRC, which is the last four bytes of the IP packet.
         let end = ip_end(frame, elided_bytes).unwrap_or(frame.len());
         end.saturating_sub(1 + usize_from(bit / 8 % 4))
     };
     frame.get_mut(byte).map(|b| *b ^= 1 << (bit % 8)).is_some()
 }
 
-/// The Ethernet header: what reaches the wrong station, or none, is loss and has its own rate.
+/// The Ethernet header is not corrupted: a frame to a wrong or unknown address would be a loss,
+/// which has its own rate.
 const ETHERNET_BYTES: usize = 14;
 
 #[cfg(test)]

@@ -12,17 +12,17 @@ pub struct Prefix {
     len: u8,
 }
 
-/// Values by prefix, of both IP versions.
+/// A table of values by prefix, of both IP versions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     v4: Lpm<u32>,
     v6: Lpm<u128>,
 }
 
-/// Values by prefix, of one IP version, whose addresses are numbers of type `K`.
+/// A table of values by prefix, of one IP version, whose addresses are numbers of type `K`.
 ///
-/// For each length in use, longest first, the networks of that length in order: a lookup is a
-/// binary search a length. Tables of data centres have few lengths.
+/// For each length in use, longest first, it has the sorted networks of that length: a lookup is a
+/// binary search per length. Tables of data centres have few lengths.
 #[derive(Clone, Debug)]
 struct Lpm<K> {
     levels: Vec<Level<K>>,
@@ -32,13 +32,13 @@ struct Lpm<K> {
 struct Level<K> {
     len: u8,
     mask: K,
-    /// Ascending, apart from the values so that a search touches few cache lines.
+    /// Ascending, separate from the values so that a search touches few cache lines.
     networks: Vec<K>,
     values: Vec<u32>,
 }
 
 impl Prefix {
-    /// A network; `None` when `len` is longer than the address, or bits behind it are set.
+    /// A network; `None` if `len` is longer than the address, or host bits are set.
     #[must_use]
     pub fn new(addr: IpAddr, len: u8) -> Option<Self> {
         let most = if addr.is_ipv6() { 128 } else { 32 };
@@ -52,7 +52,7 @@ impl Prefix {
         self.addr
     }
 
-    /// How many bits of it are fixed: 0 for every address of its version.
+    /// Its prefix length: 0 for all addresses of its version.
     #[must_use]
     pub const fn fixed_bits(&self) -> u8 {
         self.len
@@ -86,7 +86,7 @@ impl Human for Prefix {
 }
 
 impl Routes {
-    /// Adds a prefix; false when it is there already, the first value then stays.
+    /// Adds a prefix; false if it is already present, and the first value stays.
     pub(crate) fn insert(&mut self, prefix: Prefix, value: u32) -> bool {
         let mask = mask(prefix.len);
         match prefix.addr {
@@ -95,8 +95,8 @@ impl Routes {
         }
     }
 
-    /// The value of the longest prefix that holds an address, its bits from the top: those of an
-    /// IPv4 address are the upper 32.
+    /// The value of the longest prefix that contains an address, left-aligned: an IPv4 address is
+    /// in the upper 32 bits.
     #[inline]
     pub(crate) fn lookup(&self, is_v6: bool, addr: u128) -> Option<u32> {
         if is_v6 { self.v6.lookup(addr) } else { self.v4.lookup(upper(addr)) }
@@ -110,8 +110,8 @@ impl<K> Default for Lpm<K> {
 }
 
 impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
-    /// Adds the network of `len` bits, which `mask` selects; false when it is there already, the
-    /// first value then stays.
+    /// Adds the network of `len` bits with its `mask`; false if it is already present, and the
+    /// first value stays.
     fn insert(&mut self, network: K, len: u8, mask: K, value: u32) -> bool {
         let at = self.levels.binary_search_by(|l| len.cmp(&l.len)).unwrap_or_else(|at| {
             let level = Level { len, mask, networks: Vec::new(), values: Vec::new() };
@@ -129,7 +129,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         }
     }
 
-    /// The value of the longest prefix that holds `addr`.
+    /// The value of the longest prefix that contains `addr`.
     #[inline]
     fn lookup(&self, addr: K) -> Option<u32> {
         self.levels.iter().find_map(|level| {
@@ -139,7 +139,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
     }
 }
 
-/// The bits of an address from the top; an IPv4 address is the upper 32.
+/// An address left-aligned in 128 bits.
 fn bits(addr: IpAddr) -> u128 {
     match addr {
         IpAddr::V4(a) => u128::from(a.to_bits()) << 96,
@@ -164,7 +164,7 @@ mod tests {
     use spanwire_base::Rng;
 
     #[test]
-    fn prefix__reads_networks_and_refuses_host_bits() {
+    fn prefix__parses_networks_and_rejects_host_bits() {
         for text in ["10.0.1.0/24", "0.0.0.0/0", "10.1.2.3/32", "fd00::/64", "::/0"] {
             assert_eq!(Prefix::parse(text).unwrap().show(), text);
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup__keeps_the_versions_apart() {
+    fn lookup__separates_the_versions() {
         let mut routes = Routes::default();
         for (value, text) in (0..).zip(["0.0.0.0/0", "fd00::/64", "fd00::1", "10.0.0.1"]) {
             assert!(routes.insert(Prefix::parse(text).unwrap(), value));

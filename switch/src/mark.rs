@@ -1,30 +1,29 @@
-//! Congestion marks: by the length of a queue, and of one that is not there.
+//! ECN marking by the length of a real or phantom queue.
 
 use crate::config::{EcnConfig, PhantomConfig};
 use crate::units::Prob;
 use spanwire_base::{Rate, Rng, Time};
 
-/// Thresholds, made ready for comparing.
+/// Marking thresholds in integer form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marker {
     kmin: u64,
     kmax: u64,
-    /// The probability at `kmax`, of 2^32.
+    /// The probability at `kmax`, times 2^32.
     pmax: u64,
 }
 
-/// A counter of bytes that drains at a fraction of a rate.
+/// A byte counter that drains at a fraction of a rate.
 ///
-/// It holds the time at which it would be empty, as a fraction of picoseconds: a byte takes
-/// `ps_num / ps_den` of them. So adding a byte is an addition, draining costs nothing, and no
-/// fraction is ever rounded away.
+/// It stores the time at which it is empty, as a fraction of picoseconds: a byte takes `ps_num /
+/// ps_den` of them. Adding a byte is thus an addition, draining is free, and there is no rounding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phantom {
     marker: Marker,
     /// A byte drains in `ps_num / ps_den` picoseconds.
     ps_num: u128,
     ps_den: u128,
-    /// The time when it is empty, times `ps_den`.
+    /// The time at which it is empty, times `ps_den`.
     empty_at: u128,
     size_bytes: u64,
 }
@@ -39,7 +38,7 @@ impl Marker {
         Self::new(ecn.kmin_bytes, ecn.kmax_bytes, ecn.pmax)
     }
 
-    /// Whether a frame that meets `bytes` is to be marked. Draws only between the thresholds.
+    /// True if a frame at a queue of `bytes` is marked. Draws only between the thresholds.
     #[inline]
     pub(crate) fn marks(&self, bytes: u64, rng: &mut Rng) -> bool {
         if bytes <= self.kmin {
@@ -56,7 +55,7 @@ impl Marker {
 }
 
 impl Phantom {
-    /// An empty one on a port of this rate.
+    /// An empty phantom queue at a port of this rate.
     pub(crate) fn new(config: &PhantomConfig, rate: Rate) -> Self {
         let num = 8 * PS_PER_S * u128::from(config.drain.den());
         let den = u128::from(rate.as_bps()) * u128::from(config.drain.num());
@@ -70,14 +69,14 @@ impl Phantom {
         }
     }
 
-    /// Takes other thresholds or another rate and keeps the bytes that are in it, whole ones.
+    /// Changes thresholds or rate and keeps its level, rounded to whole bytes.
     pub(crate) fn set(&mut self, now: Time, config: &PhantomConfig, rate: Rate) {
         let bytes = self.bytes(now);
         *self = Self::new(config, rate);
         self.fill(now, bytes.min(self.size_bytes));
     }
 
-    /// Adds a frame and says whether it is to be marked.
+    /// Adds a frame and returns whether to mark it.
     #[inline]
     pub(crate) fn add(&mut self, now: Time, bytes: u64, rng: &mut Rng) -> bool {
         let level = self.fill(now, bytes);
@@ -87,7 +86,7 @@ impl Phantom {
         self.marker.marks(to_bytes(level, self.ps_num), rng)
     }
 
-    /// Bytes in it, rounded up: a fraction of a byte is not nothing.
+    /// Its level in bytes, rounded up.
     pub(crate) fn bytes(&self, now: Time) -> u64 {
         let level = self.empty_at.saturating_sub(u128::from(now.as_ps()) * self.ps_den);
         to_bytes(level, self.ps_num)
@@ -121,7 +120,7 @@ mod tests {
     use spanwire_base::Dur;
 
     #[test]
-    fn marks__grows_from_nothing_to_pmax_then_always() {
+    fn marks__probability_grows_from_0_to_pmax_then_1() {
         let marker = Marker::new(100_000, 400_000, Prob::from_ppm(200_000));
         let mut rng = Rng::new(1);
         let n = 100_000;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn set__keeps_what_is_in_it() {
+    fn set__keeps_the_level() {
         let mut phantom = Phantom::new(&config(Ratio::new(9, 10).unwrap()), Rate::from_gbps(100));
         phantom.add(Time::ZERO, 500_000, &mut Rng::new(1));
         let now = Time::from_ns(10_000);

@@ -1,20 +1,20 @@
-//! As much of a frame as forwarding wants to know.
+//! Parsing of the header fields that forwarding needs.
 
 use spanwire_wire::{Ethernet, EthernetRepr, MacAddr};
 
-/// What forwarding looks at.
+/// The header fields that forwarding needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ParsedFrame {
     pub(crate) dst: MacAddr,
     pub(crate) src: MacAddr,
-    pub(crate) ip: Option<SeenIp>,
+    pub(crate) ip: Option<ParsedIp>,
 }
 
-/// The IP header of a frame, as far as it is there.
+/// The fields of a complete IP header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenIp {
+pub(crate) struct ParsedIp {
     pub(crate) is_v6: bool,
-    /// IPv4 addresses stand in the upper 32 bits, so that prefixes compare alike.
+    /// IPv4 addresses are in the upper 32 bits, so that prefixes of both versions compare alike.
     pub(crate) src: u128,
     pub(crate) dst: u128,
     /// TOS or traffic class.
@@ -28,9 +28,9 @@ pub(crate) struct SeenIp {
     pub(crate) is_broken: bool,
 }
 
-impl Seen {
-    /// Looks at a frame; `None` when it has no Ethernet header. What is no whole IP header is no
-    /// IP.
+impl ParsedFrame {
+    /// Parses a frame; `None` if it has no Ethernet header. An incomplete IP header counts as
+    /// non-IP.
     #[inline]
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let eth = EthernetRepr::parse(&Ethernet::new(frame).ok()?);
@@ -43,16 +43,16 @@ impl Seen {
         Some(Self { dst: eth.dst, src: eth.src, ip })
     }
 
-    /// The traffic class, 0..8: DSCP / 8; 0 for what is not IP.
+    /// The traffic class, 0..8: DSCP / 8; 0 for non-IP frames.
     #[inline]
     pub(crate) fn class(&self) -> u8 {
         self.ip.map_or(0, |ip| ip.tos >> 5)
     }
 
-    /// A hash of the flow: addresses, protocol and ports; of the MAC addresses for what is not IP.
+    /// A hash of the flow: addresses, protocol and ports; for non-IP frames the MAC addresses.
     ///
-    /// Two rounds of a multiply and shift mix in each word (the finaliser of SplitMix64), so that
-    /// flows that differ in one bit of one port spread evenly, differently for each seed.
+    /// Two rounds of multiply and shift mix in each word (the finaliser of SplitMix64). Flows that
+    /// differ in one bit of one port are thus spread evenly, and differently for each seed.
     #[inline]
     pub(crate) fn flow_hash(&self, seed: u64) -> u64 {
         match &self.ip {
@@ -60,7 +60,7 @@ impl Seen {
                 let [a, b] = halves(ip.src);
                 let [c, d] = halves(ip.dst);
                 let h = mix(mix(seed ^ a) ^ c);
-                // IPv4 addresses have nothing in the lower half.
+                // The lower half of IPv4 addresses is zero.
                 let h = if ip.is_v6 { mix(mix(h ^ b) ^ d) } else { h };
                 mix(h ^ (u64::from(ip.ports) | u64::from(ip.protocol) << 32))
             }
@@ -99,7 +99,7 @@ fn halves(wide: u128) -> [u64; 2] {
 }
 
 #[inline]
-fn v4(ip: &[u8]) -> Option<SeenIp> {
+fn v4(ip: &[u8]) -> Option<ParsedIp> {
     let header = ip.first_chunk::<20>()?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || header_len < header.len() {
@@ -109,7 +109,7 @@ fn v4(ip: &[u8]) -> Option<SeenIp> {
     let is_fragment = word(4) & 0x3fff != 0;
     let protocol = header[9];
     let behind = if is_fragment { None } else { ip.get(header_len..) };
-    Some(SeenIp {
+    Some(ParsedIp {
         is_v6: false,
         src: u128::from(word(12)) << 96,
         dst: u128::from(word(16)) << 96,
@@ -122,7 +122,7 @@ fn v4(ip: &[u8]) -> Option<SeenIp> {
 }
 
 #[inline]
-fn v6(ip: &[u8]) -> Option<SeenIp> {
+fn v6(ip: &[u8]) -> Option<ParsedIp> {
     let (header, behind) = ip.split_first_chunk::<40>()?;
     if header[0] >> 4 != 6 {
         return None;
@@ -130,7 +130,7 @@ fn v6(ip: &[u8]) -> Option<SeenIp> {
     let (_, addresses) = header.split_first_chunk::<8>()?;
     let (words, _) = addresses.as_chunks::<16>();
     let protocol = header[6];
-    Some(SeenIp {
+    Some(ParsedIp {
         is_v6: true,
         src: u128::from_be_bytes(words[0]),
         dst: u128::from_be_bytes(words[1]),
@@ -153,7 +153,7 @@ fn ports(protocol: u8, behind: Option<&[u8]>) -> u32 {
 /// An IPv4 header sums to all ones (RFC 1071).
 #[inline]
 fn checksum_holds(header: &[u8]) -> bool {
-    // 32-bit words sum as well as 16-bit ones; carries are folded in at the end.
+    // 32-bit words give the same sum as 16-bit ones; carries are folded in at the end.
     let (words, _) = header.as_chunks::<4>();
     let sum: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -174,25 +174,25 @@ mod tests {
     #[test]
     fn of__reads_addresses_class_and_ports() {
         let mut frame = roce_frame(3, 100);
-        let seen = Seen::of(&frame).unwrap();
+        let seen = ParsedFrame::of(&frame).unwrap();
         let ip = seen.ip.unwrap();
         assert_eq!(ip.dst >> 96, u128::from(u32::from_be_bytes([10, 0, 0, 3])));
         assert_eq!((ip.ports & 0xffff, ip.protocol, ip.is_broken), (4791, 17, false));
         assert_eq!(seen.class(), 0);
         spanwire_wire::set_dscp(&mut frame, 26);
-        assert_eq!(Seen::of(&frame).unwrap().class(), 3);
+        assert_eq!(ParsedFrame::of(&frame).unwrap().class(), 3);
         frame[24] ^= 1;
-        assert!(Seen::of(&frame).unwrap().ip.unwrap().is_broken);
-        let v6 = Seen::of(&roce_frame_v6(3, 100)).unwrap().ip.unwrap();
+        assert!(ParsedFrame::of(&frame).unwrap().ip.unwrap().is_broken);
+        let v6 = ParsedFrame::of(&roce_frame_v6(3, 100)).unwrap().ip.unwrap();
         assert_eq!((v6.is_v6, v6.dst & 0xff, v6.ports & 0xffff), (true, 3, 4791));
     }
 
     #[test]
-    fn of__cut_anywhere_is_no_ip_or_has_no_ports() {
+    fn of__a_truncated_frame_is_not_ip_or_has_no_ports() {
         for whole in [roce_frame(1, 0), roce_frame_v6(1, 0)] {
             let header = if whole[12] == 8 { 34 } else { 54 };
             for len in 0..whole.len() {
-                let seen = Seen::of(&whole[..len]);
+                let seen = ParsedFrame::of(&whole[..len]);
                 assert_eq!(seen.is_some(), len >= 14, "{len}");
                 let ip = seen.and_then(|s| s.ip);
                 assert_eq!(ip.is_some(), len >= header, "{len}");
@@ -205,13 +205,13 @@ mod tests {
     fn of__a_fragment_has_no_ports_and_options_are_skipped() {
         let mut frame = roce_frame(1, 0);
         frame[20] = 0x20;
-        assert_eq!(Seen::of(&frame).unwrap().ip.unwrap().ports, 0);
+        assert_eq!(ParsedFrame::of(&frame).unwrap().ip.unwrap().ports, 0);
         let mut frame = roce_frame(1, 0);
         frame[14] = 0x46;
-        let options = Seen::of(&frame).unwrap().ip.unwrap();
+        let options = ParsedFrame::of(&frame).unwrap().ip.unwrap();
         assert_eq!(options.ports, u32::from_be_bytes([frame[38], frame[39], frame[40], frame[41]]));
         frame[14] = 0x4f;
-        assert!(Seen::of(&frame[..73]).unwrap().ip.is_none(), "longer than the frame");
+        assert!(ParsedFrame::of(&frame[..73]).unwrap().ip.is_none(), "longer than the frame");
     }
 
     #[test]
@@ -221,13 +221,13 @@ mod tests {
         for port in 0..8_000u16 {
             let mut frame = roce_frame(1, 0);
             frame[34..36].copy_from_slice(&port.to_be_bytes());
-            let seen = Seen::of(&frame).unwrap();
+            let seen = ParsedFrame::of(&frame).unwrap();
             let (a, b) = (scale(seen.flow_hash(1), 8), scale(seen.flow_hash(2), 8));
             counts[usize_from(a)] += 1;
             same += u32::from(a == b);
         }
         assert!(counts.iter().all(|n| (900..1_100).contains(n)), "{counts:?}");
-        assert!((900..1_100).contains(&same), "another seed, another choice: {same}");
+        assert!((900..1_100).contains(&same), "another seed selects differently: {same}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Pause frames at one port: what the other end tells us, and what we tell it.
+//! PFC at one port: pauses obeyed and pauses requested.
 
 use crate::buffer::Signal;
 use crate::config::{CLASSES, PfcConfig};
@@ -6,45 +6,45 @@ use serde::Serialize;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_wire::{MacAddr, PfcFrame};
 
-/// What pause frames a port has seen and sent.
+/// Counters of a port's PFC frames and pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PfcCounters {
-    /// Frames sent that pause some priority.
+    /// Frames sent that pause at least one priority.
     pub pause_tx: u64,
-    /// Frames sent that only let priorities go on.
+    /// Frames sent that only resume priorities.
     pub resume_tx: u64,
-    /// Frames received that pause some priority.
+    /// Frames received that pause at least one priority.
     pub pause_rx: u64,
-    /// Frames received that only let priorities go on.
+    /// Frames received that only resume priorities.
     pub resume_rx: u64,
-    /// Times that each priority began to pause here.
+    /// Times that each priority was paused at this port.
     pub pauses: [u64; CLASSES],
-    /// How long each priority has paused here, in ps, up to the last event of the port.
+    /// Time for which each priority was paused at this port, in ps, up to the port's last event.
     pub paused_ps: [u64; CLASSES],
 }
 
-/// Which priorities may not send, by the other end's word.
+/// Priorities that the other end has paused at this port.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
-    /// How long a quantum lasts: 512 bit times.
+    /// Duration of a quantum: 512 bit times.
     quantum: Dur,
-    /// Bit i: priority i pauses.
+    /// Bit i: priority i is paused.
     mask: u8,
     until: [Time; CLASSES],
-    /// Up to when the time paused has been counted.
+    /// Time up to which paused time is counted.
     counted: [Time; CLASSES],
 }
 
-/// Which priorities the other end is to pause, and when it must be told again.
+/// Priorities that this port pauses at the other end, and when to renew the pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Pausing {
-    /// Half of how long a pause lasts.
+    /// Half of the duration of a pause.
     refresh: Dur,
     quanta: u16,
-    /// Bit i: priority i is to pause.
+    /// Bit i: priority i is to be paused.
     mask: u8,
-    /// Bit i: this has not been said yet.
-    untold: u8,
+    /// Bit i: a change of priority i has not been sent.
+    unsent: u8,
     refresh_at: Option<Time>,
 }
 
@@ -58,12 +58,12 @@ impl Pauses {
         }
     }
 
-    /// The link has another rate now. Pauses that run keep their end.
+    /// Sets the link's rate. Pauses in effect keep their end.
     pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.quantum = rate.time_for(QUANTUM_BYTES);
     }
 
-    /// Does what a pause frame says for the priorities of `obeyed`.
+    /// Applies a pause frame to the priorities of `obeyed`.
     pub(crate) fn handle_frame(
         &mut self,
         now: Time,
@@ -96,7 +96,7 @@ impl Pauses {
         *(if pauses { &mut counters.pause_rx } else { &mut counters.resume_rx }) += 1;
     }
 
-    /// Ends the pauses that are over, counts time paused, and returns who still pauses.
+    /// Ends expired pauses, counts paused time, and returns the paused priorities.
     #[inline]
     pub(crate) fn expire(&mut self, now: Time, counters: &mut PfcCounters) -> u8 {
         if self.mask != 0 {
@@ -114,12 +114,12 @@ impl Pauses {
         self.mask
     }
 
-    /// Who pauses, as of the last call of [`Pauses::expire`].
+    /// The paused priorities, as of the last call of [`Pauses::expire`].
     pub(crate) fn mask(&self) -> u8 {
         self.mask
     }
 
-    /// When the first pause is over.
+    /// When the first pause expires.
     pub(crate) fn next_end(&self) -> Option<Time> {
         (0..CLASSES).filter(|class| self.mask & (1 << class) != 0).map(|c| self.until[c]).min()
     }
@@ -131,38 +131,38 @@ impl Pausing {
             refresh: Dur::ZERO,
             quanta: config.quanta,
             mask: 0,
-            untold: 0,
+            unsent: 0,
             refresh_at: None,
         };
         this.set_rate(rate);
         this
     }
 
-    /// The link has another rate now.
+    /// Sets the link's rate.
     pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.refresh = rate.time_for(QUANTUM_BYTES) * u64::from(self.quanta) / 2;
     }
 
-    /// A priority is over its threshold, or below it again.
+    /// Records that a priority exceeds its threshold, or no longer does.
     pub(crate) fn handle_signal(&mut self, class: u8, signal: Signal) {
         let bit = 1 << class;
-        self.untold |= bit;
+        self.unsent |= bit;
         match signal {
             Signal::Pause => self.mask |= bit,
             Signal::Resume => self.mask &= !bit,
         }
     }
 
-    /// Whether the other end must be told something now; pauses that would end are renewed.
+    /// True if a frame must be sent now; pauses that would expire are renewed.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = None;
-            self.untold |= self.mask;
+            self.unsent |= self.mask;
         }
-        self.untold != 0
+        self.unsent != 0
     }
 
-    /// Writes what the other end is to be told, if anything; `out` has room.
+    /// Writes the pending pause frame, if any; `out` has room.
     pub(crate) fn poll_frame(
         &mut self,
         now: Time,
@@ -173,32 +173,32 @@ impl Pausing {
         if !self.is_due(now) {
             return false;
         }
-        // Pauses that run are renewed along with whatever is new.
-        let enabled = self.untold | self.mask;
+        // Pauses in effect are renewed along with changes.
+        let enabled = self.unsent | self.mask;
         let mut quanta = [0; CLASSES];
         for (class, quanta) in quanta.iter_mut().enumerate() {
             if self.mask & (1 << class) != 0 {
                 *quanta = self.quanta;
             }
         }
-        self.untold = 0;
+        self.unsent = 0;
         self.refresh_at = (self.mask != 0).then(|| now + self.refresh);
         *(if self.mask != 0 { &mut counters.pause_tx } else { &mut counters.resume_tx }) += 1;
         PfcFrame { enabled, quanta }.emit(src, out);
         true
     }
 
-    /// Who is to pause.
+    /// The priorities to pause.
     pub(crate) fn mask(&self) -> u8 {
         self.mask
     }
 
-    /// There is nothing to say, and nothing to repeat.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.mask == 0 && self.untold == 0
+    /// True if no change is pending and no pause needs renewal.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.mask == 0 && self.unsent == 0
     }
 
-    /// When the other end must be told again.
+    /// When pauses must be renewed.
     pub(crate) fn refresh_at(&self) -> Option<Time> {
         self.refresh_at
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn handle_frame__pauses_for_so_many_quanta() {
+    fn handle_frame__pauses_for_the_given_quanta() {
         let (mut p, mut c) = (pauses(), PfcCounters::default());
         p.handle_frame(Time::ZERO, &frame(0b1000, 100), 0xff, &mut c);
         assert_eq!(p.next_end(), Some(Time::from_ns(512)));
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn handle_frame__touches_only_priorities_it_obeys() {
+    fn handle_frame__affects_only_obeyed_priorities() {
         let (mut p, mut c) = (pauses(), PfcCounters::default());
         p.handle_frame(Time::ZERO, &frame(0xff, 9), 0b100, &mut c);
         assert_eq!(p.mask(), 0b100);
     }
 
     #[test]
-    fn poll_frame__tells_renews_and_ends() {
+    fn poll_frame__pauses_renews_and_resumes() {
         let config = PfcConfig { quanta: 1_000, ..PfcConfig::default() };
         let mut p = Pausing::new(&config, Rate::from_gbps(100));
         let (mut c, mut out) = (PfcCounters::default(), [0; PfcFrame::LEN]);
@@ -262,20 +262,20 @@ mod tests {
         };
         assert_eq!(poll(&mut p, 0), None);
         p.handle_signal(3, Signal::Pause);
-        let told = poll(&mut p, 10).unwrap();
-        assert_eq!((told.enabled, told.quanta[3]), (0b1000, 1_000));
-        // 1000 quanta last 5120 ns; again after half.
+        let frame = poll(&mut p, 10).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[3]), (0b1000, 1_000));
+        // 1000 quanta last 5120 ns; renewed after half.
         assert_eq!(p.refresh_at(), Some(Time::from_ns(2_570)));
         assert_eq!(poll(&mut p, 2_569), None);
         assert!(poll(&mut p, 2_570).is_some());
         p.handle_signal(4, Signal::Pause);
         assert_eq!(poll(&mut p, 2_600).unwrap().enabled, 0b1_1000);
         p.handle_signal(3, Signal::Resume);
-        let told = poll(&mut p, 2_700).unwrap();
-        assert_eq!((told.enabled, told.quanta[3], told.quanta[4]), (0b1_1000, 0, 1_000));
+        let frame = poll(&mut p, 2_700).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[3], frame.quanta[4]), (0b1_1000, 0, 1_000));
         p.handle_signal(4, Signal::Resume);
-        let told = poll(&mut p, 2_800).unwrap();
-        assert_eq!((told.enabled, told.quanta[4], p.refresh_at()), (0b1_0000, 0, None));
+        let frame = poll(&mut p, 2_800).unwrap();
+        assert_eq!((frame.enabled, frame.quanta[4], p.refresh_at()), (0b1_0000, 0, None));
         assert_eq!((c.pause_tx, c.resume_tx), (4, 1));
     }
 }

@@ -1,9 +1,9 @@
-//! One port: its queues and whose turn it is, its pauses, its telemetry.
+//! One port: queues, scheduler, pauses, telemetry.
 
 use crate::buffer::{Buffer, Signal};
 use crate::config::{CLASSES, Hop, MAX_QUEUES, PortConfig};
 use crate::counters::{Drop, Mark, PortCounters, QueueDrop};
-use crate::parse::Seen;
+use crate::parse::ParsedFrame;
 use crate::pfc::{Pauses, Pausing};
 use crate::queue::Queue;
 use crate::scheduler::{QueueMask, Scheduler, bit};
@@ -16,19 +16,19 @@ use spanwire_wire::{IntHop, IntStack, MacAddr, PfcFrame, decrement_ttl, int_push
 pub(crate) struct Port {
     pub(crate) queues: Vec<Queue>,
     scheduler: Scheduler,
-    /// Queues that have frames.
+    /// Queues with frames.
     filled: QueueMask,
     /// Queues with shapers.
     shaped: QueueMask,
     class_to_queue: [u8; CLASSES],
-    /// The classes of each queue, as bits.
+    /// The classes of each queue, as a bit mask.
     classes: [u8; MAX_QUEUES],
     mac: MacAddr,
     rate: Option<Rate>,
     has_int: bool,
     pfc: Option<Pfc>,
     pub(crate) counters: PortCounters,
-    /// When something may leave that may not now.
+    /// When a frame that may not be sent now can be.
     pub(crate) wake_at: Option<Time>,
 }
 
@@ -40,17 +40,17 @@ struct Pfc {
     obeyed: u8,
 }
 
-/// A frame on its way into queues.
+/// A frame before its queue.
 pub(crate) struct Arriving<'a> {
     pub(crate) frame: &'a [u8],
     pub(crate) meta: Meta,
-    pub(crate) seen: Seen,
-    /// What a router does to it.
+    pub(crate) seen: ParsedFrame,
+    /// The router's next hop, if the frame is routed.
     pub(crate) hop: Option<Hop>,
     pub(crate) hash_seed: u64,
 }
 
-/// A frame that has left its queue.
+/// A frame after its queue.
 pub(crate) struct Leaving {
     pub(crate) id: FrameId,
     queue: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Leaving {
 }
 
 impl Port {
-    /// A port of a validated configuration.
+    /// Builds a port of a validated configuration.
     pub(crate) fn new(config: &PortConfig, rng: &mut Rng) -> Self {
         let queue = |q: &crate::QueueConfig| Queue::new(*q, config.rate, rng.fork());
         let queues: Vec<Queue> = config.queues.iter().map(queue).collect();
@@ -89,7 +89,7 @@ impl Port {
         }
     }
 
-    /// Takes other limits, thresholds, weights and another rate; queues and pauses stay.
+    /// Changes limits, thresholds, weights and rate; queues and pauses keep their state.
     pub(crate) fn set(&mut self, now: Time, config: &PortConfig) {
         for (queue, config_of_queue) in self.queues.iter_mut().zip(&config.queues) {
             queue.set(now, *config_of_queue, config.rate);
@@ -102,18 +102,18 @@ impl Port {
         }
     }
 
-    /// What it has counted.
+    /// The counters.
     pub(crate) fn counters(&self) -> PortCounters {
         let queues = self.queues.iter().map(Queue::counters).collect();
         PortCounters { queues, ..self.counters.clone() }
     }
 
-    /// Priorities that pause here, and that the other end is to pause.
+    /// Priorities that are paused at this port, and that this port pauses at the other end.
     pub(crate) fn paused(&self) -> (u8, u8) {
         self.pfc.as_ref().map_or((0, 0), |pfc| (pfc.pauses.mask(), pfc.pausing.mask()))
     }
 
-    /// Does what a pause frame says. False when the port knows no pauses.
+    /// Applies a pause frame. False if the port has no PFC.
     pub(crate) fn handle_pause_frame(&mut self, now: Time, frame: &PfcFrame) -> bool {
         let Some(pfc) = &mut self.pfc else { return false };
         pfc.pauses.handle_frame(now, frame, pfc.obeyed, &mut self.counters.pfc);
@@ -121,14 +121,14 @@ impl Port {
         true
     }
 
-    /// Remembers to tell the other end.
+    /// Records a PFC signal for the other end.
     pub(crate) fn handle_signal(&mut self, class: u8, signal: Signal) {
         if let Some(pfc) = &mut self.pfc {
             pfc.pausing.handle_signal(class, signal);
         }
     }
 
-    /// Ends pauses that are over and sets the next time to wake, after `now`.
+    /// Ends expired pauses and sets the next wakeup, after `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if let Some(pfc) = &mut self.pfc {
             pfc.pauses.expire(now, &mut self.counters.pfc);
@@ -136,13 +136,14 @@ impl Port {
         self.rearm(now);
     }
 
-    /// Takes a frame into its queue, if there is room.
+    /// Enqueues a frame if there is room.
     ///
     /// # Returns
-    /// What the port it came in by is to tell its other end, if anything.
+    /// The PFC signal for its ingress port, if any.
     ///
     /// # Errors
-    /// Why a lossless frame was lost: its ingress counts that. Every other drop is counted here.
+    /// The cause of a lossless frame's loss, counted at its ingress. This port counts every other
+    /// drop.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
@@ -186,7 +187,7 @@ impl Port {
         Ok(signal)
     }
 
-    /// Writes a pause frame, if the other end must be told something.
+    /// Writes a pause frame if one is pending.
     pub(crate) fn poll_pause_frame(&mut self, now: Time, out: &mut [u8]) -> Option<TxMeta> {
         let pfc = self.pfc.as_mut()?;
         let room = out.first_chunk_mut()?;
@@ -199,7 +200,7 @@ impl Port {
         Some(TxMeta::whole(PfcFrame::LEN))
     }
 
-    /// Takes the next frame that may leave now out of its queue.
+    /// Dequeues the next frame that may be sent now.
     #[inline]
     pub(crate) fn dequeue(&mut self, now: Time, store: &mut Store) -> Option<Leaving> {
         let active = self.active(now);
@@ -213,7 +214,7 @@ impl Port {
         Some(Leaving { id, queue, mark })
     }
 
-    /// Copies a frame out, with what it is given on the way; `None` when it does not fit.
+    /// Copies a frame out and applies marking, routing and telemetry; `None` if it does not fit.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -240,17 +241,17 @@ impl Port {
         Some(TxMeta { len, elided_bytes: meta.elided_bytes })
     }
 
-    /// True when frames may have to wait for a time.
+    /// True if frames may have to wait for a timer.
     pub(crate) fn has_timers(&self) -> bool {
         self.shaped != 0 || self.pfc.is_some()
     }
 
-    /// A frame waits, or a pause frame may be due.
+    /// True if a frame is queued, or a pause frame may be due.
     pub(crate) fn may_have_frame(&self) -> bool {
-        self.filled != 0 || self.pfc.as_ref().is_some_and(|pfc| !pfc.pausing.is_quiet())
+        self.filled != 0 || self.pfc.as_ref().is_some_and(|pfc| !pfc.pausing.is_idle())
     }
 
-    /// Sets the next time to wake, after `now`: what is due now is the driver's to ask for.
+    /// Sets the next wakeup, after `now`: the driver polls for what is due now.
     pub(crate) fn rearm(&mut self, now: Time) {
         let pauses = self.pfc.as_ref().and_then(|pfc| pfc.pauses.next_end());
         let refresh = self.pfc.as_ref().and_then(|pfc| pfc.pausing.refresh_at());
@@ -259,7 +260,7 @@ impl Port {
         self.wake_at = all.filter(|at| *at > now).min();
     }
 
-    /// The queues that have a frame which may leave now.
+    /// The queues with a frame that may be sent now.
     #[inline]
     fn active(&mut self, now: Time) -> QueueMask {
         let mut active = self.filled;
@@ -281,7 +282,7 @@ impl Port {
         active
     }
 
-    /// Cuts a frame that has no room to its headers, if its queue does that, or drops it.
+    /// Trims a frame without room if its queue is configured for it; otherwise drops it.
     fn trim_or_drop(
         &mut self,
         now: Time,
@@ -294,7 +295,7 @@ impl Port {
         let Some(config) = self.queues[index].config().trim else {
             return self.queues[index].count(drop);
         };
-        // The headers are all within a chunk; no need to copy what is cut off.
+        // The headers are within a chunk, so the rest need not be copied.
         let head = &arriving.frame[..arriving.frame.len().min(CHUNK_BYTES)];
         let id =
             store.insert(head, Meta { len: spanwire_base::u32_from(head.len()), ..arriving.meta });
@@ -322,17 +323,17 @@ impl Port {
         }
     }
 
-    /// What a router changes in a frame: hops left, and the addresses of this link.
+    /// Applies routing to a frame: TTL, and the addresses of this link.
     fn rewrite(&self, frame: &mut [u8], hop: Hop) {
         let aged = decrement_ttl(frame);
-        debug_assert_eq!(aged, Ok(()), "checked before it was routed");
+        debug_assert_eq!(aged, Ok(()), "the TTL was checked before routing");
         if let (Some(mac), Some((addresses, _))) = (hop.mac, frame.split_first_chunk_mut::<12>()) {
             addresses[..6].copy_from_slice(&mac.0);
             addresses[6..].copy_from_slice(&self.mac.0);
         }
     }
 
-    /// Adds a telemetry record if the frame asks for one; returns the frame's length.
+    /// Adds a telemetry record if the frame requests one; returns the frame's length.
     fn stamp(&mut self, now: Time, queue: usize, out: &mut [u8], len: usize, elided: u32) -> usize {
         let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
         let hop = IntHop {

@@ -1,4 +1,4 @@
-//! One queue of a port: its frames, its limit and its marks.
+//! One queue of a port: frames, limits and marking.
 
 use crate::config::{MarkAt, PhantomConfig, QueueConfig};
 use crate::counters::{Mark, QueueCounters, QueueDrop};
@@ -16,7 +16,7 @@ pub(crate) struct Queue {
     ecn: Option<Marker>,
     phantom: Option<Phantom>,
     rng: Rng,
-    /// What was in it when its limit was lowered below that.
+    /// Its length when its limit was lowered below that.
     lowered_from: u64,
     counters: QueueCounters,
 }
@@ -28,7 +28,7 @@ enum Body {
 }
 
 impl Queue {
-    /// A queue of a validated configuration, at a port of this rate.
+    /// Builds a queue of a validated configuration, at a port of this rate.
     pub(crate) fn new(config: QueueConfig, rate: Option<Rate>, rng: Rng) -> Self {
         Self {
             body: config.flows.map_or(Body::Fifo(Fifo::default()), |f| Body::Flows(Flows::new(f))),
@@ -41,7 +41,7 @@ impl Queue {
         }
     }
 
-    /// Takes other limits and thresholds; what is in the queue stays, even above a lower limit.
+    /// Changes limits and thresholds; queued frames stay, even above a lower limit.
     pub(crate) fn set(&mut self, now: Time, config: QueueConfig, rate: Option<Rate>) {
         self.ecn = config.ecn.as_ref().map(Marker::of);
         match (&mut self.phantom, &config.phantom, rate) {
@@ -70,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// The most bytes that lossy frames may take up in it, now.
+    /// The present maximum of lossy bytes in it.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.config.limit_bytes.max(self.lowered_from)
     }
@@ -80,7 +80,7 @@ impl Queue {
         self.phantom.as_ref().map(|p| p.bytes(now))
     }
 
-    /// The queues by flow, if it has them.
+    /// The per-flow queues, if configured.
     pub(crate) fn flows(&self) -> Option<&Flows> {
         match &self.body {
             Body::Fifo(_) => None,
@@ -88,7 +88,7 @@ impl Queue {
         }
     }
 
-    /// The queues by flow, to change.
+    /// The per-flow queues, mutable.
     pub(crate) fn flows_mut(&mut self) -> Option<&mut Flows> {
         match &mut self.body {
             Body::Fifo(_) => None,
@@ -96,19 +96,19 @@ impl Queue {
         }
     }
 
-    /// Lets the phantom queue see a frame, dropped or not, and says whether it marks it.
+    /// Adds a frame to the phantom queue, dropped or not, and returns whether that marks it.
     #[inline]
     pub(crate) fn handle_arrival(&mut self, now: Time, bytes: u64) -> bool {
         self.phantom.as_mut().is_some_and(|p| p.add(now, bytes, &mut self.rng))
     }
 
-    /// The place of a flow among the queues by flow; without those, 0.
+    /// The place of a flow among the per-flow queues; 0 without them.
     #[inline]
     pub(crate) fn place(&mut self, now: Time, key: u64) -> usize {
         self.flows_mut().map_or(0, |flows| flows.place(now, key))
     }
 
-    /// Whether a frame of `bytes` is within the queue's own limit, and that of its flow.
+    /// Checks a frame of `bytes` against the limits of the queue and its flow.
     #[inline]
     pub(crate) fn check_room(&self, place: usize, bytes: u64) -> Result<(), QueueDrop> {
         if self.bytes() + bytes > self.config.limit_bytes {
@@ -120,7 +120,7 @@ impl Queue {
         }
     }
 
-    /// Puts a frame at the end and marks it if its length, or the phantom queue, says so.
+    /// Enqueues a frame and marks it if the queue's length, or the phantom queue's, requires it.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -128,7 +128,7 @@ impl Queue {
         store: &mut Store,
         id: FrameId,
         place: usize,
-        is_phantom_over: bool,
+        phantom_marks: bool,
     ) {
         match &mut self.body {
             Body::Fifo(fifo) => fifo.push(store, id),
@@ -138,14 +138,14 @@ impl Queue {
         self.counters.enqueued_pkts += 1;
         self.counters.enqueued_bytes += store.meta(id).wire_bytes();
         self.counters.max_bytes = self.counters.max_bytes.max(bytes);
-        if is_phantom_over {
+        if phantom_marks {
             self.mark(Mark::Phantom, store.bytes_mut(id));
         } else if let Some(mark) = self.physical_mark(MarkAt::Enqueue, bytes) {
             self.mark(mark, store.bytes_mut(id));
         }
     }
 
-    /// Bytes of the frame that leaves next; 0 when none may leave now.
+    /// Bytes of the next frame; 0 if none may be sent now.
     #[inline]
     pub(crate) fn head_bytes(&mut self, now: Time, store: &Store) -> u64 {
         let head = match &mut self.body {
@@ -155,7 +155,7 @@ impl Queue {
         head.map_or(0, |id| store.meta(id).wire_bytes())
     }
 
-    /// Takes the next frame, which the caller then owns, and whether it is to be marked.
+    /// Dequeues the next frame, which the caller then owns, and returns its mark.
     #[inline]
     pub(crate) fn pop(&mut self, now: Time, store: &mut Store) -> Option<(FrameId, Option<Mark>)> {
         let id = match &mut self.body {
@@ -168,7 +168,7 @@ impl Queue {
         Some((id, mark))
     }
 
-    /// Marks a frame and counts it by its reason.
+    /// Marks a frame and counts it by its cause.
     pub(crate) fn mark(&mut self, mark: Mark, frame: &mut [u8]) {
         if mark_ce(frame) {
             self.counters.count_mark(mark);

@@ -1,19 +1,19 @@
-//! Which of a port's queues sends next: strict priority, then shares by weight.
+//! The scheduler of a port's queues: strict priority, then weighted shares.
 
 use crate::config::{MAX_QUEUES, PortConfig, Share};
 use arrayvec::ArrayVec;
 
-/// The order of a port's queues.
+/// The scheduler of a port's queues.
 ///
-/// Queues of the highest priority that has something to send go first. Among equals it is deficit
-/// round robin (Shreedhar and Varghese, SIGCOMM'95): a queue whose turn it is may send a quantum in
-/// proportion to its weight, carries over what its next frame did not fit into, and loses it when
-/// it has nothing more to send. Counting frames instead of bytes, the same is weighted round robin.
+/// Queues of the highest priority with frames are served first. Equal priorities are served by
+/// deficit round robin (Shreedhar and Varghese, SIGCOMM'95). In its turn a queue may send a quantum
+/// in proportion to its weight. It carries over the deficit that its next frame did not fit into,
+/// and loses it when it is empty. Counting frames instead of bytes makes it weighted round robin.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler {
     /// Highest priority first.
     levels: ArrayVec<Level, MAX_QUEUES>,
-    /// What each queue may send in a turn, and may still.
+    /// Quantum and remaining deficit of each queue.
     quanta: [u64; MAX_QUEUES],
     deficits: [u64; MAX_QUEUES],
     share: Share,
@@ -23,9 +23,9 @@ pub(crate) struct Scheduler {
 #[derive(Clone, Debug)]
 struct Level {
     queues: QueueMask,
-    /// Whose turn it is.
+    /// The queue that has the turn.
     turn: usize,
-    /// Whether it was given its quantum for this turn.
+    /// True if it got its quantum for this turn.
     is_granted: bool,
 }
 
@@ -59,14 +59,14 @@ impl Scheduler {
         }
     }
 
-    /// A queue has nothing more to send: what it carried over is lost.
+    /// Resets the deficit of a queue that is empty.
     #[inline]
     pub(crate) fn handle_empty(&mut self, queue: usize) {
         self.deficits[queue] = 0;
     }
 
-    /// The queue that sends next among those of `active`, which is charged for it; `None` when
-    /// `active` is empty. `head_bytes` gives the bytes of an active queue's next frame.
+    /// The next queue among those of `active`, which is charged for its frame; `None` if `active`
+    /// is empty. `head_bytes` gives the bytes of an active queue's next frame.
     pub(crate) fn next(
         &mut self,
         active: QueueMask,
@@ -74,7 +74,7 @@ impl Scheduler {
     ) -> Option<usize> {
         let level = self.levels.iter_mut().find(|l| l.queues & active != 0)?;
         let mask = level.queues & active;
-        // Alone it may send whatever it likes; what it had left for its turn, it keeps.
+        // A queue alone in its priority is not limited; it keeps its deficit.
         if mask.is_power_of_two() {
             return Some(index(mask));
         }
@@ -94,7 +94,8 @@ impl Scheduler {
                     return Some(queue);
                 }
             }
-            // Every turn of an active queue adds at least 256 bytes or one frame: this ends.
+            // Every turn of an active queue adds at least 256 bytes or one frame, so the loop
+            // terminates.
             level.turn = (queue + 1) % MAX_QUEUES;
             level.is_granted = false;
         }
@@ -128,7 +129,7 @@ mod tests {
         PortConfig { queues, share, ..PortConfig::default() }
     }
 
-    /// Bytes that each queue sends when all always have frames of random sizes.
+    /// Bytes that each queue sends if all always have frames of random sizes.
     fn served(config: &PortConfig, frames: usize) -> Vec<u64> {
         let mut rng = Rng::new(9);
         let mut s = Scheduler::new(config);
@@ -146,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn handle_empty__takes_what_was_carried_over() {
+    fn handle_empty__resets_the_deficit() {
         let mut s = Scheduler::new(&config(&[(0, 1), (0, 1)], Share::Bytes));
         assert_eq!(s.next(0b11, |_| 100), Some(0));
         assert_eq!(s.deficits[0], 1_948);
         s.handle_empty(0);
-        // It fills again while it still has its turn, which is over all the same.
+        // It fills again during its turn, but the turn has ended.
         assert_eq!(s.next(0b11, |_| 100), Some(1));
     }
 
     #[test]
-    fn next__shares_bytes_by_weight_whatever_the_frame_sizes() {
+    fn next__shares_bytes_by_weight_for_any_frame_sizes() {
         let weights = [1, 2, 5];
         let sent = served(&config(&weights.map(|w| (0, w)), Share::Bytes), 300_000);
         let total: u64 = sent.iter().sum();
@@ -168,8 +169,8 @@ mod tests {
 
     #[test]
     fn next__is_never_more_than_a_quantum_and_a_frame_from_fair() {
-        // The bound of the paper: between two queues that both always have frames, what they sent
-        // per weight differs by less than their quanta and the largest frame.
+        // The bound of the paper: between two backlogged queues, the bytes sent per weight differ
+        // by less than their quanta and the largest frame.
         let config = config(&[(0, 1), (0, 3)], Share::Bytes);
         let mut rng = Rng::new(2);
         let mut s = Scheduler::new(&config);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn next__works_on_with_whatever_is_active() {
+    fn next__serves_any_set_of_active_queues() {
         let mut s = Scheduler::new(&config(&[(0, 1), (0, 1000), (1, 1), (0, 7)], Share::Bytes));
         let mut rng = Rng::new(3);
         for _ in 0..10_000 {

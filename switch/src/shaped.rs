@@ -1,12 +1,12 @@
-//! A switch with a line behind each port, for real interfaces.
+//! A switch with a line at each port, for real interfaces.
 //!
-//! A real interface has no wire that pulls the next frame when it is free, and no delay. [`Shaped`]
-//! pulls for it: a frame leaves its queue when the port's [`Line`] is free, is kept while it is
-//! under way, and is offered to the driver when it arrives.
+//! A real interface does not pull frames at the line's rate and has no emulated delay. [`Shaped`]
+//! does: a frame leaves its queue when the port's [`Line`] is free, is kept while in flight, and is
+//! offered to the driver when it arrives.
 //!
-//! A driver is late: it sleeps, and other work runs on its core. Lines run in their own time: what
-//! should have left since the last call leaves at the instants at which it should have, so lateness
-//! delays a frame and does not cost rate.
+//! A driver is late, because it sleeps and shares its core. Lines therefore run in virtual time:
+//! frames that should have been sent since the last call are sent at the instants at which they
+//! were due. Lateness thus delays a frame but does not reduce the rate.
 
 mod flight;
 
@@ -21,7 +21,7 @@ use flight::Flight;
 use serde::{Deserialize, Serialize};
 use spanwire_base::{Node, PortId, PortMask, Rng, RxMeta, Time, TxMeta, usize_from};
 
-/// A switch with a line behind each port.
+/// A switch with a line at each port.
 #[derive(Debug)]
 pub struct Shaped {
     switch: Switch,
@@ -33,11 +33,11 @@ pub struct Shaped {
     ready: PortMask,
     /// By port: its queues may have a frame.
     waiting: Vec<bool>,
-    /// Where a frame is between its queue and its line.
+    /// Buffer of a frame between its queue and its line.
     scratch: Vec<u8>,
 }
 
-/// A switch, the lines behind its ports, and memory for what is under way.
+/// A switch, the lines at its ports, and memory for frames in flight.
 ///
 /// A port without a rate takes that of its line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -45,16 +45,16 @@ pub struct Shaped {
 pub struct ShapedConfig {
     /// The switch.
     pub switch: SwitchConfig,
-    /// The line behind each port, as many as ports.
+    /// The line at each port, as many as ports.
     pub lines: Vec<LineConfig>,
-    /// Bytes of frames under way on all lines. Rate times delay of all lines must fit. Default
-    /// 64 MB: five times what 100 ms at 1 Gbit/s hold.
+    /// Maximum bytes in flight on all lines, at least the sum of rate times delay. Default 64 MB:
+    /// five times the bandwidth-delay product of 100 ms at 1 Gbit/s.
     #[serde(with = "units", default = "default_budget_bytes")]
     pub budget_bytes: u64,
 }
 
 impl ShapedConfig {
-    /// Perfect lines of no delay behind every port, at the port's rate.
+    /// Lines at the ports' rates without delay and impairments.
     #[must_use]
     pub fn new(switch: SwitchConfig) -> Self {
         let line = |rate| LineConfig { rate, ..LineConfig::default() };
@@ -62,10 +62,10 @@ impl ShapedConfig {
         Self { switch, lines, budget_bytes: default_budget_bytes() }
     }
 
-    /// Checks every range, and that what the lines hold fits the budget.
+    /// Validates every range, and that the lines' capacity fits the budget.
     ///
     /// # Errors
-    /// The first that is wrong; for the budget, the arithmetic.
+    /// The first error; for the budget, with its computation.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.switch.validate().map_err(|e| e.within("switch"))?;
         if self.lines.len() != self.switch.ports.len() {
@@ -84,10 +84,10 @@ impl ShapedConfig {
 }
 
 impl Shaped {
-    /// A switch with lines, their faults decided by the switch's seed.
+    /// A switch with lines whose impairments are decided by the switch's seed.
     ///
     /// # Errors
-    /// What [`ShapedConfig::validate`] finds.
+    /// The error of [`ShapedConfig::validate`].
     pub fn new(mut config: ShapedConfig) -> Result<Self, ConfigError> {
         for (port, line) in config.switch.ports.iter_mut().zip(&config.lines) {
             port.rate = port.rate.or(line.rate);
@@ -120,14 +120,14 @@ impl Shaped {
         &mut self.switch
     }
 
-    /// The line behind a port, or `None` when there is no such port.
+    /// The line at a port, or `None` if there is no such port.
     #[must_use]
     pub fn line(&self, port: PortId) -> Option<&Line> {
         self.lines.get(port.index())
     }
 
-    /// Changes the line behind a port; the port takes its rate. Frames under way arrive when they
-    /// would have.
+    /// Changes the line at a port; the port takes its rate. Frames in flight keep their arrival
+    /// times.
     ///
     /// # Errors
     /// No such port, a field out of range, no rate where the port needs one, or a budget that the
@@ -135,7 +135,7 @@ impl Shaped {
     pub fn set_line(&mut self, port: PortId, config: LineConfig) -> Result<(), ConfigError> {
         let n = port.index();
         if n >= self.lines.len() {
-            let what = format!("is not there; the switch has {} ports", self.lines.len());
+            let what = format!("does not exist; the switch has {} ports", self.lines.len());
             return Err(ConfigError::new(format!("lines[{n}]"), what));
         }
         config.validate().map_err(|e| e.within(&format!("lines[{n}]")))?;
@@ -148,22 +148,22 @@ impl Shaped {
         self.lines[n].set_config(config)
     }
 
-    /// What each line has counted.
+    /// The counters of each line.
     pub fn line_counters(&self) -> impl Iterator<Item = &LineCounters> {
         self.lines.iter().map(Line::counters)
     }
 
-    /// What is under way, and what was lost for want of memory.
+    /// Counters of frames in flight and of those lost for lack of memory.
     #[must_use]
     pub fn counters(&self) -> ShapedCounters {
         self.flight.counters()
     }
 
-    /// Does, in order of time, everything that was due up to `now`: the switch's own timers, and
-    /// frames that leave their queues for lines that are free.
+    /// Handles all events due up to `now` in order of time: the switch's own timers, and frames
+    /// that leave their queues for free lines.
     fn advance(&mut self, now: Time) {
         while let Some((at, event)) = self.next_event().filter(|(at, _)| *at <= now) {
-            // An event may be from before the last call only if that call made it: then it is new.
+            // An event may be earlier than the last call only if that call created it.
             self.now = self.now.max(at);
             match event {
                 Event::Timer => self.switch.handle_timeout(self.now),
@@ -175,7 +175,7 @@ impl Shaped {
         self.ready.merge(self.flight.due(now));
     }
 
-    /// The earliest of what is to happen.
+    /// The earliest pending event.
     fn next_event(&self) -> Option<(Time, Event)> {
         let timer = self.switch.poll_timeout().map(|at| (at, Event::Timer));
         let ports = (0..).map_while(PortId::new).zip(self.waiting.iter().zip(&self.lines));
@@ -185,7 +185,7 @@ impl Shaped {
         timer.into_iter().chain(frees).min_by_key(|(at, _)| *at)
     }
 
-    /// Remembers which ports' queues may have a frame.
+    /// Records the ports whose queues may have a frame.
     fn note_ready(&mut self) {
         let mut ready = self.switch.take_ready();
         while let Some(port) = ready.pop() {
@@ -193,13 +193,14 @@ impl Shaped {
         }
     }
 
-    /// Sends the next frame of a port into its line; if there is none, the port waits no longer.
+    /// Sends the next frame of a port into its line; without one, the port is no longer waiting.
     fn pull(&mut self, port: PortId) {
         let Some(meta) = self.switch.poll_transmit(self.now, port, &mut self.scratch) else {
             self.waiting[port.index()] = false;
             return;
         };
-        // Whatever comes to this port from now on says so: no need to look again when it is free.
+        // Later frames of this port are reported as ready, so it need not be polled when the line
+        // is free.
         self.waiting[port.index()] = self.switch.port_bytes(port) > 0;
         let frame = &mut self.scratch[..meta.len];
         let sent = self.lines[port.index()].send(self.now, frame, meta.elided_bytes);
@@ -243,7 +244,7 @@ enum Event {
     Free(PortId),
 }
 
-/// What the lines hold when they are full, against the memory for it.
+/// Checks the lines' total capacity against the budget.
 fn check_budget<'a>(
     lines: impl Iterator<Item = &'a LineConfig>,
     budget_bytes: u64,
@@ -274,7 +275,7 @@ fn default_budget_bytes() -> u64 {
     64_000_000
 }
 
-/// What a switch may add to a frame: telemetry.
+/// Maximum growth of a frame in a switch: telemetry.
 const SCRATCH_ROOM: usize = 512;
 
 #[cfg(test)]

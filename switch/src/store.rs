@@ -1,29 +1,29 @@
-//! The bytes of the frames that a switch or a line holds.
+//! Storage of the frames in a switch or on a line.
 //!
-//! Frames up to [`CHUNK_BYTES`] (headers, and every frame of a simulation without payload) live in
-//! fixed chunks side by side; longer ones in blocks of the longest frame's size. Both are kept for
-//! the next frame: after warm-up nothing is allocated, and each is found by index.
+//! Frames up to [`CHUNK_BYTES`] (headers, and every frame of a simulation without payload) are in
+//! fixed contiguous chunks; longer ones in blocks of the longest frame's size. Both are reused: in
+//! steady state nothing is allocated, and each is found by index.
 
 use spanwire_base::{Time, u32_from, usize_from};
 
-/// A frame in a [`Store`]. Whoever holds the number owns the frame.
+/// The number of a frame in a [`Store`]. The holder of the number owns the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameId(u32);
 
-/// What is known of a frame beside its bytes.
+/// Metadata of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     /// Bytes in the store.
     pub(crate) len: u32,
-    /// Bytes that stand for themselves.
+    /// Elided bytes.
     pub(crate) elided_bytes: u32,
-    /// When it arrived here, or is to leave.
+    /// When it arrived, or is to be sent.
     pub(crate) at: Time,
-    /// The port it came in by.
+    /// Its ingress port.
     pub(crate) ingress: u8,
     /// Its traffic class, 0..8.
     pub(crate) class: u8,
-    /// Whether it is charged to its ingress port: see [`Buffer`](crate::buffer::Buffer).
+    /// True if it is charged to its ingress port: see [`Buffer`](crate::buffer::Buffer).
     pub(crate) is_lossless: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Store {
     used: u32,
 }
 
-/// First in, first out, through the slots: no memory of its own.
+/// A FIFO linked through the slots, without memory of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fifo {
     /// First and last.
@@ -56,19 +56,19 @@ pub(crate) struct Fifo {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     meta: Meta,
-    /// The next in the same list, free or queue.
+    /// The next slot in the same list, free or queue.
     next: Option<FrameId>,
     block: Option<u32>,
 }
 
 impl Meta {
-    /// A frame of no port and class.
+    /// Metadata of a frame without port and class.
     pub(crate) fn new(len: usize, elided_bytes: u32, at: Time) -> Self {
         let len = u32_from(len);
         Self { len, elided_bytes, at, ingress: 0, class: 0, is_lossless: false }
     }
 
-    /// Bytes that the frame counts for.
+    /// Wire length of the frame.
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u64 {
         crate::line::wire_bytes(usize_from(u64::from(self.len)), self.elided_bytes)
@@ -89,10 +89,10 @@ impl Store {
         }
     }
 
-    /// Copies a frame in.
+    /// Copies a frame into the store.
     ///
     /// # Panics
-    /// If it is longer than the store was made for, or there are 2^32 of them: the callers check.
+    /// If it is longer than the store's maximum, or there are 2^32 of them: the callers check.
     pub(crate) fn insert(&mut self, frame: &[u8], meta: Meta) -> FrameId {
         assert!(frame.len() <= self.max_frame_bytes, "the caller has checked the length");
         let id = self.take_slot(meta);
@@ -114,7 +114,7 @@ impl Store {
         id
     }
 
-    /// What is known of a frame.
+    /// The metadata of a frame.
     pub(crate) fn meta(&self, id: FrameId) -> &Meta {
         &self.slots[id.index()].meta
     }
@@ -129,15 +129,15 @@ impl Store {
         }
     }
 
-    /// Cuts a frame to its first `len` bytes; nothing is elided any more.
+    /// Truncates a frame to its first `len` bytes; it has no elided bytes afterwards.
     pub(crate) fn cut(&mut self, id: FrameId, len: usize) {
         let meta = &mut self.slots[id.index()].meta;
-        assert!(u32_from(len) <= meta.len, "a cut does not lengthen");
+        assert!(u32_from(len) <= meta.len, "truncation does not lengthen");
         meta.len = u32_from(len);
         meta.elided_bytes = 0;
     }
 
-    /// Its bytes, to change.
+    /// Its bytes, mutable.
     pub(crate) fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {
         let slot = &self.slots[id.index()];
         let len = usize_from(u64::from(slot.meta.len));
@@ -147,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Gives a frame's place back. The number is worth nothing afterwards.
+    /// Frees a frame's slot. The number is invalid afterwards.
     pub(crate) fn remove(&mut self, id: FrameId) {
         let slot = &mut self.slots[id.index()];
         if let Some(block) = slot.block.take() {
@@ -157,7 +157,7 @@ impl Store {
         self.used -= 1;
     }
 
-    /// Frames in it.
+    /// Number of frames.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }
@@ -183,12 +183,12 @@ impl Fifo {
         self.ends.map(|(head, _)| head)
     }
 
-    /// True when there is none.
+    /// True if it has no frame.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_none()
     }
 
-    /// Puts a frame at the end.
+    /// Appends a frame.
     pub(crate) fn push(&mut self, store: &mut Store, id: FrameId) {
         self.ends = Some(match self.ends {
             None => (id, id),
@@ -201,7 +201,7 @@ impl Fifo {
         self.bytes += store.meta(id).wire_bytes();
     }
 
-    /// Takes the first frame; the caller owns it now.
+    /// Removes the first frame, which the caller then owns.
     pub(crate) fn pop(&mut self, store: &mut Store) -> Option<FrameId> {
         let (head, tail) = self.ends?;
         self.ends = store.slots[head.index()].next.take().map(|next| (next, tail));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn insert__keeps_short_and_long_frames_apart() {
+    fn insert__keeps_short_and_long_frames() {
         let mut store = Store::new(9_000);
         let lens = [0, 1, 60, 255, 256, 257, 1_500, 9_000];
         let fill = |len: usize| vec![u8::try_from(len % 251).unwrap(); len];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn cut__shortens_what_is_there() {
+    fn cut__truncates_the_frame() {
         let mut store = Store::new(100);
         let id = store.insert(&[5; 90], meta(90));
         store.cut(id, 70);

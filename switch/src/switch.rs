@@ -1,4 +1,4 @@
-//! The switch: which frame leaves a port next.
+//! The switch: which frame a port sends next.
 
 mod snapshot;
 
@@ -8,9 +8,9 @@ use crate::buffer::{Buffer, Signal};
 use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
 use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
-use crate::forward::{Forwarder, Way};
+use crate::forward::{Decision, Forwarder};
 use crate::line::wire_bytes;
-use crate::parse::Seen;
+use crate::parse::ParsedFrame;
 use crate::port::{Arriving, Port};
 use crate::queue::Queue;
 use crate::store::{Meta, Store};
@@ -19,9 +19,9 @@ use spanwire_wire::PfcFrame;
 
 /// A switch: forwarding, admission, marking, scheduling, pause frames and telemetry.
 ///
-/// It owns frames from [`Node::handle_packet`] until [`Node::poll_transmit`] copies them out; a
-/// port sends as fast as it is asked. Whoever asks (a [`Line`](crate::Line) in a simulation,
-/// [`Shaped`](crate::Shaped) on real interfaces) sets the rate.
+/// It owns frames from [`Node::handle_packet`] until [`Node::poll_transmit`] copies them out. A
+/// port sends as fast as it is polled. Its caller (a [`Line`](crate::Line) in a simulation,
+/// [`Shaped`](crate::Shaped) on real interfaces) determines the rate.
 #[derive(Debug)]
 pub struct Switch {
     config: SwitchConfig,
@@ -30,19 +30,19 @@ pub struct Switch {
     store: Store,
     ports: Vec<Port>,
     ready: PortMask,
-    /// The earliest of the ports' times to wake, or earlier.
+    /// The earliest wakeup of the ports, or an earlier time.
     next_timeout: Option<Time>,
 }
 
-/// A flow, as queues by flow and ECMP of one switch tell them apart: a hash of its 5-tuple.
+/// A flow, as per-flow queues and ECMP of one switch distinguish it: a hash of its 5-tuple.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FlowKey(u64);
 
 impl Switch {
-    /// A switch of this configuration.
+    /// Builds a switch of this configuration.
     ///
     /// # Errors
-    /// What [`SwitchConfig::validate`] finds.
+    /// The error of [`SwitchConfig::validate`].
     pub fn new(config: SwitchConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let mut rng = Rng::new(config.seed);
@@ -57,13 +57,13 @@ impl Switch {
         })
     }
 
-    /// What it was made of, with what was changed since.
+    /// Its present configuration, including later changes.
     #[must_use]
     pub fn config(&self) -> &SwitchConfig {
         &self.config
     }
 
-    /// What it has counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> SwitchCounters {
         SwitchCounters {
@@ -72,50 +72,50 @@ impl Switch {
         }
     }
 
-    /// Bytes waiting in one queue; 0 when there is no such queue. O(1).
+    /// Bytes in one queue; 0 if there is no such queue. O(1).
     #[must_use]
     pub fn queue_bytes(&self, port: PortId, queue: usize) -> u64 {
         self.queue(port, queue).map_or(0, Queue::bytes)
     }
 
-    /// Bytes waiting at a port. O(its queues).
+    /// Bytes queued at a port. O(its queues).
     #[must_use]
     pub fn port_bytes(&self, port: PortId) -> u64 {
         self.ports.get(port.index()).map_or(0, |p| p.queues.iter().map(Queue::bytes).sum())
     }
 
-    /// Bytes in a phantom queue; 0 when there is none. O(1).
+    /// Bytes in a phantom queue; 0 if there is none. O(1).
     #[must_use]
     pub fn phantom_bytes(&self, now: Time, port: PortId, queue: usize) -> u64 {
         self.queue(port, queue).and_then(|q| q.phantom_bytes(now)).unwrap_or(0)
     }
 
-    /// Bytes of the buffer in use, reserves and headroom included. O(1).
+    /// Bytes of the buffer in use, including reserves and headroom. O(1).
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.buffer.used()
     }
 
-    /// Frames in it. O(1).
+    /// Frames in the switch. O(1).
     #[must_use]
     pub fn used_pkts(&self) -> u32 {
         self.store.used()
     }
 
-    /// The flow of a frame; `None` when it has no Ethernet header.
+    /// The flow of a frame; `None` if it has no Ethernet header.
     #[must_use]
     pub fn flow_key(&self, frame: &[u8]) -> Option<FlowKey> {
-        Seen::of(frame).map(|seen| FlowKey(seen.flow_hash(self.forwarder.hash_seed())))
+        ParsedFrame::of(frame).map(|seen| FlowKey(seen.flow_hash(self.forwarder.hash_seed())))
     }
 
-    /// Bytes that a flow has waiting in a queue by flow; 0 when it has no place there.
+    /// Bytes of a flow in a per-flow queue; 0 if it has no place there.
     #[must_use]
     pub fn flow_bytes(&self, port: PortId, queue: usize, flow: FlowKey) -> u64 {
         self.queue(port, queue).and_then(Queue::flows).map_or(0, |f| f.flow_bytes(flow.0))
     }
 
-    /// Sets the rate of a flow's shaper, none: unshaped. False when the flow has no place there (it
-    /// gets one with its first frame). A frame that is held leaves when it would have.
+    /// Sets the rate of a flow's shaper, none: unshaped. False if the flow has no place there (it
+    /// gets one with its first frame). The release time of a delayed frame does not change.
     pub fn set_flow_rate(
         &mut self,
         port: PortId,
@@ -127,11 +127,11 @@ impl Switch {
         queue.and_then(Queue::flows_mut).is_some_and(|flows| flows.set_rate(flow.0, rate))
     }
 
-    /// Takes other routes and stations; frames in queues stay where they are, and stations learned
-    /// stay if the new configuration learns.
+    /// Replaces routes and static addresses. Queued frames stay, and learned addresses stay if the
+    /// new configuration learns.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed.
+    /// The error of its validation; nothing has changed then.
     pub fn set_forwarding(&mut self, forwarding: ForwardingConfig) -> Result<(), ConfigError> {
         forwarding.validate(self.ports.len()).map_err(|e| e.within("forwarding"))?;
         self.forwarder.set(&forwarding);
@@ -139,11 +139,11 @@ impl Switch {
         Ok(())
     }
 
-    /// Takes another limit, other thresholds, priority or weight for a queue; what is in it stays.
+    /// Changes limit, thresholds, priority or weight of a queue; its frames stay.
     ///
     /// # Errors
-    /// No such queue, a field out of range, or other `flows`, which cannot change while it runs;
-    /// then nothing has changed.
+    /// No such queue, a field out of range, or a change of `flows`, which is not possible at run
+    /// time; nothing has changed then.
     pub fn set_queue(
         &mut self,
         now: Time,
@@ -154,7 +154,7 @@ impl Switch {
         let at = format!("queues[{queue}]");
         self.set_port(now, port, |p| {
             let Some(old) = p.queues.get_mut(queue) else {
-                return Err(ConfigError::new(at, "is not there"));
+                return Err(ConfigError::new(at, "does not exist"));
             };
             if old.flows != config.flows {
                 let what = "cannot change while the switch runs; set rates by flow instead";
@@ -165,11 +165,11 @@ impl Switch {
         })
     }
 
-    /// Takes another rate for the link behind a port: pause times, phantom queues and telemetry
-    /// follow it.
+    /// Changes the rate of the link at a port, and with it pause times, phantom queues and
+    /// telemetry.
     ///
     /// # Errors
-    /// No such port, or no rate where something needs one; then nothing has changed.
+    /// No such port, or no rate where one is needed; nothing has changed then.
     pub fn set_rate(
         &mut self,
         now: Time,
@@ -191,7 +191,7 @@ impl Switch {
         let n = port.index();
         let name = format!("ports[{n}]");
         let Some(mut config) = self.config.ports.get(n).cloned() else {
-            return Err(ConfigError::new(name, "is not there"));
+            return Err(ConfigError::new(name, "does not exist"));
         };
         change(&mut config).and_then(|()| config.validate()).map_err(|e| e.within(&name))?;
         self.ports[n].set(now, &config);
@@ -208,7 +208,7 @@ impl Switch {
         if wire_bytes(frame.len(), rx.elided_bytes) > most {
             return Err(Drop::TooLong);
         }
-        let seen = Seen::of(frame).ok_or(Drop::BadFrame)?;
+        let seen = ParsedFrame::of(frame).ok_or(Drop::BadFrame)?;
         if seen.dst == PfcFrame::DST && self.handle_pause(now, port, frame) {
             return Ok(());
         }
@@ -218,14 +218,14 @@ impl Switch {
         let hash_seed = self.forwarder.hash_seed();
         let mut arriving = Arriving { frame, meta, seen, hop: None, hash_seed };
         match self.forwarder.decide(now, ingress, &seen) {
-            Way::Dropped(drop) => return Err(drop),
-            Way::Switched(out) => self.enqueue(now, out, &arriving),
-            Way::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
-            Way::Routed(hop) => {
+            Decision::Dropped(drop) => return Err(drop),
+            Decision::Switched(out) => self.enqueue(now, out, &arriving),
+            Decision::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
+            Decision::Routed(hop) => {
                 arriving.hop = Some(hop);
                 self.enqueue(now, hop.port, &arriving);
             }
-            Way::Flooded => {
+            Decision::Flooded => {
                 for out in (0..=u8::MAX).take(self.ports.len()).filter(|out| *out != ingress) {
                     self.enqueue(now, out, &arriving);
                 }
@@ -234,11 +234,11 @@ impl Switch {
         Ok(())
     }
 
-    /// Does what a pause frame says; false when it is none, or the port knows no pauses.
+    /// Applies a pause frame; false if it is not one, or the port has no PFC.
     fn handle_pause(&mut self, now: Time, port: PortId, frame: &[u8]) -> bool {
         let Some(pause) = PfcFrame::parse(frame) else { return false };
         let is_obeyed = self.ports[port.index()].handle_pause_frame(now, &pause);
-        // Queues may go on, or have a new time to wait for.
+        // Queues may resume, or have a new release time.
         self.ready.insert(port);
         self.note_timeout(port.index());
         is_obeyed
@@ -250,20 +250,20 @@ impl Switch {
         let ingress = arriving.meta.ingress;
         match port.enqueue(now, arriving, &mut self.buffer, &mut self.store) {
             Ok(None) => {}
-            Ok(Some(signal)) => self.tell(ingress, arriving.meta.class, signal),
+            Ok(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
             Err(drop) => self.ports[usize::from(ingress)].counters.count(drop),
         }
         self.ready.insert(id_of(out));
         self.note_timeout(index);
     }
 
-    /// Has a port tell its other end to pause or to go on.
-    fn tell(&mut self, port: u8, class: u8, signal: Signal) {
+    /// Makes a port pause or resume its other end.
+    fn signal(&mut self, port: u8, class: u8, signal: Signal) {
         self.ports[usize::from(port)].handle_signal(class, signal);
         self.ready.insert(id_of(port));
     }
 
-    /// Gives back the room of a frame that leaves.
+    /// Releases the buffer of a frame that leaves.
     #[inline]
     fn release(&mut self, meta: &Meta) {
         let bytes = meta.wire_bytes();
@@ -271,7 +271,7 @@ impl Switch {
             return self.buffer.release(bytes);
         }
         if let Some(signal) = self.buffer.release_lossless(meta.ingress, meta.class, bytes) {
-            self.tell(meta.ingress, meta.class, signal);
+            self.signal(meta.ingress, meta.class, signal);
         }
     }
 
@@ -285,7 +285,7 @@ impl Switch {
 
 impl Node for Switch {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
-        assert!(port.index() < self.ports.len(), "the driver knows the ports of its switch");
+        assert!(port.index() < self.ports.len(), "the driver uses only ports of the switch");
         let counters = &mut self.ports[port.index()].counters;
         counters.rx_pkts += 1;
         counters.rx_bytes += wire_bytes(frame.len(), meta.elided_bytes);

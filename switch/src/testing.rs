@@ -54,9 +54,9 @@ pub(crate) fn roce_frame_v6(dst: u8, payload: usize) -> Vec<u8> {
     emit(&headers(dst, true, 0xc000), payload)
 }
 
-/// The same over IPv4 with its payload left out, and how much that is.
+/// The same over IPv4 with its payload elided, and the number of elided bytes.
 pub(crate) fn roce_frame_elided(dst: u8, payload: usize) -> (Vec<u8>, u32) {
-    assert!(payload.is_multiple_of(4), "no pad bytes here");
+    assert!(payload.is_multiple_of(4), "the payload needs no pad bytes");
     let headers = headers(dst, false, 0xc000);
     let mut frame = emit(&headers, payload);
     frame.truncate(headers.header_len() + 4);

@@ -1,7 +1,7 @@
-//! Quantities as people write them: `"25Gbit"`, `"2ms"`, `"22MB"`, `"0.1%"`, `"9/10"`.
+//! Text forms of quantities: `"25Gbit"`, `"2ms"`, `"22MB"`, `"0.1%"`, `"9/10"`.
 //!
-//! A configuration file holds strings with their unit, so that nobody has to count zeros or guess a
-//! unit, and the parser works on integers: what is written is what is meant, to the last digit.
+//! A configuration file has strings with their unit, which avoids counting zeros and guessing
+//! units. The parser uses integers, so values are exact to the last digit.
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
@@ -26,22 +26,22 @@ pub struct Ratio {
 
 /// A quantity with a text form.
 pub trait Human: Sized {
-    /// What a reader expects, for the error message: `a rate such as "25Gbit"`.
+    /// The expected form, for error messages: `a rate such as "25Gbit"`.
     const EXPECTED: &'static str;
 
-    /// Reads it; `None` when the text is not one.
+    /// Parses it; `None` if the text is invalid.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Writes it so that [`Human::parse`] gives the same back.
+    /// Formats it so that [`Human::parse`] returns the same value.
     fn show(&self) -> String;
 
-    /// From a number without a unit, where that can only mean one thing.
+    /// From a number without a unit, where its meaning is unambiguous.
     #[must_use]
     fn from_number(_n: u64) -> Option<Self> {
         None
     }
 
-    /// What an explicit nothing (`null`) means, where it means something.
+    /// The value of an explicit `null`, where it has one.
     #[must_use]
     fn nothing() -> Option<Self> {
         None
@@ -49,9 +49,9 @@ pub trait Human: Sized {
 }
 
 impl Prob {
-    /// Never.
+    /// Probability 0.
     pub const ZERO: Self = Self(0);
-    /// Always.
+    /// Probability 1.
     pub const ONE: Self = Self(PPB);
 
     /// From parts per billion; `None` above 10^9.
@@ -63,7 +63,7 @@ impl Prob {
     /// From parts per million.
     ///
     /// # Panics
-    /// Above 10^6: for constants and tests, files go through [`Human::parse`].
+    /// Above 10^6: for constants and tests; files use [`Human::parse`].
     #[must_use]
     pub const fn from_ppm(ppm: u32) -> Self {
         assert!(ppm <= 1_000_000, "a probability is at most one");
@@ -76,7 +76,7 @@ impl Prob {
         self.0
     }
 
-    /// True when it never happens.
+    /// True if it is 0.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -91,13 +91,13 @@ impl Ratio {
         if fits { Some(Self { num, den }) } else { None }
     }
 
-    /// The upper number.
+    /// The numerator.
     #[must_use]
     pub const fn num(self) -> u32 {
         self.num
     }
 
-    /// The lower number.
+    /// The denominator.
     #[must_use]
     pub const fn den(self) -> u32 {
         self.den
@@ -143,7 +143,7 @@ impl Human for Dur {
     }
 }
 
-/// Bytes: the only plain number with a text form here.
+/// Bytes: the only plain number with a text form.
 impl Human for u64 {
     const EXPECTED: &'static str = "bytes, as a number or such as \"22MB\" (B, kB, MB, GB, KiB, \
                                     MiB, GiB)";
@@ -214,7 +214,7 @@ impl Human for MacAddr {
     }
 }
 
-/// Nothing where nothing is written; `"none"` says so.
+/// `"none"` is the text of `None`.
 impl<T: Human> Human for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
 
@@ -235,18 +235,18 @@ impl<T: Human> Human for Option<T> {
     }
 }
 
-/// For `#[serde(with = "units")]`: writes a quantity as text.
+/// For `#[serde(with = "units")]`: serializes a quantity as text.
 ///
 /// # Errors
-/// The serializer's.
+/// Those of the serializer.
 pub fn serialize<T: Human, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&value.show())
 }
 
-/// For `#[serde(with = "units")]`: reads a quantity from text.
+/// For `#[serde(with = "units")]`: deserializes a quantity from text.
 ///
 /// # Errors
-/// What was found, and [`Human::EXPECTED`].
+/// The value found, and [`Human::EXPECTED`].
 pub fn deserialize<'de, T: Human, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(TextVisitor(PhantomData))
 }
@@ -302,8 +302,8 @@ impl<T: Human> Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// `text` as digits, perhaps with a decimal point, and a unit: the exact number of base units, or
-/// `None` when there is no such unit, too many digits behind the point or an overflow.
+/// Parses digits, optionally with a decimal point, and a unit: the exact number of base units.
+/// `None` for an unknown unit, too many decimals or an overflow.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__reads_what_people_write() {
+    fn parse__accepts_the_usual_forms() {
         assert_eq!(Rate::parse("25Gbit"), Some(Rate::from_gbps(25)));
         assert_eq!(Rate::parse("2.5 Gbit/s"), Some(Rate::from_bps(2_500_000_000)));
         assert_eq!(Dur::parse("1.5us"), Some(Dur::from_ns(1_500)));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_what_it_would_have_to_guess() {
+    fn parse__rejects_ambiguous_forms() {
         for text in ["25", "25G", "25Gb", "", "Gbit", ".5Gbit", "1.2.3Gbit", "0bit", "-1Gbit"] {
             assert_eq!(Rate::parse(text), None, "{text}");
         }
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn show__gives_what_parse_reads_back() {
+    fn show__is_the_inverse_of_parse() {
         assert_eq!(Rate::from_gbps(25).show(), "25Gbit");
         assert_eq!(Dur::from_ns(1_500).show(), "1500ns");
         assert_eq!(Dur::ZERO.show(), "0ps");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn deserialize__says_what_it_wants() {
+    fn deserialize__errors_have_the_expected_form() {
         #[derive(Deserialize, Debug)]
         struct One {
             #[serde(with = "crate::units")]

@@ -1,8 +1,8 @@
-//! Exactly once: whatever the wire does, memory, atomics and completions are what a simple model
-//! says, after every single step.
+//! Exactly-once semantics: after every step memory, atomics and completions agree with a simple
+//! model, regardless of what the wire does.
 //!
-//! `SPANWIRE_SEEDS=1000000` runs that many seeds instead of ten thousand; `SPANWIRE_SEED=N` runs
-//! one, as a failure tells to, and with `SPANWIRE_TRACE=1` prints each of its frames.
+//! `SPANWIRE_SEEDS=1000000` runs that many seeds instead of ten thousand. `SPANWIRE_SEED=N` runs
+//! one, as a failure's message suggests, and with `SPANWIRE_TRACE=1` prints each of its frames.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod model;
@@ -28,7 +28,7 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
         let mut wrong = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds || wrong.len() >= WRONG_MAX {
+            if seed >= seeds || wrong.len() >= FAILURES_MAX {
                 return wrong;
             }
             let run = AssertUnwindSafe(|| World::new(seed).run());
@@ -40,18 +40,18 @@ fn run__ten_thousand_seeds_agree_with_the_model() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let wrong: Vec<String> = std::thread::scope(|s| {
         let handles: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-        handles.into_iter().flat_map(|h| h.join().expect("what panics is caught")).collect()
+        handles.into_iter().flat_map(|h| h.join().expect("panics are caught")).collect()
     });
     assert!(
         wrong.is_empty(),
-        "{} seeds, {threads} times {WRONG_MAX} at most:\n{}",
+        "{} seeds, {threads} times {FAILURES_MAX} at most:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
 }
 
-/// Seeds that a thread finds before it stops to look for more.
-const WRONG_MAX: usize = 50;
+/// Failing seeds after which a thread stops.
+const FAILURES_MAX: usize = 50;
 
 #[test]
 fn run__worlds_reach_every_corner() {
@@ -98,19 +98,19 @@ fn run__worlds_reach_every_corner() {
     }
 }
 
-/// Runs worlds with something wrong in them: each must be noticed.
-fn notices(sabotage: fn(&mut World)) -> usize {
-    let noticed = |seed: &u64| {
+/// Runs worlds with a deliberate error, each of which must be detected; returns how many were.
+fn detected(sabotage: fn(&mut World)) -> usize {
+    let detections = |seed: &u64| {
         let mut world = World::new(*seed);
         world.sabotage = Some(sabotage);
         catch_unwind(AssertUnwindSafe(|| world.run())).is_err()
     };
-    (0..20).filter(noticed).count()
+    (0..20).filter(detections).count()
 }
 
 #[test]
-fn check_memory__notices_an_atomic_that_happens_twice() {
-    let twice = notices(|w| {
+fn check_memory__detects_an_atomic_executed_twice() {
+    let twice = detected(|w| {
         if w.now.as_ns() > 100_000 {
             w.ends[1].region.fetch_add(0, 1).expect("inside");
         }
@@ -119,8 +119,8 @@ fn check_memory__notices_an_atomic_that_happens_twice() {
 }
 
 #[test]
-fn check_memory__notices_one_wrong_bit_anywhere() {
-    let flipped = notices(|w| {
+fn check_memory__detects_a_single_wrong_bit() {
+    let flipped = detected(|w| {
         let at = usize::try_from(w.now.as_ns()).expect("small") % w.ends[0].region.len();
         let mut byte = [0];
         w.ends[0].region.copy_out(at, &mut byte).expect("inside");
@@ -130,25 +130,25 @@ fn check_memory__notices_one_wrong_bit_anywhere() {
 }
 
 #[test]
-fn complete__notices_a_completion_that_never_comes() {
-    let swallowed = notices(|w| {
+fn complete__detects_a_missing_completion() {
+    let swallowed = detected(|w| {
         for side in &mut w.model.sides {
             for q in &mut side.qps {
-                // As if the oldest request were over without its completion having been seen.
-                q.over += usize::from(q.over == 2 && q.posted.len() > 2);
+                // As if the oldest request had completed without a visible completion.
+                q.completed += usize::from(q.completed == 2 && q.posted.len() > 2);
             }
         }
     });
-    assert!(swallowed >= 10, "{swallowed} of 20: not every world has a completion to miss there");
+    assert!(swallowed >= 10, "{swallowed} of 20: some worlds have no completion at that point");
 }
 
-/// Of this many worlds with something wrong on the wire or in the driver, how many are noticed,
-/// and what is said of the first.
-fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
+/// Of `worlds` worlds with tampering on the wire or in the driver, how many are detected, and the
+/// message of the first.
+fn detected_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
     let mut said = Vec::new();
     for seed in 0..worlds {
         let mut world = World::new(seed);
-        if tamper == Tamper::Refuse && !world.may_hear_no_words() {
+        if tamper == Tamper::ForgeRnrNak && !world.may_lack_sack_words() {
             continue;
         }
         world.tamper = Some(tamper);
@@ -160,21 +160,21 @@ fn notices_tampering(tamper: Tamper, worlds: u64) -> (usize, String) {
 }
 
 #[test]
-fn check_memory__notices_parity_over_two_versions_of_memory() {
-    let (noticed, what) = notices_tampering(Tamper::Unmark, 1000);
-    assert!(noticed >= 3 && what.contains("memory of side"), "{noticed}: {what}");
+fn check_memory__detects_parity_over_two_versions_of_memory() {
+    let (detections, what) = detected_tampering(Tamper::UnmarkRetransmissions, 1000);
+    assert!(detections >= 3 && what.contains("memory of side"), "{detections}: {what}");
 }
 
 #[test]
-fn complete__notices_a_receive_request_that_was_not_missing() {
-    let (noticed, what) = notices_tampering(Tamper::Refuse, 10_000);
-    assert!(noticed >= 3 && what.contains("turned away"), "{noticed}: {what}");
+fn complete__detects_an_unjustified_rnr_retry_error() {
+    let (detections, what) = detected_tampering(Tamper::ForgeRnrNak, 10_000);
+    assert!(detections >= 3 && what.contains("RNR NAKs"), "{detections}: {what}");
 }
 
 #[test]
-fn check_alive__notices_timers_that_are_armed_in_vain() {
-    let (noticed, what) = notices_tampering(Tamper::Deaf, 20);
-    assert!(noticed >= 10 && what.contains("queue pair"), "{noticed}: {what}");
+fn check_alive__detects_timers_that_have_no_effect() {
+    let (detections, what) = detected_tampering(Tamper::IgnoreTimers, 20);
+    assert!(detections >= 10 && what.contains("queue pair"), "{detections}: {what}");
 }
 
 /// The message of a panic.

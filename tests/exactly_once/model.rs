@@ -1,5 +1,6 @@
-//! What two engines must have done: memory, receive requests, completions. It sees what is posted
-//! and which packets arrive whole, and knows nothing of how the engines work.
+//! The reference model of two engines: memory, receive requests, completions. Its inputs are the
+//! posted requests and the packets that arrive intact; it is independent of the engines'
+//! implementation.
 
 mod history;
 mod selective;
@@ -10,81 +11,81 @@ use spanwire_transport::{Wc, WcOpcode, WcStatus};
 use spanwire_wire::{OpKind, Opcode, Packet, Psn};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Both sides' memory and queue pairs as they must be.
+/// Expected state of both sides' memory and queue pairs.
 pub(crate) struct Model {
     pub(crate) mtu: usize,
-    /// Both sides speak SR: a message is one number, whatever its packets.
+    /// Both sides speak SR, so each message has one number, regardless of its packets.
     sr: bool,
-    /// Of all queue pairs; 7 never gives up.
+    /// The RNR retry count of all queue pairs; 7 retries forever.
     rnr_retry: u8,
     pub(crate) sides: [Side; 2],
-    /// What each side's application wrote over while requests may have read it.
+    /// Values that each side's application overwrote while requests may have read them.
     pub(crate) history: [History; 2],
 }
 
-/// One side as it must be.
+/// Expected state of one side.
 pub(crate) struct Side {
     pub(crate) memory: Vec<u8>,
     pub(crate) qps: Vec<Qp>,
-    /// Receives of a shared queue, when there is one.
+    /// Receives of the shared queue, if there is one.
     pub(crate) srq: Option<VecDeque<Recv>>,
-    /// What may, but need not, have reached memory: the results of requests under way.
+    /// Results of outstanding requests, which may or may not have reached memory.
     pending: Vec<Pending>,
-    /// What must be in memory when it is compared next.
+    /// Results that the next comparison must find in memory.
     landed: Vec<Pending>,
 }
 
-/// One queue pair as it must be.
+/// Expected state of one queue pair.
 #[derive(Default)]
 pub(crate) struct Qp {
-    /// The PSN of its number 0 as a requester.
+    /// The PSN of its first request packet.
     pub(crate) first_psn: u32,
-    /// Everything it ever posted to send, oldest first.
+    /// All requests ever posted to the send queue, oldest first.
     pub(crate) posted: Vec<Message>,
-    /// How many of those are over.
-    pub(crate) over: usize,
+    /// How many of those have completed.
+    pub(crate) completed: usize,
     pub(crate) recvs: VecDeque<Recv>,
-    taken: Option<Recv>,
-    /// SR: out of the shared queue, and how many were ever used up.
+    current_recv: Option<Recv>,
+    /// SR: receives taken out of the shared queue, and how many were ever consumed.
     ahead: VecDeque<Recv>,
     received: usize,
-    /// SR: what has come of the peer's packets.
+    /// SR: what has arrived of the peer's stream.
     stream: Stream,
-    /// As a responder: the number of the peer's packet that comes next; of its message in SR.
+    /// As a responder: the number of the next expected packet of the peer; in SR of its next
+    /// message.
     expected: u64,
-    /// Receive completions that must come, in this order.
+    /// Expected receive completions, in order.
     due: VecDeque<Delivery>,
-    /// A READ or an atomic of the peer was carried out.
+    /// A READ or an atomic of the peer was executed.
     pub(crate) has_answered: bool,
-    /// It failed: its peer stayed silent too long, or had no receive request too often.
-    pub(crate) dead: bool,
-    /// How often the packets of its messages arrived and found no receive request.
-    turned_away: BTreeMap<usize, u32>,
+    /// It failed: its peer sent nothing for too long, or had no receive request too often.
+    pub(crate) failed: bool,
+    /// How often the packets of each message arrived without a receive request (RNR).
+    rnr_naks: BTreeMap<usize, u32>,
 }
 
-/// A request and what must come of it.
+/// A request and its expected effects.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
-    /// First number and how many.
+    /// Its first number and its count of numbers.
     pub(crate) first: u64,
     pub(crate) pkts: u64,
-    /// Bytes that it carries or that it must bring.
+    /// Bytes that it carries or must return.
     pub(crate) data: Vec<u8>,
-    /// Where the bytes that it carries are read from, until it is over; `None` if they were copied
-    /// when it was posted.
+    /// Source of its bytes until it completes; `None` if they were copied when it was posted.
     pub(crate) source: Option<Source>,
     /// Offset in the peer's memory.
     pub(crate) remote: usize,
-    /// Offset in our own memory where a result lands.
+    /// Offset in the local memory where a result is written.
     pub(crate) local: usize,
     pub(crate) imm: Option<u32>,
     pub(crate) invalidates: Option<u32>,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
@@ -102,7 +103,7 @@ pub(crate) struct Recv {
     pub(crate) at: usize,
 }
 
-/// A receive completion that must come.
+/// An expected receive completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Delivery {
     recv: Recv,
@@ -113,17 +114,17 @@ struct Delivery {
     solicited: bool,
 }
 
-/// Memory that a request reads, and that may change before it is over.
+/// Memory that a request reads, and that may change before it completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Source {
-    /// Whose memory, and where.
+    /// The side that owns the memory, and the offset.
     pub(crate) side: usize,
     pub(crate) at: usize,
-    /// How many changes there had been when reading could begin.
+    /// Number of changes when reading could begin.
     pub(crate) since: usize,
 }
 
-/// Bytes that may still be what they were.
+/// Bytes whose previous values are also allowed.
 struct Pending {
     qp: usize,
     number: u64,
@@ -133,11 +134,11 @@ struct Pending {
     source: Option<Source>,
 }
 
-/// What the application learns from a completion.
+/// The meaning of a completion for the application.
 pub(crate) enum Finished {
-    /// Requests `from..to` of the queue pair are over; they succeeded.
+    /// Requests `from..to` of the queue pair completed successfully.
     Sent { from: usize, to: usize },
-    /// A receive was used.
+    /// A receive was consumed.
     Received { recv: Recv, invalidated: Option<u32> },
     /// A receive was flushed.
     Flushed { recv: Recv },
@@ -166,7 +167,7 @@ impl Model {
         Self { mtu, sr, rnr_retry, sides, history }
     }
 
-    /// Takes note of a request; fills in its numbers.
+    /// Records a request and fills in its numbers.
     pub(crate) fn post(&mut self, side: usize, qp: usize, mut m: Message) {
         let posted = &mut self.sides[side].qps[qp].posted;
         m.first = posted.last().map_or(0, |l| l.first + l.pkts);
@@ -177,7 +178,7 @@ impl Model {
         posted.push(m);
     }
 
-    /// A request packet arrives whole at `side`: carries it out if it is the next one.
+    /// A request packet arrives intact at `side`: executes it if it is the expected one.
     pub(crate) fn deliver(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         if matches!(p.bth.opcode, Opcode::SrData | Opcode::SrParity) {
             return self.deliver_sr(side, qp, p);
@@ -186,7 +187,7 @@ impl Model {
         let first_psn = Psn::new(self.sides[peer].qps[qp].first_psn);
         let here = &self.sides[side].qps[qp];
         let low = u32::try_from(here.expected & 0xff_ffff).expect("24 bits");
-        if here.dead || p.bth.psn != first_psn.plus(low) {
+        if here.failed || p.bth.psn != first_psn.plus(low) {
             return;
         }
         let number = here.expected;
@@ -198,7 +199,7 @@ impl Model {
             OpKind::Send | OpKind::Write => self.place(side, qp, (number, i), &m, p),
             OpKind::ReadRequest => self.read(side, qp, number, i, &m, p),
             OpKind::Atomic => self.atomic(side, qp, number, i, &m),
-            other => panic!("{other:?} is no request"),
+            other => panic!("{other:?} is not a request"),
         }
     }
 
@@ -223,11 +224,11 @@ impl Model {
             _ => false,
         };
         if takes && !self.sides[side].take(qp) {
-            self.turn_away(1 - side, qp, i);
-            return; // Not ready: it will come again.
+            self.note_rnr_nak(1 - side, qp, i);
+            return; // RNR: it will be retransmitted.
         }
         let to = match m.kind {
-            Kind::Send => self.sides[side].qps[qp].taken.expect("taken above or before").at,
+            Kind::Send => self.sides[side].qps[qp].current_recv.expect("taken above or before").at,
             _ => m.remote,
         };
         let here = &mut self.sides[side];
@@ -235,7 +236,7 @@ impl Model {
         let q = &mut here.qps[qp];
         q.expected += 1;
         if last && m.kind != Kind::Write {
-            let recv = q.taken.take().expect("taken above or before");
+            let recv = q.current_recv.take().expect("taken above or before");
             let opcode = match m.kind {
                 Kind::Send => WcOpcode::Recv,
                 _ => WcOpcode::RecvRdmaWithImm,
@@ -246,16 +247,16 @@ impl Model {
         }
     }
 
-    /// A READ request speaks of `reth.dma_len` bytes, from where it stands in its message.
+    /// A READ request asks for `reth.dma_len` bytes from its offset in the message.
     fn read(&mut self, side: usize, qp: usize, number: u64, i: usize, m: &Message, p: &Packet<'_>) {
         assert_eq!(m.kind, Kind::Read, "packet {number}");
         let at = usize::try_from(number - m.first).expect("small") * self.mtu;
         let len = p.ext.reth.expect("a READ has one").dma_len as usize;
-        assert!(at + len <= m.data.len(), "a READ for more than was posted");
+        assert!(at + len <= m.data.len(), "a READ of more bytes than were posted");
         let from = m.remote + at;
         let data = self.sides[side].memory[from..from + len].to_vec();
         self.sides[side].qps[qp].expected += len.div_ceil(self.mtu).max(1) as u64;
-        self.bring(1 - side, qp, number, i, at, data);
+        self.expect_result(1 - side, qp, number, i, at, data);
     }
 
     fn atomic(&mut self, side: usize, qp: usize, number: u64, i: usize, m: &Message) {
@@ -269,11 +270,19 @@ impl Model {
         };
         word.copy_from_slice(&new.to_ne_bytes());
         self.sides[side].qps[qp].expected += 1;
-        self.bring(1 - side, qp, number, i, 0, old.to_ne_bytes().to_vec());
+        self.expect_result(1 - side, qp, number, i, 0, old.to_ne_bytes().to_vec());
     }
 
-    /// From now on a result may land at the side that asked. A READ's is read from now on.
-    fn bring(&mut self, side: usize, qp: usize, number: u64, i: usize, at: usize, data: Vec<u8>) {
+    /// A result may be written at the requester from now on. A READ reads its source from now on.
+    fn expect_result(
+        &mut self,
+        side: usize,
+        qp: usize,
+        number: u64,
+        i: usize,
+        at: usize,
+        data: Vec<u8>,
+    ) {
         let peer = 1 - side;
         self.sides[peer].qps[qp].has_answered = true;
         let since = self.history[peer].len();
@@ -285,8 +294,8 @@ impl Model {
         here.pending.push(Pending { qp, number, at: m.local + at, data, source });
     }
 
-    /// What a packet carries from byte `at` of its message on is what its memory held at some time
-    /// since the message was posted, byte by byte.
+    /// Checks that a packet carries values that its memory held, byte by byte, at some time since
+    /// the message was posted.
     fn check_payload(&self, m: &Message, at: usize, payload: &[u8]) {
         for (i, byte) in payload.iter().enumerate().filter(|(i, b)| **b != m.data[at + i]) {
             let had = m.source.is_some_and(|s| self.history[s.side].had(&s, at + i, *byte));
@@ -295,17 +304,17 @@ impl Model {
     }
 
     /// A packet of message `i` of `side` found no receive request.
-    fn turn_away(&mut self, side: usize, qp: usize, i: usize) {
-        *self.sides[side].qps[qp].turned_away.entry(i).or_default() += 1;
+    fn note_rnr_nak(&mut self, side: usize, qp: usize, i: usize) {
+        *self.sides[side].qps[qp].rnr_naks.entry(i).or_default() += 1;
     }
 
-    /// The application of `side` writes over what requests may be reading.
+    /// The application of `side` overwrites memory that requests may be reading.
     pub(crate) fn change(&mut self, side: usize, at: usize, bytes: &[u8]) {
-        self.sides[side].scribble(at, bytes);
+        self.sides[side].overwrite(at, bytes);
         self.history[side].note(at, bytes);
     }
 
-    /// Checks a completion of `side` and takes note of what it means.
+    /// Checks a completion of `side` and records its effects.
     pub(crate) fn complete(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
         match wc.opcode {
             WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => self.complete_recv(side, qp, wc),
@@ -318,51 +327,51 @@ impl Model {
         let rnr_retry = self.rnr_retry;
         let here = &mut self.sides[side];
         let q = &mut here.qps[qp];
-        let (from, i) = (q.over, usize::try_from(wc.wr_id).expect("small"));
-        assert!(i >= from && i < q.posted.len(), "{wc:?}: {from} were over before");
+        let (from, i) = (q.completed, usize::try_from(wc.wr_id).expect("small"));
+        assert!(i >= from && i < q.posted.len(), "{wc:?}: {from} had completed before");
         for m in &q.posted[from..i] {
             assert!(!m.signaled, "{wc:?}: an earlier request had no completion: {m:?}");
-            assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not carried out");
+            assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not executed");
         }
         let m = &q.posted[i];
-        q.over = i + 1;
+        q.completed = i + 1;
         if wc.status == WcStatus::Success {
-            assert!(m.signaled && !q.dead, "{wc:?}: nobody asked for it");
-            assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not carried out");
+            assert!(m.signaled && !q.failed, "{wc:?}: it was not requested");
+            assert!(m.first + m.pkts <= arrived, "{wc:?}: {m:?} was not executed");
             assert_eq!(wc.byte_len as usize, m.data.len(), "{wc:?}");
             here.land(qp, from, i + 1);
             return Finished::Sent { from, to: i + 1 };
         }
         match wc.status {
-            WcStatus::WrFlushErr => assert!(q.dead, "{wc:?}"),
-            WcStatus::RetryExcErr => assert!(!q.dead, "{wc:?}"),
-            // So often at least the peer must have had no receive request for what is not over. In
-            // RC a duplicated NAK cannot be told from a second one.
+            WcStatus::WrFlushErr => assert!(q.failed, "{wc:?}"),
+            WcStatus::RetryExcErr => assert!(!q.failed, "{wc:?}"),
+            // The minimum number of RNR NAKs that the peer must have sent for incomplete messages.
+            // In RC a duplicated NAK is indistinguishable from a second one.
             WcStatus::RnrRetryExcErr => {
-                let times: u32 = q.turned_away.range(from..).map(|(_, times)| times).sum();
+                let times: u32 = q.rnr_naks.range(from..).map(|(_, times)| times).sum();
                 let enough = if self.sr { u32::from(rnr_retry) } else { 0 };
-                let justified = rnr_retry < RNR_FOR_EVER && times > enough;
-                assert!(!q.dead && justified, "{wc:?}: turned away {times} of {rnr_retry}");
+                let justified = rnr_retry < RNR_RETRY_INFINITE && times > enough;
+                assert!(!q.failed && justified, "{wc:?}: RNR NAKs {times} of {rnr_retry}");
             }
             _ => panic!("{wc:?}"),
         }
-        assert!(!q.dead || i == from, "{wc:?}: flushed out of order");
-        if !std::mem::replace(&mut q.dead, true) {
-            // Those before the one that failed went well; from here on nothing is certain.
+        assert!(!q.failed || i == from, "{wc:?}: flushed out of order");
+        if !std::mem::replace(&mut q.failed, true) {
+            // Those before the failed one succeeded; from here on nothing is certain.
             here.land(qp, from, i);
         }
         Finished::Failed
     }
 
     fn complete_recv(&mut self, side: usize, qp: usize, wc: &Wc) -> Finished {
-        if wc.status != WcStatus::Success && !self.sides[side].qps[qp].dead {
-            self.give_up(side, qp);
+        if wc.status != WcStatus::Success && !self.sides[side].qps[qp].failed {
+            self.fail_responder(side, qp);
         }
         let q = &mut self.sides[side].qps[qp];
         if wc.status != WcStatus::Success {
-            assert!(q.dead && wc.status == WcStatus::WrFlushErr, "{wc:?}");
+            assert!(q.failed && wc.status == WcStatus::WrFlushErr, "{wc:?}");
             assert!(q.due.is_empty(), "{wc:?}: {:?} come first", q.due);
-            let next = q.taken.take().or_else(|| q.ahead.pop_front());
+            let next = q.current_recv.take().or_else(|| q.ahead.pop_front());
             let next = next.or_else(|| q.recvs.pop_front());
             let recv = next.filter(|r| r.wr_id == wc.wr_id);
             let recv = recv.unwrap_or_else(|| panic!("{wc:?}: flushed out of order"));
@@ -381,43 +390,43 @@ impl Model {
         Finished::Received { recv: due.recv, invalidated: due.invalidated }
     }
 
-    /// An end of SR that only answers gives a silent peer up as well.
+    /// An SR responder also fails if its peer sends nothing.
     ///
     /// # Panics
-    /// If it waits for something else, which must fail then, or has answered nothing.
-    pub(crate) fn give_up(&mut self, side: usize, qp: usize) {
+    /// If it waits for something else, which must fail then, or has executed nothing.
+    pub(crate) fn fail_responder(&mut self, side: usize, qp: usize) {
         let is_busy = self.is_busy(side, qp);
         let q = &mut self.sides[side].qps[qp];
         let answers_only = !is_busy && q.has_answered;
         assert!(
             self.sr && answers_only,
             "queue pair {qp} of side {side} failed with {} of {}, {:?}",
-            q.over,
+            q.completed,
             q.posted.len(),
-            q.posted.get(q.over)
+            q.posted.get(q.completed)
         );
-        let (from, to) = (q.over, q.posted.len());
-        (q.dead, q.over) = (true, to);
+        let (from, to) = (q.completed, q.posted.len());
+        (q.failed, q.completed) = (true, to);
         self.sides[side].land(qp, from, to);
     }
 
-    /// A request is not over as far as its application can know. What asked for no completion and
-    /// was carried out may be.
+    /// True if a request is outstanding from its application's view. An executed unsignaled request
+    /// may be.
     pub(crate) fn is_busy(&self, side: usize, qp: usize) -> bool {
         let arrived = self.sides[1 - side].qps[qp].expected;
         let q = &self.sides[side].qps[qp];
-        q.posted[q.over..].iter().any(|m| m.signaled || m.first + m.pkts > arrived)
+        q.posted[q.completed..].iter().any(|m| m.signaled || m.first + m.pkts > arrived)
     }
 
-    /// Every receive completion that must have come has come.
-    pub(crate) fn check_told(&self, side: usize) {
+    /// Checks that every expected receive completion has been delivered.
+    pub(crate) fn check_deliveries(&self, side: usize) {
         for (i, q) in self.sides[side].qps.iter().enumerate() {
             assert!(q.due.is_empty(), "queue pair {i} of side {side}: missing {:?}", q.due);
         }
     }
 
-    /// Compares `side`'s real memory with what it must be. A result under way may have landed, byte
-    /// by byte; what has landed once stays.
+    /// Compares `side`'s real memory with the expected one. A pending result may be present byte by
+    /// byte; once complete it stays.
     pub(crate) fn check_memory(&mut self, side: usize, real: &[u8]) {
         let (here, history) = (&mut self.sides[side], &self.history);
         assert_eq!(real.len(), here.memory.len(), "the same memory");
@@ -426,7 +435,10 @@ impl Model {
             for at in range.clone().filter(|at| real[*at] != p.data[at - p.at]) {
                 let (got, want) = (real[at], p.data[at - p.at]);
                 let landed = p.allows(at, got, history);
-                assert!(landed, "memory of side {side} at {at}: {got:#04x}, read was {want:#04x}");
+                assert!(
+                    landed,
+                    "memory of side {side} at {at}: {got:#04x}, the READ result is {want:#04x}"
+                );
             }
             here.memory[range.clone()].copy_from_slice(&real[range]);
         }
@@ -435,7 +447,7 @@ impl Model {
             for (j, (got, want)) in real.iter().zip(model).enumerate() {
                 let at = i * BLOCK_BYTES + j;
                 if *got != *want && !here.pending.iter().any(|p| p.allows(at, *got, history)) {
-                    panic!("memory of side {side} at {at}: {got:#04x}, must be {want:#04x}");
+                    panic!("memory of side {side} at {at}: {got:#04x}, expected {want:#04x}");
                 }
                 *want = *got;
             }
@@ -444,35 +456,35 @@ impl Model {
 }
 
 impl Side {
-    /// Overwrites bytes: what comes late must not be able to hide.
-    pub(crate) fn scribble(&mut self, at: usize, bytes: &[u8]) {
+    /// Overwrites bytes, so that a late write is detected.
+    pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     fn take(&mut self, qp: usize) -> bool {
         let q = &mut self.qps[qp];
-        if q.taken.is_none() {
-            q.taken = match &mut self.srq {
+        if q.current_recv.is_none() {
+            q.current_recv = match &mut self.srq {
                 Some(shared) => shared.pop_front(),
                 None => q.recvs.pop_front(),
             };
         }
-        q.taken.is_some()
+        q.current_recv.is_some()
     }
 
-    /// The results of requests `from..to` are in memory, whole, as the next comparison must find.
+    /// The results of requests `from..to` are complete in memory, as the next comparison must find.
     fn land(&mut self, qp: usize, from: usize, to: usize) {
         let q = &self.qps[qp];
         let Some(end) = to.checked_sub(1).map(|i| q.posted[i].first + q.posted[i].pkts) else {
             return;
         };
         self.landed.extend(self.pending.extract_if(.., |p| p.qp == qp && p.number < end));
-        debug_assert!(from <= to, "requests are over in order");
+        debug_assert!(from <= to, "requests complete in order");
     }
 }
 
 impl Pending {
-    /// The byte at `at` may be `got` once this has landed there.
+    /// True if the byte at `at` may be `got` once this is complete.
     fn allows(&self, at: usize, got: u8, history: &[History; 2]) -> bool {
         let Some(i) = at.checked_sub(self.at).filter(|i| *i < self.data.len()) else {
             return false;
@@ -481,7 +493,7 @@ impl Pending {
     }
 }
 
-/// As verbs have it.
-const RNR_FOR_EVER: u8 = 7;
-/// Memory is compared a block at a time, and only a block that differs byte by byte.
+/// The verbs' code for infinite retries.
+const RNR_RETRY_INFINITE: u8 = 7;
+/// Memory is compared by block, and only a differing block byte by byte.
 const BLOCK_BYTES: usize = 4096;

@@ -1,5 +1,5 @@
-//! Two engines on a virtual wire that loses, doubles, delays and corrupts, an application on each
-//! side, and the model that is compared after every step. Everything follows from one seed.
+//! Two engines on a virtual wire with loss, duplication, delay and corruption, an application on
+//! each side, and the model that is compared after every step. One seed decides everything.
 
 mod drawn;
 mod liveness;
@@ -7,7 +7,7 @@ mod posting;
 mod wire;
 
 use crate::model::{Finished, Kind, Model, Recv};
-use liveness::{Patience, Signs};
+use liveness::{LivenessBounds, QpProgress};
 use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
@@ -25,36 +25,36 @@ pub(crate) struct World {
     pub(crate) now: Time,
     rng: Rng,
     wire: Rng,
-    /// Decides about blocks and paths, apart from all else.
+    /// Draws of erasure coding and load balancing, separate from all others.
     uno: Rng,
-    /// Decides when memory changes under requests that read it, and which.
+    /// Draws of when and which source memory changes.
     change_rng: Rng,
     faults: Faults,
-    patience: Patience,
+    bounds: LivenessBounds,
     /// Messages are small.
     small: bool,
-    /// Congestion control lets few packets leave, slowly.
+    /// Congestion control sends few packets, slowly.
     is_slow: bool,
     pub(crate) ends: Vec<End>,
     pub(crate) model: Model,
-    /// Frames under way by time of arrival and order of sending: side, frame.
+    /// Frames in flight by time of arrival and order of sending: side, frame.
     flight: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     sent: u64,
     /// Requests still to be posted.
     budget: u64,
     next_action: Option<Time>,
-    /// When a source changes next, and how long after each change at most; never if that is zero.
+    /// When a source changes next, and the maximum interval of changes; zero disables them.
     next_change: Time,
     change_every: Dur,
-    /// When queue pairs that only receive so far may send.
+    /// When queue pairs in RTR may go to RTS.
     rts_at: Time,
     /// Until then only receives are posted.
     quiet_until: Time,
-    /// Each frame is printed.
+    /// Prints each frame.
     pub(crate) is_traced: bool,
-    /// What is wrong with it, in tests that want it noticed.
+    /// A deliberate error that tests expect to be detected.
     pub(crate) tamper: Option<Tamper>,
-    /// What a test does to the world to see it noticed: called before each comparison.
+    /// A deliberate change that tests expect to be detected; called before each comparison.
     pub(crate) sabotage: Option<fn(&mut World)>,
 }
 
@@ -72,31 +72,31 @@ pub(crate) struct End {
     scratch: Vec<u8>,
 }
 
-/// The application's side of one queue pair.
+/// The application of one queue pair.
 struct QpEnd {
     qpn: Qpn,
-    /// Where this queue pair's areas begin in both memories.
+    /// Offset of this queue pair's areas in both memories.
     base: usize,
-    /// Slots of the peer's memory that WRITEs may go to, and of ours that READs may fill.
+    /// Free slots of the peer's memory for WRITEs, and of the local memory for READ results.
     targets: Vec<usize>,
     results: Vec<usize>,
-    /// A region whose key the peer may take away: lkey, and the rkey while the peer has one.
+    /// A region that the peer may invalidate: lkey, and the rkey while the peer has one.
     invalidatable: (u32, Option<u32>),
     draining: bool,
-    /// It only receives so far: what it is given to send.
+    /// In RTR: the attributes for the transition to RTS.
     rts: Option<QpAttr>,
-    signs: Signs,
+    progress: QpProgress,
     /// The last request of all is posted.
     last_posted: bool,
 }
 
 impl World {
-    /// The world of a seed.
+    /// Builds the world of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         let [mut rng, mut uno, mut wide] = [0, UNO, WIDE].map(|of| Rng::new(seed ^ of));
         let dead = drawn::dead_paths(&mut uno);
         let is_slow = wide.below(5) == 0;
-        // An end in RTR may send few bytes for small messages, so SACK words are cut.
+        // An end in RTR may send few bytes for small messages, so SACK words are truncated.
         let cuts_words = !is_slow && wide.below(20) == 0;
         let faults = Faults::drawn(&mut wide, dead, is_slow);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
@@ -130,7 +130,7 @@ impl World {
         let (wire, now) = (rng.fork(), Time::ZERO);
         let (flight, sent, next_action) = (BTreeMap::new(), 0, Some(now));
         let sabotage = None;
-        let patience = Patience {
+        let bounds = LivenessBounds {
             mode,
             timeout: faults.timeout(),
             retry_cnt,
@@ -138,7 +138,7 @@ impl World {
             qps: qps as u64,
             has_part_windows: false,
             rtt: faults.longest_rtt(),
-            good_rtt: faults.good_rtt(),
+            fault_free_rtt: faults.fault_free_rtt(),
         };
         let mut pick = |of: &[u64]| of[usize_from(wide.below(of.len() as u64))];
         let small = pick(&[0, 1]) == 1 && !is_slow || cuts_words;
@@ -151,7 +151,7 @@ impl World {
             uno,
             change_rng: wide,
             faults,
-            patience,
+            bounds,
             small,
             is_slow,
             ends,
@@ -179,15 +179,15 @@ impl World {
         world
     }
 
-    /// ACKs of an end in RTR may lack SACK words, and one refusal ends a queue pair.
-    pub(crate) fn may_hear_no_words(&self) -> bool {
-        let Patience { mode, rnr_retry, .. } = self.patience;
+    /// ACKs of an end in RTR may lack SACK words, and one RNR NAK ends a queue pair.
+    pub(crate) fn may_lack_sack_words(&self) -> bool {
+        let LivenessBounds { mode, rnr_retry, .. } = self.bounds;
         mode == WireMode::Sr && rnr_retry == 0 && self.small && self.rts_at > self.now
     }
 
     fn connect(&mut self, q: usize, wire: (WireMode, Mtu, u32), rd_atomic: u8, psns: [u64; 2]) {
         let (mode, mtu, segment) = wire;
-        let Patience { timeout, retry_cnt, rnr_retry, .. } = self.patience;
+        let LivenessBounds { timeout, retry_cnt, rnr_retry, .. } = self.bounds;
         let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
         let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
         for me in [0, 1] {
@@ -211,7 +211,7 @@ impl World {
                 ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
             };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
-            self.patience.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
+            self.bounds.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
             let is_sr = mode == WireMode::Sr;
             let erasure = drawn::erasure(&mut self.uno).filter(|_| is_sr);
             let balance = drawn::balance(&mut self.uno).filter(|_| is_sr);
@@ -227,29 +227,29 @@ impl World {
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr] {
-                self.ends[me].ep.modify_qp(qpns[me], &attr).expect("the customary way");
+                self.ends[me].ep.modify_qp(qpns[me], &attr).expect("the usual transitions");
             }
             self.ends[me].qps[q].rts = Some(rts);
-            // One side of some worlds only receives at first.
+            // In some worlds one side only receives at first.
             if me == 0 || self.rts_at <= self.now {
                 self.begin_to_send(me, q);
             }
         }
     }
 
-    /// A queue pair that only received may send, unless it has failed.
+    /// Moves a queue pair in RTR to RTS, unless it has failed.
     fn begin_to_send(&mut self, side: usize, q: usize) {
-        let is_dead = self.model.sides[side].qps[q].dead;
+        let has_failed = self.model.sides[side].qps[q].failed;
         let end = &mut self.ends[side];
-        if let Some(rts) = end.qps[q].rts.take().filter(|_| !is_dead) {
-            end.ep.modify_qp(end.qps[q].qpn, &rts).expect("the customary way");
+        if let Some(rts) = end.qps[q].rts.take().filter(|_| !has_failed) {
+            end.ep.modify_qp(end.qps[q].qpn, &rts).expect("the usual transition");
         }
     }
 
-    /// Runs until everything is over.
+    /// Runs until all requests have completed.
     ///
     /// # Panics
-    /// When an engine does what the model does not allow, or does not come to an end.
+    /// If an engine violates the model, or the run does not terminate.
     pub(crate) fn run(&mut self) {
         let limit = Time::ZERO + Dur::from_secs(600);
         loop {
@@ -261,26 +261,26 @@ impl World {
             }
             let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
             let timers = match self.tamper {
-                Some(Tamper::Deaf) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
+                Some(Tamper::IgnoreTimers) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
                 _ => timers,
             };
             let frame = self.flight.keys().next().map(|k| k.0);
             let burst = is_more.then(|| self.now + BURST_GAP);
             let next = [timers, frame, self.next_action, burst].into_iter().flatten().min();
             let Some(next) = next else { break };
-            assert!(next < limit, "does not come to an end");
+            assert!(next < limit, "the run does not terminate");
             self.now = self.now.max(next);
             self.change_sources();
         }
         for (side, model) in self.model.sides.iter().enumerate() {
             for (q, qp) in model.qps.iter().enumerate() {
                 let all = qp.posted.len();
-                assert_eq!(qp.over, all, "queue pair {q} of side {side} is stuck");
+                assert_eq!(qp.completed, all, "queue pair {q} of side {side} is stuck");
             }
         }
     }
 
-    /// Writes over sources as often as the world has it.
+    /// Overwrites sources at the drawn intervals.
     fn change_sources(&mut self) {
         if self.change_every == Dur::ZERO || self.now < self.next_change || !self.needs_finish() {
             return;
@@ -291,8 +291,8 @@ impl World {
         self.next_change = self.now + wait;
     }
 
-    /// As a driver does it: receive one, time out, transmit; and compare after each. True when
-    /// more may leave a little later.
+    /// One driver step: receive one frame, time out, transmit; compares after each. Returns true if
+    /// more frames may be sent a little later.
     fn step(&mut self, side: usize) -> bool {
         while let Some(frame) = self.arrive(side) {
             let end = &mut self.ends[side];
@@ -301,7 +301,7 @@ impl World {
                 (q.expect("sent to one of them"), p)
             });
             if let Some((q, p)) = &whole {
-                self.note_heard(side, *q);
+                self.note_received(side, *q);
                 self.trace(side, "gets", p);
             }
             let request = whole.filter(|(_, p)| is_request(p));
@@ -309,16 +309,16 @@ impl World {
             if let Some((q, p)) = &request {
                 self.model.deliver(side, *q, p);
             }
-            let rebuilt = end.ep.counters().ec_rebuilt_packets;
+            let recovered = end.ep.counters().ec_rebuilt_packets;
             end.ep.handle_packet(self.now, PortId::HOST, &frame, RxMeta::whole(self.now));
-            let rebuilt = end.ep.counters().ec_rebuilt_packets - rebuilt;
+            let recovered = end.ep.counters().ec_rebuilt_packets - recovered;
             match &request {
-                Some((q, p)) => self.model.rebuild_sr(side, *q, p, rebuilt),
-                None => assert_eq!(rebuilt, 0, "nothing came"),
+                Some((q, p)) => self.model.recover_sr(side, *q, p, recovered),
+                None => assert_eq!(recovered, 0, "no frame arrived"),
             }
             self.settle(side);
         }
-        let is_deaf = self.tamper == Some(Tamper::Deaf);
+        let is_deaf = self.tamper == Some(Tamper::IgnoreTimers);
         if !is_deaf && self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
             self.ends[side].ep.handle_timeout(self.now);
             self.settle(side);
@@ -341,17 +341,17 @@ impl World {
         is_more
     }
 
-    /// Takes what one side's application is told, and compares.
+    /// Processes the completions and events of one side, and compares.
     fn settle(&mut self, side: usize) {
-        self.listen(side);
+        self.poll_completions(side);
         if let Some(sabotage) = self.sabotage {
             sabotage(self);
         }
         self.compare(side);
-        self.model.check_told(side);
+        self.model.check_deliveries(side);
     }
 
-    fn listen(&mut self, side: usize) {
+    fn poll_completions(&mut self, side: usize) {
         let cq = self.ends[side].cq;
         while let Some(wc) = self.ends[side].ep.poll_cq(cq).expect("no overrun") {
             let q = self.ends[side].qps.iter().position(|q| q.qpn == wc.qpn);
@@ -361,10 +361,10 @@ impl World {
             }
             self.check_failure(side, q, wc.status);
             let finished = self.model.complete(side, q, &wc);
-            // Before anything is written over.
+            // Before any memory is overwritten.
             self.compare(side);
             match finished {
-                Finished::Sent { from, to } => self.sent_well(side, q, from, to),
+                Finished::Sent { from, to } => self.requests_completed(side, q, from, to),
                 Finished::Received { recv, invalidated } => {
                     self.received(side, q, recv, invalidated);
                 }
@@ -374,7 +374,7 @@ impl World {
         }
         while let Some(event) = self.ends[side].ep.poll_async_event() {
             if self.is_traced {
-                eprintln!("{:?}: {side} is told {event:?}", self.now);
+                eprintln!("{:?}: {side} gets {event:?}", self.now);
             }
             self.on_event(side, event);
         }
@@ -398,8 +398,8 @@ impl World {
             AsyncEvent::QpFatal(qpn) => {
                 let q = self.ends[side].qps.iter().position(|q| q.qpn == qpn);
                 let q = q.expect("an event of one of them");
-                if !self.model.sides[side].qps[q].dead {
-                    self.model.give_up(side, q);
+                if !self.model.sides[side].qps[q].failed {
+                    self.model.fail_responder(side, q);
                 }
             }
             other => panic!("side {side}: {other:?}"),
@@ -412,8 +412,8 @@ impl World {
         self.ends[side].ep.modify_qp(qpn, &attr).expect("a transition that exists");
     }
 
-    /// Requests are over: their slots are written over and free again.
-    fn sent_well(&mut self, side: usize, q: usize, from: usize, to: usize) {
+    /// Requests have completed: overwrites and frees their slots.
+    fn requests_completed(&mut self, side: usize, q: usize, from: usize, to: usize) {
         for i in from..to {
             let m = &self.model.sides[side].qps[q].posted[i];
             let (kind, remote, local, len) = (m.kind, m.remote, m.local, m.data.len());
@@ -421,11 +421,11 @@ impl World {
             match kind {
                 Kind::Write | Kind::WriteImm if remote != ours.base + MAILBOX => {
                     ours.targets.push(remote);
-                    self.scribble(1 - side, remote, len);
+                    self.overwrite(1 - side, remote, len);
                 }
                 Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..) => {
                     ours.results.push(local);
-                    self.scribble(side, local, len);
+                    self.overwrite(side, local, len);
                 }
                 _ => {}
             }
@@ -433,7 +433,7 @@ impl World {
     }
 
     fn received(&mut self, side: usize, q: usize, recv: Recv, invalidated: Option<u32>) {
-        self.scribble(side, recv.at, SLOT);
+        self.overwrite(side, recv.at, SLOT);
         let end = &mut self.ends[side];
         end.free_recvs.push(recv.at);
         if invalidated.is_some() {
@@ -442,14 +442,14 @@ impl World {
         }
     }
 
-    fn scribble(&mut self, side: usize, at: usize, len: usize) {
+    fn overwrite(&mut self, side: usize, at: usize, len: usize) {
         let mut bytes = vec![0; len];
         self.rng.fill(&mut bytes);
         self.ends[side].region.copy_in(at, &bytes).expect("inside");
-        self.model.sides[side].scribble(at, &bytes);
+        self.model.sides[side].overwrite(at, &bytes);
     }
 
-    /// The applications do something, now and then; when the budget is used up, what is left to do.
+    /// The applications act at random intervals; after the budget is used up, they finish.
     fn act(&mut self) {
         if self.rts_at <= self.now || self.budget == 0 {
             for q in 0..self.ends[1].qps.len() {
@@ -458,7 +458,7 @@ impl World {
         }
         let side = usize_from(self.rng.below(2));
         let q = usize_from(self.rng.below(self.ends[side].qps.len() as u64));
-        let alive = !self.model.sides[side].qps[q].dead;
+        let alive = !self.model.sides[side].qps[q].failed;
         let alive = alive && self.ends[side].qps[q].rts.is_none();
         match self.rng.below(10) {
             _ if self.budget == 0 => self.finish(),
@@ -481,23 +481,25 @@ impl World {
         let open = self.budget > 0 || self.needs_finish();
         let is_quiet = self.now < self.quiet_until;
         if self.is_slow && self.budget > 0 && !is_quiet && self.rng.below(12) == 0 {
-            // What hangs until more is posted is seen to hang.
-            self.quiet_until = self.now + self.patience.silence() * 2;
+            // A request that hangs until another is posted is thus detected.
+            self.quiet_until = self.now + self.bounds.failure_detection_max() * 2;
         }
         let is_busy = self.budget > 0 && self.quiet_until <= self.now;
         let pause = self.faults.delay * if is_busy { 4 } else { 40 };
         let pause = Dur::from_ps(self.rng.below(pause.as_ps()));
         self.next_action = open.then(|| self.now + pause);
         for side in [0, 1] {
-            self.listen(side);
+            self.poll_completions(side);
         }
     }
 
-    /// True until every living queue pair has posted its last request and all are over.
+    /// True until every living queue pair has posted its last request and all have completed.
     fn needs_finish(&self) -> bool {
         (0..2).any(|side| {
             let pairs = self.ends[side].qps.iter().zip(&self.model.sides[side].qps);
-            pairs.into_iter().any(|(e, m)| !m.dead && (!e.last_posted || m.over < m.posted.len()))
+            pairs
+                .into_iter()
+                .any(|(e, m)| !m.failed && (!e.last_posted || m.completed < m.posted.len()))
         })
     }
 
@@ -513,10 +515,10 @@ impl World {
         self.post_recvs();
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
-                let dead = self.model.sides[side].qps[q].dead;
-                if !dead && !self.ends[side].qps[q].last_posted {
+                let failed = self.model.sides[side].qps[q].failed;
+                if !failed && !self.ends[side].qps[q].last_posted {
                     self.ends[side].qps[q].last_posted = true;
-                    // Signaled, so that unsignaled ones before it are known to be over.
+                    // Signaled, so that preceding unsignaled ones are known to have completed.
                     self.post_last(side, q);
                 }
             }
@@ -528,8 +530,8 @@ fn is_request(p: &Packet<'_>) -> bool {
     p.bth.opcode.props().class == OpClass::Request
 }
 
-/// Sets the draws of blocks and paths apart from all others, and those of the wire.
+/// Separates the draws of erasure coding and load balancing from all others, and those of the wire.
 const UNO: u64 = 0x756e_6f5f_756e_6f5f;
 const WIDE: u64 = 0x7769_6465_7769_6465;
-/// From one burst of frames to the next.
+/// Interval between bursts of frames.
 const BURST_GAP: Dur = Dur::from_ns(100);

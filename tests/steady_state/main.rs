@@ -1,5 +1,5 @@
-//! In steady state the engine allocates nothing: neither for requests and responses nor for
-//! acknowledgements, loss recovery or receivers that are not ready.
+//! The engine does not allocate in steady state: requests, responses, acknowledgements, loss
+//! recovery and RNR.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
@@ -8,11 +8,11 @@ mod pair;
 use pair::{Loss, Op, Pair, Plan};
 use spanwire_transport::{ErasureCoding, WireMode};
 
-/// Calls that warm everything up, and then as many that are counted and lose the same packets:
-/// queues and rings have reached the size that they keep.
+/// Calls of the warm-up, and of the measurement with the same losses. After the warm-up queues and
+/// rings have their final size.
 const CALLS: u32 = 3_000;
 
-/// Allocations of the engine in calls that follow a warm-up.
+/// Allocations of the engine in calls after a warm-up.
 fn allocations(plan: Plan) -> u64 {
     let mut pair = Pair::new(plan);
     pair.run(CALLS);
@@ -45,7 +45,7 @@ fn plans(loss: Loss) -> impl Iterator<Item = Plan> {
 }
 
 #[test]
-fn measure__sees_an_allocation_of_the_pair() {
+fn measure__detects_an_allocation_of_the_pair() {
     let plan = plans(Loss::None).next().expect("there is one");
     let counted = allocation_counter::measure(|| drop(Pair::new(plan)));
     assert!(counted.count_total > 10, "{counted:?}");
@@ -56,14 +56,14 @@ fn engine__without_loss_allocates_nothing() {
     plans(Loss::None).for_each(allocates_nothing);
 }
 
-/// One packet in 37, or in 8, is lost: data, acknowledgements and retransmissions alike. The first
-/// is found by what follows it, the second costs probes and timeouts, too.
+/// One packet in 37, or in 8, is lost: data, acknowledgements and retransmissions. Later packets
+/// reveal the first kind; the second also costs probes and timeouts.
 #[test]
 fn engine__loss_recovery_allocates_nothing() {
     plans(Loss::OneIn(37)).chain(plans(Loss::OneIn(8))).for_each(allocates_nothing);
 }
 
-/// The receive request is posted when its message has been turned away.
+/// The receive request is posted after its message got an RNR NAK.
 #[test]
 fn engine__a_receiver_that_is_not_ready_allocates_nothing() {
     for mode in [WireMode::Rc, WireMode::Sr] {
@@ -75,9 +75,9 @@ fn engine__a_receiver_that_is_not_ready_allocates_nothing() {
     }
 }
 
-/// Messages that wait for their data, as SENDs do, have few blocks open. WRITEs run ahead of lost
-/// parity: then the trees by which blocks are found take and give back a node now and then, as the
-/// price of costing no more in a hostile order.
+/// Messages that wait for their data, as SENDs do, have few open blocks. WRITEs run ahead of lost
+/// parity: the trees that index blocks then allocate and free a node occasionally. That is the
+/// price of bounded cost for a hostile order.
 #[test]
 fn engine__erasure_coding_allocates_nothing() {
     let ops = [Op::Send, Op::Write, Op::Read].map(|op| (op, Loss::None));

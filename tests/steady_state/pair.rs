@@ -1,4 +1,4 @@
-//! Two endpoints on a wire in virtual time that itself allocates nothing once it is warm.
+//! Two endpoints on a wire in virtual time that does not allocate in steady state.
 
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_mem::Region;
@@ -18,7 +18,7 @@ pub(crate) enum Op {
     Read,
 }
 
-/// Which packets are lost, of both directions together.
+/// The packets that are lost, of both directions together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loss {
     None,
@@ -31,10 +31,10 @@ pub(crate) enum Loss {
 pub(crate) struct Plan {
     pub(crate) mode: WireMode,
     pub(crate) op: Op,
-    /// Of a message.
+    /// Bytes of a message.
     pub(crate) bytes: u32,
     pub(crate) loss: Loss,
-    /// Receive requests are posted some time after their messages.
+    /// Receive requests are posted some time after their messages arrive.
     pub(crate) late_receives: bool,
     pub(crate) code: Option<ErasureCoding>,
 }
@@ -44,7 +44,7 @@ struct End {
     cq: CqId,
     qpn: Qpn,
     mr: MemoryRegion,
-    /// Frames under way to this end: when each arrives, and its length.
+    /// Frames in flight to this end: arrival time, length, bytes.
     inbox: VecDeque<(Time, usize, Box<[u8]>)>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Pair {
     plan: Plan,
     now: Time,
     ends: [End; 2],
-    /// Buffers of frames that have arrived.
+    /// Free frame buffers.
     spare: Vec<Box<[u8]>>,
     rng: Rng,
     completed: u32,
@@ -84,13 +84,13 @@ impl End {
             traffic_class: 0,
             hop_limit: 64,
         };
-        // Short, so that timeouts and RNR waits occur among 3,000 calls.
+        // Short, so that timeouts and RNR waits occur within 3,000 calls.
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
         (rtr.wire_mode, rtr.min_rnr_timer) = (Some(plan.mode), Some(1));
         let mut rts = QpAttr::rts(Psn::new(7));
         (rts.erasure, rts.timeout) = (plan.code, Some(8));
         for attr in [QpAttr::init(Access::ALL), rtr, rts] {
-            self.endpoint.modify_qp(self.qpn, &attr).expect("the customary transitions");
+            self.endpoint.modify_qp(self.qpn, &attr).expect("the usual transitions");
         }
     }
 
@@ -98,7 +98,7 @@ impl End {
         Sge { addr: self.mr.addr, len, lkey: self.mr.lkey }
     }
 
-    /// Takes the completions, all of which are good; how many.
+    /// Checks that all completions are successful and returns their number.
     fn poll(&mut self) -> u32 {
         let mut taken = 0;
         while let Some(wc) = self.endpoint.poll_cq(self.cq).expect("it is there") {
@@ -135,7 +135,7 @@ impl Pair {
         assert_eq!(plan.late_receives, b.out_of_buffer > 0, "{}", b.out_of_buffer);
     }
 
-    /// So many requests, one after the other. Each run loses the same packets.
+    /// Runs `requests` requests, one after the other. Each run loses the same packets.
     pub(crate) fn run(&mut self, requests: u32) {
         self.rng = Rng::new(1);
         for id in 0..requests {
@@ -179,14 +179,14 @@ impl Pair {
         self.step_until(Time::MAX);
     }
 
-    /// Goes on to the next event, at most to `limit`.
+    /// Advances to the next event, at most to `limit`.
     fn step_until(&mut self, limit: Time) {
         let next = self
             .ends
             .iter()
             .flat_map(|end| [end.inbox.front().map(|frame| frame.0), end.endpoint.poll_timeout()]);
         let next = next.flatten().min().unwrap_or(limit).min(limit);
-        assert!(next < Time::MAX, "nothing is under way and nothing has completed");
+        assert!(next < Time::MAX, "nothing is in flight and nothing has completed");
         self.now = self.now.max(next);
         for side in [0, 1] {
             self.turn(side);
@@ -195,7 +195,7 @@ impl Pair {
         self.ends[1].poll();
     }
 
-    /// As a driver does it: receive, time out, transmit.
+    /// One driver step: receive, time out, transmit.
     fn turn(&mut self, side: usize) {
         let (now, host) = (self.now, PortId::HOST);
         let end = &mut self.ends[side];
@@ -208,7 +208,7 @@ impl Pair {
             end.endpoint.handle_timeout(now);
         }
         loop {
-            let mut frame = self.spare.pop().expect("as many as can be under way");
+            let mut frame = self.spare.pop().expect("as many as can be in flight");
             let Some(meta) = self.ends[side].endpoint.poll_transmit(now, host, &mut frame[..])
             else {
                 self.spare.push(frame);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A ring in plain memory, with the other side's hands on it.
+/// A ring in plain memory, with access to the other side.
 pub(crate) struct FakeRing<T> {
     producer: AtomicU32,
     consumer: AtomicU32,
@@ -41,7 +41,7 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         }
     }
 
-    /// The other side produces one entry, if there is room by the words in memory.
+    /// Produces an entry on the other side if there is room by the shared words.
     pub(crate) fn kernel_push(&self, value: T) -> bool {
         let produced = self.producer.load(Ordering::Acquire);
         if produced.wrapping_sub(self.consumer.load(Ordering::Acquire)) >= self.size {
@@ -53,7 +53,7 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         true
     }
 
-    /// The other side consumes one entry.
+    /// Consumes an entry on the other side.
     pub(crate) fn kernel_pop(&self) -> Option<T> {
         let consumed = self.consumer.load(Ordering::Acquire);
         if self.producer.load(Ordering::Acquire) == consumed {
@@ -69,11 +69,11 @@ impl<T: Copy + Default + 'static + Send> FakeRing<T> {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
-    pub(crate) fn lie_producer(&self, value: u32) {
+    pub(crate) fn set_producer(&self, value: u32) {
         self.producer.store(value, Ordering::Release);
     }
 
-    pub(crate) fn lie_consumer(&self, value: u32) {
+    pub(crate) fn set_consumer(&self, value: u32) {
         self.consumer.store(value, Ordering::Release);
     }
 
@@ -101,14 +101,14 @@ pub(crate) fn consumer<T: Copy + Default + Send + 'static>(ring: &Arc<FakeRing<T
     unsafe { Cursor::consumer(ring.parts()) }
 }
 
-/// Starts that make the index wrap early, late and never.
+/// Start indices that wrap early, late and never.
 fn any_start() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), (0u32..40).prop_map(|back| u32::MAX - back), any::<u32>()]
 }
 
 proptest! {
-    /// What the kernel sees of a ring we produce into is a FIFO of what was published, nothing
-    /// else, across the wrap of the index.
+    /// The consumer side of a ring that the cursor produces into is a FIFO of exactly the published
+    /// entries, across the wrap of the index.
     #[test]
     fn producer__behaves_like_a_queue(
         start in any_start(),
@@ -141,8 +141,8 @@ proptest! {
         prop_assert_eq!(cursor.bad_indices(), 0);
     }
 
-    /// What we pop is what the kernel pushed, in order, and it can push again only what was
-    /// released.
+    /// Popped entries are those that the producer side pushed, in order, and only released slots
+    /// can be pushed again.
     #[test]
     fn consumer__behaves_like_a_queue(
         start in any_start(),
@@ -176,13 +176,12 @@ proptest! {
         prop_assert_eq!(cursor.bad_indices(), 0);
     }
 
-    /// A producer index that means nothing yields nothing, and the ring works again once the
-    /// index does.
+    /// An invalid producer index yields no entry, and the ring works again once the index is valid.
     #[test]
-    fn available__survives_a_lying_producer(
+    fn available__survives_an_invalid_producer_index(
         start in any_start(),
         popped in 0u32..8,
-        lie in any::<u32>(),
+        offset in any::<u32>(),
     ) {
         let ring = FakeRing::<u64>::new(8, start);
         let mut cursor = consumer(&ring);
@@ -191,28 +190,28 @@ proptest! {
             prop_assert_eq!(cursor.pop(), Some(value));
         }
         let truth = start.wrapping_add(popped);
-        ring.lie_producer(truth.wrapping_add(lie));
+        ring.set_producer(truth.wrapping_add(offset));
         let claimed = cursor.available();
-        if lie <= 8 - popped {
-            prop_assert_eq!(claimed, lie);
+        if offset <= 8 - popped {
+            prop_assert_eq!(claimed, offset);
         } else {
             prop_assert_eq!(claimed, 0);
             prop_assert_eq!(cursor.bad_indices(), 1);
             prop_assert_eq!(cursor.pop(), None);
-            ring.lie_producer(truth);
+            ring.set_producer(truth);
             cursor.release();
             ring.kernel_push(99);
             prop_assert_eq!(cursor.pop(), Some(99));
         }
     }
 
-    /// A consumer index that means nothing frees nothing.
+    /// An invalid consumer index frees no entry.
     #[test]
-    fn room__survives_a_lying_consumer(
+    fn room__survives_an_invalid_consumer_index(
         start in any_start(),
         pushed in 0u32..=8,
         published in 0u32..=8,
-        lie in any::<u32>(),
+        offset in any::<u32>(),
     ) {
         let published = published.min(pushed);
         let ring = FakeRing::<u64>::new(8, start);
@@ -221,14 +220,14 @@ proptest! {
             prop_assert!(cursor.push(value));
         }
         cursor.publish_to(start.wrapping_add(published));
-        ring.lie_consumer(start.wrapping_add(lie));
+        ring.set_consumer(start.wrapping_add(offset));
         let room = cursor.room(8);
         prop_assert!(cursor.pending() <= 8);
-        if lie <= published {
-            prop_assert_eq!(room, 8 - pushed + lie);
+        if offset <= published {
+            prop_assert_eq!(room, 8 - pushed + offset);
         } else {
             prop_assert_eq!(room, 8 - pushed);
-            // With nothing pushed the whole ring is known to be free and no word is read.
+            // With nothing pushed the whole ring is known to be free and no shared word is read.
             prop_assert_eq!(cursor.bad_indices(), u64::from(pushed > 0));
         }
     }
@@ -237,7 +236,7 @@ proptest! {
 #[test]
 fn producer__indices_that_contradict_each_other_start_an_empty_ring() {
     let ring = FakeRing::<u64>::new(8, 0);
-    ring.lie_producer(100);
+    ring.set_producer(100);
     let mut cursor = producer(&ring);
     assert_eq!(cursor.bad_indices(), 1);
     assert_eq!(cursor.room(8), 8);

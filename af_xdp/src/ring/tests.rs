@@ -40,8 +40,8 @@ fn desc(address: u64, len: u32) -> Desc {
 }
 
 proptest! {
-    /// Whatever the order of our moves and the kernel's, every chunk is in exactly one place and
-    /// each ring is a queue.
+    /// For any order of program and kernel moves, every chunk is in exactly one place and each ring
+    /// is a FIFO.
     #[test]
     fn rings__every_token_is_always_in_one_place(
         start in prop_oneof![Just(0u32), Just(u32::MAX - 5)],
@@ -60,7 +60,7 @@ proptest! {
                     },
                 2 => { b.fill.publish(); b.tx.publish(); }
                 3 => {
-                    // A chunk taken from the fill ring waits while the RX ring is full.
+                    // A chunk taken from the fill ring is held while the RX ring is full.
                     if let Some(address) = b.fill_side.kernel_pop() {
                         filled.push_back(address);
                     }
@@ -91,9 +91,9 @@ proptest! {
         prop_assert_eq!((b.rx.bad_descs(), b.completion.bad_addresses()), (0, 0));
     }
 
-    /// No descriptor, whatever it says, yields bytes outside a chunk the kernel was given.
+    /// No descriptor yields bytes outside a chunk that the kernel was given.
     #[test]
-    fn rx__a_lying_descriptor_is_skipped(address in any::<u64>(), len in any::<u32>()) {
+    fn rx__an_invalid_descriptor_is_skipped(address in any::<u64>(), len in any::<u32>()) {
         let mut b = bench(8, 0);
         let given = b.frames.remove(3);
         b.fill.push(given).expect("room");
@@ -123,14 +123,14 @@ fn rx__bytes_beyond_the_chunk_and_repeats_are_counted() {
     b.rx_side.kernel_push(desc(2048, 2048));
     b.rx_side.kernel_push(desc(2048, 2048));
     b.rx_side.kernel_push(desc(2048, u32::MAX));
-    let whole = b.rx.pop().expect("the second is sound");
+    let whole = b.rx.pop().expect("the second is valid");
     assert_eq!(whole.bytes(&b.umem).len(), 2048);
     assert!(b.rx.pop().is_none());
     assert_eq!(b.rx.bad_descs(), 3);
 }
 
 #[test]
-fn rx__the_piece_says_where_its_bytes_are_and_whether_more_follow() {
+fn rx__a_descriptor_has_offset_length_and_more() {
     let mut b = bench(8, 0);
     let frame = b.frames.remove(1);
     b.fill.push(frame).expect("room");
@@ -146,7 +146,7 @@ fn rx__the_piece_says_where_its_bytes_are_and_whether_more_follow() {
 }
 
 #[test]
-fn fill__a_full_ring_gives_the_frame_back() {
+fn fill__a_full_ring_returns_the_frame() {
     let mut b = bench(4, u32::MAX - 1);
     for _ in 0..4 {
         let frame = b.frames.pop().expect("eight");
@@ -170,7 +170,7 @@ fn fill__needs_wakeup_follows_the_drivers_flag() {
 }
 
 #[test]
-fn tx__a_packet_is_shown_only_when_its_last_piece_is_there() {
+fn tx__a_packet_is_published_only_with_its_last_descriptor() {
     let mut b = bench(4, 0);
     let first = b.frames.pop().expect("eight");
     let second = b.frames.pop().expect("eight");
@@ -188,14 +188,14 @@ fn tx__a_packet_is_shown_only_when_its_last_piece_is_there() {
 
 #[test]
 #[should_panic(expected = "leave the chunk")]
-fn tx__bytes_beyond_the_chunk_are_a_bug_of_the_caller() {
+fn tx__bytes_beyond_the_chunk_panic() {
     let mut b = bench(4, 0);
     let frame = b.frames.pop().expect("eight");
     let _ = b.tx.push(ToSend::whole(frame, 2049));
 }
 
 #[test]
-fn completion__an_address_inside_the_chunk_counts_and_a_repeat_does_not() {
+fn completion__accepts_any_address_inside_the_chunk_once() {
     let mut b = bench(4, 0);
     let frame = b.frames.remove(5);
     b.tx.push(ToSend { offset: 100, ..ToSend::whole(frame, 60) }).expect("room");

@@ -1,10 +1,10 @@
-//! How a socket is to be made, checked before the kernel is asked.
+//! Parameters of a socket, validated before any system call.
 
-use super::BUSY_PATIENCE;
+use super::BUSY_TIMEOUT;
 use crate::error::{Error, Place};
 use std::time::Duration;
 
-/// How a socket is to be made. The fields are independent; [`SocketConfig::new`] gives defaults.
+/// Parameters of a socket. The fields are independent; [`SocketConfig::new`] gives defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SocketConfig {
     /// Index of the interface, in the network namespace of the thread that binds.
@@ -12,34 +12,34 @@ pub struct SocketConfig {
     /// Receive queue of the interface, from 0.
     pub queue: u32,
     /// Entries of the fill ring; a power of two. Default 256: the shortest ring that covers a
-    /// window of 200 packets. Longer rings only spread the same packets over more cache.
+    /// window of 200 packets. Longer rings only spread the same packets over more cache lines.
     pub fill_size: u32,
     /// Entries of the RX ring; a power of two. Default 256.
     pub rx_size: u32,
     /// Entries of the TX ring; a power of two. Default 256.
     pub tx_size: u32,
-    /// Entries of the completion ring; a power of two. Default 256. The kernel sends nothing while
-    /// this ring has no room for what is on its way.
+    /// Entries of the completion ring; a power of two. Default 256. The kernel sends no packet for
+    /// whose completion this ring has no room.
     pub completion_size: u32,
     /// The copy modes to try, best first. Default: zero-copy, then copy.
     pub copy_modes: &'static [CopyMode],
-    /// Let the driver sleep and say so (`XDP_USE_NEED_WAKEUP`). Default true.
+    /// Allows the driver to sleep and to request a wakeup (`XDP_USE_NEED_WAKEUP`). Default true.
     pub need_wakeup: bool,
-    /// Allow packets of several pieces, both ways (`XDP_USE_SG`, Linux 6.6). Default false: packets
-    /// that do not fit one chunk are dropped by the kernel.
+    /// Allows multi-buffer packets in both directions (`XDP_USE_SG`, Linux 6.6). Default false: the
+    /// kernel drops packets that exceed one chunk.
     pub multi_buffer: bool,
     /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
     /// `tx_size`. Default `None`: the kernel's 32.
     pub tx_budget: Option<u32>,
     /// How long to retry while the queue is busy. Default 2 s: the kernel frees a queue some tens
     /// of milliseconds after its socket was closed, later on a busy machine.
-    pub busy_patience: Duration,
+    pub busy_timeout: Duration,
 }
 
-/// Who moves the bytes between the interface and the UMEM.
+/// The copy mode: how bytes move between the interface and the UMEM.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CopyMode {
-    /// The interface itself (`XDP_ZEROCOPY`).
+    /// The interface accesses the UMEM (`XDP_ZEROCOPY`).
     ZeroCopy,
     /// The kernel copies (`XDP_COPY`).
     Copy,
@@ -60,7 +60,7 @@ impl SocketConfig {
             need_wakeup: true,
             multi_buffer: false,
             tx_budget: None,
-            busy_patience: BUSY_PATIENCE,
+            busy_timeout: BUSY_TIMEOUT,
         }
     }
 
@@ -96,7 +96,7 @@ impl SocketConfig {
 
 /// The kernel's default and minimum.
 const TX_BUDGET_MIN: u32 = 32;
-/// More than any queue has descriptors; bounds the memory of a ring to 1 MiB.
+/// Above the ring size of any device; bounds the memory of a ring to 1 MiB.
 const RING_SIZE_MAX: u32 = 1 << 16;
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn check__names_the_field_and_the_rule() {
-        SocketConfig::new(1, 0).check().expect("defaults are sound");
+        SocketConfig::new(1, 0).check().expect("defaults are valid");
         assert!(refusal(|c| c.fill_size = 0).starts_with("fill_size: 0 is not"));
         assert!(refusal(|c| c.rx_size = 100).starts_with("rx_size: 100"));
         assert!(refusal(|c| c.tx_size = 1 << 17).starts_with("tx_size: "));

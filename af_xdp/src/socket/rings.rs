@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 /// The program's ends of the fill, completion, RX and TX ring.
 pub(super) type Mapped = (Cursor<u64>, Cursor<u64>, Cursor<Desc>, Cursor<Desc>);
 
-/// Maps the rings of a socket whose sizes have been set.
+/// Maps the rings of a socket whose sizes are set.
 pub(super) fn map(
     fd: BorrowedFd<'_>,
     config: &SocketConfig,
@@ -20,8 +20,8 @@ pub(super) fn map(
     let completion = parts(fd, config.completion_size, COMPLETION_PAGE, &offsets.cr)?;
     let rx = parts(fd, config.rx_size, libc::XDP_PGOFF_RX_RING, &offsets.rx)?;
     let tx = parts(fd, config.tx_size, libc::XDP_PGOFF_TX_RING, &offsets.tx)?;
-    // SAFETY: `parts` checked alignment and bounds within mappings it made from a socket of our
-    // own, whose rings hold integers only; each ring gets one cursor, for the program's end.
+    // SAFETY: `parts` checked alignment and bounds within mappings of this process's own socket,
+    // whose rings hold integers only; each ring gets one cursor, for the program's end.
     Ok(unsafe {
         (
             Cursor::producer(fill),
@@ -32,7 +32,7 @@ pub(super) fn map(
     })
 }
 
-/// Maps one ring and finds its parts where the kernel says they are.
+/// Maps one ring and locates its parts by the kernel's offsets.
 fn parts<T: 'static>(
     fd: BorrowedFd<'_>,
     size: u32,
@@ -49,7 +49,7 @@ fn parts<T: 'static>(
     let fits =
         words.iter().all(|word| word % 4 == 0 && word.checked_add(4).is_some_and(|end| end <= len));
     if !fits || entries_at % align_of::<T>() != 0 {
-        return Err(io::Error::other("ring offsets make no sense"));
+        return Err(io::Error::other("invalid ring offsets"));
     }
     let map = Map::ring(fd, len, page)?;
     let [producer, consumer, flags] = words;

@@ -26,14 +26,14 @@ fn steer__the_text_holds_the_port() {
     assert_eq!(holding.count(), 2, "one comparison for IPv4, one for IPv6");
 }
 
-/// The instructions above are what the pinned clang makes of the C beside them.
+/// The instructions are the output of the pinned clang for the C source.
 #[test]
-fn steer__is_what_clang_makes_of_the_source() {
+fn steer__is_clangs_output_for_the_source() {
     compare_with_clang("steer.bpf.c", &STEER);
 }
 
 #[test]
-fn steer_all__is_what_clang_makes_of_the_source() {
+fn steer_all__is_clangs_output_for_the_source() {
     compare_with_clang("steer_all.bpf.c", &STEER_ALL);
 }
 
@@ -44,7 +44,7 @@ fn compare_with_clang(source: &str, instructions: &[u64]) {
     };
     if !version.contains("clang version 14.") {
         let first = version.lines().next().unwrap_or_default();
-        return skip(&format!("the instructions were made by clang 14, here is {first}"));
+        return skip(&format!("the instructions are the output of clang 14, installed is {first}"));
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(source);
     let object: PathBuf =
@@ -55,11 +55,11 @@ fn compare_with_clang(source: &str, instructions: &[u64]) {
         .arg("-o")
         .arg(&object)
         .output()
-        .expect("clang was there a moment ago");
+        .expect("clang has just reported its version");
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
     let elf = std::fs::read(&object).expect("clang has written it");
-    std::fs::remove_file(&object).expect("our own file");
+    std::fs::remove_file(&object).expect("the test's own file");
     let section = elf_section(&elf, "xdp.frags").expect("the program's section");
     let words: Vec<u64> = section.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
     assert_eq!(words, instructions, "{source}");
@@ -87,7 +87,7 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }
 
-/// A missing compiler is no privilege to be demanded: unlike the tests against the kernel this one
+/// A missing compiler is not a missing privilege: unlike the tests against the kernel, this one
 /// never fails for being skipped.
 fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");

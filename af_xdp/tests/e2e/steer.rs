@@ -1,4 +1,4 @@
-//! The verdicts of the steering program, frame by frame, as the kernel runs it.
+//! Verdicts of the steering program for single frames, as the kernel runs it.
 
 use crate::support::{pair_or_skip, roce_frame};
 use af_xdp::{AddressMap, Program, Socket, SocketConfig, Umem, Verdict, XskMap};
@@ -56,16 +56,16 @@ fn passed() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// ::ffff:10.77.0.3, which is in no address map here.
+/// ::ffff:10.77.0.3, which is in no address map of these tests.
 const MAPPED_OTHER: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 3];
 
-/// What [`v4`] and [`v6`] make goes here.
+/// The destinations of [`v4`] and [`v6`].
 fn ours() -> [IpAddr; 2] {
     ["10.77.0.2", "fd77::2"].map(|text| text.parse().expect("an address"))
 }
 
 #[test]
-fn steer__takes_roce_and_passes_the_rest() {
+fn steer__redirects_roce_and_passes_the_rest() {
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
     };
@@ -111,7 +111,7 @@ fn steer__takes_roce_and_passes_the_rest() {
 }
 
 #[test]
-fn replace__holds_the_first_addresses_that_fit_and_no_old_ones() {
+fn replace__keeps_the_first_addresses_that_fit_and_no_old_ones() {
     if pair_or_skip(1500, 1).is_none() {
         return;
     }
@@ -119,10 +119,10 @@ fn replace__holds_the_first_addresses_that_fit_and_no_old_ones() {
     let addresses = AddressMap::new(3).expect("map");
     assert!(addresses.is_empty());
     let v4 = |n: u8| IpAddr::from([10, 0, 0, n]);
-    // Twice the same address is one.
+    // A repeated address counts once.
     assert_eq!(addresses.replace([v4(1), v4(2), v4(1)]).expect("two"), 0);
     assert_eq!(addresses.len(), 2);
-    // All of them new, while the map is not large enough for the old and the new.
+    // All new, with the map too small for the old and the new content.
     assert_eq!(addresses.replace((3..9).map(v4)).expect("three of six"), 3);
     assert_eq!(addresses.len(), 3);
     assert_eq!(addresses.replace((4..9).map(v4)).expect("three of five"), 2);
@@ -131,7 +131,7 @@ fn replace__holds_the_first_addresses_that_fit_and_no_old_ones() {
 }
 
 #[test]
-fn steer_all__takes_everything_while_there_is_a_socket() {
+fn steer_all__redirects_all_frames_while_there_is_a_socket() {
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
     };
@@ -158,7 +158,7 @@ fn steer_all__takes_everything_while_there_is_a_socket() {
 }
 
 #[test]
-fn load__a_refused_program_comes_with_the_verifiers_words() {
+fn load__a_rejected_program_returns_the_verifiers_log() {
     if pair_or_skip(1500, 1).is_none() {
         return;
     }

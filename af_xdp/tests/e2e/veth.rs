@@ -9,10 +9,10 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Where [`roce_frame`] goes.
+/// The destination of [`roce_frame`].
 const TO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 2));
 
-/// A socket with its frames and its steering, in whatever namespace it was made.
+/// A socket with its frames and its steering, in the namespace of its thread.
 struct End {
     socket: Socket,
     umem: Umem,
@@ -52,7 +52,7 @@ impl End {
         self.socket.fill.publish();
     }
 
-    /// What has arrived; the fill ring gets as many frames back.
+    /// The frames that have arrived; the fill ring is refilled.
     fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut whole = true;
@@ -170,7 +170,7 @@ fn socket__ten_thousand_frames_cross_in_order_and_no_frame_leaks() {
             return;
         };
         let (mut a, mut b) = ends(&pair, attach, |_| ());
-        assert_eq!(a.socket.copy_mode(), CopyMode::Copy, "veth cannot do more");
+        assert_eq!(a.socket.copy_mode(), CopyMode::Copy, "veth does not support zero-copy");
         cross(&mut a, &mut b, 10_000, 3400, 64);
         a.assert_no_leak();
         b.assert_no_leak();
@@ -197,7 +197,7 @@ fn socket__packets_of_several_pieces_cross() {
 }
 
 #[test]
-fn bind__zero_copy_is_refused_by_veth_and_the_refusal_is_told() {
+fn bind__zero_copy_fails_on_veth_and_is_reported() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
@@ -222,7 +222,7 @@ fn bind__zero_copy_is_refused_by_veth_and_the_refusal_is_told() {
 }
 
 #[test]
-fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
+fn bind__a_queue_in_use_is_busy_and_a_closed_one_can_be_bound_again() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
@@ -233,14 +233,14 @@ fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
         let ifindex = af_xdp::interface_index("vb").expect("vb");
         let (umem, _frames) = Umem::with_frames(64, 2048).expect("memory");
         let mut config = SocketConfig::new(ifindex, 0);
-        config.busy_patience = Duration::from_millis(20);
+        config.busy_timeout = Duration::from_millis(20);
         let error = Socket::bind(&umem, &config).expect_err("taken");
         assert_eq!(error.errno(), Some(libc::EBUSY));
-        let busy_patience = Duration::from_millis(20);
-        let steering = SteeringConfig { busy_patience, ..SteeringConfig::new(ifindex) };
+        let busy_timeout = Duration::from_millis(20);
+        let steering = SteeringConfig { busy_timeout, ..SteeringConfig::new(ifindex) };
         let start = Instant::now();
         let error = Steering::attach(&steering).expect_err("a program is attached");
-        assert!(start.elapsed() >= busy_patience, "{:?}", start.elapsed());
+        assert!(start.elapsed() >= busy_timeout, "{:?}", start.elapsed());
         assert!(error.to_string().contains("another XDP program"), "{error}");
     });
     for round in 0..5 {
@@ -253,7 +253,7 @@ fn bind__a_taken_queue_is_busy_and_a_closed_one_can_be_bound_again() {
 }
 
 #[test]
-fn attach__waits_for_the_program_of_an_owner_that_is_going() {
+fn attach__waits_for_the_program_of_an_ending_owner() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
@@ -261,7 +261,7 @@ fn attach__waits_for_the_program_of_an_owner_that_is_going() {
     pair.a.run(|| {
         let ifindex = af_xdp::interface_index("va").expect("va");
         let config = SteeringConfig {
-            busy_patience: Duration::from_secs(60),
+            busy_timeout: Duration::from_secs(60),
             ..SteeringConfig::new(ifindex)
         };
         let (going, _) = Steering::attach(&config).expect("attach");
@@ -286,7 +286,8 @@ fn steering__roce_to_other_addresses_reaches_the_kernel() {
     let sender = pair.a.run(|| std::net::UdpSocket::bind("10.77.0.1:0").expect("bind"));
     let kernel = pair.b.run(|| std::net::UdpSocket::bind("10.77.0.2:4791").expect("bind"));
     kernel.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
-    // 10.77.0.2 is an address of b's: what the map does not hold, the kernel delivers.
+    // 10.77.0.2 is an address of b's: the kernel delivers frames to addresses that are not in the
+    // map.
     let steering = b.steering.as_ref().expect("attached");
     assert_eq!(steering.set_addresses([]).expect("none"), 0);
     sender.send_to(b"to the kernel", "10.77.0.2:4791").expect("sent");
@@ -325,7 +326,7 @@ fn bind_shared__a_second_queue_uses_the_same_memory() {
         // A packet sent on queue 1 of the peer arrives on queue 1.
         let mut a = pair.a.run(|| {
             let ifindex = af_xdp::interface_index("va").expect("va");
-            // A veth end delivers to XDP only while its peer has NAPI, which attaching makes.
+            // A veth end delivers to XDP only while its peer has NAPI, which attaching enables.
             let two = SteeringConfig { slots: 2, ..SteeringConfig::new(ifindex) };
             let (steering, _) = Steering::attach(&two).expect("attach");
             let (umem, free) = Umem::with_frames(1024, 4096).expect("memory");
@@ -355,7 +356,7 @@ fn steering__everything_but_roce_reaches_the_kernel() {
         return;
     };
     let (mut a, mut b) = ends(&pair, AttachMode::Native, |_| ());
-    // TCP needs ARP first: both go past the sockets.
+    // TCP needs ARP first: both bypass the sockets.
     let listener = pair.b.run(|| std::net::TcpListener::bind("10.77.0.2:7000").expect("listen"));
     let mut client =
         pair.a.run(|| std::net::TcpStream::connect("10.77.0.2:7000").expect("connect through XDP"));
@@ -374,7 +375,7 @@ fn steering__everything_but_roce_reaches_the_kernel() {
 }
 
 #[test]
-fn wake_tx__says_when_the_interface_is_down_or_gone() {
+fn wake_tx__reports_an_interface_that_is_down_or_removed() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;
@@ -390,7 +391,7 @@ fn wake_tx__says_when_the_interface_is_down_or_gone() {
 }
 
 #[test]
-fn busy_poll__options_are_taken_and_veth_has_no_napi_id() {
+fn busy_poll__options_are_accepted_and_veth_has_no_napi_id() {
     let _turn = turn();
     let Some(pair) = pair_or_skip(1500, 1) else {
         return;

@@ -1,5 +1,5 @@
-//! Network namespaces and veth pairs for tests, over raw netlink: no tool has to be installed, and
-//! nothing outlives the descriptors, however a test ends.
+//! Network namespaces and veth pairs for tests, over raw netlink. They need no installed tool, and
+//! the kernel removes them with their descriptors, however a test ends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
-/// An anonymous network namespace; it goes away with its last descriptor, thread and socket.
+/// An anonymous network namespace; the kernel removes it with its last descriptor, thread and
+/// socket.
 pub(crate) struct Netns(File);
 
 /// Two namespaces joined by a veth pair, both ends up: `va` at 10.77.0.1 in `a`, `vb` at 10.77.0.2
@@ -21,7 +22,8 @@ impl Netns {
     /// A new namespace with nothing but a loopback that is down.
     pub(crate) fn new() -> io::Result<Self> {
         let thread = std::thread::spawn(|| {
-            // SAFETY: no pointers; only this thread, which ends here, changes its namespace.
+            // SAFETY: no pointers; only this thread, which ends after the call, changes its
+            // namespace.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -30,9 +32,9 @@ impl Netns {
         thread.join().expect("the thread does not panic")
     }
 
-    /// Moves the calling thread into the namespace for good.
+    /// Moves the calling thread into the namespace permanently.
     pub(crate) fn enter(&self) {
-        // SAFETY: no pointers; a namespace descriptor of our own.
+        // SAFETY: no pointers; a descriptor that this namespace owns.
         let result = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
         assert_eq!(result, 0, "setns: {}", io::Error::last_os_error());
     }
@@ -60,7 +62,7 @@ impl AsRawFd for Netns {
 }
 
 impl Pair {
-    /// The pair with that MTU and number of queues each way, or why there cannot be one here.
+    /// A pair with that MTU and number of queues each way, or the reason why there is none.
     pub(crate) fn new(mtu: u32, queues: u32) -> Result<Self, String> {
         let pair = || -> io::Result<Self> {
             let (a, b) = (Netns::new()?, Netns::new()?);
@@ -74,7 +76,7 @@ impl Pair {
     }
 }
 
-/// The pair, or `None` with the reason on stderr; a panic when SPANWIRE_REQUIRE_E2E=1.
+/// The pair, or `None` with the reason on stderr; panics if SPANWIRE_REQUIRE_E2E=1.
 pub(crate) fn pair_or_skip(mtu: u32, queues: u32) -> Option<Pair> {
     match Pair::new(mtu, queues) {
         Ok(pair) => Some(pair),
@@ -85,7 +87,7 @@ pub(crate) fn pair_or_skip(mtu: u32, queues: u32) -> Option<Pair> {
     }
 }
 
-/// Says why a test does not run, and panics when it must.
+/// Prints why a test does not run, and panics if it must.
 pub(crate) fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");
     let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|value| value == "1");
@@ -148,10 +150,10 @@ fn index_of(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Tests that share the machine's two cores and this kernel's network take turns.
+/// Serialises tests that share the machine's two cores and this kernel's network.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A UDP/IPv4 Ethernet frame to port 4791 of 10.77.0.2 with that payload, checksums left out.
+/// A UDP/IPv4 Ethernet frame to port 4791 of 10.77.0.2 with that payload, without checksums.
 pub(crate) fn roce_frame(payload: &[u8], into: &mut [u8]) -> usize {
     const HEADERS: usize = 42;
     let len = HEADERS + payload.len();
@@ -215,7 +217,7 @@ impl Message {
         self.close(start);
     }
 
-    /// Starts an attribute; what follows is inside it until `close`.
+    /// Starts an attribute, which contains all that follows until `close`.
     fn open(&mut self, kind: u16) -> usize {
         let start = self.bytes.len();
         self.bytes.extend([0; 2]);
@@ -237,7 +239,7 @@ fn link_message(kind: u16, flags: i32, name: &str) -> Message {
     message
 }
 
-/// Sends a request from this thread's namespace and waits for the kernel's word on it.
+/// Sends a request from this thread's namespace and waits for the kernel's reply.
 fn request(message: &mut Message) -> io::Result<()> {
     let len = u32::try_from(message.bytes.len()).expect("a short message");
     message.bytes[..4].copy_from_slice(&len.to_ne_bytes());
@@ -248,7 +250,7 @@ fn request(message: &mut Message) -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just opened and owned by nobody else.
+    // SAFETY: just opened, with no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let bytes = &message.bytes;
     // SAFETY: `bytes` is borrowed for the call.

@@ -1,4 +1,4 @@
-//! The loop around a node with several ports: port number n of the node is entry n of a slice.
+//! The event loop of a node with several ports: port number n of the node is entry n of a slice.
 
 use super::{Budget, Driver, Progress};
 use crate::poll::poll;
@@ -8,19 +8,19 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// One turn of a node with several ports, in the order of [`step`](super::step): what arrived on
-/// any port, timers, what may leave by each port, flush.
+/// One iteration of a node with several ports, in the order of [`step`](super::step): receive on
+/// every port, timers, transmit on every port, flush.
 ///
-/// `budget` holds for each port. `unfinished` is the caller's memory between steps, empty at first:
-/// the ports that ran out of buffers or of `budget.tx`. What the node wants to send by a port that
-/// is not in `ports` stays with it.
+/// `budget` applies to each port. `unfinished` is the caller's state between steps, empty at first:
+/// the ports that ran out of buffers or of `budget.tx`. Frames for a port that is not in `ports`
+/// stay in the node.
 ///
 /// # Errors
-/// A port is gone. The others have been flushed, and the node may be driven on.
+/// A port has failed. The others have been flushed, and the node can continue.
 ///
 /// # Panics
-/// If there are more ports than [`PortMask::BITS`], or if the node claims a frame longer than the
-/// buffer it was offered.
+/// If there are more ports than [`PortMask::BITS`], or if the node returns a frame longer than its
+/// buffer.
 pub fn step_ports<P: Port>(
     now: Time,
     node: &mut dyn Node,
@@ -49,12 +49,12 @@ pub fn step_ports<P: Port>(
             unfinished.insert(id);
         }
     }
-    // Every port, whatever one of them says.
+    // Every port is flushed, even if another one fails.
     let flushed = ports.iter_mut().map(|port| port.flush(now));
     flushed.fold(Ok(()), io::Result::and).map(|()| progress)
 }
 
-/// Lets up to `max` frames leave by one port. Also says whether the node has no more for now.
+/// Transmits up to `max` frames on one port. Also returns whether the node has no more for now.
 fn transmit(
     now: Time,
     node: &mut dyn Node,
@@ -73,12 +73,12 @@ fn transmit(
 }
 
 impl Driver {
-    /// Drives `node` over `ports` until `stop` says true; see [`Driver::run_until`]. Asleep, it
-    /// wakes for a frame on any port that has a [`Port::poll_fd`], and looks at the others every
-    /// 200 us.
+    /// Drives `node` over `ports` until `stop` returns true; see [`Driver::run_until`]. During a
+    /// sleep it wakes for a frame on any port that has a [`Port::poll_fd`], and polls the others
+    /// every 200 us.
     ///
     /// # Errors
-    /// A port is gone.
+    /// A port has failed.
     ///
     /// # Panics
     /// If there are more ports than [`PortMask::BITS`].
@@ -95,8 +95,8 @@ impl Driver {
             let progress = step_ports(now, node, ports, &mut self.unfinished, self.budget)?;
             self.count(progress);
             if progress.is_idle() {
-                // A port out of buffers is as good as one with frames to push: nothing may wake us
-                // when it gets one back.
+                // A port without free buffers counts as pending, because no descriptor reports when
+                // it gets one back.
                 let pending = ports.iter().map(Port::tx_pending).sum::<usize>()
                     + usize::from(!self.unfinished.is_empty());
                 let deadline = node.poll_timeout().map(|at| alarm.wake_at(now, at));
@@ -109,17 +109,17 @@ impl Driver {
     }
 }
 
-/// Wakes before a deadline that is far away and spins the rest: a sleep ends late by what it takes
-/// to wake a core, and a frame would be late by that at every hop. Where deadlines are close to
-/// each other, sleeps are short and many, and being late costs less than spinning all the time.
+/// Wakes before a distant deadline and spins the rest. A sleep ends late by the time that waking a
+/// core takes, and a frame would be that late at every hop. If deadlines are close to each other,
+/// sleeps are short and frequent, and lateness costs less than spinning all the time.
 #[derive(Debug, Default)]
 struct Alarm {
-    /// The deadline that has been slept for.
+    /// The deadline of the last early wakeup.
     slept_for: Option<Time>,
 }
 
 impl Alarm {
-    /// When to wake for a deadline; `now` or earlier for not sleeping.
+    /// When to wake for a deadline; `now` or earlier: no sleep.
     fn wake_at(&mut self, now: Time, deadline: Time) -> Time {
         if self.slept_for == Some(deadline) {
             return deadline - WAKE_EARLY;
@@ -132,8 +132,8 @@ impl Alarm {
     }
 }
 
-/// Sleeps until a frame arrives on one of `ports` or the time is over. `entries` is room to work
-/// in, kept from call to call.
+/// Sleeps until a frame arrives on one of `ports` or the timeout expires. `entries` is a buffer
+/// reused between calls.
 fn wait<P: Port>(
     ports: &mut [P],
     entries: &mut Vec<libc::pollfd>,
@@ -145,14 +145,14 @@ fn wait<P: Port>(
         entries.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
     let is_blind = entries.len() < ports.len();
-    let blind_max = Duration::from_nanos(BLIND_MAX.as_ns());
+    let blind_max = Duration::from_nanos(NO_WAKEUP_SLEEP_MAX.as_ns());
     let timeout = if is_blind { timeout.min(blind_max) } else { timeout };
     let ready = poll(entries, timeout)?;
     let error = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     if entries.iter().any(|entry| entry.revents & error != 0)
-        || (ready == 0 && timeout >= ASK_AFTER)
+        || (ready == 0 && timeout >= CHECK_AFTER)
     {
-        // A socket without its interface never becomes ready. Each port knows how to find out.
+        // A socket that lost its interface never becomes ready; each port checks for that itself.
         return ports.iter_mut().try_for_each(|port| port.wait(Duration::ZERO));
     }
     Ok(())
@@ -163,20 +163,21 @@ fn port_id(n: usize) -> PortId {
     id.expect("no more ports than a PortMask has bits")
 }
 
-/// What waking an idle core takes, in a virtual machine: 30 to 50 us measured, of which the timer
-/// itself is one.
+/// Time to wake an idle core in a virtual machine: 30 to 50 us measured, including 1 us for the
+/// timer.
 const WAKE_EARLY: Dur = Dur::from_us(50);
 
-/// At least this far away, a deadline is worth spinning for: at most a quarter of the time.
+/// Minimum distance of a deadline worth spinning for: spinning then takes at most a quarter of the
+/// time.
 const WORTH_WAKING_EARLY: Dur = Dur::from_us(200);
 
-/// The longest sleep while a port cannot wake us: of the order of a system call's price against
-/// the delay that a frame suffers.
-const BLIND_MAX: Dur = Dur::from_us(200);
+/// The longest sleep with a port that cannot wake the worker: a compromise between the cost of a
+/// system call and a frame's delay.
+const NO_WAKEUP_SLEEP_MAX: Dur = Dur::from_us(200);
 
-/// After a quiet sleep this long the ports are asked whether they still live; after shorter ones
-/// that would cost more than the sleep saved.
-const ASK_AFTER: Duration = Duration::from_millis(50);
+/// Minimum quiet sleep after which the ports are checked for failure; after shorter ones the check
+/// would cost more than the sleep saved.
+const CHECK_AFTER: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

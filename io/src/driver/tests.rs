@@ -1,4 +1,4 @@
-//! A fake node and a fake port write down who was called in which order.
+//! A fake node and a fake port log the order of their calls.
 
 use super::*;
 use crate::port::SlotToken;
@@ -27,11 +27,11 @@ type Log = Rc<RefCell<Vec<Call>>>;
 #[derive(Default)]
 struct FakeNode {
     log: Log,
-    /// Frames it wants to send.
+    /// Frames that it has to send.
     to_send: usize,
     ready: bool,
     deadline: Option<Time>,
-    /// Every received frame makes it want to send one.
+    /// Each received frame queues one to send.
     echo: bool,
     seen: Vec<Time>,
 }
@@ -82,7 +82,7 @@ struct FakePort {
     pending: usize,
     buffer: Vec<u8>,
     broken: bool,
-    /// Sleep really in `wait`.
+    /// `wait` sleeps.
     sleeps: bool,
     last_rx: Time,
 }
@@ -209,7 +209,7 @@ fn step__keeps_the_order_of_the_node_contract() {
 }
 
 #[test]
-fn step__answers_in_the_same_step() {
+fn step__responds_in_the_same_step() {
     let (mut node, mut port, _log) = pair();
     node.echo = true;
     port.arrived.extend([1, 2, 3]);
@@ -237,14 +237,14 @@ fn step__handles_a_timeout_at_its_deadline_and_not_before() {
 }
 
 #[test]
-fn step__comes_back_to_a_port_left_for_want_of_slots() {
+fn step__polls_a_port_again_that_ran_out_of_slots() {
     let (mut node, mut port, _log) = pair();
     (node.ready, node.to_send, port.slots) = (true, 10, 4);
     let mut left = PortMask::EMPTY;
     assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 4);
     assert!(left.has(PortId::HOST));
     assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 0);
-    // The node does not say ready again; the driver remembers.
+    // The node does not report ready again; the driver remembers it.
     port.slots = 100;
     assert_eq!(run_step(&mut node, &mut port, &mut left).tx, 6);
     assert!(left.is_empty());
@@ -252,8 +252,8 @@ fn step__comes_back_to_a_port_left_for_want_of_slots() {
 }
 
 #[test]
-fn step__comes_back_to_a_port_left_for_want_of_slots_at_the_last_frame() {
-    // Slots run out exactly when the node has nothing more: only asking again can tell.
+fn step__polls_a_port_again_that_ran_out_of_slots_at_the_last_frame() {
+    // Slots run out exactly at the node's last frame: only polling again detects that.
     let (mut node, mut port, log) = pair();
     (node.ready, node.to_send, port.slots) = (true, 1, 1);
     let mut left = PortMask::EMPTY;
@@ -283,7 +283,7 @@ fn step__sends_no_more_than_its_budget_before_it_receives_again() {
 }
 
 #[test]
-fn step__reports_a_port_that_is_gone() {
+fn step__reports_a_failed_port() {
     let (mut node, mut port, _log) = pair();
     port.broken = true;
     let mut left = PortMask::EMPTY;
@@ -293,13 +293,13 @@ fn step__reports_a_port_that_is_gone() {
 
 #[test]
 #[should_panic(expected = "halt")]
-fn with_budget__refuses_zero() {
+fn with_budget__rejects_zero() {
     let driver = Driver::new(Clock::start(), Polling::Busy);
     let _ = driver.with_budget(Budget { rx: 64, tx: 0 });
 }
 
 #[test]
-fn run_until__asks_to_stop_before_the_first_step() {
+fn run_until__calls_stop_before_the_first_step() {
     let (mut node, mut port, log) = pair();
     let mut driver = Driver::new(Clock::start(), Polling::Busy);
     driver.run_until(&mut node, &mut port, |_| true).unwrap();
@@ -320,7 +320,7 @@ fn run_watched__counts_how_long_the_port_was_full() {
             turns > 4
         })
         .unwrap();
-    // The first step finds the port full after one frame; each later one counts the time since.
+    // The first step finds the port full after one frame; each later one adds the time since.
     assert_eq!(full[..2], [Dur::ZERO; 2]);
     assert!(full[2..].windows(2).all(|pair| pair[1] >= pair[0] + Dur::from_ms(2)), "{full:?}");
     assert!(driver.counters().idle_steps >= 3, "waiting for the port is not work");
@@ -367,7 +367,7 @@ fn run_until__sends_what_stop_posted_before_it_sleeps() {
 const SLEEP_MAX_STD: Duration = Duration::from_millis(100);
 
 #[test]
-fn run_until__spins_for_the_time_given_before_it_sleeps() {
+fn run_until__spins_for_the_configured_time_before_it_sleeps() {
     let (mut node, mut port, log) = pair();
     let clock = Clock::start();
     let spin = Dur::from_ms(3);
@@ -380,14 +380,14 @@ fn run_until__spins_for_the_time_given_before_it_sleeps() {
 }
 
 #[test]
-fn run_until__progress_starts_the_spin_again() {
+fn run_until__progress_restarts_the_spin() {
     let (mut node, mut port, log) = pair();
     port.slots = usize::MAX;
     let clock = Clock::start();
     let spin = Dur::from_ms(2);
     let mut driver = Driver::new(clock, Polling::Adaptive { spin });
     let begin = clock.now();
-    // Something to send every turn for five spin times: never idle, so never asleep.
+    // Frames to send in every step for five spin times: never idle, so never asleep.
     driver
         .run_until(&mut node, &mut port, |node| {
             (node.ready, node.to_send) = (true, 1);
@@ -398,7 +398,7 @@ fn run_until__progress_starts_the_spin_again() {
 }
 
 #[test]
-fn run_until__does_not_miss_a_deadline_asleep() {
+fn run_until__does_not_miss_a_deadline_during_a_sleep() {
     let (mut node, mut port, log) = pair();
     let clock = Clock::start();
     port.sleeps = true;
@@ -422,7 +422,7 @@ fn sleep_for__is_the_time_to_the_deadline_within_its_bounds() {
     assert_eq!(sleep_for(at(0), Some(at(10_000_000)), 0), SLEEP_MAX_STD);
     assert_eq!(sleep_for(at(10), Some(at(10)), 0), Duration::ZERO);
     assert_eq!(sleep_for(at(11), Some(at(10)), 0), Duration::ZERO);
-    // Below a nanosecond it spins: rounding up would be late.
+    // Below a nanosecond it spins, because rounding up would be late.
     assert_eq!(sleep_for(at(0), Some(Time::from_ps(999)), 0), Duration::ZERO);
 }
 

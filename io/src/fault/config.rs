@@ -1,30 +1,30 @@
-//! How bad the network is.
+//! Configuration of the network emulation.
 
 use spanwire_base::Dur;
 use std::fmt;
 
-/// How bad the network is. The default is a perfect one.
+/// Configuration of the network emulation. The default has no faults.
 ///
-/// The whole pattern is decided by `seed`, the rates and the frames. Each kind of fault draws from
-/// a generator of its own: changing one rate leaves the others' draws as they were.
+/// `seed`, the rates and the frames decide all faults. Each kind of fault has its own generator:
+/// changing one rate does not change the others' draws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultConfig {
-    /// Decides which frames are hit.
+    /// Seed of all draws.
     pub seed: u64,
     /// Frames lost, per million (0..=1,000,000).
     pub loss_ppm: u32,
     /// Frames delivered twice, per million of those not lost.
     pub dup_ppm: u32,
-    /// Frames held back until later ones have overtaken them, per million of those not lost.
+    /// Frames delayed until later ones have overtaken them, per million of those not lost.
     pub reorder_ppm: u32,
-    /// By how many frames one is overtaken at most, and how many are held at a time
-    /// (1..=[`FaultConfig::REORDER_DEPTH_MAX`], default 3). Drawn evenly from 1 to this.
+    /// Maximum frames that overtake a delayed one, and maximum delayed frames
+    /// (1..=[`FaultConfig::REORDER_DEPTH_MAX`], default 3). Drawn uniformly from 1 to this.
     pub reorder_depth: u32,
     /// Frames with one bit flipped past the Ethernet header, per million of those not lost.
     pub corrupt_ppm: u32,
 }
 
-/// A fault configuration that makes no sense.
+/// The reason why a fault configuration is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultConfigError {
     /// A rate above a million per million.
@@ -42,14 +42,14 @@ impl FaultConfig {
     /// The largest `reorder_depth`: one burst of the driver.
     pub const REORDER_DEPTH_MAX: u32 = 64;
 
-    /// The longest a frame is held back when no other overtakes it. Far below any retry limit: the
-    /// last frame of a transfer is late, never lost.
+    /// Maximum delay of a frame that no other overtakes. It is far below any retry limit: the last
+    /// frame of a transfer is late, never lost.
     pub const HOLD_MAX: Dur = Dur::from_ms(1);
 
     /// Checks the ranges.
     ///
     /// # Errors
-    /// The first field that is out of its range.
+    /// The first field out of its range.
     pub fn validate(&self) -> Result<(), FaultConfigError> {
         let rates = [
             ("loss_ppm", self.loss_ppm),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn validate__takes_the_ends_of_each_range() {
+    fn validate__accepts_the_ends_of_each_range() {
         let worst = FaultConfig {
             seed: u64::MAX,
             loss_ppm: 1_000_000,
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn validate__names_the_rate_out_of_range() {
-        type Spoil = fn(&mut FaultConfig);
-        let set: [(&str, Spoil); 4] = [
+        type Change = fn(&mut FaultConfig);
+        let set: [(&str, Change); 4] = [
             ("loss_ppm", |c| c.loss_ppm = 1_000_001),
             ("dup_ppm", |c| c.dup_ppm = 1_000_001),
             ("reorder_ppm", |c| c.reorder_ppm = 1_000_001),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__refuses_a_depth_out_of_range() {
+    fn validate__rejects_a_depth_out_of_range() {
         for depth in [0, FaultConfig::REORDER_DEPTH_MAX + 1] {
             let cfg = FaultConfig { reorder_depth: depth, ..FaultConfig::default() };
             let error = cfg.validate().unwrap_err();

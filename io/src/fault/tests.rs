@@ -5,7 +5,7 @@ use spanwire_base::Dur;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// A pipe whose right end has faults; frames carry their number.
+/// A pipe whose right end has faults; each frame carries its number.
 struct Rig {
     left: PipePort,
     right: FaultPort<PipePort>,
@@ -48,7 +48,7 @@ impl Rig {
         count
     }
 
-    /// `count` frames through, in uneven bursts, then time for what is held.
+    /// Sends `count` frames in uneven bursts, then waits for delayed ones.
     fn run(&mut self, count: u64) {
         for burst in 0..count / 40 {
             self.send(40);
@@ -85,7 +85,7 @@ fn number(frame: &[u8]) -> u64 {
     u64::from_be_bytes(frame[..8].try_into().expect("eight bytes"))
 }
 
-/// Every kind of fault at `ppm`.
+/// Every kind of fault with rate `ppm`.
 fn all(seed: u64, ppm: u32) -> FaultConfig {
     FaultConfig {
         seed,
@@ -98,14 +98,14 @@ fn all(seed: u64, ppm: u32) -> FaultConfig {
 }
 
 #[test]
-fn new__refuses_what_validate_refuses() {
+fn new__rejects_what_validate_rejects() {
     let cfg = FaultConfig { reorder_depth: 0, ..FaultConfig::default() };
     let refused = FaultPort::new(pipe(PipeConfig::default()).0, cfg).map(|_| ());
     assert_eq!(refused, Err(FaultConfigError::ReorderDepth(0)));
 }
 
 #[test]
-fn rx_burst__of_a_perfect_network_changes_nothing() {
+fn rx_burst__without_faults_changes_nothing() {
     let mut rig = Rig::new(FaultConfig::default());
     rig.run(4_000);
     assert!(rig.numbers().into_iter().eq(0..4_000));
@@ -124,7 +124,7 @@ fn rx_burst__same_seed_same_frames_same_result() {
 }
 
 #[test]
-fn rx_burst__a_rate_leaves_the_other_kinds_of_fault_alone() {
+fn rx_burst__a_rate_does_not_change_other_kinds_of_fault() {
     let lost = |cfg: FaultConfig| {
         let mut rig = Rig::new(cfg);
         rig.run(8_000);
@@ -153,7 +153,7 @@ fn rx_burst__rates_are_near_the_configured_ones() {
 }
 
 #[test]
-fn rx_burst__delivers_each_survivor_once_and_each_duplicate_twice() {
+fn rx_burst__delivers_each_frame_not_lost_once_and_each_duplicate_twice() {
     let mut cfg = all(4, 100_000);
     cfg.corrupt_ppm = 0;
     let mut rig = Rig::new(cfg);
@@ -199,7 +199,8 @@ fn rx_burst__reorders_within_its_depth() {
     let mut late = 0;
     for (at, n) in order.iter().enumerate() {
         let overtakers = order[..at].iter().filter(|other| *other > n).count();
-        // Overtaken by at most 4 prompt frames and the up to 3 others held meanwhile.
+        // Overtaken by at most 4 frames that are not delayed, and the up to 3 others delayed
+        // meanwhile.
         assert!(overtakers <= 7, "frame {n} was overtaken by {overtakers}");
         late += u64::from(overtakers > 0);
     }
@@ -219,7 +220,7 @@ fn rx_burst__reordering_everything_still_delivers_everything() {
 }
 
 #[test]
-fn rx_burst__holds_the_last_frame_no_longer_than_its_bound() {
+fn rx_burst__delays_the_last_frame_no_longer_than_its_bound() {
     let mut cfg = all(0, 0);
     cfg.reorder_ppm = 1_000_000;
     let mut rig = Rig::new(cfg);
@@ -232,20 +233,20 @@ fn rx_burst__holds_the_last_frame_no_longer_than_its_bound() {
 }
 
 #[test]
-fn rx_burst__allocates_nothing_once_warm() {
+fn rx_burst__allocates_nothing_in_steady_state() {
     let mut rig = Rig::new(all(6, 200_000));
     rig.run(20_000);
     let made = rig.right.faults.made;
-    // A burst of copies, what was held, and one being changed.
+    // A burst of duplicates, the delayed frames, and one being corrupted.
     assert!(made <= 128, "{made} buffers");
     rig.got.clear();
     rig.run(100_000);
     assert_eq!(rig.right.faults.made, made);
-    assert_eq!(rig.right.faults.pool.len(), made, "every buffer is home");
+    assert_eq!(rig.right.faults.pool.len(), made, "every buffer is in the pool");
 }
 
 #[test]
-fn set_blackhole__swallows_what_arrives_and_what_is_held() {
+fn set_blackhole__drops_arriving_and_delayed_frames() {
     let mut cfg = all(0, 0);
     cfg.reorder_ppm = 1_000_000;
     let mut rig = Rig::new(cfg);
@@ -263,7 +264,7 @@ fn set_blackhole__swallows_what_arrives_and_what_is_held() {
 }
 
 #[test]
-fn wait__ends_when_a_held_frame_is_due() {
+fn wait__ends_when_a_delayed_frame_is_due() {
     let mut cfg = all(0, 0);
     cfg.reorder_ppm = 1_000_000;
     let mut rig = Rig::new(cfg);
@@ -277,7 +278,7 @@ fn wait__ends_when_a_held_frame_is_due() {
 }
 
 #[test]
-fn wait__does_not_sleep_over_a_backlog() {
+fn wait__does_not_sleep_with_a_backlog() {
     let mut cfg = all(0, 0);
     cfg.dup_ppm = 1_000_000;
     let mut rig = Rig::new(cfg);
@@ -290,7 +291,7 @@ fn wait__does_not_sleep_over_a_backlog() {
 }
 
 #[test]
-fn slot_take__sends_untouched() {
+fn slot_take__sends_frames_unchanged() {
     let mut rig = Rig::new(all(0, 1_000_000));
     let mut slot = reserve(&mut rig.right).expect("a free pipe");
     slot.bytes()[..LEN].copy_from_slice(&numbered(8));

@@ -12,22 +12,23 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An IP address with the length of the network part in front of it: `10.77.0.1/24`. Host bits
-/// may be set, so it is a network as well as the address of an interface in one.
+/// An IP address with its prefix length: `10.77.0.1/24`. Host bits may be set, so it can be a
+/// network or an interface's address in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpPrefix {
     addr: IpAddr,
     len: u8,
 }
 
-/// One address that an interface has.
+/// An address of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceAddress {
     /// The address and the network it is in.
     pub prefix: IpPrefix,
     /// IPv6 duplicate address detection is still running: not yet usable as a source.
     pub tentative: bool,
-    /// Somebody else on the link has this IPv6 address too: not usable.
+    /// IPv6 duplicate address detection failed, because another host on the link has the address:
+    /// not usable.
     pub duplicate: bool,
 }
 
@@ -108,11 +109,11 @@ impl FromStr for IpPrefix {
 }
 
 impl Netlink {
-    /// Gives an interface an address. IPv6 addresses are usable at once: duplicate detection,
-    /// which takes a second, is left out.
+    /// Adds an address to an interface. IPv6 addresses are usable immediately: duplicate detection,
+    /// which takes a second, is disabled.
     ///
     /// # Errors
-    /// No such interface, no CAP_NET_ADMIN, or the interface has the address already.
+    /// No such interface, no CAP_NET_ADMIN, or the interface already has the address.
     pub fn add_address(&mut self, name: &str, prefix: IpPrefix) -> Result<(), NetError> {
         let asked = format!("add the address {prefix}");
         let mut message = AddressMessage::default();
@@ -138,7 +139,7 @@ impl Netlink {
         Ok(messages.iter().filter_map(address_of).collect())
     }
 
-    /// Takes all addresses of an interface away; returns how many there were.
+    /// Removes all addresses of an interface; returns how many there were.
     ///
     /// # Errors
     /// No such interface, or no CAP_NET_ADMIN.
@@ -147,7 +148,7 @@ impl Netlink {
         for message in self.address_messages(name)? {
             match self.request(0, RouteNetlinkMessage::DelAddress(message)) {
                 Ok(_) => flushed += 1,
-                // Taking a primary IPv4 address away takes its secondaries along.
+                // Removing a primary IPv4 address also removes its secondaries.
                 Err(r) if r.errno() == Some(libc::EADDRNOTAVAIL) => flushed += 1,
                 Err(r) => return Err(r.asked("remove an address").on(name)),
             }
@@ -155,11 +156,11 @@ impl Netlink {
         Ok(flushed)
     }
 
-    /// The addresses of all interfaces of the namespace, each with the index of its interface, in
-    /// the kernel's order: at these the host is reached.
+    /// The addresses of all interfaces of the namespace, each with its interface index, in the
+    /// kernel's order: the local addresses of the host.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not reply.
     pub fn all_addresses(&mut self) -> Result<Vec<(u32, InterfaceAddress)>, NetError> {
         let messages = self.dump_addresses(0).map_err(|r| r.asked("list the addresses"))?;
         let of = |message: &AddressMessage| Some((message.header.index, address_of(message)?));
@@ -184,7 +185,7 @@ impl Netlink {
             query.header.index = ifindex;
             let answers = match self.dump(&RouteNetlinkMessage::GetAddress(query)) {
                 Ok(answers) => answers,
-                // A kernel without IPv6 has no such table.
+                // A kernel without IPv6 does not have this table.
                 Err(r) if r.errno() == Some(libc::EOPNOTSUPP) => continue,
                 Err(r) => return Err(r),
             };
@@ -197,8 +198,8 @@ impl Netlink {
     }
 }
 
-/// The address in a message. On point-to-point interfaces `Address` is the peer's and `Local`
-/// ours; elsewhere there may be only one of the two.
+/// The address in a message. On point-to-point interfaces `Address` is the peer's and `Local` the
+/// host's; elsewhere only one of the two may be present.
 fn address_of(message: &AddressMessage) -> Option<InterfaceAddress> {
     let mut local = None;
     let mut address = None;
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn host__numbers_addresses_of_the_network() {
         assert_eq!(prefix("10.77.0.0/24").host(2), Some(prefix("10.77.0.2/24")));
-        // Host bits of the prefix do not matter.
+        // Host bits of the prefix are ignored.
         assert_eq!(prefix("10.77.0.9/24").host(2), Some(prefix("10.77.0.2/24")));
         assert_eq!(prefix("fd77::/64").host(2), Some(prefix("fd77::2/64")));
         assert_eq!(prefix("10.0.0.0/31").host(1), Some(prefix("10.0.0.1/31")));
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn from_str__refuses_with_an_example() {
+    fn from_str__rejects_with_an_example() {
         for text in ["", "10.0.0.1", "10.0.0.1/", "10.0.0.1/33", "10.0.0.1/+8", "x/8", "::/129"] {
             let error = text.parse::<IpPrefix>().expect_err(text);
             assert_eq!(error.kind(), NetErrorKind::Invalid);

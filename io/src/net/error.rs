@@ -1,15 +1,15 @@
-//! One error type for everything asked of the kernel about the network.
+//! The error type of kernel network configuration.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// Why the kernel's side of addressing said no: what was asked, on which interface, what came
-/// back, and what to do about it. [`fmt::Display`] prints all of it on one line.
+/// A failed request to the kernel: the request, the interface, the cause, and advice.
+/// [`fmt::Display`] prints all of it on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetError(Box<Cause>);
 
-/// What is in a [`NetError`]: boxed, so that results which are rarely errors stay small.
+/// The content of a [`NetError`], boxed so that results stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cause {
     kind: NetErrorKind,
@@ -20,44 +20,44 @@ struct Cause {
     advice: Cow<'static, str>,
 }
 
-/// The cause of a [`NetError`], for programs that react to it.
+/// The cause of a [`NetError`], for programmatic handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetErrorKind {
-    /// The process may not do this (EPERM, EACCES).
+    /// The process lacks the privilege (EPERM, EACCES).
     Permission,
     /// The interface, namespace or address does not exist.
     NotFound,
-    /// The interface, namespace, address or route exists already.
+    /// The interface, namespace, address or route already exists.
     AlreadyExists,
-    /// The request cannot be right: a bad name, prefix, MTU.
+    /// The request is invalid: a bad name, prefix, MTU.
     Invalid,
-    /// The kernel or the driver cannot do this at all.
+    /// The kernel or the driver does not support this.
     Unsupported,
     /// No route leads to the destination.
     NoRoute,
-    /// A route exists, but through another interface than the one asked for.
+    /// A route exists, but through another interface than the requested one.
     OtherInterface,
     /// The destination is an address of this host.
     Loopback,
     /// The destination is not one host: multicast, broadcast or unspecified.
     NotUnicast,
-    /// The destination is link-local, which means nothing without an interface.
+    /// The destination is link-local and no interface was given.
     ScopeNeeded,
     /// The route leaves through an interface that does not carry Ethernet frames.
     NotEthernet,
-    /// The next hop does not answer ARP or neighbour discovery.
+    /// The next hop does not reply to ARP or neighbour discovery.
     NeighbourSilent,
-    /// The kernel did not answer, or a state was not reached, in time.
+    /// The kernel did not reply, or a state was not reached, in time.
     Timeout,
-    /// The kernel's answer could not be understood.
+    /// The kernel's reply could not be parsed.
     Protocol,
     /// Any other error of the operating system; see [`NetError::errno`].
     Kernel,
 }
 
 impl NetError {
-    /// An error of a given cause, with the advice that usually fits it.
+    /// An error with this cause and its usual advice.
     #[must_use]
     pub(crate) fn new(kind: NetErrorKind, asked: impl Into<String>) -> Self {
         Self(Box::new(Cause {
@@ -70,7 +70,7 @@ impl NetError {
         }))
     }
 
-    /// An error that a system call gave as `errno` (positive).
+    /// An error from the `errno` (positive) of a system call.
     #[must_use]
     pub(crate) fn from_errno(asked: impl Into<String>, errno: i32) -> Self {
         let mut error = Self::new(kind_of(errno), asked);
@@ -78,7 +78,7 @@ impl NetError {
         error
     }
 
-    /// An error that the standard library reported.
+    /// An error of the standard library.
     #[must_use]
     pub(crate) fn from_io(asked: impl Into<String>, error: &io::Error) -> Self {
         match error.raw_os_error() {
@@ -87,21 +87,21 @@ impl NetError {
         }
     }
 
-    /// Names the interface that the request was about.
+    /// Sets the interface of the request.
     #[must_use]
     pub(crate) fn on(mut self, interface: impl Into<String>) -> Self {
         self.0.interface = Some(interface.into());
         self
     }
 
-    /// Adds what else is known about the cause.
+    /// Adds details of the cause.
     #[must_use]
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// Replaces the usual advice by one that knows more.
+    /// Replaces the usual advice by more specific advice.
     #[must_use]
     pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
         self.0.advice = advice.into();
@@ -120,13 +120,13 @@ impl NetError {
         self.0.errno
     }
 
-    /// The interface that the request was about, if it was about one.
+    /// The interface of the request, if there is one.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         self.0.interface.as_deref()
     }
 
-    /// What to do about it: one sentence without a full stop.
+    /// Advice, one sentence without a full stop.
     #[must_use]
     pub fn advice(&self) -> &str {
         &self.0.advice
@@ -152,7 +152,7 @@ impl fmt::Display for NetError {
 
 impl std::error::Error for NetError {}
 
-/// The cause behind an error number, as far as the number alone tells.
+/// The cause that an error number implies.
 fn kind_of(errno: i32) -> NetErrorKind {
     match errno {
         libc::EPERM | libc::EACCES => NetErrorKind::Permission,
@@ -169,18 +169,18 @@ fn meaning(kind: NetErrorKind) -> &'static str {
     match kind {
         NetErrorKind::Permission => "not permitted",
         NetErrorKind::NotFound => "it does not exist",
-        NetErrorKind::AlreadyExists => "it exists already",
+        NetErrorKind::AlreadyExists => "it already exists",
         NetErrorKind::Invalid => "the request is not valid",
-        NetErrorKind::Unsupported => "not supported here",
+        NetErrorKind::Unsupported => "it is not supported",
         NetErrorKind::NoRoute => "no route leads there",
         NetErrorKind::OtherInterface => "the route leaves through another interface",
         NetErrorKind::Loopback => "it is an address of this host",
-        NetErrorKind::NotUnicast => "it is not the address of one host",
-        NetErrorKind::ScopeNeeded => "a link-local address means nothing without an interface",
+        NetErrorKind::NotUnicast => "it is not a unicast address",
+        NetErrorKind::ScopeNeeded => "a link-local address requires an interface",
         NetErrorKind::NotEthernet => "the interface does not carry Ethernet frames",
-        NetErrorKind::NeighbourSilent => "the next hop does not answer",
+        NetErrorKind::NeighbourSilent => "the next hop does not reply",
         NetErrorKind::Timeout => "it did not happen in time",
-        NetErrorKind::Protocol => "the kernel's answer could not be understood",
+        NetErrorKind::Protocol => "the kernel's reply could not be parsed",
         NetErrorKind::Kernel => "the operating system refused",
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn display__says_what_where_why_and_what_to_do() {
+    fn display__has_request_interface_cause_and_advice() {
         let error = NetError::from_errno("set the MTU to 9", libc::EINVAL)
             .on("sw0")
             .detail("mtu less than device minimum")
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn display__own_cause_has_words() {
+    fn display__describes_causes_without_errno() {
         let error = NetError::new(NetErrorKind::Loopback, "reach 127.0.0.1");
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,4 @@
-//! Notifications of the kernel: that an address of the namespace has come or gone.
+//! Kernel notifications of added and removed addresses.
 
 use super::error::NetError;
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -6,8 +6,8 @@ use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A netlink socket that becomes readable when an IPv4 or IPv6 address of its network namespace
-/// comes or goes, on whatever interface. What changed is for a [`Netlink`](super::Netlink) to ask.
+/// A netlink socket that becomes readable when an IPv4 or IPv6 address is added to or removed from
+/// any interface of its network namespace. Query [`Netlink`](super::Netlink) for the change.
 #[derive(Debug)]
 pub struct AddressEvents(Socket);
 
@@ -24,11 +24,11 @@ impl AddressEvents {
         Ok(Self(socket))
     }
 
-    /// Takes the notifications that are there; says whether there were any.
+    /// Drains the pending notifications; returns whether there were any.
     pub fn take(&self) -> bool {
         let mut any = false;
         loop {
-            // Truncated: only the fact of a change is of interest.
+            // Truncated: only the fact of a change matters.
             match self.0.recv(&mut &mut [0_u8; 64][..], libc::MSG_TRUNC) {
                 Ok(_) => any = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -60,7 +60,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn take__an_address_that_comes_or_goes_is_an_event() {
+    fn take__an_added_or_removed_address_is_an_event() {
         if testing::lacks_privilege("take") {
             return;
         }
@@ -68,7 +68,7 @@ mod tests {
         let events = ns.run(AddressEvents::open).expect("privileged").expect("netlink");
         let mut netlink = Netlink::open_in(&ns).expect("netlink");
         // The notification of an IPv6 address may be later than the address itself.
-        let told = || {
+        let notified = || {
             let mut entry =
                 [libc::pollfd { fd: events.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];
             poll(&mut entry, Duration::from_secs(10)).expect("polls");
@@ -77,13 +77,13 @@ mod tests {
         for prefix in ["10.0.0.1/32", "fd00::1/128"] {
             while events.take() {}
             netlink.add_address("lo", prefix.parse().expect("a prefix")).expect("privileged");
-            assert!(told(), "{prefix}");
+            assert!(notified(), "{prefix}");
         }
         let all = netlink.all_addresses().expect("netlink");
         assert!(all.iter().any(|(ifindex, a)| (*ifindex, a.prefix.len()) == (1, 128)), "{all:?}");
         while events.take() {}
         netlink.flush_addresses("lo").expect("privileged");
-        assert!(told());
+        assert!(notified());
         while events.take() {}
         netlink.set_alias("lo", "no address").expect("privileged");
         assert!(!events.take());

@@ -1,6 +1,6 @@
-//! What a driver can do for XDP, as it declares it: the `netdev` family of generic netlink.
+//! XDP features that drivers declare: the `netdev` family of generic netlink.
 //!
-//! Only asking: nothing is attached, bound or reset.
+//! Queries only: nothing is attached, bound or reset.
 
 use super::error::{NetError, NetErrorKind};
 use super::netns::NetNs;
@@ -15,23 +15,23 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// What a driver declares to be able to do for XDP.
+/// XDP features that a driver declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct XdpFeatures {
-    /// It runs programs before a socket buffer exists, and they may redirect: native AF_XDP.
+    /// Native XDP with redirection: programs run before a socket buffer exists.
     pub native: bool,
-    /// AF_XDP without copying.
+    /// Zero-copy AF_XDP.
     pub zero_copy: bool,
-    /// Frames in several buffers.
+    /// Multi-buffer frames.
     pub multi_buffer: bool,
 }
 
 impl XdpFeatures {
-    /// Asks for the features of an interface of the calling thread's namespace.
+    /// Queries the features of an interface of the calling thread's namespace.
     ///
     /// # Errors
-    /// [`NetErrorKind::Unsupported`] from kernels before Linux 6.3, which do not know; no such
-    /// interface.
+    /// [`NetErrorKind::Unsupported`] from kernels before Linux 6.3, which have no such query; no
+    /// such interface.
     pub fn read(ifindex: u32) -> Result<Self, NetError> {
         let wrap = |e: io::Error| NetError::from_io("open a generic netlink socket", &e);
         let mut socket = Socket::new(NETLINK_GENERIC).map_err(wrap)?;
@@ -57,7 +57,8 @@ impl XdpFeatures {
         Ok(Self::of(bits.ok_or_else(|| NetError::from_io(ASKED, &short()))?))
     }
 
-    /// As [`XdpFeatures::read`] in a given namespace; the calling thread stays where it is.
+    /// As [`XdpFeatures::read`] in a given namespace; the calling thread's namespace does not
+    /// change.
     ///
     /// # Errors
     /// As [`XdpFeatures::read`], and when the process may not enter the namespace.
@@ -78,7 +79,7 @@ impl XdpFeatures {
     }
 }
 
-/// One question, one answer.
+/// Sends one request and receives its reply.
 fn ask(socket: &Socket, question: Generic) -> io::Result<Generic> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST;
@@ -102,7 +103,7 @@ fn ask(socket: &Socket, question: Generic) -> io::Result<Generic> {
     }
 }
 
-/// A message of generic netlink: a family, a command, attributes.
+/// A generic netlink message: a family, a command, attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Generic {
     family: u16,
@@ -117,7 +118,7 @@ impl Generic {
         Self { family, command, attributes }
     }
 
-    /// The value of an attribute, if it is there and of that size.
+    /// The value of an attribute, if it is present and has that size.
     fn attribute<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
         NlasIterator::new(&self.attributes)
             .map_while(Result::ok)
@@ -155,11 +156,11 @@ impl NetlinkDeserializable for Generic {
 }
 
 fn short() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the answer is not what was asked for")
+    io::Error::new(io::ErrorKind::InvalidData, "the reply does not match the request")
 }
 
-const ASKED: &str = "ask what XDP can do";
-/// The kernel answers from the system call itself.
+const ASKED: &str = "query XDP features";
+/// The kernel replies within the system call.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A family with its commands, or one interface: some hundred bytes.
 const RECEIVE_BYTES: usize = 32 << 10;
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn of__native_wants_redirection() {
+    fn of__native_requires_redirection() {
         assert!(!XdpFeatures::of(XDP_ACT_BASIC).native);
         assert!(XdpFeatures::of(XDP_ACT_BASIC | XDP_ACT_REDIRECT).native);
         let all = XdpFeatures::of(u64::MAX);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn generic__is_taken_apart_as_it_was_put_together() {
+    fn generic__deserializes_what_it_serialized() {
         let nla = DefaultNla::new(7, vec![1, 2, 3, 4]);
         let message = Generic::new(0x13, 2, &nla);
         let mut bytes = vec![0xaa; message.buffer_len()];

@@ -1,4 +1,4 @@
-//! Two hosts on one machine: two namespaces joined by a veth pair, addressed and up.
+//! Two hosts on one machine: two namespaces connected by a veth pair, with addresses.
 
 use super::address::IpPrefix;
 use super::error::{NetError, NetErrorKind};
@@ -8,7 +8,7 @@ use super::veth::{VethEnd, VethSpec};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// How two hosts are wired.
+/// Configuration of two connected hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabConfig {
     /// The interface's name in both namespaces, 1..=15 bytes; default `sw0`.
@@ -21,8 +21,8 @@ pub struct LabConfig {
     pub v6: IpPrefix,
     /// Transmit and receive queues of each end, 1..=64; default 1.
     pub queues: u32,
-    /// Packets that may wait in front of each interface, `None` for no queue; default 1000, which
-    /// makes a full peer push back instead of dropping.
+    /// Length of each interface's pfifo queue in packets, `None` for no queue. Default 1000: a full
+    /// peer then causes back-pressure instead of drops.
     pub pfifo: Option<u32>,
 }
 
@@ -41,14 +41,14 @@ impl Default for LabConfig {
     }
 }
 
-/// One of [`TwoHosts`].
+/// One host of [`TwoHosts`].
 #[derive(Debug)]
 pub struct Host {
     /// The host's namespace.
     pub ns: NetNs,
-    /// Its interface, as named inside.
+    /// The interface's name in the namespace.
     pub ifname: String,
-    /// The interface's index inside.
+    /// The interface's index in the namespace.
     pub ifindex: u32,
     /// Its Ethernet address.
     pub mac: [u8; 6],
@@ -60,7 +60,7 @@ pub struct Host {
     pub link_local: Ipv6Addr,
 }
 
-/// Two hosts joined by a cable. Nothing else is on it, and nothing leads from it to the machine.
+/// Two connected hosts. Their link has no other ports and no connection to the machine's network.
 #[derive(Debug)]
 pub struct TwoHosts {
     /// The first host.
@@ -70,7 +70,8 @@ pub struct TwoHosts {
 }
 
 impl TwoHosts {
-    /// Wires two anonymous namespaces: everything vanishes with the value, or the process.
+    /// Connects two anonymous namespaces: the kernel removes everything with the value, or with the
+    /// process.
     ///
     /// # Errors
     /// No CAP_SYS_ADMIN and CAP_NET_ADMIN, or a bad configuration.
@@ -78,12 +79,11 @@ impl TwoHosts {
         Self::join(NetNs::new_anonymous()?, NetNs::new_anonymous()?, config)
     }
 
-    /// Wires two given namespaces. On an error the cable is gone again; the namespaces are not
-    /// touched further.
+    /// Connects two given namespaces. On an error the veth pair is removed; the namespaces are not
+    /// modified further.
     ///
     /// # Errors
-    /// No CAP_SYS_ADMIN and CAP_NET_ADMIN, a bad configuration, or an interface of that name is
-    /// there already.
+    /// No CAP_SYS_ADMIN and CAP_NET_ADMIN, a bad configuration, or the interface name is in use.
     pub fn join(a: NetNs, b: NetNs, config: &LabConfig) -> Result<Self, NetError> {
         let plan_a = Plan::new(config, 1)?;
         let plan_b = Plan::new(config, 2)?;
@@ -109,7 +109,7 @@ impl TwoHosts {
                 Ok(Self { a: plan_a.host(a, name, link_a), b: plan_b.host(b, name, link_b) })
             }
             Err(e) => {
-                // The first error is the one to report.
+                // Report the first error.
                 let _ = Netlink::open_in(&a).and_then(|mut netlink| netlink.delete_link(name));
                 Err(e)
             }
@@ -117,7 +117,7 @@ impl TwoHosts {
     }
 }
 
-/// The addresses of one host, checked before anything is made.
+/// The addresses of one host, validated before anything is created.
 #[derive(Debug)]
 struct Plan {
     v4: (Ipv4Addr, IpPrefix),
@@ -161,10 +161,10 @@ impl Plan {
         })
     }
 
-    /// Gives the interface its addresses and switches it on.
+    /// Sets the interface's addresses and sets it up.
     fn configure(&self, netlink: &mut Netlink, config: &LabConfig) -> Result<(), NetError> {
         let name = config.ifname.as_str();
-        // Link-local addresses are given here too, so that they are known and usable at once.
+        // Link-local addresses are set as well, so that they are known and immediately usable.
         netlink.disable_ipv6_autoconf(name)?;
         netlink.set_up(name)?;
         let link_local =
@@ -206,8 +206,8 @@ const MIN_MTU: u32 = 1280;
 /// The largest MTU of veth, in bytes.
 const MAX_MTU: u32 = 65535;
 
-/// How long the kernel may take to notice that both ends are on; usually some milliseconds, up to
-/// a second when it rations link events.
+/// Maximum time for the kernel to detect the carrier of both ends: usually some milliseconds, up to
+/// a second if it rate-limits link events.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     use std::net::{SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
     use std::thread;
 
-    /// Sends a datagram to `to`, bound at `b`, from `a`, and returns what arrived.
+    /// Sends a datagram from `a` to `to`, bound at `b`, and returns the bytes received.
     fn datagram(hosts: &TwoHosts, to: SocketAddr) -> Vec<u8> {
         let receiver = hosts
             .b
@@ -249,8 +249,8 @@ mod tests {
         assert_ne!(hosts.a.mac, hosts.b.mac);
         assert_eq!(datagram(&hosts, (hosts.b.v4, 4000).into()), b"across");
         assert_eq!(datagram(&hosts, (hosts.b.v6, 4000).into()), b"across");
-        // One scope for both sides: the interface is the first of each namespace, so its index
-        // is the same.
+        // One scope for both hosts: the interface is the first of each namespace, so its index is
+        // equal.
         assert_eq!(hosts.a.ifindex, hosts.b.ifindex);
         let local = SocketAddrV6::new(hosts.b.link_local, 4000, 0, hosts.b.ifindex);
         assert_eq!(datagram(&hosts, local.into()), b"across");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn join__failure_takes_the_cable_away() {
+    fn join__failure_removes_the_veth_pair() {
         if testing::lacks_privilege("join") {
             return;
         }
@@ -296,8 +296,8 @@ mod tests {
         let b = NetNs::new_anonymous().expect("privileged");
         let mut at_a = Netlink::open_in(&a).expect("privileged");
         let mut at_b = Netlink::open_in(&b).expect("privileged");
-        // An address that lo of b has already on another host is no obstacle; the same address
-        // on the new interface twice would be. So let the name clash in b.
+        // An address that lo of b has already on another host does not fail; the same address on
+        // the new interface twice would. So cause a name conflict in b.
         let other = NetNs::new_anonymous().expect("privileged");
         VethSpec {
             a: VethEnd { ns: &b, name: "sw0" },
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_new__bad_configurations_are_refused_before_anything_is_made() {
+    fn plan_new__bad_configurations_are_rejected_before_anything_is_created() {
         let good = LabConfig::default();
         let swapped = LabConfig { v4: good.v6, ..good.clone() };
         let narrow = LabConfig { v4: "10.0.0.0/32".parse().expect("a prefix"), ..good.clone() };

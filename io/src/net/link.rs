@@ -1,4 +1,4 @@
-//! Network interfaces: what the kernel tells about a link.
+//! Network interfaces as the kernel reports them.
 
 use super::error::{NetError, NetErrorKind};
 use super::netlink::{Netlink, Refusal};
@@ -12,7 +12,7 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the kernel tells about one interface.
+/// Attributes of an interface, as the kernel reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkInfo {
     /// The name, 1..=15 bytes.
@@ -23,33 +23,33 @@ pub struct LinkInfo {
     pub mac: Option<[u8; 6]>,
     /// The largest IP packet in bytes (the frame is 14 bytes longer).
     pub mtu: u32,
-    /// It is switched on (`IFF_UP`).
+    /// It is administratively up (`IFF_UP`).
     pub up: bool,
-    /// It is on and has a carrier (`IFF_LOWER_UP`): frames can pass.
+    /// It is up and has a carrier (`IFF_LOWER_UP`): frames can pass.
     pub running: bool,
     /// It is the loopback interface.
     pub loopback: bool,
-    /// It carries Ethernet frames (true for `lo` in no case).
+    /// It carries Ethernet frames (never true for `lo`).
     pub ethernet: bool,
     /// The operational state of RFC 2863.
     pub operstate: OperState,
     /// The kind of virtual interface (`veth`), `None` for hardware and `lo`.
     pub kind: Option<String>,
-    /// Transmit queues it was made with.
+    /// Transmit queues that it was created with.
     pub tx_queues: u32,
-    /// Receive queues it was made with.
+    /// Receive queues that it was created with.
     pub rx_queues: u32,
     /// The queueing discipline at the root.
     pub qdisc: Option<String>,
-    /// A free text that administrators, and `spanwire lab`, put on interfaces.
+    /// Free text set by administrators or by `spanwire lab`.
     pub alias: Option<String>,
-    /// How an XDP program is attached, if one is.
+    /// The mode of the attached XDP program, if any.
     pub xdp: Option<XdpMode>,
     /// The kernel's counters.
     pub counters: LinkCounters,
 }
 
-/// The kernel's 64-bit counters of an interface, since it was made.
+/// The kernel's 64-bit counters of an interface, since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounters {
     /// Frames received.
@@ -76,27 +76,27 @@ pub struct LinkCounters {
 pub enum OperState {
     /// It can pass frames.
     Up,
-    /// It cannot.
+    /// It cannot pass frames.
     Down,
     /// The interface below it, or the other end of the pair, is down.
     LowerLayerDown,
-    /// The driver does not say (`lo`).
+    /// The driver does not report it (`lo`).
     Unknown,
     /// Testing, dormant or not present.
     Other,
 }
 
-/// How an XDP program is attached to an interface.
+/// The mode of an XDP program on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum XdpMode {
     /// In the driver, before a socket buffer exists.
     Driver,
-    /// In the generic path, after one exists: slower.
+    /// In the generic path, after a socket buffer exists: slower.
     Generic,
     /// In the hardware.
     Hardware,
-    /// Several programs in several places.
+    /// Several programs in several modes.
     Several,
 }
 
@@ -125,7 +125,7 @@ impl Netlink {
     /// All interfaces of the namespace, in the order of their indices.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not reply.
     pub fn links(&mut self) -> Result<Vec<LinkInfo>, NetError> {
         let asked = "list the interfaces";
         let answers = self
@@ -149,7 +149,7 @@ impl Netlink {
         Ok(self.link(name)?.ifindex)
     }
 
-    /// Waits until an interface passes frames: on, with a carrier.
+    /// Waits until an interface is running: up, with a carrier.
     ///
     /// # Errors
     /// [`NetErrorKind::Timeout`] after `timeout`.
@@ -164,7 +164,7 @@ impl Netlink {
                 return Err(NetError::new(NetErrorKind::Timeout, "wait for a carrier")
                     .on(name)
                     .detail(format!("{} after {timeout:?}", link.operstate))
-                    .advise("switch the other end on, or check the cable"));
+                    .advise("set the other end up, or check the cable"));
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -174,7 +174,7 @@ impl Netlink {
         let answers = self.request(0, RouteNetlinkMessage::GetLink(query))?;
         match answers.first() {
             Some(RouteNetlinkMessage::NewLink(message)) => link_of(message),
-            _ => Err(Refusal::Unreadable("the answer is no link".to_owned())),
+            _ => Err(Refusal::Unreadable("the reply is not a link".to_owned())),
         }
     }
 }
@@ -202,15 +202,15 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// An Ethernet address as it is usually written: `02:00:00:00:00:01`.
+/// An Ethernet address in the usual notation: `02:00:00:00:00:01`.
 #[must_use]
 pub fn format_mac(mac: &[u8; 6]) -> String {
     let [a, b, c, d, e, f] = mac;
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
-/// A name that an interface can have, checked before it is part of a request: the kernel would
-/// cut some bad names short instead of refusing them.
+/// Validates an interface name before it becomes part of a request: the kernel would truncate some
+/// invalid names instead of rejecting them.
 pub(super) fn check_name(name: &str) -> Result<(), NetError> {
     let fits = !name.is_empty() && name.len() < IFNAMSIZ;
     let clean = !name.contains(|c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace());
@@ -229,7 +229,7 @@ pub(super) fn named(name: &str, mut attributes: Vec<LinkAttribute>) -> LinkMessa
     message
 }
 
-/// Reads a link message. Only name and index are indispensable.
+/// Parses a link message. Only name and index are required.
 fn link_of(message: &LinkMessage) -> Result<LinkInfo, Refusal> {
     let flags = message.header.flags;
     let ethernet = message.header.link_layer_type == LinkLayerType::Ether;

@@ -1,5 +1,5 @@
-//! From the next hop's IP address to its MAC address: the kernel's neighbour table, and making the
-//! kernel fill it.
+//! Resolution of the next hop's IP address to its MAC address: lookup in the kernel's neighbour
+//! table, triggering its probes.
 
 use super::address::family;
 use super::error::{NetError, NetErrorKind};
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 impl Netlink {
-    /// Waits until the kernel knows the MAC address of `next_hop`, and makes it ask.
+    /// Waits until the kernel has the MAC address of `next_hop`, and triggers its probes.
     pub(super) fn neighbour_mac(
         &mut self,
         dst: IpAddr,
@@ -38,22 +38,22 @@ impl Netlink {
                 return Ok(mac);
             }
             let now = Instant::now();
-            if provoked.is_none_or(|at| now.duration_since(at) >= PROVOKE_AGAIN) {
-                // A refusal is not the end: the kernel also reports the failure of an earlier
-                // attempt this way. It is told if no answer comes.
-                unsent = provoke(dst, link).err();
+            if provoked.is_none_or(|at| now.duration_since(at) >= PROBE_INTERVAL) {
+                // Continue after an error: the kernel also reports the failure of an earlier
+                // attempt this way. It is reported if no reply arrives.
+                unsent = send_probe(dst, link).err();
                 provoked = Some(now);
             }
             let waited = now.duration_since(start);
             if waited >= timeout {
-                return Err(silent(dst, next_hop, link, &neighbour, timeout, unsent));
+                return Err(no_reply(dst, next_hop, link, &neighbour, timeout, unsent));
             }
             thread::sleep(pause.min(timeout - waited));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// The kernel's entry for a neighbour; one without state if there is none.
+    /// The kernel's neighbour entry; one without state if there is none.
     fn neighbour(&mut self, addr: IpAddr, ifindex: u32) -> Result<Neighbour, Refusal> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(&addr);
@@ -67,12 +67,12 @@ impl Netlink {
         };
         match answers.first() {
             Some(RouteNetlinkMessage::NewNeighbour(message)) => Ok(neighbour_of(message)),
-            _ => Err(Refusal::Unreadable("the answer is no neighbour".to_owned())),
+            _ => Err(Refusal::Unreadable("the reply is not a neighbour".to_owned())),
         }
     }
 }
 
-/// What the kernel knows about a neighbour.
+/// The kernel's entry of a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Neighbour {
     state: NeighbourState,
@@ -82,7 +82,7 @@ struct Neighbour {
 impl Neighbour {
     const ABSENT: Self = Self { state: NeighbourState::None, mac: None };
 
-    /// The MAC address, if the kernel itself would send to it now.
+    /// The MAC address, if the kernel itself would use it now.
     fn usable_mac(&self) -> Option<[u8; 6]> {
         match self.state {
             NeighbourState::Reachable
@@ -104,8 +104,8 @@ fn neighbour_of(message: &NeighbourMessage) -> Neighbour {
     Neighbour { state: message.header.state, mac }
 }
 
-/// Makes the kernel look for the next hop: it must, to send a datagram.
-fn provoke(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
+/// Makes the kernel resolve the next hop by sending a datagram to it.
+fn send_probe(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
     let any: IpAddr = match dst {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -120,7 +120,7 @@ fn provoke(dst: IpAddr, link: &LinkInfo) -> io::Result<()> {
     socket.send_to(&[], to).map(drop)
 }
 
-fn silent(
+fn no_reply(
     dst: IpAddr,
     next_hop: IpAddr,
     link: &LinkInfo,
@@ -134,7 +134,7 @@ fn silent(
         neighbour.state
     );
     if let Some(error) = unsent {
-        detail.push_str(&format!("; the probe said: {error}"));
+        detail.push_str(&format!("; the probe failed: {error}"));
     }
     let error = NetError::new(NetErrorKind::NeighbourSilent, reach(dst))
         .on(link.name.as_str())
@@ -142,22 +142,22 @@ fn silent(
     if link.running {
         error
     } else {
-        error.advise("switch the interface on and check its cable: it has no carrier")
+        error.advise("set the interface up and check its cable: it has no carrier")
     }
 }
 
-/// A datagram to this port asks for nothing (RFC 863).
+/// The discard port, which sends no reply (RFC 863).
 const DISCARD_PORT: u16 = 9;
 
-/// The first look after the probe: on a local link the answer takes some 100 us.
+/// Time to the first lookup after the probe: on a local link the reply takes some 100 us.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 
-/// Looks are not further apart than this.
+/// The longest interval between lookups.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The kernel gives up on a neighbour after some probes and then waits for new traffic, so there
-/// is some every second, as from an application that retries.
-const PROVOKE_AGAIN: Duration = Duration::from_secs(1);
+/// Interval between probes. The kernel gives up on a neighbour after some probes and then waits for
+/// new traffic, as from a retrying application.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! One conversation with the kernel's routing family of netlink: send a request, take the
-//! answers until the kernel says that it is done.
+//! Requests over the kernel's routing family of netlink: sends a request and receives replies until
+//! the kernel reports completion.
 
 use super::error::{NetError, NetErrorKind};
 use super::netns::NetNs;
@@ -17,12 +17,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// A netlink socket in one network namespace, through which links, addresses, queueing
-/// disciplines and routes are read and changed. Requests are strictly one after the other.
+/// A netlink socket in one network namespace, for reading and changing links, addresses, queueing
+/// disciplines and routes. Requests are strictly sequential.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
-    /// Where answers are received; kept because it is large.
+    /// Receive buffer; kept because it is large.
     buffer: Vec<u8>,
 }
 
@@ -35,14 +35,14 @@ impl fmt::Debug for Netlink {
     }
 }
 
-/// Why one exchange failed; [`Refusal::asked`] turns it into an error that says what it was about.
+/// The cause of a failed request; [`Refusal::asked`] adds the request and makes it an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The kernel refused with an error number, and perhaps said why.
+    /// The kernel returned an error number, possibly with a message.
     Errno { errno: i32, text: Option<String> },
-    /// The kernel did not answer within [`RECEIVE_TIMEOUT`].
+    /// The kernel did not reply within [`RECEIVE_TIMEOUT`].
     Timeout,
-    /// The answer could not be understood.
+    /// The reply could not be parsed.
     Unreadable(String),
 }
 
@@ -57,15 +57,17 @@ impl Netlink {
         socket.bind_auto().map_err(wrap)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(wrap)?;
         sys::set_receive_timeout(socket.as_fd(), RECEIVE_TIMEOUT).map_err(wrap)?;
-        // Refusals come with the kernel's own words, without a copy of the request.
+        // Extended acknowledgements: errors include the kernel's message, without a copy of the
+        // request.
         socket.set_ext_ack(true).map_err(wrap)?;
         socket.set_cap_ack(true).map_err(wrap)?;
-        // Dumps are filtered by the kernel (by interface), and unknown request fields refused.
+        // Strict checking: the kernel filters dumps (by interface), and rejects unknown request
+        // fields.
         socket.set_netlink_get_strict_chk(true).map_err(wrap)?;
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES) })
     }
 
-    /// Opens a socket in a given namespace; the calling thread stays where it is.
+    /// Opens a socket in a given namespace; the calling thread's namespace does not change.
     ///
     /// # Errors
     /// As [`Netlink::open`], and when the process may not enter the namespace (CAP_SYS_ADMIN).
@@ -76,8 +78,8 @@ impl Netlink {
         opened
     }
 
-    /// Sends a request and returns what the kernel answers before its acknowledgement: nothing
-    /// for a change, one message for a query.
+    /// Sends a request and returns the kernel's replies before its acknowledgement: none for a
+    /// change, one for a query.
     pub(super) fn request(
         &mut self,
         flags: u16,
@@ -87,7 +89,7 @@ impl Netlink {
         Ok(self.receive_all()?.messages)
     }
 
-    /// Asks for a table. A table that changed while it was read is read again, a few times.
+    /// Dumps a table. If the table changes during the dump, it is repeated a few times.
     pub(super) fn dump(
         &mut self,
         message: &RouteNetlinkMessage,
@@ -101,7 +103,7 @@ impl Netlink {
         }
         Err(Refusal::Errno {
             errno: libc::EAGAIN,
-            text: Some("the table kept changing while it was read".to_owned()),
+            text: Some("the table kept changing during the dump".to_owned()),
         })
     }
 
@@ -130,7 +132,7 @@ impl Netlink {
             };
             if length > self.buffer.len() {
                 return Err(Refusal::Unreadable(format!(
-                    "an answer of {length} bytes does not fit {RECEIVE_BYTES}"
+                    "a reply of {length} bytes exceeds {RECEIVE_BYTES}"
                 )));
             }
             if answers.take(&self.buffer, self.sequence)? {
@@ -140,7 +142,7 @@ impl Netlink {
     }
 }
 
-/// What has been received for one request.
+/// Replies received for one request.
 #[derive(Debug, Default)]
 struct Answers {
     messages: Vec<RouteNetlinkMessage>,
@@ -149,8 +151,8 @@ struct Answers {
 }
 
 impl Answers {
-    /// Takes one datagram of one or more messages; true when the request is complete. Messages of
-    /// another sequence number belong to a request that was given up and are passed over.
+    /// Parses one datagram of one or more messages; returns true if the request is complete.
+    /// Messages of another sequence number belong to an abandoned request and are ignored.
     fn take(&mut self, mut datagram: &[u8], sequence: u32) -> Result<bool, Refusal> {
         while datagram.len() >= HEADER_BYTES {
             let length = usize_from(u64::from(u32::from_ne_bytes([
@@ -213,7 +215,7 @@ impl Refusal {
         }
     }
 
-    /// The error for a caller: `asked` continues the sentence "cannot ...".
+    /// The error of a caller's request: `asked` continues the sentence "cannot ...".
     pub(super) fn asked(self, asked: impl Into<String>) -> NetError {
         match self {
             Self::Errno { errno, text } => {
@@ -224,7 +226,7 @@ impl Refusal {
                 }
             }
             Self::Timeout => NetError::new(NetErrorKind::Timeout, asked)
-                .detail(format!("no answer within {RECEIVE_TIMEOUT:?}")),
+                .detail(format!("no reply within {RECEIVE_TIMEOUT:?}")),
             Self::Unreadable(text) => NetError::new(NetErrorKind::Protocol, asked).detail(text),
         }
     }
@@ -240,10 +242,10 @@ impl From<&io::Error> for Refusal {
     }
 }
 
-/// The sentence that the kernel attached to a refusal (`NLMSGERR_ATTR_MSG`), if there is one.
+/// The message that the kernel attached to an error (`NLMSGERR_ATTR_MSG`), if any.
 ///
-/// Behind the error code stands the header of the request, and the whole request unless the
-/// answer is capped; then attributes.
+/// The error code is followed by the header of the request, by the whole request unless the reply
+/// is capped, and by attributes.
 fn kernel_text(flags: u16, error: &ErrorMessage) -> Option<String> {
     const NLMSGERR_ATTR_MSG: u16 = 1;
     let echoed = error.header.get(..HEADER_BYTES)?;
@@ -261,15 +263,15 @@ fn kernel_text(flags: u16, error: &ErrorMessage) -> Option<String> {
     Some(text.trim_end_matches('\0').to_owned())
 }
 
-/// How long the kernel may take for one answer. It answers from the system call itself, unless
-/// the routing lock is held by somebody who waits for hardware.
+/// Maximum time for a reply. The kernel replies within the system call, unless another process
+/// holds the routing lock while it waits for hardware.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Room for one datagram: dumps come in at most 32 KiB, and one interface with its statistics
-/// takes 1 to 2 KiB.
+/// Receive buffer size: dumps arrive in at most 32 KiB, and one interface with its statistics takes
+/// 1 to 2 KiB.
 const RECEIVE_BYTES: usize = 128 << 10;
 
-/// How often a table that changes while it is read is read again.
+/// Maximum attempts to dump a table that changes during the dump.
 const DUMP_ATTEMPTS: usize = 8;
 
 /// The length of `struct nlmsghdr`.
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn open__asks_a_real_kernel() {
+    fn open__queries_the_running_kernel() {
         let mut netlink = Netlink::open().expect("netlink needs no privilege");
         let mut query = LinkMessage::default();
         query.header.index = 1;
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn take__another_sequence_is_passed_over() {
+    fn take__another_sequence_is_ignored() {
         let mut datagram = message(2, 0, 6, &refusal(libc::EPERM, "old"));
         assert_eq!(Answers::default().take(&datagram, 7), Ok(false));
         datagram.extend_from_slice(&message(3, 0, 7, &[0; 4]));
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn take__refusal_has_the_kernels_words() {
+    fn take__an_error_has_the_kernels_message() {
         let datagram = message(2, NLM_F_CAPPED, 7, &refusal(libc::EINVAL, "mtu too small"));
         assert_eq!(
             Answers::default().take(&datagram, 7),
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn take__lying_length_is_an_error_not_a_panic() {
+    fn take__an_invalid_length_is_an_error_not_a_panic() {
         for length in [0_u32, 15, 4000] {
             let mut datagram = message(3, 0, 1, &[0; 4]);
             datagram[..4].copy_from_slice(&length.to_ne_bytes());

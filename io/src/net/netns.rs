@@ -1,5 +1,5 @@
-//! Network namespaces: anonymous ones that vanish with the process, and named ones that `ip netns`
-//! knows too.
+//! Network namespaces: anonymous ones that end with the process, and named ones that `ip netns` can
+//! use.
 
 use super::error::{NetError, NetErrorKind};
 use super::netlink::Netlink;
@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-/// A handle to one network namespace. It keeps the namespace alive; a namespace without name,
-/// process or handle is destroyed by the kernel with everything in it.
+/// A handle to a network namespace, which it keeps alive. The kernel destroys a namespace without
+/// name, process or handle, with everything in it.
 #[derive(Debug)]
 pub struct NetNs {
     fd: OwnedFd,
     name: Option<String>,
 }
 
-/// The calling thread is in another namespace for as long as this lives. Bound to its thread.
+/// A guard: the calling thread is in another namespace while it lives. It is bound to its thread.
 #[derive(Debug)]
 pub struct Entered {
     before: File,
@@ -33,7 +33,7 @@ pub struct Entered {
 }
 
 impl NetNs {
-    /// The namespace that the calling thread is in.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
     /// There is no `/proc`.
@@ -43,8 +43,8 @@ impl NetNs {
         Ok(Self { fd: file.into(), name: None })
     }
 
-    /// Makes a namespace that only this handle keeps alive, with `lo` up in it: whatever ends the
-    /// process, SIGKILL included, leaves nothing behind.
+    /// Creates a namespace with `lo` up that only this handle keeps alive. It is removed however
+    /// the process ends, including by SIGKILL.
     ///
     /// # Errors
     /// No CAP_SYS_ADMIN.
@@ -60,19 +60,19 @@ impl NetNs {
         Ok(ns)
     }
 
-    /// Makes a namespace that stays until [`NetNs::delete_named`], with `lo` up in it. It is held
-    /// by a mount below `/run/netns`, which is how `ip netns` finds it.
+    /// Creates a namespace with `lo` up that persists until [`NetNs::delete_named`]. A mount below
+    /// `/run/netns` holds it, which is where `ip netns` looks for it.
     ///
     /// # Errors
-    /// No CAP_SYS_ADMIN, a name that is no file name, or one that exists already.
+    /// No CAP_SYS_ADMIN, an invalid file name, or one that already exists.
     pub fn create_named(name: &str) -> Result<Self, NetError> {
         let asked = format!("create the network namespace {name}");
         let path = path_of(name).map_err(|e| e.refused(&asked))?;
         let wrap = |e: io::Error| NetError::from_io(asked.as_str(), &e);
-        // The lock keeps two creators from stacking two mounts on the directory; `ip netns` takes
+        // The lock prevents two creators from stacking two mounts on the directory; `ip netns` uses
         // the same one.
         let _lock = prepare_directory().map_err(wrap)?;
-        // Only a place to mount on: nobody ever reads the file itself.
+        // A mount point only; its content is never read.
         drop(
             OpenOptions::new()
                 .read(true)
@@ -91,7 +91,7 @@ impl NetNs {
         let file = match made {
             Ok(file) => file,
             Err(e) => {
-                // Nothing is mounted on it, so it may go; the first error is the one to report.
+                // It is not mounted, so it can be removed; report the first error.
                 let _ = fs::remove_file(&path);
                 return Err(wrap(e));
             }
@@ -104,11 +104,11 @@ impl NetNs {
         Ok(ns)
     }
 
-    /// Opens a named namespace, whoever made it.
+    /// Opens an existing named namespace.
     ///
     /// # Errors
-    /// There is none of that name, or what has the name is not a network namespace (a creator
-    /// that died half way leaves an empty file).
+    /// There is none of that name, or the file is not a network namespace (a creator that was
+    /// killed leaves an empty file).
     pub fn open_named(name: &str) -> Result<Self, NetError> {
         let asked = format!("open the network namespace {name}");
         let path = path_of(name).map_err(|e| e.refused(&asked))?;
@@ -121,8 +121,8 @@ impl NetNs {
         }
     }
 
-    /// Takes the name of a namespace away. The namespace itself goes when the last process in it
-    /// and the last handle to it are gone.
+    /// Removes the name of a namespace. The kernel destroys the namespace after its last process
+    /// and its last handle have gone.
     ///
     /// # Errors
     /// There is none of that name, or no CAP_SYS_ADMIN.
@@ -133,7 +133,7 @@ impl NetNs {
         let target = c_path(&path).map_err(wrap)?;
         match sys::unmount_detach(&target) {
             Ok(()) => {}
-            // Not mounted: a creator died half way. Only the file is left to be removed.
+            // Not mounted, because its creator was killed: only the file is left to remove.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             Err(e) => return Err(wrap(e)),
         }
@@ -148,13 +148,13 @@ impl NetNs {
         let wrap = |e: io::Error| NetError::from_io("list the network namespaces", &e);
         let entries = match fs::read_dir(DIRECTORY) {
             Ok(entries) => entries,
-            // Nobody has made one since the machine was started.
+            // No namespace has been created since boot.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(wrap(e)),
         };
         let mut names = Vec::new();
         for entry in entries {
-            // A name that is not UTF-8 cannot be asked for here either.
+            // A name that is not UTF-8 cannot be used with this API either.
             if let Ok(name) = entry.map_err(wrap)?.file_name().into_string() {
                 names.push(name);
             }
@@ -163,14 +163,14 @@ impl NetNs {
         Ok(names)
     }
 
-    /// The name under which the namespace was created or opened, if it has one.
+    /// The name that the namespace was created or opened with, if any.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The number by which the kernel tells namespaces apart: equal for two handles exactly if
-    /// they lead to the same namespace.
+    /// The kernel's inode number of the namespace: equal for two handles if and only if they refer
+    /// to the same namespace.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -182,8 +182,8 @@ impl NetNs {
         Ok(metadata.ino())
     }
 
-    /// Moves the calling thread into the namespace until the guard is dropped. Sockets made
-    /// meanwhile belong to the namespace for ever; threads started meanwhile stay in it.
+    /// Moves the calling thread into the namespace until the guard is dropped. Sockets created
+    /// meanwhile belong to the namespace permanently; threads started meanwhile stay in it.
     ///
     /// # Errors
     /// No CAP_SYS_ADMIN.
@@ -194,8 +194,8 @@ impl NetNs {
         Ok(Entered { before, not_send: PhantomData })
     }
 
-    /// Runs `work` in a thread of its own inside the namespace and returns what it returns. A
-    /// panic in `work` goes on in the caller.
+    /// Runs `work` in a new thread inside the namespace and returns its result. A panic in `work`
+    /// is propagated.
     ///
     /// # Errors
     /// No CAP_SYS_ADMIN; then `work` has not run.
@@ -207,7 +207,7 @@ impl NetNs {
         done.map_err(|e| NetError::from_io(format!("enter {}", self.label()), &e))
     }
 
-    /// A command that will run inside the namespace; see [`NetNs::contain`].
+    /// A command that runs inside the namespace; see [`NetNs::contain`].
     ///
     /// # Errors
     /// Out of descriptors.
@@ -217,12 +217,12 @@ impl NetNs {
         Ok(command)
     }
 
-    /// Makes `command` run inside the namespace, with a `/sys` of its own that shows the
-    /// namespace's interfaces, as under `ip netns exec` (files of `/etc/netns` are not used).
+    /// Makes `command` run inside the namespace, with its own `/sys` that shows the namespace's
+    /// interfaces, as under `ip netns exec` (files of `/etc/netns` are not used).
     ///
-    /// The change is made between fork and exec, so it also holds for [`CommandExt::exec`], which
-    /// then moves the calling thread itself, also if the program cannot be run afterwards: nothing
-    /// but reporting that is left to do then. What fails there is what spawning reports.
+    /// The change is made between fork and exec, so it also applies to [`CommandExt::exec`]. That
+    /// moves the calling thread itself, even if the program cannot be run afterwards; the caller
+    /// can then only report the error. Spawning reports errors of the change.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -231,15 +231,15 @@ impl NetNs {
         let hook = move || {
             sys::setns_net(ns.as_fd())?;
             sys::unshare(libc::CLONE_NEWNS)?;
-            // Mounts of the host still arrive here, ours never reach the host.
+            // Mounts of the host propagate into the namespace, but not the reverse.
             sys::mount(c"", c"/", c"none", libc::MS_SLAVE | libc::MS_REC)?;
-            // There may be no /sys to take away; the mount below says so if that matters.
+            // There may be no /sys to unmount; the mount below fails if that matters.
             let _ = sys::unmount_detach(c"/sys");
             sys::mount(c"spanwire", c"/sys", c"sysfs", 0)
         };
         // SAFETY: the hook runs in the child between fork and exec, where only async-signal-safe
-        // functions are allowed: it makes five system calls on constants and on a descriptor that
-        // it owns, and its errors are plain error numbers, which allocate nothing.
+        // functions are allowed. It makes five system calls on constants and on a descriptor that
+        // it owns, and its errors are plain error numbers, which do not allocate.
         unsafe {
             command.pre_exec(hook);
         }
@@ -267,20 +267,19 @@ impl AsFd for NetNs {
 }
 
 impl Drop for Entered {
-    /// Takes the thread back.
+    /// Returns the thread to its namespace.
     ///
     /// # Panics
-    /// If the kernel refuses although it let the thread go: the thread would go on in the wrong
-    /// namespace, and everything it did from then on would be wrong.
+    /// If the kernel rejects the return, because the thread would continue in the wrong namespace.
     fn drop(&mut self) {
         let back = sys::setns_net(self.before.as_fd());
         if !thread::panicking() {
-            back.expect("a thread that left its network namespace may return to it");
+            back.expect("a thread may return to the network namespace that it left");
         }
     }
 }
 
-/// Runs `work` in a thread that ends with it, so that what it changes about its thread goes too.
+/// Runs `work` in a new thread that ends with it, which discards changes to the thread's state.
 fn in_fresh_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
@@ -296,9 +295,8 @@ fn open_current() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Makes `/run/netns` a mount whose mounts spread to the other mount namespaces, as `ip netns`
-/// does: a namespace named here is then seen, and can be deleted, by everybody. Returns the
-/// directory, locked.
+/// Makes `/run/netns` a shared mount, as `ip netns` does, so that a namespace created in it is
+/// visible and deletable in all mount namespaces. Returns the directory, locked.
 fn prepare_directory() -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY)?;
     let directory = File::open(DIRECTORY)?;
@@ -307,7 +305,7 @@ fn prepare_directory() -> io::Result<File> {
     let share = || sys::mount(c"", &path, c"none", libc::MS_SHARED | libc::MS_REC);
     match share() {
         Ok(()) => {}
-        // It is a plain directory so far, and only mounts can be shared.
+        // It is still a plain directory, and only mounts can be shared.
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
             sys::mount(&path, &path, c"none", libc::MS_BIND | libc::MS_REC)?;
             share()?;
@@ -317,7 +315,7 @@ fn prepare_directory() -> io::Result<File> {
     Ok(directory)
 }
 
-/// Why a name cannot be the name of a namespace.
+/// The reason why a namespace name is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BadName(&'static str);
 
@@ -329,7 +327,7 @@ impl BadName {
     }
 }
 
-/// The file of a named namespace. The name becomes one component of a path, so it must be one.
+/// The file of a named namespace. The name must be a single path component.
 fn path_of(name: &str) -> Result<PathBuf, BadName> {
     if name.is_empty() || name == "." || name == ".." {
         return Err(BadName("the name is empty or a directory"));
@@ -348,7 +346,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Where `ip netns` keeps named namespaces.
+/// The directory of named namespaces of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
 /// The longest file name that Linux allows, in bytes.

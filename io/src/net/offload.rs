@@ -1,4 +1,4 @@
-//! The offloads and the driver of an interface, by the ethtool ioctl.
+//! Offloads and driver of an interface, by the ethtool ioctl.
 
 mod queues;
 
@@ -12,48 +12,48 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// A handle for ethtool requests about the interfaces of one namespace.
+/// A handle for ethtool requests in one namespace.
 #[derive(Debug)]
 pub struct Ethtool {
-    /// Any socket will do: it stands for its namespace.
+    /// Any socket works: it determines the namespace.
     socket: UdpSocket,
 }
 
-/// The offloads that decide how fast kernel TCP is on an interface; benchmarks compare with all
-/// on and all off.
+/// The offloads that determine the speed of kernel TCP on an interface; benchmarks compare all on
+/// with all off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offloads {
-    /// The device cuts large TCP segments (needs `tx_checksum`).
+    /// TCP segmentation offload: the device splits large segments (needs `tx_checksum`).
     pub tso: bool,
-    /// The stack passes large segments down and cuts them last.
+    /// Generic segmentation offload: the stack splits large segments last.
     pub gso: bool,
-    /// The stack joins received segments.
+    /// Generic receive offload: the stack merges received segments.
     pub gro: bool,
     /// The device computes checksums of sent packets.
     pub tx_checksum: bool,
 }
 
 impl Offloads {
-    /// Everything on.
+    /// All on.
     pub const ON: Self = Self { tso: true, gso: true, gro: true, tx_checksum: true };
 
-    /// Everything off.
+    /// All off.
     pub const OFF: Self = Self { tso: false, gso: false, gro: false, tx_checksum: false };
 }
 
 impl Ethtool {
-    /// For the namespace of the calling thread.
+    /// Opens a handle for the namespace of the calling thread.
     ///
     /// # Errors
     /// Out of descriptors.
     pub fn open() -> Result<Self, NetError> {
-        // The wildcard address works in every namespace, also where lo is off.
+        // The wildcard address works in every namespace, even if lo is down.
         let socket = UdpSocket::bind("0.0.0.0:0")
             .map_err(|e| NetError::from_io("open a socket for ethtool", &e))?;
         Ok(Self { socket })
     }
 
-    /// For a given namespace; the calling thread stays where it is.
+    /// Opens a handle for a given namespace; the calling thread's namespace does not change.
     ///
     /// # Errors
     /// The process may not enter the namespace (CAP_SYS_ADMIN).
@@ -67,7 +67,8 @@ impl Ethtool {
     /// The name of the driver of an interface: `veth`, `mlx5_core`, ...
     ///
     /// # Errors
-    /// No such interface, or a driver that does not tell ([`NetErrorKind::Unsupported`]: `lo`).
+    /// No such interface, or a driver that does not report it ([`NetErrorKind::Unsupported`]:
+    /// `lo`).
     pub fn driver(&self, name: &str) -> Result<String, NetError> {
         check_name(name)?;
         let mut info = DriverInfo::default();
@@ -78,10 +79,11 @@ impl Ethtool {
         Ok(String::from_utf8_lossy(name.unwrap_or_default()).into_owned())
     }
 
-    /// The rate of the link, in Mbit/s; none where the driver knows none, as while it is down.
+    /// The link speed in Mbit/s; `None` if the driver does not know it, as while the link is down.
     ///
     /// # Errors
-    /// No such interface, or a driver that does not tell ([`NetErrorKind::Unsupported`]: `lo`).
+    /// No such interface, or a driver that does not report it ([`NetErrorKind::Unsupported`]:
+    /// `lo`).
     pub fn speed_mbps(&self, name: &str) -> Result<Option<u32>, NetError> {
         check_name(name)?;
         let mut settings = LinkSettings { command: ETHTOOL_GSET, ..LinkSettings::default() };
@@ -92,28 +94,28 @@ impl Ethtool {
         Ok(Some(speed).filter(|mbps| !SPEEDS_UNKNOWN.contains(mbps)))
     }
 
-    /// The offloads of an interface as they are.
+    /// The present offloads of an interface.
     ///
     /// # Errors
     /// No such interface.
     pub fn offloads(&self, name: &str) -> Result<Offloads, NetError> {
         check_name(name)?;
         Ok(Offloads {
-            tso: self.is_on(name, &TSO)?,
-            gso: self.is_on(name, &GSO)?,
-            gro: self.is_on(name, &GRO)?,
-            tx_checksum: self.is_on(name, &TX_CHECKSUM)?,
+            tso: self.feature_state(name, &TSO)?,
+            gso: self.feature_state(name, &GSO)?,
+            gro: self.feature_state(name, &GRO)?,
+            tx_checksum: self.feature_state(name, &TX_CHECKSUM)?,
         })
     }
 
-    /// Switches offloads on and off, and checks that they are so afterwards.
+    /// Sets offloads and verifies them afterwards.
     ///
     /// # Errors
-    /// No CAP_NET_ADMIN, or the driver keeps one as it is ([`NetErrorKind::Unsupported`], which
-    /// names it): an XDP program on a veth switches off segmentation of its peer.
+    /// No CAP_NET_ADMIN, or the driver does not change one ([`NetErrorKind::Unsupported`], which
+    /// names it): an XDP program on a veth disables segmentation on its peer.
     pub fn set_offloads(&self, name: &str, wanted: &Offloads) -> Result<(), NetError> {
         check_name(name)?;
-        // Segmentation needs checksums, so these are switched on before it and off after it.
+        // Segmentation needs checksums, so these are enabled before it and disabled after it.
         let checksum = (&TX_CHECKSUM, wanted.tx_checksum);
         let mut steps = [(&TSO, wanted.tso), (&GSO, wanted.gso), (&GRO, wanted.gro), checksum];
         if wanted.tx_checksum {
@@ -123,14 +125,14 @@ impl Ethtool {
             self.switch(name, feature, on)?;
         }
         for (feature, on) in steps {
-            if self.is_on(name, feature)? != on {
+            if self.feature_state(name, feature)? != on {
                 return Err(refused(feature, on, name));
             }
         }
         Ok(())
     }
 
-    fn is_on(&self, name: &str, feature: &Feature) -> Result<bool, NetError> {
+    fn feature_state(&self, name: &str, feature: &Feature) -> Result<bool, NetError> {
         let value = self
             .value(name, feature.get, 0)
             .map_err(|e| NetError::from_io(format!("read {}", feature.name), &e).on(name))?;
@@ -156,7 +158,7 @@ impl Ethtool {
     }
 }
 
-/// One switch: the commands of linux/ethtool.h that read and set it.
+/// One offload: the commands of linux/ethtool.h that read and set it.
 #[derive(Debug)]
 struct Feature {
     name: &'static str,
@@ -181,8 +183,8 @@ struct Value {
 struct DriverInfo {
     command: u32,
     driver: [u8; 32],
-    /// Version, firmware, bus and expansion ROM (32 bytes each), 12 reserved bytes and five
-    /// counts: written by the kernel, not used here.
+    /// Version, firmware, bus and expansion ROM (32 bytes each), 12 reserved bytes and five counts:
+    /// written by the kernel, unused.
     rest: [u8; 4 * 32 + 12 + 5 * 4],
 }
 
@@ -191,7 +193,7 @@ struct DriverInfo {
 #[derive(Default)]
 struct LinkSettings {
     command: u32,
-    /// What it supports and advertises: not used here, as all else.
+    /// Supported and advertised modes: unused, as are all other fields.
     modes: [u32; 2],
     speed_low: u16,
     port: [u8; 6],
@@ -215,7 +217,7 @@ fn refused(feature: &Feature, on: bool, name: &str) -> NetError {
     let asked = format!("switch {} {}", feature.name, on_off(on));
     NetError::new(NetErrorKind::Unsupported, asked)
         .on(name)
-        .detail("the driver keeps it as it is")
+        .detail("the driver does not change it")
         .advise("detach XDP programs from the interface and its peer, then try again")
 }
 
@@ -226,7 +228,7 @@ fn on_off(on: bool) -> &'static str {
 const ETHTOOL_GSET: u32 = 1;
 const ETHTOOL_GDRVINFO: u32 = 3;
 
-/// `SPEED_UNKNOWN` of linux/ethtool.h, the same in 16 bits, and what some drivers say instead.
+/// `SPEED_UNKNOWN` of linux/ethtool.h, the same in 16 bits, and the value of some drivers.
 const SPEEDS_UNKNOWN: [u32; 3] = [u32::MAX, 0xffff, 0];
 
 #[cfg(test)]
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn speed_mbps__of_a_veth_is_what_it_claims_and_lo_has_none() {
+    fn speed_mbps__veth_has_its_nominal_speed_and_lo_none() {
         if testing::lacks_privilege("speed_mbps") {
             return;
         }
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn set_offloads__each_is_seen_and_everything_comes_back() {
+    fn set_offloads__each_is_set_and_restored() {
         if testing::lacks_privilege("set_offloads") {
             return;
         }

@@ -1,5 +1,5 @@
-//! From a destination address to everything a frame needs: which interface, which source, which
-//! MAC addresses. The kernel decides; it is asked, not imitated.
+//! Resolution of a destination address to the interface, source address and MAC addresses of its
+//! frames. The kernel's route lookup decides; it is queried, not reimplemented.
 
 use super::address::{IpPrefix, family, width};
 use super::error::{NetError, NetErrorKind};
@@ -13,32 +13,32 @@ use netlink_packet_route::route::{
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Where frames to a destination go.
+/// The next hop of frames to a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextHop {
-    /// The interface they leave through.
+    /// The egress interface.
     pub ifindex: u32,
     /// Its name.
     pub ifname: String,
-    /// The source address that the kernel would use.
+    /// The source address that the kernel selects.
     pub src_ip: IpAddr,
     /// The interface's MAC address.
     pub src_mac: [u8; 6],
-    /// The host on the link that takes them: the destination itself, or a gateway.
+    /// The next hop on the link: the destination itself, or a gateway.
     pub next_hop_ip: IpAddr,
-    /// That host's MAC address.
+    /// The next hop's MAC address.
     pub dst_mac: [u8; 6],
     /// The largest IP packet in bytes: the interface's MTU, or the route's if that is smaller.
     pub mtu: u32,
-    /// The TTL or hop limit that the route prescribes, if it does.
+    /// The TTL or hop limit of the route, if it has one.
     pub hop_limit: Option<u8>,
 }
 
-/// How long [`resolve`] waits for a neighbour: the kernel's three probes, one second each.
+/// Time limit of [`resolve`] for a neighbour: the kernel's three probes, one second each.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Finds the way to `dst` in the network namespace of the calling thread, as [`resolve_within`]
-/// with [`RESOLVE_TIMEOUT`].
+/// Resolves the next hop to `dst` in the network namespace of the calling thread, as
+/// [`resolve_within`] with [`RESOLVE_TIMEOUT`].
 ///
 /// # Errors
 /// See [`resolve_within`].
@@ -46,16 +46,15 @@ pub fn resolve(dst: IpAddr, oif: Option<u32>) -> Result<NextHop, NetError> {
     resolve_within(dst, oif, RESOLVE_TIMEOUT)
 }
 
-/// Finds the way to `dst` in the network namespace of the calling thread.
+/// Resolves the next hop to `dst` in the network namespace of the calling thread.
 ///
-/// If the kernel does not know the next hop's MAC address yet, one empty UDP datagram to `dst`
-/// (discard port, 9) makes it ask; no privilege is needed. An address that was confirmed some
-/// time ago is taken as it is.
+/// If the kernel has no MAC address of the next hop, an empty UDP datagram to `dst` (discard port,
+/// 9) triggers its probes; no privilege is needed. A stale entry is used as it is.
 ///
 /// # Arguments
-/// - `dst`: one host's address. IPv4 addresses written as IPv6 are taken as IPv4.
-/// - `oif`: the index of the interface to leave through; required for link-local addresses.
-/// - `timeout`: the bound on waiting for the next hop's answer.
+/// - `dst`: a unicast address. IPv4-mapped IPv6 addresses are treated as IPv4.
+/// - `oif`: the index of the egress interface; required for link-local addresses.
+/// - `timeout`: the time limit for the next hop's reply.
 ///
 /// # Errors
 /// By [`NetError::kind`]: `NoRoute`, `OtherInterface`, `Loopback`, `NotUnicast`, `ScopeNeeded`,
@@ -128,7 +127,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// The kernel's choice for `dst`, through `oif` if one is asked for.
+    /// The kernel's route for `dst`, through `oif` if one is given.
     fn route_to(&mut self, dst: IpAddr, oif: Option<u32>) -> Result<Route, NetError> {
         let Some(oif) = oif else {
             return self
@@ -136,9 +135,8 @@ impl Netlink {
                 .map_err(|r| r.asked(reach(dst)));
         };
         let name = self.link_by_index(oif)?.name;
-        // Asked for an interface that no route uses, IPv4 pretends that the destination is on its
-        // link. Whether a real route is behind the answer, only a query for the route's own entry
-        // tells.
+        // For an interface without a route to the destination, IPv4 assumes that the destination is
+        // on its link. Only a query for the route's own entry shows whether a route exists.
         let real = match dst {
             IpAddr::V4(_) => self.query_route(dst, Some(oif), RouteFlags::FibMatch).map(drop),
             IpAddr::V6(_) => Ok(()),
@@ -182,12 +180,12 @@ impl Netlink {
         let answers = self.request(0, RouteNetlinkMessage::GetRoute(message))?;
         match answers.first() {
             Some(RouteNetlinkMessage::NewRoute(message)) => route_of(message),
-            _ => Err(Refusal::Unreadable("the answer is no route".to_owned())),
+            _ => Err(Refusal::Unreadable("the reply is not a route".to_owned())),
         }
     }
 }
 
-/// What a route lookup says.
+/// The result of a route lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Route {
     ifindex: u32,
@@ -199,7 +197,7 @@ struct Route {
     hop_limit: Option<u8>,
 }
 
-/// Refuses what is no single host, and what needs an interface to mean one.
+/// Rejects addresses that are not unicast, and link-local ones without an interface.
 fn check_destination(dst: IpAddr, oif: Option<u32>) -> Result<(), NetError> {
     let (one_host, link_local) = match dst {
         IpAddr::V4(addr) => {
@@ -218,7 +216,7 @@ fn check_destination(dst: IpAddr, oif: Option<u32>) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Reads the answer to a route lookup.
+/// Parses the reply to a route lookup.
 fn route_of(message: &RouteMessage) -> Result<Route, Refusal> {
     let errno = match message.header.kind {
         RouteType::Unicast | RouteType::Local | RouteType::Anycast => None,
@@ -277,7 +275,7 @@ fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// What every error here was about.
+/// The request of every error of this module.
 pub(super) fn reach(dst: IpAddr) -> String {
     format!("reach {dst}")
 }

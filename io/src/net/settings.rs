@@ -1,4 +1,4 @@
-//! Changing an interface: MTU, state, names, queueing discipline.
+//! Changes to an interface: MTU, state, names, queueing discipline.
 
 use super::error::{NetError, NetErrorKind};
 use super::link::{check_name, named};
@@ -19,7 +19,7 @@ impl Netlink {
         self.set(named(name, vec![LinkAttribute::Mtu(mtu)]), format!("set the MTU to {mtu}"), name)
     }
 
-    /// Switches an interface on. It passes frames when its peer is on too; see
+    /// Sets an interface up. It passes frames once its peer is up too; see
     /// [`Netlink::wait_running`].
     ///
     /// # Errors
@@ -28,20 +28,20 @@ impl Netlink {
         let mut message = named(name, Vec::new());
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.set(message, "switch the interface on".to_owned(), name)
+        self.set(message, "set the interface up".to_owned(), name)
     }
 
-    /// Switches an interface off.
+    /// Sets an interface down.
     ///
     /// # Errors
     /// No CAP_NET_ADMIN.
     pub fn set_down(&mut self, name: &str) -> Result<(), NetError> {
         let mut message = named(name, Vec::new());
         message.header.change_mask = LinkFlags::Up;
-        self.set(message, "switch the interface off".to_owned(), name)
+        self.set(message, "set the interface down".to_owned(), name)
     }
 
-    /// Puts a free text (at most 255 bytes) on an interface.
+    /// Sets the alias of an interface (at most 255 bytes).
     ///
     /// # Errors
     /// No CAP_NET_ADMIN, or the text is too long.
@@ -53,8 +53,8 @@ impl Netlink {
         )
     }
 
-    /// Keeps the kernel from giving the interface an IPv6 link-local address of its own, which
-    /// would be unusable during its first second or two. To be called while it is off.
+    /// Prevents the kernel from assigning an IPv6 link-local address, which would be unusable
+    /// during its first second or two. Call it while the interface is down.
     ///
     /// # Errors
     /// No CAP_NET_ADMIN, or a kernel without IPv6.
@@ -64,7 +64,7 @@ impl Netlink {
         self.set(named(name, vec![spec]), "switch IPv6 autoconfiguration off".to_owned(), name)
     }
 
-    /// Deletes an interface, and with one end of a veth pair the other.
+    /// Deletes an interface; for a veth pair, both ends.
     ///
     /// # Errors
     /// No such interface, no CAP_NET_ADMIN, or it is hardware.
@@ -75,10 +75,10 @@ impl Netlink {
         Ok(())
     }
 
-    /// Puts a first-in first-out queue of `limit` packets in front of an interface.
+    /// Sets a pfifo queueing discipline of `limit` packets on an interface.
     ///
-    /// A veth without a queue drops what its peer cannot take; with one the sender is told to
-    /// wait (AF_XDP's `EAGAIN`), and nothing is lost.
+    /// A veth without a queue drops frames that its peer cannot receive. With one the sender gets
+    /// back-pressure (AF_XDP's `EAGAIN`), and no frame is lost.
     ///
     /// # Errors
     /// No CAP_NET_ADMIN, or a kernel without `sch_fifo`.
@@ -92,7 +92,7 @@ impl Netlink {
         })?;
         let mut message = TcMessage::with_index(index);
         message.header.parent = TcHandle::ROOT;
-        // This discipline's options are a bare struct tc_fifo_qopt, not attributes.
+        // The options of this discipline are a bare struct tc_fifo_qopt, not attributes.
         let options = DefaultNla::new(TCA_OPTIONS, limit.to_ne_bytes().to_vec());
         message.attributes =
             vec![TcAttribute::Kind("pfifo".to_owned()), TcAttribute::Other(options)];

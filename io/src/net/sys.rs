@@ -1,6 +1,7 @@
-//! The system calls that neither the standard library nor the netlink crates wrap. All `unsafe` of
-//! [`super`] that is not the hook of a child process is here.
+//! System calls that neither the standard library nor the netlink crates wrap. It contains all
+//! `unsafe` of [`super`] except the hook of a child process.
 
+use af_xdp::sockopt;
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,7 +16,7 @@ pub(super) fn setns_net(ns: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Gives the calling thread (`CLONE_NEWNET`) or process (`CLONE_NEWNS`) namespaces of its own.
+/// Moves the calling thread (`CLONE_NEWNET`) or process (`CLONE_NEWNS`) into new namespaces.
 /// Async-signal-safe.
 pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     // SAFETY: unshare takes no pointers. With the two flags used here it does not touch memory,
@@ -36,7 +37,7 @@ pub(super) fn mount(
     })
 }
 
-/// Takes a mount away at once; whoever still uses it keeps it alive. Async-signal-safe.
+/// Detaches a mount immediately; it lives as long as it is in use. Async-signal-safe.
 pub(super) fn unmount_detach(target: &CStr) -> io::Result<()> {
     // SAFETY: the string is zero-terminated and lives across the call.
     check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) })
@@ -66,18 +67,20 @@ pub(super) fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
     };
-    // SAFETY: all bytes of `value`, which has no padding, on this stack.
-    unsafe { set_option(fd, libc::SO_RCVTIMEO, (&raw const value).cast(), size_of_val(&value)) }
+    let (value, len) = ((&raw const value).cast(), size_of_val(&value));
+    // SAFETY: all bytes of a timeval, which has no padding, on this stack; none is an address.
+    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, len) }
 }
 
 /// Makes a socket send and receive through one interface only (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    // SAFETY: the bytes of `name`, borrowed for the call.
-    unsafe { set_option(fd, libc::SO_BINDTODEVICE, name.as_ptr().cast(), name.len()) }
+    let (value, len) = (name.as_ptr().cast(), name.len());
+    // SAFETY: the bytes of `name`, borrowed for the call; none is an address.
+    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, value, len) }
 }
 
-/// One ethtool request: `argument` is a `repr(C)` struct of linux/ethtool.h that begins with its
-/// command, and the kernel writes the answer over it.
+/// Executes an ethtool request: `argument` is a `repr(C)` struct of linux/ethtool.h that begins
+/// with its command, and the kernel overwrites it with the reply.
 ///
 /// # Safety
 /// `T` must be the struct that its command works on: the kernel reads and writes up to the size
@@ -110,20 +113,6 @@ pub(super) unsafe fn ethtool<T>(
     check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) })
 }
 
-/// # Safety
-/// `value` must point to `length` initialised bytes that outlive the call, none of them an address.
-unsafe fn set_option(
-    fd: BorrowedFd<'_>,
-    option: c_int,
-    value: *const c_void,
-    length: usize,
-) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(length)
-        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: `length` readable bytes that outlive the call, by this function's contract.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, length) })
-}
-
 fn check(result: c_int) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -153,13 +142,13 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
         set_receive_timeout(socket.as_fd(), Duration::from_millis(20)).expect("a valid option");
         let start = Instant::now();
-        let error = socket.recv(&mut [0; 8]).expect_err("nobody sends");
+        let error = socket.recv(&mut [0; 8]).expect_err("no datagram arrives");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
-    fn bind_to_device__unknown_name_is_refused() {
+    fn bind_to_device__unknown_name_is_an_error() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
         let error = bind_to_device(socket.as_fd(), "no-such-dev0").expect_err("no such device");
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));

@@ -1,10 +1,10 @@
-//! What the tests of [`super`] share.
+//! Helpers shared by the tests of [`super`].
 
 use super::netns::NetNs;
 use super::veth::{VethEnd, VethSpec};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// True, after saying so on stderr, if this process may not make network namespaces.
+/// Returns true, and prints SKIPPED, if this process may not create network namespaces.
 ///
 /// # Panics
 /// Instead of skipping, if `SPANWIRE_REQUIRE_E2E` is `1`.
@@ -17,7 +17,7 @@ pub(super) fn lacks_privilege(test: &str) -> bool {
     true
 }
 
-/// A name that no other test and no other run uses at the same time.
+/// A name unique among tests and runs.
 pub(super) fn unique_name(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

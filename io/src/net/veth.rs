@@ -1,4 +1,4 @@
-//! veth pairs: two Ethernet interfaces joined by a cable that does not exist.
+//! veth pairs: two virtual Ethernet interfaces connected to each other.
 
 use super::error::{NetError, NetErrorKind};
 use super::link::check_name;
@@ -11,16 +11,16 @@ use netlink_packet_route::link::{
 };
 use std::os::fd::{AsFd, AsRawFd};
 
-/// One end of a veth pair: where it shall be, and its name there.
+/// One end of a veth pair: its namespace and its name.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
-    /// The namespace the end is made in.
+    /// The namespace that the end is created in.
     pub ns: &'a NetNs,
     /// Its name, 1..=15 bytes; both ends may have the same in two namespaces.
     pub name: &'a str,
 }
 
-/// A veth pair to be made.
+/// Parameters of a veth pair.
 #[derive(Debug, Clone, Copy)]
 pub struct VethSpec<'a> {
     /// One end.
@@ -35,7 +35,7 @@ pub struct VethSpec<'a> {
 }
 
 impl VethSpec<'_> {
-    /// Makes the pair, both ends in their namespaces from the start and down.
+    /// Creates the pair, each end in its namespace and down.
     ///
     /// # Errors
     /// No CAP_NET_ADMIN in either namespace, or a name is taken there.
@@ -56,8 +56,8 @@ impl VethSpec<'_> {
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
         ]));
-        // The kernel looks for a name clash where the socket is, so the socket is where the first
-        // end will be: a host interface of that name is then no obstacle.
+        // The kernel checks for a name conflict in the socket's namespace, so the socket is in the
+        // first end's namespace: a host interface of that name is then no conflict.
         let mut netlink = Netlink::open_in(self.a.ns)?;
         netlink
             .request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
@@ -76,7 +76,7 @@ impl VethSpec<'_> {
     }
 }
 
-/// More queues than AF_XDP sockets make sense on one pair; the kernel's own limit is 4096.
+/// A sanity limit for AF_XDP sockets on one pair; the kernel's own limit is 4096.
 const MAX_QUEUES: u32 = 64;
 
 #[cfg(test)]

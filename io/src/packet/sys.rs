@@ -1,31 +1,32 @@
 //! The system calls of a packet socket. All `unsafe` of [`super`] is here.
 
 use crate::poll::poll;
+use af_xdp::sockopt::{self, Plain};
 use af_xdp::steer::STEER_PORT;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Opens a packet socket on an interface that receives RoCEv2 and does not block.
+/// Opens a non-blocking packet socket on an interface that receives RoCEv2.
 pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // Protocol 0: nothing is received before the filter is there and the socket bound.
+    // Protocol 0: nothing is received before the filter is attached and the socket is bound.
     // SAFETY: socket takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, valid and nobody else's.
+    // SAFETY: the descriptor is new, valid and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     attach_filter(&socket, &FILTER)?;
-    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
+    sockopt::set(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1u32)?;
     for (force, ask) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
-        set_option(&socket, libc::SOL_SOCKET, force, &buffer_bytes)
-            .or_else(|_| set_option(&socket, libc::SOL_SOCKET, ask, &buffer_bytes))?;
+        sockopt::set(&socket, libc::SOL_SOCKET, force, &buffer_bytes)
+            .or_else(|_| sockopt::set(&socket, libc::SOL_SOCKET, ask, &buffer_bytes))?;
     }
     let mut address = empty_address();
     address.sll_ifindex =
@@ -37,7 +38,7 @@ pub(super) fn open(ifindex: u32, buffer_bytes: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// True while the socket is on its interface: the kernel unbinds it when the interface goes.
+/// True while the socket is bound: the kernel unbinds it when the interface is removed.
 pub(super) fn is_bound(socket: &OwnedFd) -> bool {
     let mut address = empty_address();
     let mut len = address_len();
@@ -54,77 +55,46 @@ pub(super) fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Receives one frame and returns its length, which may be more than what fitted.
+/// Receives one frame and returns its length, which exceeds the buffer's if the frame was
+/// truncated.
 pub(super) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most the bytes of `into`, whatever length it returns.
+    // SAFETY: the kernel writes at most the bytes of `into`, regardless of the returned length.
     let len = unsafe {
         libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_TRUNC)
     };
     usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sleeps until a frame is there, room to send if that `wants_room`, or the time is over.
+/// Sleeps until a frame arrives, there is room to send if `wants_room`, or the timeout expires.
 pub(super) fn wait(socket: &OwnedFd, wants_room: bool, timeout: Duration) -> io::Result<()> {
     let events = if wants_room { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
     let mut entry = [libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 }];
     poll(&mut entry, timeout).map(drop)
 }
 
-/// Frames that the kernel threw away for want of room since the last call.
+/// Frames that the kernel dropped since the last call, for lack of room.
 pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
-    let mut statistics = Statistics::default();
-    let mut len = len_of(&statistics);
-    // SAFETY: the kernel writes at most `len` bytes to `statistics`, which has as many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut statistics).cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 { 0 } else { statistics.drops.into() }
+    let statistics: io::Result<Statistics> =
+        sockopt::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    statistics.map_or(0, |statistics| statistics.drops.into())
 }
 
-/// Gives a socket that is never read as little of the kernel's memory as there is.
+/// Minimises the receive buffer of a socket that is never read.
 pub(super) fn keep_small(socket: &UdpSocket) {
-    // The kernel raises it to its minimum; if it does not at all, nothing but memory is lost.
-    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
+    // The kernel raises it to its minimum; a failure only wastes memory.
+    let _ = sockopt::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
 }
 
 /// `struct tpacket_stats` of linux/if_packet.h.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Statistics {
     packets: u32,
     drops: u32,
 }
 
-/// What an option's value can be: bytes that the kernel only copies.
-///
-/// # Safety
-/// The implementor must be `repr(C)` or a primitive, without padding and without addresses: the
-/// kernel reads every byte, and would follow an address.
-unsafe trait Plain: Copy {}
-
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-
-/// Sets an option whose value is a `T` of C.
-fn set_option<T: Plain>(
-    socket: &impl AsFd,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
-    let value_ptr = std::ptr::from_ref(value).cast::<c_void>();
-    // SAFETY: the kernel reads at most the bytes of `value`, all of them initialised and none of
-    // them an address that it would follow, because `T` is `Plain`.
-    check(unsafe {
-        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value_ptr, len_of(value))
-    })
-}
+// SAFETY: `repr(C)`, two u32.
+unsafe impl Plain for Statistics {}
 
 /// Attaches a classic BPF socket filter.
 fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
@@ -132,17 +102,10 @@ fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<(
         len: u16::try_from(filter.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel reads `program` and, through it, `len` instructions, both borrowed for the
-    // call; it copies them and writes nothing.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            len_of(&program),
-        )
-    })
+    let (value, len) = ((&raw const program).cast(), size_of_val(&program));
+    // SAFETY: `program` has padding that the kernel ignores; it points to `len` instructions. Both
+    // are borrowed for the call, and the kernel copies them.
+    unsafe { sockopt::set_raw(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, len) }
 }
 
 fn empty_address() -> libc::sockaddr_ll {
@@ -177,28 +140,28 @@ const fn load_byte(at: u32) -> libc::sock_filter {
     libc::sock_filter { code: 0x30, jt: 0, jf: 0, k: at }
 }
 
-/// Goes on if equal, skips `otherwise` instructions if not.
+/// Continues if equal, skips `otherwise` instructions if not.
 const fn equals(k: u32, otherwise: u8) -> libc::sock_filter {
     libc::sock_filter { code: 0x15, jt: 0, jf: otherwise, k }
 }
 
-/// Skips `then` instructions if any of the bits is set, goes on if none is.
+/// Skips `then` instructions if any of the bits is set, continues if none is.
 const fn has_bits(k: u32, then: u8) -> libc::sock_filter {
     libc::sock_filter { code: 0x45, jt: then, jf: 0, k }
 }
 
-const fn give(bytes: u32) -> libc::sock_filter {
+const fn ret(bytes: u32) -> libc::sock_filter {
     libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes }
 }
 
 const UDP: u32 = 17;
 const ROCE: u32 = STEER_PORT as u32;
 
-/// What the AF_XDP steering program takes (`af_xdp/src/steer.bpf.c`), in classic BPF, but to any
+/// The filter of the AF_XDP steering program (`af_xdp/src/steer.bpf.c`) in classic BPF, but for any
 /// address: the kernel keeps its own copy of each frame, to route or bridge it.
 const FILTER: [libc::sock_filter; 18] = [
     load_half(12),
-    equals(0x0800, 9),   // not IPv4: to the test for IPv6
+    equals(0x0800, 9),   // not IPv4: try IPv6
     load_byte(14),       // version and header length
     equals(0x45, 13),    // options
     load_byte(23),       // protocol
@@ -207,62 +170,37 @@ const FILTER: [libc::sock_filter; 18] = [
     has_bits(0x3fff, 9), // a fragment
     load_half(36),       // destination port
     equals(ROCE, 7),     //
-    give(u32::MAX),      //
+    ret(u32::MAX),       //
     equals(0x86dd, 5),   // not IPv6 either
     load_byte(20),       // next header
     equals(UDP, 3),      //
     load_half(56),       // destination port
     equals(ROCE, 1),     //
-    give(u32::MAX),      //
-    give(0),             //
+    ret(u32::MAX),       //
+    ret(0),              //
 ];
 
 const ETH_P_ALL: u16 = 3;
-/// Frames that this machine sends are not received; of linux/if_packet.h, since Linux 4.20.
+/// Frames sent by this machine are not received; of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 
-/// A value with an address in it is refused at compile time: for such a type both implementations
-/// of `IsRefused` would have to apply, and the call below would be ambiguous.
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    trait IsRefused<How> {
-        const IS_REFUSED: bool = true;
-    }
-    struct AsPlain;
-    impl<T> IsRefused<()> for T {}
-    impl<T: Plain> IsRefused<AsPlain> for T {}
-
     #[test]
-    fn set_option__takes_no_value_with_an_address() {
-        const { assert!(<libc::sock_fprog as IsRefused<_>>::IS_REFUSED) };
-        const { assert!(<*const u8 as IsRefused<_>>::IS_REFUSED) };
-        const { assert!(<&u32 as IsRefused<_>>::IS_REFUSED) };
-    }
-
-    #[test]
-    fn set_option__an_integer_reaches_the_kernel() {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
-        set_option(&socket, libc::SOL_SOCKET, libc::SO_BROADCAST, &1u32).expect("a valid option");
-        assert!(socket.broadcast().expect("readable"));
-        let refused = set_option(&socket, libc::SOL_SOCKET, 12_345, &1u32).expect_err("unknown");
-        assert_eq!(refused.raw_os_error(), Some(libc::ENOPROTOOPT));
-    }
-
-    #[test]
-    fn attach_filter__the_kernel_drops_what_it_does_not_take() {
+    fn attach_filter__the_kernel_drops_what_does_not_match() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback exists");
         socket.set_nonblocking(true).expect("a valid option");
         let to = socket.local_addr().expect("bound");
         let fd = OwnedFd::from(socket.try_clone().expect("a descriptor"));
         let mut bytes = [0; 8];
-        attach_filter(&fd, &[give(0)]).expect("a valid program");
+        attach_filter(&fd, &[ret(0)]).expect("a valid program");
         socket.send_to(b"dropped", to).expect("sent");
         // Loopback delivers within the call that sends.
         let empty = socket.recv(&mut bytes).expect_err("dropped");
         assert_eq!(empty.kind(), ErrorKind::WouldBlock);
-        attach_filter(&fd, &[give(u32::MAX)]).expect("a valid program");
+        attach_filter(&fd, &[ret(u32::MAX)]).expect("a valid program");
         socket.send_to(b"taken", to).expect("sent");
         assert_eq!(socket.recv(&mut bytes).expect("taken"), 5);
         let none = attach_filter(&fd, &[]).expect_err("no program");

@@ -3,7 +3,7 @@ use crate::net::{LabConfig, NetNs, TwoHosts};
 use crate::port::reserve;
 use std::net::IpAddr;
 
-/// Two hosts at jumbo MTU, or `None` where that is not permitted (said aloud).
+/// Two hosts at jumbo MTU, or `None` without the privilege (reported on stderr).
 fn hosts(test: &str) -> Option<TwoHosts> {
     if let Err(why) = NetNs::new_anonymous() {
         let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
@@ -64,7 +64,7 @@ fn send(port: &mut PacketPort, frame: &[u8]) {
     port.flush(Time::ZERO).expect("the interface is there");
 }
 
-/// All frames that have arrived, after waiting for the first.
+/// All frames received, after waiting for the first.
 fn receive(port: &mut PacketPort) -> Vec<Vec<u8>> {
     port.wait(Duration::from_secs(2)).expect("the socket is there");
     let mut frames = Vec::new();
@@ -73,7 +73,7 @@ fn receive(port: &mut PacketPort) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn open__no_such_interface_and_one_that_is_no_ethernet_are_errors() {
+fn open__a_missing_or_non_ethernet_interface_is_an_error() {
     let Some(hosts) = hosts("open") else { return };
     let refused = |name: &str| {
         let opened = hosts.a.ns.run(|| PacketPort::open(name)).expect("privileged");
@@ -87,7 +87,7 @@ fn rx_burst__roce_of_any_length_crosses_and_nothing_else() {
     let Some(hosts) = hosts("rx_burst") else { return };
     let (mut a, mut b) = (open_in(&hosts.a.ns), open_in(&hosts.b.ns));
     assert_eq!(a.frame_room(), 9014);
-    // Noise first: whatever is let through stands in front of what is meant.
+    // Other traffic first: a frame that passes the filter in error precedes the expected one.
     let fragment = {
         let mut f = frame_v4(&hosts, 4791, 100);
         f[20] = 0x20;
@@ -105,14 +105,14 @@ fn rx_burst__roce_of_any_length_crosses_and_nothing_else() {
         send(&mut a, frame);
     }
     assert_eq!(receive(&mut b), sent);
-    // What b's peer sent is not what b sent, and a has not heard itself.
+    // Frames of another sender are not received as b's, and a does not receive its own.
     assert_eq!(a.rx_burst(Time::ZERO, 64, &mut |_, _| {}), 0);
     assert_eq!((a.counters().tx_frames, b.counters().rx_frames), (11, 8));
     assert_eq!((a.tx_pending(), a.counters().tx_dropped), (0, 0));
 }
 
 #[test]
-fn open__the_kernel_does_not_answer_what_the_port_receives() {
+fn open__the_kernel_does_not_reply_to_what_the_port_receives() {
     let Some(hosts) = hosts("silencer") else { return };
     let ask = |ip: IpAddr| {
         let bind: IpAddr = match ip {
@@ -127,16 +127,16 @@ fn open__the_kernel_does_not_answer_what_the_port_receives() {
     };
     let addresses = [IpAddr::V4(hosts.b.v4), IpAddr::V6(hosts.b.v6)];
     for ip in addresses {
-        assert_eq!(ask(ip), io::ErrorKind::ConnectionRefused, "{ip}: nobody is there yet");
+        assert_eq!(ask(ip), io::ErrorKind::ConnectionRefused, "{ip}: no socket is bound yet");
     }
     let _b = open_in(&hosts.b.ns);
     for ip in addresses {
-        assert_eq!(ask(ip), io::ErrorKind::WouldBlock, "{ip}: the kernel has answered");
+        assert_eq!(ask(ip), io::ErrorKind::WouldBlock, "{ip}: the kernel has replied");
     }
 }
 
 #[test]
-fn slot_take__buffers_come_back_when_sent_and_when_dropped() {
+fn slot_take__buffers_are_freed_when_sent_and_when_dropped() {
     let Some(hosts) = hosts("slot_take") else { return };
     let mut a = open_in(&hosts.a.ns);
     let tokens: Vec<_> = std::iter::from_fn(|| a.slot_take()).collect();
@@ -156,7 +156,7 @@ fn slot_take__buffers_come_back_when_sent_and_when_dropped() {
 }
 
 #[test]
-fn flush__reports_an_interface_that_is_gone_and_only_counts_one_that_is_down() {
+fn flush__reports_a_removed_interface_and_only_counts_one_that_is_down() {
     let Some(hosts) = hosts("flush") else { return };
     let mut a = open_in(&hosts.a.ns);
     let mut netlink = Netlink::open_in(&hosts.a.ns).unwrap();
@@ -176,7 +176,7 @@ fn flush__reports_an_interface_that_is_gone_and_only_counts_one_that_is_down() {
 }
 
 #[test]
-fn wait__ends_at_its_time_and_at_a_frame() {
+fn wait__ends_at_its_timeout_and_at_a_frame() {
     let Some(hosts) = hosts("wait") else { return };
     let (mut a, mut b) = (open_in(&hosts.a.ns), open_in(&hosts.b.ns));
     let begun = std::time::Instant::now();

@@ -4,7 +4,7 @@ use crate::port::reserve;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// An output that is shared with the test and takes no more than `room` bytes.
+/// An output shared with the test that accepts at most `room` bytes.
 #[derive(Clone)]
 struct Disk {
     bytes: Rc<RefCell<Vec<u8>>>,
@@ -50,7 +50,7 @@ fn records(file: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
             u32::from_le_bytes(bytes)
         };
         let len = word(8) as usize;
-        assert_eq!(word(8), word(12), "nothing is cut");
+        assert_eq!(word(8), word(12), "no frame is truncated");
         out.push((word(0), word(4), rest[16..16 + len].to_vec()));
         rest = &rest[16 + len..];
     }
@@ -71,7 +71,7 @@ fn write__makes_the_bytes_of_the_format() {
 }
 
 #[test]
-fn write__cuts_what_no_reader_accepts_and_says_so() {
+fn write__truncates_to_the_snap_length_and_records_it() {
     let disk = Disk::new(1 << 20);
     let mut writer = PcapWriter::new(disk.clone(), start()).unwrap();
     writer.write(Time::ZERO, &vec![7; 300_000]).unwrap();
@@ -83,7 +83,7 @@ fn write__cuts_what_no_reader_accepts_and_says_so() {
 }
 
 #[test]
-fn write_beginning__says_how_long_the_frame_is() {
+fn write_beginning__records_the_length_of_the_frame() {
     let disk = Disk::new(1_000);
     let mut writer = PcapWriter::new(disk.clone(), start()).unwrap();
     writer.write_beginning(Time::ZERO, &[7; 54], 4_166).unwrap();
@@ -147,7 +147,7 @@ fn pcap_port__flushes_when_dropped() {
 }
 
 #[test]
-fn pcap_port__carries_on_when_the_disk_is_full() {
+fn pcap_port__continues_when_the_disk_is_full() {
     let disk = Disk::new(10_000);
     let (port, mut peer) = pipe(PipeConfig::default());
     let writer = PcapWriter::new(disk, start()).unwrap();

@@ -1,14 +1,14 @@
-//! How one end of a pipe wakes the other, at the price of one load when it is awake.
+//! Wakeup of one end of a pipe by the other, at the cost of one load while it is awake.
 
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where one thread sleeps and another wakes it.
+/// Wakes a thread that sleeps.
 ///
-/// No wake-up is lost: the sleeper first says that it sleeps and then looks at the rings, the
-/// ringer first fills the rings and then looks whether anyone sleeps. With a sequentially
-/// consistent fence between the two halves on both sides, at least one of them sees the other.
+/// No wakeup is lost. The sleeper sets `asleep` and then checks the rings; the ringer fills the
+/// rings and then reads `asleep`. Both have a sequentially consistent fence in between, so at least
+/// one of them sees the other's store.
 #[derive(Debug, Default)]
 pub(super) struct Doorbell {
     /// [`AWAKE`] or what the sleeper [`Wants`].
@@ -17,29 +17,29 @@ pub(super) struct Doorbell {
     rung: Condvar,
 }
 
-/// What a sleeper wants; as news, what there is.
+/// What a sleeper waits for, or what has become available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wants {
-    /// A frame to receive. News of a frame wakes every sleeper.
+    /// A frame to receive. It wakes every sleeper.
     Frames,
-    /// Also a buffer to send with. News of a buffer wakes only a sleeper that wants one.
+    /// Also a transmit buffer. A buffer wakes only a sleeper that waits for one.
     FramesOrBuffers,
 }
 
 impl Doorbell {
-    /// Tells the sleeper, if there is one that wants it, of a frame or a buffer now in a ring.
+    /// Wakes the sleeper if it waits for the frame or buffer now in a ring.
     pub(super) fn ring(&self, news: Wants) {
         fence(Ordering::SeqCst);
         if self.is_wanted(news) {
-            // The sleeper holds the lock from its look at the rings until it sleeps: whoever gets
-            // the lock after it finds it asleep.
+            // The sleeper holds the lock from its check of the rings until it sleeps, so the ringer
+            // finds it asleep once it gets the lock.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.rung.notify_one();
         }
     }
 
-    /// Sleeps until `ready` or until `timeout` has passed. `ready` must look at nothing but what
-    /// `ring` is called for.
+    /// Sleeps until `ready` or until `timeout` has passed. `ready` must depend only on what `ring`
+    /// is called for.
     pub(super) fn wait(&self, wants: Wants, timeout: Duration, ready: impl Fn() -> bool) {
         if ready() {
             return;
@@ -52,13 +52,13 @@ impl Doorbell {
         drop(woken);
     }
 
-    /// True when someone sleeps whom this news should wake.
+    /// True if a sleeper waits for `news`.
     fn is_wanted(&self, news: Wants) -> bool {
         self.asleep.load(Ordering::Relaxed) >= level(news)
     }
 }
 
-/// The least `asleep` that this news wakes, and what a sleeper with these wants stores.
+/// The least `asleep` that this news wakes, and the value that a sleeper with these wants stores.
 fn level(wants: Wants) -> u8 {
     match wants {
         Wants::Frames => 1,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn ring__news_of_a_buffer_leaves_a_sleeper_that_wants_frames_alone() {
+    fn ring__a_buffer_does_not_wake_a_sleeper_that_waits_for_frames() {
         let wakes = |asleep, news| {
             let bell = Doorbell::default();
             bell.asleep.store(asleep, Ordering::Relaxed);

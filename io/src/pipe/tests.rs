@@ -10,7 +10,7 @@ fn small(ring: usize, when_full: WhenFull) -> (PipePort, PipePort) {
     pipe(PipeConfig { ring, when_full, ..PipeConfig::default() })
 }
 
-/// Sends one frame of `len` bytes of `tag`; false when there is no slot.
+/// Sends one frame of `len` bytes of `tag`; false if there is no slot.
 fn send(port: &mut PipePort, tag: u8, len: usize) -> bool {
     let Some(mut slot) = reserve(port) else {
         return false;
@@ -44,7 +44,7 @@ fn pipe__carries_frames_both_ways_in_order() {
 }
 
 #[test]
-fn pipe__carries_jumbo_frames_when_asked() {
+fn pipe__carries_jumbo_frames_if_configured() {
     let (mut a, mut b) = pipe(PipeConfig { frame_room: 9_216, ..PipeConfig::default() });
     assert_eq!(a.frame_room(), 9_216);
     assert!(send(&mut a, 9, 9_216));
@@ -53,12 +53,12 @@ fn pipe__carries_jumbo_frames_when_asked() {
 
 #[test]
 #[should_panic(expected = "ring of 0")]
-fn pipe__refuses_a_ring_of_nothing() {
+fn pipe__rejects_an_empty_ring() {
     let _ = small(0, WhenFull::Drop);
 }
 
 #[test]
-fn rx_burst__takes_no_more_than_asked() {
+fn rx_burst__takes_no_more_than_the_maximum() {
     let (mut a, mut b) = small(8, WhenFull::BackPressure);
     for tag in 0..5 {
         assert!(send(&mut a, tag, 60));
@@ -79,7 +79,7 @@ fn slot_take__is_none_while_the_ring_is_full() {
 }
 
 #[test]
-fn slot_take__drops_at_the_tail_when_told_to() {
+fn slot_take__drops_at_the_tail_if_configured() {
     let (mut a, mut b) = small(2, WhenFull::Drop);
     for tag in 1..=5 {
         assert!(send(&mut a, tag, 60));
@@ -92,7 +92,7 @@ fn slot_take__drops_at_the_tail_when_told_to() {
 
 #[test]
 #[should_panic(expected = "only simulated links")]
-fn commit__refuses_an_elided_frame() {
+fn commit__rejects_an_elided_frame() {
     let (mut a, _b) = pipe(PipeConfig::default());
     reserve(&mut a).unwrap().commit(TxMeta { len: 60, elided_bytes: 1 });
 }
@@ -110,17 +110,17 @@ fn slot_commit__leaves_with_the_flush() {
 
 #[test]
 #[should_panic(expected = "a frame of 4353 bytes in a buffer of 4352")]
-fn slot_commit__panics_when_the_engine_overran() {
+fn slot_commit__panics_if_the_frame_exceeds_its_buffer() {
     let (mut a, _b) = pipe(PipeConfig::default());
     reserve(&mut a).unwrap().commit(TxMeta::whole(4_353));
 }
 
 #[test]
-fn slot_release__gives_the_buffer_back() {
+fn slot_release__returns_the_buffer() {
     for when_full in [WhenFull::BackPressure, WhenFull::Drop] {
         let (mut a, mut b) = small(1, when_full);
         for _ in 0..10 {
-            drop(reserve(&mut a).expect("the one buffer came back"));
+            drop(reserve(&mut a).expect("the only buffer was returned"));
         }
         assert!(send(&mut a, 1, 60));
         let scrap = reserve(&mut a);
@@ -133,7 +133,7 @@ fn slot_release__gives_the_buffer_back() {
 }
 
 #[test]
-fn flush__counts_what_a_dropped_peer_will_never_take() {
+fn flush__counts_frames_that_a_dropped_peer_does_not_receive() {
     let (mut a, b) = small(2, WhenFull::BackPressure);
     assert!(send(&mut a, 1, 60) && send(&mut a, 2, 60));
     drop(b);
@@ -141,7 +141,7 @@ fn flush__counts_what_a_dropped_peer_will_never_take() {
     for tag in 0..10 {
         assert!(send(&mut a, tag, 60), "a closed pipe never blocks");
     }
-    // One of the two unread frames is taken back for its buffer, the other still lies there.
+    // One of the two unread frames is taken back for its buffer, the other is still in the ring.
     assert_eq!(a.counters().tx_frames, 2);
     assert_eq!(a.counters().tx_dropped_closed, 11);
 }
@@ -189,7 +189,7 @@ fn wait__of_a_starved_sender_ends_with_a_buffer() {
 }
 
 #[test]
-fn wait__of_a_starved_sender_ends_when_the_peer_goes() {
+fn wait__of_a_starved_sender_ends_when_the_peer_is_dropped() {
     let (mut a, b) = small(1, WhenFull::BackPressure);
     assert!(send(&mut a, 1, 60));
     assert!(!send(&mut a, 2, 60));

@@ -1,9 +1,9 @@
-//! The processor's counter of ticks, and whether it is one to tell the time by.
+//! The processor's time-stamp counter (TSC), and whether it is trustworthy.
 
 use super::Counter;
 use std::time::Instant;
 
-/// This machine's counter and clock.
+/// This machine's TSC and monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Machine {
     start: Instant,
@@ -21,8 +21,8 @@ impl Counter for Machine {
     fn ticks(&self) -> u64 {
         use std::arch::x86_64::{_mm_lfence, _rdtsc};
         // SAFETY: both instructions are part of every x86-64; they read and write no memory. The
-        // kernel could forbid RDTSC (prctl(PR_SET_TSC)), with SIGSEGV, but only to a process that
-        // asks for it.
+        // kernel could forbid RDTSC (prctl(PR_SET_TSC)), with SIGSEGV, but only for a process that
+        // requests it.
         unsafe {
             _mm_lfence();
             _rdtsc()
@@ -31,7 +31,7 @@ impl Counter for Machine {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn ticks(&self) -> u64 {
-        // Never asked: it is not trustworthy.
+        // Unused, because it is not trustworthy.
         self.monotonic_ps()
     }
 
@@ -41,9 +41,9 @@ impl Counter for Machine {
     }
 }
 
-/// The counter runs at one rate whatever the processor does, on all cores alike: the processor says
-/// that it is invariant, and the kernel, which compares the cores and watches it against other
-/// timers, tells its own time by it. Anything else, or what cannot be found out, is no.
+/// True if the counter has a constant rate on all cores. The processor must report it as invariant.
+/// The kernel, which compares the cores and checks it against other timers, must use it as its
+/// clock source. False if this cannot be determined.
 pub(crate) fn is_trustworthy() -> bool {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     cfg!(target_arch = "x86_64") && judge(&read(CPUINFO), &read(CLOCKSOURCE))
@@ -54,25 +54,24 @@ fn judge(cpuinfo: &str, clocksource: &str) -> bool {
         let (key, flags) = line.split_once(':')?;
         (key.trim_end() == "flags").then_some(flags)
     });
-    // Both stand for the one bit that says invariant (CPUID 0x8000_0007, EDX bit 8).
+    // Both names stand for the invariant TSC bit (CPUID 0x8000_0007, EDX bit 8).
     let invariant = |flags: &str| {
         ["constant_tsc", "nonstop_tsc"].iter().all(|want| flags.split(' ').any(|f| f == *want))
     };
-    flags.next().is_some_and(invariant) && OF_THE_TSC.contains(&clocksource.trim())
+    flags.next().is_some_and(invariant) && TSC_SOURCES.contains(&clocksource.trim())
 }
 
 const CPUINFO: &str = "/proc/cpuinfo";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// The kernel's clocks that are made from the counter: on the machine itself, under KVM, under
-/// Hyper-V.
-const OF_THE_TSC: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+/// The kernel's clock sources based on the TSC: on bare metal, under KVM, under Hyper-V.
+const TSC_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ticks__go_on_with_the_clock() {
+    fn ticks__advance_with_the_clock() {
         let machine = Machine::start();
         let before = (machine.ticks(), machine.monotonic_ps());
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn judge__wants_both_the_processor_and_the_kernel() {
+    fn judge__requires_both_the_processor_and_the_kernel() {
         let good = "processor\t: 0\nflags\t\t: fpu constant_tsc rdtscp nonstop_tsc\n";
         for kernel in ["tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n"] {
             assert!(judge(good, kernel));

@@ -2,7 +2,7 @@ use super::*;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// A counter and a clock of a machine that does what it is told.
+/// A simulated machine with a counter and a clock.
 #[derive(Debug)]
 struct Fake {
     /// True time, picoseconds.
@@ -11,17 +11,17 @@ struct Fake {
     origin: Cell<u64>,
     /// Ticks in 1000 seconds of true time.
     ticks_per_ks: Cell<u64>,
-    /// Ticks beside those that time makes.
+    /// Ticks in addition to those of the elapsed time.
     extra: Cell<u64>,
-    /// What the monotonic clock runs fast by, in millionths, from a true time and its own on.
+    /// Drift of the monotonic clock in parts per million, from a true time and its own on.
     drift: Cell<(i64, u64, u64)>,
-    /// What each reading of the clock takes; then one by one from here, if there are any.
+    /// Duration of each reading of the clock; then one by one from here, if there are any.
     read_ps: Cell<u64>,
-    stolen_ps: RefCell<VecDeque<u64>>,
+    preempted_ps: RefCell<VecDeque<u64>>,
 }
 
 impl Fake {
-    /// 2.45 GHz and a little, from a number of ticks that wraps soon.
+    /// About 2.45 GHz, starting shortly before the ticks wrap.
     fn new() -> Self {
         Self {
             true_ps: Cell::new(0),
@@ -30,11 +30,11 @@ impl Fake {
             extra: Cell::new(0),
             drift: Cell::new((0, 0, 0)),
             read_ps: Cell::new(25_000),
-            stolen_ps: RefCell::default(),
+            preempted_ps: RefCell::default(),
         }
     }
 
-    /// From now on the monotonic clock runs fast by so many millionths.
+    /// Sets the drift of the monotonic clock from now on, in parts per million.
     fn run_fast_by(&self, ppm: i64) {
         self.drift.set((ppm, self.true_ps.get(), self.clock_ps()));
     }
@@ -60,15 +60,15 @@ impl Counter for &Fake {
     }
 
     fn monotonic_ps(&self) -> u64 {
-        let stolen = self.stolen_ps.borrow_mut().pop_front();
+        let stolen = self.preempted_ps.borrow_mut().pop_front();
         self.pass(stolen.unwrap_or(self.read_ps.get()));
-        // Whole nanoseconds, as the kernel has them.
+        // Whole nanoseconds, like the kernel's.
         self.clock_ps() / 1000 * 1000
     }
 }
 
-/// Reads every `step_ps` for `steps` steps: never less than before; says the largest difference
-/// from the monotonic clock over the last tenth.
+/// Reads every `step_ps` for `steps` steps and checks that time never decreases. Returns the
+/// largest difference from the monotonic clock in the last tenth.
 fn run(clock: &Steered<&Fake>, step_ps: u64, steps: u64) -> u64 {
     let (mut last, mut worst) = (clock.now_ps(), 0);
     for i in 0..steps {
@@ -88,7 +88,7 @@ fn now_ps__follows_the_monotonic_clock_to_a_fraction_of_a_microsecond() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     assert!(clock.counts_ticks());
-    // A minute, looked at each millisecond, with the counter wrapping in the first second.
+    // A minute, read each millisecond, with the counter wrapping in the first second.
     let worst = run(&clock, MS, 60_000);
     assert!(worst < 200_000, "{worst} ps");
 }
@@ -107,13 +107,13 @@ fn now_ps__slews_after_a_clock_that_drifts() {
 }
 
 #[test]
-fn now_ps__a_difference_goes_away_without_a_leap() {
+fn now_ps__a_difference_is_slewed_without_a_leap() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     run(&clock, MS, 1000);
-    // 50 us more than the clock knows of, and less: half a thousandth at the most.
+    // 50 us more, and less, than the clock has compared: at most half a thousandth.
     for extra in [122_500_u64, 122_500_u64.wrapping_neg().wrapping_mul(2)] {
-        // Backwards is no leap for the reader either: the piece it is in began long ago.
+        // Even backwards the reader sees no leap: its piece began long ago.
         fake.pass(50 * MS);
         let before = (clock.now_ps(), fake.true_ps.get());
         fake.extra.set(fake.extra.get().wrapping_add(extra));
@@ -122,8 +122,8 @@ fn now_ps__a_difference_goes_away_without_a_leap() {
             fake.pass(MS);
             let now = (clock.now_ps(), fake.true_ps.get());
             let (by_clock, by_time) = (now.0 - last.0.min(now.0), now.1 - last.1);
-            // The first step has what the counter was changed by; after it, at most the slew
-            // and a quarter of what the leap looks like as a rate.
+            // The first step includes the counter's change. Later ones include at most the slew and
+            // a quarter of the rate that the leap appears as.
             let most = by_time + by_time / 1000;
             let least = by_time - by_time / 1000;
             assert!(i == 0 || (least..=most).contains(&by_clock), "{i}: {by_clock} in {by_time}");
@@ -135,29 +135,29 @@ fn now_ps__a_difference_goes_away_without_a_leap() {
 }
 
 #[test]
-fn now_ps__a_stolen_core_between_the_two_readings_is_not_believed() {
+fn now_ps__a_preempted_comparison_is_ignored() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     run(&clock, MS, 1000);
     for stolen in [20 * MS / 1000, 3 * MS, 1500 * MS] {
-        // Each of some comparisons is torn apart.
-        fake.stolen_ps.borrow_mut().extend(vec![stolen; READINGS * 3]);
+        // Several comparisons are preempted.
+        fake.preempted_ps.borrow_mut().extend(vec![stolen; READINGS * 3]);
         let worst = run(&clock, MS, 2000);
-        assert!(fake.stolen_ps.borrow().is_empty());
+        assert!(fake.preempted_ps.borrow().is_empty());
         assert!(clock.counts_ticks(), "{stolen}");
         assert!(worst < 1_000_000, "{stolen}: {worst}");
     }
 }
 
 #[test]
-fn now_ps__after_a_long_sleep_it_goes_on_where_time_is() {
+fn now_ps__continues_at_the_right_time_after_a_long_sleep() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     run(&clock, MS, 1000);
     for seconds in [1, 10, 3600] {
         fake.pass(seconds * 1000 * MS);
         let now = clock.now_ps();
-        // Known to some 10^-7 from pieces of a tenth of a second.
+        // Known to about 10^-7 from pieces of a tenth of a second.
         let off = now.abs_diff(fake.true_ps.get());
         assert!(off < 1_000_000 + seconds * 1_000_000, "{seconds}: {off}");
         assert!(clock.counts_ticks());
@@ -166,9 +166,9 @@ fn now_ps__after_a_long_sleep_it_goes_on_where_time_is() {
 }
 
 #[test]
-fn now_ps__a_counter_that_leaps_ends_it_without_time_going_back() {
-    // By a day, by the time since it was new, by a second; and a counter that stands, or runs at
-    // half its rate.
+fn now_ps__a_leaping_counter_is_abandoned_without_time_going_back() {
+    // By a day, by the time since its start, by a second; and a counter that stops, or runs at half
+    // its rate.
     let leaps: [fn(&Fake); 6] = [
         |f| f.extra.set(2_450_000_000 * 86_400),
         |f| f.extra.set(2_450_000_000_u64.wrapping_neg()),
@@ -198,7 +198,7 @@ fn now_ps__a_counter_that_leaps_ends_it_without_time_going_back() {
             assert!(now >= last, "{i}");
             last = now;
         }
-        // A counter that stands never reaches the end of its piece: see below.
+        // A stopped counter never reaches the end of its piece: see below.
         if i != 4 {
             assert!(!clock.counts_ticks(), "{i}");
             let (off, true_ps) = (last.abs_diff(fake.true_ps.get()), fake.true_ps.get());
@@ -208,20 +208,20 @@ fn now_ps__a_counter_that_leaps_ends_it_without_time_going_back() {
 }
 
 #[test]
-fn calibrated__a_counter_that_is_none_is_the_monotonic_clock() {
+fn calibrated__an_unusable_counter_falls_back_to_the_monotonic_clock() {
     let fake = Fake::new();
     fake.ticks_per_ks.set(0);
     let clock = Steered::calibrated(&fake);
     assert!(!clock.counts_ticks());
     assert_eq!(run(&clock, MS, 100), run(&Steered::monotonic(&fake), MS, 100));
-    // One that cannot be compared, because the core is never there for long enough.
+    // A counter that cannot be compared, because every comparison is preempted.
     let fake = Fake::new();
     fake.read_ps.set(MS / 2);
     assert!(!Steered::calibrated(&fake).counts_ticks());
 }
 
 #[test]
-fn go_on__while_somebody_else_is_at_it_time_stands_at_the_end() {
+fn begin_next_piece__time_stops_at_the_end_while_another_thread_begins_it() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     let (_, piece) = clock.piece();
@@ -236,7 +236,7 @@ fn go_on__while_somebody_else_is_at_it_time_stands_at_the_end() {
 }
 
 #[test]
-fn go_on__a_core_a_hair_behind_reads_the_beginning() {
+fn begin_next_piece__a_core_slightly_behind_reads_the_beginning() {
     let fake = Fake::new();
     let clock = Steered::calibrated(&fake);
     fake.pass(11 * MS);
@@ -250,7 +250,7 @@ fn go_on__a_core_a_hair_behind_reads_the_beginning() {
 }
 
 #[test]
-fn piece__is_whole_whatever_is_written_meanwhile() {
+fn piece__is_consistent_under_concurrent_writes() {
     let machine = Machine::start();
     let clock = Steered::calibrated(machine);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -282,9 +282,9 @@ fn piece__is_whole_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn now_ps__of_this_machine_goes_with_instant_on_every_core() {
+fn now_ps__of_this_machine_follows_instant_on_every_core() {
     if !is_trustworthy() {
-        eprintln!("the counter of this machine is not trusted: the monotonic clock is used");
+        eprintln!("the TSC of this machine is not trustworthy: the monotonic clock is used");
         return;
     }
     let clock = Steered::calibrated(Machine::start());
@@ -293,7 +293,7 @@ fn now_ps__of_this_machine_goes_with_instant_on_every_core() {
         let threads = [0; 3].map(|_| {
             scope.spawn(|| {
                 while clock.counter.monotonic_ps() < 400 * MS {
-                    // Not less than what another thread had read before this one looked.
+                    // Not less than a reading of another thread before this one.
                     let before = newest.load(Ordering::Acquire);
                     let now = clock.now_ps();
                     assert!(now >= before, "{now} {before}");
@@ -305,7 +305,7 @@ fn now_ps__of_this_machine_goes_with_instant_on_every_core() {
             thread.join().unwrap();
         }
     });
-    // The closest of some: a busy machine may take the core away in between.
+    // The closest of several: the core may be preempted in between.
     let off = (0..100).map(|_| {
         let before = clock.counter.monotonic_ps();
         let now = clock.now_ps();

@@ -1,18 +1,18 @@
-//! What an AF_XDP port is made from, checked before anything is opened.
+//! Parameters of an AF_XDP port, validated before anything is opened.
 
 use super::error::XdpError;
 use af_xdp::{AttachMode, CopyMode, Traffic};
 
-/// How an [`XdpPort`](super::XdpPort) is to be opened. [`XdpConfig::new`] gives defaults that were
-/// measured to be best on a veth pair with a window of up to 200 packets.
+/// Parameters of an [`XdpPort`](super::XdpPort). The defaults of [`XdpConfig::new`] were measured
+/// to be best on a veth pair with a window of up to 200 packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct XdpConfig {
     /// The interface, in the network namespace of the thread that opens the port.
     pub ifname: String,
     /// Receive and transmit queue of the interface, from 0. Default 0.
     pub queue: u32,
-    /// Chunks of the UMEM. `fill_size` of them receive, the rest transmit; at least 32 must be
-    /// left to transmit. Default 1024: 4 MiB, within the usual RLIMIT_MEMLOCK of 8 MiB.
+    /// Chunks of the UMEM. `fill_size` of them receive, the rest transmit; at least 32 must
+    /// transmit. Default 1024: 4 MiB, within the usual RLIMIT_MEMLOCK of 8 MiB.
     pub frames: u32,
     /// Bytes of a chunk, 2048 or 4096. Default 4096: the longest frame is 256 bytes less.
     pub chunk: u32,
@@ -24,23 +24,23 @@ pub struct XdpConfig {
     pub rx_size: u32,
     /// Entries of the TX ring; a power of two, 32 to 65536. Default 256.
     pub tx_size: u32,
-    /// Entries of the completion ring; a power of two, at least `tx_size`: the kernel sends nothing
-    /// that could not complete. Default 256.
+    /// Entries of the completion ring; a power of two, at least `tx_size`, because the kernel sends
+    /// no frame whose completion has no room. Default 256.
     pub completion_size: u32,
-    /// Which frames of the queue are the port's. Default [`Traffic::RoceV2`]; with
-    /// [`Traffic::All`] the kernel hears nothing of the queue, and the interface takes frames to
-    /// any address.
+    /// The frames of the queue that the port receives. Default [`Traffic::RoceV2`]. With
+    /// [`Traffic::All`] the kernel receives no frame of the queue, and the interface accepts frames
+    /// to any address.
     pub traffic: Traffic,
-    /// Which modes may be used. Default [`XdpPreference::Auto`].
+    /// The modes that may be used. Default [`XdpPreference::Auto`].
     pub preference: XdpPreference,
-    /// Let a driver sleep until it is woken. Default true; false only to measure the difference.
+    /// Allows the driver to sleep until woken. Default true; false only to measure the difference.
     pub need_wakeup: bool,
-    /// Frames that one system call sends in copy mode, 32 to `tx_size`. Default `None`, the
-    /// kernel's 32; older kernels than Linux 6.17 refuse another.
+    /// Frames sent by one system call in copy mode, 32 to `tx_size`. Default `None`, the kernel's
+    /// 32; kernels before Linux 6.17 reject other values.
     pub tx_budget: Option<u32>,
 }
 
-/// Which of the ways to attach and bind are tried, best first.
+/// The modes of attaching and binding that are tried, best first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum XdpPreference {
     /// Native zero-copy, native copy, generic copy.
@@ -50,18 +50,18 @@ pub enum XdpPreference {
     Native,
     /// Native copy only.
     Copy,
-    /// Generic copy only ("SKB mode"): any interface can do it.
+    /// Generic copy only ("SKB mode"), which any interface supports.
     Skb,
 }
 
-/// What an open port got.
+/// The mode of an open port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum XdpMode {
-    /// The program in the driver, frames straight into the UMEM.
+    /// Native program, zero-copy.
     NativeZeroCopy,
-    /// The program in the driver, frames copied.
+    /// Native program, frames are copied.
     NativeCopy,
-    /// The program in the stack, frames copied.
+    /// Generic program, frames are copied.
     GenericCopy,
 }
 
@@ -85,7 +85,7 @@ impl XdpConfig {
         }
     }
 
-    /// Checks every range and relation above.
+    /// Validates every range and relation stated above.
     ///
     /// # Errors
     /// [`XdpError::Config`] with the field and the rule it breaks.
@@ -114,15 +114,15 @@ impl XdpConfig {
         if !frames.contains(&self.frames) {
             let (min, max) = frames.into_inner();
             let reason = format!(
-                "{} is not in {min}..={max} (the fill ring's {} and some to transmit)",
+                "{} is not in {min}..={max} (the fill ring's {} and the transmit chunks)",
                 self.frames, self.fill_size
             );
             return refuse("frames", reason);
         }
         let transmit = self.frames - self.fill_size;
         if transmit <= self.completion_size {
-            // With fewer, all of them could be away in the kernel at once, and nothing wakes a
-            // sleeper when one comes home.
+            // With fewer, the kernel could own all of them at once, and a sleeping worker would not
+            // be woken when one is returned.
             let (fill, completion) = (self.fill_size, self.completion_size);
             let reason = format!(
                 "{} leaves {transmit} to transmit beside the fill ring's {fill}, but that must be \
@@ -168,8 +168,8 @@ impl XdpPreference {
         }
     }
 
-    /// The copy modes to try under a program that was attached in that mode: in generic mode there
-    /// is nothing but copying.
+    /// The copy modes to try under a program attached in that mode: generic mode supports only
+    /// copying.
     pub(super) fn copy_modes(self, attached: AttachMode) -> &'static [CopyMode] {
         match (self, attached) {
             (Self::Auto | Self::Native, AttachMode::Native) => {
@@ -200,11 +200,11 @@ impl XdpMode {
     }
 }
 
-/// Linux has at most this many queues an interface that one would use; bounds the map.
+/// Above the number of queues in use on any interface; bounds the map.
 pub(super) const QUEUES_MAX: u32 = 4096;
 const RING_MAX: u32 = 1 << 16;
 const TX_FRAMES_MIN: u32 = 32;
-/// 4 GiB of 4 KiB chunks: a bound on a mistyped number, not on use.
+/// 4 GiB of 4 KiB chunks: a sanity limit.
 const FRAMES_MAX: u32 = 1 << 20;
 
 #[cfg(test)]
@@ -218,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn validate__the_defaults_are_sound() {
+    fn validate__accepts_the_defaults() {
         XdpConfig::new("sw0").validate().expect("sound");
     }
 
     #[test]
-    fn validate__says_the_field_and_the_rule() {
+    fn validate__names_the_field_and_the_rule() {
         assert!(refusal(|c| c.queue = 4096).starts_with("queue: "));
         assert!(refusal(|c| c.chunk = 1024).starts_with("chunk: "));
         assert!(refusal(|c| c.fill_size = 8).starts_with("fill_size: "));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_modes__zero_copy_is_only_tried_in_the_driver() {
+    fn copy_modes__zero_copy_is_only_tried_in_native_mode() {
         let auto = XdpPreference::Auto;
         assert_eq!(auto.copy_modes(AttachMode::Native).len(), 2);
         assert_eq!(auto.copy_modes(AttachMode::Generic), [CopyMode::Copy]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn of__names_what_was_got() {
+    fn of__combines_attach_and_copy_mode() {
         let of = |attached, copy| XdpMode::of(attached, copy).as_str();
         assert_eq!(of(AttachMode::Native, CopyMode::ZeroCopy), "native-zc");
         assert_eq!(of(AttachMode::Native, CopyMode::Copy), "native-copy");

@@ -1,20 +1,20 @@
-//! Everything an AF_XDP port counts.
+//! The counters of an AF_XDP port.
 
 use af_xdp::Statistics;
 
-/// The counters of one port since it was opened: ours, then the kernel's (`XDP_STATISTICS`).
+/// The counters of one port since it was opened: its own, then the kernel's (`XDP_STATISTICS`).
 ///
-/// Two kinds of loss appear in neither: frames for a queue without a socket, which the kernel's
-/// stack gets, and frames that a veth drops because its own ring is full, which are in
-/// `tx_dropped` of the sending interface.
+/// Two kinds of loss are not included. Frames for a queue without a socket go to the kernel's
+/// stack. Frames that a veth drops because its ring is full are in `tx_dropped` of the sending
+/// interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XdpCounters {
-    /// Frames handed to the driver.
+    /// Frames delivered to the driver.
     pub rx_frames: u64,
     /// Their bytes, without FCS.
     pub rx_bytes: u64,
-    /// Descriptors or indices from the kernel that made no sense, and pieces of frames longer than
-    /// a chunk; skipped.
+    /// Invalid descriptors or indices from the kernel, and parts of frames longer than a chunk;
+    /// skipped.
     pub rx_bad_desc: u64,
     /// System calls that woke a sleeping driver to receive.
     pub rx_wakeups: u64,
@@ -24,21 +24,21 @@ pub struct XdpCounters {
     pub tx_frames: u64,
     /// Their bytes, without FCS.
     pub tx_bytes: u64,
-    /// Frames the kernel is done with, sent or dropped.
+    /// Frames completed by the kernel, sent or dropped.
     pub tx_completions: u64,
     /// System calls that made the kernel send.
     pub tx_kicks: u64,
-    /// Of those, the ones that left frames behind: budget or send buffer spent. Ordinary.
+    /// Of those, the ones after which frames remained: budget or send buffer exhausted. Ordinary.
     pub tx_again: u64,
-    /// Frames the kernel dropped: no room in the device, or longer than the MTU.
+    /// Frames that the kernel dropped: no room in the device, or longer than the MTU.
     pub tx_busy_drops: u64,
-    /// Kicks for which the kernel had no memory; the frames stay queued.
+    /// Kicks that failed for lack of kernel memory; the frames stay queued.
     pub tx_nobufs: u64,
     /// Kicks while the interface was down; the frames stay queued.
     pub tx_net_down: u64,
-    /// Times there was no transmit buffer, or no room in the TX ring for one more.
+    /// Times there was no transmit buffer, or no room in the TX ring.
     pub tx_no_slot: u64,
-    /// Completions or indices from the kernel that made no sense; skipped.
+    /// Invalid completions or indices from the kernel; skipped.
     pub tx_bad_completion: u64,
     /// The kernel's own counters.
     pub kernel: Statistics,

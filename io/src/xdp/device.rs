@@ -1,4 +1,4 @@
-//! One interface under the steering program, shared by the ports on its queues.
+//! An interface with a steering program, shared by the ports on its queues.
 
 use super::config::{QUEUES_MAX, XdpPreference};
 use super::error::XdpError;
@@ -8,21 +8,21 @@ use crate::net::Netlink;
 use af_xdp::{AttachMode, Socket, Steering, SteeringConfig, Traffic};
 use std::sync::Arc;
 
-/// An interface with a steering program attached: RoCEv2 to a local address, or all traffic, goes
-/// to the ports opened on its queues, everything else, and queues without a port, to the kernel.
+/// An interface with a steering program. RoCEv2 to a local address, or all traffic, goes to the
+/// ports on its queues; the rest, and queues without a port, go to the kernel.
 ///
-/// Local are the addresses of all interfaces of the namespace the device was attached in, also
-/// those that come later. RoCEv2 that the host routes or bridges to others stays the kernel's.
+/// Local are the addresses of all interfaces of the namespace that the device was attached in,
+/// including those added later. The kernel gets RoCEv2 that the host routes or bridges to others.
 ///
 /// Ports hold the device, so the program stays attached until the device and the last port are
-/// dropped. However the process ends, the kernel then detaches it.
+/// dropped. The kernel detaches it when the process ends for any reason.
 #[derive(Debug)]
 pub struct XdpDevice {
     ifname: String,
     ifindex: u32,
     mtu: u32,
     preference: XdpPreference,
-    // Before the program whose map it fills.
+    // Dropped before the program whose map it fills.
     _local_addresses: Option<LocalAddresses>,
     steering: Steering,
     _promiscuous: Option<Promiscuous>,
@@ -33,13 +33,13 @@ impl XdpDevice {
     ///
     /// # Arguments
     /// - `queues`: ports can be opened on queues `0..queues`; 1..=4096.
-    /// - `traffic`: what goes to the ports. With [`Traffic::All`] the interface is made to take
-    ///   frames to any address as long as the device lives.
+    /// - `traffic`: the frames for the ports. With [`Traffic::All`] the interface is promiscuous
+    ///   while the device lives.
     /// - `preference`: the modes that may be used, by the ports as well.
     ///
     /// # Errors
-    /// No such interface, no privilege, another XDP program is attached, or no mode works. Waits
-    /// for the program of a process that was just killed to go.
+    /// No such interface, no privilege, another XDP program is attached, or no mode succeeds. Waits
+    /// until the kernel has detached the program of a process that was just killed.
     pub fn attach(
         ifname: &str,
         queues: u32,
@@ -116,7 +116,7 @@ impl XdpDevice {
         Ok(())
     }
 
-    /// Steers the queue to the kernel again, before its socket goes.
+    /// Returns the queue to the kernel before its socket is closed.
     pub(super) fn unregister(&self, queue: u32) {
         if let Err(error) = self.steering.unregister(queue) {
             tracing::warn!(interface = self.ifname, queue, %error, "slot not cleared");

@@ -1,9 +1,10 @@
-//! Why an AF_XDP port could not be opened.
+//! Errors of opening an AF_XDP port.
 
 use crate::net::NetError;
 use std::fmt;
 
-/// Why an AF_XDP port could not be opened. The message says what failed, where, and what to do.
+/// The reason why an AF_XDP port could not be opened. The message names the step, the place, and
+/// advice.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum XdpError {
@@ -14,9 +15,9 @@ pub enum XdpError {
         /// The value and the rule it breaks.
         reason: String,
     },
-    /// The interface is not there or cannot be asked.
+    /// The interface does not exist or cannot be queried.
     Interface(NetError),
-    /// AF_XDP or BPF refused.
+    /// An AF_XDP or BPF operation failed.
     Socket(af_xdp::Error),
 }
 

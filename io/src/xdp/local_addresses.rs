@@ -1,4 +1,4 @@
-//! Keeps the address map of a steering program equal to the local addresses.
+//! Synchronisation of a steering program's address map with the local addresses.
 
 use super::XdpError;
 use crate::doorbell::EventFd;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread that puts the unicast addresses of a network namespace into an address map, now and
-/// whenever one comes or goes. Dropping it ends the thread; the map stays as it is.
+/// A thread that copies the unicast addresses of a network namespace to an address map, initially
+/// and after every change. Dropping it ends the thread; the map keeps its content.
 ///
-/// The addresses are those of all interfaces: Linux takes a packet to any of them on any interface
-/// ("weak host model"), and servers are often reached at an address of `lo` or of a bridge. Not so
-/// loopback addresses, which no packet from outside may have, and IPv6 link-local addresses, which
-/// are taken on their own interface only.
+/// The addresses are those of all interfaces: Linux accepts a packet to any of them on any
+/// interface ("weak host model"), and servers are often reached at an address of `lo` or of a
+/// bridge. Loopback addresses are excluded, because no external packet may have them. IPv6
+/// link-local addresses are accepted on their own interface only.
 #[derive(Debug)]
 pub(super) struct LocalAddresses {
     stop: Arc<EventFd>,
@@ -35,16 +35,16 @@ struct Watch {
 }
 
 impl LocalAddresses {
-    /// Fills the map with the addresses of the calling thread's network namespace, and keeps it so.
-    /// If not all fit, those of interface `ifindex` are preferred.
+    /// Fills the map with the addresses of the calling thread's network namespace, and keeps it
+    /// current. If not all fit, those of interface `ifindex` take precedence.
     ///
     /// # Errors
-    /// The kernel does not list its addresses or refuses a change of the map, or no thread can be
-    /// made.
+    /// The kernel does not list its addresses or rejects a change of the map, or no thread can be
+    /// created.
     pub(super) fn keep(ifname: &str, ifindex: u32, map: Arc<AddressMap>) -> Result<Self, XdpError> {
         let no_thread = |e| NetError::from_io("watch the addresses", &e).on(ifname);
         let stop = Arc::new(EventFd::new().map_err(no_thread)?);
-        // Subscribed before they are listed: what changes in between is an event.
+        // Subscribe before listing, so that a change in between is an event.
         let events = AddressEvents::open()?;
         let (ifname, netlink) = (ifname.to_owned(), Netlink::open()?);
         let mut watch = Watch { ifname, ifindex, map, events, netlink, stop: Arc::clone(&stop) };
@@ -62,7 +62,7 @@ impl Drop for LocalAddresses {
     fn drop(&mut self) {
         self.stop.signal();
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // Its thread has reported a panic.
             let _ = thread.join();
         }
     }
@@ -99,9 +99,9 @@ impl Watch {
 
     fn fill(&mut self) -> Result<(), XdpError> {
         let mut all = self.netlink.all_addresses()?;
-        // An address that another host has already is not ours.
+        // An address that failed duplicate detection belongs to another host.
         all.retain(|(ifindex, address)| {
-            !address.duplicate && is_taken_here(address.prefix.addr(), *ifindex == self.ifindex)
+            !address.duplicate && is_accepted(address.prefix.addr(), *ifindex == self.ifindex)
         });
         all.sort_by_key(|(ifindex, _)| *ifindex != self.ifindex);
         // An address may be on several interfaces, as link-local ones often are.
@@ -113,22 +113,22 @@ impl Watch {
             tracing::warn!(
                 interface = self.ifname,
                 left_out,
-                "more local addresses than are steered: RoCEv2 to the others goes to the kernel"
+                "too many local addresses to steer: RoCEv2 to the rest goes to the kernel"
             );
         }
         Ok(())
     }
 }
 
-/// The kernel takes packets to `address` here; `is_own`: it is of this interface.
-fn is_taken_here(address: IpAddr, is_own: bool) -> bool {
+/// True if the kernel accepts packets to `address`; `is_own`: it is an address of this interface.
+fn is_accepted(address: IpAddr, is_own: bool) -> bool {
     let is_link_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !address.is_loopback() && (is_own || !is_link_local)
 }
 
-/// Nothing is due until an address changes; a sleep that ends is harmless.
+/// Nothing is due until an address changes; a spurious wakeup is harmless.
 const ASLEEP: Duration = Duration::from_secs(3600);
-/// The kernel refused for want of memory, most probably.
+/// Interval after an error, which is most likely a lack of memory.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_taken_here__loopback_never_and_link_local_on_its_own_interface() {
+    fn is_accepted__loopback_never_and_link_local_on_its_own_interface() {
         for (address, own, other) in [
             ("127.0.0.1", false, false),
             ("::1", false, false),
@@ -146,7 +146,7 @@ mod tests {
             ("2001:db8::1", true, true),
         ] {
             let address = address.parse().unwrap();
-            let found = (is_taken_here(address, true), is_taken_here(address, false));
+            let found = (is_accepted(address, true), is_accepted(address, false));
             assert_eq!(found, (own, other), "{address}");
         }
     }

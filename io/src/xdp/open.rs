@@ -1,4 +1,4 @@
-//! Opening a port: memory, socket, fill ring, and only then the traffic.
+//! Opening of a port: memory, socket, fill ring, and then the steering of its queue.
 
 use super::{XdpConfig, XdpCounters, XdpDevice, XdpError, XdpMode, XdpPort};
 use crate::port::Port;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 impl XdpPort {
     /// Opens the only port of an interface: attaches the steering program and binds to the queue,
-    /// in the best mode the preference allows. Every mode that was refused is logged with its
-    /// reason.
+    /// in the best mode that the preference allows. Every refused mode is logged with its error.
     ///
     /// # Errors
     /// [`XdpError`].
@@ -20,8 +19,8 @@ impl XdpPort {
         Self::open_on(&device, config)
     }
 
-    /// Opens a port on a queue of an interface whose program is attached. The device decides
-    /// interface, traffic and preference; those of `config` do not count.
+    /// Opens a port on a queue of an interface with an attached program. The device determines
+    /// interface, traffic and preference; those of `config` are ignored.
     ///
     /// # Errors
     /// [`XdpError`]; also when the device was attached for fewer queues.
@@ -40,7 +39,7 @@ impl XdpPort {
         };
         let (socket, refused) = Socket::bind(&umem, &socket_config)?;
         for refusal in refused {
-            // Most drivers have no zero-copy: worth knowing, not worth a warning.
+            // Most drivers have no zero-copy, so this is no warning.
             tracing::info!(
                 interface = device.ifname(),
                 queue = config.queue,
@@ -88,11 +87,11 @@ impl XdpPort {
                 interface = ifname,
                 mtu = self.mtu(),
                 room = self.frame_room(),
-                "frames longer than a buffer are possible and will be dropped"
+                "the MTU allows frames longer than a buffer, which will be dropped"
             );
         }
     }
 }
 
-/// Destination, source, type.
+/// Addresses and type.
 const ETHERNET_HEADER: usize = 14;

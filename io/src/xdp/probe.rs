@@ -1,9 +1,9 @@
-//! Whether this process can have an AF_XDP socket at all.
+//! A probe for AF_XDP support and privilege.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Makes an AF_XDP socket and closes it again. It is bound to nothing: no interface notices.
+/// Creates an unbound AF_XDP socket and closes it again. It has no effect on any interface.
 ///
 /// # Errors
 /// EPERM without CAP_NET_RAW, EAFNOSUPPORT from a kernel without AF_XDP.
@@ -13,7 +13,7 @@ pub fn probe_socket() -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, open, and nobody else's.
+    // SAFETY: the descriptor is new, open, and has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probe_socket__works_or_says_why() {
+    fn probe_socket__succeeds_or_reports_the_cause() {
         if let Err(e) = probe_socket() {
             let known = [libc::EPERM, libc::EAFNOSUPPORT, libc::EACCES];
             assert!(e.raw_os_error().is_some_and(|errno| known.contains(&errno)), "{e}");
@@ -37,7 +37,7 @@ mod tests {
         for _ in 0..100 {
             let _ = probe_socket();
         }
-        // Other tests open and close some at the same time.
+        // Other tests open and close descriptors concurrently.
         assert!(count() < before + 80, "{before} before, {} after", count());
     }
 }

@@ -1,26 +1,35 @@
-//! An interface that takes frames to any address.
+//! Promiscuous mode of an interface.
 
 use super::XdpError;
 use crate::net::NetError;
+use af_xdp::sockopt::{self, Plain};
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Holds an interface in promiscuous mode. The kernel counts the holders and knows them by their
-/// sockets: when the last is gone, however it went, the interface is as it was.
+/// Holds an interface in promiscuous mode. The kernel counts the sockets that request it and
+/// restores the interface when the last one is closed, even by a killed process.
 #[derive(Debug)]
 pub(super) struct Promiscuous {
     _socket: OwnedFd,
 }
 
+/// `struct packet_mreq`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Membership(libc::packet_mreq);
+
+// SAFETY: `repr(C)`, an int, two u16 and eight bytes.
+unsafe impl Plain for Membership {}
+
 impl Promiscuous {
-    /// Asks for the mode on an interface of this thread's network namespace.
+    /// Requests the mode on an interface of this thread's network namespace.
     ///
     /// # Errors
-    /// No CAP_NET_RAW, or the interface is gone.
+    /// No CAP_NET_RAW, or the interface was removed.
     pub(super) fn new(ifname: &str, ifindex: u32) -> Result<Self, XdpError> {
         let socket = Self::ask(ifindex).map_err(|e| {
-            let asked = "have the interface take frames to any address";
+            let asked = "set the interface to promiscuous mode";
             XdpError::Interface(NetError::from_io(asked, &e).on(ifname))
         })?;
         Ok(Self { _socket: socket })
@@ -33,29 +42,16 @@ impl Promiscuous {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, valid and nobody else's.
+        // SAFETY: the descriptor is new, valid and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let membership = libc::packet_mreq {
+        let membership = Membership(libc::packet_mreq {
             mr_ifindex: c_int::try_from(ifindex)
                 .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
             mr_type: PROMISCUOUS,
             mr_alen: 0,
             mr_address: [0; 8],
-        };
-        let len = libc::socklen_t::try_from(size_of_val(&membership)).expect("16");
-        // SAFETY: the kernel reads `len` bytes of `membership`, which is all of it.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_ADD_MEMBERSHIP,
-                (&raw const membership).cast(),
-                len,
-            )
-        };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        });
+        sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
         Ok(socket)
     }
 }

@@ -5,23 +5,23 @@ use spanwire_base::{Time, usize_from};
 use spanwire_transport::{Endpoint, QpAttr, QpState};
 use spanwire_wire::Qpn;
 
-/// The schedule of drains, and the queue pair being drained.
+/// Schedule of drains, and the queue pair that is draining.
 #[derive(Debug)]
 pub(crate) struct Draining {
     drains: Drains,
     next_at: Time,
     /// Drains that were due so far.
     turn: u64,
-    /// In SQD, and not drained yet.
-    waits: Option<Qpn>,
+    /// The queue pair in SQD that has not reported `SQ_DRAINED`.
+    draining_qpn: Option<Qpn>,
 }
 
 impl Draining {
     pub(crate) fn new(drains: Drains) -> Self {
-        Self { drains, next_at: Time::ZERO + drains.every, turn: 0, waits: None }
+        Self { drains, next_at: Time::ZERO + drains.every, turn: 0, draining_qpn: None }
     }
 
-    /// When the next is due; none while no flow `is_busy`.
+    /// When the next drain is due; `None` unless a flow `is_busy`.
     pub(crate) fn poll_timeout(&self, is_busy: bool) -> Option<Time> {
         (is_busy && self.next_at < self.drains.until).then_some(self.next_at)
     }
@@ -31,10 +31,10 @@ impl Draining {
         self.poll_timeout(true).is_some_and(|at| at <= now)
     }
 
-    /// Drains one of `qpns` if none is being drained; one is due.
+    /// Starts a drain that is due, on one of `qpns`, unless another is in progress.
     ///
     /// # Errors
-    /// The engine refuses.
+    /// The engine rejects the transition.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Time,
@@ -44,28 +44,29 @@ impl Draining {
         self.next_at = now + self.drains.every;
         self.turn += 1;
         let state = |qpn: Qpn| endpoint.query_qp(qpn).map(|info| info.state);
-        if self.waits.is_some_and(|qpn| state(qpn) == Some(QpState::Sqd)) || qpns.is_empty() {
+        if self.draining_qpn.is_some_and(|qpn| state(qpn) == Some(QpState::Sqd)) || qpns.is_empty()
+        {
             return Ok(());
         }
         let qpn = qpns[usize_from(self.turn) % qpns.len()];
-        // One that has failed stays as it is.
+        // A queue pair that has failed cannot leave the error state.
         if state(qpn) != Some(QpState::Rts) {
             return Ok(());
         }
-        self.waits = Some(qpn);
+        self.draining_qpn = Some(qpn);
         modify(qpn, QpState::Sqd, endpoint)
     }
 
     /// Handles `SQ_DRAINED`.
     ///
     /// # Errors
-    /// The queue pair was not draining, or the engine refuses.
+    /// The queue pair was not draining, or the engine rejects the transition.
     pub(crate) fn resume(&mut self, qpn: Qpn, endpoint: &mut Endpoint) -> Result<(), String> {
-        if self.waits.take() != Some(qpn) {
+        if self.draining_qpn.take() != Some(qpn) {
             return Err(format!("{qpn:?} reports SQ_DRAINED, but was not draining"));
         }
         let state = endpoint.query_qp(qpn).map(|info| info.state);
-        // It may have failed since.
+        // The queue pair may have failed since.
         if state == Some(QpState::Sqd) { modify(qpn, QpState::Rts, endpoint) } else { Ok(()) }
     }
 }

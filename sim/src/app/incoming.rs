@@ -1,4 +1,4 @@
-//! The responder's end of a flow: posts receive requests, checks what arrives.
+//! The responder's end of a flow: posts receive requests and verifies what arrives.
 
 use super::RECV_BIT;
 use super::memory::{Memory, Slots};
@@ -15,34 +15,35 @@ pub(crate) struct Incoming {
     pub(crate) flow: u32,
     pub(crate) qpn: Qpn,
     pub(crate) plan: Plan,
-    /// Where the peer's WRITEs go, its READs come from, and the word that its atomics count up.
+    /// Targets of the peer's WRITEs, sources of its READs, and the word that its atomics increment.
     pub(crate) areas: [Slots; 3],
-    /// Flows of this host, by their place there, that wait for this one.
+    /// Outgoing flows of this host that start when this one has arrived, by their places.
     pub(crate) triggers: Vec<usize>,
-    /// The queue pair gave its peer up: in SR who answers sends, too.
-    pub(crate) given_up: Option<Time>,
+    /// When the queue pair failed: an SR responder also transmits, so it can exceed its retry
+    /// limit.
+    pub(crate) failed_at: Option<Time>,
     /// Its last message has arrived.
     pub(crate) finished: Option<Time>,
-    /// The next message that has not arrived, of those that use up a receive.
+    /// Index of the next expected message that consumes a receive.
     pub(crate) next: u64,
-    /// Bytes of messages that used up a receive.
+    /// Bytes received in messages that consumed a receive.
     pub(crate) received_bytes: u64,
-    /// When each of these was delivered.
+    /// Delivery time of each of these messages.
     pub(crate) delivered: Vec<Time>,
 }
 
-/// Receive requests: of one flow, or of all through a shared queue.
+/// Receive requests of one flow, or of all flows that share a receive queue.
 #[derive(Debug)]
 pub(crate) struct Recvs {
     pub(crate) slots: Slots,
-    /// Receives that may still be posted: there are as many messages to come.
+    /// Receives still to be posted: one for each message to come.
     pub(crate) left: u64,
     pub(crate) queue: Queue,
-    /// Elements of each one's scatter list.
+    /// Elements of each scatter list.
     pub(crate) sges: u32,
 }
 
-/// Where receive requests go.
+/// The queue to which receive requests are posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
     Own(Qpn),
@@ -50,7 +51,7 @@ pub(crate) enum Queue {
 }
 
 impl Recvs {
-    /// Posts one more into the place `slot`, if any is left. `index` is its place at its host.
+    /// Posts a receive into the place `slot`, if any is left. `index` is its place at its host.
     pub(crate) fn post(
         &mut self,
         index: usize,
@@ -75,10 +76,10 @@ impl Recvs {
 }
 
 impl Incoming {
-    /// Takes a receive completion; `slot` is where a SEND's bytes are.
+    /// Checks a receive completion; `slot` holds the bytes of a SEND.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation.
     pub(crate) fn receive(
         &mut self,
         now: Time,
@@ -100,7 +101,7 @@ impl Incoming {
         if found != want || wc.qpn != self.qpn {
             return Err(format!("message {i} {message:?} arrived as {wc:?}"));
         }
-        if let Some(byte) = memory.differs(at, self.plan.pattern_seed(i), message.len) {
+        if let Some(byte) = memory.first_mismatch(at, self.plan.pattern_seed(i), message.len) {
             return Err(format!("message {i} {message:?} arrived with a wrong byte {byte}"));
         }
         self.next = i + 1;
@@ -112,10 +113,10 @@ impl Incoming {
         Ok(())
     }
 
-    /// What must have arrived has.
+    /// Checks that every expected message has arrived.
     ///
     /// # Errors
-    /// What has not.
+    /// The first that has not.
     pub(crate) fn check_end(&self) -> Result<(), String> {
         match self.plan.next_received(self.next) {
             Some(i) => Err(format!("message {i} never arrived")),

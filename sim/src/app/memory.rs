@@ -1,10 +1,10 @@
-//! A host's memory: places for messages, known bytes to put there, and the comparison.
+//! A host's memory: message slots, their expected bytes, and the comparison.
 
 use spanwire_base::{Rng, u32_from, u64_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_transport::{MemoryRegion, RemoteAddr, Sge};
 
-/// A registered region, or one that has no bytes and in which everything compares equal.
+/// A registered region. If it is blank it has no bytes, and every comparison succeeds.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) region: Region,
@@ -12,7 +12,7 @@ pub(crate) struct Memory {
     pub(crate) is_blank: bool,
 }
 
-/// Places of one size behind each other, each with a guard behind it that nobody writes.
+/// Consecutive slots of one size, each followed by a guard that no operation may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slots {
     /// Offset of the first in the region.
@@ -22,28 +22,28 @@ pub(crate) struct Slots {
     bytes: u32,
 }
 
-/// Hands out places of a region that is made later.
+/// Allocates slots of a region that is created later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allocator {
     next: u64,
 }
 
 impl Allocator {
-    /// `count` places for `bytes` each.
+    /// Allocates `count` slots of `bytes` each.
     pub(crate) fn slots(&mut self, count: u32, bytes: u32) -> Slots {
         let slots = Slots { at: self.next, count, bytes };
         self.next += u64::from(count) * slots.stride();
         slots
     }
 
-    /// Bytes that the region must have.
+    /// Size of the region in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.next
     }
 }
 
 impl Slots {
-    /// The offset of the place of message `i`; they are used in turn.
+    /// The offset of message `i`'s slot; slots are used round robin.
     pub(crate) fn of(&self, i: u64) -> u64 {
         assert!(self.count > 0, "messages of this kind were planned for");
         self.at + i % u64::from(self.count) * self.stride()
@@ -57,21 +57,21 @@ impl Slots {
         self.bytes
     }
 
-    /// Aligned for atomics.
+    /// Aligned to 8 bytes for atomics.
     fn stride(&self) -> u64 {
         u64::from(self.bytes).next_multiple_of(8) + GUARD_BYTES
     }
 }
 
 impl Memory {
-    /// Writes the guards behind places, for [`Memory::check_guards`].
+    /// Writes the guards behind slots, for [`Memory::check_guards`].
     pub(crate) fn guard(&self, slots: &Slots) {
         for i in 0..slots.count {
             self.write(slots.of(i.into()) + slots.stride() - GUARD_BYTES, &GUARD);
         }
     }
 
-    /// True while nobody has written beyond a place.
+    /// True if no guard has been overwritten.
     pub(crate) fn check_guards(&self, slots: &Slots) -> bool {
         let intact = |i: u32| {
             let mut found = GUARD;
@@ -81,7 +81,7 @@ impl Memory {
         self.is_blank || (0..slots.count).all(intact)
     }
 
-    /// `len` bytes at an offset, in `pieces` elements.
+    /// The SGEs for `len` bytes at an offset, in `pieces` elements.
     pub(crate) fn sges(&self, at: u64, len: u32, pieces: u32) -> Vec<Sge> {
         let cut = |i: u32| u64::from(len) * u64::from(i) / u64::from(pieces);
         let piece = |i: u32| {
@@ -92,13 +92,13 @@ impl Memory {
         (0..pieces).map(piece).collect()
     }
 
-    /// The same for the peer.
+    /// The remote address of an offset.
     pub(crate) fn remote(&self, at: u64) -> RemoteAddr {
         let rkey = self.mr.rkey.expect("registered for remote access");
         RemoteAddr { va: self.mr.addr + at, rkey }
     }
 
-    /// Puts the first `len` bytes of a stream at an offset.
+    /// Writes the first `len` bytes of a stream at an offset.
     pub(crate) fn fill(&self, at: u64, seed: u64, len: u32) {
         if self.is_blank {
             return;
@@ -112,8 +112,8 @@ impl Memory {
         }
     }
 
-    /// The first byte at which `len` bytes at an offset are not those of a stream.
-    pub(crate) fn differs(&self, at: u64, seed: u64, len: u32) -> Option<u32> {
+    /// The first position at which `len` bytes at an offset differ from a stream.
+    pub(crate) fn first_mismatch(&self, at: u64, seed: u64, len: u32) -> Option<u32> {
         if self.is_blank {
             return None;
         }
@@ -131,7 +131,7 @@ impl Memory {
         None
     }
 
-    /// The word at an offset, in this machine's order.
+    /// The word at an offset, in native byte order.
     pub(crate) fn word(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes);
@@ -145,9 +145,9 @@ impl Memory {
         bytes
     }
 
-    /// Changes the first byte of each place, or the last of its guard.
+    /// Corrupts the first byte of each slot, or the last of its guard.
     #[cfg(test)]
-    pub(crate) fn spoil(&self, slots: &Slots, guard: bool) {
+    pub(crate) fn corrupt(&self, slots: &Slots, guard: bool) {
         for at in (0..slots.count).map(|i| slots.of(i.into())) {
             let at = if guard { at + slots.stride() - 1 } else { at };
             let mut byte = [0];
@@ -157,18 +157,19 @@ impl Memory {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
-        self.region.copy_in(usize_from(at), bytes).expect("places lie inside their region");
+        self.region.copy_in(usize_from(at), bytes).expect("slots lie inside their region");
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) {
-        self.region.copy_out(usize_from(at), bytes).expect("places lie inside their region");
+        self.region.copy_out(usize_from(at), bytes).expect("slots lie inside their region");
     }
 }
 
-/// A multiple of 8, for [`Rng::fill`] takes whole words: chunks then join without a seam.
+/// A multiple of 8, because [`Rng::fill`] consumes whole words; otherwise the stream would depend
+/// on the chunk boundaries.
 const CHUNK_BYTES: usize = 1024;
 const GUARD_BYTES: u64 = 16;
-const GUARD: [u8; 16] = *b"nobody's bytes..";
+const GUARD: [u8; 16] = *b"guard-bytes.....";
 
 #[cfg(test)]
 mod tests {
@@ -192,15 +193,15 @@ mod tests {
     fn differs__finds_the_first_wrong_byte_in_any_chunk() {
         let m = memory(8192);
         m.fill(5, 9, 5000);
-        assert_eq!(m.differs(5, 9, 5000), None);
-        assert_eq!(m.differs(5, 9, 4999), None, "a prefix");
-        assert!(m.differs(5, 8, 5000).is_some());
+        assert_eq!(m.first_mismatch(5, 9, 5000), None);
+        assert_eq!(m.first_mismatch(5, 9, 4999), None, "a prefix");
+        assert!(m.first_mismatch(5, 8, 5000).is_some());
         assert_eq!(Memory::stream(9, 5000).len(), 5000);
         for at in [0, 1023, 1024, 4999] {
             let mut byte = [0];
             m.read(5 + at, &mut byte);
             m.write(5 + at, &[byte[0] ^ 1]);
-            assert_eq!(m.differs(5, 9, 5000).map(u64::from), Some(at));
+            assert_eq!(m.first_mismatch(5, 9, 5000).map(u64::from), Some(at));
             m.write(5 + at, &byte);
         }
     }

@@ -1,4 +1,4 @@
-//! What the messages of a flow are. Both ends know it: it follows from the flow and the seed.
+//! The messages of a flow. Both ends derive them from the flow and the seed.
 
 use crate::workload::FlowOp;
 use spanwire_base::{Rng, u32_from, usize_from};
@@ -8,17 +8,17 @@ use spanwire_transport::WcOpcode;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) op: FlowOp,
-    /// Bytes of the whole flow; of a mix, about twice what its messages carry.
+    /// Bytes of the whole flow; a mix carries about half of them.
     pub(crate) bytes: u64,
     /// Longest message, at least 8.
     pub(crate) message_bytes: u32,
     /// Longest message that a mix sends inline.
     pub(crate) inline_bytes: u32,
-    /// Messages under way at once: of a mix at least every second of them is signaled.
+    /// Maximum outstanding messages. In a mix at least every second message is signaled.
     pub(crate) outstanding: u32,
-    /// Elements of the scatter-gather list of a message, but of an atomic.
+    /// Elements of each message's scatter-gather list; an atomic has one.
     pub(crate) sges: u32,
-    /// Decides what a mix is made of, and the bytes.
+    /// Seed of the mix and of the bytes.
     pub(crate) seed: u64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Message {
     pub(crate) fence: bool,
 }
 
-/// What a message does.
+/// The operation of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Write,
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 impl Plan {
-    /// How many messages there are.
+    /// Number of messages.
     pub(crate) fn count(&self) -> u64 {
         self.bytes.div_ceil(self.message_bytes.into())
     }
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// The first message from `i` on that uses up a receive request, if there is one.
+    /// The first message from `i` on that consumes a receive request, if any.
     pub(crate) fn next_received(&self, i: u64) -> Option<u64> {
         match self.op {
             FlowOp::Write => Some(self.count() - 1).filter(|last| i <= *last),
@@ -78,7 +78,7 @@ impl Plan {
         }
     }
 
-    /// How many messages use up a receive request.
+    /// Number of messages that consume a receive request.
     pub(crate) fn received_count(&self) -> u64 {
         match self.op {
             FlowOp::Write => 1,
@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// What the messages carry together.
+    /// Bytes of all messages together.
     pub(crate) fn total_bytes(&self) -> u64 {
         match self.op {
             FlowOp::Mix => (0..self.count()).map(|i| u64::from(self.message(i).len)).sum(),
@@ -99,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// The bytes of message `i` begin the stream of this seed.
+    /// Seed of the stream that message `i` carries.
     pub(crate) fn pattern_seed(&self, i: u64) -> u64 {
         self.seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -107,7 +107,8 @@ impl Plan {
     fn mixed(&self, i: u64, is_last: bool) -> Message {
         let mut rng = Rng::new(self.pattern_seed(i) ^ MIX);
         let kind = match rng.below(10) {
-            // The last one tells the receiver that it is the last.
+            // The last message has immediate data, so that it consumes a receive and the receiver
+            // detects the end.
             _ if is_last => Kind::SendImm,
             0..2 => Kind::Write,
             2 => Kind::WriteImm,
@@ -129,7 +130,7 @@ impl Plan {
         Message {
             kind,
             len,
-            // Places are free again only when something after them says so.
+            // An unsignaled request's slot is reusable only after a later signaled one completes.
             signaled: is_last || self.outstanding < 2 || i % 2 == 1 || rng.below(3) > 0,
             solicited: kind.is_received() && rng.below(2) == 0,
             inline: may_inline && rng.below(2) == 0,
@@ -139,17 +140,17 @@ impl Plan {
 }
 
 impl Kind {
-    /// It uses up a receive request.
+    /// True if it consumes a receive request.
     pub(crate) const fn is_received(self) -> bool {
         matches!(self, Self::WriteImm | Self::Send | Self::SendImm)
     }
 
-    /// It carries immediate data.
+    /// True if it carries immediate data.
     pub(crate) const fn has_imm(self) -> bool {
         matches!(self, Self::WriteImm | Self::SendImm)
     }
 
-    /// It puts bytes where the requester says.
+    /// True if it writes to an address that the requester names.
     pub(crate) const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm)
     }
@@ -162,7 +163,7 @@ impl Kind {
         self.is_atomic() || matches!(self, Self::Read)
     }
 
-    /// What a completion of the requester must call it.
+    /// The opcode of its completion at the requester.
     pub(crate) const fn opcode(self) -> WcOpcode {
         match self {
             Self::Write | Self::WriteImm => WcOpcode::RdmaWrite,
@@ -174,7 +175,7 @@ impl Kind {
     }
 }
 
-/// Sets the draws of the mix apart from the bytes.
+/// Separates the draws of the mix from those of the bytes.
 const MIX: u64 = 0x6d69_785f_6f66_5f77;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The requester's end of a flow: posts its messages, checks how they complete.
+//! The requester's end of a flow: posts its messages and verifies their completions.
 
 use super::memory::{Memory, Slots};
 use super::message::{Kind, Message, Plan};
@@ -15,25 +15,25 @@ pub(crate) struct Outgoing {
     pub(crate) flow: u32,
     pub(crate) qpn: Qpn,
     pub(crate) plan: Plan,
-    /// Where what is sent, or what a READ brings, lies here.
+    /// Local buffers: sources of sends and WRITEs, targets of READs.
     pub(crate) local: Slots,
     pub(crate) peer: Peer,
     pub(crate) progress: Progress,
 }
 
-/// The responder's memory: what the peer would have been told, and a look at it for comparing.
+/// The responder's addresses and rkey, and its memory for comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) memory: Memory,
-    /// Where WRITEs go.
+    /// Targets of WRITEs.
     pub(crate) targets: Slots,
-    /// Where READs come from.
+    /// Sources of READs.
     pub(crate) sources: Slots,
-    /// The word that atomics count up.
+    /// The word that atomics increment.
     pub(crate) word: Slots,
 }
 
-/// How far it has come.
+/// Progress of a flow at its requester.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) started: Option<Time>,
@@ -41,32 +41,33 @@ pub(crate) struct Progress {
     pub(crate) finished: Option<Time>,
     /// The first completion with an error.
     pub(crate) failed: Option<WcStatus>,
-    /// When that was.
+    /// When it failed.
     pub(crate) failed_at: Option<Time>,
     /// The next message to post.
     next: u64,
-    /// Posted, when, and not known to be over, oldest first.
+    /// Outstanding messages with their post times, oldest first.
     pending: VecDeque<(u64, Message, Time)>,
-    /// What each message took from its post to its completion, of those that have one.
-    pub(crate) took: Vec<Dur>,
-    /// Bytes of messages that are over.
+    /// Latency of each signaled message, from post to completion.
+    pub(crate) times: Vec<Dur>,
+    /// Bytes of completed messages.
     pub(crate) done_bytes: u64,
-    /// Atomics that are over.
+    /// Completed atomics.
     atomics: u64,
     /// Atomics posted.
     atomics_posted: u64,
 }
 
 impl Outgoing {
-    /// Begins.
+    /// Starts the flow.
     pub(crate) fn start(&mut self, now: Time) {
         self.progress.started.get_or_insert(now);
     }
 
-    /// Posts as many messages as may be under way. `index` is this flow's place at its host.
+    /// Posts messages up to the limit of outstanding ones. `index` is this flow's place at its
+    /// host.
     ///
     /// # Errors
-    /// What the checker must hear: a post that should have worked.
+    /// A post that should have succeeded failed.
     pub(crate) fn post(
         &mut self,
         now: Time,
@@ -116,7 +117,8 @@ impl Outgoing {
         };
         match message.kind {
             Kind::Read => {
-                // What is there to be read, and something else where it will land.
+                // The source has the expected bytes; the target has others, so that a missing write
+                // is detected.
                 peer.memory.fill(peer.sources.of(i), seed, message.len);
                 memory.fill(local, !seed, message.len);
             }
@@ -137,16 +139,16 @@ impl Outgoing {
         endpoint.post_send(self.qpn, &WorkRequest { signaled, solicited, fence, ..wr })
     }
 
-    /// Takes a completion of this flow.
+    /// Checks a completion of this flow.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation.
     pub(crate) fn complete(&mut self, now: Time, wc: &Wc, memory: &Memory) -> Result<(), String> {
         let low = wc.wr_id & WR_ID_MASK;
         let flushed = wc.status == WcStatus::WrFlushErr;
         loop {
             let Some((i, message, posted)) = self.progress.pending.pop_front() else {
-                return Err(format!("a completion of a message that is not under way: {wc:?}"));
+                return Err(format!("a completion of a message that is not outstanding: {wc:?}"));
             };
             let is_it = i & WR_ID_MASK == low;
             if !is_it && (message.signaled || flushed) {
@@ -159,7 +161,7 @@ impl Outgoing {
             if is_it {
                 self.check_completion(now, i, &message, wc)?;
                 if succeeded {
-                    self.progress.took.push(now.since(posted));
+                    self.progress.times.push(now.since(posted));
                 }
                 break;
             }
@@ -171,10 +173,10 @@ impl Outgoing {
         Ok(())
     }
 
-    /// No completion may be missing, and what was written must still be there.
+    /// Checks that no completion is missing and that written bytes are intact.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first violation.
     pub(crate) fn check_end(&self) -> Result<(), String> {
         let (p, count) = (&self.progress, self.plan.count());
         if let Some((i, message, _)) = p.pending.front() {
@@ -218,12 +220,12 @@ impl Outgoing {
         }
     }
 
-    /// A message is over: its bytes are where they belong.
+    /// Checks a completed message: its bytes must be in place.
     fn check_done(&mut self, i: u64, message: &Message, memory: &Memory) -> Result<(), String> {
         self.progress.done_bytes += u64::from(message.len);
         let (local, seed) = (self.local.of(i), self.plan.pattern_seed(i));
         match message.kind {
-            Kind::Read => match memory.differs(local, seed, message.len) {
+            Kind::Read => match memory.first_mismatch(local, seed, message.len) {
                 Some(at) => {
                     Err(format!("READ {i} of {} bytes brought a wrong byte {at}", message.len))
                 }
@@ -246,18 +248,18 @@ impl Outgoing {
             return Ok(());
         }
         let (at, seed) = (self.peer.targets.of(i), self.plan.pattern_seed(i));
-        match self.peer.memory.differs(at, seed, message.len) {
+        match self.peer.memory.first_mismatch(at, seed, message.len) {
             Some(at) => Err(format!("WRITE {i} of {} bytes left a wrong byte {at}", message.len)),
             None => Ok(()),
         }
     }
 }
 
-/// The immediate data of message `i`: both ends know it.
+/// Immediate data of message `i`, derived at both ends.
 pub(crate) fn imm_of(i: u64) -> u32 {
     u32_from(usize_from(i & WR_ID_MASK))
 }
 
-/// A work request's number: the flow's place at its host above, the message's low bits below.
+/// Layout of `wr_id`: the flow's place at its host in the high bits, the message's low bits below.
 const WR_ID_MASK: u64 = (1 << WR_ID_SHIFT) - 1;
 const _: () = assert!(RECV_BIT > WR_ID_MASK, "the side has a bit of its own");

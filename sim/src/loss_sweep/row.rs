@@ -1,4 +1,4 @@
-//! What a cell gave, and what is to be held against it.
+//! Rows of the sweep's table, and the bars that they are checked against.
 
 use super::{Cell, LossSweep, MESSAGE_BYTES};
 use crate::network::Network;
@@ -12,35 +12,35 @@ use spanwire_transport::{WcStatus, WireMode};
 pub struct SweepRow {
     /// `rc` or `sr`.
     pub mode: &'static str,
-    /// Frames lost each way, a fraction of one.
+    /// Frame loss each way, as a fraction.
     pub loss: f64,
     /// Twice the propagation delay, in us.
     pub rtt_us: f64,
-    /// How long a frame is held back that is overtaken, in us; 0: none is.
+    /// Extra delay of a reordered frame, in us; 0 disables reordering.
     pub reorder_us: f64,
-    /// Payload that the receiver took, each byte once, over what the link can carry in that time,
-    /// a fraction of one. What the link carries includes every header, preamble and gap.
+    /// Payload delivered, each byte once, relative to what the link can carry in that time, as a
+    /// fraction. The link's capacity includes every header, preamble and inter-frame gap.
     pub goodput_fraction: f64,
-    /// The same of WRITEs that the sender knows to be complete: it lags behind by what waits for
-    /// something lost, and so rises and falls by up to some round trips' worth.
+    /// The same for WRITEs completed at the sender. It lags behind delivery while a retransmission
+    /// is pending, so it varies by up to several round trips' worth.
     pub completed_fraction: f64,
-    /// Data frames that arrived and were of no use, a fraction of those sent: in SR they have
-    /// arrived before, in RC they may also be behind something missing, and will be sent again.
-    /// So they are what is sent again though the network has not lost it.
+    /// Useless data frames that arrived, as a fraction of those sent. SR counts duplicates; RC also
+    /// counts frames behind a gap, which the sender retransmits. The fraction thus measures
+    /// retransmissions of packets that the network did not lose.
     pub spurious_retx_fraction: f64,
     /// Data frames sent.
     pub sent_pkts: u64,
-    /// Of those, sent again.
+    /// Of those, retransmissions.
     pub retransmitted_pkts: u64,
     /// Of those sent, lost on the link.
     pub lost_pkts: u64,
     /// Timeouts of the sender.
     pub timeouts: u64,
-    /// Packets that may be in flight.
+    /// Maximum packets in flight.
     pub window_pkts: u32,
     /// Payload of a full packet in bytes.
     pub payload_bytes: u32,
-    /// How long it was measured, in us.
+    /// Duration of the measurement, in us.
     pub measured_us: f64,
     /// The error that ended the flow, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,39 +49,39 @@ pub struct SweepRow {
     pub event_hash: String,
 }
 
-/// Something that the table has to show, and whether it does.
+/// A bar: a condition that rows of the table must meet.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Bar {
-    /// What it is.
+    /// Its description.
     pub name: &'static str,
-    /// Every row that it is about is above it.
+    /// True if every row that it applies to meets it.
     pub ok: bool,
-    /// How many rows it is about.
+    /// Number of rows that it applies to.
     pub rows: usize,
-    /// The rows that are not.
+    /// Rows that miss it.
     pub missed: Vec<String>,
 }
 
-/// What was counted up to a moment.
+/// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Snapshot {
     done_bytes: u64,
     arrived: u64,
     useless: u64,
     sent: u64,
     lost: u64,
-    again: u64,
+    retransmitted: u64,
     timeouts: u64,
     failed: Option<WcStatus>,
 }
 
-impl Seen {
+impl Snapshot {
     pub(super) fn of(network: &Network) -> Self {
         let there = network.directions(0)[0];
         let flow = network.progress()[0];
         let mut hosts = network.hosts().map(|host| host.endpoint().counters());
         let (sender, receiver) = hosts.next().zip(hosts.next()).expect("a pair has two hosts");
-        // SR takes what comes out of sequence.
+        // SR accepts packets out of order.
         let is_sr = network.setup().sr_segment([0, 1]).is_some();
         let gap = if is_sr { 0 } else { receiver.out_of_sequence };
         let dropped = receiver.list().into_iter().filter(|(name, _)| name.starts_with("drop_"));
@@ -92,7 +92,7 @@ impl Seen {
             useless: receiver.duplicate_request + gap + dropped,
             sent: network.world.link_counters(there).sent,
             lost: network.world.line(there).counters().dropped(),
-            again: sender.retransmitted_packets,
+            retransmitted: sender.retransmitted_packets,
             timeouts: sender.local_ack_timeout_err,
             failed: flow.failed,
         }
@@ -105,14 +105,14 @@ impl SweepRow {
         cell: &Cell,
         network: &Network,
         measured: Dur,
-        [from, to]: &[Seen; 2],
+        [from, to]: &[Snapshot; 2],
     ) -> Self {
         let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
         let sent_pkts = to.sent - from.sent;
         let useless = to.useless - from.useless;
         let taken = (to.arrived - from.arrived).saturating_sub(useless);
         let payload_bytes = sweep.payload_bytes(cell.mode);
-        // Of all segments of a message the last may be shorter.
+        // Only the last segment of a message may be shorter.
         let segments = MESSAGE_BYTES.div_ceil(payload_bytes);
         let taken_bytes = to_f64(taken) * f64::from(MESSAGE_BYTES) / f64::from(segments);
         let carried = to_f64(sweep.params.rate("rate").bytes_in(measured));
@@ -125,7 +125,7 @@ impl SweepRow {
             completed_fraction: to_f64(to.done_bytes - from.done_bytes) / carried,
             spurious_retx_fraction: to_f64(useless) / to_f64(sent_pkts.max(1)),
             sent_pkts,
-            retransmitted_pkts: to.again - from.again,
+            retransmitted_pkts: to.retransmitted - from.retransmitted,
             lost_pkts: to.lost - from.lost,
             timeouts: to.timeouts - from.timeouts,
             window_pkts: sweep.window_pkts(cell),
@@ -136,7 +136,7 @@ impl SweepRow {
         }
     }
 
-    /// Which row it is, in words.
+    /// The row's cell, in words.
     #[must_use]
     pub fn name(&self) -> String {
         let Self { mode, loss, rtt_us, reorder_us, .. } = self;
@@ -157,7 +157,7 @@ impl SweepRow {
 }
 
 impl Bar {
-    /// Holds everything that SR promises against a table.
+    /// Checks a table against every bar that SR must meet.
     #[must_use]
     pub fn all(rows: &[SweepRow]) -> Vec<Self> {
         let sr = || rows.iter().filter(|r| r.is_sr());
@@ -175,11 +175,11 @@ impl Bar {
                 |r| r.goodput_fraction >= GOODPUT_MIN * (1.0 - r.loss),
             ),
             Self::new(
-                "SR sends at most 1 % in vain where packets are only reordered",
+                "SR retransmits at most 1 % spuriously if packets are only reordered",
                 sr().filter(|r| r.is_reordered()),
                 |r| r.spurious_retx_fraction <= SPURIOUS_MAX,
             ),
-            Self::new("SR is never worse than RC", sr(), |r| r.goodput_fraction >= rc(r)),
+            Self::new("SR has at least the goodput of RC", sr(), |r| r.goodput_fraction >= rc(r)),
         ]
     }
 
@@ -194,8 +194,8 @@ impl Bar {
     }
 }
 
-/// What a full packet of WRITE has on the wire beside its payload, with preamble, FCS and gap:
-/// Ethernet, IPv4, UDP, BTH, ICRC; in SR its header, with the address of each segment.
+/// Overhead of a full WRITE packet on the wire, with preamble, FCS and inter-frame gap: Ethernet,
+/// IPv4, UDP, BTH, ICRC; in SR its header with the address of each segment.
 pub(super) const fn header_bytes(mode: WireMode) -> u32 {
     let plain = 14 + 20 + 8 + 12 + 4 + 24;
     match mode {
@@ -212,7 +212,13 @@ const SPURIOUS_MAX: f64 = 0.01;
 mod tests {
     use super::*;
 
-    fn row(mode: &'static str, loss: f64, reorder_us: f64, goodput: f64, vain: f64) -> SweepRow {
+    fn row(
+        mode: &'static str,
+        loss: f64,
+        reorder_us: f64,
+        goodput: f64,
+        spurious: f64,
+    ) -> SweepRow {
         SweepRow {
             mode,
             loss,
@@ -220,7 +226,7 @@ mod tests {
             reorder_us,
             goodput_fraction: goodput,
             completed_fraction: goodput,
-            spurious_retx_fraction: vain,
+            spurious_retx_fraction: spurious,
             sent_pkts: 1,
             retransmitted_pkts: 0,
             lost_pkts: 0,
@@ -238,7 +244,7 @@ mod tests {
         let pair = |loss, reorder_us, sr: SweepRow, rc| {
             [row("rc", loss, reorder_us, rc, 0.9), SweepRow { loss, reorder_us, ..sr }]
         };
-        let sr = |goodput, vain| row("sr", 0.0, 0.0, goodput, vain);
+        let sr = |goodput, spurious| row("sr", 0.0, 0.0, goodput, spurious);
         let good = [
             pair(0.05, 0.0, sr(0.855, 0.5), 0.4),
             pair(0.2, 0.0, sr(0.1, 0.0), 0.1),

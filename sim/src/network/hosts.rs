@@ -1,13 +1,13 @@
-//! The hosts of a network: memory laid out, queue pairs made and connected, flows given to the
-//! applications.
+//! Construction of a network's hosts: lays out memory, creates and connects queue pairs, and gives
+//! the flows to the applications.
 
 use super::NetworkError;
 use crate::app::{
     Allocator, Draining, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots,
     Traffic,
 };
+use crate::host::SimHost;
 use crate::setup::Setup;
-use crate::station::Station;
 use crate::topology::{Port, Routes, Topology};
 use crate::workload::{Flow, FlowOp};
 use spanwire_base::{Rate, Rng, usize_from};
@@ -19,8 +19,8 @@ use spanwire_transport::{
 };
 use spanwire_wire::{Psn, Qpn};
 
-/// What a flow is, and where its bytes are at both ends.
-struct Laid {
+/// A flow, its message plan, and its buffers at both ends.
+struct FlowLayout {
     flow: Flow,
     plan: Plan,
     /// At the requester.
@@ -33,19 +33,19 @@ struct Laid {
     received: u64,
 }
 
-/// What a host needs, before it is made.
+/// Resources that a host needs, counted before it is built.
 #[derive(Clone, Default)]
-struct Needs {
+struct HostNeeds {
     memory: Allocator,
     qps: usize,
     cqe: u32,
-    /// Messages of flows with a shared queue that use up a receive.
+    /// Messages that consume a receive of the shared queue.
     shared: u64,
     shared_slots: Slots,
 }
 
-/// A host that is being made.
-struct Made {
+/// A host under construction.
+struct HostBuild {
     endpoint: Endpoint,
     traffic: Traffic,
     memory: Memory,
@@ -60,12 +60,13 @@ pub(super) fn build(
     routes: &Routes,
     flows: &[Flow],
     setup: &Setup,
-) -> Result<Vec<Station>, NetworkError> {
+) -> Result<Vec<SimHost>, NetworkError> {
     let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
-    let mut needs = vec![Needs::default(); topology.hosts.len()];
-    let laid: Vec<Laid> = flows.iter().map(|f| lay(f, setup, &mut needs, &mut rng)).collect();
+    let mut needs = vec![HostNeeds::default(); topology.hosts.len()];
+    let layout: Vec<FlowLayout> =
+        flows.iter().map(|f| lay_out(f, setup, &mut needs, &mut rng)).collect();
     let ports = topology.ports();
-    // A host without a link never sends.
+    // A host without a link never transmits, so any rate will do.
     let rate_of = |ports: &Vec<Port>| {
         ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate())
     };
@@ -77,35 +78,35 @@ pub(super) fn build(
         }
         made.push(make(host, need, rate_of(ports), setup, &mut rng).map_err(engine)?);
     }
-    // Where the requester's end of each flow is at its host.
+    // The place of each flow's requester at its host.
     let mut places = Vec::new();
     // The requester's and the responder's queue pair of each flow.
     let mut pairs: Vec<[Qpn; 2]> = Vec::new();
-    for (index, laid) in (0..).zip(&laid) {
-        let qpns = match laid.flow.reverse_of.map(|other| pairs[other as usize]) {
+    for (index, layout) in (0..).zip(&layout) {
+        let qpns = match layout.flow.reverse_of.map(|other| pairs[other as usize]) {
             Some([requester, responder]) => [responder, requester],
             None => {
-                let choice = congestion(topology, routes, &laid.flow, setup);
-                connect(&laid.flow, choice, &mut made, setup, &mut rng).map_err(engine)?
+                let choice = congestion(topology, routes, &layout.flow, setup);
+                connect(&layout.flow, choice, &mut made, setup, &mut rng).map_err(engine)?
             }
         };
-        places.push(tell(index, laid, qpns, &mut made, setup));
+        places.push(add_flow(index, layout, qpns, &mut made, setup));
         pairs.push(qpns);
     }
-    for (laid, place) in laid.iter().zip(places) {
-        if let Some(before) = laid.flow.after {
-            made[laid.flow.src as usize].traffic.add_trigger(before, place);
+    for (layout, place) in layout.iter().zip(places) {
+        if let Some(before) = layout.flow.after {
+            made[layout.flow.src as usize].traffic.add_trigger(before, place);
         }
     }
     let obeyed = if setup.host_pfc { 1 << (setup.dscp / 8) } else { 0 };
-    let station = |(m, ports): (Made, &Vec<Port>)| {
-        Station::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate_of(ports), obeyed))
+    let sim_host = |(m, ports): (HostBuild, &Vec<Port>)| {
+        SimHost::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate_of(ports), obeyed))
     };
-    Ok(made.into_iter().zip(&ports).map(station).collect())
+    Ok(made.into_iter().zip(&ports).map(sim_host).collect())
 }
 
-/// Decides what a flow needs at both ends.
-fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
+/// Allocates a flow's buffers at both ends.
+fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -> FlowLayout {
     let (n, bytes) = (setup.outstanding, setup.message_bytes);
     let plan = Plan {
         op: flow.op,
@@ -137,17 +138,17 @@ fn lay(flow: &Flow, setup: &Setup, needs: &mut [Needs], rng: &mut Rng) -> Laid {
     let recvs = slots(!setup.shared_recvs && places > 0, places, recv_bytes);
     there.cqe += recvs.count();
     there.shared += received;
-    Laid { flow: *flow, plan, local, targets, sources, word, recvs, received }
+    FlowLayout { flow: *flow, plan, local, targets, sources, word, recvs, received }
 }
 
-/// Makes a host with its memory, without queue pairs.
+/// Builds a host with its memory, without queue pairs.
 fn make(
     host: u32,
-    need: &Needs,
+    need: &HostNeeds,
     line_rate: Rate,
     setup: &Setup,
     rng: &mut Rng,
-) -> Result<Made, String> {
+) -> Result<HostBuild, String> {
     let config = setup.engine(setup.offer_of(host), line_rate, need.qps, need.cqe);
     let config = config.validate().map_err(|e| e.to_string())?;
     let mut key_seed = [0; 32];
@@ -170,7 +171,7 @@ fn make(
         traffic.add_recvs(Recvs { slots, left, queue, sges: setup.sges });
         srq = Some(id);
     }
-    Ok(Made { endpoint, traffic, memory, pd, cq, srq })
+    Ok(HostBuild { endpoint, traffic, memory, pd, cq, srq })
 }
 
 /// The congestion control of a flow's queue pairs.
@@ -187,11 +188,11 @@ fn congestion(
     setup.congestion.of(setup.base_rtt([flow.src, flow.dst], &path))
 }
 
-/// Makes and connects the queue pairs of a flow, the requester's first.
+/// Creates and connects the queue pairs of a flow, the requester's first.
 fn connect(
     flow: &Flow,
     congestion: Option<CongestionControl>,
-    made: &mut [Made],
+    made: &mut [HostBuild],
     setup: &Setup,
     rng: &mut Rng,
 ) -> Result<[Qpn; 2], String> {
@@ -199,8 +200,9 @@ fn connect(
     let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
-    let agreed = setup.agreed(ends).expect("flows were checked");
-    // RC has neither; nothing is drawn for who does not balance, so that nothing else changes.
+    let agreed = setup.agreed(ends).expect("the flows were checked");
+    // RC has neither erasure coding nor load balancing. Without a load balancer no seed is drawn,
+    // so that the draws of other hosts do not change.
     let sends = ends.map(|host| setup.sends_of(host));
     let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Sr;
     let seed = if balances { rng.next_u64() } else { 0 };
@@ -236,12 +238,18 @@ fn connect(
     Ok(qpns)
 }
 
-/// Tells both applications of a flow. Returns the place of the requester's end.
-fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setup) -> usize {
-    let Laid { flow, plan, local, targets, sources, word, recvs, received } = *laid;
+/// Adds a flow to both applications. Returns the place of the requester's end.
+fn add_flow(
+    index: u32,
+    layout: &FlowLayout,
+    qpns: [Qpn; 2],
+    made: &mut [HostBuild],
+    setup: &Setup,
+) -> usize {
+    let FlowLayout { flow, plan, local, targets, sources, word, recvs, received } = *layout;
     let [requester, qpn] = qpns;
     let there = &mut made[flow.responder() as usize];
-    let (triggers, given_up, finished) = (Vec::new(), None, None);
+    let (triggers, failed_at, finished) = (Vec::new(), None, None);
     let (next, received_bytes) = (0, 0);
     let areas = [targets, sources, word];
     let traffic = &mut there.traffic;
@@ -251,7 +259,7 @@ fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setu
         plan,
         areas,
         triggers,
-        given_up,
+        failed_at,
         finished,
         next,
         received_bytes,
@@ -273,7 +281,7 @@ fn tell(index: u32, laid: &Laid, qpns: [Qpn; 2], made: &mut [Made], setup: &Setu
     made[flow.requester() as usize].traffic.add_outgoing(outgoing, start)
 }
 
-fn make_qp(made: &mut Made, setup: &Setup) -> Result<Qpn, String> {
+fn make_qp(made: &mut HostBuild, setup: &Setup) -> Result<Qpn, String> {
     let caps = QpCaps {
         max_send_wr: setup.outstanding,
         max_recv_wr: setup.recvs,
@@ -286,7 +294,7 @@ fn make_qp(made: &mut Made, setup: &Setup) -> Result<Qpn, String> {
     made.endpoint.create_qp(&init).map_err(|e| e.to_string())
 }
 
-/// Any number, often one from which a short flow wraps around.
+/// A random PSN, often one from which a short flow wraps around.
 fn first_psn(rng: &mut Rng) -> Psn {
     let any = crate::workload::below(rng, 1 << 24);
     Psn::new(match rng.below(4) {
@@ -303,5 +311,5 @@ fn engine(e: String) -> NetworkError {
 const IOVA: u64 = 1 << 40;
 /// IBTA's code for 20 us.
 const RNR_TIMER: u8 = 2;
-/// Sets what is drawn here apart from all else.
+/// Separates the draws of this module from others.
 const HOST_SEEDS: u64 = 0x686f_7374_735f_6f66;

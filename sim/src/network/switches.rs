@@ -1,4 +1,4 @@
-//! The switches of a network: ports as the setup has them, routes as the topology has them.
+//! Construction of a network's switches: ports from the setup, routes from the topology.
 
 use super::NetworkError;
 use crate::setup::Setup;
@@ -50,8 +50,8 @@ pub(super) fn build(
     (0..topology.node_count() - first).map(build).collect()
 }
 
-/// The routes of one switch, as few as there can be without one inside another: hosts whose ways
-/// are the same and whose numbers lie together share one.
+/// The routes of one switch, as few as possible without nesting: adjacent hosts with equal next
+/// hops share one prefix.
 struct Table<'a> {
     topology: &'a Topology,
     routes: &'a Routes,
@@ -61,7 +61,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds routes to the 2^`bits` hosts from `host` on, as far as they exist.
+    /// Adds routes to the existing hosts among the 2^`bits` from `host` on.
     fn add(&mut self, host: u32, bits: u32) {
         let end = (host + (1 << bits)).min(self.topology.host_count());
         if host >= end {
@@ -83,7 +83,7 @@ impl Table<'_> {
     }
 }
 
-/// Any odd number: sets the seeds of switches apart from each other and from all else.
+/// Any odd number: separates the seeds of switches from each other and from other draws.
 const SWITCH_SEEDS: u64 = 0xaf25_1af3_b0f0_25b5;
 /// The first host's address is a multiple of 2^16, so larger groups are not aligned.
 const ALIGNED_BITS: u32 = 16;
@@ -97,7 +97,7 @@ mod tests {
     use spanwire_base::{Dur, Rate};
 
     #[test]
-    fn build__routes_of_neighbours_are_one_and_lead_where_each_alone_would() {
+    fn build__neighbours_share_a_route_with_the_next_hops_of_each() {
         let topology = Topology::fat_tree(&FatTree::of_k(8, Rate::from_gbps(1), Dur::ZERO));
         let routes = topology.routes();
         let switches = build(&topology, &routes, &Setup::default()).unwrap();
@@ -106,7 +106,7 @@ mod tests {
             assert!(list.len() <= 12, "{} has {} routes", topology.name(node), list.len());
             for host in 0..128 {
                 let ip = Topology::host_ip(host);
-                // The length of a prefix is behind the slash of its text.
+                // The prefix length follows the slash in its text.
                 let holds = |route: &&Route| {
                     let text = route.to.to_string();
                     let length: u32 = text.split('/').nth(1).unwrap().parse().unwrap();
@@ -118,7 +118,7 @@ mod tests {
                     .filter(holds)
                     .map(|route| route.via.iter().map(|hop| hop.port).collect())
                     .collect();
-                assert_eq!(ports, [routes.ports(node, host)], "one route, to all shortest ways");
+                assert_eq!(ports, [routes.ports(node, host)], "one route, to all shortest paths");
             }
         }
     }

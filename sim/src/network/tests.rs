@@ -27,7 +27,7 @@ fn small(op: FlowOp) -> Network {
 }
 
 #[test]
-fn drains__hold_requests_back_and_lose_none() {
+fn drains__delay_requests_and_lose_none() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         let [plain, drained] =
             [None, Some(Drains { every: Dur::from_us(5), until: END })].map(|d| {
@@ -57,7 +57,7 @@ fn run__each_operation_completes_and_leaves_the_right_bytes() {
 }
 
 #[test]
-fn run__over_ipv6_and_from_several_places() {
+fn run__over_ipv6_and_with_several_sges() {
     let sr = Offer::of(&Config::default(), Some(1408));
     for (offer, sges) in [(Offer::SILENT, 3), (sr, 3), (sr, 16)] {
         let topology = Topology::dumbbell(2, Rate::from_gbps(10), Dur::from_us(1), Dur::ZERO);
@@ -97,14 +97,15 @@ fn run__hosts_of_both_modes_share_a_network() {
             network.progress().iter().all(|p| p.completed.is_some() && p.failed.is_none()),
             "{op:?}"
         );
-        let again = network.hosts().map(|h| h.endpoint().counters().presumed_lost_packets);
-        assert_eq!(again.sum::<u64>(), 0, "nothing is lost");
+        let lost = network.hosts().map(|h| h.endpoint().counters().presumed_lost_packets);
+        assert_eq!(lost.sum::<u64>(), 0, "nothing is lost");
     }
 }
 
 #[test]
 fn check_end__a_responder_may_give_up_before_a_time_and_not_after() {
-    // A READ whose answers vanish: the requester hears acknowledgements, the responder nothing.
+    // The responses of a READ are lost: the requester receives acknowledgements, the responder
+    // none.
     let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
     let flow = Flow { op: FlowOp::Read, ..Flow::new(0, 1, Time::ZERO, 50_000) };
     let offer = Offer::of(&Config::default(), Some(4096));
@@ -115,15 +116,15 @@ fn check_end__a_responder_may_give_up_before_a_time_and_not_after() {
     for direction in network.directions(0) {
         network.impair(direction, bad.clone()).unwrap();
     }
-    while network.progress()[0].given_up_at.is_none() {
+    while network.progress()[0].responder_failed_at.is_none() {
         network.world.run(END, 1, &mut ());
     }
-    let at = network.progress()[0].given_up_at.unwrap();
-    assert!(crate::check_now(&network).is_empty(), "it is not wrong by itself");
+    let at = network.progress()[0].responder_failed_at.unwrap();
+    assert!(crate::check_now(&network).is_empty(), "the failure alone violates nothing");
     let wrong = |network: &Network, before| crate::check_end(network, before).join(";");
-    assert!(wrong(&network, at).contains("given up by its responder"));
+    assert!(wrong(&network, at).contains("failed at its responder"));
     network.world.run(END, u64::MAX, &mut ());
-    assert!(network.progress()[0].failed_at.is_some(), "nobody answers it any more");
+    assert!(network.progress()[0].failed_at.is_some(), "the failed responder answers no request");
     assert!(wrong(&network, at).contains("failed at"));
     assert_eq!(wrong(&network, END), "");
 }
@@ -196,14 +197,14 @@ fn run__receives_that_come_late_are_waited_for() {
     assert!(naks > 0, "the receiver was not ready");
 }
 
-/// What the checks find when bytes are changed at one host while flows are under way.
-fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
+/// Violations when bytes are corrupted at one host while flows are outstanding.
+fn corrupted(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
     let mut network = small(op);
     network.world.run(Time::from_ns(20_000), u64::MAX, &mut ());
-    let Machine::Host(station) = network.world.node_mut(NodeId::from_index(host)) else {
+    let Machine::Host(sim_host) = network.world.node_mut(NodeId::from_index(host)) else {
         panic!("the first nodes are hosts");
     };
-    station.host_mut().app_mut().spoil(guard);
+    sim_host.host_mut().app_mut().corrupt(guard);
     network.world.run(END, u64::MAX, &mut ());
     let found = network.hosts().flat_map(|h| {
         let at_end = h.app().check_end(|_| false);
@@ -216,18 +217,21 @@ fn spoiled(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
 fn violations__a_wrong_byte_is_noticed_at_either_end() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         for host in [0, 2] {
-            assert!(!spoiled(op, host, true).is_empty(), "{op:?}, host {host}: beside its places");
+            assert!(
+                !corrupted(op, host, true).is_empty(),
+                "{op:?}, host {host}: outside its slots"
+            );
         }
     }
-    // What is sent, and what is read, is changed before it is there.
+    // The source of a send or READ is corrupted before the data arrive.
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read] {
-        let found = spoiled(op, 0, false);
+        let found = corrupted(op, 0, false);
         assert!(found.iter().any(|v| v.contains("wrong byte 0")), "{op:?}: {found:?}");
     }
 }
 
 #[test]
-fn new__refuses_what_cannot_be() {
+fn new__rejects_invalid_flows() {
     let refused = |flow: Flow| {
         let topology = Topology::pair(Rate::from_gbps(1), Dur::ZERO);
         let first = Flow::new(0, 1, Time::ZERO, 1);
@@ -235,13 +239,13 @@ fn new__refuses_what_cannot_be() {
     };
     let flow = Flow::new(1, 0, Time::ZERO, 1);
     for (flow, why) in [
-        (Flow { dst: 2, ..flow }, "not there"),
-        (Flow { dst: 1, ..flow }, "where it comes from"),
+        (Flow { dst: 2, ..flow }, "does not exist"),
+        (Flow { dst: 1, ..flow }, "its source is"),
         (Flow { bytes: 0, ..flow }, "no bytes"),
-        (Flow { after: Some(1), ..flow }, "not before it"),
-        (Flow { src: 0, dst: 1, after: Some(0), ..flow }, "arrives elsewhere"),
-        (Flow { op: FlowOp::Read, after: Some(0), ..flow }, "nobody at the source is told"),
-        (Flow { reverse_of: Some(1), ..flow }, "not before it"),
+        (Flow { after: Some(1), ..flow }, "not precede it"),
+        (Flow { src: 0, dst: 1, after: Some(0), ..flow }, "arrives at another host"),
+        (Flow { op: FlowOp::Read, after: Some(0), ..flow }, "its source gets no completion"),
+        (Flow { reverse_of: Some(1), ..flow }, "not precede it"),
         (Flow { src: 0, dst: 1, reverse_of: Some(0), ..flow }, "other ends"),
     ] {
         let found = refused(flow);

@@ -1,50 +1,50 @@
-//! Congestion control and load balancing as parameters: a name, and parameters of its own.
+//! Congestion control and load balancing as parameters: a name and a policy's own parameters.
 
 use spanwire_cc::Algorithm;
 use spanwire_loadbalance::Choice;
 use spanwire_params::split;
 use std::fmt;
 
-/// A policy that was chosen by name, with parameters of its own: `swift`, or `swift,beta=0.5`.
+/// A policy selected by name, with its own parameters: `swift`, or `swift,beta=0.5`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chosen<P> {
-    /// The name that it was chosen by, which may be that of a preset.
+    /// The name that selected it, possibly a preset's.
     name: &'static str,
     policy: P,
 }
 
-/// A congestion control that was chosen by name, or none.
+/// A congestion control selected by name, or none.
 pub type CcChoice = Chosen<Option<Algorithm>>;
 
-/// A load balancer that was chosen by name.
+/// A load balancer selected by name.
 ///
-/// Beside the balancers' own names there are those of Uno's evaluation: `spray` is `rps`, and
-/// `plb` is `plb-uno`, as its authors ran it.
+/// Besides the balancers' own names those of Uno's evaluation are known: `spray` is `rps`, and
+/// `plb` is `plb-uno` with its authors' parameters.
 pub type LbChoice = Chosen<Choice>;
 
-/// What a scenario chooses by name; the names are those of the simulator.
+/// A kind of policy that a scenario selects by one of the simulator's names.
 pub trait Policy: Copy {
-    /// What there is to choose from.
+    /// The known names.
     fn known() -> Vec<&'static str>;
 
-    /// The one of this name, if there is one.
+    /// The policy of this name, if it is known.
     fn named(name: &str) -> Option<Self>;
 
-    /// Sets one of its own parameters; why not, in a sentence, if that cannot be.
+    /// Sets one of its own parameters, or returns the reason in a sentence.
     ///
     /// # Errors
-    /// It has none of this name, or it cannot have this value.
+    /// It has no parameter of this name, or the value is invalid.
     fn set(&mut self, field: &str, text: &str) -> Result<(), String>;
 
-    /// The parameters that are set otherwise than in `plain`.
+    /// Its parameters that differ from those of `plain`.
     fn differences(&self, plain: &Self) -> Vec<(&'static str, String)>;
 }
 
 impl CcChoice {
-    /// The text of none.
+    /// The text for no congestion control.
     pub const NONE: &'static str = "none";
 
-    /// What was chosen; `None` for none.
+    /// The selected algorithm; `None` for none.
     #[must_use]
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.policy
@@ -60,38 +60,38 @@ impl LbChoice {
 }
 
 impl Default for CcChoice {
-    /// None.
+    /// No congestion control.
     fn default() -> Self {
         Self { name: Self::NONE, policy: None }
     }
 }
 
 impl<P: Policy> Chosen<P> {
-    /// The one of this name.
+    /// The policy of this name, if it is known.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let name = P::known().into_iter().find(|known| *known == name)?;
         Some(Self { name, policy: P::named(name)? })
     }
 
-    /// The name that it was chosen by.
+    /// The name that selected it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What there is to choose from.
+    /// The known names.
     #[must_use]
     pub fn known() -> Vec<&'static str> {
         P::known()
     }
 
-    /// Sets one of its own parameters; why not, in a sentence, if that cannot be.
+    /// Sets one of its own parameters, or returns the reason in a sentence.
     pub(super) fn set(&mut self, field: &str, text: &str) -> Result<(), String> {
         self.policy.set(field, text).map_err(|e| format!("{}: {e}", self.name))
     }
 
-    /// A name, and parameters behind commas.
+    /// Parses a name and parameters separated by commas.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (name, settings) = split(text);
         let mut choice = Self::named(name)?;
@@ -104,7 +104,7 @@ impl<P: Policy> Chosen<P> {
 }
 
 impl<P: Policy> fmt::Display for Chosen<P> {
-    /// The name, and what is set otherwise than by the name.
+    /// The name, and the parameters that differ from its defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         let plain = P::named(self.name).unwrap_or(self.policy);
@@ -123,7 +123,7 @@ impl Policy for Option<Algorithm> {
     }
 
     fn set(&mut self, field: &str, text: &str) -> Result<(), String> {
-        let none = "no congestion control is chosen that would have parameters";
+        let none = "no congestion control is selected, so it has no parameters";
         self.as_mut().ok_or(none)?.set(field, text).map_err(|e| e.to_string())
     }
 
@@ -153,12 +153,12 @@ impl Policy for Choice {
     }
 }
 
-/// What is called `name` here, as the balancers themselves are called.
+/// The balancer's own name for an alias.
 fn own_name(name: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, own)| own)
 }
 
-/// Names of Uno's evaluation, and what they are called here.
+/// Aliases from Uno's evaluation and the balancers' own names.
 ///
 /// # Source
 /// Uno 5.2.3 (SC'25).
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn set__says_what_there_is() {
+    fn set__lists_the_known_parameters() {
         let mut choice = CcChoice::parse("swift").unwrap();
         choice.set("beta", "0.25").unwrap();
         assert_eq!(choice.to_string(), "swift,beta=0.25");
@@ -197,7 +197,7 @@ mod tests {
             assert!(error.contains(expected) && error.starts_with("swift: "), "{error}");
         }
         let error = CcChoice::default().set("beta", "1").unwrap_err();
-        assert!(error.contains("no congestion control is chosen"), "{error}");
+        assert!(error.contains("no congestion control is selected"), "{error}");
         let error = LbChoice::named("spray").unwrap().set("subflows", "1").unwrap_err();
         assert!(error.starts_with("spray: ") && error.contains("entropy_bits"), "{error}");
     }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn named__uno_s_names_are_what_its_authors_ran() {
+    fn named__uno_s_aliases_have_its_authors_parameters() {
         let of = |name| LbChoice::named(name).unwrap().choice();
         assert_eq!((of("spray"), of("plb")), (of("rps"), of("plb-uno")));
         assert_ne!(of("plb"), Choice::named("plb").unwrap());

@@ -3,28 +3,28 @@
 use spanwire_transport::ErasureCoding;
 use std::fmt;
 
-/// Blocks of an erasure code, or none: `off`, `8,2`, or `8,2,1-4` where the number of parity
-/// packets follows the loss that is measured, between 1 and 4.
+/// The blocks of an erasure code, or none: `off`, `8,2`, or `8,2,1-4`. In the last form the number
+/// of parity packets adapts to the measured loss, between 1 and 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EcChoice(pub Option<EcBlocks>);
 
-/// What blocks are like.
+/// The shape of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EcBlocks {
-    /// Data packets of a whole block, 1..=62.
+    /// Source packets of a whole block, 1..=62.
     pub data: u8,
-    /// Parity packets, 1..=32; with the data at most 64.
+    /// Parity packets, 1..=32; at most 64 together with the source packets.
     pub parity: u8,
-    /// The least and the most parity packets, where they follow the loss.
+    /// The minimum and maximum parity packets if they adapt to the loss.
     pub adaptive: Option<(u8, u8)>,
 }
 
 impl EcChoice {
-    /// What is expected of the text.
+    /// The expected form of the text.
     pub(super) const EXPECTED: &str =
         "off, or packets of data and parity such as 8,2, and a range for it such as 8,2,1-4";
 
-    /// From text; `None` if it is not such a block.
+    /// Parses the text; `None` if it is not a valid block.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text == OFF {
             return Some(Self(None));
@@ -44,7 +44,7 @@ impl EcChoice {
 }
 
 impl EcBlocks {
-    /// As a queue pair is given it: always on, by the scheme that is fastest.
+    /// The queue pair attribute: always on, by the fastest scheme.
     #[must_use]
     pub fn coding(&self) -> ErasureCoding {
         let coding = ErasureCoding::new(self.data, self.parity);
@@ -72,7 +72,7 @@ impl fmt::Display for EcChoice {
 }
 
 const OFF: &str = "off";
-/// What the engine takes.
+/// Limits of the engine.
 const BLOCK_MAX: u16 = 64;
 const PARITY_MAX: u8 = 32;
 

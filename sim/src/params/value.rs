@@ -1,4 +1,4 @@
-//! What a parameter is set to.
+//! Typed values of parameters.
 
 use super::{CcChoice, EcChoice, LbChoice};
 use spanwire_base::{Dur, Rate};
@@ -53,7 +53,7 @@ impl Value {
         Self::Count { n, min: 1, max }
     }
 
-    /// A value of the same type from text; `None` when it is not one.
+    /// Parses a value of the same type; `None` if the text is invalid.
     pub(super) fn parse(&self, text: &str) -> Option<Self> {
         Some(match self {
             Self::Count { min, max, .. } => {
@@ -117,7 +117,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// What commas separate; nothing is a list, too.
+/// Parses a list separated by commas; empty text is an empty list.
 fn list<T: Human>(text: &str) -> Option<Vec<T>> {
     let parts = text.split(',').filter(|_| !text.is_empty());
     let number = |part: &str| part.parse().ok().and_then(T::from_number);

@@ -1,10 +1,10 @@
-//! What each scenario is.
+//! The catalogue of scenarios.
 
 use super::Scenario;
+use crate::host::Storm;
 use crate::params::{Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
-use crate::station::Storm;
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{self, Cdf, Flow, FlowFile, FlowOp, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
@@ -36,7 +36,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "incast-32",
-        about: "32 hosts send to one at once; nothing is lost, for switches pause them",
+        about: "incast of 32 hosts on lossless queues: PFC pauses the senders",
         params: |p| {
             p.with("bytes", Value::Bytes(512 << 10), "bytes of each flow")
                 .with("pfc", Value::Flag(true), "lossless: switches pause, hosts obey")
@@ -54,43 +54,43 @@ pub(super) const ALL: &[Scenario] = &[
         params: |p| chance(p, 1, "frames lost, each way"),
         plan: |p, setup| {
             let loss = p.chance("chance");
-            bad_middle(p, setup, &Impairments { loss, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { loss, ..Impairments::default() })
         },
     },
     Scenario {
         name: "reorder-5",
-        about: "5 % of all frames is overtaken by others",
+        about: "5 % of all frames are reordered",
         params: |p| {
             let late = Value::Time(Dur::from_us(10));
-            chance(p, 5, "frames held back, each way").with("late", late, "how long they are held")
+            chance(p, 5, "frames reordered, each way").with("late", late, "their extra delay")
         },
         plan: |p, setup| {
             let (probability, extra_delay) = (p.chance("chance"), p.time("late"));
             let reorder = Some(Reorder { probability, extra_delay });
-            bad_middle(p, setup, &Impairments { reorder, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { reorder, ..Impairments::default() })
         },
     },
     Scenario {
         name: "dup",
-        about: "5 % of all frames arrives twice",
-        params: |p| chance(p, 5, "frames that arrive twice, each way"),
+        about: "5 % of all frames are duplicated",
+        params: |p| chance(p, 5, "frames duplicated, each way"),
         plan: |p, setup| {
             let duplicate = p.chance("chance");
-            bad_middle(p, setup, &Impairments { duplicate, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { duplicate, ..Impairments::default() })
         },
     },
     Scenario {
         name: "corrupt",
-        about: "one bit of 1 % of all frames flips; the ICRC catches each that matters",
-        params: |p| chance(p, 1, "frames with a wrong bit, each way"),
+        about: "1 % of all frames have a bit error; the ICRC detects those that matter",
+        params: |p| chance(p, 1, "frames with a bit error, each way"),
         plan: |p, setup| {
             let corrupt = p.chance("chance");
-            bad_middle(p, setup, &Impairments { corrupt, ..Impairments::default() })
+            faulty_middle(p, setup, &Impairments { corrupt, ..Impairments::default() })
         },
     },
     Scenario {
         name: "blackhole",
-        about: "for 10 ms the shared link swallows everything and nobody is told",
+        about: "the shared link drops everything for 10 ms without link-down events",
         params: |p| {
             middle(p).with("from", Value::Time(Dur::from_us(100)), "when it begins").with(
                 "lasts",
@@ -107,7 +107,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "pfc-storm",
-        about: "one host's broken card pauses its switch for 2 ms; flows of others wait behind",
+        about: "PFC storm: a broken card pauses its switch for 2 ms and blocks other hosts' flows",
         params: |p| {
             p.with("bytes", Value::Bytes(2 << 20), "bytes of each flow")
                 .with("pfc", Value::Flag(true), "lossless: switches pause, hosts obey")
@@ -120,7 +120,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "flap",
-        about: "the shared link goes down for 1 ms in every 4",
+        about: "the shared link is down for 1 ms in every 4",
         params: |p| {
             middle(p)
                 .with("period", Value::Time(Dur::from_ms(4)), "from one failure to the next")
@@ -255,7 +255,7 @@ fn flow(p: &Params, src: u32, dst: u32, op: FlowOp) -> Flow {
     Flow { op, ..Flow::new(src, dst, Time::ZERO, p.bytes("bytes")) }
 }
 
-/// Adds the delay of the link in the middle.
+/// Adds the parameter for the delay of the link in the middle.
 fn middle(p: Params) -> Params {
     p.with("far", Value::Time(Dur::from_us(5)), "propagation delay of the shared link")
 }
@@ -265,7 +265,7 @@ fn chance(p: Params, per_cent: u32, about: &'static str) -> Params {
     middle(p).with("chance", Value::Chance(Prob::from_ppm(per_cent * 10_000)), about)
 }
 
-/// Defaults of runs in which nobody looks at bytes.
+/// Defaults of runs without payload.
 pub(super) fn large(p: Params) -> Params {
     let of = vec!["real", "elided"];
     p.with("payload", Value::Word { word: "elided".to_owned(), of }, "elided: headers only")
@@ -283,8 +283,8 @@ fn dumbbell(p: &Params, n: u32, setup: Setup) -> Plan {
     plan(topology, flows, setup)
 }
 
-/// Two pairs of hosts, every operation, and a fault on the link that they share.
-fn bad_middle(p: &Params, setup: Setup, fault: &Impairments) -> Plan {
+/// Two pairs of hosts, every operation, and a fault on their shared link.
+fn faulty_middle(p: &Params, setup: Setup, fault: &Impairments) -> Plan {
     let mut plan = dumbbell(p, 2, setup);
     plan.flows.push(flow(p, 2, 0, FlowOp::Mix));
     plan.flows.push(flow(p, 1, 3, FlowOp::Mix));
@@ -293,12 +293,13 @@ fn bad_middle(p: &Params, setup: Setup, fault: &Impairments) -> Plan {
 
 fn pfc_storm(p: &Params, setup: Setup) -> Plan {
     let topology = Topology::dumbbell(4, p.rate("rate"), p.time("delay"), p.time("delay"));
-    // The host that storms gets a flow; those of others share the link that fills up behind it.
+    // The storming host receives a flow; the flows of others share the link that fills up behind
+    // it.
     let flows = (0..4).map(|i| flow(p, i, 4 + i, FlowOp::Write)).collect();
     let from = Time::ZERO + p.time("from");
     let priorities = 1 << (setup.dscp / 8);
     let mac = Topology::host_mac(4);
-    // Twice as often as the longest pause at 100 Gbit/s lasts.
+    // Half the longest pause at 100 Gbit/s, so that the pause never expires.
     let storm = Storm::new(from, from + p.time("lasts"), Dur::from_us(150), priorities, mac);
     let mut plan = plan(topology, flows, setup);
     plan.storms.push((4, storm));
@@ -317,7 +318,7 @@ fn poisson(p: &Params, setup: Setup) -> Plan {
         host_delay: p.time("delay"),
         fabric_delay: p.time("delay"),
     };
-    let sizes = Cdf::named(p.word("sizes")).expect("only these are offered");
+    let sizes = Cdf::named(p.word("sizes")).expect("the parameter allows only these");
     let load_permille = p.count("load") * 10;
     let draw = Poisson { hosts: 64, host_rate: rate, load_permille, sizes: &sizes };
     let flows = workload::poisson(&draw, p.count("flows"), &mut Rng::new(setup.seed));
@@ -336,7 +337,7 @@ pub(super) fn flow_file(p: &Params, file: &FlowFile, setup: Setup) -> Plan {
     plan(fat_tree(p, k.unwrap_or(K_MAX)), file.flows.clone(), setup)
 }
 
-/// Half of the ports that a switch may have, for trees of 65,536 hosts: far beyond what is run.
+/// Half of a switch's port limit; a tree of 65,536 hosts is far beyond what is run.
 const K_MAX: u32 = 64;
 /// The place of the shared link in [`Topology::dumbbell`] of 2: after those of four hosts.
 const MIDDLE_OF_2: usize = 4;

@@ -1,39 +1,39 @@
-//! What switches say of their queues, as the authors of each congestion control had it, scaled by
-//! the rate of the link.
+//! ECN marking and telemetry of switches, as the authors of each congestion control configured
+//! them, scaled by the link's rate.
 
 use crate::setup::Setup;
 use spanwire_base::Rate;
 use spanwire_cc::Algorithm;
 use spanwire_switch::{EcnConfig, PhantomConfig, Prob, Ratio};
 
-/// What switches say.
+/// The congestion signal of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Marks {
-    /// Nothing.
+    /// No signal.
     None,
-    /// Marks between 4 and 16 KB per Gbit/s, up to one in five.
+    /// ECN marks between 4 and 16 KB per Gbit/s, with probability up to one in five.
     ///
     /// # Source
     /// HPCC (SIGCOMM'19), run.py of its artifact for DCQCN: 100 and 400 KB at 25 Gbit/s, 20 %.
     Dcqcn,
-    /// Marks above 3 KB per Gbit/s.
+    /// ECN marks above 3 KB per Gbit/s.
     ///
     /// # Source
     /// HPCC, run.py of its artifact for DCTCP: 30 KB at 10 Gbit/s.
     Dctcp,
-    /// Marks between 2.5 and 7.5 KB per Gbit/s, up to all.
+    /// ECN marks between 2.5 and 7.5 KB per Gbit/s, with probability up to one.
     ///
     /// # Source
     /// Uno 5 (SC'25) and its artifact, for Gemini and MP-RDMA: 25 and 75 % of 1 MB at
     /// 100 Gbit/s.
     Half,
-    /// Marks of a phantom queue that drains at nine tenths of the rate.
+    /// ECN marks of a phantom queue that drains at nine tenths of the rate.
     ///
     /// # Source
     /// Uno 5: the drain; its artifact: size 22.4 MB at 100 Gbit/s, marks between 2 % and
     /// 60 % of it, up to all.
     Phantom,
-    /// Telemetry in packets that ask for it.
+    /// In-band telemetry, in packets that request it.
     Telemetry,
 }
 
@@ -42,7 +42,7 @@ impl Marks {
     pub(super) const WORDS: &'static [&'static str] =
         &["fit", "none", "dcqcn", "dctcp", "half", "phantom", "int"];
 
-    /// By word; `fit` is what the algorithm listens to.
+    /// The signal of a parameter's word; `fit` selects the one that the algorithm uses.
     pub(super) fn of(word: &str, algorithm: Option<Algorithm>) -> Self {
         match word {
             "dcqcn" => Self::Dcqcn,
@@ -72,7 +72,7 @@ impl Marks {
     }
 }
 
-/// Lets every port say this.
+/// Configures the signal on every port.
 pub(super) fn mark(setup: &mut Setup, marks: Marks, rate: Rate) {
     // Bytes for each Gbit/s.
     let scaled = |bytes: u64| {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn mark__is_what_the_algorithm_listens_to() {
+    fn mark__fit_is_the_signal_of_the_algorithm() {
         let ecn = |cc| marked("fit", cc).port.queues[0].ecn.map(|e| (e.kmin_bytes, e.kmax_bytes));
         assert_eq!(ecn("dcqcn"), Some((400_000, 1_600_000)));
         assert_eq!(ecn("dcqcn-rnic"), ecn("dcqcn"));
@@ -130,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn mark__a_word_counts_more_and_every_word_is_known() {
+    fn mark__a_word_overrides_fit_and_every_word_is_known() {
         assert!(marked("phantom", "dctcp").port.queues[0].phantom.is_some());
         assert_eq!(marked("none", "dctcp").port, Setup::default().port);
         let all = Marks::WORDS.iter().map(|word| Marks::of(word, Algorithm::named("unocc").ok()));
         let none = all.filter(|marks| *marks == Marks::None).count();
-        assert_eq!(none, 1, "only `none` says nothing");
+        assert_eq!(none, 1, "only `none` has no signal");
     }
 }

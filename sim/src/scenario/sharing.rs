@@ -1,4 +1,4 @@
-//! Scenarios in which flows share one queue: what congestion control is for.
+//! Scenarios in which flows share one queue, limited only by congestion control.
 
 use super::Scenario;
 use super::marking::{Marks, mark};
@@ -63,19 +63,15 @@ pub(super) const MIXED_RTT: Scenario = Scenario {
             .with("cc_inter", Value::Cc(CcChoice::default()), about)
             .with("smooth", Value::Time(Dur::from_ms(4)), "rates over time are means over so long")
             .with("sample", Value::Time(Dur::from_us(50)), "time from one sample to the next")
-            .with("outstanding", Value::count(128, 8192), "messages of a flow under way at once")
-            .with(
-                "window",
-                Value::count(32_768, 65_536),
-                "packets of a queue pair under way at once",
-            )
+            .with("outstanding", Value::count(128, 8192), "messages of a flow outstanding at once")
+            .with("window", Value::count(32_768, 65_536), "outstanding packets of a queue pair")
             .with("timeout", Value::Time(Dur::from_ms(67)), "local ACK timeout")
     },
     plan: mixed_rtt,
 };
 
-/// What these scenarios have: a shared link of `rate`, flows that have as much to send as it
-/// carries, nothing that binds but congestion control.
+/// The common parameters: a shared link of `rate`, flows that are never application-limited, and no
+/// limit but congestion control.
 fn shared(p: Params, time: Dur) -> Params {
     let word = |word: &str, of: Vec<&'static str>| Value::Word { word: word.to_owned(), of };
     p.without("bytes")
@@ -83,14 +79,14 @@ fn shared(p: Params, time: Dur) -> Params {
         .with("mode", word("sr", vec!["rc", "sr"]), "wire mode; marks reach RC as notifications")
         .with("payload", word("elided", vec!["real", "elided"]), "elided: headers only")
         .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
-        .with("outstanding", Value::count(64, 8192), "messages of a flow under way at once")
-        .with("window", Value::count(8_192, 65_536), "packets of a queue pair under way at once")
+        .with("outstanding", Value::count(64, 8192), "messages of a flow outstanding at once")
+        .with("window", Value::count(8_192, 65_536), "outstanding packets of a queue pair")
         .with("timeout", Value::Time(Dur::from_ms(8)), "local ACK timeout")
         .with("queue", Value::Bytes(4 << 20), "limit of each switch queue when not lossless")
         .with(
             "mark",
             word("fit", Marks::WORDS.to_vec()),
-            "what switches say: fit is what cc listens to",
+            "congestion signal of switches; fit: the one that cc uses",
         )
         .with("time", Value::Time(time), "how long it runs after the last flow has begun")
         .with("smooth", Value::Time(Dur::from_us(500)), "rates over time are means over so long")
@@ -115,7 +111,8 @@ fn incast(p: &Params, setup: Setup) -> Plan {
     plan(p, topology, &ends, format!("hub:{senders}"), setup)
 }
 
-/// Senders at the left switch, senders at a switch far behind it, receivers at the right switch.
+/// Near senders at the left switch, far senders at a switch behind it, receivers at the right
+/// switch.
 fn mixed_rtt(p: &Params, mut setup: Setup) -> Plan {
     let (intra, inter) = (p.count("intra"), p.count("inter"));
     let (rate, hosts, delay) = (p.rate("rate"), p.rate("host_rate"), p.time("delay"));
@@ -134,7 +131,7 @@ fn mixed_rtt(p: &Params, mut setup: Setup) -> Plan {
         t.connect(host, at, hosts, delay);
     }
     let shared = t.connect(left, right, rate, p.time("far"));
-    // As fast as all that comes over it: it is not what is shared.
+    // As fast as all flows that cross it, so that it is not the bottleneck.
     let trunk = Rate::from_bps(hosts.as_bps().saturating_mul(inter.into()));
     let trunk = t.connect(away, left, trunk, Dur::ZERO);
     let queue = format!("left:{}", t.links[shared].a.port);
@@ -158,7 +155,7 @@ fn mixed_rtt(p: &Params, mut setup: Setup) -> Plan {
     plan
 }
 
-/// Flows from and to these hosts, from these times on, through `queue`.
+/// Flows between the given pairs of hosts, from the given times on, through `queue`.
 fn plan(
     p: &Params,
     topology: Topology,

@@ -1,5 +1,5 @@
-//! Uno's failure experiments: flows between two datacenters when a border link is dead or lossy,
-//! by load balancer, with and without erasure coding; and messages over one lossy long way.
+//! Uno's failure experiments: flows between two datacenters over dead or lossy border links, by
+//! load balancer, with and without erasure coding; and messages over one lossy WAN.
 
 use super::Scenario;
 use super::catalogue::large;
@@ -24,7 +24,7 @@ pub(super) const FIG13A: Scenario = Scenario {
 
 /// # Source
 /// Uno, figure 13B: one flow and the losses of table 1. The artifact's script of that name kills a
-/// border link instead; this is what the paper says.
+/// border link instead; this scenario follows the paper.
 pub(super) const FIG13B: Scenario = Scenario {
     name: "uno-fig13b",
     about: "one flow between two datacenters, border links lose packets of a block (Uno)",
@@ -43,7 +43,7 @@ pub(super) const FIG13C: Scenario = Scenario {
             .with("bytes", Value::Bytes(35_000_000), "bytes of each flow")
             .with("far", Value::Time(Dur::from_us(3_546)), "delay of the border links")
             .with("phantom", Value::Bytes(89_602_060), "size of the phantom queues")
-            .with("window", Value::count(32_768, 65_536), "packets of a queue pair under way")
+            .with("window", Value::count(32_768, 65_536), "outstanding packets of a queue pair")
             .with("timeout", Value::Time(Dur::from_ms(16)), "local ACK timeout")
             .with("dead", word("forward", DEAD), DEAD_ABOUT)
             .with("loss", word("setup1", LOSS), LOSS_ABOUT)
@@ -52,10 +52,10 @@ pub(super) const FIG13C: Scenario = Scenario {
     plan: |p, setup| between(p, &PAIRS, setup),
 };
 
-/// Messages one after another over a long way that loses.
+/// Consecutive messages over a lossy WAN.
 pub(super) const WAN: Scenario = Scenario {
     name: "uno-wan",
-    about: "messages one by one over a long way that loses: their latency",
+    about: "latency of consecutive messages over a lossy WAN",
     params: |p| {
         unorc(large(p))
             .with("bytes", Value::Bytes(5 << 20), "bytes of each message")
@@ -63,7 +63,7 @@ pub(super) const WAN: Scenario = Scenario {
             .with("rtt", Value::Time(Dur::from_ms(40)), "the round trip")
             .with("rate", Value::Rate(Rate::from_gbps(25)), "rate of every link")
             .with("timeout", Value::Time(Dur::from_ms(134)), "local ACK timeout")
-            .with("paths", Value::count(8, 100), "links beside each other that make up the way")
+            .with("paths", Value::count(8, 100), "parallel links")
             .with("loss", Value::Chance(Prob::from_ppm(10_000)), "frames lost, each way")
             .with("burst", Value::count(1, 1_000), "frames lost in a row, on average")
             .with("segment", Value::Count { n: 8_192, min: 0, max: 65_280 }, SEGMENT_ABOUT)
@@ -74,21 +74,21 @@ pub(super) const WAN: Scenario = Scenario {
     plan: wan,
 };
 
-/// A copy over a few links, one of which dies in the middle.
+/// A copy over several parallel links, one of which fails midway.
 pub(super) const FAILOVER: Scenario = Scenario {
     name: "uno-failover",
-    about: "a copy over a long way of four links, one of which dies: from delivery to delivery",
+    about: "inter-delivery times of a copy over four WAN links, one of which fails",
     params: |p| {
         unorc(large(p))
             .with("bytes", Value::Bytes(64 << 20), "bytes of the flow")
             .with("message", Value::Bytes(256 << 10), "bytes of each message")
-            .with("outstanding", Value::count(8, 8192), "messages under way at once")
+            .with("outstanding", Value::count(8, 8192), "messages outstanding at once")
             .with("rtt", Value::Time(Dur::from_ms(10)), "the round trip")
-            .with("rate", Value::Rate(Rate::from_bps(200_000_000)), "rate of what leads to a host")
+            .with("rate", Value::Rate(Rate::from_bps(200_000_000)), "rate of the hosts' links")
             .with("trunk_rate", Value::Rate(Rate::from_gbps(1)), "rate of the links between")
-            .with("paths", Value::count(4, 100), "links beside each other that make up the way")
+            .with("paths", Value::count(4, 100), "parallel links")
             .with("queue", Value::Bytes(500_000), "limit of each switch queue")
-            .with("window", Value::count(250, 65_536), "packets of a queue pair under way")
+            .with("window", Value::count(250, 65_536), "outstanding packets of a queue pair")
             .with("cc", Value::Cc(CcChoice::default()), "congestion control")
             .with("mtu", Value::Word { word: "1024".to_owned(), of: MTUS.to_vec() }, "path MTU")
             .with("segment", Value::Count { n: 1_408, min: 0, max: 65_280 }, SEGMENT_ABOUT)
@@ -99,7 +99,7 @@ pub(super) const FAILOVER: Scenario = Scenario {
     plan: failover,
 };
 
-/// What the experiments of figure 13 have in common.
+/// Common parameters of figure 13's experiments.
 fn failures(p: Params) -> Params {
     unorc(large(p))
         .with("bytes", Value::Bytes(5_000_000), "bytes of each flow, which is one message")
@@ -110,7 +110,7 @@ fn failures(p: Params) -> Params {
         .with("dead", word("none", DEAD), DEAD_ABOUT)
         .with("loss", word("none", LOSS), LOSS_ABOUT)
         .with("times", Value::count(1, 10_000), "times the rates of the table are lost")
-        .with("fct", word("sender", &["sender", "receiver"]), "who says when a flow is over")
+        .with("fct", word("sender", &["sender", "receiver"]), "the end that measures the FCT")
         .with("ideal", Value::Time(Dur::ZERO), IDEAL_ABOUT)
         .with("segment", Value::Count { n: 4_096, min: 0, max: 65_280 }, SEGMENT_ABOUT)
         .without("rate")
@@ -119,12 +119,12 @@ fn failures(p: Params) -> Params {
         .without("outstanding")
 }
 
-/// What runs have that are about UnoRC: selective repeat, UnoCC as the authors ran it, losses that
-/// switches do not prevent.
+/// Common parameters of runs about UnoRC: selective repeat, UnoCC with its authors' parameters, and
+/// queues that may drop.
 fn unorc(p: Params) -> Params {
     p.with("mode", word("sr", &["rc", "sr"]), "wire mode")
         .with("cc", Value::Cc(artifact_cc()), "congestion control; `cc.NAME` sets its parameters")
-        .with("window", Value::count(16_384, 65_536), "packets of a queue pair under way")
+        .with("window", Value::count(16_384, 65_536), "outstanding packets of a queue pair")
         .with("buffer", Value::Bytes(200_000_000), "buffer that the ports of a switch share")
         .with("timeout", Value::Time(Dur::from_ms(4)), "local ACK timeout")
         .with("sample", Value::Time(Dur::from_ms(1)), "time from one sample to the next")
@@ -147,7 +147,7 @@ fn between(p: &Params, pairs: &[(u32, u32)], mut setup: Setup) -> Plan {
     let trunk = topology.links.len() - p.count("trunk") as usize..topology.links.len();
     let flows = pairs.iter().map(|(src, dst)| Flow::new(*src, *dst, Time::ZERO, bytes)).collect();
     one_message(&mut setup, bytes);
-    // Twenty of 21 bytes: one packet every 1.05 of its times.
+    // 20/21: one packet every 1.05 packet times.
     mark(&mut setup, p.bytes("phantom"), Ratio::new(20, 21));
     let mut plan = Plan::new("", topology, flows, setup);
     let lossy = Impairments { block_loss: block_loss(p), ..Impairments::default() };
@@ -162,25 +162,24 @@ fn between(p: &Params, pairs: &[(u32, u32)], mut setup: Setup) -> Plan {
         _ => &[],
     };
     for backwards in directions {
-        // The last fault of a direction is the one that counts: what is dead does not lose as well.
+        // Impairments of a direction replace each other, so a dead link gets no losses.
         let (link, impairments) = (trunk.start, impairments.clone());
         plan.faults.push(Fault { link, backwards: *backwards, impairments });
     }
     plan.measure = Measure::of(p.word("fct"));
     plan.ideal = Some(p.time("ideal")).filter(|ideal| *ideal > Dur::ZERO);
-    // Who stays on a dead link gives up: a result, too.
+    // A flow that stays on a dead link fails, which is a valid result.
     plan.may_fail_until = plan.until;
     plan
 }
 
-/// The losses of the table on a border link.
+/// The losses of Uno's table 1 on a border link.
 ///
-/// A block is ten packets that follow each other on one direction of one border link, of whatever
-/// flows, data and acknowledgements alike. The table's are packets of one flow on one path in a
-/// row: to a flow alone on its path it is the same, and one that is spread meets the bad moments of
-/// each link apart. The artifact counts by port, too, but at every port that leads to, from or
-/// between border switches, so that a packet may be hit three times; here it is once, at the
-/// table's rate.
+/// A block is ten consecutive packets on one direction of one border link, of any flow, including
+/// acknowledgements. In the table they are consecutive packets of one flow on one path. Both are
+/// equal for a flow alone on its path; a sprayed flow meets the loss bursts of each link
+/// independently. The artifact also counts by port, but at every port of a border switch, so that
+/// it may drop a packet at three ports. This scenario drops at one port, at the table's rate.
 fn block_loss(p: &Params) -> Option<BlockLoss> {
     let table = match p.word("loss") {
         "setup1" => BlockLoss::uno_table_1(),
@@ -217,12 +216,13 @@ fn failover(p: &Params, mut setup: Setup) -> Plan {
     let impairments = Impairments { blackhole: vec![dead], ..Impairments::default() };
     let mut plan = Plan::new("", t, vec![flow], setup).with_fault(trunk.start, &impairments);
     plan.measure = Measure::Deliveries;
-    // Who stays on a dead link gives up: a result, too.
+    // A flow that stays on a dead link fails, which is a valid result.
     plan.may_fail_until = plan.until;
     plan
 }
 
-/// Two hosts, each behind a switch, and so many links between these. Returns which these are.
+/// Two hosts, each behind a switch, and `paths` links between the switches. Returns the range of
+/// these links.
 fn two_hosts(
     rate: Rate,
     trunk_rate: Rate,
@@ -243,7 +243,7 @@ fn two_hosts(
     (t, trunk)
 }
 
-/// Losses of this rate in the long run, alone or in runs of `burst` on average.
+/// Loss at this long-term rate, independent or in bursts of `burst` frames on average.
 fn lossy(loss: Prob, burst: u32) -> Impairments {
     if burst <= 1 || loss.is_zero() {
         return Impairments { loss, ..Impairments::default() };
@@ -258,13 +258,13 @@ fn lossy(loss: Prob, burst: u32) -> Impairments {
     Impairments { burst_loss, ..Impairments::default() }
 }
 
-/// Messages of `bytes`, one at a time.
+/// Sets messages of `bytes`, one outstanding at a time.
 fn one_message(setup: &mut Setup, bytes: u64) {
     setup.message_bytes = u32::try_from(bytes.clamp(8, 1 << 30)).expect("at most 2^30");
     setup.outstanding = 1;
 }
 
-/// Every port marks by a phantom queue alone, between 2 % and 60 % of its size.
+/// Configures every port to mark by a phantom queue alone, between 2 % and 60 % of its size.
 ///
 /// # Source
 /// Uno's artifact, artifact_scripts/fig13_*.py.
@@ -283,7 +283,7 @@ fn word(word: &str, of: &[&'static str]) -> Value {
     Value::Word { word: word.to_owned(), of: of.to_vec() }
 }
 
-/// Who sends to whom.
+/// Source and destination of each flow.
 ///
 /// # Source
 /// Uno's artifact, lcp/configs/tms/simple/fail_more.cm and ai.cm; the first alone is fail_one.cm.
@@ -292,10 +292,10 @@ const PAIRS: [(u32, u32); 8] =
 const MTUS: &[&str] = &["1024", "2048", "4096"];
 const DEAD: &[&str] = &["none", "forward", "both"];
 const DEAD_ABOUT: &str =
-    "the first border link swallows everything: forward as in the artifact, or both ways";
+    "the first border link drops everything: forward as in the artifact, or both ways";
 const LOSS: &[&str] = &["none", "setup1", "setup2"];
 const LOSS_ABOUT: &str = "losses of border links, by block of ten packets: Uno's table 1";
-const IDEAL_ABOUT: &str = "what completion times are divided by; 0: nothing";
+const IDEAL_ABOUT: &str = "ideal FCT, for the slowdown; 0: none";
 const SEGMENT_ABOUT: &str = "bytes of a full SR packet, at least 64; 0: the path MTU";
 
 #[cfg(test)]
@@ -319,7 +319,7 @@ mod tests {
             assert!(flow.src < 128 && (128..256).contains(&flow.dst) && flow.bytes == 5_000_000);
             let path = plan.topology.path(&routes, flow.src, flow.dst).unwrap();
             let rtt = plan.setup.base_rtt([flow.src, flow.dst], &path);
-            // 128 times 14 us, and what 4 kB take on nine links.
+            // 128 times 14 us, plus the serialisation of 4 kB on nine links.
             assert!((Dur::from_us(1_789)..Dur::from_us(1_793)).contains(&rtt), "{rtt:?}");
         }
         let queue = &plan.setup.port.queues[0];
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn lossy__has_the_rate_asked_for_whatever_the_length_of_its_bursts() {
+    fn lossy__has_the_requested_rate_for_any_burst_length() {
         let percent = Prob::from_ppm(10_000);
         assert_eq!(lossy(percent, 1).loss, percent);
         let burst = lossy(percent, 4).burst_loss.unwrap();

@@ -1,4 +1,4 @@
-//! What a seed draws of congestion control.
+//! Draws of congestion control.
 
 use super::Draw;
 use crate::setup::Setup;
@@ -8,20 +8,21 @@ use spanwire_cc::Algorithm;
 use spanwire_switch::{PhantomConfig, Prob, Ratio};
 
 impl Draw {
-    /// Congestion control in half of the seeds, told by switches of what it listens to, or not.
+    /// Congestion control in half of the seeds, with or without its congestion signal from
+    /// switches.
     pub(super) fn congestion(&mut self, setup: &mut Setup, topology: &Topology) {
         if self.one_in(2) {
             return;
         }
         let mut any = || {
             let names = Algorithm::known();
-            Algorithm::named(self.pick(&names)).expect("they are all known")
+            Algorithm::named(self.pick(&names)).expect("the names come from the list of algorithms")
         };
         let (near, far) = (any(), any());
         setup.congestion.algorithm = Some(near);
         setup.congestion.far = self.one_in(3).then_some((Dur::from_us(30), far));
-        // Where ways are unlike, nobody can be told the one that a hash will choose: Swift, told of
-        // a shorter one, would see a queue for ever and all but stop.
+        // If paths differ, the path that ECMP selects is unknown. Swift configured with a shorter
+        // base RTT would measure permanent queueing and nearly stop.
         let is_like = |a: &Cable, b: &Cable| (a.rate_bps, a.delay_ps) == (b.rate_bps, b.delay_ps);
         let ways_differ = topology.links.windows(2).any(|pair| !is_like(&pair[0], &pair[1]));
         setup.congestion.measures_rtt = self.one_in(3) || ways_differ;

@@ -1,4 +1,4 @@
-//! What a seed draws of erasure coding and load balancing, and networks to spread packets over.
+//! Draws of erasure coding and load balancing, and networks with equal-cost paths.
 
 use super::Draw;
 use crate::run::{Fault, Plan};
@@ -12,8 +12,8 @@ use spanwire_transport::{CodingWhen, ErasureCoding};
 use spanwire_wire::BLOCK_PKTS_MAX;
 
 impl Draw {
-    /// In one of four seeds a network of many equal ways, near or far.
-    pub(super) fn equal_ways(&mut self) -> Option<Topology> {
+    /// In one of four seeds a network of many equal-cost paths, near or far.
+    pub(super) fn equal_paths(&mut self) -> Option<Topology> {
         let gbps = [1, 10, 25, 100].map(Rate::from_gbps);
         let shape = LeafSpine {
             leaves: 2,
@@ -28,7 +28,7 @@ impl Draw {
         self.one_in(4).then(|| Topology::leaf_spine(&shape))
     }
 
-    /// Blocks and paths in half of the seeds, of each host as it likes.
+    /// Erasure coding and load balancing in half of the seeds, for each host independently.
     pub(super) fn unorc(&mut self, setup: &mut Setup, hosts: u32) {
         if self.one_in(2) {
             return;
@@ -44,7 +44,8 @@ impl Draw {
     fn sends(&mut self) -> Sends {
         let erasure = self.coding();
         let known = Choice::known();
-        let choice = Choice::named(self.pick(&known)).expect("they are all known");
+        let choice =
+            Choice::named(self.pick(&known)).expect("the names come from the list of balancers");
         Sends { erasure: (!self.one_in(4)).then_some(erasure), balance: self.choose(choice) }
     }
 
@@ -52,7 +53,7 @@ impl Draw {
         (!self.one_in(3)).then_some(choice)
     }
 
-    /// Any code there is, those that people use more often.
+    /// Any valid code; the usual ones are more frequent.
     fn coding(&mut self) -> ErasureCoding {
         let mut up_to = |most: u8| 1 + u8::try_from(self.below(most.into())).unwrap_or(0);
         let any = (up_to(62), up_to(PARITY_MAX));
@@ -71,17 +72,17 @@ impl Draw {
         ErasureCoding { data, parity, scheme, when: self.pick(&when), adaptive }
     }
 
-    /// One of the equal ways is dead as long as there are faults, in one direction or both. The
-    /// links of hosts come before those of the fabric.
-    pub(super) fn dead_way(&mut self, plan: &mut Plan, calm_at: Dur) {
+    /// One of the equal-cost paths is dead while there are faults, in one direction or both. The
+    /// links of hosts precede those of the fabric.
+    pub(super) fn dead_path(&mut self, plan: &mut Plan, faults_end: Dur) {
         let hosts = plan.topology.hosts.len();
         let fabric = plan.topology.links.len().saturating_sub(hosts);
         if fabric < 2 {
             return;
         }
         let link = hosts + spanwire_base::usize_from(self.below(spanwire_base::u64_from(fabric)));
-        let from = Dur::from_ps(self.below(calm_at.as_ps()));
-        let blackhole = vec![Interval { from, to: calm_at }];
+        let from = Dur::from_ps(self.below(faults_end.as_ps()));
+        let blackhole = vec![Interval { from, to: faults_end }];
         let impairments = Impairments { blackhole, ..Impairments::default() };
         for backwards in [false, true] {
             if !self.one_in(3) {

@@ -1,4 +1,4 @@
-//! The networks that experiments use.
+//! Topologies of experiments from the literature.
 
 use super::Topology;
 use spanwire_base::{Dur, Rate};
@@ -51,7 +51,7 @@ pub struct FatTree {
 /// The links between two datacenters' border switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Border {
-    /// How many.
+    /// Number of links.
     pub links: u32,
     /// The rate of each.
     pub rate: Rate,
@@ -63,8 +63,8 @@ pub struct Border {
     pub inner_delay: Dur,
 }
 
-/// What a datacenter is built of: the hosts of a topology come before all switches, so they are
-/// added first.
+/// The structure of a datacenter. Hosts are added separately, because they precede all switches of
+/// a topology.
 trait Shape {
     fn hosts(&self) -> u32;
     /// Adds the switches and links for hosts from number `first_host`; returns the top switches.
@@ -92,7 +92,7 @@ impl Topology {
     }
 
     /// `n` hosts on the left (0 to n - 1), as many on the right, and one link between the two
-    /// switches, of `rate` as all others.
+    /// switches, of the same `rate` as the others.
     #[must_use]
     pub fn dumbbell(n: u32, rate: Rate, host_delay: Dur, middle_delay: Dur) -> Self {
         let mut t = with_hosts(2 * n);
@@ -121,10 +121,10 @@ impl Topology {
     }
 
     /// Uno's network: two fat trees of 128 hosts, 100 Gbit/s, 1 us a link, and `trunk_links` border
-    /// links of 100 Gbit/s, whose delay makes the round trip `border_delay` longer each way.
+    /// links of 100 Gbit/s. `border_delay` is added to the one-way delay.
     ///
-    /// The paper gives every core eight links to its border switch. Here those eight are one of
-    /// 800 Gbit/s: a switch has at most 128 ports.
+    /// The paper gives every core eight links to its border switch. This topology combines them
+    /// into one of 800 Gbit/s, because a switch has at most 128 ports.
     ///
     /// # Source
     /// Uno 4 (SC'25) and its artifact (border delay 886.5 us: 128 times the inner RTT).
@@ -198,7 +198,7 @@ impl Topology {
 }
 
 impl FatTree {
-    /// The fat tree of switches with `k` ports, all links alike: k^3/4 hosts.
+    /// The fat tree of switches with `k` ports and equal links: k^3/4 hosts.
     ///
     /// # Panics
     /// If `k` is odd or below 2.
@@ -285,7 +285,8 @@ impl Shape for LeafSpine {
     }
 }
 
-/// Hosts of both first, then both sets of switches, then a border switch each and what joins them.
+/// Two datacenters: the hosts of both, then the switches of both, then a border switch each and
+/// their links.
 fn two_datacenters(shape: &impl Shape, border: &Border, name: &str) -> Topology {
     let mut t = with_hosts(2 * shape.hosts());
     let borders = [0, 1].map(|dc| {
@@ -316,7 +317,7 @@ mod tests {
 
     const GBPS_100: Rate = Rate::from_gbps(100);
 
-    /// Hosts, switches, links, and links and propagation between two hosts.
+    /// Numbers of hosts, switches and links, and the hops and propagation delay between two hosts.
     fn facts(t: &Topology, from: u32, to: u32) -> (usize, usize, usize, u64, Dur) {
         t.validate().unwrap();
         let path = t.path(&t.routes(), from, to).unwrap();
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn small_ones__have_the_shape_that_their_name_says() {
+    fn small_topologies__have_the_shape_of_their_name() {
         let us = Dur::from_us;
         let pair = Topology::pair(GBPS_100, us(3));
         assert_eq!(facts(&pair, 0, 1), (2, 0, 1, 1, us(3)));

@@ -1,33 +1,32 @@
-//! Ways through a topology: all shortest ones, and what the best of them offers.
+//! Shortest paths through a topology, and the properties of one.
 
 use super::{Topology, TopologyError};
 use spanwire_base::{Dur, Rate, u64_from};
 use std::collections::VecDeque;
 
-/// For every node and every host, the ports that lie on a shortest way there. Hosts pass nothing
-/// on.
+/// For every node and every host, the ports on a shortest path. Hosts do not forward.
 #[derive(Clone, Debug)]
 pub struct Routes {
     hosts: usize,
-    /// By destination, then by node: how many links away. `FAR` when there is no way.
+    /// By destination, then by node: the distance in links, `FAR` if unreachable.
     distance: Vec<Vec<u32>>,
     /// By destination, then by node.
     ports: Vec<Vec<Vec<u8>>>,
 }
 
-/// What a flow alone in the network finds on its way.
+/// The properties of a path without other traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathInfo {
-    /// The rate of each link, in the order of the way.
+    /// The rate of each link, in path order.
     pub rates: Vec<Rate>,
     /// Propagation delay of all links together.
     pub delay: Dur,
-    /// The nodes passed, both hosts included.
+    /// The nodes on the path, including both hosts.
     pub nodes: Vec<u32>,
 }
 
 impl Topology {
-    /// All shortest ways, counted in links. O(hosts x links).
+    /// Computes all shortest paths, counted in links. O(hosts x links).
     #[must_use]
     pub fn routes(&self) -> Routes {
         let ports = self.ports();
@@ -65,8 +64,8 @@ impl Topology {
         routes
     }
 
-    /// The way that takes the first port of each group, or `None` when there is no way. Where all
-    /// ways are alike, as in every fabric built here, it stands for all of them.
+    /// The path that takes the first port of each group; `None` if the host is unreachable. It
+    /// represents all of them if equal-cost paths are alike, as in every fabric of this module.
     #[must_use]
     pub fn path(&self, routes: &Routes, from: u32, to: u32) -> Option<PathInfo> {
         let mut path = PathInfo { rates: Vec::new(), delay: Dur::ZERO, nodes: vec![from] };
@@ -85,14 +84,14 @@ impl Topology {
 }
 
 impl Routes {
-    /// The ports of `node` on shortest ways to the host `to`, ascending; none when there is no way,
-    /// or it is there.
+    /// The ports of `node` on shortest paths to the host `to`, ascending; empty if it is
+    /// unreachable, or is `node`.
     #[must_use]
     pub fn ports(&self, node: u32, to: u32) -> &[u8] {
         &self.ports[to as usize][node as usize]
     }
 
-    /// How many links lie between a node and the host `to`; `None` when there is no way.
+    /// The distance in links between a node and the host `to`; `None` if it is unreachable.
     #[must_use]
     pub fn hops(&self, node: u32, to: u32) -> Option<u32> {
         Some(self.distance[to as usize][node as usize]).filter(|d| *d < FAR)
@@ -120,7 +119,7 @@ impl PathInfo {
         *self.rates.iter().min().expect("a path has links")
     }
 
-    /// How long a single frame of `wire_bytes` (all overhead counted) is on its way.
+    /// One-way delay of a single frame of `wire_bytes`, including all overhead.
     #[must_use]
     pub fn one_way(&self, wire_bytes: u64) -> Dur {
         self.rates.iter().fold(self.delay, |sum, rate| sum + rate.time_for(wire_bytes))
@@ -132,10 +131,10 @@ impl PathInfo {
         self.one_way(there) + self.one_way(back)
     }
 
-    /// The time that `pkts` packets of together `wire_bytes`, the first of `first_bytes`, take when
-    /// they are alone: propagation, the first packet at each link, the others at the slowest.
+    /// Ideal (unloaded) FCT of packets with `wire_bytes` in total, the first of `first_bytes`:
+    /// propagation, the first packet's serialisation at each link, the others' at the bottleneck.
     #[must_use]
-    pub fn alone(&self, first_bytes: u64, wire_bytes: u64) -> Dur {
+    pub fn ideal_fct(&self, first_bytes: u64, wire_bytes: u64) -> Dur {
         let rest = wire_bytes.saturating_sub(first_bytes);
         self.one_way(first_bytes) + self.bottleneck().time_for(rest)
     }
@@ -153,7 +152,7 @@ const FAR: u32 = u32::MAX;
 mod tests {
     use super::*;
 
-    /// Two hosts, two ways of two switches, and a host in between that offers a shorter one.
+    /// Two hosts, two paths of two switches, and a host in between that would offer a shorter one.
     fn diamond() -> Topology {
         let mut t = Topology::default();
         let hosts = ["a", "b"].map(|n| t.add_host(n));
@@ -169,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn routes__hold_all_shortest_ways() {
+    fn routes__hold_all_shortest_paths() {
         let t = diamond();
         t.validate().unwrap();
         let r = t.routes();
-        assert_eq!(r.ports(2, 1), [1, 2], "both ways on");
+        assert_eq!(r.ports(2, 1), [1, 2], "both next hops");
         assert_eq!(r.ports(2, 0), [0]);
         assert_eq!((r.hops(0, 1), r.hops(1, 0), r.hops(5, 1)), (Some(4), Some(4), Some(1)));
         assert_eq!(r.ports(1, 1), [] as [u8; 0]);
@@ -191,11 +190,11 @@ mod tests {
         // 1250 bytes: 1 us at 10 Gbit/s, 10 us at 1.
         assert_eq!(p.one_way(1250), Dur::from_us(1 + 3 + 10));
         assert_eq!(p.base_rtt(1250, 0), Dur::from_us(15));
-        assert_eq!(p.alone(1250, 12_500), Dur::from_us(14 + 90));
+        assert_eq!(p.ideal_fct(1250, 12_500), Dur::from_us(14 + 90));
     }
 
     #[test]
-    fn routes__hosts_pass_nothing_on() {
+    fn routes__hosts_do_not_forward() {
         let mut t = Topology::default();
         let [a, b] = ["a", "b"].map(|n| t.add_host(n));
         let [s, x] = ["s", "x"].map(|n| t.add_switch(n));

@@ -3,16 +3,16 @@
 use spanwire_base::Rng;
 use std::fmt;
 
-/// A distribution of sizes: points of its cumulative probability, straight lines between them.
+/// A distribution of sizes: points of its CDF with linear interpolation.
 ///
-/// Everything is an integer, so a seed draws the same sizes on any machine.
+/// All values are integers, so a seed draws the same sizes on any machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cdf {
     /// (bytes, probability of at most as many in [`ONE`]), both never decreasing; the last is ONE.
     points: Vec<(u64, u64)>,
 }
 
-/// What is wrong with the text of a distribution.
+/// The reason why the text of a distribution is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CdfError {
     /// A line is not `size probability`.
@@ -50,12 +50,12 @@ impl Cdf {
         }
     }
 
-    /// One of the distributions that come with the simulator, by the name of its file without
-    /// `.cdf`; sim/workloads/README.md says where they come from.
+    /// A built-in distribution, by the name of its file without `.cdf`; sim/workloads/README.md has
+    /// their sources.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (_, text) = BUILT_IN.iter().find(|(n, _)| *n == name)?;
-        Some(Self::parse(text).expect("the files are right, tested below"))
+        Some(Self::parse(text).expect("a test parses every file"))
     }
 
     /// The names that [`Cdf::named`] knows.
@@ -69,7 +69,7 @@ impl Cdf {
         let i = self.points.partition_point(|(_, p)| *p < u);
         let (size, p) = self.points[i];
         let Some((size_before, p_before)) = i.checked_sub(1).map(|b| self.points[b]) else {
-            // What mass the first point has stands at its size.
+            // The probability of the first point is a step at its size.
             return size.max(1);
         };
         let part = u128::from(size - size_before) * u128::from(u - p_before);
@@ -83,7 +83,7 @@ impl Cdf {
         let (size, p) = self.points[0];
         let first = u128::from(size) * u128::from(p);
         let between = self.points.windows(2).map(|w| {
-            // The middle of both sizes, twice.
+            // Twice the midpoint of both sizes.
             u128::from(w[0].0 + w[1].0) * u128::from(w[1].1 - w[0].1)
         });
         (first * 2 + between.sum::<u128>()) * 1000 / (2 * u128::from(ONE))
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn named__every_file_is_one_and_has_the_mean_that_its_table_states() {
+    fn named__every_file_parses_and_has_the_mean_of_its_table() {
         let readme = include_str!("../../workloads/README.md");
         for name in Cdf::names() {
             let mean = Cdf::named(name).unwrap().mean_millibytes() / 1000;
@@ -211,6 +211,6 @@ mod tests {
         let mean: u64 = draws.iter().sum::<u64>() / 100_000;
         assert!((148..152).contains(&mean) && cdf.mean_millibytes() == 150_000, "{mean}");
         assert!(draws.iter().all(|s| (100..=300).contains(s)));
-        assert_eq!(Cdf::parse("0 1").unwrap().sample(&mut rng), 1, "never nothing");
+        assert_eq!(Cdf::parse("0 1").unwrap().sample(&mut rng), 1, "a size is never zero");
     }
 }

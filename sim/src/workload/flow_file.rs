@@ -4,29 +4,29 @@ use super::Flow;
 use spanwire_base::Time;
 use std::fmt;
 
-/// The flows of a file, and how many nodes it is for.
+/// The flows of a file and the number of its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowFile {
-    /// `Nodes N`; every flow's ends are below.
+    /// `Nodes N`, the exclusive bound of host numbers.
     pub nodes: u32,
     /// The flows, in the file's order.
     pub flows: Vec<Flow>,
 }
 
-/// What is wrong with a file of flows.
+/// The reason why a file of flows is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FlowFileError {
-    /// A line is none of the known forms.
+    /// A line has none of the known forms.
     Line(usize),
     /// A flow names a host beyond `Nodes`, goes to its own source, or has no bytes.
     Flow(usize),
-    /// `Nodes` does not come before the first flow, or not at all.
+    /// `Nodes` is missing before the first flow.
     NoNodes,
-    /// There are not as many flows as `Connections` says.
+    /// The number of flows differs from `Connections`.
     Count {
-        /// What it says.
+        /// The number stated.
         stated: u64,
-        /// What there are.
+        /// The number of flows found.
         found: u64,
     },
 }
@@ -66,7 +66,7 @@ impl FlowFile {
         }
     }
 
-    /// Writes it in the same form.
+    /// Formats the flows in the same form.
     #[must_use]
     pub fn show(&self) -> String {
         let mut text = format!("Nodes {}\nConnections {}\n", self.nodes, self.flows.len());
@@ -80,8 +80,8 @@ impl FlowFile {
     }
 }
 
-/// A flow from `src->dst` and pairs of a name and a value. `id`, triggers and priorities are read
-/// over; start and size are not.
+/// Parses a flow from `src->dst` and pairs of a name and a value. `id`, triggers and priorities are
+/// ignored; start and size are required.
 fn flow(ends: &str, rest: &[&str]) -> Option<Flow> {
     let (src, dst) = ends.split_once("->")?;
     let value = |name: &str| {

@@ -1,11 +1,11 @@
-//! Random times without floating point: `ln` differs from machine to machine, multiplication of
-//! integers does not.
+//! Random times without floating point, because `ln` differs between machines and integer
+//! multiplication does not.
 
 use spanwire_base::{Dur, Rng};
 
-/// A time drawn from the exponential distribution of this mean, at least 1 ps.
+/// A time from the exponential distribution of this mean, at least 1 ps.
 ///
-/// Inversion: `-ln(u)` of the mean. Its resolution is 2^-32 of the mean.
+/// Inversion: `-ln(u)` times the mean. Its resolution is 2^-32 of the mean.
 pub fn exponential(mean: Dur, rng: &mut Rng) -> Dur {
     let u = rng.next_u64().max(1);
     let wide = u128::from(mean.as_ps()) * u128::from(minus_log2(u)) * LN_2;
@@ -15,7 +15,8 @@ pub fn exponential(mean: Dur, rng: &mut Rng) -> Dur {
 
 /// `-log2(u / 2^64)` with [`FRACTION_BITS`] bits behind the point, for u above 0.
 ///
-/// The bits of a logarithm, one by one: squaring a number doubles its logarithm, and when the
+/// The bits of the logarithm are computed one by one: squaring a number doubles its logarithm. If
+/// the square of a number in [1, 2) is 2 or more, the next bit is one.
 /// square of a number in [1, 2) is 2 or more, the next bit is one.
 fn minus_log2(u: u64) -> u64 {
     let zeros = u.leading_zeros();

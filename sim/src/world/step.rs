@@ -1,6 +1,6 @@
-//! What one event does.
+//! The handling of a single event.
 
-use super::{NodeId, Observer, What, World};
+use super::{EventKind, NodeId, Observer, World};
 use crate::event::Key;
 use crate::link::{Flight, LinkId};
 use spanwire_base::{Node, PortMask, RxMeta, u32_from};
@@ -8,12 +8,12 @@ use spanwire_switch::Fate;
 
 impl<N: Node> World<N> {
     pub(super) fn handle_event(&mut self, key: Key, observer: &mut impl Observer) {
-        assert!(key.at() >= self.now, "the past is over");
+        assert!(key.at() >= self.now, "events are popped in order");
         self.now = key.at();
-        match What::of(key.name()) {
-            What::Arrival(link) => self.handle_arrival(key, link, observer),
-            What::Free(link) => self.handle_free(link, observer),
-            What::Timer(node) => self.handle_timer(key, node, observer),
+        match EventKind::of(key.name()) {
+            EventKind::Arrival(link) => self.handle_arrival(key, link, observer),
+            EventKind::Free(link) => self.handle_free(link, observer),
+            EventKind::Timer(node) => self.handle_timer(key, node, observer),
         }
     }
 
@@ -25,7 +25,7 @@ impl<N: Node> World<N> {
         };
         match link.flights.front() {
             Some(next) => self.queue.replace_top(next.key),
-            None => self.queue.pop().expect("it is the event that is being handled"),
+            None => self.queue.pop().expect("the event being handled is in the queue"),
         };
         link.counters.arrived += 1;
         self.counters.events += 1;
@@ -44,7 +44,7 @@ impl<N: Node> World<N> {
         let node = self.links[id.index()].from.0;
         match self.transmit(id, observer) {
             Some(free) => self.queue.replace_top(free),
-            None => self.queue.pop().expect("it is the event that is being handled"),
+            None => self.queue.pop().expect("the event being handled is in the queue"),
         };
         self.serve(node, observer);
     }
@@ -57,7 +57,7 @@ impl<N: Node> World<N> {
         }
         site.timer = None;
         self.counters.events += 1;
-        // It may have been armed for a time that the node has since put off.
+        // The timer may have been armed for a time that the node has since postponed.
         if site.node.poll_timeout().is_some_and(|at| at <= self.now) {
             self.counters.timers += 1;
             self.hash.on_timer(self.now, id.0);
@@ -66,9 +66,9 @@ impl<N: Node> World<N> {
         self.serve(id, observer);
     }
 
-    /// After a node was called: the links that may have something to take, and its timer.
+    /// After a call of a node: starts its links that may have a frame, and arms its timer.
     fn serve(&mut self, id: NodeId, observer: &mut impl Observer) {
-        // Sending may make other ports ready: a buffer that drains lets a paused neighbour go on.
+        // Transmission may make other ports ready: a draining buffer resumes a paused neighbour.
         loop {
             let mut ready: PortMask = self.nodes[id.index()].node.take_ready();
             if ready.is_empty() {
@@ -87,8 +87,8 @@ impl<N: Node> World<N> {
         self.arm(id);
     }
 
-    /// A node has something for a link that no event will ask about: asks now, or has it asked
-    /// about when the serialiser is free.
+    /// Starts transmission on an idle link whose node has a frame: polls now, or schedules a poll
+    /// for when the serialiser is free.
     fn begin(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
         let link = &mut self.links[id.index()];
         let free_at = link.line.free_at();
@@ -96,11 +96,11 @@ impl<N: Node> World<N> {
             return self.transmit(id, observer);
         }
         link.is_busy = true;
-        Some(self.queue.key(free_at, What::Free(id).name()))
+        Some(self.queue.key(free_at, EventKind::Free(id).name()))
     }
 
-    /// Asks the node at the start of a link for a frame and sends it. Returns the event that asks
-    /// again when the link is free; `None` when there was no frame, or no other is waiting.
+    /// Polls the node at the start of a link for a frame and sends it. Returns the event of the
+    /// next poll; `None` if there was no frame, or no other is waiting.
     fn transmit(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
         let link = &mut self.links[id.index()];
         let (node, port) = link.from;
@@ -117,7 +117,7 @@ impl<N: Node> World<N> {
         let frame = &mut self.frames.at_mut(slot)[..meta.len];
         observer.on_sent(self.now, id, frame, meta);
         let sent = link.line.send(self.now, frame, meta.elided_bytes);
-        // Asking a node that has nothing more would cost an event for each frame.
+        // Polling a node that has no more frames would cost an event for each frame.
         link.is_busy = node.may_have_frame(port);
         let is_busy = link.is_busy;
         let mut unused = Some(slot);
@@ -129,7 +129,7 @@ impl<N: Node> World<N> {
                 Some(slot) => slot,
                 None => self.frames.copy(slot, meta.len),
             };
-            let key = self.queue.key(at, What::Arrival(id).name());
+            let key = self.queue.key(at, EventKind::Arrival(id).name());
             let (len, elided_bytes) = (u32_from(meta.len), meta.elided_bytes);
             if link.insert(Flight { key, frame, len, elided_bytes }) {
                 self.queue.push(key);
@@ -138,10 +138,10 @@ impl<N: Node> World<N> {
         if let Some(slot) = unused {
             self.frames.give_back(slot);
         }
-        is_busy.then(|| self.queue.key(sent.tx_done, What::Free(id).name()))
+        is_busy.then(|| self.queue.key(sent.tx_done, EventKind::Free(id).name()))
     }
 
-    /// Makes sure that the node's timer is in the queue, no later than it wants.
+    /// Ensures that the node's timer is queued no later than its deadline.
     fn arm(&mut self, id: NodeId) {
         let site = &mut self.nodes[id.index()];
         let Some(at) = site.node.poll_timeout() else {
@@ -151,7 +151,7 @@ impl<N: Node> World<N> {
         if site.timer.is_some_and(|key| key.at() <= at) {
             return;
         }
-        let key = self.queue.key(at, What::Timer(id).name());
+        let key = self.queue.key(at, EventKind::Timer(id).name());
         self.queue.push(key);
         site.timer = Some(key);
     }

@@ -3,18 +3,18 @@ use spanwire_base::{Dur, PortMask, Rate};
 use spanwire_switch::{Impairments, LineConfig, Prob, Reorder};
 use std::collections::VecDeque;
 
-/// A node that sends frames at given times from port 0 and keeps a log of what it hears; or, with
-/// several ports, passes what comes in at one port on to the next.
+/// A node that sends frames from port 0 at given times and logs what it receives. With several
+/// ports it forwards frames from each port to the next.
 #[derive(Default)]
 struct Toy {
     ports: usize,
     to_send: VecDeque<(Time, usize)>,
     queues: Vec<VecDeque<(Vec<u8>, u32)>>,
-    heard: Vec<(Time, usize, Vec<u8>)>,
+    received: Vec<(Time, usize, Vec<u8>)>,
     ready: PortMask,
     timeouts: Vec<Time>,
-    /// It says when it has nothing more.
-    promises: bool,
+    /// `may_have_frame` returns false when the queue is empty; otherwise it always returns true.
+    reports_idle: bool,
 }
 
 impl Toy {
@@ -36,7 +36,7 @@ impl Toy {
 impl Node for Toy {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         assert_eq!(meta.at, now);
-        self.heard.push((now, port.index(), frame.to_vec()));
+        self.received.push((now, port.index(), frame.to_vec()));
         if self.ports > 1 {
             let out = (port.index() + 1) % self.ports;
             self.enqueue(out, frame.to_vec(), meta.elided_bytes);
@@ -59,7 +59,7 @@ impl Node for Toy {
     }
 
     fn may_have_frame(&self, port: PortId) -> bool {
-        !self.promises || !self.queues[port.index()].is_empty()
+        !self.reports_idle || !self.queues[port.index()].is_empty()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -96,28 +96,28 @@ fn pair(to_send: &[(u64, usize)]) -> (World<Toy>, [NodeId; 2], [LinkId; 2]) {
 fn run__a_frame_takes_serialisation_and_propagation() {
     let (mut w, [_, b], [there, back]) = pair(&[(10, 76), (10, 176), (1000, 76)]);
     assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
-    let heard: Vec<u64> = w.node(b).heard.iter().map(|(at, ..)| at.as_ns()).collect();
-    // 24 bytes of preamble, FCS and gap go with each.
-    assert_eq!(heard, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
+    let received: Vec<u64> = w.node(b).received.iter().map(|(at, ..)| at.as_ns()).collect();
+    // 24 bytes of preamble, FCS and gap per frame.
+    assert_eq!(received, [10 + 100 + 100, 10 + 100 + 200 + 100, 1000 + 100 + 100]);
     assert_eq!(w.link_counters(there).sent_bytes, 76 + 176 + 76);
     assert_eq!((w.link_counters(back).sent, w.counters().packet_hops), (0, 3));
 }
 
 #[test]
-fn run__a_node_that_says_when_it_has_no_more_is_asked_less_and_heard_the_same() {
-    // Alone, back to back, and while the line is still busy with the one before.
+fn run__may_have_frame_saves_polls_and_changes_no_frame() {
+    // A single frame, back-to-back frames, and frames while the line is busy.
     let to_send = [(10, 76), (10, 176), (60, 76), (1000, 76), (1030, 300)];
-    let run = |promises| {
+    let run = |reports_idle| {
         let (mut w, [a, b], [there, _]) = pair(&to_send);
-        w.node_mut(a).promises = promises;
+        w.node_mut(a).reports_idle = reports_idle;
         assert_eq!(w.run(END, u64::MAX, &mut ()), Stop::Idle);
         assert_eq!(w.link_counters(there).arrived, 5);
         assert!(w.check_conservation().is_empty());
-        (w.node(b).heard.clone(), w.event_hash(), w.counters().events)
+        (w.node(b).received.clone(), w.event_hash(), w.counters().events)
     };
     let (always, sometimes) = (run(false), run(true));
     assert_eq!((&always.0, always.1), (&sometimes.0, sometimes.1));
-    assert_eq!(always.2 - sometimes.2, 2, "once after each burst");
+    assert_eq!(always.2 - sometimes.2, 2, "one poll fewer after each burst");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn run__stops_at_a_time_and_at_a_number_of_events_and_goes_on() {
     let (mut w, [_, b], [there, _]) = pair(&[(10, 76)]);
     let at = Time::from_ns(150);
     assert_eq!(w.run(at, u64::MAX, &mut ()), Stop::Time);
-    assert_eq!((w.now(), w.in_flight(there), w.node(b).heard.len()), (at, 1, 0));
+    assert_eq!((w.now(), w.in_flight(there), w.node(b).received.len()), (at, 1, 0));
     assert!(w.check_conservation().is_empty());
     assert_eq!(w.run(END, 1, &mut ()), Stop::Events);
     assert_eq!((w.now(), w.in_flight(there)), (Time::from_ns(210), 0));
@@ -133,7 +133,7 @@ fn run__stops_at_a_time_and_at_a_number_of_events_and_goes_on() {
 }
 
 #[test]
-fn run__a_timer_comes_up_once_and_not_before_it_is_due() {
+fn run__a_timer_expires_once_and_not_early() {
     let (mut w, [a, b], _) = pair(&[(10, 70), (500, 70)]);
     w.run(END, u64::MAX, &mut ());
     assert_eq!(w.node(a).timeouts, [Time::from_ns(10), Time::from_ns(500)]);
@@ -142,17 +142,21 @@ fn run__a_timer_comes_up_once_and_not_before_it_is_due() {
 }
 
 #[test]
-fn node_mut__a_node_changed_from_outside_is_asked_again() {
+fn node_mut__a_node_changed_from_outside_is_polled() {
     let (mut w, [a, b], _) = pair(&[]);
     assert_eq!(w.run(Time::from_ns(50), u64::MAX, &mut ()), Stop::Idle);
     assert_eq!(w.now(), Time::ZERO, "nothing happened");
     w.node_mut(a).enqueue(0, vec![1; 70], 1000);
     w.run(END, u64::MAX, &mut ());
-    assert_eq!(w.node(b).heard[0].0.as_ns(), 70 + 1000 + 24 + 100, "elided bytes take their time");
+    assert_eq!(
+        w.node(b).received[0].0.as_ns(),
+        70 + 1000 + 24 + 100,
+        "elided bytes take their time"
+    );
 }
 
 #[test]
-fn connect__a_relay_passes_on_what_it_gets() {
+fn connect__a_relay_forwards_frames() {
     let mut w = World::new(2048);
     let a = w.add_node(Toy::host(&[(0, 76), (0, 76), (0, 76)]));
     let relay = w.add_node(Toy::relay(2));
@@ -160,8 +164,8 @@ fn connect__a_relay_passes_on_what_it_gets() {
     w.connect((a, PortId::HOST), (relay, port_id(0)), [line(8, 100), line(8, 100)]);
     w.connect((relay, port_id(1)), (b, PortId::HOST), [line(4, 100), line(4, 100)]);
     w.run(END, u64::MAX, &mut ());
-    let heard: Vec<u64> = w.node(b).heard.iter().map(|(at, ..)| at.as_ns()).collect();
-    assert_eq!(heard, [500, 700, 900], "the slower link sets the pace, the relay queues");
+    let received: Vec<u64> = w.node(b).received.iter().map(|(at, ..)| at.as_ns()).collect();
+    assert_eq!(received, [500, 700, 900], "the slower link sets the pace, the relay queues");
     assert_eq!((w.counters().packet_hops, w.check_conservation()), (6, vec![]));
 }
 
@@ -172,7 +176,7 @@ fn connect__refuses_a_port_twice() {
     w.connect((a, PortId::HOST), (b, PortId::HOST), [line(1, 1), line(1, 1)]);
 }
 
-/// Everything that a watcher saw.
+/// Everything that an observer saw.
 #[derive(Default)]
 struct Watcher(Vec<(Time, LinkId, usize, bool)>);
 
@@ -194,7 +198,7 @@ fn observer__sees_each_frame_leave_and_arrive() {
     assert_eq!(watcher.0, [(at(10), there, 76, true), (at(210), there, 76, false)]);
 }
 
-/// Two hosts, two relays between them, and lines on which everything goes wrong.
+/// Two hosts, two relays between them, and lines with every impairment.
 fn bad_lines(seed: u64) -> World<Toy> {
     let mut w = World::new(2048);
     let to_send: Vec<(u64, usize)> =
@@ -223,7 +227,7 @@ fn bad_lines(seed: u64) -> World<Toy> {
 }
 
 #[test]
-fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
+fn run__frames_are_conserved_on_faulty_lines() {
     let mut w = bad_lines(1);
     while w.run(END, 7, &mut ()) == Stop::Events {
         assert_eq!(w.check_conservation(), []);
@@ -233,15 +237,15 @@ fn run__frames_are_conserved_at_any_moment_whatever_the_lines_do() {
         w.links().map(|l| f(w.line(l).counters())).sum()
     };
     for happened in [sum(|c| c.drop_loss), sum(|c| c.duplicated), sum(|c| c.reordered)] {
-        assert!(happened > 20, "the faults were there");
+        assert!(happened > 20, "the faults occurred");
     }
     for (_, node) in w.nodes() {
-        assert!(node.heard.is_sorted_by_key(|(at, ..)| *at), "time never goes back");
+        assert!(node.received.is_sorted_by_key(|(at, ..)| *at), "time never goes back");
     }
 }
 
 #[test]
-fn event_hash__is_the_same_for_a_seed_and_another_for_another() {
+fn event_hash__depends_on_the_seed_alone() {
     let hash = |seed| {
         let mut w = bad_lines(seed);
         w.run(END, u64::MAX, &mut ());

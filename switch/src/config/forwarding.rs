@@ -1,4 +1,4 @@
-//! Which way frames go.
+//! Configuration of forwarding.
 
 use crate::error::{ConfigError, check_range};
 use crate::lpm::Prefix;
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
 use spanwire_wire::MacAddr;
 
-/// Which way frames go. The questions in order:
+/// Configuration of forwarding. A frame is handled by the first rule that applies:
 ///
-/// 1. Addressed to a group of stations: flooded, if `flood`.
-/// 2. IP, and a route of `routes` holds its destination: routed (TTL less one, addresses of the
-///    next hop if it has one).
-/// 3. The destination's MAC address in `macs`, or learned: there.
-/// 4. Flooded, if `flood`. Else dropped, counted as `drop_no_route`.
+/// 1. A group address as destination: flooded, if `flood`.
+/// 2. IP with a matching route in `routes`: routed (TTL decremented, MAC addresses of the next hop
+///    if it has one).
+/// 3. The destination's MAC address is in `macs` or learned: switched to its port.
+/// 4. Flooded, if `flood`; otherwise dropped, counted as `drop_no_route`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardingConfig {
     /// Routes by longest prefix. Default none.
     pub routes: Vec<Route>,
-    /// Stations whose place is known. Default none.
+    /// Static MAC addresses. Default none.
     pub macs: Vec<StaticMac>,
-    /// Learns where stations are from the frames they send. Default true.
+    /// Learns MAC addresses from the source addresses of frames. Default true.
     pub learning: bool,
-    /// Frames to everyone, to groups and to unknown stations go to every other port. Default true.
+    /// Floods broadcast, multicast and unknown unicast frames to every other port. Default true.
     pub flood: bool,
-    /// Learned stations, 4..=1048576, rounded up to a power of two. Default 4096.
+    /// Maximum learned addresses, 4..=1048576, rounded up to a power of two. Default 4096.
     pub max_macs: u32,
-    /// How long a learned station is believed after it was last heard. Default 300 s (IEEE 802.1Q).
+    /// Ageing time of a learned address since its last frame. Default 300 s (IEEE 802.1Q).
     #[serde(with = "units")]
     pub ageing: Dur,
 }
 
-/// Where packets to a network go.
+/// A route to a network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -41,47 +41,47 @@ pub struct Route {
     pub to: Prefix,
     /// Next hops, 1..=128; naming one twice doubles its share.
     pub via: Vec<Hop>,
-    /// How packets choose among them. Default by hash.
+    /// How packets select a next hop. Default by hash.
     #[serde(default)]
     pub spread: Spread,
 }
 
-/// Where a station is.
+/// A static MAC address.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticMac {
-    /// Its address, not a group's.
+    /// The address, not a group address.
     #[serde(with = "units")]
     pub mac: MacAddr,
-    /// The ports that lead to it, 1..=128.
+    /// Its ports, 1..=128.
     pub ports: Vec<u8>,
-    /// How frames choose among them. Default by hash.
+    /// How frames select a port. Default by hash.
     #[serde(default)]
     pub spread: Spread,
 }
 
-/// One way on.
+/// A next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hop {
     /// The port.
     pub port: u8,
-    /// The next station's address. None: MAC addresses stay as they are, which networks of point to
-    /// point links can do. Default none.
+    /// The next hop's MAC address. None: the MAC addresses do not change, which is sufficient with
+    /// point-to-point links. Default none.
     #[serde(with = "units", default)]
     pub mac: Option<MacAddr>,
 }
 
-/// How frames choose among ways of equal cost.
+/// How frames select among equal-cost paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// A flow (5-tuple) keeps its way: ECMP.
+    /// All frames of a flow (5-tuple) take one path: ECMP.
     #[default]
     Hash,
-    /// Each frame by itself, at random.
+    /// Each frame takes a random path.
     Random,
-    /// Each frame by itself, in turn.
+    /// Frames take the paths round robin.
     RoundRobin,
 }
 
@@ -99,7 +99,7 @@ impl Default for ForwardingConfig {
 }
 
 impl ForwardingConfig {
-    /// Routes only: nothing is learned, nothing flooded. What simulated fabrics use.
+    /// Routes only, without learning and flooding, as in simulated fabrics.
     #[must_use]
     pub fn routed(routes: Vec<Route>) -> Self {
         Self { routes, learning: false, flood: false, ..Self::default() }
@@ -140,7 +140,7 @@ impl ForwardingConfig {
 }
 
 impl Hop {
-    /// A way on that leaves the MAC addresses as they are.
+    /// A next hop that does not change the MAC addresses.
     #[must_use]
     pub const fn port(port: u8) -> Self {
         Self { port, mac: None }

@@ -1,129 +1,130 @@
-//! One queue: its limit, its marks, its shapers.
+//! Configuration of a queue: limits, marking, shapers.
 
 use crate::error::{ConfigError, check_range};
 use crate::units::{self, Prob, Ratio};
 use serde::{Deserialize, Serialize};
 use spanwire_base::Rate;
 
-/// One queue of a port.
+/// Configuration of one queue of a port.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueConfig {
-    /// Bytes it holds at most, 64..=64 GB. Default 1 MiB: 84 us at 100 Gbit/s.
+    /// Maximum bytes in it, 64..=64 GB. Default 1 MiB: 84 us at 100 Gbit/s.
     #[serde(with = "units")]
     pub limit_bytes: u64,
-    /// Bytes it holds at most as a fraction of what is free of the shared buffer: a dynamic
-    /// threshold, beside `limit_bytes`. Default none. (Choudhury and Hahne, ToN 1998.) It does not
-    /// bind lossless frames, whose ingress is held instead.
+    /// Dynamic threshold: maximum bytes as a fraction of the free shared buffer, in addition to
+    /// `limit_bytes`. Default none. (Choudhury and Hahne, ToN 1998.) It does not apply to lossless
+    /// frames, which are limited at their ingress.
     pub alpha: Option<Ratio>,
-    /// Higher goes first, always. Queues of equal priority share. Default 0.
+    /// Strict priority; higher first. Queues of equal priority share by weight. Default 0.
     pub priority: u8,
-    /// Its share among queues of its priority, 1..=1000. Default 1.
+    /// Its weight among queues of its priority, 1..=1000. Default 1.
     pub weight: u32,
-    /// Marks by its length. Default none.
+    /// ECN marking by queue length. Default none.
     pub ecn: Option<EcnConfig>,
-    /// Marks by the length of a queue that is not there. Default none.
+    /// ECN marking by the length of a phantom queue. Default none.
     pub phantom: Option<PhantomConfig>,
-    /// What has no room is cut to its headers. Default none: it is dropped.
+    /// Packet trimming: frames without room are cut to their headers. Default none: they are
+    /// dropped.
     pub trim: Option<TrimConfig>,
-    /// A queue of its own, with a shaper, for each flow. Default none: one FIFO.
+    /// Per-flow queues with shapers. Default none: one FIFO.
     pub flows: Option<FlowsConfig>,
 }
 
-/// Marking by queue length (RED without an average): never up to `kmin_bytes`, always above
-/// `kmax_bytes`, between them with a probability that grows from 0 to `pmax`. Equal thresholds are
-/// a step. Packets whose sender does not react to marks pass.
+/// ECN marking by queue length (RED without averaging): never up to `kmin_bytes`, always above
+/// `kmax_bytes`, and with a probability from 0 to `pmax` in between. Equal thresholds make a step.
+/// Not-ECT packets pass unmarked.
 ///
 /// # Source
 /// DCQCN (SIGCOMM'15), figure 5; the step is DCTCP's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EcnConfig {
-    /// Bytes up to which nothing is marked.
+    /// Queue length up to which no packet is marked.
     #[serde(with = "units")]
     pub kmin_bytes: u64,
-    /// Bytes above which everything is marked; at least `kmin_bytes`.
+    /// Queue length above which every packet is marked; at least `kmin_bytes`.
     #[serde(with = "units")]
     pub kmax_bytes: u64,
-    /// The probability at `kmax_bytes`. Default 1.
+    /// The marking probability at `kmax_bytes`. Default 1.
     #[serde(default = "always")]
     pub pmax: Prob,
-    /// When the length counts. Default when the frame leaves.
+    /// When the queue length is compared. Default at dequeue.
     #[serde(default)]
     pub at: MarkAt,
 }
 
-/// When the length of a queue decides about a mark.
+/// When the queue length is compared with the thresholds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkAt {
-    /// When the frame comes, its own bytes counted.
+    /// At enqueue, including the frame itself.
     Enqueue,
-    /// When it leaves, what stays behind it counted: the news is younger by the time in the queue.
+    /// At dequeue, by the bytes behind the frame: the signal is newer by the queueing time.
     #[default]
     Dequeue,
 }
 
-/// A counter of bytes that grows with each frame, dropped ones too, drains at a fraction of the
-/// port's rate and marks by its length: marks begin before the real queue does.
+/// A phantom queue: a counter of bytes that grows with each frame, including dropped ones, drains
+/// at a fraction of the port's rate and marks by its length. Marking thus begins before the real
+/// queue builds up.
 ///
 /// # Source
-/// HULL (NSDI'12); with these parameters Uno (SC'25), whose artifact has size 22,400,515,
+/// HULL (NSDI'12); with these parameters Uno (SC'25). Uno's artifact has size 22,400,515,
 /// thresholds 2 % and 60 % of it and drain 10/11 or 20/21, and replaces the marks of the real
 /// queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhantomConfig {
-    /// Its drain as a fraction of the port's rate, at most 1. Default 9/10.
+    /// Its drain rate as a fraction of the port's rate, at most 1. Default 9/10.
     #[serde(default = "nine_tenths")]
     pub drain: Ratio,
-    /// Bytes it grows to at most.
+    /// Its maximum length in bytes.
     #[serde(with = "units")]
     pub size_bytes: u64,
-    /// Bytes up to which nothing is marked.
+    /// Length up to which no packet is marked.
     #[serde(with = "units")]
     pub kmin_bytes: u64,
-    /// Bytes above which everything is marked; at least `kmin_bytes`, at most `size_bytes`.
+    /// Length above which every packet is marked; at least `kmin_bytes`, at most `size_bytes`.
     #[serde(with = "units")]
     pub kmax_bytes: u64,
-    /// The probability at `kmax_bytes`. Default 1.
+    /// The marking probability at `kmax_bytes`. Default 1.
     #[serde(default = "always")]
     pub pmax: Prob,
-    /// Whether `ecn` marks as well. Default false: the phantom queue alone does.
+    /// Whether `ecn` marks as well. Default false: only the phantom queue marks.
     #[serde(default)]
     pub with_physical: bool,
 }
 
-/// Cutting what has no room to its headers, so that the receiver learns at once what is missing.
+/// Packet trimming: frames without room are cut to their headers, so that the receiver immediately
+/// detects the loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrimConfig {
-    /// The DSCP that says so, 0..=63.
+    /// The DSCP of trimmed packets, 0..=63.
     pub dscp: u8,
-    /// The queue that the headers go to, best of higher priority; another one than this.
+    /// The queue of trimmed packets, preferably of higher priority; not this one.
     pub queue: u8,
 }
 
-/// A queue of its own for each flow, each with a shaper; among those that may send, round robin by
-/// bytes.
+/// Per-flow queues, each with a shaper, served by deficit round robin.
 ///
-/// A flow is a 5-tuple. It takes one of the eight places that its hash names and keeps it while it
-/// has frames and until another flow needs it. When eight others hold theirs, it shares one of
-/// them, counted in `flow_collisions`.
+/// A flow is a 5-tuple. Its hash selects a set of eight places, of which it takes one. It keeps the
+/// place while it has frames, and afterwards until another flow needs it. If eight other flows
+/// occupy the set, it shares one of their places, counted in `flow_collisions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsConfig {
     /// Places for flows, 8..=65536, rounded up to a power of two. Default 1024.
     #[serde(default = "default_max_flows")]
     pub max_flows: u32,
-    /// The rate of a new flow's shaper; none: unshaped. Default none. Overhead on the wire is not
-    /// counted.
+    /// The shaping rate of a new flow, without overhead on the wire; none: unshaped. Default none.
     #[serde(with = "units", default)]
     pub rate: Option<Rate>,
-    /// Bytes that one flow may have waiting. Default the limit of the whole queue.
+    /// Maximum bytes queued of one flow. Default the limit of the whole queue.
     #[serde(with = "units", default)]
     pub limit_bytes: Option<u64>,
-    /// What a flow may send in a turn, 256..=1 MB. Default 2048.
+    /// Quantum of a flow per turn, 256..=1 MB. Default 2048.
     #[serde(default = "default_quantum")]
     pub quantum_bytes: u32,
 }
@@ -175,13 +176,13 @@ impl QueueConfig {
 }
 
 impl EcnConfig {
-    /// Linear marking as the frame leaves.
+    /// Linear marking at dequeue.
     #[must_use]
     pub const fn red(kmin_bytes: u64, kmax_bytes: u64, pmax: Prob) -> Self {
         Self { kmin_bytes, kmax_bytes, pmax, at: MarkAt::Dequeue }
     }
 
-    /// Marks everything above `k_bytes`, as the frame comes.
+    /// Marks every packet above `k_bytes`, at enqueue.
     #[must_use]
     pub const fn step(k_bytes: u64) -> Self {
         Self { kmin_bytes: k_bytes, kmax_bytes: k_bytes, pmax: Prob::ONE, at: MarkAt::Enqueue }

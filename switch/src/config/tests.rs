@@ -1,4 +1,4 @@
-//! Tests of the configuration: what is read, and what is refused with which words.
+//! Tests of the configuration: accepted fields, and errors of rejected ones.
 
 use super::*;
 use crate::units::{Prob, Ratio};
@@ -38,7 +38,7 @@ fn switch_config__reads_every_field_and_writes_it_back() {
 }
 
 #[test]
-fn switch_config__refuses_unknown_fields() {
+fn switch_config__rejects_unknown_fields() {
     for text in [
         r#"{"ports": [], "buffer": 1}"#,
         r#"{"ports": [{"rates": "1Gbit"}]}"#,
@@ -51,7 +51,7 @@ fn switch_config__refuses_unknown_fields() {
 }
 
 #[test]
-fn validate__says_where_what_and_what_to_do() {
+fn validate__names_field_problem_and_valid_values() {
     type Case = (fn(&mut SwitchConfig), &'static str);
     let cases: &[Case] = &[
         (|c| c.ports.clear(), "ports: has 0 entries; choose 1 to 128"),

@@ -1,11 +1,12 @@
-//! What a line is like.
+//! Configuration of a line.
 
 use crate::error::{ConfigError, check_range};
 use crate::units::{self, Prob};
 use serde::{Deserialize, Serialize};
 use spanwire_base::{Dur, Rate, Time};
 
-/// One direction of a link: how fast, how long, how bad. The default is a perfect wire.
+/// Configuration of one direction of a link: rate, delay, impairments. The default is an ideal
+/// wire.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LineConfig {
@@ -15,47 +16,47 @@ pub struct LineConfig {
     /// Propagation delay, at most 1000 s. Default 0.
     #[serde(with = "units")]
     pub delay: Dur,
-    /// Bytes that each frame costs on the wire beside its own: preamble 8, FCS 4 and gap 12 of
-    /// Ethernet. 0..=1024, default 24. Published simulators mostly count none.
+    /// Overhead of each frame on the wire: Ethernet's preamble 8, FCS 4 and inter-frame gap 12
+    /// bytes. 0..=1024, default 24. Most published simulators count none.
     pub overhead_bytes: u32,
-    /// What goes wrong. Default nothing.
+    /// Impairments. Default none.
     pub impairments: Impairments,
 }
 
-/// What goes wrong on a line. Each kind draws from a generator of its own, for each frame, whether
-/// or not another kind has hit it: switching one off does not change what the others hit.
+/// Impairments of a line. Each kind draws from its own generator for every frame, even if another
+/// kind applies: disabling one does not change the frames that the others hit.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Impairments {
-    /// Frames lost, each by itself. Default 0.
+    /// Independent loss. Default 0.
     pub loss: Prob,
-    /// Losses in bursts. Default none.
+    /// Burst loss. Default none.
     pub burst_loss: Option<BurstLoss>,
-    /// Losses by block of frames. Default none.
+    /// Loss by block of frames. Default none.
     pub block_loss: Option<BlockLoss>,
-    /// Frames held back so that later ones overtake them. Default none.
+    /// Frames delayed so that later ones overtake them. Default none.
     pub reorder: Option<Reorder>,
-    /// Frames delivered twice, the second right behind the first. Default 0.
+    /// Duplication: the second copy directly follows the first. Default 0.
     pub duplicate: Prob,
-    /// Frames with one bit flipped past the Ethernet header. Default 0.
+    /// Corruption: one bit flipped past the Ethernet header. Default 0.
     pub corrupt: Prob,
-    /// Extra delay of each frame, evenly from 0 to this, at most 1000 s; it never reorders. Default
-    /// 0.
+    /// Extra delay of each frame, uniformly distributed from 0 to this, at most 1000 s; it never
+    /// reorders. Default 0.
     #[serde(with = "units")]
     pub jitter: Dur,
-    /// When frames vanish although the link looks well. Default never.
+    /// Blackholes: when frames are lost while the link is up. Default never.
     pub blackhole: Vec<Interval>,
-    /// When the link is down. Default never.
+    /// Link failures: when the link is down. Default never.
     pub down: Vec<Interval>,
-    /// A link that goes down again and again. Default none.
+    /// A flapping link. Default none.
     pub flap: Option<Flap>,
 }
 
-/// Losses in bursts: the model of Gilbert and Elliott.
+/// Burst loss: the Gilbert-Elliott model.
 ///
-/// Before each frame the state may change, then the frame is lost with the state's probability. In
-/// the long run the line is in the bad state for enter / (enter + leave) of the frames, and a stay
-/// there lasts 1 / leave frames.
+/// The state may change before each frame; then the frame is lost with the state's probability. In
+/// the long run enter / (enter + leave) of the frames meet the bad state, and a burst lasts 1 /
+/// leave frames.
 ///
 /// # Source
 /// Gilbert, "Capacity of a Burst-Noise Channel", BSTJ 39 (1960); Elliott, "Estimates of Error Rates
@@ -63,9 +64,9 @@ pub struct Impairments {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BurstLoss {
-    /// From the good state to the bad one, per frame.
+    /// Probability of the transition to the bad state, per frame.
     pub enter: Prob,
-    /// From the bad state back, per frame; above 0.
+    /// Probability of the transition to the good state, per frame; above 0.
     pub leave: Prob,
     /// Loss in the good state. Default 0.
     #[serde(default)]
@@ -75,39 +76,39 @@ pub struct BurstLoss {
     pub loss_bad: Prob,
 }
 
-/// Losses by block of frames: in each run of `block_pkts` frames exactly k are lost with
-/// probability `losses[k - 1]`, at places drawn evenly.
+/// Loss by block of frames: in each block of `block_pkts` frames exactly k are lost with
+/// probability `losses[k - 1]`, at uniformly drawn places.
 ///
-/// A run is of frames that follow each other on this line, whatever flow they are of: it is the
-/// line that is bad for a moment. A flow alone on one path meets its own packets in it, one that is
-/// spread over several paths those of others.
+/// A block consists of consecutive frames on this line, of any flow: the loss is a property of the
+/// line. A flow alone on one path has all of a block's packets; a flow sprayed over several paths
+/// shares blocks with others.
 ///
 /// # Source
-/// Uno (SC'25), table 1: how many of ten packets in a row a wide-area link loses. The rates there
-/// are per block of ten: 0.03 %, 0.0075 % and 0.0016 % for one, two and three.
+/// Uno (SC'25), table 1: losses among ten consecutive packets of a wide-area link. Its rates are
+/// per block of ten: 0.03 %, 0.0075 % and 0.0016 % for one, two and three.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockLoss {
     /// Frames in a block, 1..=64. Default 10.
     #[serde(default = "ten")]
     pub block_pkts: u8,
-    /// The probability of exactly 1, 2, .. losses in a block; at most `block_pkts` of them, in sum
-    /// at most 1.
+    /// The probability of exactly 1, 2, .. losses in a block; at most `block_pkts` of them, with a
+    /// sum of at most 1.
     pub losses: Vec<Prob>,
 }
 
-/// Frames held back so that later ones overtake them.
+/// Reordering: frames delayed so that later ones overtake them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// Frames held back.
+    /// Probability that a frame is delayed.
     pub probability: Prob,
-    /// By how long, at most 1000 s.
+    /// The delay, at most 1000 s.
     #[serde(with = "units")]
     pub extra_delay: Dur,
 }
 
-/// A stretch of time: from `from` up to, not with, `to`, both since the start.
+/// A half-open interval from `from` to `to`, both since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -119,14 +120,15 @@ pub struct Interval {
     pub to: Dur,
 }
 
-/// A link that is down for the first `down` of each `period`, the first period starting at `from`.
+/// A flapping link: it is down for the first `down` of each `period`, the first one starting at
+/// `from`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flap {
-    /// From one failure to the next.
+    /// Interval between failures.
     #[serde(with = "units")]
     pub period: Dur,
-    /// How long each lasts; above 0 and below `period`.
+    /// Duration of a failure; above 0 and below `period`.
     #[serde(with = "units")]
     pub down: Dur,
     /// The first failure, since time 0. Default 0.
@@ -146,23 +148,23 @@ impl Default for LineConfig {
 }
 
 impl LineConfig {
-    /// A line of this rate and delay and Ethernet's overhead, without faults.
+    /// A line of this rate and delay with Ethernet's overhead, without impairments.
     #[must_use]
     pub fn new(rate: Rate, delay: Dur) -> Self {
         Self { rate: Some(rate), delay, ..Self::default() }
     }
 
-    /// Checks every range.
+    /// Validates every range.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// The first invalid field.
     pub fn validate(&self) -> Result<(), ConfigError> {
         check_dur("delay", self.delay)?;
         check_range("overhead_bytes", self.overhead_bytes, 0..=1024)?;
         self.impairments.validate().map_err(|e| e.within("impairments"))
     }
 
-    /// The longest that a frame may be under way once it is sent: delay, jitter and holding back.
+    /// Maximum time in flight after serialisation: delay, jitter and reordering.
     #[must_use]
     pub fn longest_delay(&self) -> Dur {
         let held = self.impairments.reorder.map_or(Dur::ZERO, |r| r.extra_delay);
@@ -171,7 +173,7 @@ impl LineConfig {
 }
 
 impl Impairments {
-    /// True when nothing goes wrong, ever.
+    /// True if there are no impairments.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -183,7 +185,7 @@ impl Impairments {
             check_dur("reorder.extra_delay", r.extra_delay)?;
         }
         if self.burst_loss.is_some_and(|b| b.leave.is_zero()) {
-            let what = "is 0, so that one burst lasts for ever; for that use loss = \"100%\"";
+            let what = "is 0, so that a burst never ends; use loss = \"100%\"";
             return Err(ConfigError::new("burst_loss.leave", what));
         }
         if let Some(b) = &self.block_loss {
@@ -206,21 +208,20 @@ impl Impairments {
 }
 
 impl BlockLoss {
-    /// The losses of Uno's table 1, setup 1: per block of ten, one lost in 3.0e-4 of the blocks,
-    /// two in 7.5e-5, three in 1.6e-5.
+    /// Uno's table 1, setup 1: per block of ten, one loss in 3.0e-4 of the blocks, two in 7.5e-5,
+    /// three in 1.6e-5.
     #[must_use]
     pub fn uno_table_1() -> Self {
         Self::of_ten([300_000, 75_000, 16_000])
     }
 
-    /// Those of setup 2, on a shorter way: 4.0e-5, 2.3e-5 and 4.9e-6.
+    /// Setup 2, on a shorter path: 4.0e-5, 2.3e-5 and 4.9e-6.
     #[must_use]
     pub fn uno_table_1_setup_2() -> Self {
         Self::of_ten([40_000, 23_000, 4_900])
     }
 
-    /// The same with every rate times `factor`, at most 1 each: for runs that are too short to
-    /// meet what is rare.
+    /// Multiplies every rate by `factor`, up to 1: for runs too short for rare events.
     #[must_use]
     pub fn times(mut self, factor: u32) -> Self {
         for prob in &mut self.losses {
@@ -229,7 +230,7 @@ impl BlockLoss {
         self
     }
 
-    /// One, two and three lost of ten, in billionths.
+    /// One, two and three losses in ten, in billionths.
     fn of_ten(ppb: [u32; 3]) -> Self {
         Self { block_pkts: 10, losses: ppb.iter().filter_map(|n| Prob::from_ppb(*n)).collect() }
     }
@@ -253,14 +254,14 @@ impl BlockLoss {
 }
 
 impl Interval {
-    /// True when some instant of `[start, end]` is in it.
+    /// True if an instant of `[start, end]` is in it.
     pub(crate) fn overlaps(&self, start: Time, end: Time) -> bool {
         start.as_ps() < self.to.as_ps() && end.as_ps() >= self.from.as_ps()
     }
 }
 
 impl Flap {
-    /// True when the link is down at some instant of `[start, end]`.
+    /// True if the link is down at an instant of `[start, end]`.
     pub(crate) fn overlaps(&self, start: Time, end: Time) -> bool {
         let Some(into) = end.as_ps().checked_sub(self.from.as_ps()) else { return false };
         let last_down = end - Dur::from_ps(into % self.period.as_ps());
@@ -268,8 +269,8 @@ impl Flap {
     }
 }
 
-/// Every length of time here is at most 1000 s: three orders above any path, and sums of a few
-/// cannot reach the end of the range.
+/// Checks a duration: at most 1000 s, three orders above any path, so that sums of a few cannot
+/// overflow.
 fn check_dur(at: &str, d: Dur) -> Result<(), ConfigError> {
     if d <= Dur::from_secs(1000) {
         return Ok(());
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__says_what_and_where() {
+    fn validate__names_problem_and_field() {
         assert_eq!(error(r#"{"delay": "1001s"}"#), "delay: is 1001s; choose at most 1000s");
         assert!(error(r#"{"overhead_bytes": 2000}"#).starts_with("overhead_bytes: is 2000"));
         let at = |text: &str| error(&format!(r#"{{"impairments": {text}}}"#));

@@ -1,10 +1,10 @@
-//! What hits which frame.
+//! Draws of impairments for each frame.
 
 use super::config::{BlockLoss, BurstLoss, Impairments};
 use crate::units::Prob;
 use spanwire_base::{Dur, Rng};
 
-/// One generator for each kind of fault, and what the kinds with memory remember.
+/// One generator for each kind of impairment, and the state of kinds with memory.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     loss: Rng,
@@ -16,13 +16,13 @@ pub(super) struct Faults {
     jitter: Rng,
     /// The burst model is in its bad state.
     in_burst: bool,
-    /// Frames left in the running block.
+    /// Frames left in the current block.
     block_left: u8,
-    /// Bit i: the i-th frame from now in the running block is lost.
+    /// Bit i: the i-th next frame of the current block is lost.
     block_lost: u64,
 }
 
-/// What hits one frame.
+/// The impairments of one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Hits {
     pub(super) loss: bool,
@@ -30,14 +30,14 @@ pub(super) struct Hits {
     pub(super) block: bool,
     pub(super) reorder: bool,
     pub(super) duplicate: bool,
-    /// A number that decides the bit.
+    /// A random number that selects the bit.
     pub(super) corrupt: Option<u64>,
     pub(super) jitter: Dur,
 }
 
 impl Faults {
     pub(super) fn new(seed: u64) -> Self {
-        // The order of the forks is part of what a seed means: new kinds go to the end.
+        // The order of the forks is part of a seed's meaning: new kinds are appended.
         let mut rng = Rng::new(seed);
         Self {
             loss: rng.fork(),
@@ -53,8 +53,8 @@ impl Faults {
         }
     }
 
-    /// Draws for the next frame. Every kind draws for every frame, so that none depends on what
-    /// another has done.
+    /// Draws for the next frame. Every kind draws for every frame, so that the kinds are
+    /// independent.
     pub(super) fn next(&mut self, config: &Impairments) -> Hits {
         let corrupt = hit(&mut self.corrupt, config.corrupt);
         Hits {
@@ -66,7 +66,7 @@ impl Faults {
             corrupt: corrupt.then(|| self.corrupt.next_u64()),
             jitter: match config.jitter {
                 Dur::ZERO => Dur::ZERO,
-                // Below 2^50 ps by validation, so that one more does not overflow.
+                // Validation bounds it below 2^50 ps, so the increment cannot overflow.
                 most => Dur::from_ps(self.jitter.below(most.as_ps() + 1)),
             },
         }
@@ -89,7 +89,7 @@ impl Faults {
         lost
     }
 
-    /// Which frames of the next block are lost, bit 0 the first.
+    /// The lost frames of the next block, bit 0 the first.
     fn draw_block(&mut self, config: &BlockLoss) -> u64 {
         let mut draw = self.block.below(u64::from(Prob::ONE.ppb()));
         let mut count = 0;
@@ -100,7 +100,7 @@ impl Faults {
             }
             draw -= u64::from(prob.ppb());
         }
-        // Each place is drawn evenly from those still free.
+        // Each place is drawn uniformly from the free ones.
         let mut lost = 0u64;
         while lost.count_ones() < count {
             lost |= 1 << self.block.below(u64::from(config.block_pkts));
@@ -109,7 +109,7 @@ impl Faults {
     }
 }
 
-/// True with probability `p`. Draws nothing when `p` is 0.
+/// True with probability `p`. Draws nothing if `p` is 0.
 fn hit(rng: &mut Rng, p: Prob) -> bool {
     !p.is_zero() && rng.below(u64::from(Prob::ONE.ppb())) < u64::from(p.ppb())
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn next__keeps_each_kind_apart_from_the_others() {
+    fn next__draws_each_kind_independently() {
         let all = Impairments {
             loss: Prob::from_ppm(100_000),
             burst_loss: Some(BurstLoss {
@@ -163,13 +163,13 @@ mod tests {
             off(&mut config);
             let mut want = base.clone();
             want.iter_mut().for_each(clear);
-            assert_ne!(want, base, "each kind hits something");
+            assert_ne!(want, base, "each kind hits a frame");
             assert_eq!(run(&config), want);
         }
     }
 
     #[test]
-    fn next_burst__has_the_rate_and_the_length_of_the_model() {
+    fn next_burst__has_the_loss_rate_and_burst_length_of_the_model() {
         let config = BurstLoss {
             enter: Prob::from_ppm(10_000),
             leave: Prob::from_ppm(250_000),
@@ -192,9 +192,9 @@ mod tests {
         assert!((length - 4.0).abs() < 0.1, "{length}");
     }
 
-    /// Uno, table 1: the rates are those of whole blocks of ten, within three standard deviations.
+    /// Uno, table 1: the rates are per block of ten, within three standard deviations.
     #[test]
-    fn next_block__loses_as_many_of_a_block_as_the_table_says() {
+    fn next_block__has_the_loss_distribution_of_the_table() {
         let setups = [
             (BlockLoss::uno_table_1(), [3.0e-4, 7.5e-5, 1.6e-5]),
             (BlockLoss::uno_table_1_setup_2(), [4.0e-5, 2.3e-5, 4.9e-6]),

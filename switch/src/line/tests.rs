@@ -46,7 +46,7 @@ fn send__without_a_rate_takes_no_time() {
 }
 
 #[test]
-fn send__repeats_from_its_seed_and_counts_what_it_drops() {
+fn send__is_reproducible_and_counts_drops() {
     let impairments = Impairments {
         loss: Prob::from_ppm(100_000),
         duplicate: Prob::from_ppm(50_000),
@@ -88,7 +88,7 @@ fn send__reordering_lets_later_frames_overtake() {
     let held = sent.iter().filter(late).count();
     assert_eq!(u64_from(held), line.counters().reordered);
     assert!((400..600).contains(&held), "{held} of 10000 at 5 %");
-    // 200 ns are two and a half frames: two overtake.
+    // 200 ns are two and a half frames, so two overtake.
     let first = sent.iter().position(|s| late(&s)).unwrap();
     let behind = |n: usize| arrival(&sent[first]) > arrival(&sent[first + n]);
     assert!(behind(1) && behind(2) && !behind(3));
@@ -117,7 +117,7 @@ fn send__drops_while_down_and_in_a_blackhole() {
 }
 
 #[test]
-fn send__a_flipped_bit_is_seen_by_the_icrc_or_the_header_checks() {
+fn send__a_bit_error_is_detected_by_the_icrc_or_the_header_checks() {
     let corrupt = Impairments { corrupt: Prob::ONE, ..Impairments::default() };
     for whole in [true, false] {
         let mut line = line(corrupt.clone());
@@ -139,7 +139,7 @@ fn send__a_flipped_bit_is_seen_by_the_icrc_or_the_header_checks() {
 }
 
 #[test]
-fn send__a_bit_of_elided_payload_falls_on_the_icrc_not_on_telemetry() {
+fn send__a_bit_error_of_elided_payload_hits_the_icrc_not_telemetry() {
     let mut line = line(Impairments { corrupt: Prob::ONE, ..Impairments::default() });
     let mut icrc = 0;
     for _ in 0..500 {
@@ -155,7 +155,7 @@ fn send__a_bit_of_elided_payload_falls_on_the_icrc_not_on_telemetry() {
 }
 
 #[test]
-fn send__of_anything_does_not_panic() {
+fn send__of_random_bytes_does_not_panic() {
     let mut line = line(Impairments { corrupt: Prob::ONE, ..Impairments::default() });
     for len in 0..70 {
         let mut frame = vec![0x45; len];

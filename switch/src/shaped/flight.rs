@@ -1,11 +1,11 @@
-//! The frames under way.
+//! Frames in flight.
 
 use crate::store::{FrameId, Meta, Store};
 use serde::Serialize;
 use spanwire_base::{PortId, PortMask, Time, TxMeta, usize_from};
 use std::collections::VecDeque;
 
-/// The frames under way, by port, in the order in which they arrive.
+/// Frames in flight, by port, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Flight {
     store: Store,
@@ -13,18 +13,18 @@ pub(super) struct Flight {
     counters: ShapedCounters,
 }
 
-/// What is under way.
+/// Counters of frames in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ShapedCounters {
-    /// Frames under way on all lines.
+    /// Frames in flight on all lines.
     pub in_flight_pkts: u32,
     /// Their bytes.
     pub in_flight_bytes: u64,
-    /// The most of them so far.
+    /// Maximum bytes in flight so far.
     pub max_in_flight_bytes: u64,
-    /// Frames lost because the budget was full: lines without a rate, or jitter that bunches.
+    /// Frames lost because the budget was full: lines without a rate, or bunching by jitter.
     pub drop_budget_full: u64,
-    /// Frames that arrived and were longer than the buffer that the driver offered.
+    /// Frames that arrived and exceeded the driver's buffer.
     pub drop_tx_too_long: u64,
 }
 
@@ -41,7 +41,7 @@ impl Flight {
         self.counters
     }
 
-    /// Keeps a frame until it arrives, behind those that arrive at the same time.
+    /// Keeps a frame until it arrives, after those with the same arrival time.
     pub(super) fn add(
         &mut self,
         port: PortId,
@@ -58,7 +58,7 @@ impl Flight {
         }
         let id = self.store.insert(frame, meta);
         let queue = &mut self.ports[port.index()];
-        // Only frames that overtake one that is held back are not last.
+        // Only frames that overtake a delayed one are not last.
         let mut place = queue.len();
         while place > 0 && self.store.meta(queue[place - 1]).at > at {
             place -= 1;
@@ -112,7 +112,7 @@ impl Flight {
         queue.front().map(|id| self.store.meta(*id).at)
     }
 
-    /// The ports with frames under way, and when the first of them arrives.
+    /// The ports with frames in flight, and the arrival of their first frame.
     fn heads(&self) -> impl Iterator<Item = (PortId, Time)> {
         (0..)
             .map_while(PortId::new)

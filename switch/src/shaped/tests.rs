@@ -8,7 +8,7 @@ use crate::units::Prob;
 use spanwire_base::{Dur, Rate, u64_from};
 use spanwire_wire::Packet;
 
-/// Host n is behind port n of two.
+/// Two ports with host n at port n.
 fn config(line: LineConfig) -> ShapedConfig {
     let at = |n: u8| StaticMac { mac: mac(n), ports: vec![n], spread: crate::Spread::Hash };
     let mut switch = SwitchConfig::new(vec![PortConfig::default(); 2]);
@@ -22,7 +22,7 @@ fn push(s: &mut Shaped, now: Time, frame: &[u8]) {
     s.handle_packet(now, PortId::HOST, frame, RxMeta::whole(now));
 }
 
-/// Frames of port 1 that are there at `now`.
+/// Number of frames that port 1 has at `now`.
 fn pull(s: &mut Shaped, now: Time) -> usize {
     let mut buffer = [0; 2_000];
     let mut n = 0;
@@ -59,10 +59,10 @@ fn handle_packet__arrives_after_serialisation_and_delay() {
 }
 
 #[test]
-fn advance__a_late_driver_costs_no_rate() {
+fn advance__a_late_driver_does_not_reduce_the_rate() {
     let line = LineConfig::new(Rate::from_gbps(1), Dur::ZERO);
     let mut s = Shaped::new(config(line)).unwrap();
-    // 1000 frames in bursts of 10 every 80 us, exactly the rate; the driver comes every 1 ms only.
+    // 1000 frames in bursts of 10 every 80 us, exactly the rate; the driver runs only every 1 ms.
     let mut got = 0;
     let mut next = 0u64;
     for ms in 0..=8u64 {
@@ -74,13 +74,13 @@ fn advance__a_late_driver_costs_no_rate() {
         got += pull(&mut s, now);
     }
     // The driver's lateness of 1 ms is a delay: 125 frames. Without catching up, each of the eight
-    // wake-ups would start the line anew and pass one frame.
+    // wakeups would restart the line and pass one frame.
     assert!((870..=1_000).contains(&got), "{got}");
     assert_eq!(got + pull(&mut s, Time::from_ns(10_000_000)), 1_000);
 }
 
 #[test]
-fn advance__repeats_whatever_the_driver_s_rhythm() {
+fn advance__is_independent_of_the_driver_s_timing() {
     let run = |every_ns: u64| {
         let mut line = LineConfig::new(Rate::from_gbps(1), Dur::from_us(50));
         line.impairments = Impairments {
@@ -106,7 +106,7 @@ fn advance__repeats_whatever_the_driver_s_rhythm() {
 }
 
 #[test]
-fn pull__keeps_the_order_of_arrival_when_frames_are_held_back() {
+fn pull__keeps_the_order_of_arrival_with_reordering() {
     let mut line = LineConfig::new(Rate::from_gbps(1), Dur::ZERO);
     line.impairments.reorder =
         Some(Reorder { probability: Prob::from_ppm(200_000), extra_delay: Dur::from_us(30) });
@@ -147,7 +147,7 @@ fn pull__keeps_the_order_of_frames_that_arrive_together() {
 }
 
 #[test]
-fn new__refuses_what_the_budget_does_not_hold() {
+fn new__rejects_lines_that_exceed_the_budget() {
     let line = LineConfig::new(Rate::from_gbps(1), Dur::from_ms(100));
     let error = Shaped::new(config(line.clone())).unwrap_err().to_string();
     assert_eq!(
@@ -186,7 +186,7 @@ fn add__is_bounded_by_the_budget_without_a_rate() {
     assert_eq!(s.counters().max_in_flight_bytes, u64_from(978 * 10));
 }
 
-/// A random driver over bad lines: what went in, and the two ports' accounts of it.
+/// Runs random calls over lines with impairments and checks both ports' accounts.
 fn run_random(seed: u64) {
     let mut rng = Rng::new(seed);
     let mut line = LineConfig::new(Rate::from_gbps(1), Dur::from_us(rng.below(100)));
@@ -214,7 +214,7 @@ fn run_random(seed: u64) {
             _ => push(&mut s, now, &frame()),
         }
         s.switch().check_accounts().unwrap();
-        assert!(s.poll_timeout().is_none_or(|at| at > now), "nothing that was due is left");
+        assert!(s.poll_timeout().is_none_or(|at| at > now), "no due event is left");
         assert!(s.counters().in_flight_bytes <= 200_000);
     }
     while let Some(at) = s.poll_timeout() {
@@ -231,7 +231,7 @@ fn run_random(seed: u64) {
 }
 
 #[test]
-fn shaped__conserves_frames_under_any_driver() {
+fn shaped__conserves_frames_for_any_driver() {
     for seed in 0..20 {
         run_random(seed);
     }

@@ -1,33 +1,33 @@
-//! What is in a switch at one instant, for those who sample it.
+//! Snapshots of a switch's state, for sampling.
 
 use super::Switch;
 use crate::queue::Queue;
 use serde::Serialize;
 use spanwire_base::Time;
 
-/// What is in a switch.
+/// The state of a switch at one instant.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SwitchSnapshot {
-    /// Bytes of the buffer in use, reserves and headroom included.
+    /// Bytes of the buffer in use, including reserves and headroom.
     pub used_bytes: u64,
-    /// Bytes of the shared part that are free.
+    /// Free bytes of the shared part.
     pub shared_free_bytes: u64,
     /// By port.
     pub ports: Vec<PortSnapshot>,
 }
 
-/// What waits at a port.
+/// The state of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PortSnapshot {
-    /// Bit i: priority i pauses here, by the other end's word.
+    /// Bit i: priority i is paused at this port by the other end.
     pub paused: u8,
-    /// Bit i: the other end is to pause priority i.
+    /// Bit i: this port pauses priority i at the other end.
     pub pausing: u8,
     /// By queue.
     pub queues: Vec<QueueSnapshot>,
 }
 
-/// What waits in a queue.
+/// The state of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct QueueSnapshot {
     /// Bytes in it.
@@ -37,11 +37,11 @@ pub struct QueueSnapshot {
 }
 
 impl Switch {
-    /// Compares every account with every other: queues, buffer, counters, limits. For checkers that
-    /// run beside a simulation.
+    /// Checks that all accounts agree: queues, buffer, counters, limits. For checkers of a
+    /// simulation.
     ///
     /// # Errors
-    /// Which two do not agree: a defect of the switch, never of what it was given.
+    /// The accounts that do not agree: a bug of the switch, whatever its input.
     ///
     /// # Cost
     /// O(queues).
@@ -73,7 +73,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Lossless frames are bound by their ingress, not by the queue that they leave by.
+    /// True if a queue holds lossless frames, which their ingress limits instead of the queue.
     fn holds_lossless(&self, port: usize, queue: usize) -> bool {
         let lossless = self.config.ports.iter().filter_map(|p| p.pfc.as_ref());
         let mask = lossless.fold(0, |mask, pfc| mask | pfc.mask());
@@ -81,7 +81,7 @@ impl Switch {
         classes.any(|(class, q)| usize::from(*q) == queue && mask & (1 << class) != 0)
     }
 
-    /// What is in the switch at `now`. O(queues), allocates; [`Switch::queue_bytes`] does not.
+    /// The state of the switch at `now`. O(queues), allocates; [`Switch::queue_bytes`] does not.
     #[must_use]
     pub fn snapshot(&self, now: Time) -> SwitchSnapshot {
         let queue =

@@ -1,4 +1,4 @@
-//! Tests of [`Switch`]: forwarding and limits here, the rest by subject.
+//! Tests of [`Switch`]: forwarding and limits in this file, the rest by subject.
 
 mod conserve;
 mod marking;
@@ -47,7 +47,7 @@ fn ready(s: &mut Switch) -> Vec<usize> {
 }
 
 #[test]
-fn handle_packet__learns_and_keeps_bytes() {
+fn handle_packet__learns_and_preserves_bytes() {
     let mut s = learning(3);
     let mut back = roce_frame(0, 500);
     back[..12].copy_from_slice(&[mac(0).0, mac(1).0].concat());
@@ -65,7 +65,7 @@ fn handle_packet__learns_and_keeps_bytes() {
 }
 
 #[test]
-fn handle_packet__routes_with_one_hop_less_and_new_addresses() {
+fn handle_packet__routes_with_ttl_and_new_addresses() {
     let mut config = routed(vec![PortConfig::default(); 3]);
     config.ports[2].mac = mac(0x22);
     config.forwarding.routes[2].via[0].mac = Some(mac(0x99));
@@ -77,7 +77,11 @@ fn handle_packet__routes_with_one_hop_less_and_new_addresses() {
     push(&mut s, 0, &roce_frame(1, 100));
     let got = pull(&mut s, 1).unwrap();
     let p = Packet::parse(&got).unwrap();
-    assert_eq!((p.eth.dst, p.eth.src), (mac(1), mac(0)), "no next hop's address, none changed");
+    assert_eq!(
+        (p.eth.dst, p.eth.src),
+        (mac(1), mac(0)),
+        "without a next hop's address the addresses do not change"
+    );
     let mut last = roce_frame(1, 100);
     for _ in 0..63 {
         spanwire_wire::decrement_ttl(&mut last).unwrap();
@@ -125,7 +129,7 @@ fn handle_packet__stops_at_the_shared_buffer() {
 }
 
 #[test]
-fn handle_packet__of_anything_counts_or_forwards() {
+fn handle_packet__counts_or_forwards_random_bytes() {
     let mut rng = spanwire_base::Rng::new(2);
     for mut s in [learning(3), Switch::new(routed(vec![PortConfig::default(); 3])).unwrap()] {
         for seed in [roce_frame(1, 64), roce_frame_v6(2, 64)] {
@@ -152,7 +156,7 @@ fn handle_packet__of_anything_counts_or_forwards() {
 }
 
 #[test]
-fn poll_transmit__counts_what_does_not_fit_and_goes_on() {
+fn poll_transmit__counts_frames_that_do_not_fit_and_continues() {
     let mut s = Switch::new(routed(vec![PortConfig::default(); 2])).unwrap();
     push(&mut s, 0, &roce_frame(1, 1_000));
     push(&mut s, 0, &roce_frame(1, 10));
@@ -163,7 +167,7 @@ fn poll_transmit__counts_what_does_not_fit_and_goes_on() {
 }
 
 #[test]
-fn set_forwarding__is_checked_first() {
+fn set_forwarding__validates_first() {
     let mut s = Switch::new(routed(vec![PortConfig::default(); 2])).unwrap();
     let mut bad = s.config().forwarding.clone();
     bad.routes[0].via[0].port = 9;
@@ -174,7 +178,7 @@ fn set_forwarding__is_checked_first() {
 }
 
 #[test]
-fn check_accounts__allows_what_was_there_when_a_limit_was_lowered() {
+fn check_accounts__allows_frames_queued_before_a_limit_was_lowered() {
     let mut s = Switch::new(routed(vec![PortConfig::default(); 2])).unwrap();
     for _ in 0..10 {
         push(&mut s, 0, &roce_frame(1, 1_000));

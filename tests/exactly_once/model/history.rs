@@ -1,9 +1,9 @@
-//! Earlier values of bytes: a request that reads memory while it changes may see any of them, byte
-//! by byte, and nothing else.
+//! Earlier values of bytes: a request that reads changing memory may read any of them, byte by
+//! byte, and no other.
 
 use super::Source;
 
-/// What an application wrote over, in order.
+/// Overwrites by an application, in order.
 #[derive(Default)]
 pub(crate) struct History {
     changes: Vec<Change>,
@@ -15,7 +15,7 @@ struct Change {
 }
 
 impl History {
-    /// How many changes there were.
+    /// Number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -24,14 +24,14 @@ impl History {
         self.changes.push(Change { at, bytes: bytes.to_vec() });
     }
 
-    /// Byte `i` of the source became `value` at some time since reading could begin.
+    /// True if byte `i` of the source had `value` at some time since reading could begin.
     pub(super) fn had(&self, source: &Source, i: usize, value: u8) -> bool {
         let at = source.at + i;
         let byte = |change: &Change| change.bytes.get(at.checked_sub(change.at)?).copied();
         self.changes[source.since..].iter().any(|change| byte(change) == Some(value))
     }
 
-    /// Nothing of the first `len` bytes of the source has changed since reading could begin.
+    /// True if the first `len` bytes of the source have not changed since reading could begin.
     pub(super) fn is_unchanged(&self, source: &Source, len: usize) -> bool {
         let end = source.at + len;
         let apart =

@@ -1,35 +1,35 @@
-//! What a packet of SR must do: its bytes are in memory at once, what it completes happens when
-//! everything before it has arrived, but for parity that nobody needs. What is rebuilt is what was
-//! sent.
+//! The model of SR. A packet's bytes are placed in memory immediately. Its completion follows once
+//! everything before it has arrived, except parity that is no longer needed. Recovered packets must
+//! equal those sent.
 
 use super::{Delivery, Kind, Message, Model, Pending, Source};
 use spanwire_transport::WcOpcode;
 use spanwire_wire::{BlockRepr, DropReason, Opcode, Packet, SrDataRepr, SrKind};
 use std::collections::BTreeMap;
 
-/// A peer's stream as it must have arrived.
+/// The expected receive state of a peer's stream.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// Packets beyond `next` that have arrived, and which message each ends, if it does.
+    /// Packets beyond `next` that have arrived, and the message that each ends, if any.
     ahead: BTreeMap<u64, Option<u32>>,
-    /// How many packets have arrived without a gap.
+    /// Number of packets that have arrived without a gap.
     next: u64,
-    /// Blocks of which a row of parity has come, by their first numbers: a bit for each row.
+    /// Blocks whose parity has partly arrived, by their first numbers: a bit for each row.
     parity: BTreeMap<u64, u64>,
-    /// What our own end sent, by number, whether it arrives or not.
+    /// Packets that the peer sent, by number, whether they arrive or not.
     sent: BTreeMap<u64, (SrDataRepr, Vec<u8>)>,
 }
 
-/// What a packet carries, as it came, or as it was when it was sent first if the engine has
-/// computed it.
+/// The payload of a packet: received, or recovered by the engine and therefore equal to the first
+/// transmission.
 #[derive(Clone, Copy)]
 enum Bytes<'a> {
     Came(&'a [u8]),
-    Rebuilt(&'a [u8]),
+    Recovered(&'a [u8]),
 }
 
 impl Model {
-    /// `side` sends a packet of SR data or parity; it may never arrive.
+    /// `side` sends an SR data or parity packet; it may be lost.
     pub(crate) fn send_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         let (header, payload) = parse(p).expect("an engine wrote it");
         let q = &mut self.sides[side].qps[qp];
@@ -41,20 +41,20 @@ impl Model {
                 let data: Vec<_> = data.collect();
                 check_parity(&block, &header, payload, &data);
             }
-            Some(_) => assert!(payload.is_empty(), "{header:?} gives its number up"),
-            // Parity is of what was sent first.
+            Some(_) => assert!(payload.is_empty(), "{header:?} abandons its number"),
+            // Parity covers the first transmissions.
             None => {
                 q.stream.sent.entry(number).or_insert_with(|| (header, payload.to_vec()));
             }
         }
     }
 
-    /// A packet of SR arrives whole at `side`.
+    /// An SR packet arrives intact at `side`.
     pub(super) fn deliver_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>) {
         let (header, payload) = parse(p).expect("an engine wrote it");
         let number = self.sides[1 - side].qps[qp].number(header.psn);
         let here = &mut self.sides[side].qps[qp];
-        if here.dead || here.stream.has(number) {
+        if here.failed || here.stream.has(number) {
             return;
         }
         match header.block.filter(BlockRepr::is_parity) {
@@ -66,21 +66,21 @@ impl Model {
             }
             None => {
                 if !self.arrive(side, qp, number, &header, Bytes::Came(payload)) {
-                    return; // No receive: it will come again.
+                    return; // RNR: it will be retransmitted.
                 }
             }
         }
         self.advance(side, qp, header.block.map(|b| (number - u64::from(b.index), b)));
     }
 
-    /// The engine at `side` has put `count` packets where they belong that it computed, when `p`
-    /// came. Whether it can keep parity is its own affair; what it makes of it is not.
-    pub(crate) fn rebuild_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
+    /// The engine at `side` has recovered `count` packets on the arrival of `p`. The engine may
+    /// drop parity, but what it recovers must be right.
+    pub(crate) fn recover_sr(&mut self, side: usize, qp: usize, p: &Packet<'_>, count: u64) {
         if count == 0 {
             return;
         }
         let (header, _) = parse(p).expect("an engine wrote it");
-        let block = header.block.expect("nothing is rebuilt without a block");
+        let block = header.block.expect("recovery needs a block");
         let first = self.sides[1 - side].qps[qp].number(header.psn) - u64::from(block.index);
         let stream = &self.sides[side].qps[qp].stream;
         let data = first..first + u64::from(block.data);
@@ -89,9 +89,9 @@ impl Model {
         assert!(lost.len() <= rows, "{lost:?} of {block:?} at {first} out of {rows} rows");
         for (i, number) in lost.into_iter().enumerate() {
             let (header, payload) = self.sides[1 - side].qps[qp].stream.sent[&number].clone();
-            let arrived = self.arrive(side, qp, number, &header, Bytes::Rebuilt(&payload));
-            let is_rebuilt = (i as u64) < count;
-            assert_eq!(arrived, is_rebuilt, "{count} of {block:?} at {first}: number {number}");
+            let arrived = self.arrive(side, qp, number, &header, Bytes::Recovered(&payload));
+            let is_recovered = (i as u64) < count;
+            assert_eq!(arrived, is_recovered, "{count} of {block:?} at {first}: number {number}");
             if !arrived {
                 break;
             }
@@ -99,7 +99,7 @@ impl Model {
         self.advance(side, qp, Some((first, block)));
     }
 
-    /// A packet with data is here, or a request. False when it is not taken.
+    /// A data or request packet has arrived. Returns false if it is not accepted.
     fn arrive(
         &mut self,
         side: usize,
@@ -117,8 +117,8 @@ impl Model {
         true
     }
 
-    /// Carries out whatever has everything before it here. Nobody waits for the parity of a block
-    /// whose data are here.
+    /// Executes everything whose predecessors have arrived. Parity of a block with complete data is
+    /// not waited for.
     fn advance(&mut self, side: usize, qp: usize, block: Option<(u64, BlockRepr)>) {
         let stream = &mut self.sides[side].qps[qp].stream;
         if let Some((first, block)) = block {
@@ -139,9 +139,9 @@ impl Model {
         }
     }
 
-    /// Puts a request's bytes where they belong; false when that is nowhere yet.
+    /// Places a request's bytes in memory; returns false if there is no receive request yet.
     fn place_sr(&mut self, side: usize, qp: usize, h: &SrDataRepr, bytes: Bytes<'_>) -> bool {
-        let (Bytes::Came(payload) | Bytes::Rebuilt(payload)) = bytes;
+        let (Bytes::Came(payload) | Bytes::Recovered(payload)) = bytes;
         let posted = &self.sides[1 - side].qps[qp].posted;
         let i = h.message as usize;
         let m = posted.get(i).cloned().unwrap_or_else(|| panic!("{h:?} was never posted"));
@@ -159,16 +159,16 @@ impl Model {
         let to = match m.kind {
             Kind::Send => {
                 assert_eq!(h.receive.map(|r| r as usize), Some(receive), "{m:?}");
-                match self.sides[side].reach(qp, receive) {
+                match self.sides[side].recv_slot(qp, receive) {
                     Some(recv_at) => recv_at,
                     None => {
-                        self.turn_away(1 - side, qp, i);
+                        self.note_rnr_nak(1 - side, qp, i);
                         return false;
                     }
                 }
             }
-            Kind::WriteImm if h.last && self.sides[side].reach(qp, receive).is_none() => {
-                self.turn_away(1 - side, qp, i);
+            Kind::WriteImm if h.last && self.sides[side].recv_slot(qp, receive).is_none() => {
+                self.note_rnr_nak(1 - side, qp, i);
                 return false;
             }
             Kind::Write | Kind::WriteImm => m.remote,
@@ -182,8 +182,8 @@ impl Model {
         let source = m.source.map(|s| Source { at: s.at + at, ..s });
         let source = source.filter(|s| !self.history[s.side].is_unchanged(s, len));
         match (bytes, source) {
-            // The engine computed it, from packets of which some may have been read later.
-            (Bytes::Rebuilt(_), Some(source)) => {
+            // The engine recovered it from packets, some of which may have read their source later.
+            (Bytes::Recovered(_), Some(source)) => {
                 let (at, data, source) = (to + at, m.data[at..at + len].to_vec(), Some(source));
                 let (qp, number) = (qp, i as u64);
                 self.sides[side].landed.push(Pending { qp, number, at, data, source });
@@ -200,7 +200,7 @@ impl Model {
     fn carry_out(&mut self, side: usize, qp: usize, i: usize) {
         let m = self.sides[1 - side].qps[qp].posted[i].clone();
         let q = &mut self.sides[side].qps[qp];
-        assert_eq!(q.expected, i as u64, "messages end in the order of posting");
+        assert_eq!(q.expected, i as u64, "messages complete in the order of posting");
         match m.kind {
             Kind::Write => q.expected += 1,
             Kind::Send | Kind::WriteImm => {
@@ -212,7 +212,7 @@ impl Model {
                     _ => WcOpcode::RecvRdmaWithImm,
                 };
                 q.due.push_back(Delivery {
-                    recv: recv.expect("it was there when its bytes were placed"),
+                    recv: recv.expect("it existed when its bytes were placed"),
                     opcode,
                     len: m.data.len(),
                     imm: m.imm,
@@ -223,7 +223,7 @@ impl Model {
             Kind::Read => {
                 q.expected += 1;
                 let data = self.sides[side].memory[m.remote..m.remote + m.data.len()].to_vec();
-                self.bring(1 - side, qp, i as u64, i, 0, data);
+                self.expect_result(1 - side, qp, i as u64, i, 0, data);
             }
             Kind::FetchAdd(_) | Kind::CmpSwap(..) => self.atomic(side, qp, i as u64, i, &m),
         }
@@ -231,9 +231,9 @@ impl Model {
 }
 
 impl super::Qp {
-    /// The number of a packet that this end sent. No world sends half of all numbers.
+    /// The number of a packet that this end sent. No world uses half of all numbers.
     fn number(&self, psn: u32) -> u64 {
-        // The 24 bits that were told, and eight below.
+        // The 24 bits of the announced PSN, and eight below.
         u64::from(psn.wrapping_sub(self.first_psn << 8))
     }
 }
@@ -258,8 +258,8 @@ fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, &'a [u8]), DropReason> {
     }
 }
 
-/// Parity says how long its data are, and P is their sum. What other rows are shows when something
-/// is rebuilt.
+/// Checks the length that parity states for its data, and P as their sum. Errors in other rows show
+/// up in a recovery.
 fn check_parity(block: &BlockRepr, header: &SrDataRepr, parity: &[u8], data: &[&Vec<u8>]) {
     let bytes: usize = data.iter().map(|d| d.len()).sum();
     assert_eq!(header.block_bytes.map(|n| n as usize), Some(bytes), "{block:?}");
@@ -275,8 +275,8 @@ fn check_parity(block: &BlockRepr, header: &SrDataRepr, parity: &[u8], data: &[&
 const PQ: u8 = 1;
 
 impl super::Side {
-    /// Where the receive request number `receive` of a queue pair lies, if it is there.
-    fn reach(&mut self, qp: usize, receive: usize) -> Option<usize> {
+    /// Location of the receive request number `receive` of a queue pair, if it exists.
+    fn recv_slot(&mut self, qp: usize, receive: usize) -> Option<usize> {
         let q = &mut self.qps[qp];
         let i = receive - q.received;
         match &mut self.srq {

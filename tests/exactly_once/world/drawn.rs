@@ -1,5 +1,4 @@
-//! What a seed decides about the wire, congestion control, blocks and paths, and what switches on
-//! the way write.
+//! Draws of a seed: congestion control, erasure coding, load balancing, and telemetry of switches.
 
 use spanwire_base::{Dur, Rng, Time, u64_from, usize_from};
 use spanwire_cc::Algorithm;
@@ -9,8 +8,8 @@ use spanwire_transport::{Balance, CodingWhen, Config, CongestionControl, Erasure
 use spanwire_wire::{BLOCK_PKTS_MAX, INT_HOP_LEN, IntHop, int_push};
 use std::ops::Range;
 
-/// Congestion control and weight of one end of a connection: none, or any there is. `is_slow`: a
-/// window of few packets, and a rate at which they wait for a timeout or longer.
+/// Congestion control and weight of one end of a connection: none, or any algorithm. `is_slow`: a
+/// window of few packets, and a rate at which packets wait for a timeout or longer.
 pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
     let any = |rng: &mut Rng| (rng.below(3) > 0).then(|| congestion(rng));
     QpAttr {
@@ -20,7 +19,7 @@ pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
     }
 }
 
-/// Its window may be less than a packet.
+/// True if its window may be less than a packet.
 pub(super) fn has_part_windows(congestion: Option<&CongestionControl>) -> bool {
     congestion.is_some_and(|c| matches!(c.algorithm, Algorithm::Swift(_)))
 }
@@ -37,7 +36,7 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
     let name = known[usize_from(rng.below(known.len() as u64))];
     let mut algorithm = Algorithm::named(name).expect("known");
     if name == "fixed" {
-        // Windows that do not hold a packet, and rates far below what is posted.
+        // Windows of less than a packet, and rates far below the offered load.
         let windows = ["1", "1.5", "2", "3", "4", "100"];
         let rates = ["0", "1", "3", "50", "1000", "10000"];
         algorithm.set("window_pkts", pick(rng, &windows)).expect("in its range");
@@ -47,7 +46,7 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
     CongestionControl { algorithm, base_rtt: base_rtt[usize_from(rng.below(3))] }
 }
 
-/// Lets up to two switches write what they like behind a frame that asks for it.
+/// Up to two switches append random telemetry to a frame that requests it.
 pub(super) fn stamp(rng: &mut Rng, now: Time, frame: &mut Vec<u8>) {
     for _ in 0..rng.below(3) {
         let hop = IntHop {
@@ -63,7 +62,7 @@ pub(super) fn stamp(rng: &mut Rng, now: Time, frame: &mut Vec<u8>) {
     }
 }
 
-/// Blocks of one end's packets: in two of three, of any code there is.
+/// Erasure coding of one end's packets: in two of three worlds, with any code.
 pub(super) fn erasure(rng: &mut Rng) -> Option<ErasureCoding> {
     let customary = [(8, 2), (4, 2), (10, 4), (16, 4), (1, 1)];
     let (data, parity) = match rng.below(9) {
@@ -90,7 +89,7 @@ pub(super) fn erasure(rng: &mut Rng) -> Option<ErasureCoding> {
     Some(ErasureCoding { data, parity, scheme, when, adaptive })
 }
 
-/// The paths of one end's packets: in half, by any policy there is.
+/// Load balancing of one end's packets: in half of the worlds, with any policy.
 pub(super) fn balance(rng: &mut Rng) -> Option<Balance> {
     let known = Choice::known();
     let choice = Choice::named(known[usize_from(rng.below(u64_from(known.len())))]);
@@ -105,7 +104,7 @@ pub(super) fn dead_paths(rng: &mut Rng) -> (u16, Range<Time>) {
     (pick(rng, &[0, 1, 2, 3]), from..from + lasts)
 }
 
-/// Memory for running parities, often too little.
+/// Memory limits for incomplete blocks, often too low.
 pub(super) fn block_memory(rng: &mut Rng, config: &mut Config) {
     let mut bytes = || pick(rng, &[4 << 20, 4 << 20, 4 << 20, 3_000, 600, 0]);
     (config.block_bytes_qp, config.block_bytes_peer) = (bytes(), bytes());

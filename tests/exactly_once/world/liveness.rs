@@ -1,21 +1,20 @@
-//! Liveness: every request completes or fails within what its retry counts and timeouts allow, and
-//! on a good wire with a living peer it completes.
+//! Liveness: every request completes or fails within the bound of its retry counts and timeouts,
+//! and without faults and with a living peer it completes.
 //!
-//! S is [`silence_max`], multiplied by the number of queue pairs, which share the endpoint's
-//! window. R is the longest round trip. G is the longest gap of a pacer: what 1 Mbit/s need for a
-//! packet, or for all that a READ of RC asks for; for Swift, whose window may be a hundredth of a
-//! packet, 100 times R and the delay of an acknowledgement. On a good wire the oldest request
-//! completes within S, for what the bad wire left behind, plus a round trip and a gap for each
-//! packet of either end.
+//! S is [`failure_detection_max`] times the number of queue pairs, because they share the
+//! endpoint's window. R is the longest round trip. G is the longest pacing gap: the time at 1
+//! Mbit/s of a packet, or of all that a READ of RC requests. For Swift, whose window may be a
+//! hundredth of a packet, it is 100 times R and the ACK delay. After the faults the oldest request
+//! completes within S, plus R and G for each packet of either end.
 
 use super::World;
 use spanwire_base::{Dur, Time};
-use spanwire_sim::silence_max;
+use spanwire_sim::failure_detection_max;
 use spanwire_transport::{WcStatus, WireMode};
 
 /// Parameters of the liveness bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct LivenessBounds {
     pub(super) mode: WireMode,
     pub(super) timeout: u8,
     pub(super) retry_cnt: u8,
@@ -23,33 +22,33 @@ pub(crate) struct Patience {
     pub(super) qps: u64,
     /// A sender of any queue pair may have a window of less than a packet.
     pub(super) has_part_windows: bool,
-    /// The longest round trip while the wire is bad, and on a good one.
+    /// The longest round trip during the faults and without faults.
     pub(super) rtt: Dur,
-    pub(super) good_rtt: Dur,
+    pub(super) fault_free_rtt: Dur,
 }
 
 /// The progress of one queue pair.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Signs {
+pub(super) struct QpProgress {
     /// When the last packet of the peer arrived.
-    heard: Time,
-    /// When a request was over last.
-    moved: Time,
-    /// How many were, and how many were posted.
-    over: usize,
-    /// Since when there is a request under way.
+    received_at: Time,
+    /// When a request last completed.
+    completed_at: Time,
+    /// Number of completed requests.
+    completed: usize,
+    /// Start of the present period with an outstanding request.
     busy: Option<Time>,
 }
 
-impl Patience {
+impl LivenessBounds {
     fn t(&self) -> Dur {
         Dur::from_ns(4_096) * (1 << self.timeout)
     }
 
     /// S.
-    pub(super) fn silence(&self) -> Dur {
+    pub(super) fn failure_detection_max(&self) -> Dur {
         let is_sr = self.mode == WireMode::Sr;
-        silence_max(is_sr, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
+        failure_detection_max(is_sr, self.t(), self.retry_cnt, self.rtt, self.gap()) * self.qps
     }
 
     /// G.
@@ -58,72 +57,79 @@ impl Patience {
         if self.has_part_windows { RATE_GAP_MAX.max(for_window) } else { RATE_GAP_MAX }
     }
 
-    /// From one completion to the next on a good wire.
-    pub(super) fn progress(&self) -> Dur {
-        self.silence() + (self.good_rtt + self.gap()) * PKTS_MAX
+    /// The longest time between completions without faults.
+    pub(super) fn progress_max(&self) -> Dur {
+        self.failure_detection_max() + (self.fault_free_rtt + self.gap()) * PKTS_MAX
     }
 
-    /// On a good wire a packet of a living peer arrives before the retry limit is reached.
-    fn is_enough(&self) -> bool {
-        self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.good_rtt + self.gap()) * 2
+    /// True if without faults a packet of a living peer arrives before the retry limit is reached.
+    fn retries_suffice(&self) -> bool {
+        self.t() * (4 * u64::from(self.retry_cnt) + 1) > (self.fault_free_rtt + self.gap()) * 2
     }
 }
 
 impl World {
-    /// A whole frame for a queue pair came.
-    pub(super) fn note_heard(&mut self, side: usize, q: usize) {
-        self.ends[side].qps[q].signs.heard = self.now;
+    /// An intact frame for a queue pair arrived.
+    pub(super) fn note_received(&mut self, side: usize, q: usize) {
+        self.ends[side].qps[q].progress.received_at = self.now;
     }
 
-    /// Every queue pair is within its limits.
+    /// Checks every queue pair against its bounds.
     pub(super) fn check_alive(&mut self) {
-        let (now, patience) = (self.now, self.patience);
-        let good_at = self.faults.over_at();
+        let (now, bounds) = (self.now, self.bounds);
+        let faults_end = self.faults.faults_end();
         for side in [0, 1] {
             for q in 0..self.ends[side].qps.len() {
                 let rts_at = [0, 1].map(|s: usize| self.ends[s].qps[q].rts_at()).into_iter().max();
                 let from = rts_at.unwrap_or_default();
                 let is_busy = self.model.is_busy(side, q) && from <= now;
                 let model = &self.model.sides[side].qps[q];
-                let (over, posted, dead) = (model.over, model.posted.len(), model.dead);
-                let signs = &mut self.ends[side].qps[q].signs;
-                if !is_busy || signs.busy.is_none() || over > signs.over {
-                    (signs.busy, signs.moved) = (is_busy.then_some(now), now);
+                let (completed, posted, failed) =
+                    (model.completed, model.posted.len(), model.failed);
+                let progress = &mut self.ends[side].qps[q].progress;
+                if !is_busy || progress.busy.is_none() || completed > progress.completed {
+                    (progress.busy, progress.completed_at) = (is_busy.then_some(now), now);
                 }
-                signs.over = over;
-                let Some(busy) = signs.busy else { continue };
-                let (heard, moved) = (signs.heard.max(busy), signs.moved.max(good_at));
-                let what = || format!("queue pair {q} of side {side}, {over} of {posted} over");
-                let silence = now.since(heard);
+                progress.completed = completed;
+                let Some(busy) = progress.busy else { continue };
+                let (received_at, completed_at) =
+                    (progress.received_at.max(busy), progress.completed_at.max(faults_end));
+                let what =
+                    || format!("queue pair {q} of side {side}, {completed} of {posted} completed");
+                let silence = now.since(received_at);
                 assert!(
-                    silence <= patience.silence(),
-                    "{}: has heard nothing for {silence:?} and has not failed: {patience:?}",
+                    silence <= bounds.failure_detection_max(),
+                    "{}: has received nothing for {silence:?} and has not failed: {bounds:?}",
                     what()
                 );
-                let stalled = now.since(moved);
+                let stalled = now.since(completed_at);
                 assert!(
-                    dead || stalled <= patience.progress(),
-                    "{}: no completion for {stalled:?} on a good wire: {patience:?}",
+                    failed || stalled <= bounds.progress_max(),
+                    "{}: no completion for {stalled:?} without faults: {bounds:?}",
                     what()
                 );
             }
         }
     }
 
-    /// A request failed with `status`: it must not, on a good wire with a living peer.
+    /// A request failed with `status`: RETRY_EXC_ERR is wrong without faults and with a living
+    /// peer.
     pub(super) fn check_failure(&self, side: usize, q: usize, status: WcStatus) {
-        let (patience, good_at) = (self.patience, self.faults.over_at());
-        let peer_is_dead = self.model.sides[1 - side].qps[q].dead;
+        let (bounds, faults_end) = (self.bounds, self.faults.faults_end());
+        let peer_has_failed = self.model.sides[1 - side].qps[q].failed;
         let is_wrong = status == WcStatus::RetryExcErr
-            && !peer_is_dead
-            && patience.is_enough()
-            && self.now > good_at + patience.silence();
-        assert!(!is_wrong, "queue pair {q} of side {side} gave a living peer up: {patience:?}");
+            && !peer_has_failed
+            && bounds.retries_suffice()
+            && self.now > faults_end + bounds.failure_detection_max();
+        assert!(
+            !is_wrong,
+            "queue pair {q} of side {side} failed though its peer is alive: {bounds:?}"
+        );
     }
 }
 
 impl super::QpEnd {
-    /// When it could send; the end of time if it cannot yet.
+    /// When it could send; the end of time in RTR.
     fn rts_at(&self) -> Time {
         if self.rts.is_some() { Time::MAX } else { Time::ZERO }
     }
@@ -131,10 +137,10 @@ impl super::QpEnd {
 
 /// The longest delay of an acknowledgement.
 const HOLD_MAX: Dur = Dur::from_ms(1);
-/// Between two packets at 1 Mbit/s: a READ request of RC is charged with its answer, 1536 bytes in
-/// six packets.
+/// The longest pacing gap at 1 Mbit/s: a READ request of RC is charged with its response, 1536
+/// bytes in six packets.
 const RATE_GAP_MAX: Dur = Dur::from_ms(20);
-/// The smallest window of Swift is one packet by this.
+/// Swift's smallest window is one packet divided by this.
 const WINDOW_PARTS: u64 = 100;
-/// Packets before the oldest request is over: its own and parity, and as many of the peer's.
+/// Packets before the oldest request completes: its own with parity, and as many of the peer's.
 const PKTS_MAX: u64 = 128;

@@ -1,6 +1,6 @@
-//! What the applications post: every operation, of any size that a slot takes.
+//! Posting: every operation, of any size that a slot takes.
 
-use super::{End, QpEnd, Signs, World};
+use super::{End, QpEnd, QpProgress, World};
 use crate::model::{Kind, Message, Recv, Source};
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
@@ -12,8 +12,8 @@ use spanwire_transport::{
 impl World {
     pub(super) fn post_recv(&mut self, side: usize, q: usize) {
         let model = &self.model.sides[side].qps[q];
-        // A queue of its own gets no more than its share of the slots.
-        let own_is_full = model.dead || model.recvs.len() >= RECVS - 1;
+        // A separate receive queue gets only its share of the slots.
+        let own_is_full = model.failed || model.recvs.len() >= RECVS - 1;
         if self.ends[side].srq.is_none() && own_is_full {
             return;
         }
@@ -23,7 +23,7 @@ impl World {
         };
         let wr_id = end.next_recv;
         end.next_recv += 1;
-        let sges = cut(end, at, SLOT, 1 + usize_from(self.rng.below(3)));
+        let sges = split(end, at, SLOT, 1 + usize_from(self.rng.below(3)));
         let (request, recv) = (RecvRequest { wr_id, sges: &sges }, Recv { wr_id, at });
         match (end.srq, &mut self.model.sides[side]) {
             (Some(srq), model) => {
@@ -37,10 +37,10 @@ impl World {
         }
     }
 
-    /// Posts one request of some kind, if there is a free slot for it.
+    /// Posts one request of a random kind, if a slot for it is free.
     pub(super) fn post_request(&mut self, side: usize, q: usize) {
         let model = &self.model.sides[side].qps[q];
-        if model.posted.len() - model.over >= MAX_OUTSTANDING {
+        if model.posted.len() - model.completed >= MAX_OUTSTANDING {
             return;
         }
         let kind = match self.rng.below(12) {
@@ -52,7 +52,7 @@ impl World {
             _ => return self.post_mail(side, q),
         };
         let kind = match kind {
-            // The comparison sometimes hits: few values, and zero is where none was written.
+            // The comparison sometimes succeeds: few values, and unwritten words are zero.
             Kind::FetchAdd(v) if v % 4 == 0 => Kind::CmpSwap(v / 4 % 3, v / 16 % 3),
             Kind::FetchAdd(v) if v % 4 == 1 => Kind::FetchAdd(v % 3),
             kind => kind,
@@ -60,21 +60,21 @@ impl World {
         let Some(m) = self.draft(side, q, kind) else {
             return;
         };
-        // What is copied now is what it is, whatever becomes of its source.
+        // Inline data are copied now and do not change with their source.
         let inline = m.data.len() <= INLINE_BYTES && self.rng.below(3) == 0;
         let source = m.source.filter(|_| !inline);
         self.post(side, q, Message { source, ..m }, false);
     }
 
-    /// The last request of a queue pair: signaled, and nothing comes after it.
+    /// The last request of a queue pair: signaled, and followed by no other.
     pub(super) fn post_last(&mut self, side: usize, q: usize) {
         let remote = self.ends[side].qps[q].base + MAILBOX;
         let m = Message { remote, ..self.message(Kind::Write) };
         self.post(side, q, Message { signaled: true, ..m }, false);
     }
 
-    /// The mailbox holds what the last WRITE to it wrote. A WRITE that follows READs is fenced, so
-    /// what they bring is certain.
+    /// A WRITE to the mailbox, which holds the last one's data. A WRITE after READs is fenced, so
+    /// that their results are certain.
     fn post_mail(&mut self, side: usize, q: usize) {
         let remote = self.ends[side].qps[q].base + MAILBOX;
         if self.rng.below(2) == 0 {
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// A request of `kind` with its slots and bytes; `None` when no slot is free.
+    /// A request of `kind` with its slots and bytes; `None` if no slot is free.
     fn draft(&mut self, side: usize, q: usize, kind: Kind) -> Option<Message> {
         let len = match self.rng.below(3) {
             0 => usize_from(self.rng.below(40)),
@@ -146,7 +146,7 @@ impl World {
         Some(m)
     }
 
-    /// `len` bytes of a source, which may change from now on: where, and what they are now.
+    /// `len` bytes of a source, which may change from now on: location and present value.
     fn source(&mut self, side: usize, q: usize, len: usize) -> (Option<Source>, Vec<u8>) {
         let room = (SOURCE_BYTES - len + 1) as u64;
         let at = self.ends[side].qps[q].base + usize_from(self.rng.below(room));
@@ -155,7 +155,7 @@ impl World {
         (Some(Source { side, at, since }), data)
     }
 
-    /// An application writes over a piece of what requests of either side may be reading.
+    /// An application overwrites a part of a source of either side's requests.
     pub(super) fn change(&mut self, side: usize) {
         let q = usize_from(self.change_rng.below(self.ends[side].qps.len() as u64));
         let len = 1 + usize_from(match self.change_rng.below(4) {
@@ -170,12 +170,12 @@ impl World {
         self.model.change(side, at, &bytes);
     }
 
-    /// Without a source, a request that carries bytes carries them inline.
+    /// Posts a request. One without a source carries its bytes inline.
     fn post(&mut self, side: usize, q: usize, m: Message, fence: bool) {
         let peer = &self.ends[1 - side];
         let (main, other) = (peer.mr, peer.qps[q].invalidatable.1);
         let rkey = match other {
-            // Both keys name the same memory.
+            // Both keys refer to the same memory.
             Some(other) if matches!(m.kind, Kind::Write | Kind::WriteImm) && !fence => other,
             _ => main.rkey.expect("registered for remote access"),
         };
@@ -184,9 +184,9 @@ impl World {
         let wr_id = self.model.sides[side].qps[q].posted.len() as u64;
         let parts = 1 + usize_from(self.rng.below(4));
         let end = &mut self.ends[side];
-        let brings = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
-        let at = if brings { Some(m.local) } else { m.source.map(|s| s.at) };
-        let sges = at.map_or(Vec::new(), |at| cut(end, at, m.data.len(), parts));
+        let expect_result = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
+        let at = if expect_result { Some(m.local) } else { m.source.map(|s| s.at) };
+        let sges = at.map_or(Vec::new(), |at| split(end, at, m.data.len(), parts));
         let mut wr = match at {
             None => WorkRequest::inline(wr_id, op, &m.data),
             Some(_) => WorkRequest::new(wr_id, op, &sges),
@@ -235,7 +235,7 @@ impl End {
                     invalidatable: (other.lkey, other.rkey),
                     draining: false,
                     rts: None,
-                    signs: Signs::default(),
+                    progress: QpProgress::default(),
                     last_posted: false,
                 }
             })
@@ -246,7 +246,7 @@ impl End {
     }
 }
 
-/// Limits that make the corners come often.
+/// Limits that are often reached.
 pub(super) fn config(pick: &mut impl FnMut(&[u64]) -> u64) -> Config {
     let mut small = |of: &[u64]| u32::try_from(pick(of)).expect("small");
     let qp_window_pkts = small(&[1, 2, 3, 4, 8, 32, 192, 192]);
@@ -259,7 +259,7 @@ pub(super) fn config(pick: &mut impl FnMut(&[u64]) -> u64) -> Config {
         read_chunk_pkts,
         endpoint_window_pkts,
         turn_bytes: small(&[1024, 4096, 16_384]),
-        // Tables as small as they need be: a million worlds are made.
+        // Tables as small as possible, because a million worlds are built.
         max_qps: 4,
         max_cqs: 2,
         max_pds: 1,
@@ -286,8 +286,8 @@ fn operation(m: &Message, remote: RemoteAddr) -> WrOp {
     }
 }
 
-/// `len` bytes from `at` in up to `parts` pieces, some of them empty.
-fn cut(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
+/// `len` bytes from `at` in up to `parts` SGEs, some of them empty.
+fn split(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
     let piece = len / parts;
     (0..parts)
         .map(|i| {
@@ -305,10 +305,10 @@ fn qp_base(q: usize) -> usize {
 
 /// 64-bit words at the start of each memory, for atomics of all queue pairs.
 const WORDS: usize = 4;
-/// One message at most.
+/// Maximum size of a message.
 pub(super) const SLOT: usize = 1536;
 const SOURCE_BYTES: usize = 2048;
-/// Behind the source; one WRITE wide.
+/// After the source; one WRITE wide.
 pub(super) const MAILBOX: usize = SOURCE_BYTES;
 const MAILBOX_BYTES: usize = 256;
 const TARGETS_AT: usize = MAILBOX + MAILBOX_BYTES;
@@ -318,7 +318,7 @@ const RESULTS: usize = 3;
 const RECVS_AT: usize = RESULTS_AT + RESULTS * SLOT;
 pub(super) const RECVS: usize = 4;
 const INLINE_BYTES: usize = 256;
-/// Messages of a world of small ones.
+/// Messages of a world with small messages.
 const SMALL_BYTES: u64 = 64;
 /// Below the send queue's 64.
 const MAX_OUTSTANDING: usize = 60;

@@ -1,50 +1,51 @@
-//! The wire between the two sides: loss, duplication, delay, corruption, and when they end.
+//! The wire between the two sides: loss, duplication, delay, corruption, and their end.
 
 use super::{World, drawn};
 use spanwire_base::{Dur, Rng, Time, usize_from};
 use spanwire_wire::{AckReason, Opcode, Packet, SrAckRepr, SrDataRepr, ip_end};
 use std::ops::Range;
 
-/// What is wrong with a world: as if an engine did not do what keeps it right.
+/// A deliberate error, as if an engine lacked a safeguard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tamper {
     /// Retransmissions are not marked: a receiver adds them to the parity of first transmissions.
-    Unmark,
-    /// An acknowledgement without SACK words says that a packet found no receive request.
-    Refuse,
-    /// Timers are armed, and nothing happens when they expire.
-    Deaf,
+    UnmarkRetransmissions,
+    /// An acknowledgement without SACK words becomes an RNR NAK.
+    ForgeRnrNak,
+    /// Timers are armed, but their expiry has no effect.
+    IgnoreTimers,
 }
 
-/// What the wire does, in parts per thousand of the frames.
+/// Faults of the wire, in frames per thousand.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
-    /// By the side that sends.
+    /// Loss, by sending side.
     pub(super) lost: [u64; 2],
-    /// The copy is late.
-    pub(super) twice: u64,
+    /// Duplication; the copy is late.
+    pub(super) duplicated: u64,
     pub(super) late: u64,
     pub(super) corrupt: u64,
-    /// A quarter of all paths, and when it is dead.
+    /// A mask of dead paths, a quarter of all, and the time during which they are dead.
     pub(super) dead: (u16, Range<Time>),
-    /// One way, of what is not late.
+    /// One-way delay of frames that are not late.
     pub(super) delay: Dur,
-    /// What is late or a copy may take so much longer still.
+    /// Maximum additional delay of late frames and copies.
     late_more: Dur,
-    /// Frames arrive at multiples of this only, many at once, if it is not zero.
+    /// Frames arrive only at multiples of this, many at once; zero disables it.
     pub(super) grid: Dur,
-    /// Frames that leave at one time; the next ones leave a little later.
+    /// Frames sent at one time; the next ones are sent a little later.
     pub(super) burst: usize,
-    /// The local ACK timeout is at least so many round trips of a good wire; with few, many are
-    /// needless.
+    /// The local ACK timeout in minimum round trips without faults; with few, many timeouts are
+    /// spurious.
     timeout_rtts: u64,
-    /// From then on the wire is good: every frame arrives once and in order.
+    /// End of the faults: from then on every frame arrives once and in order.
     pub(super) until: Time,
 }
 
 impl Faults {
-    /// The wire of a seed. If packets leave slowly, timeouts are short and much comes twice, the
-    /// copy after packets sent later: timeouts seem needless while packets wait for the pacer.
+    /// The wire of a seed. If packets are sent slowly, timeouts are short and many frames are
+    /// duplicated, with the copy after later packets. Timeouts then appear spurious while packets
+    /// wait for the pacer.
     pub(super) fn drawn(rng: &mut Rng, dead: (u16, Range<Time>), is_slow: bool) -> Self {
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let loss = [0, 0, 10, 50, 150, 300, 600, 900];
@@ -52,7 +53,7 @@ impl Faults {
         let delay = Dur::from_us(pick(&delays));
         Self {
             lost: [(); 2].map(|()| if is_slow { pick(&[150, 300]) } else { pick(&loss) }),
-            twice: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
+            duplicated: if is_slow { 400 } else { pick(&[0, 20, 100, 400]) },
             late: if is_slow { pick(&[0, 0, 50]) } else { pick(&[0, 50, 250, 600]) },
             corrupt: pick(&[0, 0, 20]),
             dead,
@@ -61,12 +62,13 @@ impl Faults {
             grid: Dur::from_us(pick(&[0, 0, 2, 10])),
             burst: usize_from(pick(&[1, 3, 64, 64, 64])),
             timeout_rtts: if is_slow { 1 } else { pick(&[1, 3, 3, 100]) },
-            until: Time::ZERO + if is_slow { SLOW } else { delay * pick(&[60, 200, 600, 2000]) },
+            until: Time::ZERO
+                + if is_slow { SLOW_FAULTS } else { delay * pick(&[60, 200, 600, 2000]) },
         }
     }
 
-    /// A frame takes at most so much longer than it must, as long as the wire is bad: three round
-    /// trips, and if packets leave slowly the gaps between some of them.
+    /// Maximum additional delay of a frame during the faults: three round trips, and if packets are
+    /// sent slowly some pacing gaps.
     fn late_max(&self) -> Dur {
         self.delay * 6 + self.late_more
     }
@@ -76,20 +78,20 @@ impl Faults {
         (self.delay + self.late_max() + self.grid) * 2
     }
 
-    /// The local ACK timeout, as its code.
+    /// The code of the local ACK timeout.
     pub(super) fn timeout(&self) -> u8 {
-        let least = self.good_rtt() * self.timeout_rtts;
+        let least = self.fault_free_rtt() * self.timeout_rtts;
         let fits = |code: &u8| Dur::from_ns(4_096) * (1 << code) >= least;
         (1..=31).find(fits).expect("no wire is that long")
     }
 
-    /// The round trip on a good wire.
-    pub(super) fn good_rtt(&self) -> Dur {
+    /// The round trip without faults.
+    pub(super) fn fault_free_rtt(&self) -> Dur {
         (self.delay + self.grid) * 2
     }
 
-    /// When the last frame that the bad wire took has arrived.
-    pub(super) fn over_at(&self) -> Time {
+    /// When the last frame sent during the faults has arrived.
+    pub(super) fn faults_end(&self) -> Time {
         self.until + self.delay + self.late_max() + self.grid
     }
 }
@@ -124,12 +126,12 @@ impl World {
         let (psn, end) = (p.bth.psn.get(), ip_end(frame, 0).expect("an IP packet"));
         let at = BTH_AT + BTH_BYTES;
         let emitted = match (self.tamper, p.bth.opcode) {
-            (Some(Tamper::Unmark), Opcode::SrData) => {
+            (Some(Tamper::UnmarkRetransmissions), Opcode::SrData) => {
                 let (mut header, _) = SrDataRepr::parse(psn, p.payload).expect("one of its own");
                 header.is_retransmission = false;
                 header.emit(&mut frame[at..][..header.header_len()])
             }
-            (Some(Tamper::Refuse), Opcode::SrAck) => {
+            (Some(Tamper::ForgeRnrNak), Opcode::SrAck) => {
                 let bytes = p.payload.to_vec();
                 let mut ack = SrAckRepr::parse(psn, &bytes).expect("one of its own");
                 if ack.words.as_slice().is_empty() {
@@ -153,21 +155,21 @@ impl World {
         }
         self.tamper_with(&mut frame);
         let is_bad = self.now < self.faults.until;
-        let Faults { lost, twice, late, corrupt, ref dead, delay, grid, .. } = self.faults;
+        let Faults { lost, duplicated, late, corrupt, ref dead, delay, grid, .. } = self.faults;
         let hit = |wire: &mut Rng, rate: u64| is_bad && wire.below(1000) < rate;
         let is_dead = is_bad && path % 4 == dead.0 && dead.1.contains(&self.now);
         if hit(&mut self.wire, lost[side]) || is_dead {
             return;
         }
         if hit(&mut self.wire, corrupt) {
-            // Inside BTH and behind, where the ICRC looks; its fifth byte is masked.
+            // In the BTH and after it, which the ICRC covers; its fifth byte is masked.
             let end = ip_end(&frame, 0).expect("an IP packet");
             let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
             frame[at] ^= 1 << self.wire.below(8);
-            assert!(Packet::parse(&frame).is_err(), "a flipped bit went unnoticed");
+            assert!(Packet::parse(&frame).is_err(), "a bit error was not detected");
         }
         drawn::stamp(&mut self.wire, self.now, &mut frame);
-        let copies = 1 + u64::from(hit(&mut self.wire, twice));
+        let copies = 1 + u64::from(hit(&mut self.wire, duplicated));
         for copy in 0..copies {
             let by = match copy > 0 || hit(&mut self.wire, late) {
                 true => Dur::from_ns(self.wire.below(self.faults.late_max().as_ns())),
@@ -184,8 +186,8 @@ impl World {
 
 /// Four packets of 256 bytes at 1 Mbit/s.
 const LATE_SLOW: Dur = Dur::from_ms(10);
-/// Packets that leave slowly have mostly left by then.
-const SLOW: Dur = Dur::from_ms(500);
-/// Ethernet, IPv4 and UDP come before the BTH.
+/// Slow senders have sent most packets by then.
+const SLOW_FAULTS: Dur = Dur::from_ms(500);
+/// Ethernet, IPv4 and UDP precede the BTH.
 const BTH_AT: usize = 14 + 20 + 8;
 const BTH_BYTES: usize = 12;

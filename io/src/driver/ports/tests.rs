@@ -1,4 +1,4 @@
-//! A hub over pipes: what comes in by one port leaves by all others.
+//! A hub over pipes: frames received on one port leave through all others.
 
 use super::super::Polling;
 use super::*;
@@ -65,8 +65,8 @@ impl Node for Hub {
 
 /// A hub of `n` ports, the ports, and the far ends of their pipes.
 fn hub(n: usize, ring: usize) -> (Hub, Vec<PipePort>, Vec<PipePort>) {
-    let (ours, theirs) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
-    (Hub::new(n), ours, theirs)
+    let (near, far) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
+    (Hub::new(n), near, far)
 }
 
 fn send(port: &mut PipePort, tag: u8) {
@@ -96,8 +96,7 @@ fn step_ports__floods_in_the_order_of_the_node_contract() {
     let progress = step_of(&mut hub, &mut ports, &mut left, Budget::default());
     assert_eq!(progress, Progress { rx: 2, tx: 4, timeout: true, port_full: false });
     let expected = [
-        "rx 0", "rx 2", "timeout",
-        "ready", // The one asking too many says that there is no more.
+        "rx 0", "rx 2", "timeout", "ready", // The poll after the last frame finds no more.
         "tx 0", "tx 0", "tx 1", "tx 1", "tx 1", "tx 2", "tx 2",
     ];
     assert_eq!(hub.calls, expected);
@@ -107,9 +106,9 @@ fn step_ports__floods_in_the_order_of_the_node_contract() {
 }
 
 #[test]
-fn step_ports__comes_back_to_the_ports_left_unfinished() {
+fn step_ports__polls_unfinished_ports_again() {
     let (mut hub, mut ports, mut far) = hub(3, 4);
-    // Port 1 has no buffers: nobody reads its pipe.
+    // Port 1 has no buffers, because its peer does not receive.
     for _ in 0..4 {
         send(&mut ports[1], 0);
     }
@@ -146,13 +145,13 @@ fn step_ports__receives_no_more_than_its_budget_from_each_port() {
 }
 
 #[test]
-fn step_ports__a_port_that_the_driver_does_not_have_is_left_out() {
+fn step_ports__skips_a_port_that_the_driver_does_not_have() {
     let (mut hub, mut ports, mut far) = hub(3, 256);
     ports.truncate(2);
     send(&mut far[0], 7);
     let mut left = PortMask::EMPTY;
     assert_eq!(step_of(&mut hub, &mut ports, &mut left, Budget::default()).tx, 1);
-    assert!(left.is_empty(), "or it would be asked for ever");
+    assert!(left.is_empty(), "otherwise it would be polled forever");
 }
 
 #[test]
@@ -186,24 +185,24 @@ fn run_ports_until__forwards_asleep_and_awake() {
 }
 
 #[test]
-fn wake_at__early_for_what_is_far_and_once_for_each() {
+fn wake_at__is_early_once_for_each_distant_deadline() {
     let at = |us| Time::ZERO + Dur::from_us(us);
     let mut alarm = Alarm::default();
     assert_eq!(alarm.wake_at(at(0), at(199)), at(199), "close: sleeps until it is due");
     assert_eq!(alarm.wake_at(at(0), at(1_000)), at(950));
-    // Awake early, or by a frame: for the same deadline it spins once that time has come.
+    // After waking early or for a frame, it spins once for the same deadline.
     assert_eq!(alarm.wake_at(at(900), at(1_000)), at(950));
     assert_eq!(alarm.wake_at(at(951), at(1_000)), at(950));
     assert_eq!(alarm.wake_at(at(951), at(1_010)), at(1_010), "another one, close");
     assert_eq!(alarm.wake_at(at(1_010), at(2_000)), at(1_950));
 }
 
-/// Pipes have no descriptor, so the sleep is cut into pieces; the timer must still be in time.
+/// Pipes have no descriptor, so the sleep is split; the timer must still be on time.
 #[test]
 fn run_ports_until__wakes_for_the_deadline() {
     let (mut hub, mut ports, _far) = hub(2, 16);
     let clock = Clock::start();
-    // Long against what a busy machine takes from us at once, so that there are several pieces.
+    // Long compared with a preemption on a busy machine, so that there are several slices.
     let due = clock.now() + Dur::from_ms(100);
     hub.deadline = Some(due);
     let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });

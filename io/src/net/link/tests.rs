@@ -34,7 +34,7 @@ fn check_name__kernel_rules() {
 }
 
 #[test]
-fn link_of__reads_xdp_and_refuses_nameless() {
+fn link_of__reads_xdp_and_rejects_nameless() {
     let mut message = LinkMessage::default();
     message.header.index = 3;
     message.attributes = vec![

@@ -1,7 +1,7 @@
 use super::super::testing::{self, unique_name};
 use super::*;
 
-/// A named namespace that is deleted when the test ends, however it ends.
+/// A named namespace that is deleted when the test ends, even by a panic.
 struct Named(String);
 
 impl Drop for Named {
@@ -24,7 +24,7 @@ fn new_anonymous__is_another_namespace_with_lo_up() {
     assert_eq!(
         NetNs::current().expect("procfs").inode().expect("a handle"),
         here,
-        "making a namespace moves nobody"
+        "creating a namespace does not move the thread"
     );
 }
 
@@ -43,7 +43,7 @@ fn create_named__ip_netns_can_use_it() {
     let again = NetNs::create_named(&named.0).expect_err("the name is taken");
     assert_eq!(again.kind(), NetErrorKind::AlreadyExists);
 
-    // The judge is iproute2 itself, where it is installed.
+    // Verified with iproute2, if it is installed.
     let output = Command::new("ip")
         .args(["netns", "exec", &named.0, "readlink", "/proc/self/ns/net"])
         .output();
@@ -64,7 +64,7 @@ fn create_named__ip_netns_can_use_it() {
 }
 
 #[test]
-fn open_named__plain_file_is_refused_and_can_be_deleted() {
+fn open_named__plain_file_is_rejected_and_can_be_deleted() {
     if testing::lacks_privilege("open_named") {
         return;
     }
@@ -93,7 +93,7 @@ fn enter__restores_on_drop() {
 }
 
 #[test]
-fn run__result_comes_back_and_caller_stays() {
+fn run__returns_the_result_and_the_caller_stays() {
     if testing::lacks_privilege("run") {
         return;
     }
@@ -109,7 +109,7 @@ fn run__result_comes_back_and_caller_stays() {
 }
 
 #[test]
-fn run__panic_goes_on_in_the_caller() {
+fn run__panic_is_propagated() {
     if testing::lacks_privilege("run") {
         return;
     }
@@ -135,7 +135,7 @@ fn command__sees_only_the_namespace_also_in_sysfs() {
     let inode = ns.inode().expect("a handle");
     assert_eq!(text, format!("lo\nnet:[{inode}]\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(7));
-    // The host's /sys is untouched: it shows what the host has.
+    // The host's /sys is unchanged: it shows the host's interfaces.
     let host = Netlink::open().expect("netlink").links().expect("links");
     for link in host {
         let path = Path::new("/sys/class/net").join(&link.name);

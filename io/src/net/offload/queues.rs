@@ -1,20 +1,20 @@
-//! What an interface is made of: queues, rings, and the offloads that change frames on their way.
+//! Queues and rings of an interface, and the offloads that change received frames.
 
 use super::{Ethtool, check_name};
 use crate::net::error::NetError;
 use crate::net::sys;
 use std::os::fd::AsFd;
 
-/// The queues of an interface that are in use, and how many there could be.
+/// The queues of an interface: in use and maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Channels {
-    /// Receive queues, those that also transmit included.
+    /// Receive queues, including combined ones.
     pub rx: u32,
-    /// Transmit queues, those that also receive included.
+    /// Transmit queues, including combined ones.
     pub tx: u32,
-    /// The most receive queues.
+    /// Maximum receive queues.
     pub rx_max: u32,
-    /// The most transmit queues.
+    /// Maximum transmit queues.
     pub tx_max: u32,
     /// The queues are pairs: one number sets both (`ethtool -L IF combined N`).
     pub combined: bool,
@@ -23,22 +23,22 @@ pub struct Channels {
 /// Entries of each receive and transmit ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rings {
-    /// Of a receive ring.
+    /// Entries of a receive ring.
     pub rx: u32,
-    /// Of a transmit ring.
+    /// Entries of a transmit ring.
     pub tx: u32,
-    /// The most a receive ring can have.
+    /// Maximum entries of a receive ring.
     pub rx_max: u32,
-    /// The most a transmit ring can have.
+    /// Maximum entries of a transmit ring.
     pub tx_max: u32,
 }
 
-/// Offloads by which a driver hands over something else than what was on the wire.
+/// Offloads by which a driver delivers other frames than those on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RxRewrites {
-    /// The device joins received packets.
+    /// Large receive offload: the device merges received packets.
     pub lro: bool,
-    /// The device takes VLAN tags off.
+    /// The device strips VLAN tags.
     pub vlan_strip: bool,
 }
 
@@ -46,7 +46,7 @@ impl Ethtool {
     /// The queues of an interface.
     ///
     /// # Errors
-    /// No such interface, or a driver that does not tell
+    /// No such interface, or a driver that does not report it
     /// ([`Unsupported`](crate::net::NetErrorKind::Unsupported)).
     pub fn channels(&self, name: &str) -> Result<Channels, NetError> {
         let mut raw = RawChannels { command: ETHTOOL_GCHANNELS, ..RawChannels::default() };
@@ -66,7 +66,7 @@ impl Ethtool {
     /// The sizes of the rings of an interface.
     ///
     /// # Errors
-    /// No such interface, or a driver that does not tell: veth
+    /// No such interface, or a driver that does not report it: veth
     /// ([`Unsupported`](crate::net::NetErrorKind::Unsupported)).
     pub fn rings(&self, name: &str) -> Result<Rings, NetError> {
         let mut raw = RawRings { command: ETHTOOL_GRINGPARAM, ..RawRings::default() };
@@ -77,7 +77,7 @@ impl Ethtool {
         Ok(Rings { rx: raw.rx, tx: raw.tx, rx_max: raw.rx_max, tx_max: raw.tx_max })
     }
 
-    /// The offloads by which a driver rewrites what it receives.
+    /// The offloads by which a driver changes received frames.
     ///
     /// # Errors
     /// No such interface.
@@ -85,7 +85,7 @@ impl Ethtool {
         check_name(name)?;
         let flags = match self.value(name, ETHTOOL_GFLAGS, 0) {
             Ok(flags) => flags,
-            // A driver without any of the flags.
+            // The driver has none of the flags.
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => 0,
             Err(e) => return Err(NetError::from_io("read the offload flags", &e).on(name)),
         };
@@ -139,7 +139,7 @@ mod tests {
     use crate::net::{LabConfig, NetErrorKind, TwoHosts, testing};
 
     #[test]
-    fn channels__veth_has_what_it_was_made_with() {
+    fn channels__veth_has_the_configured_queues() {
         if testing::lacks_privilege("channels") {
             return;
         }
@@ -147,7 +147,7 @@ mod tests {
         let hosts = TwoHosts::anonymous(&config).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
         let want = Channels { rx: 2, tx: 2, rx_max: 2, tx_max: 2, combined: false };
-        let got = ethtool.channels("sw0").expect("veth tells");
+        let got = ethtool.channels("sw0").expect("veth reports them");
         assert_eq!(Channels { combined: false, ..got }, want);
         let error = ethtool.channels("no-such-dev0").expect_err("no such interface");
         assert_eq!(error.kind(), NetErrorKind::NotFound);
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn rx_rewrites__veth_strips_no_tags_unless_told() {
+    fn rx_rewrites__veth_strips_no_tags_by_default() {
         if testing::lacks_privilege("rx_rewrites") {
             return;
         }
         let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
         let before = ethtool.rx_rewrites("sw0").expect("exists");
-        assert!(!before.lro, "veth joins nothing");
+        assert!(!before.lro, "veth has no LRO");
         let flags = if before.vlan_strip { 0 } else { ETH_FLAG_RXVLAN };
         match ethtool.value("sw0", ETHTOOL_GFLAGS + 1, flags) {
             Ok(_) => {

@@ -11,7 +11,7 @@ fn two_hosts() -> TwoHosts {
     TwoHosts::anonymous(&LabConfig::default()).expect("privileged")
 }
 
-/// Resolves as seen from `host`.
+/// Resolves in the namespace of `host`.
 fn from(host: &Host, dst: impl Into<IpAddr> + Send, oif: Option<u32>) -> Result<NextHop, NetError> {
     from_within(host, dst, oif, RESOLVE_TIMEOUT)
 }
@@ -29,7 +29,7 @@ fn kind_of(result: Result<NextHop, NetError>) -> NetErrorKind {
     result.expect_err("not reachable").kind()
 }
 
-/// A second cable from `host` to a namespace of its own, `192.168.9.1/24` on `sw1`.
+/// A second link from `host` to another namespace, `192.168.9.1/24` on `sw1`.
 fn second_cable(host: &Host) -> (NetNs, u32) {
     let far = NetNs::new_anonymous().expect("privileged");
     VethSpec {
@@ -71,7 +71,7 @@ fn resolve__v4_and_v6_on_the_link() {
     assert_eq!(hop.src_ip, IpAddr::from(hosts.a.v6));
     assert_eq!(hop.next_hop_ip, IpAddr::from(hosts.b.v6));
     assert_eq!((hop.src_mac, hop.dst_mac), (hosts.a.mac, hosts.b.mac));
-    // The other way round, and an IPv4 address in IPv6 clothes.
+    // The reverse direction, with an IPv4-mapped IPv6 address.
     let hop = from(&hosts.b, hosts.a.v4.to_ipv6_mapped(), None).expect("a answers");
     assert_eq!(hop.next_hop_ip, IpAddr::from(hosts.a.v4));
     assert_eq!(hop.dst_mac, hosts.a.mac);
@@ -122,22 +122,23 @@ fn resolve__silent_neighbour_is_an_error_in_bounded_time() {
         return;
     }
     let hosts = two_hosts();
-    let nobody_v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x99);
-    let nobodies: [IpAddr; 2] = [Ipv4Addr::new(10, 77, 0, 99).into(), nobody_v6.into()];
-    for nobody in nobodies {
+    let absent_v6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x99);
+    let absent_hosts: [IpAddr; 2] = [Ipv4Addr::new(10, 77, 0, 99).into(), absent_v6.into()];
+    for absent in absent_hosts {
         let start = Instant::now();
         let timeout = Duration::from_millis(250);
-        let error = from_within(&hosts.a, nobody, None, timeout).expect_err("nobody is there");
+        let error =
+            from_within(&hosts.a, absent, None, timeout).expect_err("no host has the address");
         assert!(start.elapsed() >= timeout);
         assert!(start.elapsed() < Duration::from_secs(3));
         assert_eq!(error.kind(), NetErrorKind::NeighbourSilent);
         let text = error.to_string();
-        assert!(text.contains(&nobody.to_string()) && text.contains("on sw0"), "{text}");
+        assert!(text.contains(&absent.to_string()) && text.contains("on sw0"), "{text}");
     }
 }
 
 #[test]
-fn resolve__neighbour_that_comes_late_is_found() {
+fn resolve__neighbour_that_appears_late_is_found() {
     if testing::lacks_privilege("resolve") {
         return;
     }
@@ -152,7 +153,7 @@ fn resolve__neighbour_that_comes_late_is_found() {
         });
         from_within(&hosts.a, late, None, Duration::from_secs(10))
     });
-    assert_eq!(hop.expect("it came").dst_mac, hosts.b.mac);
+    assert_eq!(hop.expect("it appeared").dst_mac, hosts.b.mac);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn resolve__other_interface_is_named() {
 }
 
 #[test]
-fn resolve__two_interfaces_in_one_network_are_told_apart() {
+fn resolve__two_interfaces_in_one_network_are_distinguished() {
     if testing::lacks_privilege("resolve") {
         return;
     }
@@ -251,7 +252,7 @@ fn route_of__reads_gateway_source_and_metrics() {
 }
 
 #[test]
-fn route_of__refusing_routes_are_errors() {
+fn route_of__unreachable_routes_are_errors() {
     let cases = [
         (RouteType::Unreachable, libc::EHOSTUNREACH),
         (RouteType::BlackHole, libc::EHOSTUNREACH),
@@ -260,7 +261,7 @@ fn route_of__refusing_routes_are_errors() {
     for (kind, errno) in cases {
         let mut message = RouteMessage::default();
         message.header.kind = kind;
-        let refusal = route_of(&message).expect_err("no way");
+        let refusal = route_of(&message).expect_err("no route");
         assert_eq!(refusal.errno(), Some(errno));
     }
 }

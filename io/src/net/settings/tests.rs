@@ -18,12 +18,12 @@ fn set_mtu__is_seen_and_limits_hold() {
     let error = netlink.set_mtu("x0", 10).expect_err("below 68");
     assert_eq!(error.kind(), NetErrorKind::Invalid);
     let text = error.to_string();
-    // The middle part is the kernel's own words, carried over by extended acknowledgements.
+    // The middle part is the kernel's message, from extended acknowledgements.
     assert!(text.contains("MTU to 10 on x0") && text.contains("minimum"), "{text}");
 }
 
 #[test]
-fn set_up__both_ends_give_a_carrier_and_down_takes_it() {
+fn set_up__both_ends_give_a_carrier_and_down_removes_it() {
     if testing::lacks_privilege("set_up") {
         return;
     }
@@ -33,10 +33,10 @@ fn set_up__both_ends_give_a_carrier_and_down_takes_it() {
     let mut at_b = Netlink::open_in(&b).expect("privileged");
     at_a.set_up("x0").expect("privileged");
     let error =
-        at_a.wait_running("x0", Duration::from_millis(30)).expect_err("the other end is off");
+        at_a.wait_running("x0", Duration::from_millis(30)).expect_err("the other end is down");
     assert_eq!(error.kind(), NetErrorKind::Timeout);
     at_b.set_up("y0").expect("privileged");
-    let link = at_a.wait_running("x0", Duration::from_secs(5)).expect("both on");
+    let link = at_a.wait_running("x0", Duration::from_secs(5)).expect("both up");
     assert!(link.up && link.running);
     assert_eq!(link.operstate, OperState::Up);
     at_b.set_down("y0").expect("privileged");
@@ -73,7 +73,7 @@ fn disable_ipv6_autoconf__no_address_appears() {
     }
     let count = |ns: &NetNs, name| {
         let mut netlink = Netlink::open_in(ns).expect("privileged");
-        netlink.wait_running(name, Duration::from_secs(5)).expect("both on");
+        netlink.wait_running(name, Duration::from_secs(5)).expect("both up");
         netlink.addresses(name).expect("exists").len()
     };
     assert_eq!(count(&b, "y0"), 1, "the kernel's own link-local address");
@@ -81,7 +81,7 @@ fn disable_ipv6_autoconf__no_address_appears() {
 }
 
 #[test]
-fn delete_link__takes_the_peer_along() {
+fn delete_link__deletes_the_peer_too() {
     if testing::lacks_privilege("delete_link") {
         return;
     }

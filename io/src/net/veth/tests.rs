@@ -28,7 +28,7 @@ fn create__both_ends_in_their_namespaces() {
 }
 
 #[test]
-fn create__taken_name_is_refused() {
+fn create__name_in_use_is_rejected() {
     if testing::lacks_privilege("create") {
         return;
     }
@@ -45,7 +45,7 @@ fn create__taken_name_is_refused() {
 }
 
 #[test]
-fn create__bad_arguments_are_refused() {
+fn create__bad_arguments_are_rejected() {
     if testing::lacks_privilege("create") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Whatever comes: what goes in comes out, is in a queue, or is counted as dropped.
+//! Conservation: every frame received is sent, is queued, or is counted as dropped.
 
 use super::*;
 use crate::config::{
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use spanwire_base::{Dur, Rate, Rng};
 use spanwire_wire::set_dscp;
 
-/// A switch with everything on or off as the seed says.
+/// A switch whose features the seed enables or disables.
 fn config(rng: &mut Rng) -> SwitchConfig {
     let mut coin = |n: u64| rng.below(n) == 0;
     let mut queue = |priority: u8| QueueConfig {
@@ -53,7 +53,7 @@ fn config(rng: &mut Rng) -> SwitchConfig {
     config
 }
 
-/// A frame to somewhere, sometimes broken, sometimes nobody's.
+/// A frame to a random destination, sometimes corrupt, sometimes unknown.
 fn frame(rng: &mut Rng) -> Vec<u8> {
     let dst = u8::try_from(rng.below(6)).unwrap();
     let entropy = u16::try_from(rng.below(30)).unwrap();
@@ -70,7 +70,7 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
     frame
 }
 
-/// No queue was ever over its limit, but those that hold lossless frames.
+/// No queue ever exceeded its limit, except those with lossless frames.
 fn check_limits(s: &Switch, c: &SwitchCounters) {
     for (config, port) in s.config().ports.iter().zip(&c.ports) {
         for (i, (queue, limit)) in port.queues.iter().zip(&config.queues).enumerate() {
@@ -106,7 +106,7 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
             _ => {
                 let may = s.may_have_frame(at);
                 if let Some(tx) = s.poll_transmit(now, at, &mut out) {
-                    assert!(may, "a frame where none was promised");
+                    assert!(may, "a frame though may_have_frame was false");
                     let is_pause = PfcFrame::parse(&out[..tx.len]).is_some();
                     left += u64::from(!is_pause);
                     for byte in &out[..tx.len] {
@@ -117,7 +117,7 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
         }
         s.check_accounts().unwrap();
     }
-    // Everything comes out in the end.
+    // All frames are sent in the end.
     for _ in 0..10_000 {
         now = s.poll_timeout().map_or(now, |at| at.max(now)) + Dur::from_ns(100);
         s.handle_timeout(now);
@@ -139,8 +139,8 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
         c.ports.iter().flat_map(|p| &p.queues).map(of).sum()
     };
     assert_eq!(sum(&|q| q.dequeued_pkts), left);
-    // In: each frame once, each flooded one thrice; out: dropped, or through a queue. A trimmed
-    // frame is one of the latter, in the queue that takes it, or dropped there.
+    // In: each frame once, each flooded one three times; out: dropped, or through a queue. A
+    // trimmed frame went through the queue that takes it, or was dropped there.
     let received: u64 = c.ports.iter().map(|p| p.rx_pkts).sum();
     let obeyed: u64 = c.ports.iter().map(|p| p.pfc.pause_rx + p.pfc.resume_rx).sum();
     let copies = received + 2 * c.forwarding.flooded - obeyed;
@@ -149,7 +149,7 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
 }
 
 #[test]
-fn switch__conserves_frames_and_repeats() {
+fn switch__conserves_frames_and_is_reproducible() {
     for seed in 0..24 {
         assert_eq!(run(seed, 3_000), run(seed, 3_000), "seed {seed}");
     }

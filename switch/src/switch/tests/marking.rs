@@ -1,4 +1,4 @@
-//! Marks, trimming, telemetry: what a switch writes into frames.
+//! Marking, trimming, telemetry: changes of a switch to frames.
 
 use super::*;
 use crate::config::{EcnConfig, MarkAt, PhantomConfig, TrimConfig};
@@ -6,7 +6,7 @@ use crate::units::{Prob, Ratio};
 use spanwire_base::{Dur, Rate};
 use spanwire_wire::{Ecn, IntHop, IntStack, IpRepr, dscp_of, ecn_of, int_request, is_trimmed};
 
-/// A switch of two ports, host n behind port n, whose port 1 is `port`.
+/// A switch of two ports with host n at port n, whose port 1 is `port`.
 fn switch(port: PortConfig) -> Switch {
     Switch::new(routed(vec![PortConfig::default(), port])).unwrap()
 }
@@ -15,7 +15,7 @@ fn with_queue(queue: QueueConfig) -> Switch {
     switch(PortConfig { queues: vec![queue], ..PortConfig::new(Rate::from_gbps(100)) })
 }
 
-/// Sends `n` frames of 1074 bytes to port 1, then takes all out; which were marked.
+/// Sends `n` frames of 1074 bytes to port 1, then receives all; returns which are marked.
 fn marks(s: &mut Switch, n: usize) -> Vec<bool> {
     for _ in 0..n {
         push(s, 0, &roce_frame(1, 1_000));
@@ -28,17 +28,17 @@ fn marks(s: &mut Switch, n: usize) -> Vec<bool> {
 }
 
 #[test]
-fn poll_transmit__marks_by_what_stays_behind() {
+fn poll_transmit__marks_by_the_length_behind_the_frame() {
     let ecn = EcnConfig { at: MarkAt::Dequeue, ..EcnConfig::step(3 * 1_074) };
     let mut s = with_queue(QueueConfig { ecn: Some(ecn), ..QueueConfig::default() });
-    // Behind the first of six frames stay five, and so on: more than three behind the first two.
+    // Five frames are behind the first of six, and so on: more than three behind the first two.
     assert_eq!(marks(&mut s, 6), [true, true, false, false, false, false]);
     let q = s.counters().ports[1].queues[0];
     assert_eq!((q.mark_step, q.mark_red, q.marked()), (2, 0, 2));
 }
 
 #[test]
-fn handle_packet__marks_by_its_length_with_itself() {
+fn handle_packet__marks_by_the_length_including_the_frame() {
     let ecn = EcnConfig::step(3 * 1_074);
     let mut s = with_queue(QueueConfig { ecn: Some(ecn), ..QueueConfig::default() });
     assert_eq!(marks(&mut s, 6), [false, false, false, true, true, true]);
@@ -70,7 +70,7 @@ fn handle_packet__marks_linearly_between_thresholds() {
 }
 
 #[test]
-fn handle_packet__leaves_alone_who_does_not_react() {
+fn handle_packet__does_not_mark_not_ect() {
     let mut s = with_queue(QueueConfig { ecn: Some(EcnConfig::step(0)), ..QueueConfig::default() });
     let mut frame = roce_frame(1, 100);
     frame[15] = 0;
@@ -98,7 +98,7 @@ fn phantom(with_physical: bool) -> PhantomConfig {
 
 #[test]
 fn handle_packet__a_phantom_queue_marks_before_there_is_a_queue() {
-    // One frame at a time at 95 % of the rate: the real queue never holds two, the phantom queue,
+    // One frame at a time at 95 % of the rate: the real queue never holds two. The phantom queue,
     // which drains at 90 %, grows by 5.3 % of each.
     let mut s = with_queue(QueueConfig { phantom: Some(phantom(false)), ..QueueConfig::default() });
     let rate = Rate::from_gbps(95);
@@ -131,7 +131,7 @@ fn handle_packet__a_phantom_queue_grows_on_drops_and_replaces_or_joins_marks() {
         let got = marks(&mut s, 12);
         let physical = if with_physical { [false, false, true, true, true] } else { [false; 5] };
         assert_eq!(got, physical);
-        // Seven were dropped and still counted: over ten now.
+        // Seven were dropped but counted: over ten now.
         assert_eq!(s.phantom_bytes(Time::ZERO, port(1), 0), 12 * 1_074);
         assert_eq!(marks(&mut s, 1), [true]);
         let q = s.counters().ports[1].queues[0];
@@ -163,7 +163,7 @@ fn set_queue__changes_thresholds_while_it_runs() {
     assert_eq!(s.phantom_bytes(later, port(1), 0), 6 * 1_074 - 1_125);
 }
 
-/// Two queues of three frames; the second, of higher priority, takes headers.
+/// Two queues of three frames; the second, of higher priority, takes trimmed packets.
 fn trimming() -> Switch {
     let main = QueueConfig {
         limit_bytes: 3 * 1_074,
@@ -175,7 +175,7 @@ fn trimming() -> Switch {
 }
 
 #[test]
-fn handle_packet__trims_what_has_no_room_and_sends_headers_first() {
+fn handle_packet__trims_frames_without_room_and_sends_headers_first() {
     let mut s = trimming();
     for _ in 0..8 {
         push(&mut s, 0, &roce_frame(1, 1_000));
@@ -186,7 +186,7 @@ fn handle_packet__trims_what_has_no_room_and_sends_headers_first() {
         assert!(is_trimmed(f));
         assert_eq!(dscp_of(f), Some(40));
         let IpRepr::V4(ip) = Packet::parse_unverified(f).unwrap().ip else { panic!("IPv4") };
-        assert_eq!(ip.ttl, 63, "routed like any other");
+        assert_eq!(ip.ttl, 63, "routed like other frames");
     }
     let q = s.counters().ports[1].queues.clone();
     assert_eq!((q[0].trimmed, q[0].dropped(), q[1].drop_trimmed_full), (5, 0, 2));
@@ -194,7 +194,7 @@ fn handle_packet__trims_what_has_no_room_and_sends_headers_first() {
 }
 
 #[test]
-fn handle_packet__trims_elided_frames_and_drops_what_it_cannot_cut() {
+fn handle_packet__trims_elided_frames_and_drops_untrimmable_ones() {
     let mut s = trimming();
     let (frame, elided_bytes) = roce_frame_elided(1, 1_000);
     let meta = RxMeta { at: Time::ZERO, elided_bytes };
@@ -206,7 +206,7 @@ fn handle_packet__trims_elided_frames_and_drops_what_it_cannot_cut() {
     assert_eq!((tx.len, tx.elided_bytes, is_trimmed(&out[..74])), (74, 0, true));
     let mut tcp = roce_frame(1, 1_000);
     tcp[23] = 6;
-    // One's complement: the protocol became less by 11, so the checksum grows by as much.
+    // One's complement: the protocol decreased by 11, so the checksum increases by as much.
     let checksum = u16::from_be_bytes([tcp[24], tcp[25]]) + (17 - 6);
     tcp[24..26].copy_from_slice(&checksum.to_be_bytes());
     push(&mut s, 0, &tcp);
@@ -215,7 +215,7 @@ fn handle_packet__trims_elided_frames_and_drops_what_it_cannot_cut() {
 }
 
 #[test]
-fn poll_transmit__stamps_who_asks() {
+fn poll_transmit__stamps_frames_that_request_it() {
     let port_1 = PortConfig { int: true, ..PortConfig::new(Rate::from_gbps(25)) };
     let mut s = switch(port_1);
     let mut frame = roce_frame(1, 1_000);
@@ -229,14 +229,14 @@ fn poll_transmit__stamps_who_asks() {
     let now = Time::from_ns(7);
     let mut out = [0; 2_000];
     let plain = s.poll_transmit(now, port(1), &mut out).unwrap();
-    assert_eq!(plain.len, 1_074, "nobody asked");
+    assert_eq!(plain.len, 1_074, "not requested");
     let stamped = s.poll_transmit(now, port(1), &mut out).unwrap();
     assert_eq!(stamped.len, len + 24);
     let stack = IntStack::find(&out[..stamped.len], 0).unwrap();
     let want = IntHop { time_ps: 7_000, tx_bytes: 1_074, queue_bytes: 174, link_rate_mbps: 25_000 };
     assert_eq!(stack.hops().collect::<Vec<_>>(), [want]);
     Packet::parse(&out[..stamped.len]).expect("the ICRC holds");
-    // The next switch finds the stack full.
+    // The stack is full at the next switch.
     let again = out[..stamped.len].to_vec();
     push(&mut s, 0, &again);
     while pull(&mut s, 1).is_some() {}
@@ -246,7 +246,7 @@ fn poll_transmit__stamps_who_asks() {
 }
 
 #[test]
-fn poll_transmit__stamps_elided_frames_behind_what_is_there() {
+fn poll_transmit__stamps_elided_frames_after_the_bytes_present() {
     let mut s = switch(PortConfig { int: true, ..PortConfig::new(Rate::from_gbps(25)) });
     let (mut frame, elided_bytes) = roce_frame_elided(1, 1_000);
     frame.resize(frame.len() + 8, 0);

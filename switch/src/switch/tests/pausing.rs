@@ -1,4 +1,4 @@
-//! Pause frames: sent, obeyed, and that nothing is lost.
+//! Pause frames: sent, obeyed, and without loss.
 
 use super::*;
 use crate::config::PfcConfig;
@@ -15,7 +15,7 @@ fn lossless(dst: u8) -> Vec<u8> {
     frame
 }
 
-/// Ports with PFC on priority 3 and little buffer.
+/// Ports with PFC on priority 3 and a small buffer.
 fn config(ports: usize, headroom_bytes: u64) -> SwitchConfig {
     let pfc = PfcConfig { headroom_bytes, ..PfcConfig::default() };
     let port = PortConfig { pfc: Some(pfc), ..PortConfig::new(RATE) };
@@ -33,7 +33,7 @@ fn pause(s: &mut Switch, now: Time, at: u8, quanta: u16) {
 }
 
 #[test]
-fn handle_packet__tells_the_sender_to_pause_and_to_go_on() {
+fn handle_packet__pauses_and_resumes_the_sender() {
     let mut s = Switch::new(config(2, 50_000)).unwrap();
     let mut sent = 0;
     while pause_frame(&mut s, 0).is_none() {
@@ -44,10 +44,10 @@ fn handle_packet__tells_the_sender_to_pause_and_to_go_on() {
     assert!((95..=99).contains(&sent), "{sent}");
     assert_eq!(s.snapshot(Time::ZERO).ports[0].pausing, 0b1000);
     let resumed = loop {
-        pull(&mut s, 1).expect("there are frames until it may go on");
+        pull(&mut s, 1).expect("there are frames until the sender resumes");
         sent -= 1;
-        if let Some(told) = pause_frame(&mut s, 0) {
-            break told;
+        if let Some(pause) = pause_frame(&mut s, 0) {
+            break pause;
         }
     };
     assert_eq!((resumed.enabled, resumed.quanta[3]), (0b1000, 0));
@@ -57,7 +57,7 @@ fn handle_packet__tells_the_sender_to_pause_and_to_go_on() {
 }
 
 #[test]
-fn handle_packet__loses_only_what_the_headroom_does_not_hold() {
+fn handle_packet__loses_only_frames_beyond_the_headroom() {
     let mut s = Switch::new(config(2, 50_000)).unwrap();
     for _ in 0..300 {
         push(&mut s, 0, &lossless(1));
@@ -76,15 +76,15 @@ fn poll_transmit__renews_a_pause_before_it_ends() {
         push(&mut s, 0, &lossless(1));
     }
     assert!(s.take_ready().has(port(0)));
-    let told = pause_frame(&mut s, 0).unwrap();
-    let lasts = RATE.time_for(64) * u64::from(told.quanta[3]);
+    let pause = pause_frame(&mut s, 0).unwrap();
+    let lasts = RATE.time_for(64) * u64::from(pause.quanta[3]);
     let at = s.poll_timeout().unwrap();
     assert_eq!(at, Time::ZERO + lasts / 2);
     s.handle_timeout(at);
     assert!(s.take_ready().has(port(0)));
     let mut out = [0; 100];
     let tx = s.poll_transmit(at, port(0), &mut out).unwrap();
-    assert_eq!(PfcFrame::parse(&out[..tx.len]), Some(told));
+    assert_eq!(PfcFrame::parse(&out[..tx.len]), Some(pause));
     assert_eq!(s.poll_timeout(), Some(at + lasts / 2));
 }
 
@@ -95,9 +95,9 @@ fn handle_packet__obeys_for_one_priority_and_one_port() {
     push(&mut s, 0, &roce_frame(1, 10));
     push(&mut s, 1, &lossless(0));
     pause(&mut s, Time::ZERO, 1, 100);
-    assert_eq!(pull(&mut s, 1).unwrap().len(), 86, "the other class goes");
+    assert_eq!(pull(&mut s, 1).unwrap().len(), 86, "the other class is not paused");
     assert_eq!(pull(&mut s, 1), None);
-    assert!(pull(&mut s, 0).is_some(), "the other port goes");
+    assert!(pull(&mut s, 0).is_some(), "the other port is not paused");
     assert_eq!(s.snapshot(Time::ZERO).ports[1].paused, 0b1000);
     // 100 quanta of 5.12 ns.
     let end = Time::from_ns(512);
@@ -120,7 +120,7 @@ fn two_classes() -> SwitchConfig {
 }
 
 #[test]
-fn handle_packet__goes_on_when_told() {
+fn handle_packet__resumes_on_a_resume_frame() {
     let mut s = Switch::new(config(2, 50_000)).unwrap();
     push(&mut s, 0, &lossless(1));
     pause(&mut s, Time::ZERO, 1, u16::MAX);
@@ -138,16 +138,16 @@ fn handle_packet__without_pfc_counts_pause_frames_as_link_local() {
     assert_eq!(s.counters().ports[1].drop_link_local, 1);
 }
 
-/// Two senders at full rate into one port, from `opens` on, through links of this delay and this
-/// headroom, each obeying pause frames, for 400 us: what was lost, what was delivered, and how
-/// often they were paused.
+/// Two senders at full rate into one port from `opens` on for 400 us, over links of this delay and
+/// this headroom, each obeying pause frames. Returns the frames lost and delivered, and the number
+/// of pauses.
 fn two_into_one(delay: Dur, headroom_bytes: u64, opens: Dur) -> (u64, u64, u64) {
     let mut s = Switch::new(config(3, headroom_bytes)).unwrap();
     let line = || Line::new(LineConfig::new(RATE, delay), 0).unwrap();
     let mut gates: Vec<_> = (0..2).map(|_| crate::PfcGate::new(Source, RATE, 0b1000)).collect();
     let (mut up, mut down): (Vec<_>, Vec<_>) =
         ((0..2).map(|_| line()).collect(), (0..3).map(|_| line()).collect());
-    // Frames under way to the switch, and pause frames to the senders.
+    // Frames in flight to the switch, and pause frames to the senders.
     let mut to_switch: Vec<VecDeque<(Time, Vec<u8>)>> = vec![VecDeque::new(); 2];
     let mut to_host: Vec<VecDeque<(Time, Vec<u8>)>> = vec![VecDeque::new(); 2];
     let mut delivered = 0;
@@ -168,14 +168,14 @@ fn two_into_one(delay: Dur, headroom_bytes: u64, opens: Dur) -> (u64, u64, u64) 
                 && let Some(tx) = gates[i].poll_transmit(now, PortId::HOST, &mut buffer)
             {
                 let sent = up[i].send(now, &mut buffer[..tx.len], 0);
-                let Fate::Arrives(at) = sent.fates[0] else { panic!("a perfect line") };
+                let Fate::Arrives(at) = sent.fates[0] else { panic!("a line without impairments") };
                 to_switch[i].push_back((at, buffer[..tx.len].to_vec()));
             }
             while down[i].free_at() <= now
                 && let Some(tx) = s.poll_transmit(now, id, &mut buffer)
             {
                 let sent = down[i].send(now, &mut buffer[..tx.len], 0);
-                let Fate::Arrives(at) = sent.fates[0] else { panic!("a perfect line") };
+                let Fate::Arrives(at) = sent.fates[0] else { panic!("a line without impairments") };
                 to_host[i].push_back((at, buffer[..tx.len].to_vec()));
             }
         }
@@ -193,7 +193,7 @@ fn two_into_one(delay: Dur, headroom_bytes: u64, opens: Dur) -> (u64, u64, u64) 
     (s.counters().dropped(), delivered, pauses)
 }
 
-/// Always has a frame to host 2.
+/// A host that always has a frame to host 2.
 struct Source;
 
 impl Node for Source {
@@ -224,8 +224,8 @@ fn pfc__loses_nothing_and_keeps_the_bottleneck_busy() {
         let (lost, delivered, pauses) = two_into_one(delay, headroom, Dur::ZERO);
         assert_eq!(lost, 0, "delay {us} us, headroom {headroom}");
         assert!(pauses > 2, "{pauses}");
-        // 400 us at 87.84 ns a frame, less the way there. What is held when a sender may go on
-        // lasts about as long as it takes until its frames come: the bottleneck hardly idles.
+        // 400 us at 87.84 ns a frame, less the propagation. The frames queued when a sender resumes
+        // last about until its next frames arrive, so the bottleneck hardly idles.
         let capacity = (400_000 - us * 1_000) * 1_000 / 87_840;
         assert!(delivered * 100 > capacity * 96, "{delivered} of {capacity}");
     }
@@ -239,7 +239,7 @@ fn pfc__needs_the_headroom_of_the_link_when_nothing_leaves() {
         let opens = Dur::from_us(200);
         let (lost, delivered, _) = two_into_one(delay, headroom, opens);
         assert_eq!(lost, 0, "delay {us} us, headroom {headroom}");
-        assert!(delivered > 2_000, "it goes on: {delivered}");
+        assert!(delivered > 2_000, "it resumes: {delivered}");
         let (lost, _, _) = two_into_one(delay, headroom * 8 / 10, opens);
         assert!(lost > 0, "a fifth less than {headroom} is not enough for {us} us");
     }

@@ -1,4 +1,4 @@
-//! Queues, priorities, shares, shapers.
+//! Queues: priorities, shares, shapers.
 
 use super::*;
 use crate::config::{FlowsConfig, Share};
@@ -39,11 +39,11 @@ fn poll_transmit__serves_priorities_then_shares() {
     }
     assert_eq!(classes(&mut s, 8), [2; 8]);
     assert_eq!(classes(&mut s, 8), [0, 1, 1, 1, 0, 1, 1, 1]);
-    assert_eq!(classes(&mut s, 99), [0, 1, 1, 0, 0, 0, 0, 0], "alone, a queue has all");
+    assert_eq!(classes(&mut s, 99), [0, 1, 1, 0, 0, 0, 0, 0], "a queue alone gets the whole port");
 }
 
 #[test]
-fn poll_transmit__shares_bytes_whatever_the_frames() {
+fn poll_transmit__shares_bytes_for_any_frame_sizes() {
     let queue = |weight| QueueConfig { weight, ..QueueConfig::default() };
     let mut s = switch(vec![queue(1), queue(2)], Share::Bytes);
     for _ in 0..600 {
@@ -51,7 +51,7 @@ fn poll_transmit__shares_bytes_whatever_the_frames() {
         push(&mut s, 0, &of_class(1, 1_400));
     }
     let mut bytes = [0u64; 2];
-    // Until the queue of short frames has sent half of what it has.
+    // Until the queue of short frames has sent half of its bytes.
     while bytes[0] < 300 * 174 {
         let f = pull(&mut s, 1).unwrap();
         bytes[usize::from(dscp_of(&f).unwrap() / 8)] += u64_from(f.len());
@@ -60,7 +60,7 @@ fn poll_transmit__shares_bytes_whatever_the_frames() {
 }
 
 #[test]
-fn handle_packet__holds_queues_to_their_part_of_the_buffer() {
+fn handle_packet__limits_queues_to_their_dynamic_threshold() {
     let alpha = Ratio::new(1, 1);
     let queue = QueueConfig { limit_bytes: 10_000_000, alpha, ..QueueConfig::default() };
     let ports = vec![PortConfig { queues: vec![queue], ..PortConfig::default() }; 3];
@@ -69,7 +69,7 @@ fn handle_packet__holds_queues_to_their_part_of_the_buffer() {
     for _ in 0..1_000 {
         push(&mut s, 0, &roce_frame(1, 1_000));
     }
-    // One queue may have half: as much as it leaves free.
+    // One queue may use half: as much as remains free.
     assert!(s.queue_bytes(port(1), 0).abs_diff(500_000) < 1_074);
     for _ in 0..1_000 {
         push(&mut s, 0, &roce_frame(2, 1_000));
@@ -93,7 +93,7 @@ fn by_flow() -> Switch {
     switch(vec![QueueConfig { flows: Some(flows), ..QueueConfig::default() }], Share::Bytes)
 }
 
-/// Frames that leave port 1 until `end`, the switch asked whenever it says so; by source port.
+/// Frames that leave port 1 until `end`, polled at the switch's deadlines; by source port.
 fn run(s: &mut Switch, end: Time) -> Vec<(u64, u16)> {
     let mut sent = Vec::new();
     let mut now = Time::ZERO;
@@ -107,7 +107,7 @@ fn run(s: &mut Switch, end: Time) -> Vec<(u64, u16)> {
         }
         match s.poll_timeout() {
             Some(at) if at <= end => {
-                assert!(at > now, "what is due is not announced again");
+                assert!(at > now, "a due deadline is not reported again");
                 now = at;
                 s.handle_timeout(now);
             }
@@ -126,7 +126,7 @@ fn poll_transmit__shapes_each_flow_by_itself() {
     let sent = run(&mut s, Time::from_ns(100_000));
     let seven: Vec<u64> = sent.iter().filter(|(_, p)| *p == 7).map(|(ns, _)| *ns).collect();
     assert_eq!(seven, (0..15).map(|i| i * 1_074).collect::<Vec<_>>());
-    assert_eq!(sent.iter().find(|(_, p)| *p == 8), Some(&(0, 8)), "not behind the other");
+    assert_eq!(sent.iter().find(|(_, p)| *p == 8), Some(&(0, 8)), "not behind the other flow");
     assert_eq!((s.used_bytes(), s.poll_timeout()), (0, None));
 }
 
@@ -135,7 +135,7 @@ fn set_flow_rate__changes_a_flow_that_has_frames() {
     let mut s = by_flow();
     let frame = roce_frame_of(1, 7, 1_000);
     let flow = s.flow_key(&frame).unwrap();
-    assert!(!s.set_flow_rate(port(1), 0, flow, None), "not there yet");
+    assert!(!s.set_flow_rate(port(1), 0, flow, None), "it has no place yet");
     for _ in 0..10 {
         push(&mut s, 0, &frame);
     }
@@ -148,7 +148,7 @@ fn set_flow_rate__changes_a_flow_that_has_frames() {
 }
 
 #[test]
-fn handle_packet__holds_a_flow_to_its_limit() {
+fn handle_packet__limits_a_flow() {
     let mut s = by_flow();
     for _ in 0..30 {
         push(&mut s, 0, &roce_frame_of(1, 7, 1_000));
@@ -175,7 +175,7 @@ fn handle_packet__counts_each_frame_that_shares_a_flow_s_queue_once() {
 }
 
 #[test]
-fn poll_transmit__of_a_slow_driver_gets_what_is_due_and_no_more() {
+fn poll_transmit__of_a_slow_driver_returns_due_frames_only() {
     let mut s = by_flow();
     for _ in 0..18 {
         push(&mut s, 0, &roce_frame_of(1, 7, 1_000));
@@ -189,6 +189,6 @@ fn poll_transmit__of_a_slow_driver_gets_what_is_due_and_no_more() {
             sent += 1;
         }
     }
-    // A late driver costs rate here: of a bucket of 2048 bytes go two frames each time.
+    // A late driver reduces the rate: a bucket of 2048 bytes passes two frames each time.
     assert_eq!(sent, 1 + 2 + 2);
 }

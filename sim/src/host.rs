@@ -1,5 +1,5 @@
-//! A simulated host: the engine and its application behind a port that obeys pause frames, and,
-//! when it is broken, sends them without end.
+//! A simulated host: the engine and its application behind a port that obeys pause frames. A broken
+//! card also sends them continuously.
 
 use crate::app::Traffic;
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
@@ -9,14 +9,14 @@ use spanwire_wire::{MacAddr, PfcFrame};
 
 /// A simulated host.
 #[derive(Debug)]
-pub struct Station {
+pub struct SimHost {
     gate: PfcGate<Host<Traffic>>,
     storm: Option<Storm>,
-    /// The storm has a frame that nobody was told of.
-    has_news: bool,
+    /// The storm has a frame that `take_ready` has not reported.
+    has_unreported_frame: bool,
 }
 
-/// A network card that tells its switch to pause, again and again, whether it can receive or not.
+/// A PFC storm: a network card that sends pause frames continuously, whether it can receive or not.
 ///
 /// # Source
 /// Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM'16, 4.3: the PFC storm of a
@@ -25,11 +25,11 @@ pub struct Station {
 pub struct Storm {
     /// The first pause frame.
     pub from: Time,
-    /// No pause frame at or after this; the last pause runs out by itself.
+    /// No pause frame is sent at or after this; the last pause then expires.
     pub to: Time,
-    /// From one pause frame to the next, above 0.
+    /// Interval between pause frames, above 0.
     pub every: Dur,
-    /// The priorities that are paused: bit i for priority i.
+    /// Paused priorities: bit i for priority i.
     pub priorities: u8,
     /// The card's address.
     pub mac: MacAddr,
@@ -68,9 +68,9 @@ impl Storm {
     }
 }
 
-impl Station {
+impl SimHost {
     pub(crate) fn new(gate: PfcGate<Host<Traffic>>) -> Self {
-        Self { gate, storm: None, has_news: false }
+        Self { gate, storm: None, has_unreported_frame: false }
     }
 
     /// The engine and its application.
@@ -79,7 +79,7 @@ impl Station {
         self.gate.node()
     }
 
-    /// The engine and its application, to change.
+    /// The engine and its application, mutable.
     pub fn host_mut(&mut self) -> &mut Host<Traffic> {
         self.gate.node_mut()
     }
@@ -90,20 +90,20 @@ impl Station {
         &self.gate
     }
 
-    /// Breaks its card.
+    /// Starts a PFC storm.
     pub fn set_storm(&mut self, storm: Storm) {
         self.storm = Some(storm);
     }
 }
 
-impl Node for Station {
+impl Node for SimHost {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         self.gate.handle_packet(now, port, frame, meta);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         if let Some(storm) = &mut self.storm {
-            self.has_news |= storm.handle_timeout(now);
+            self.has_unreported_frame |= storm.handle_timeout(now);
         }
         self.gate.handle_timeout(now);
     }
@@ -120,7 +120,7 @@ impl Node for Station {
 
     fn take_ready(&mut self) -> PortMask {
         let mut ready = self.gate.take_ready();
-        if std::mem::take(&mut self.has_news) {
+        if std::mem::take(&mut self.has_unreported_frame) {
             ready.insert(PortId::HOST);
         }
         ready
