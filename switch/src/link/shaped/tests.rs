@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{ForwardingConfig, PortConfig, StaticMac};
-use crate::line::{Impairments, Reorder};
+use crate::link::{Impairments, Reorder};
 use crate::testing::{mac, roce_frame};
 use crate::units::Prob;
 use spanwire_base::{Dur, Rate, u64_from};

@@ -14,7 +14,7 @@ pub use flight::ShapedCounters;
 
 use crate::config::SwitchConfig;
 use crate::error::ConfigError;
-use crate::line::{Fate, Line, LineConfig, LineCounters};
+use crate::link::{Fate, Line, LineConfig, LineCounters};
 use crate::switch::Switch;
 use crate::units::{self, Human};
 use flight::Flight;
