@@ -18,7 +18,6 @@
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`path_report`] | what reports say of erasure coding and paths |
 //! | [`report`] | tables, JSON and progress |
-//! | [`plot`] | figures as SVG |
 //! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
 //! | [`sim`] | `spanwire sim`: simulated networks |
 #![forbid(unsafe_code)]
@@ -38,7 +37,6 @@ pub mod oob;
 pub mod path_report;
 pub mod pcap;
 pub mod perf;
-pub mod plot;
 mod port_args;
 mod queues;
 pub mod rates;

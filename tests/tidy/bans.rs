@@ -22,6 +22,7 @@ const LIBRARIES: &[&str] = &[
     "sim",
     "io",
     "stream",
+    "plot",
 ];
 
 /// A word that must not stand in code.

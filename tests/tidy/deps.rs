@@ -74,6 +74,13 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed {
+        krate: "plot",
+        ours: &[],
+        // Only its SVG backend: no fonts of the system, no pixels, so the same data gives the same
+        // bytes everywhere.
+        theirs: &["plotters"],
+    },
+    Allowed {
         krate: "bins",
         ours: &[
             "base",
@@ -87,6 +94,7 @@ const ALLOWED: &[Allowed] = &[
             "stream",
             "switch",
             "sim",
+            "plot",
         ],
         theirs: &[
             "clap",
@@ -98,9 +106,6 @@ const ALLOWED: &[Allowed] = &[
             // `spanwire pcap` reads pcap and pcapng, the latter with many block types, of which
             // hostile ones must not crash it: the parser of the Rusticata project knows them.
             "pcap-parser",
-            // Figures of simulations. Only its SVG backend: no fonts of the system, no pixels, so
-            // the same data gives the same bytes everywhere.
-            "plotters",
             "serde",
             "serde_json",
             "sha2",
@@ -192,6 +197,7 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // Configurations and counters as text.
     ("switch", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.
+    ("plot", "roxmltree"),
     ("bins", "roxmltree"),
 ];
 

@@ -31,7 +31,7 @@ fn attribute(svg: &str, name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::{AxisSpec, LineFigure, Quantity, Series, Shape};
+    use crate::{AxisSpec, LineFigure, Quantity, Series, Shape};
 
     #[test]
     fn stack__puts_figures_below_each_other() {

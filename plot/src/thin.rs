@@ -7,7 +7,7 @@
 ///
 /// # Source
 /// Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
-pub(super) fn thin<P: Copy>(points: &[P], width: i32, at: impl Fn(&P) -> (i32, i32)) -> Vec<P> {
+pub(crate) fn thin<P: Copy>(points: &[P], width: i32, at: impl Fn(&P) -> (i32, i32)) -> Vec<P> {
     let mut kept = Vec::new();
     let column = |p: &P| at(p).0.div_euclid(width);
     for chunk in points.chunk_by(|a, b| column(a) == column(b)) {

@@ -12,6 +12,8 @@
 //!
 //! The same data gives the same bytes. Colours are those of Okabe and Ito, which people with any
 //! form of colour blindness can tell apart; more series than that are shaded from dark to light.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod axis;
 mod canvas;

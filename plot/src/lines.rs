@@ -1,10 +1,10 @@
 //! Values over time.
 
-use super::Level;
-use super::axis::{Axis, AxisSpec};
-use super::canvas::{Canvas, DrawError, Head, Plot, draw};
-use super::style::{ALARM, FAINT, UNITS, colour, stroke};
-use super::thin::thin;
+use crate::Level;
+use crate::axis::{Axis, AxisSpec};
+use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
+use crate::style::{ALARM, FAINT, UNITS, colour, stroke};
+use crate::thin::thin;
 use plotters::coord::CoordTranslate;
 use plotters::prelude::PathElement;
 
@@ -141,8 +141,8 @@ const LEVEL_ROOM: f64 = 1.06;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::Quantity;
-    use crate::plot::testing::Svg;
+    use crate::Quantity;
+    use crate::testing::Svg;
 
     const BLUE: &str = "#0072B2";
     const ORANGE: &str = "#E69F00";

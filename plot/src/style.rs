@@ -4,48 +4,48 @@ use plotters::style::{Color, RGBAColor, RGBColor, ShapeStyle};
 
 /// Drawing units in a pixel. The backend places everything on whole units: with one a pixel, a
 /// gentle slope would be a staircase.
-pub(super) const UNITS: i32 = 4;
+pub(crate) const UNITS: i32 = 4;
 /// Width of every figure in pixels.
-pub(super) const WIDTH: i32 = 900;
+pub(crate) const WIDTH: i32 = 900;
 
 /// Font sizes in pixels.
-pub(super) const TITLE: i32 = 17;
-pub(super) const TEXT: i32 = 13;
-pub(super) const SMALL: i32 = 12;
+pub(crate) const TITLE: i32 = 17;
+pub(crate) const TEXT: i32 = 13;
+pub(crate) const SMALL: i32 = 12;
 
-pub(super) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-pub(super) const FAINT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
-pub(super) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
-pub(super) const FRAME: RGBColor = RGBColor(0x9a, 0x9a, 0x9a);
+pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub(crate) const FAINT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
+pub(crate) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
+pub(crate) const FRAME: RGBColor = RGBColor(0x9a, 0x9a, 0x9a);
 /// For what should not happen: drops.
-pub(super) const ALARM: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
+pub(crate) const ALARM: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 
 /// The colour of series `i` of `of`.
 ///
 /// # Source
 /// Okabe and Ito, "Color Universal Design" (2008), without yellow, which white swallows.
-pub(super) fn colour(i: usize, of: usize) -> RGBColor {
+pub(crate) fn colour(i: usize, of: usize) -> RGBColor {
     if of <= PALETTE.len() { PALETTE[i % PALETTE.len()] } else { shade(i, of) }
 }
 
 /// True when `of` series are shaded from dark to light instead of coloured.
-pub(super) fn is_shaded(of: usize) -> bool {
+pub(crate) fn is_shaded(of: usize) -> bool {
     of > PALETTE.len()
 }
 
 /// A line of `width` pixels.
-pub(super) fn stroke(colour: &impl Color, width: u32) -> ShapeStyle {
+pub(crate) fn stroke(colour: &impl Color, width: u32) -> ShapeStyle {
     colour.stroke_width(width * UNITS.unsigned_abs())
 }
 
 /// The colour that fills under a line of `colour`.
-pub(super) fn wash(colour: RGBColor) -> RGBAColor {
+pub(crate) fn wash(colour: RGBColor) -> RGBAColor {
     colour.mix(0.28)
 }
 
 /// How wide `text` is at a font size of `px`, in pixels and rather too wide: the fonts that a
 /// reader has are not known.
-pub(super) fn text_width(text: &str, px: i32) -> i32 {
+pub(crate) fn text_width(text: &str, px: i32) -> i32 {
     let chars = i32::try_from(text.chars().count()).unwrap_or(i32::MAX);
     chars.saturating_mul(px).saturating_mul(5) / 8
 }

@@ -1,10 +1,10 @@
 //! Distributions side by side.
 
-use super::Group;
-use super::axis::{Axis, AxisSpec, Scale};
-use super::canvas::{Canvas, DrawError, Head, Plot, draw};
-use super::cdf::sorted;
-use super::style::{INK, UNITS, colour, stroke, wash};
+use crate::Group;
+use crate::axis::{Axis, AxisSpec, Scale};
+use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
+use crate::cdf::sorted;
+use crate::style::{INK, UNITS, colour, stroke, wash};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::{Circle, Color, PathElement, Polygon, RGBColor, Rectangle, WHITE};
 
@@ -154,8 +154,8 @@ const OUTLINE: u32 = 96;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::Quantity;
-    use crate::plot::testing::Svg;
+    use crate::Quantity;
+    use crate::testing::Svg;
 
     const BLUE: &str = "#0072B2";
 

@@ -40,7 +40,7 @@ pub enum Scale {
 
 /// An axis with its range and ticks, for [`plotters`].
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     label: String,
     scale: Scale,
     low: f64,
@@ -64,20 +64,20 @@ impl AxisSpec {
     }
 
     /// True for a value that has a place on such an axis.
-    pub(super) fn takes(&self, value: f64) -> bool {
+    pub(crate) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 }
 
 impl Axis {
     /// An axis that holds all `values` and ends with a round number; a linear one begins at zero.
-    pub(super) fn over(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn over(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         Self::tight(spec, values).rounded()
     }
 
     /// As [`Axis::over`] for values of which the differences matter: where they are close together,
     /// a linear axis does not begin at zero.
-    pub(super) fn around(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn around(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extremes(spec, values);
         let is_close = spec.scale == Scale::Linear && low > high / 2.0 && low < high;
         let low = if is_close || spec.scale == Scale::Log { low } else { 0.0 };
@@ -85,7 +85,7 @@ impl Axis {
     }
 
     /// An axis that ends where `values` end, for time; a linear one begins at zero.
-    pub(super) fn tight(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn tight(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extremes(spec, values);
         Self::between(spec, if spec.scale == Scale::Linear { 0.0 } else { low }, high)
     }
@@ -127,24 +127,24 @@ impl Axis {
     }
 
     /// Places for `n` things side by side: 0.5, 1.5, ...
-    pub(super) fn places(n: usize) -> Self {
+    pub(crate) fn places(n: usize) -> Self {
         let high = n.max(1) as f64;
         let (label, scale) = (String::new(), Scale::Linear);
         Self { label, scale, low: 0.0, high, unit: 1.0, ticks: Vec::new() }
     }
 
     /// Its name and unit.
-    pub(super) fn label(&self) -> &str {
+    pub(crate) fn label(&self) -> &str {
         &self.label
     }
 
     /// Where it begins.
-    pub(super) fn low(&self) -> f64 {
+    pub(crate) fn low(&self) -> f64 {
         self.low
     }
 
     /// Where its ticks are, rising, and what stands there.
-    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
+    pub(crate) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let step = match self.ticks[..] {
             [a, b, ..] if self.scale == Scale::Linear => (b - a) / self.unit,
             _ => f64::INFINITY,

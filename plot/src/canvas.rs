@@ -1,8 +1,8 @@
 //! The sheet that a figure is drawn on: title, legend, frame, grid and the labels of the axes.
 
-use super::Level;
-use super::axis::Axis;
-use super::style::{
+use crate::Level;
+use crate::axis::Axis;
+use crate::style::{
     FAINT, FRAME, GRID, INK, SMALL, TEXT, TITLE, UNITS, WIDTH, colour, is_shaded, stroke,
     text_width,
 };
@@ -15,24 +15,24 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::io;
 
 /// Why drawing fails; into a string it does not.
-pub(super) type DrawError = DrawingAreaErrorKind<io::Error>;
+pub(crate) type DrawError = DrawingAreaErrorKind<io::Error>;
 
 /// The area between the axes, in their coordinates.
-pub(super) type Plot<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+pub(crate) type Plot<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
 /// What stands above that area.
 #[derive(Debug, Default)]
-pub(super) struct Head<'a> {
-    pub(super) title: &'a str,
-    pub(super) subtitle: &'a str,
+pub(crate) struct Head<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) subtitle: &'a str,
     /// Names of the series, in the order of their colours.
-    pub(super) legend: Vec<&'a str>,
+    pub(crate) legend: Vec<&'a str>,
     /// Rows between legend and plot area, for [`Canvas::strip`].
-    pub(super) strips: usize,
+    pub(crate) strips: usize,
 }
 
 /// A figure that is being drawn.
-pub(super) struct Canvas<'a> {
+pub(crate) struct Canvas<'a> {
     root: DrawingArea<SVGBackend<'a>, Shift>,
     layout: Layout,
 }
@@ -58,7 +58,7 @@ struct Entry {
 }
 
 /// Draws a figure between the axes `x` and `y`; `paint` puts the data into it.
-pub(super) fn draw(
+pub(crate) fn draw(
     head: &Head<'_>,
     x: &Axis,
     y: &Axis,
@@ -81,7 +81,7 @@ pub(super) fn draw(
 impl<'a> Canvas<'a> {
     /// A strip's name to the left of it, and a tick in it at each of `at`, which are places along
     /// the x axis in drawing units.
-    pub(super) fn strip(
+    pub(crate) fn strip(
         &self,
         row: usize,
         name: &str,
@@ -100,14 +100,14 @@ impl<'a> Canvas<'a> {
     }
 
     /// A name under the axis at `x` (in drawing units), with small print below.
-    pub(super) fn place_name(&self, x: i32, name: &str, small: &str) -> Result<(), DrawError> {
+    pub(crate) fn place_name(&self, x: i32, name: &str, small: &str) -> Result<(), DrawError> {
         let y = self.layout.bottom + 9;
         self.text(name, (x / UNITS, y), &font(TEXT, INK, HPos::Center))?;
         self.text(small, (x / UNITS, y + TEXT + 5), &font(SMALL, FAINT, HPos::Center))
     }
 
     /// Levels that the axis reaches: lines behind the data.
-    pub(super) fn levels(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
+    pub(crate) fn levels(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
         for (y, _) in self.reached(plot, levels) {
             let line = vec![(self.layout.left * UNITS, y), (self.layout.right * UNITS, y)];
             self.root.draw(&PathElement::new(line, stroke(&FAINT, 1)))?;
@@ -116,7 +116,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// Their names at the right end, readable whatever data is there.
-    pub(super) fn level_names(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
+    pub(crate) fn level_names(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
         let l = &self.layout;
         for (y, name) in self.reached(plot, levels) {
             let above = y / UNITS - SMALL - 4;
@@ -132,7 +132,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// Says that there is nothing to show.
-    pub(super) fn nothing(&self) -> Result<(), DrawError> {
+    pub(crate) fn nothing(&self) -> Result<(), DrawError> {
         let l = &self.layout;
         let middle = (i32::midpoint(l.left, l.right), i32::midpoint(l.top, l.bottom));
         self.text("no data", middle, &font(TEXT, FAINT, HPos::Center))
@@ -297,8 +297,8 @@ const SWATCH: i32 = 22;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::testing::Svg;
-    use crate::plot::{AxisSpec, Quantity};
+    use crate::testing::Svg;
+    use crate::{AxisSpec, Quantity};
 
     fn axes() -> (Axis, Axis) {
         let time = AxisSpec::linear("time", Quantity::Seconds);

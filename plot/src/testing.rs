@@ -1,12 +1,12 @@
 //! Reads figures back.
 
-use super::style::{UNITS, WIDTH, text_width};
+use crate::style::{UNITS, WIDTH, text_width};
 
 /// A figure, parsed: a malformed one does not get this far.
-pub(super) struct Svg(String);
+pub(crate) struct Svg(String);
 
 impl Svg {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         roxmltree::Document::parse(text).expect("the SVG is well-formed");
         Self(text.to_owned())
     }
@@ -15,25 +15,25 @@ impl Svg {
         roxmltree::Document::parse(&self.0).expect("it was parsed before")
     }
 
-    pub(super) fn width(&self) -> f64 {
+    pub(crate) fn width(&self) -> f64 {
         number(self.document().root_element(), "width")
     }
 
-    pub(super) fn texts(&self) -> Vec<String> {
+    pub(crate) fn texts(&self) -> Vec<String> {
         let document = self.document();
         let texts = document.descendants().filter(|n| n.has_tag_name("text"));
         texts.map(|n| n.text().unwrap_or_default().trim().to_owned()).collect()
     }
 
     /// How many elements `tag` have `value` in the attribute `name`.
-    pub(super) fn count(&self, tag: &str, name: &str, value: &str) -> usize {
+    pub(crate) fn count(&self, tag: &str, name: &str, value: &str) -> usize {
         let document = self.document();
         let of = document.descendants().filter(|n| tag_name(*n) == tag);
         of.filter(|n| n.attribute(name) == Some(value)).count()
     }
 
     /// The points of each polyline or polygon drawn in `ink` (`#RRGGBB`).
-    pub(super) fn shapes(&self, ink: &str) -> Vec<Vec<(f64, f64)>> {
+    pub(crate) fn shapes(&self, ink: &str) -> Vec<Vec<(f64, f64)>> {
         let document = self.document();
         let drawn = document
             .descendants()
@@ -42,7 +42,7 @@ impl Svg {
     }
 
     /// Everything that is drawn, text included, is on the sheet.
-    pub(super) fn assert_all_within(&self) {
+    pub(crate) fn assert_all_within(&self) {
         let document = self.document();
         let height = number(document.root_element(), "height") * f64::from(UNITS);
         let width = f64::from(WIDTH * UNITS);

@@ -1,10 +1,10 @@
 //! Which share of the values is at most this large.
 
-use super::Group;
-use super::axis::{Axis, AxisSpec, Quantity};
-use super::canvas::{Head, draw};
-use super::style::{UNITS, colour, stroke};
-use super::thin::thin;
+use crate::Group;
+use crate::axis::{Axis, AxisSpec, Quantity};
+use crate::canvas::{Head, draw};
+use crate::style::{UNITS, colour, stroke};
+use crate::thin::thin;
 use plotters::coord::CoordTranslate;
 use plotters::prelude::PathElement;
 
@@ -52,7 +52,7 @@ impl CdfFigure {
 }
 
 /// The values of a group that `axis` takes, in order.
-pub(super) fn sorted(group: &Group, axis: &AxisSpec) -> Vec<f64> {
+pub(crate) fn sorted(group: &Group, axis: &AxisSpec) -> Vec<f64> {
     let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.takes(*v)).collect();
     values.sort_by(f64::total_cmp);
     values
@@ -75,7 +75,7 @@ fn stairs(values: &[f64]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::testing::Svg;
+    use crate::testing::Svg;
 
     fn figure(groups: &[(&str, &[f64])], x: AxisSpec) -> CdfFigure {
         let group = |(name, values): &(&str, &[f64])| Group {
