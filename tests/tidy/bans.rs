@@ -22,6 +22,7 @@ const LIBRARIES: &[&str] = &[
     "sim",
     "io",
     "stream",
+    "pcap",
     "plot",
 ];
 

@@ -74,6 +74,16 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed {
+        krate: "pcap",
+        ours: &["wire"],
+        theirs: &[
+            // pcap and pcapng, the latter with many block types, of which hostile ones must not
+            // crash us: the parser of the Rusticata project knows them.
+            "pcap-parser",
+            "serde",
+        ],
+    },
+    Allowed {
         krate: "plot",
         ours: &[],
         // Only its SVG backend: no fonts of the system, no pixels, so the same data gives the same
@@ -94,6 +104,7 @@ const ALLOWED: &[Allowed] = &[
             "stream",
             "switch",
             "sim",
+            "pcap",
             "plot",
         ],
         theirs: &[
@@ -103,9 +114,6 @@ const ALLOWED: &[Allowed] = &[
             "libc",
             // openat and its family, which keep `copy` inside the directory it was given.
             "rustix",
-            // `spanwire pcap` reads pcap and pcapng, the latter with many block types, of which
-            // hostile ones must not crash it: the parser of the Rusticata project knows them.
-            "pcap-parser",
             "serde",
             "serde_json",
             "sha2",

@@ -1,7 +1,7 @@
 //! Packets by flow: what went from one address to one queue pair of another.
 
-use super::decode::{Icrc, RocePacket};
-use super::selective::Sr;
+use crate::decode::{Icrc, RocePacket};
+use crate::sr::Sr;
 use serde::Serialize;
 use spanwire_wire::{Ecn, OpClass, OpKind, Opcode, Psn, Qpn, Service, Syndrome};
 use std::collections::BTreeMap;
@@ -186,8 +186,8 @@ const FLOWS_MAX: usize = 65_536;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcap::Record;
-    use crate::pcap::decode::{Decoded, Decoder};
+    use crate::Record;
+    use crate::decode::{Decoded, Decoder};
     use spanwire_wire::{
         AethRepr, BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, NakCode, UdpRepr, seal,
     };

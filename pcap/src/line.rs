@@ -1,6 +1,6 @@
 //! A packet as a line of text, in the terms of the InfiniBand specification.
 
-use super::decode::{Decoded, Icrc, Other, RocePacket};
+use crate::decode::{Decoded, Icrc, Other, RocePacket};
 use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, NakCode, OpKind, Opcode, Service, Syndrome};
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -220,7 +220,7 @@ fn write_aeth(f: &mut Formatter<'_>, aeth: &AethRepr) -> fmt::Result {
 }
 
 /// The name of a NAK code.
-pub(super) fn nak_name(code: NakCode) -> &'static str {
+pub(crate) fn nak_name(code: NakCode) -> &'static str {
     match code {
         NakCode::SequenceError => "PSN sequence error",
         NakCode::InvalidRequest => "invalid request",

@@ -198,7 +198,7 @@ proptest! {
         if let Decoded::Roce(p) = &decoded {
             prop_assert!(!p.truncated || p.icrc == Icrc::Unchecked);
         }
-        let line = super::super::Line {
+        let line = crate::Line {
             number: 1,
             since_first_ns: None,
             original_len: frame.len(),

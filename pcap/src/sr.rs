@@ -1,6 +1,6 @@
 //! What is behind the BTH of a packet of SR.
 
-use super::line::nak_name;
+use crate::line::nak_name;
 use spanwire_wire::{
     AckReason, BlockWord, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
 };

@@ -3,9 +3,9 @@
 //! The verdicts are the receive path's own: the same parser says what is wrong with a packet. But
 //! where a receiver stops at the first fault, this reads on as far as there are bytes.
 
-use super::capture::Record;
-use super::link::{Linked, VLAN_MAX, unlink};
-use super::selective::Sr;
+use crate::capture::Record;
+use crate::link::{Linked, VLAN_MAX, unlink};
+use crate::sr::Sr;
 use spanwire_wire::{Bth, DropReason, Ecn, EthernetRepr, ExtHeaders, Opcode, Packet, ROCE_PORT};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
