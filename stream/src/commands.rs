@@ -3,13 +3,13 @@
 use crate::channel::{Local, Rings, Route};
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::paths::ConnectionPaths;
 use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::Side;
 use spanwire_base::Dur;
+use spanwire_host::paths::ConnectionPaths;
 use spanwire_io::doorbell::Doorbell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

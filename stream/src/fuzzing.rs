@@ -6,9 +6,9 @@ use crate::config::{Config, Shape};
 use crate::error::SetupError;
 use crate::handshake::{agree, expected_hello, reason_for, unexpected};
 use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES};
-use crate::modes::{ModeChoice, Modes};
 use crate::shared::Kind;
 use crate::side::{Hello, Qp, Ring, VERSION, Word, parse, printable};
+use spanwire_host::modes::{ModeChoice, Modes};
 use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -2,7 +2,6 @@
 
 use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
-use crate::dial::listen;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, turn_away};
 use crate::network::{ConnectOptions, NetworkShared, start};
@@ -11,6 +10,7 @@ use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_host::dial::listen;
 use spanwire_io::doorbell::EventFd;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};

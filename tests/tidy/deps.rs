@@ -58,8 +58,17 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed {
+        krate: "host",
+        ours: &["base", "wire", "loadbalance", "transport", "io"],
+        theirs: &[
+            // Error numbers of the system by name.
+            "rustix", "serde", // Sockets tied to an interface, and keepalive.
+            "socket2", "tracing",
+        ],
+    },
+    Allowed {
         krate: "stream",
-        ours: &["base", "wire", "mem", "loadbalance", "transport", "io"],
+        ours: &["base", "wire", "mem", "transport", "io", "host"],
         theirs: &[
             // Bounded lock-free rings between applications and the worker.
             "crossbeam-queue",
@@ -204,6 +213,7 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     ("tests", "allocation-counter"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
+    ("host", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.
     ("plot", "roxmltree"),
     ("bins", "roxmltree"),

@@ -101,7 +101,9 @@ impl ModeChoice {
 impl Modes {
     /// Bytes of the process's memory that they hold.
     #[cfg(feature = "fuzzing")]
-    pub(crate) fn heap_bytes(&self) -> usize {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
         let inside = |mode: &Mode| match mode {
             Mode::Sr(sr) => {
                 let names: usize = sr.features.iter().map(String::capacity).sum();

@@ -69,11 +69,19 @@ pub struct Attachment {
 
 /// How a peer's MAC address is found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub enum Way {
     /// The kernel's tables, leaving through this interface.
-    Kernel { ifindex: u32 },
+    Kernel {
+        /// The interface's index.
+        ifindex: u32,
+    },
     /// There is only one peer.
-    Direct { us: MacAddr, peer: MacAddr },
+    Direct {
+        /// Our MAC address.
+        us: MacAddr,
+        /// The peer's.
+        peer: MacAddr,
+    },
 }
 
 /// Both MAC addresses and the hop limit of a path.
@@ -152,14 +160,18 @@ impl Attachment {
     }
 
     /// What finds the way to peers, for threads other than the port's.
-    pub(crate) fn way(&self) -> Way {
+    #[must_use]
+    pub fn way(&self) -> Way {
         self.way
     }
 }
 
 impl Way {
     /// The way to `peer`. May wait for a neighbour's answer.
-    pub(crate) fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
+    ///
+    /// # Errors
+    /// No route through this interface, or nobody there answers.
+    pub fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
         match self {
             Self::Direct { us, peer } => {
                 Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT })

@@ -1,0 +1,20 @@
+//! The runtime of a host: what applications over the engine share on a real machine.
+//!
+//! The engine ([`spanwire_transport`]) knows no sockets and no clock, the ports ([`spanwire_io`])
+//! no protocol. They meet here.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`fabric`] | the port of a worker, with faults or a capture around it, and the next hop |
+//! | [`dial`] | TCP sockets of the side connection, tied to one interface |
+//! | [`modes`] | the wire modes of a hello, and the choice between them |
+//! | [`paths`] | the paths of a queue pair |
+//!
+//! docs/decisions/0020 says why it is a crate.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
+pub mod dial;
+pub mod fabric;
+pub mod modes;
+pub mod paths;
