@@ -1,10 +1,10 @@
 //! `--cc` and what belongs to it: how much is under way, and how fast it leaves.
 
 use crate::fabric::Error;
-use crate::suggest::unknown;
 use spanwire_base::{Dur, Rate};
 use spanwire_cc::Algorithm;
 use spanwire_cc::params::ParamError;
+use spanwire_host::text::unknown;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
 use spanwire_transport::{Config, CongestionControl};

@@ -44,7 +44,6 @@ pub mod report;
 pub mod signals;
 pub mod sim;
 pub mod station;
-mod suggest;
 pub mod switch;
 pub mod target;
 mod window;

@@ -14,13 +14,14 @@ use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::oob::{Oob, listen};
 use crate::rates;
-use crate::report::{bytes, op_name, packets, say};
+use crate::report::{op_name, packets, say};
 use crate::signals::Interrupt;
 use crate::station::Served;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
 use report::{ClientReport, text};
 use room::{Event, Room};
+use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use test_args::OobKind;
 

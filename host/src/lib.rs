@@ -9,6 +9,7 @@
 //! | [`dial`] | TCP sockets of the side connection, tied to one interface |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
 //! | [`paths`] | the paths of a queue pair |
+//! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.
 #![forbid(unsafe_code)]
@@ -18,3 +19,4 @@ pub mod dial;
 pub mod fabric;
 pub mod modes;
 pub mod paths;
+pub mod text;

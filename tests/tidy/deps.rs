@@ -110,6 +110,7 @@ const ALLOWED: &[Allowed] = &[
             "mem",
             "transport",
             "io",
+            "host",
             "stream",
             "switch",
             "sim",

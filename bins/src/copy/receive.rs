@@ -13,7 +13,7 @@ use super::sink::{FileWork, Sink, Work};
 use super::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
 use super::there::{Comparison, Named, Outcome, There, hashing_time};
 use crate::fabric::Error;
-use crate::report::bytes;
+use spanwire_host::text::bytes;
 use spanwire_stream::Connection;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 
 use super::args::milliseconds;
 use crate::initiator::Progress;
-use crate::report::{bytes, say, seconds};
+use crate::report::{say, seconds};
 use crate::station::{FlowRow, Flows};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
+use spanwire_host::text::bytes;
 
 /// What moved between two times, and how its flows did.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]

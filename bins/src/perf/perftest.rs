@@ -8,9 +8,10 @@ use super::{listen_on, nonzero};
 use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::oob::perftest::{Exchange, PerftestError, Report, Test};
-use crate::report::{PerfRow, bytes, perf_table, say};
+use crate::report::{PerfRow, perf_table, say};
 use crate::signals::Interrupt;
 use crate::station::{PerftestOutcome, PerftestPeer, Station};
+use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Serves stock clients, all of the same test.

@@ -7,10 +7,11 @@ use crate::exit::Exit;
 use crate::initiator::Failure;
 use crate::oob::Congestion;
 use crate::path_report::PathsReport;
-use crate::report::{PerfRow, TransferRow, bytes, loss_text, op_name, perf_table, seconds};
+use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
 use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
 use serde::Serialize;
 use spanwire_base::Time;
+use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
 

@@ -10,7 +10,7 @@ use super::{samples, seeds};
 use crate::exit::Exit;
 use crate::fabric::Error;
 use crate::report::say;
-use crate::suggest::unknown;
+use spanwire_host::text::unknown;
 use spanwire_sim::{LossSweep, ParamError, Params, Plan, Report, Scenario, Series, Watch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

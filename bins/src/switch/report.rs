@@ -1,9 +1,9 @@
 //! What a running switch shows: counters and configuration of every port.
 
 use super::hotplug::HotplugPort;
-use crate::report::bytes;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
+use spanwire_host::text::bytes;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::DriverCounters;
 use spanwire_io::xdp::XdpPort;

@@ -1,11 +1,19 @@
-//! Errors that help: what there is, and what was probably meant.
+//! Text for people: numbers of bytes, and errors that list the known names and the nearest one.
+
+/// A number of bytes with a binary unit, exact or to one decimal.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| n >= *unit) {
+        None => format!("{n} B"),
+        Some((unit, name)) if n.is_multiple_of(unit) => format!("{} {name}", n / unit),
+        Some((unit, name)) => format!("{}.{} {name}", n / unit, n % unit * 10 / unit),
+    }
+}
 
 /// "no WHAT `given`: did you mean `...`? There are ..."
-pub(crate) fn unknown<'a>(
-    what: &str,
-    given: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> String {
+#[must_use]
+pub fn unknown<'a>(what: &str, given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let meant = nearest(given, &known).map(|name| format!(": did you mean `{name}`?"));
     let there = match known[..] {
@@ -21,7 +29,7 @@ pub(crate) fn unknown<'a>(
 
 /// The first name that begins like that, or else the one that needs the fewest edits, if they are
 /// few for its length.
-pub(crate) fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_lowercase();
     let begins = |name: &&&str| !given.is_empty() && name.to_lowercase().starts_with(&given);
     let distance = |name: &str| edits(&given, &name.to_lowercase());
@@ -52,6 +60,14 @@ const NAMES_MAX: usize = 40;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes__is_exact_where_it_can_be() {
+        assert_eq!(bytes(1), "1 B");
+        assert_eq!(bytes(64 << 10), "64 KiB");
+        assert_eq!(bytes(1 << 20), "1 MiB");
+        assert_eq!(bytes((1 << 30) + (1 << 29)), "1.5 GiB");
+    }
 
     #[test]
     fn unknown__names_what_there_is_and_what_was_meant() {
