@@ -13,6 +13,7 @@ pub use args::PerfArgs;
 use crate::exit::{Exit, usage};
 use crate::fabric::Error;
 use crate::oob::{Oob, listen};
+use crate::path_report::PathsReport;
 use crate::rates;
 use crate::report::{op_name, packets, say};
 use crate::signals::Interrupt;
@@ -149,6 +150,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
     let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
+        let paths = PathsReport::from(paths);
         let line = serde_json::json!({
             "client": peer, "job": job, "mode": agreed.mode().name(),
             "congestion": congestion, "messages": messages,

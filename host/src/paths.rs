@@ -2,7 +2,7 @@
 
 use spanwire_base::Time;
 use spanwire_loadbalance::{Balancer, Counters, PathReport};
-use spanwire_transport::Endpoint;
+use spanwire_transport::{Agreed, Balance, Endpoint, ErasureCoding};
 use spanwire_wire::Qpn;
 
 /// The paths of what one connection sent.
@@ -14,6 +14,19 @@ pub struct ConnectionPaths {
     pub counters: Counters,
     /// The last 64 paths, the first used first.
     pub paths: Vec<PathReport>,
+}
+
+/// How a job's packets were sent, and the paths that they took.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SentPaths {
+    /// How the queue pairs spoke.
+    pub agreed: Agreed,
+    /// Erasure coding that was wanted.
+    pub erasure: Option<ErasureCoding>,
+    /// Load balancing that was wanted.
+    pub balance: Option<Balance>,
+    /// The paths of each queue pair that was told to balance.
+    pub qps: Vec<ConnectionPaths>,
 }
 
 impl ConnectionPaths {

@@ -94,7 +94,7 @@ impl ClientReport {
             mode: agreed.mode().name(),
             segment_bytes,
             congestion: station.sending().congestion.as_ref().map(Congestion::from),
-            paths: report.paths.clone(),
+            paths: report.paths.as_ref().map(PathsReport::from).unwrap_or_default(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             exit: exit(report, &thresholds),
             error,

@@ -7,9 +7,9 @@ use crate::oob::{
     Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
     Request,
 };
-use crate::path_report::PathsReport;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
+use spanwire_host::paths::SentPaths;
 use spanwire_transport::{Access, Config, Host, QpCaps};
 use spanwire_wire::Qpn;
 
@@ -31,8 +31,8 @@ pub struct JobReport {
     pub peer_atomics: Option<u64>,
     /// How its flows did from beginning to end; none against perftest.
     pub flow: Option<FlowRow>,
-    /// Erasure coding, and which paths packets took.
-    pub paths: PathsReport,
+    /// Erasure coding, and which paths packets took; none against perftest.
+    pub paths: Option<SentPaths>,
 }
 
 /// A running job, for who watches it.
@@ -148,7 +148,7 @@ impl Station {
         let half_rtt = is_send_ping_pong(&job);
         let mut report = JobReport {
             flow: span.map(|(first, last)| last.since(&first)),
-            paths: self.paths(setup, &sending),
+            paths: Some(self.paths(setup, &sending)),
             ..JobReport::new(job, progress, latency, half_rtt)
         };
         if progress.failure.is_some() {
@@ -192,7 +192,7 @@ impl JobReport {
             peer_messages: 0,
             peer_atomics: None,
             flow: None,
-            paths: PathsReport::default(),
+            paths: None,
         }
     }
 

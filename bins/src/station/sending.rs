@@ -3,8 +3,7 @@
 use super::{Setup, Station};
 use crate::fabric::Error;
 use crate::oob::{Coding, Congestion, Request, read_balance};
-use crate::path_report::PathsReport;
-use spanwire_stream::ConnectionPaths;
+use spanwire_host::paths::{ConnectionPaths, SentPaths};
 use spanwire_transport::{Agreed, Balance, CongestionControl, ErasureCoding};
 use spanwire_wire::Qpn;
 
@@ -49,13 +48,16 @@ impl Station {
         })
     }
 
-    /// What there is to say of the paths of a job's packets, sent as `sending` says.
-    pub(super) fn paths(&self, setup: &Setup, sending: &Sending) -> PathsReport {
+    /// The paths of a job's packets, sent as `sending` says.
+    pub(super) fn paths(&self, setup: &Setup, sending: &Sending) -> SentPaths {
         let now = self.attachment.clock.now();
         let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
-        let qps: Vec<_> = setup.qpns.iter().filter_map(look).collect();
-        let agreed = self.agreed().unwrap_or(Agreed::Rc);
-        PathsReport::of(&agreed, sending.erasure.as_ref(), sending.balance.as_ref(), &qps)
+        SentPaths {
+            agreed: self.agreed().unwrap_or(Agreed::Rc),
+            erasure: sending.erasure,
+            balance: sending.balance,
+            qps: setup.qpns.iter().filter_map(look).collect(),
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
-use crate::path_report::PathsReport;
 use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
+use spanwire_host::paths::SentPaths;
 use spanwire_transport::{Agreed, QpCaps};
 
 /// A job that was served.
@@ -20,7 +20,7 @@ pub struct Served {
     /// Congestion control of what we sent, if any.
     pub congestion: Option<Congestion>,
     /// Erasure coding and paths of what we sent.
-    pub paths: PathsReport,
+    pub paths: SentPaths,
     /// Messages received (SEND).
     pub messages: u64,
     /// The client said that it was done; otherwise it went away in the middle.
