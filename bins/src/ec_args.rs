@@ -1,6 +1,7 @@
 //! `--ec` and `--lb`: parity beside the data, and which path each packet takes.
 
 use crate::fabric::Error;
+use crate::oob::NO_SUCH_BLOCKS;
 use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Balance, ErasureCoding};
@@ -66,10 +67,6 @@ pub(crate) fn text(coding: &ErasureCoding) -> String {
     let usual = *scheme == Scheme::for_parity((*parity).into());
     format!("{data},{parity}{}", if usual { "" } else { ",cauchy" })
 }
-
-/// What is wrong with blocks that the engine does not take.
-pub(crate) const NO_SUCH_BLOCKS: &str =
-    "a block has 1 to 62 data packets and 1 to 32 of parity, at most 64 in all";
 
 /// What `--ec` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

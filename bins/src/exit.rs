@@ -88,6 +88,9 @@ impl Exit {
         if let Some(failed) = error.downcast_ref::<Failed>() {
             return failed.exit;
         }
+        if let Some(PerftestError::Mtu { .. }) = error.downcast_ref() {
+            return Self::Usage;
+        }
         let unreachable = if let Some(why) = error.downcast_ref::<OobError>() {
             match why {
                 OobError::Io(e) => is_unreachable(e),
@@ -222,5 +225,7 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let failed = Failed::on_the_way(&refused, "cannot reach it");
         assert_eq!(Exit::of(&failed.into()), Exit::PeerUnreachable);
+        let mtu = PerftestError::Mtu { wanted: 4096, largest: 1024 }.into();
+        assert_eq!(Exit::of(&mtu), Exit::Usage);
     }
 }

@@ -14,8 +14,8 @@ mod lines;
 pub mod perftest;
 mod socket;
 
-pub use coding::{Coding, CodingScheme, read_balance};
-pub use congestion::Congestion;
+pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, read_balance};
+pub use congestion::{Congestion, algorithm};
 pub use error::OobError;
 pub use lines::Lines;
 pub use spanwire_stream::dial::{dial, listen};
@@ -95,7 +95,7 @@ pub struct MemoryParams {
 }
 
 /// What moves the data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// SEND into posted receives.
@@ -105,10 +105,8 @@ pub enum Op {
     /// RDMA READ.
     Read,
     /// The atomic FETCH_ADD, of 8 bytes.
-    #[value(aliases = ["atomic", "FETCH_AND_ADD"])]
     FetchAdd,
     /// The atomic CMP_SWAP, of 8 bytes.
-    #[value(alias = "CMP_AND_SWAP")]
     CmpSwap,
 }
 

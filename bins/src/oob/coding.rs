@@ -1,6 +1,5 @@
 //! Erasure coding and load balancing in words, for the other end.
 
-use crate::ec_args::NO_SUCH_BLOCKS;
 use crate::fabric::Error;
 use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
@@ -78,6 +77,10 @@ impl Coding {
 pub fn read_balance(text: &str) -> Result<Choice, Error> {
     Choice::parse(text).map_err(|e| e.to_string().into())
 }
+
+/// What is wrong with blocks that the engine does not take.
+pub const NO_SUCH_BLOCKS: &str =
+    "a block has 1 to 62 data packets and 1 to 32 of parity, at most 64 in all";
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,11 @@
 //! Congestion control in words, for the other end.
 
-use crate::cc_args::algorithm;
 use crate::fabric::Error;
 use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
+use spanwire_cc::Algorithm;
+use spanwire_cc::params::ParamError;
+use spanwire_host::text::unknown;
 use spanwire_transport::CongestionControl;
 use std::collections::BTreeMap;
 
@@ -44,10 +46,30 @@ impl Congestion {
     }
 }
 
+/// The algorithm `name` with these parameters.
+///
+/// # Errors
+/// There is none of that name, or a parameter is wrong; what there is, and what was probably meant.
+pub fn algorithm<'a>(
+    name: &str,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Algorithm, Error> {
+    let mut algorithm = Algorithm::named(name)
+        .map_err(|_| unknown("congestion control", name, Algorithm::known()))?;
+    for (key, value) in settings {
+        algorithm.set(key, value).map_err(|e| match e {
+            ParamError::NoField { name, known } => {
+                unknown(&format!("parameter of {}", algorithm.name()), &name, known)
+            }
+            other => format!("{}: {other}", algorithm.name()),
+        })?;
+    }
+    Ok(algorithm)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_cc::Algorithm;
 
     #[test]
     fn read__gives_back_what_was_said_of_every_algorithm() {

@@ -5,12 +5,11 @@ mod traffic;
 
 use super::client::JobReport;
 use super::{HELLO_WITHIN, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
-use crate::exit::usage;
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
-    Exchange, Keys, Report, Round, Test, cycle_buffer_from, cycle_buffer_to_bytes, gid_of,
-    mtu_from, mtu_to_bytes, version_from, version_to_bytes,
+    Exchange, Keys, PerftestError, Report, Round, Test, cycle_buffer_from, cycle_buffer_to_bytes,
+    gid_of, mtu_from, mtu_to_bytes, version_from, version_to_bytes,
 };
 use crate::oob::{Job, JobKind, MemoryParams, Op, QpParams, REPLY_TIMEOUT};
 use crate::target::Target;
@@ -101,8 +100,8 @@ impl Station {
                 })?;
                 let largest = self.attachment.path_mtu;
                 if wanted > largest {
-                    let why = format!("--mtu {bytes}: this end carries {}", largest.bytes());
-                    return Err(usage(why));
+                    let largest = largest.bytes();
+                    return Err(PerftestError::Mtu { wanted: bytes, largest }.into());
                 }
                 wanted
             }

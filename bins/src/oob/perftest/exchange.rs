@@ -38,6 +38,13 @@ pub enum PerftestError {
     OldVersion(String),
     /// The peer told no RoCE address.
     NoGid,
+    /// The wanted path MTU is above what the interface carries.
+    Mtu {
+        /// What is wanted, in payload bytes.
+        wanted: u32,
+        /// The largest that fits.
+        largest: u32,
+    },
     /// We were told to stop.
     Stopped,
 }
@@ -165,6 +172,9 @@ impl fmt::Display for PerftestError {
                 "the peer told no GID, so it is not on RoCEv2: start it with -x and the index of \
                  its RoCE v2 GID (show_gids lists them)",
             ),
+            Self::Mtu { wanted, largest } => {
+                write!(f, "--mtu {wanted}: this end carries {largest}")
+            }
             Self::Stopped => f.write_str("interrupted"),
         }
     }
