@@ -1,8 +1,8 @@
 //! `--cc` and what belongs to it: how much is under way, and how fast it leaves.
 
-use crate::fabric::Error;
-use crate::oob::algorithm;
 use spanwire_base::{Dur, Rate};
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::algorithm;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
 use spanwire_transport::{Config, CongestionControl};

@@ -35,7 +35,6 @@ pub mod walk;
 pub use args::{CopyArgs, DEFAULT_PORT};
 
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
 use crate::interface;
 use crate::report::{LiveLine, say};
 use crate::signals::Interrupt;
@@ -43,6 +42,7 @@ use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use dest::DestDir;
 use report::{CopyReport, Speedometer};
 use session::{End, Session};
+use spanwire_host::fabric::Error;
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

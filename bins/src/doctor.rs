@@ -12,10 +12,10 @@ pub use host::{CAPABILITIES, HostFacts};
 pub use interface::{Deferral, InterfaceFacts};
 
 use crate::exit::Exit;
-use crate::fabric::{Error, interface as find};
 use crate::report::say;
 use clap::Args;
 use serde::Serialize;
+use spanwire_host::fabric::{Error, interface as find};
 use spanwire_io::net::Netlink;
 use std::fmt::Write as _;
 use std::net::IpAddr;

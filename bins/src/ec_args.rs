@@ -1,8 +1,8 @@
 //! `--ec` and `--lb`: parity beside the data, and which path each packet takes.
 
-use crate::fabric::Error;
-use crate::oob::NO_SUCH_BLOCKS;
 use spanwire_erasure::Scheme;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::NO_SUCH_BLOCKS;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Balance, ErasureCoding};
 

@@ -3,9 +3,9 @@
 //! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
 //! knows; every other error ends with [`Exit::Failure`].
 
-use crate::fabric::Error;
-use crate::oob::OobError;
-use crate::oob::perftest::PerftestError;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::OobError;
+use spanwire_host::oob::perftest::PerftestError;
 use spanwire_stream::SetupError;
 use std::fmt;
 use std::io;

@@ -3,9 +3,9 @@
 
 use clap::{Parser, Subcommand};
 use spanwire_bins::exit::{Exit, Failed, usage};
-use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
 use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
+use spanwire_host::fabric::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! What reports say of erasure coding and paths.
 
-use crate::oob::Coding;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_host::oob::Coding;
 use spanwire_host::paths::{ConnectionPaths, SentPaths};
 use spanwire_loadbalance::{PathReport, PathState};
 use spanwire_transport::{Agreed, Balance, ErasureCoding};

@@ -2,7 +2,7 @@
 //! to the kernel.
 
 use crate::doctor::{Check, InterfaceFacts, Status};
-use crate::fabric::interface;
+use spanwire_host::fabric::interface;
 
 /// Warns if packets may arrive on a queue of `dev` other than `queue`.
 pub(crate) fn warn(dev: &str, queue: u32) {

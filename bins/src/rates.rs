@@ -9,8 +9,8 @@ pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
 
 use crate::exit::Exit;
-use crate::fabric::Error;
 use crate::report::say;
+use spanwire_host::fabric::Error;
 use spanwire_plot::Level;
 use spanwire_switch::Human;
 use std::fs;

@@ -1,9 +1,9 @@
 //! How results look: tables for people, JSON for programs, a line of progress while it runs.
 
-use crate::oob::{Job, JobKind, Op};
-use crate::station::JobReport;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_host::oob::{Job, JobKind, Op};
+use spanwire_host::station::JobReport;
 use spanwire_host::text::bytes;
 use spanwire_transport::Agreed;
 use std::fmt::Write as _;

@@ -20,8 +20,8 @@ pub use file::{FilePort, SwitchFile};
 pub use run::{PORT_FRAME_ROOM, RunArgs};
 
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
 use crate::signals::Interrupt;
+use spanwire_host::fabric::Error;
 
 /// Arguments of `spanwire switch`.
 #[derive(clap::Args, Clone, Debug)]

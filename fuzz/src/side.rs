@@ -1,11 +1,11 @@
 //! The side connection of `spanwire perf` on any bytes: lines come out as they went in, in bounded
 //! memory, and what a message says is taken or refused.
 
-use spanwire_bins::oob::perftest::{Keys, cycle_buffer_from, mtu_from, version_from};
-use spanwire_bins::oob::{
+use spanwire_host::oob::perftest::{Keys, cycle_buffer_from, mtu_from, version_from};
+use spanwire_host::oob::{
     Coding, Congestion, Lines, Message, OobError, Request, read, read_balance, settle,
 };
-use spanwire_bins::station::job_bytes;
+use spanwire_host::station::job_bytes;
 use spanwire_transport::{Agreed, Config, Mtu, Offer};
 
 /// Takes all but the first two bytes of `data` as what a stranger sends; those say how it is cut,

@@ -9,6 +9,10 @@
 //! | [`dial`] | TCP sockets of the side connection, tied to one interface |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
 //! | [`paths`] | the paths of a queue pair |
+//! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
+//! | [`station`] | a worker that gives jobs to a peer or takes them |
+//! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
+//! | [`window`] | engine and port for a window of a given width |
 //! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.
@@ -17,6 +21,12 @@
 
 pub mod dial;
 pub mod fabric;
+pub mod initiator;
 pub mod modes;
+pub mod oob;
 pub mod paths;
+pub mod station;
+pub mod target;
 pub mod text;
+pub mod window;
+pub mod write_ping_pong;

@@ -3,10 +3,10 @@
 use super::grant::Grant;
 use super::talk;
 use crate::exit::{Failed, usage};
-use crate::fabric::Error;
 use crate::interface;
 use crate::path_report::PathsReport;
 use crate::port_args::{self, PortArgs, ppm};
+use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
@@ -197,13 +197,13 @@ impl SendArgs {
         let dev = interface::towards(self.dev.as_deref(), ip)?;
         let address = match ip {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-                let ifindex = crate::fabric::interface(&dev)?.ifindex;
+                let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
                 SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
             }
             other => SocketAddr::new(other, port),
         };
         // The interface is checked first: its name is the likelier mistake.
-        crate::fabric::interface(&dev)?;
+        spanwire_host::fabric::interface(&dev)?;
         let network = self.common.network(&dev, &talk::limits())?;
         match network.network.connect(address, &talk::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),

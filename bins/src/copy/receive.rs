@@ -12,7 +12,7 @@ use super::session::{End, LOOK_EVERY, Session};
 use super::sink::{FileWork, Sink, Work};
 use super::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
 use super::there::{Comparison, Named, Outcome, There, hashing_time};
-use crate::fabric::Error;
+use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
 use spanwire_stream::Connection;
 use std::collections::{BTreeMap, VecDeque};

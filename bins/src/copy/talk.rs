@@ -5,7 +5,7 @@ use super::chunk::{ChunkHeader, HEADER_BYTES};
 use super::message::{Message, PROTOCOL};
 use super::session::{End, LOOK_EVERY, Session};
 use crate::exit::{Exit, Failed};
-use crate::fabric::Error;
+use spanwire_host::fabric::Error;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
 };

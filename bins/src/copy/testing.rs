@@ -1,7 +1,7 @@
 //! What the tests of copy share.
 
 use super::talk;
-use crate::fabric::{Attachment, Wrap};
+use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -2,14 +2,14 @@
 
 use super::test_args::TestArgs;
 use crate::exit::Failed;
-use crate::fabric::{self, Error};
 use crate::interface;
-use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::port_args::{PortArgs, ppm, sleep_precisely};
 use crate::queues;
-use crate::station::{Sending, Station};
 use clap::ValueEnum;
 use spanwire_base::Dur;
+use spanwire_host::fabric::{self, Error};
+use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
+use spanwire_host::station::{Sending, Station};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;

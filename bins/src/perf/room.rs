@@ -1,10 +1,10 @@
 //! The clients of a server that are not being served. One at a time is; the others are here, where
 //! one that says nothing keeps nobody out.
 
-use crate::fabric::Error;
-use crate::oob::{Oob, Request};
-use crate::station::{Attended, Guest, Station};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::{Oob, Request};
+use spanwire_host::station::{Attended, Guest, Station};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -150,8 +150,10 @@ const GUESTS_PER_ADDRESS_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{Attachment, Wrap};
-    use crate::oob::{Hello, LINE_BYTES_MAX, Message, Modes, OobError, REPLY_TIMEOUT, VERSION};
+    use spanwire_host::fabric::{Attachment, Wrap};
+    use spanwire_host::oob::{
+        Hello, LINE_BYTES_MAX, Message, Modes, OobError, REPLY_TIMEOUT, VERSION,
+    };
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
     use std::time::Instant;

@@ -2,11 +2,11 @@
 //! ends negotiate nothing, so there both are told.
 
 use super::args::size;
-use crate::fabric::Error;
-use crate::oob::perftest::{self, Test};
-use crate::oob::{self, ModeChoice, Op};
 use crate::port_args;
 use clap::ValueEnum;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::perftest::{self, Test};
+use spanwire_host::oob::{self, ModeChoice, Op};
 use std::net::IpAddr;
 
 /// How the two ends find together.

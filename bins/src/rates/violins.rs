@@ -1,7 +1,7 @@
 //! `spanwire plot --violin`: what came of many seeds, several schemes side by side.
 
-use crate::fabric::Error;
 use serde::Deserialize;
+use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
 
 /// Which of a run's values make a body.

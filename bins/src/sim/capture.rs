@@ -1,7 +1,7 @@
 //! `--pcap`: what passes one link of a simulation, as a capture at one of its ends.
 
-use crate::fabric::Error;
 use spanwire_base::{RxMeta, Time, TxMeta, usize_from};
+use spanwire_host::fabric::Error;
 use spanwire_host::text::unknown;
 use spanwire_io::pcap::PcapWriter;
 use spanwire_sim::{Cable, LinkId, Observer, Plug, Topology};

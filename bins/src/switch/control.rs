@@ -3,10 +3,10 @@
 //! One request a connection, one line of JSON each way. A thread of its own waits for connections,
 //! so that the loop that forwards never does; it only looks whether something has been asked.
 
-use crate::fabric::Error;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
+use spanwire_host::fabric::Error;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;

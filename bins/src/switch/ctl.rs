@@ -2,10 +2,10 @@
 
 use super::control::{Reply, Request, ask};
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
 use crate::lab;
 use crate::report::say;
 use crate::signals::Interrupt;
+use spanwire_host::fabric::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 //! the interface of the same name as soon as there is one: both take the kernel some tens of
 //! milliseconds, for which the other ports must not wait.
 
-use crate::fabric::Error;
 use spanwire_base::{RxMeta, Time, TxMeta, u64_from};
+use spanwire_host::fabric::Error;
 use spanwire_io::doorbell::EventFd;
 use spanwire_io::port::{Port, SlotToken};
 use spanwire_io::xdp::XdpPort;

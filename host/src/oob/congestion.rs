@@ -1,11 +1,11 @@
 //! Congestion control in words, for the other end.
 
 use crate::fabric::Error;
+use crate::text::unknown;
 use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_cc::params::ParamError;
-use spanwire_host::text::unknown;
 use spanwire_transport::CongestionControl;
 use std::collections::BTreeMap;
 

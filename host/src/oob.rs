@@ -14,12 +14,12 @@ mod lines;
 pub mod perftest;
 mod socket;
 
+pub use crate::dial::{dial, listen};
+pub use crate::modes::{ModeChoice, Modes, settle};
 pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, read_balance};
 pub use congestion::{Congestion, algorithm};
 pub use error::OobError;
 pub use lines::Lines;
-pub use spanwire_stream::dial::{dial, listen};
-pub use spanwire_stream::modes::{ModeChoice, Modes, settle};
 
 use serde::{Deserialize, Serialize};
 pub(crate) use socket::{Stream, notice_dead_peer};

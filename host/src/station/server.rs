@@ -5,9 +5,9 @@ use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
+use crate::paths::SentPaths;
 use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
-use spanwire_host::paths::SentPaths;
 use spanwire_transport::{Agreed, QpCaps};
 
 /// A job that was served.

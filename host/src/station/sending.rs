@@ -3,7 +3,7 @@
 use super::{Setup, Station};
 use crate::fabric::Error;
 use crate::oob::{Coding, Congestion, Request, read_balance};
-use spanwire_host::paths::{ConnectionPaths, SentPaths};
+use crate::paths::{ConnectionPaths, SentPaths};
 use spanwire_transport::{Agreed, Balance, CongestionControl, ErasureCoding};
 use spanwire_wire::Qpn;
 

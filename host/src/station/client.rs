@@ -7,9 +7,9 @@ use crate::oob::{
     Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
     Request,
 };
+use crate::paths::SentPaths;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
-use spanwire_host::paths::SentPaths;
 use spanwire_transport::{Access, Config, Host, QpCaps};
 use spanwire_wire::Qpn;
 

@@ -13,7 +13,7 @@ use spanwire_transport::{Config, ValidConfig};
 ///
 /// # Errors
 /// The window is not within 1 and [`WINDOW_MAX`].
-pub(crate) fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Error> {
+pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Error> {
     let default = Config { line_rate, catch_up: CATCH_UP, ..Config::default() };
     let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
     let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
@@ -38,7 +38,8 @@ pub(crate) fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfi
 ///
 /// Wider than [`RING_MAX`] the ring does not grow: what travels over milliseconds does not arrive
 /// at once.
-pub(crate) fn port(
+#[must_use]
+pub fn port(
     ifname: &str,
     queue: u32,
     preference: XdpPreference,
@@ -64,7 +65,7 @@ const RING_MAX: u32 = 4096;
 const CATCH_UP: Dur = Dur::from_us(250);
 
 /// The widest window, in packets: the engine's `qp_window_pkts`.
-pub(crate) const WINDOW_MAX: u32 = 1 << 16;
+pub const WINDOW_MAX: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {
