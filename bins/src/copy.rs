@@ -22,6 +22,7 @@ pub mod message;
 pub mod partial;
 pub mod receive;
 pub mod report;
+pub mod row;
 pub mod send;
 pub mod session;
 pub mod sink;

@@ -3,6 +3,8 @@
 //! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
 //! knows; every other error ends with [`Exit::Failure`].
 
+use crate::copy::session::End;
+use crate::copy::talk::NotBegun;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::OobError;
 use spanwire_host::oob::perftest::PerftestError;
@@ -109,6 +111,8 @@ impl Exit {
                 SetupError::Silent(_) | SetupError::Closed | SetupError::NoWay(_) => true,
                 _ => false,
             }
+        } else if let Some(NotBegun { end, .. }) = error.downcast_ref::<NotBegun>() {
+            matches!(end, End::PeerGone(_) | End::Stalled(_))
         } else {
             false
         };
@@ -197,20 +201,22 @@ mod tests {
     #[test]
     fn of__tells_a_silent_peer_from_a_peer_that_refuses() {
         let io = |kind| io::Error::from(kind);
-        let unreachable: [Error; 5] = [
+        let unreachable: [Error; 6] = [
             OobError::Closed.into(),
             OobError::Io(io(io::ErrorKind::ConnectionReset)).into(),
             SetupError::Silent(Duration::from_secs(1)).into(),
             SetupError::Io("reach", io(io::ErrorKind::ConnectionRefused)).into(),
             PerftestError::Closed("hello").into(),
+            NotBegun::from(End::PeerGone("killed")).into(),
         ];
         for error in unreachable {
             assert_eq!(Exit::of(&error), Exit::PeerUnreachable, "{error}");
         }
-        let failures: [Error; 4] = [
+        let failures: [Error; 5] = [
             OobError::Rejected("busy".into()).into(),
             SetupError::Refused("busy".into()).into(),
             SetupError::Io("listen", io(io::ErrorKind::AddrInUse)).into(),
+            NotBegun::from(End::Interrupted).into(),
             "a sentence".into(),
         ];
         for error in failures {

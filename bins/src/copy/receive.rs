@@ -6,7 +6,7 @@ use super::message::{
     Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
 };
 use super::partial::Partial;
-use super::report::FileRow;
+use super::row::FileRow;
 use super::send::run_part;
 use super::session::{End, LOOK_EVERY, Session};
 use super::sink::{FileWork, Sink, Work};

@@ -1,7 +1,7 @@
 //! The sender: names what it has, and answers what the receiver wants of it.
 
 use super::message::{Accept, Entry, EntryKind, Message, Name, Request};
-use super::report::FileRow;
+use super::row::FileRow;
 use super::session::{End, LOOK_EVERY, Session};
 use super::source::{Feeder, Job, Notes, Wish};
 use super::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};

@@ -4,7 +4,7 @@ use super::chunk::{ABORT, ChunkHeader, FIRST, LAST};
 use super::dest::DestDir;
 use super::message::{Message, Mtime, Sha256Hex, printable};
 use super::partial::Partial;
-use super::report::FileRow;
+use super::row::FileRow;
 use super::session::{End, LOOK_EVERY, Session};
 use super::talk::Speaking;
 use super::there::Named;

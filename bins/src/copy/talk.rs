@@ -4,7 +4,6 @@
 use super::chunk::{ChunkHeader, HEADER_BYTES};
 use super::message::{Message, PROTOCOL};
 use super::session::{End, LOOK_EVERY, Session};
-use crate::exit::{Exit, Failed};
 use spanwire_host::fabric::Error;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
@@ -123,12 +122,34 @@ impl<'a> Speaking<'a> {
     }
 }
 
-/// `why`, before there are terms, with the exit code of `end`.
-fn failed(end: &End, why: impl fmt::Display) -> Error {
-    let is_lost = matches!(end, End::PeerGone(_) | End::Stalled(_));
-    let exit = if is_lost { Exit::PeerUnreachable } else { Exit::Failure };
-    Failed::new(exit, why).into()
+/// A copy that ended before both ends agreed on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotBegun {
+    /// How it ended.
+    pub end: End,
+    why: String,
 }
+
+impl NotBegun {
+    fn new(end: End, why: impl fmt::Display) -> Self {
+        Self { end, why: why.to_string() }
+    }
+}
+
+impl From<End> for NotBegun {
+    fn from(end: End) -> Self {
+        let why = end.to_string();
+        Self { end, why }
+    }
+}
+
+impl fmt::Display for NotBegun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NotBegun {}
 
 impl Hearing {
     /// Hears by `receiver`.
@@ -163,15 +184,16 @@ impl Hearing {
     ) -> Result<Message, Error> {
         let start = Instant::now();
         while start.elapsed() < patience {
-            if let Some(word) = self.recv(LOOK_EVERY).map_err(|end| failed(&end, &end))? {
+            if let Some(word) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
                 return Ok(word);
             }
             watch(session);
             if let Some(end) = session.outcome() {
-                return Err(failed(&end, &end));
+                return Err(NotBegun::from(end).into());
             }
         }
-        Err(failed(&End::Stalled(patience), format!("the other end said nothing for {patience:?}")))
+        let why = format!("the other end said nothing for {patience:?}");
+        Err(NotBegun::new(End::Stalled(patience), why).into())
     }
 
     /// Takes what comes and hands it on, until `session` is over.
