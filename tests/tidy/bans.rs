@@ -7,7 +7,8 @@ use crate::scan::{Source, has_word};
 /// vector instructions.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
-const MACHINE: &[&str] = &["af_xdp", "io", "host", "stream", "bins", "bench", "tests", "fuzz"];
+const MACHINE: &[&str] =
+    &["af_xdp", "io", "host", "stream", "copy", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",
@@ -23,6 +24,7 @@ const LIBRARIES: &[&str] = &[
     "io",
     "host",
     "stream",
+    "copy",
     "pcap",
     "plot",
 ];

@@ -1,11 +1,11 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
-use super::grant::Grant;
-use super::talk;
 use crate::exit::{Failed, usage};
 use crate::interface;
 use crate::path_report::PathsReport;
 use crate::port_args::{self, PortArgs, ppm};
+use spanwire_copy::grant::Grant;
+use spanwire_copy::{DEFAULT_PORT, talk};
 use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
@@ -111,9 +111,6 @@ pub(super) struct CopyNetwork {
     erasure: Option<ErasureCoding>,
     balance: Option<Balance>,
 }
-
-/// The TCP port that `spanwire copy receive` listens on: the next after perf's.
-pub const DEFAULT_PORT: u16 = 18_517;
 
 impl CopyNetwork {
     /// What there is to say of the paths of a connection that agreed on `agreed` and has ended.

@@ -1,11 +1,11 @@
 //! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
 
-use super::gaps::GapRow;
-use super::row::FileRow;
-use super::session::{Current, End, Session};
 use crate::path_report::PathsReport;
 use crate::report::loss_text;
 use serde::Serialize;
+use spanwire_copy::gaps::GapRow;
+use spanwire_copy::row::FileRow;
+use spanwire_copy::session::{Current, End, Session};
 use spanwire_host::text::bytes;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -229,8 +229,8 @@ const NAME_CHARS: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::Sha256Hex;
     use super::*;
+    use spanwire_copy::message::Sha256Hex;
 
     #[test]
     fn of__one_failure_is_the_error_and_more_are_counted() {

@@ -1,9 +1,9 @@
 //! What goes over the connection of a copy: words and chunks, each a message. A word is a JSON
 //! object, so it begins with `{`; a chunk begins with a zero byte.
 
-use super::chunk::{ChunkHeader, HEADER_BYTES};
-use super::message::{Message, PROTOCOL};
-use super::session::{End, LOOK_EVERY, Session};
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::message::{Message, PROTOCOL};
+use crate::session::{End, LOOK_EVERY, Session};
 use spanwire_host::fabric::Error;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
@@ -258,8 +258,8 @@ const LAST_WORD_WITHIN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Wire;
     use super::*;
+    use crate::testing::Wire;
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]

@@ -2,10 +2,10 @@
 //! receiver never sends its own hash first: a peer that guesses name, size and time of a file
 //! must not learn what is in it.
 
-use super::dest::DestDir;
-use super::message::{Mtime, Name, Sha256Hex};
-use super::partial::{Partial, hash_of};
-use super::session::Session;
+use crate::dest::DestDir;
+use crate::message::{Mtime, Name, Sha256Hex};
+use crate::partial::{Partial, hash_of};
+use crate::session::Session;
 use rustix::fs::FileType;
 use sha2::Digest;
 use spanwire_host::text::bytes;

@@ -1,9 +1,9 @@
 //! A file under way at the receiver: it grows under a hidden name beside its final one, and is
 //! renamed when all of it is there, right, and on disk.
 
-use super::dest::{DestDir, permissions, times};
-use super::message::{Mtime, Name, Sha256Hex};
-use super::session::Session;
+use crate::dest::{DestDir, permissions, times};
+use crate::message::{Mtime, Name, Sha256Hex};
+use crate::session::Session;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -263,8 +263,8 @@ const RESERVE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::TempDir;
     use super::*;
+    use crate::testing::TempDir;
     use std::fs;
 
     fn setup() -> (TempDir, Arc<DestDir>, Name) {
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(len, 3);
         assert_eq!(hash.finalize()[..], Sha256::digest(b"abc")[..]);
         assert_eq!(hash_of(&mut file, &session).unwrap().1, 3, "the rest");
-        session.end(super::super::session::End::Interrupted);
+        session.end(crate::session::End::Interrupted);
         assert!(hash_of(&mut file, &session).is_err());
     }
 }

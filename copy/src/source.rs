@@ -1,12 +1,12 @@
 //! The reader of the sender: reads files, hashes them and sends them in chunks.
 
-use super::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
-use super::message::{Message, Mtime, Sha256Hex};
-use super::partial::hash_up_to;
-use super::session::{End, Session};
-use super::sink::wait;
-use super::talk::Speaking;
-use super::walk::{Source, mtime};
+use crate::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
+use crate::message::{Message, Mtime, Sha256Hex};
+use crate::partial::hash_up_to;
+use crate::session::{End, Session};
+use crate::sink::wait;
+use crate::talk::Speaking;
+use crate::walk::{Source, mtime};
 use sha2::{Digest, Sha256};
 use spanwire_base::{u32_from, usize_from};
 use std::collections::{BTreeMap, BTreeSet};

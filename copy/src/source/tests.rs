@@ -1,5 +1,5 @@
-use super::super::testing::{TempDir, Wire};
 use super::*;
+use crate::testing::{TempDir, Wire};
 use spanwire_stream::Error;
 use std::fs;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 //! Every step takes one component relative to an open directory and follows no symbolic link, so
 //! what is there, or is put there meanwhile, cannot lead out of the directory copied into.
 
-use super::message::{LinkTarget, Mtime, Name, printable};
+use crate::message::{LinkTarget, Mtime, Name, printable};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// An open directory.
 #[derive(Debug)]
 pub struct DestDir {
-    pub(super) fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// For messages.
     shown: String,
     /// It was not there before: its mode and time are ours to set.
@@ -188,7 +188,7 @@ impl DestDir {
         }
     }
 
-    pub(super) fn cannot(&self, what: &str, name: &Name, e: Errno) -> String {
+    pub(crate) fn cannot(&self, what: &str, name: &Name, e: Errno) -> String {
         format!("cannot {what} {}: {e}", self.show(name))
     }
 
@@ -218,11 +218,11 @@ impl DestDir {
 }
 
 /// The permission bits of `mode`: a copy does not become another user's on execution.
-pub(super) fn permissions(mode: u32) -> Mode {
+pub(crate) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o777)
 }
 
-pub(super) fn times(mtime: Mtime) -> Timestamps {
+pub(crate) fn times(mtime: Mtime) -> Timestamps {
     let at = Timespec { tv_sec: mtime.s, tv_nsec: mtime.ns.min(999_999_999).into() };
     Timestamps { last_access: at, last_modification: at }
 }
@@ -235,8 +235,8 @@ const OPEN_DIR: OFlags =
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::TempDir;
     use super::*;
+    use crate::testing::TempDir;
     use std::os::unix::fs::{MetadataExt, symlink};
 
     fn name(name: &str) -> Name {

@@ -1,6 +1,6 @@
 //! The outcome of one file.
 
-use super::message::Sha256Hex;
+use crate::message::Sha256Hex;
 use serde::Serialize;
 
 /// What became of one file, as `files[]` in JSON.

@@ -1,11 +1,11 @@
 //! The sender: names what it has, and answers what the receiver wants of it.
 
-use super::message::{Accept, Entry, EntryKind, Message, Name, Request};
-use super::row::FileRow;
-use super::session::{End, LOOK_EVERY, Session};
-use super::source::{Feeder, Job, Notes, Wish};
-use super::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};
-use super::walk::{Found, Root, Source, Totals, Walk};
+use crate::message::{Accept, Entry, EntryKind, Message, Name, Request};
+use crate::row::FileRow;
+use crate::session::{End, LOOK_EVERY, Session};
+use crate::source::{Feeder, Job, Notes, Wish};
+use crate::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};
+use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
 use spanwire_stream::Connection;
@@ -247,7 +247,7 @@ impl Teller<'_> {
 }
 
 /// Runs one thread's part of the copy. Its end is the copy's, unless another came first.
-pub(super) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>) {
+pub(crate) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>) {
     let _guard = session.ends_on_panic();
     if let Err(end) = part() {
         session.end(end);

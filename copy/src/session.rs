@@ -1,7 +1,7 @@
 //! What the threads of one copy share: how far it is, and how it ended.
 
-use super::gaps::{GapRow, Gaps};
-use super::row::FileRow;
+use crate::gaps::{GapRow, Gaps};
+use crate::row::FileRow;
 use spanwire_stream::{Cause, Error};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

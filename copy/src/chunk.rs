@@ -1,6 +1,6 @@
 //! What lies in one place of the staging ring: a header and a piece of a file.
 
-use super::message::Sha256Hex;
+use crate::message::Sha256Hex;
 use std::fmt;
 
 /// The header of a chunk. The data follow it.
@@ -102,11 +102,11 @@ impl std::error::Error for ChunkError {}
 mod field {
     use std::ops::Range;
 
-    pub(super) const FLAGS: Range<usize> = 0..4;
-    pub(super) const LEN: Range<usize> = 4..8;
-    pub(super) const INDEX: Range<usize> = 8..16;
-    pub(super) const OFFSET: Range<usize> = 16..24;
-    pub(super) const SHA256: Range<usize> = 24..56;
+    pub(crate) const FLAGS: Range<usize> = 0..4;
+    pub(crate) const LEN: Range<usize> = 4..8;
+    pub(crate) const INDEX: Range<usize> = 8..16;
+    pub(crate) const OFFSET: Range<usize> = 16..24;
+    pub(crate) const SHA256: Range<usize> = 24..56;
 }
 
 fn array<const N: usize>(head: &[u8; HEADER_BYTES], range: std::ops::Range<usize>) -> [u8; N] {

@@ -1,13 +1,13 @@
 //! The writer of the receiver: puts chunks into files.
 
-use super::chunk::{ABORT, ChunkHeader, FIRST, LAST};
-use super::dest::DestDir;
-use super::message::{Message, Mtime, Sha256Hex, printable};
-use super::partial::Partial;
-use super::row::FileRow;
-use super::session::{End, LOOK_EVERY, Session};
-use super::talk::Speaking;
-use super::there::Named;
+use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
+use crate::dest::DestDir;
+use crate::message::{Message, Mtime, Sha256Hex, printable};
+use crate::partial::Partial;
+use crate::row::FileRow;
+use crate::session::{End, LOOK_EVERY, Session};
+use crate::talk::Speaking;
+use crate::there::Named;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -277,7 +277,7 @@ impl Sink<'_> {
 ///
 /// # Errors
 /// The copy is over.
-pub(super) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
+pub(crate) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
     loop {
         match from.recv_timeout(LOOK_EVERY) {
             Ok(thing) => return Ok(thing),

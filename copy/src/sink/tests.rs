@@ -1,8 +1,8 @@
-use super::super::message::Name;
-use super::super::partial::Partial;
-use super::super::talk::Hearing;
-use super::super::testing::{TempDir, Wire};
 use super::*;
+use crate::message::Name;
+use crate::partial::Partial;
+use crate::talk::Hearing;
+use crate::testing::{TempDir, Wire};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::sync::mpsc::channel;

@@ -1,17 +1,17 @@
 //! The receiver: takes what a sender names, one sender at a time.
 
-use super::dest::{DEPTH_MAX, DestDir};
-use super::grant::Grant;
-use super::message::{
+use crate::dest::{DEPTH_MAX, DestDir};
+use crate::grant::Grant;
+use crate::message::{
     Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
 };
-use super::partial::Partial;
-use super::row::FileRow;
-use super::send::run_part;
-use super::session::{End, LOOK_EVERY, Session};
-use super::sink::{FileWork, Sink, Work};
-use super::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
-use super::there::{Comparison, Named, Outcome, There, hashing_time};
+use crate::partial::Partial;
+use crate::row::FileRow;
+use crate::send::run_part;
+use crate::session::{End, LOOK_EVERY, Session};
+use crate::sink::{FileWork, Sink, Work};
+use crate::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
+use crate::there::{Comparison, Named, Outcome, There, hashing_time};
 use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
 use spanwire_stream::Connection;

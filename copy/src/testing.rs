@@ -1,6 +1,6 @@
 //! What the tests of copy share.
 
-use super::talk;
+use crate::talk;
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that goes with its last use.
-pub(super) struct TempDir(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("spanwire-copy-{}-{n}", std::process::id()));
@@ -19,7 +19,7 @@ impl TempDir {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -31,13 +31,13 @@ impl Drop for TempDir {
 }
 
 /// Two networks in this process, and connections between them.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     networks: [Network; 2],
     listener: Listener<Connection>,
 }
 
 impl Wire {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
         let networks = [a, b].map(|attachment| {
             let config = talk::limits().validate().unwrap();
@@ -49,7 +49,7 @@ impl Wire {
     }
 
     /// A receiver's and a sender's end.
-    pub(super) fn pair(&mut self) -> (Connection, Connection) {
+    pub(crate) fn pair(&mut self) -> (Connection, Connection) {
         let address = SocketAddr::new([127, 0, 0, 1].into(), self.listener.local_addr().port());
         let theirs = self.networks[1].connect(address, &talk::options(ModeChoice::Auto)).unwrap();
         (self.listener.accept().unwrap(), theirs)

@@ -1,8 +1,8 @@
 //! What the sender sends: the named files and directories, depth first, in the order of their
 //! names.
 
-use super::dest::DEPTH_MAX;
-use super::message::{EntryKind, LinkTarget, Mtime, Name, printable};
+use crate::dest::DEPTH_MAX;
+use crate::message::{EntryKind, LinkTarget, Mtime, Name, printable};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -240,7 +240,7 @@ impl Iterator for Walk {
 }
 
 /// When a file was modified.
-pub(super) fn mtime(stat: &Stat) -> Mtime {
+pub(crate) fn mtime(stat: &Stat) -> Mtime {
     Mtime { s: stat.st_mtime, ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) }
 }
 
@@ -288,8 +288,8 @@ const OPEN_DIR: OFlags =
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::TempDir;
     use super::*;
+    use crate::testing::TempDir;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Times from one chunk of a file to the next, as the application gets them.
 #[derive(Debug)]
-pub(super) struct Gaps {
+pub(crate) struct Gaps {
     last: Option<Instant>,
     /// In microseconds.
     times: Histogram<u64>,
@@ -37,7 +37,7 @@ pub struct GapRow {
 }
 
 impl Gaps {
-    pub(super) fn chunk_came(&mut self, now: Instant, ends_file: bool) {
+    pub(crate) fn chunk_came(&mut self, now: Instant, ends_file: bool) {
         if let Some(last) = self.last {
             let gap = now.saturating_duration_since(last).min(GAP_MAX);
             let us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
@@ -58,7 +58,7 @@ impl Gaps {
         }
     }
 
-    pub(super) fn row(&self) -> Option<GapRow> {
+    pub(crate) fn row(&self) -> Option<GapRow> {
         if self.times.is_empty() {
             return None;
         }

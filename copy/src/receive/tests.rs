@@ -1,8 +1,8 @@
-use super::super::chunk::{ChunkHeader, FIRST, HEADER_BYTES, LAST};
-use super::super::testing::{TempDir, Wire};
-use super::super::walk::{Root, Totals};
-use super::super::{message, send};
 use super::*;
+use crate::chunk::{ChunkHeader, FIRST, HEADER_BYTES, LAST};
+use crate::testing::{TempDir, Wire};
+use crate::walk::{Root, Totals};
+use crate::{message, send};
 use sha2::Digest;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
