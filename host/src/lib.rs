@@ -13,12 +13,14 @@
 //! | [`station`] | a worker that gives jobs to a peer or takes them |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
 //! | [`window`] | engine and port for a window of a given width |
+//! | [`diagnosis`] | whether it works on a machine and an interface, and what mends it |
 //! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod diagnosis;
 pub mod dial;
 pub mod fabric;
 pub mod initiator;

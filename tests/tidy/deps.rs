@@ -63,6 +63,7 @@ const ALLOWED: &[Allowed] = &[
         theirs: &[
             "getrandom",
             "hdrhistogram",
+            "libc",
             // Error numbers of the system by name.
             "rustix",
             "serde",
