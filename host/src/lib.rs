@@ -13,6 +13,7 @@
 //! | [`station`] | a worker that gives jobs to a peer or takes them |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
 //! | [`window`] | engine and port for a window of a given width |
+//! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | whether it works on a machine and an interface, and what mends it |
 //! | [`text`] | numbers and names in messages for people |
 //!
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod control;
 pub mod diagnosis;
 pub mod dial;
 pub mod fabric;

@@ -11,6 +11,7 @@
 //! | [`clock`] | the only clock |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | a bad network around any port, decided by a seed |
+//! | [`hotplug`] | a port whose interface may go and come back |
 //! | [`pcap`] | a capture of what any port carries |
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod doorbell;
 pub mod driver;
 pub mod fault;
+pub mod hotplug;
 pub mod net;
 pub mod packet;
 pub mod pcap;

@@ -10,7 +10,8 @@ use super::process::Process;
 use super::report::{UpHost, UpReport, UpSwitch};
 use super::state::{State, StateDir};
 use super::{DEVICE, SWITCH, mark, namespace};
-use crate::switch::{self, PORT_FRAME_ROOM, SwitchFile};
+use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
+use spanwire_host::control::is_answering;
 use spanwire_io::net::{
     Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
 };
@@ -226,7 +227,7 @@ fn start(
 fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
     let deadline = Instant::now() + SWITCH_WITHIN;
     while Instant::now() < deadline {
-        if switch::is_answering(&dir.socket()) {
+        if is_answering(&dir.socket()) {
             return Ok(());
         }
         if let Ok(Some(_)) = child.try_wait() {

@@ -1,10 +1,10 @@
 //! `spanwire switch ctl`: asks a running switch, and tells it.
 
-use super::control::{Reply, Request, ask};
 use crate::exit::{Exit, usage};
 use crate::lab;
 use crate::report::say;
 use crate::signals::Interrupt;
+use spanwire_host::control::{Reply, Request, ask};
 use spanwire_host::fabric::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

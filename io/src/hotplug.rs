@@ -1,15 +1,14 @@
-//! A port whose interface may be removed while the switch runs, and come back.
+//! A port whose interface may be removed while a program runs, and come back.
 //!
-//! While the interface is gone the port stays a port: what the switch sends there is counted as
+//! While the interface is gone the port stays a port: what is sent there is counted as
 //! dropped, and nothing arrives. A thread of its own closes the old socket and opens a new one on
 //! the interface of the same name as soon as there is one: both take the kernel some tens of
 //! milliseconds, for which the other ports must not wait.
 
+use crate::doorbell::EventFd;
+use crate::port::{Port, SlotToken};
+use crate::xdp::XdpPort;
 use spanwire_base::{RxMeta, Time, TxMeta, u64_from};
-use spanwire_host::fabric::Error;
-use spanwire_io::doorbell::EventFd;
-use spanwire_io::port::{Port, SlotToken};
-use spanwire_io::xdp::XdpPort;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A port that can be opened again.
-pub(super) trait Reopen: Port + Send + 'static {
+pub trait Reopen: Port + Send + 'static {
     /// How it is attached, for reports.
     fn mode(&self) -> &'static str;
 
@@ -27,10 +26,13 @@ pub(super) trait Reopen: Port + Send + 'static {
 }
 
 /// Opens the port anew.
-pub(super) type Open<P> = Arc<dyn Fn() -> Result<P, Error> + Send + Sync>;
+pub type Open<P> = Arc<dyn Fn() -> Result<P, OpenError> + Send + Sync>;
+
+/// Why a port cannot be opened.
+pub type OpenError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A port on an interface, whether the interface is there or not.
-pub(super) struct HotplugPort<P> {
+pub struct HotplugPort<P> {
     /// The interface, by name.
     device: String,
     open: Open<P>,
@@ -69,7 +71,7 @@ impl<P: Reopen> HotplugPort<P> {
     ///
     /// # Errors
     /// What `open` says, or there are no descriptors left.
-    pub(super) fn new(device: &str, open: Open<P>) -> Result<Self, Error> {
+    pub fn new(device: &str, open: Open<P>) -> Result<Self, OpenError> {
         let port = open()?;
         Ok(Self {
             device: device.to_owned(),
@@ -84,12 +86,14 @@ impl<P: Reopen> HotplugPort<P> {
     }
 
     /// The interface's name.
-    pub(super) fn device(&self) -> &str {
+    #[must_use]
+    pub fn device(&self) -> &str {
         &self.device
     }
 
     /// How the port is attached; `None` while the interface is gone.
-    pub(super) fn mode(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn mode(&self) -> Option<&'static str> {
         match &self.state {
             State::Open(port) => Some(port.mode()),
             State::Gone(_) => None,
@@ -98,7 +102,8 @@ impl<P: Reopen> HotplugPort<P> {
 
     /// All counters by name, also those of the ports before this one: of the port, then
     /// `drop_gone`, the frames lost for want of an interface, and `gone`, how often it has gone.
-    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = match &self.state {
             State::Open(port) => sum(&self.earlier, port.counters()),
             State::Gone(_) => self.earlier.clone(),

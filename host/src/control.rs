@@ -1,12 +1,12 @@
-//! The control socket: how a running switch is asked and told.
+//! The control socket of a running switch: requests of other processes, and their replies.
 //!
 //! One request a connection, one line of JSON each way. A thread of its own waits for connections,
 //! so that the loop that forwards never does; it only looks whether something has been asked.
 
+use crate::fabric::Error;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
-use spanwire_host::fabric::Error;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What can be asked of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Request {
+pub enum Request {
     /// Counters and configuration.
     Show {},
     /// Changes, all or none: `port.NAME.KEY=VALUE`.
@@ -31,32 +31,33 @@ pub(super) enum Request {
 
 /// What it answers.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Reply {
+pub struct Reply {
     /// Why it was refused; null if it was not.
-    pub(super) error: Option<String>,
+    pub error: Option<String>,
     /// For people.
-    pub(super) text: String,
+    pub text: String,
     /// For programs.
-    pub(super) report: serde_json::Value,
+    pub report: serde_json::Value,
 }
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) request: Request,
+pub struct Asked {
+    /// What is asked.
+    pub request: Request,
     reply: SyncSender<Reply>,
 }
 
 /// The control socket of this process. Dropping it removes the file.
 #[derive(Debug)]
-pub(super) struct Control {
+pub struct Control {
     path: PathBuf,
     asked: Receiver<Asked>,
 }
 
 impl Asked {
     /// Answers; that the asker has gone away is its own affair.
-    pub(super) fn answer(self, reply: Reply) {
+    pub fn answer(self, reply: Reply) {
         let _ = self.reply.send(reply);
     }
 }
@@ -66,7 +67,7 @@ impl Control {
     ///
     /// # Errors
     /// Another switch listens there, the path is something else, or it cannot be made.
-    pub(super) fn listen(path: &Path) -> Result<Self, Error> {
+    pub fn listen(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
         clear(path).map_err(|e| format!("--socket {shown}: {e}"))?;
         let bind = || {
@@ -92,7 +93,8 @@ impl Control {
     }
 
     /// The next request, if there is one. Costs next to nothing if there is none.
-    pub(super) fn poll(&self) -> Option<Asked> {
+    #[must_use]
+    pub fn poll(&self) -> Option<Asked> {
         self.asked.try_recv().ok()
     }
 }
@@ -108,7 +110,7 @@ impl Drop for Control {
 ///
 /// # Errors
 /// Nobody listens there, or what does is no switch. A refusal is in the reply.
-pub(super) fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
+pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;

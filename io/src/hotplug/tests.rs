@@ -1,5 +1,5 @@
 use super::*;
-use spanwire_io::port::reserve;
+use crate::port::reserve;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
