@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`fabric`] | the port of a worker, with faults or a capture around it, and the next hop |
 //! | [`dial`] | TCP sockets of the side connection, tied to one interface |
+//! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
@@ -26,9 +27,12 @@ pub mod diagnosis;
 pub mod dial;
 pub mod fabric;
 pub mod initiator;
+pub mod lines;
 pub mod modes;
 pub mod oob;
 pub mod paths;
+pub mod side;
+pub mod socket;
 pub mod station;
 pub mod target;
 pub mod text;

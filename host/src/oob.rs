@@ -10,20 +10,18 @@
 mod coding;
 mod congestion;
 mod error;
-mod lines;
 pub mod perftest;
-mod socket;
 
 pub use crate::dial::{dial, listen};
 pub use crate::modes::{ModeChoice, Modes, settle};
 pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, read_balance};
 pub use congestion::{Congestion, algorithm};
 pub use error::OobError;
-pub use lines::Lines;
 
+use crate::side::SideConnection;
+use crate::socket::{Socket, TcpLimits};
 use serde::{Deserialize, Serialize};
-pub(crate) use socket::{Stream, notice_dead_peer};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -212,10 +210,9 @@ pub struct Outcome {
 
 /// A side connection.
 pub struct Oob {
-    stream: Box<dyn Stream>,
+    side: SideConnection,
     /// Where the peer is; `None` inside one process.
     peer_ip: Option<IpAddr>,
-    lines: Lines,
 }
 
 impl Oob {
@@ -224,9 +221,7 @@ impl Oob {
     /// # Errors
     /// The socket is broken.
     pub fn tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        notice_dead_peer(&stream)?;
+        TCP_LIMITS.apply(&stream)?;
         let peer_ip = Some(stream.peer_addr()?.ip().to_canonical());
         Ok(Self::over(stream, peer_ip))
     }
@@ -240,9 +235,8 @@ impl Oob {
         Ok((Self::over(a, None), Self::over(b, None)))
     }
 
-    fn over(stream: impl Stream + 'static, peer_ip: Option<IpAddr>) -> Self {
-        let lines = Lines::new(LINE_BYTES_MAX);
-        Self { stream: Box::new(stream), peer_ip, lines }
+    fn over(socket: impl Socket + 'static, peer_ip: Option<IpAddr>) -> Self {
+        Self { side: SideConnection::new(socket, LINE_BYTES_MAX), peer_ip }
     }
 
     /// The peer's address on this connection, which TCP has shown to be its own; `None` inside one
@@ -255,7 +249,7 @@ impl Oob {
     /// Sets the longest line that is taken, in bytes; what a peer that has not said who it is may
     /// make us keep is little. At first it is [`LINE_BYTES_MAX`].
     pub fn set_line_max(&mut self, bytes: usize) {
-        self.lines.set_max(bytes);
+        self.side.set_line_max(bytes);
     }
 
     /// Says `message`.
@@ -263,11 +257,7 @@ impl Oob {
     /// # Errors
     /// The connection broke.
     pub fn send(&mut self, message: &Message) -> Result<(), OobError> {
-        let mut line = serde_json::to_vec(message).map_err(|e| OobError::Io(e.into()))?;
-        line.push(b'\n');
-        self.stream.set_nonblocking(false)?;
-        self.stream.write_all(&line)?;
-        Ok(())
+        Ok(self.side.send(message)?)
     }
 
     /// Waits for the next message, at most `timeout`.
@@ -275,22 +265,8 @@ impl Oob {
     /// # Errors
     /// See [`OobError`]; [`Message::Reject`] arrives as one.
     pub fn recv(&mut self, timeout: Duration) -> Result<Message, OobError> {
-        let deadline = Instant::now() + timeout;
-        self.stream.set_nonblocking(false)?;
-        loop {
-            if let Some(message) = self.take_line()? {
-                return Ok(message);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(OobError::Silent(timeout));
-            }
-            self.stream.set_timeout(Some(left))?;
-            match self.fill() {
-                Err(OobError::Io(e)) if would_block(&e) => {}
-                other => other?,
-            }
-        }
+        let line = self.side.recv_line(Instant::now() + timeout);
+        read(&line.map_err(|e| OobError::of(e, timeout))?)
     }
 
     /// The next message if it is already there.
@@ -298,33 +274,8 @@ impl Oob {
     /// # Errors
     /// See [`OobError`].
     pub fn try_recv(&mut self) -> Result<Option<Message>, OobError> {
-        // Before more is read: what is kept is bounded by a line.
-        if let Some(message) = self.take_line()? {
-            return Ok(Some(message));
-        }
-        self.stream.set_nonblocking(true)?;
-        match self.fill() {
-            Err(OobError::Io(e)) if would_block(&e) => return Ok(None),
-            other => other?,
-        }
-        self.take_line()
-    }
-
-    fn fill(&mut self) -> Result<(), OobError> {
-        let mut chunk = [0; 4096];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(OobError::Closed),
-            Ok(n) => {
-                self.lines.push(&chunk[..n]);
-                Ok(())
-            }
-            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(e) => Err(OobError::Io(e)),
-        }
-    }
-
-    fn take_line(&mut self) -> Result<Option<Message>, OobError> {
-        self.lines.take()?.map(read).transpose()
+        let line = self.side.try_line().map_err(|e| OobError::of(e, Duration::ZERO))?;
+        line.as_deref().map(read).transpose()
     }
 }
 
@@ -342,16 +293,21 @@ pub fn read(line: &[u8]) -> Result<Message, OobError> {
 
 impl AsFd for Oob {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.side.as_fd()
     }
-}
-
-fn would_block(e: &io::Error) -> bool {
-    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// How long an end waits for the next step of the exchange. Hashing a gigabyte fits.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Limits of the TCP connection of a side connection: probes after 10 s without traffic.
+pub(crate) const TCP_LIMITS: TcpLimits = TcpLimits {
+    write_within: REPLY_TIMEOUT,
+    idle: Duration::from_secs(10),
+    interval: Duration::from_secs(5),
+    retries: 4,
+    peer_gone_within: REPLY_TIMEOUT,
+};
 
 /// The longest line: a request with thousands of queue pairs.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -384,6 +340,18 @@ mod tests {
     }
 
     #[test]
+    fn tcp__a_dead_peer_is_noticed_by_the_kernel() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let watched = stream.try_clone().unwrap();
+        let _oob = Oob::tcp(stream).unwrap();
+        let socket = socket2::SockRef::from(&watched);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(REPLY_TIMEOUT));
+    }
+
+    #[test]
     fn recv__gives_messages_in_order_however_they_are_cut() {
         let (mut a, mut b) = Oob::pair().unwrap();
         a.send(&request()).unwrap();
@@ -391,9 +359,9 @@ mod tests {
         assert_eq!(b.recv(REPLY_TIMEOUT).unwrap(), request());
         assert_eq!(b.try_recv().unwrap(), Some(Message::Ready));
         assert_eq!(b.try_recv().unwrap(), None);
-        a.stream.write_all(b"{\"type\":\"do").unwrap();
+        a.side.socket().write_all(b"{\"type\":\"do").unwrap();
         assert_eq!(b.try_recv().unwrap(), None);
-        a.stream.write_all(b"ne\"}\n").unwrap();
+        a.side.socket().write_all(b"ne\"}\n").unwrap();
         assert_eq!(b.recv(REPLY_TIMEOUT).unwrap(), Message::Done);
     }
 
@@ -402,7 +370,7 @@ mod tests {
         let (mut a, mut b) = Oob::pair().unwrap();
         let quick = Duration::from_millis(10);
         assert!(matches!(b.recv(quick), Err(OobError::Silent(_))));
-        a.stream.write_all(b"SSH-2.0-OpenSSH\n").unwrap();
+        a.side.socket().write_all(b"SSH-2.0-OpenSSH\n").unwrap();
         assert!(matches!(b.recv(quick), Err(OobError::Garbled(_))));
         a.send(&Message::Reject { reason: "no".into() }).unwrap();
         assert!(matches!(b.recv(quick), Err(OobError::Rejected(r)) if r == "no"));
@@ -412,23 +380,23 @@ mod tests {
 
     #[test]
     fn try_recv__takes_what_came_before_it_reads_more() {
-        let (mut a, mut b) = Oob::pair().unwrap();
+        let (a, mut b) = Oob::pair().unwrap();
         let many = b"{\"type\":\"ready\"}\n".repeat(1000);
-        a.stream.write_all(&many).unwrap();
+        a.side.socket().write_all(&many).unwrap();
         drop(a);
         for _ in 0..1000 {
             assert_eq!(b.try_recv().unwrap(), Some(Message::Ready));
-            assert!(b.lines.capacity() < 16_384, "{}", b.lines.capacity());
+            assert!(b.side.capacity() < 16_384, "{}", b.side.capacity());
         }
         assert!(matches!(b.try_recv(), Err(OobError::Closed)));
     }
 
     #[test]
     fn recv__a_line_without_end_is_refused() {
-        let (mut a, mut b) = Oob::pair().unwrap();
+        let (a, mut b) = Oob::pair().unwrap();
         let flood = std::thread::spawn(move || {
             // The other end hangs up in the middle of it.
-            let _ = a.stream.write_all(&vec![b'x'; LINE_BYTES_MAX * 2]);
+            let _ = a.side.socket().write_all(&vec![b'x'; LINE_BYTES_MAX * 2]);
         });
         assert!(matches!(b.recv(REPLY_TIMEOUT), Err(OobError::Garbled(_))));
         drop(b);

@@ -60,7 +60,7 @@ pub(crate) fn call(
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
-    let (local, peer) = addresses(&side)?;
+    let (local, peer) = (side.local(), side.peer());
     let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
     let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
@@ -88,7 +88,7 @@ pub(crate) fn answer(
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
-    let (local, peer) = addresses(&side)?;
+    let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| turn_away(&side, why))?;
     let come_to_terms = || {
@@ -275,15 +275,6 @@ fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
         network.commands.send(Command::Greet(SocketAddr::new(theirs.ip, port)));
     }
-}
-
-/// Ours and the peer's; IPv4 as IPv4.
-fn addresses(side: &Side) -> Result<(SocketAddr, SocketAddr), SetupError> {
-    let broken = |e| SetupError::Io("use the side connection", e);
-    let local = side.stream().local_addr().map_err(broken)?;
-    let peer = side.stream().peer_addr().map_err(broken)?;
-    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
-    Ok((plain(local), plain(peer)))
 }
 
 /// As long as a name may be in TLS's ALPN.

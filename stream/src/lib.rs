@@ -60,7 +60,6 @@ mod handshake;
 mod imm;
 mod incoming;
 mod keeper;
-mod lines;
 mod listener;
 mod network;
 mod outgoing;

@@ -86,8 +86,6 @@ const ALLOWED: &[Allowed] = &[
             "rustix",
             "serde",
             "serde_json",
-            // Sockets tied to an interface, and keepalive.
-            "socket2",
             "tracing",
         ],
     },
@@ -230,6 +228,8 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     ("erasure", "reed-solomon-erasure"),
     // Proves that the engine allocates nothing in steady state.
     ("tests", "allocation-counter"),
+    // Peers that are strange on purpose.
+    ("stream", "socket2"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.

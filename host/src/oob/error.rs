@@ -1,6 +1,7 @@
 //! What can go wrong on a side connection.
 
 use super::{Message, VERSION};
+use crate::side::SideError;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -42,6 +43,18 @@ impl OobError {
     #[must_use]
     pub fn unexpected(wanted: &'static str, got: Message) -> Self {
         Self::Unexpected { wanted, got: Box::new(got) }
+    }
+}
+
+impl OobError {
+    /// `e`, where the peer was waited for as long as `timeout`.
+    pub(super) fn of(e: SideError, timeout: Duration) -> Self {
+        match e {
+            SideError::Io(e) => Self::Io(e),
+            SideError::Closed => Self::Closed,
+            SideError::Silent => Self::Silent(timeout),
+            SideError::TooLong(e) => Self::Garbled(e.to_string()),
+        }
     }
 }
 

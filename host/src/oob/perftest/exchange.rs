@@ -1,7 +1,8 @@
 //! The TCP connection to a perftest peer, read without blocking: queue pairs have to be driven
 //! while the peer thinks.
 
-use super::super::{REPLY_TIMEOUT, Stream, notice_dead_peer};
+use super::super::TCP_LIMITS;
+use crate::socket::Socket;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 /// A connection to a perftest peer.
 pub struct Exchange {
-    stream: Box<dyn Stream>,
+    socket: Box<dyn Socket>,
     is_client: bool,
     /// Bytes received and not yet taken.
     inbox: Vec<u8>,
@@ -55,9 +56,7 @@ impl Exchange {
     /// # Errors
     /// The socket is broken.
     pub fn tcp(stream: TcpStream, is_client: bool) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        notice_dead_peer(&stream)?;
+        TCP_LIMITS.apply(&stream)?;
         Ok(Self::over(Box::new(stream), is_client))
     }
 
@@ -68,8 +67,8 @@ impl Exchange {
         (Self::over(Box::new(a), true), Self::over(Box::new(b), false))
     }
 
-    fn over(stream: Box<dyn Stream>, is_client: bool) -> Self {
-        Self { stream, is_client, inbox: Vec::new(), closed: false }
+    fn over(socket: Box<dyn Socket>, is_client: bool) -> Self {
+        Self { socket, is_client, inbox: Vec::new(), closed: false }
     }
 
     /// This end connected, and so speaks first.
@@ -83,8 +82,8 @@ impl Exchange {
     /// # Errors
     /// [`PerftestError::Io`]: the connection broke, or the peer takes nothing.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), PerftestError> {
-        self.stream.set_nonblocking(false)?;
-        self.stream.write_all(bytes)?;
+        self.socket.set_nonblocking(false)?;
+        self.socket.write_all(bytes)?;
         Ok(())
     }
 
@@ -114,15 +113,15 @@ impl Exchange {
 
     /// Says that nothing more will come from here. A connection that is gone already is no error.
     pub fn close(&mut self) {
-        self.stream.close();
+        self.socket.shutdown_write();
     }
 
     /// Takes what has arrived, at most [`INBOX_BYTES_MAX`] at a time.
     fn fill(&mut self) -> Result<(), PerftestError> {
         let mut chunk = [0; 4096];
-        self.stream.set_nonblocking(true)?;
+        self.socket.set_nonblocking(true)?;
         while !self.closed && self.inbox.len() < INBOX_BYTES_MAX {
-            match self.stream.read(&mut chunk) {
+            match self.socket.read(&mut chunk) {
                 Ok(0) => self.closed = true,
                 Ok(n) => self.inbox.extend_from_slice(&chunk[..n]),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}

@@ -1,6 +1,6 @@
 //! Lines of an untrusted byte stream: bounded memory, linear time.
 
-use super::OobError;
+use std::fmt;
 
 /// Bytes received and not yet taken as lines. It holds at most a line and what one read brings.
 #[derive(Debug)]
@@ -12,6 +12,10 @@ pub struct Lines {
     scanned: usize,
     line_max: usize,
 }
+
+/// A line is longer than the limit, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLong(pub usize);
 
 impl Lines {
     /// None yet; a line has at most `line_max` bytes, its end not counted.
@@ -38,12 +42,12 @@ impl Lines {
     ///
     /// # Errors
     /// The line is longer than it may be, whether it has ended or not.
-    pub fn take(&mut self) -> Result<Option<&[u8]>, OobError> {
+    pub fn take(&mut self) -> Result<Option<&[u8]>, TooLong> {
         let end = self.buffer[self.scanned..].iter().position(|b| *b == b'\n');
         let from = self.start;
         let end = end.map(|n| self.scanned + n);
         if end.unwrap_or(self.buffer.len()) - from > self.line_max {
-            return Err(OobError::Garbled(format!("a line above {} bytes", self.line_max)));
+            return Err(TooLong(self.line_max));
         }
         self.scanned = end.map_or(self.buffer.len(), |end| end + 1);
         let Some(end) = end else { return Ok(None) };
@@ -57,6 +61,14 @@ impl Lines {
         self.buffer.capacity()
     }
 }
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a line above {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for TooLong {}
 
 #[cfg(test)]
 mod tests {
