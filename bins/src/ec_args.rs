@@ -3,6 +3,7 @@
 use spanwire_erasure::Scheme;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::NO_SUCH_BLOCKS;
+use spanwire_host::seed;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Balance, ErasureCoding};
 
@@ -55,8 +56,7 @@ impl EcArgs {
     /// The system has no randomness.
     pub(crate) fn balance(&self) -> Result<Option<Balance>, Error> {
         let Some(choice) = self.lb else { return Ok(None) };
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(|e| format!("no randomness for --lb: {e}"))?;
+        let seed = seed::random().map_err(|e| format!("no randomness for --lb: {e}"))?;
         Ok(Some(Balance { choice, seed: u64::from_ne_bytes(seed) }))
     }
 }

@@ -3,7 +3,7 @@
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Listens on TCP `port` of every address of interface `ifname`, IPv6 and IPv4; only IPv4 where
@@ -28,6 +28,18 @@ pub fn dial(ifname: &str, address: SocketAddr, timeout: Duration) -> io::Result<
     let socket = tcp_on(ifname, address.ip())?;
     socket.connect_timeout(&address.into(), timeout)?;
     Ok(socket.into())
+}
+
+/// The socket address of `ip` through the interface of index `ifindex`, which is the scope of a
+/// link-local address.
+#[must_use]
+pub fn address(ip: IpAddr, port: u16, ifindex: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
+        }
+        other => SocketAddr::new(other, port),
+    }
 }
 
 fn listen_on(ifname: &str, address: SocketAddr) -> io::Result<TcpListener> {

@@ -11,7 +11,7 @@ use spanwire_io::pcap::{PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
 use spanwire_io::xdp::{SidePoll, XdpConfig, XdpPort, XdpPreference};
-use spanwire_transport::Mtu;
+use spanwire_transport::{AddressVector, Mtu};
 use spanwire_wire::MacAddr;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -163,6 +163,28 @@ impl Attachment {
     #[must_use]
     pub fn way(&self) -> Way {
         self.way
+    }
+}
+
+impl Hop {
+    /// The address vector of packets from `src_ip` to `dst_ip` by this hop.
+    #[must_use]
+    pub fn address_vector(
+        &self,
+        src_ip: IpAddr,
+        dst_ip: IpAddr,
+        traffic_class: u8,
+    ) -> AddressVector {
+        let Self { src_mac, dst_mac, hop_limit } = *self;
+        AddressVector {
+            src_mac,
+            dst_mac,
+            src_ip,
+            dst_ip,
+            udp_src_port: None,
+            traffic_class,
+            hop_limit,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`dial`] | TCP sockets of the side connection, tied to one interface |
 //! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
+//! | [`queue_pair`], [`seed`] | queue pairs from RESET to RTS; random keys and first PSNs |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
 //! | [`station`] | a worker that gives jobs to a peer or takes them |
@@ -31,6 +32,8 @@ pub mod lines;
 pub mod modes;
 pub mod oob;
 pub mod paths;
+pub mod queue_pair;
+pub mod seed;
 pub mod side;
 pub mod socket;
 pub mod station;

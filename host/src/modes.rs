@@ -61,6 +61,14 @@ pub fn settle(client: &Offer, server: &Offer) -> Result<Agreed, String> {
     })
 }
 
+/// The mode of a connection between this end, which is the client if `we_called`, and its peer.
+///
+/// # Errors
+/// As [`settle`].
+pub fn settle_between(we_called: bool, ours: &Offer, theirs: &Offer) -> Result<Agreed, String> {
+    if we_called { settle(ours, theirs) } else { settle(theirs, ours) }
+}
+
 fn spoken(offer: &Offer) -> String {
     let sr = offer.sr.map(|sr| {
         let versions: Vec<_> = sr.versions.iter().map(|v| v.to_string()).collect();

@@ -12,8 +12,8 @@ mod congestion;
 mod error;
 pub mod perftest;
 
-pub use crate::dial::{dial, listen};
 pub use crate::modes::{ModeChoice, Modes, settle};
+pub use crate::queue_pair::QpParams;
 pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, read_balance};
 pub use congestion::{Congestion, algorithm};
 pub use error::OobError;
@@ -70,15 +70,6 @@ pub struct Hello {
     /// The wire modes it speaks; one that does not say speaks RC.
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub modes: Modes,
-}
-
-/// What one queue pair's peer must know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct QpParams {
-    /// Queue pair number.
-    pub qpn: u32,
-    /// First PSN it sends.
-    pub psn: u32,
 }
 
 /// Memory the peer may use.

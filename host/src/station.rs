@@ -2,16 +2,18 @@
 //! peer over a side connection.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, QpParams, Request};
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, Request};
+use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
+use crate::seed;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpAttr,
-    QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpCaps,
+    QpInit, ValidConfig,
 };
-use spanwire_wire::{Psn, Qpn};
+use spanwire_wire::Qpn;
 use std::net::IpAddr;
 
 mod bounds;
@@ -24,13 +26,13 @@ mod perftest;
 mod sending;
 mod server;
 
+pub use crate::queue_pair::Sending;
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
 pub use guest::{Attended, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
-pub use sending::Sending;
 pub use server::Served;
 
 /// One worker.
@@ -110,9 +112,8 @@ impl Station {
         polling: Polling,
         config: ValidConfig,
     ) -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| format!("no randomness for the keys: {e}"))?;
-        let mut endpoint = Endpoint::new(config.clone(), seed);
+        let mut endpoint = seed::endpoint(config.clone())
+            .map_err(|e| format!("no randomness for the keys: {e}"))?;
         let pd = endpoint.alloc_pd()?;
         let driver = Driver::new(attachment.clock, polling);
         Ok(Self {
@@ -205,11 +206,9 @@ impl Station {
         let mut setup =
             Setup { job, cq, recv_cq, qpns: Vec::new(), params: Vec::new(), region, mr };
         for _ in 0..job.qps {
-            let qpn = ep.create_qp(&init)?;
-            ep.modify_qp(qpn, &QpAttr::init(access))?;
-            let psn = u32::try_from(ep.random() & u64::from(Psn::MASK))?;
-            setup.qpns.push(qpn);
-            setup.params.push(QpParams { qpn: qpn.get(), psn });
+            let params = queue_pair::create(ep, &init, access)?;
+            setup.qpns.push(Qpn::new(params.qpn));
+            setup.params.push(params);
         }
         Ok(setup)
     }
@@ -234,19 +233,15 @@ impl Station {
         let mtu = Mtu::from_bytes(setup.job.path_mtu)
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
-        for ((qpn, ours), theirs) in setup.qpns.iter().zip(&setup.params).zip(theirs) {
-            let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), mtu, peer.av);
-            ep.modify_qp(*qpn, &peer.agreed.apply_to(rtr))?;
-            let rts = QpAttr {
-                timeout: Some(setup.job.timeout),
-                retry_cnt: Some(setup.job.retry_cnt),
-                max_rd_atomic: Some(rd_atomic),
-                congestion: sending.congestion,
-                erasure: sending.erasure,
-                balance: sending.balance,
-                ..QpAttr::rts(Psn::new(ours.psn))
-            };
-            ep.modify_qp(*qpn, &peer.agreed.apply_to_rts(rts))?;
+        let how = Connect {
+            route: Route { av: peer.av, path_mtu: mtu, agreed: peer.agreed },
+            timeout: setup.job.timeout,
+            retry_cnt: setup.job.retry_cnt,
+            max_rd_atomic: rd_atomic,
+            sending,
+        };
+        for (ours, theirs) in setup.params.iter().zip(theirs) {
+            queue_pair::connect(ep, *ours, *theirs, &how)?;
         }
         Ok(sending)
     }
@@ -329,9 +324,6 @@ fn access(op: Op) -> Access {
         Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
     }
 }
-
-/// READs and atomics that a queue pair answers at a time, and has outstanding at our like.
-const RD_ATOMIC: u8 = 16;
 
 /// How long a server waits for a client's first word.
 const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,6 +1,6 @@
 //! What other threads ask of the worker, and how.
 
-use crate::channel::{Local, Rings, Route};
+use crate::channel::{Local, Rings};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::peers::PeerPlace;
@@ -10,6 +10,7 @@ use crate::shared::Kind;
 use crate::side::Side;
 use spanwire_base::Dur;
 use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::queue_pair::Route;
 use spanwire_io::doorbell::Doorbell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -17,11 +17,12 @@ use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::seed;
 use spanwire_io::affinity;
 use spanwire_io::doorbell::Doorbell;
 use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpConfig;
-use spanwire_transport::{Endpoint, Mtu, Offer};
+use spanwire_transport::{Mtu, Offer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -103,10 +104,8 @@ impl Network {
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
         let NetworkOptions { config, engine, polling, core } = options;
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)
-            .map_err(|e| SetupError::Io("draw random keys", std::io::Error::other(e)))?;
-        let endpoint = Endpoint::new(engine.clone(), seed);
+        let endpoint =
+            seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
         let tray = Arc::new(Tray::new(config.max_connections, bell.clone()));

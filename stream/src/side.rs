@@ -8,6 +8,7 @@ use crate::error::SetupError;
 use crate::shared::Kind;
 use serde::{Deserialize, Serialize};
 use spanwire_host::modes::Modes;
+use spanwire_host::queue_pair::QpParams;
 use spanwire_host::side::{SideConnection, SideError};
 use spanwire_host::socket::{Socket, TcpLimits};
 use std::io;
@@ -52,14 +53,8 @@ pub(crate) struct Hello {
     pub(crate) side_poll_port: Option<u16>,
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub(crate) modes: Modes,
-    pub(crate) qp: Qp,
+    pub(crate) qp: QpParams,
     pub(crate) ring: Ring,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Qp {
-    qpn: u32,
-    psn: u32,
 }
 
 /// The receive ring, and what the end asks for.
@@ -93,13 +88,13 @@ pub(crate) enum Heard {
 impl Hello {
     /// What the other end's channel needs, and what it asks for.
     pub(crate) fn local(&self) -> Local {
-        let (Qp { qpn, psn }, Ring { va, rkey, .. }) = (self.qp, self.ring);
-        Local { qpn, psn, va, rkey }
+        let Ring { va, rkey, .. } = self.ring;
+        Local { qp: self.qp, va, rkey }
     }
 
     /// The same with the queue pair and the ring that `local` names.
     pub(crate) fn lending(mut self, local: &Local) -> Self {
-        self.qp = Qp::of(local);
+        self.qp = local.qp;
         self.ring = Ring::of(local, self.shape());
         self
     }
@@ -114,12 +109,6 @@ impl Hello {
         let Ring { bytes: ring_bytes, fragment_bytes, fragments, max_message_bytes, .. } =
             self.ring;
         Shape { ring_bytes, fragment_bytes, fragments, max_message_bytes }
-    }
-}
-
-impl Qp {
-    fn of(local: &Local) -> Self {
-        Self { qpn: local.qpn, psn: local.psn }
     }
 }
 

@@ -61,6 +61,7 @@ const ALLOWED: &[Allowed] = &[
         krate: "host",
         ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "transport", "io"],
         theirs: &[
+            // Keys of engines, seeds.
             "getrandom",
             "hdrhistogram",
             "libc",
@@ -81,7 +82,6 @@ const ALLOWED: &[Allowed] = &[
         theirs: &[
             // Bounded lock-free rings between applications and the worker.
             "crossbeam-queue",
-            "getrandom",
             // poll(2) for the side connections, without unsafe code of ours.
             "rustix",
             "serde",
@@ -140,7 +140,6 @@ const ALLOWED: &[Allowed] = &[
         ],
         theirs: &[
             "clap",
-            "getrandom",
             "rustix",
             "serde",
             "serde_json",

@@ -2,7 +2,8 @@
 
 use super::{Peer, Station};
 use crate::fabric::Error;
-use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, settle};
+use crate::modes::settle_between;
+use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION};
 use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
@@ -53,7 +54,7 @@ impl Station {
             _ => {}
         }
         let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
-        let agreed = if we_are_client { settle(&ours, &offered) } else { settle(&offered, &ours) }?;
+        let agreed = settle_between(we_are_client, &ours, &offered)?;
         // Both wire modes answer marks: SR by counts, RC by CNPs.
         let av = self.way_to(theirs.ip, Ecn::Ect0.bits())?;
         Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
@@ -90,15 +91,6 @@ impl Station {
         if ip.is_ipv4() != self.ip.is_ipv4() {
             return Err(format!("{} and {ip} are not of one IP version", self.ip).into());
         }
-        let hop = self.attachment.hop(ip)?;
-        Ok(AddressVector {
-            src_mac: hop.src_mac,
-            dst_mac: hop.dst_mac,
-            src_ip: self.ip,
-            dst_ip: ip,
-            udp_src_port: None,
-            traffic_class,
-            hop_limit: hop.hop_limit,
-        })
+        Ok(self.attachment.hop(ip)?.address_vector(self.ip, ip, traffic_class))
     }
 }

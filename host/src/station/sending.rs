@@ -4,19 +4,9 @@ use super::{Setup, Station};
 use crate::fabric::Error;
 use crate::oob::{Coding, Congestion, Request, read_balance};
 use crate::paths::{ConnectionPaths, SentPaths};
-use spanwire_transport::{Agreed, Balance, CongestionControl, ErasureCoding};
+use crate::queue_pair::Sending;
+use spanwire_transport::{Agreed, Balance};
 use spanwire_wire::Qpn;
-
-/// How queue pairs send.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Sending {
-    /// How much, and how fast.
-    pub congestion: Option<CongestionControl>,
-    /// With which parity beside the data.
-    pub erasure: Option<ErasureCoding>,
-    /// On which paths.
-    pub balance: Option<Balance>,
-}
 
 impl Station {
     /// Sets how all queue pairs send from now on. Of what it leaves open, a client's wish is
@@ -63,10 +53,10 @@ impl Station {
 
 /// What is wanted and cannot be must not go unnoticed.
 pub(super) fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
-    if let Some(why) = agreed.why_no_erasure().filter(|_| sending.erasure.is_some()) {
+    if let Some(why) = sending.why_no_erasure(agreed) {
         tracing::warn!("nothing is coded (--ec): {why}");
     }
-    if let Some(why) = agreed.why_no_balance().filter(|_| sending.balance.is_some()) {
+    if let Some(why) = sending.why_no_balance(agreed) {
         tracing::warn!("all packets take one path (--lb): {why}");
     }
 }
