@@ -48,6 +48,7 @@
 
 mod byte_stream;
 mod channel;
+mod channels;
 mod commands;
 mod config;
 mod connection;
@@ -71,7 +72,6 @@ mod side;
 mod signal;
 #[cfg(test)]
 mod testing;
-mod worker;
 
 pub use byte_stream::{ByteReader, ByteStream, ByteWriter};
 pub use config::{Config, ConfigError, ValidConfig};

@@ -1,6 +1,7 @@
 //! A network: one interface, one worker, any number of connections.
 
 use crate::byte_stream::ByteStream;
+use crate::channels::Channels;
 use crate::commands::{Command, Commands};
 use crate::config::ValidConfig;
 use crate::connection::Connection;
@@ -11,7 +12,6 @@ use crate::listener::Listener;
 use crate::peers::Peers;
 use crate::shared::{Kind, Tray};
 use crate::side::Side;
-use crate::worker::Worker;
 use spanwire_base::Dur;
 use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
@@ -112,7 +112,7 @@ impl Network {
         let (queue_in, queue) = channel();
         let commands = Commands::new(queue_in, bell);
         let (keeper_handle, keeper) = Keeper::new(commands.clone()).map_err(descriptors)?;
-        let worker = Worker::new(config.clone(), attachment.clock, tray, queue, keeper_handle);
+        let worker = Channels::new(config.clone(), attachment.clock, tray, queue, keeper_handle);
         let shared = Arc::new(NetworkShared {
             config,
             engine,

@@ -26,7 +26,7 @@ use std::sync::mpsc::Receiver;
 
 /// The application on the engine's core: all channels of a network.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct Channels {
     config: ValidConfig,
     clock: Clock,
     tray: Arc<Tray>,
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     wakes_at: Option<Time>,
 }
 
-impl Worker {
+impl Channels {
     pub(crate) fn new(
         config: ValidConfig,
         clock: Clock,
@@ -330,7 +330,7 @@ impl Worker {
     }
 }
 
-impl App for Worker {
+impl App for Channels {
     fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
         // Before the completions: they only say that something failed, not why.
         while let Some(event) = endpoint.poll_async_event() {
@@ -362,7 +362,7 @@ impl App for Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for Channels {
     /// Whatever ends the worker, nobody may wait for it for ever.
     fn drop(&mut self) {
         for channel in self.places.iter().flatten().filter_map(Place::channel) {

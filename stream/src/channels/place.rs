@@ -1,4 +1,4 @@
-//! A slot of the worker: a channel and its deadlines.
+//! A slot of the channels: a channel and its deadlines.
 
 use crate::channel::{Channel, Opening};
 use spanwire_base::{Dur, Time};
