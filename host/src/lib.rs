@@ -10,6 +10,7 @@
 //! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
 //! | [`queue_pair`], [`seed`] | queue pairs from RESET to RTS; random keys and first PSNs |
+//! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
 //! | [`station`] | a worker that gives jobs to a peer or takes them |
@@ -40,4 +41,5 @@ pub mod station;
 pub mod target;
 pub mod text;
 pub mod window;
+pub mod worker;
 pub mod write_ping_pong;

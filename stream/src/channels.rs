@@ -1,5 +1,4 @@
-//! The thread that runs the engine: channels on their endpoint, the port, and what other threads
-//! ask of them.
+//! All channels of a network: the application of its worker, and what other threads ask of it.
 
 mod place;
 
@@ -13,16 +12,13 @@ use crate::sending::Sending;
 use crate::shared::{Milestone, Shared, Tray};
 use place::{Place, State, dur};
 use spanwire_base::{Time, usize_from};
-use spanwire_host::fabric::Link;
 use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::worker::Work;
 use spanwire_io::clock::Clock;
-use spanwire_io::doorbell::BellPort;
-use spanwire_io::driver::{Driver, DriverCounters, Polling};
-use spanwire_transport::{App, CqId, Endpoint, Host, Notify};
+use spanwire_transport::{App, CqId, Endpoint, Notify};
 use spanwire_wire::Qpn;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 /// The application on the engine's core: all channels of a network.
 #[derive(Debug)]
@@ -30,7 +26,6 @@ pub(crate) struct Channels {
     config: ValidConfig,
     clock: Clock,
     tray: Arc<Tray>,
-    queue: Receiver<Command>,
     keeper: KeeperHandle,
     places: Vec<Option<Place>>,
     /// The channel of each completion queue.
@@ -38,8 +33,6 @@ pub(crate) struct Channels {
     made: u64,
     /// Of the channel that ended last.
     ended_paths: Option<ConnectionPaths>,
-    /// Commands that need the port.
-    for_port: VecDeque<Command>,
     stop: Option<Time>,
     stopping: bool,
     /// When the first orphan or silent channel is given up, or the worker ends.
@@ -51,7 +44,6 @@ impl Channels {
         config: ValidConfig,
         clock: Clock,
         tray: Arc<Tray>,
-        queue: Receiver<Command>,
         keeper: KeeperHandle,
     ) -> Self {
         let places = (0..config.max_connections).map(|_| None).collect();
@@ -59,124 +51,14 @@ impl Channels {
             config,
             clock,
             tray,
-            queue,
             keeper,
             places,
             by_cq: BTreeMap::new(),
             made: 0,
             ended_paths: None,
-            for_port: VecDeque::new(),
             stop: None,
             stopping: false,
             wakes_at: None,
-        }
-    }
-
-    /// Drives `endpoint` over `port` until it is told to stop and everything has ended. Says what
-    /// went wrong if the port is gone.
-    pub(crate) fn run(
-        self,
-        endpoint: Endpoint,
-        port: Box<dyn Link + Send>,
-        polling: Polling,
-    ) -> Result<(), String> {
-        let mut driver = Driver::new(self.clock, polling);
-        let mut port = BellPort::new(port, self.tray.bell.clone());
-        let mut host = Host::new(endpoint, self);
-        loop {
-            let ran = driver.run_until(&mut host, &mut port, |host| {
-                let (endpoint, worker) = host.parts_mut();
-                worker.look_around(endpoint);
-                !worker.for_port.is_empty() || worker.is_over()
-            });
-            let (endpoint, worker) = host.parts_mut();
-            if let Err(e) = ran {
-                let why = format!("the port is gone: {e}");
-                worker.end_all(endpoint, &Cause::NetworkGone(why.clone()));
-                return Err(why);
-            }
-            worker.serve_port(endpoint, &mut port, &driver.counters());
-            if worker.is_over() {
-                let why = Cause::NetworkGone("it was shut down".into());
-                worker.end_all(endpoint, &why);
-                return Ok(());
-            }
-        }
-    }
-
-    /// What other threads have done, if they have rung.
-    fn look_around(&mut self, endpoint: &mut Endpoint) {
-        if !self.tray.bell.take() {
-            return;
-        }
-        while let Ok(command) = self.queue.try_recv() {
-            self.handle_command(command, endpoint);
-        }
-        while let Some(slot) = self.tray.pop() {
-            self.handle_news(slot, endpoint);
-        }
-        if self.tray.take_overflow() {
-            for slot in 0..self.config.max_connections {
-                self.handle_news(slot, endpoint);
-            }
-        }
-    }
-
-    fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
-        match command {
-            // Nobody waits for an answer any more if it cannot be given.
-            Command::Open(shape, rings, reply) => {
-                let _ = reply.send(self.open(shape, rings, endpoint));
-            }
-            Command::Connect(wish, reply) => {
-                let _ = reply.send(self.connect(*wish, endpoint));
-            }
-            Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
-            // It has ended meanwhile; so does its side connection.
-            Command::Keep(..) => {}
-            Command::Discard(id) => self.discard(id, endpoint),
-            Command::PeerLeft(id, why) => {
-                let standing = self.channel(id).map(|channel| channel.handle_peer_left(why));
-                if let Some(standing) = standing {
-                    self.settle(id.slot, standing, endpoint);
-                }
-            }
-            Command::Paths(reply) => {
-                let _ = reply.send(self.paths(endpoint));
-            }
-            Command::Stop(within) => {
-                self.stopping = true;
-                let until = within.map(|within| self.clock.now() + within);
-                self.stop = self.stop.into_iter().chain(until).min();
-                self.wakes_at = self.wakes_at.into_iter().chain(until).min();
-            }
-            Command::SidePoll(..) | Command::Greet(_) | Command::Counters(_) => {
-                self.for_port.push_back(command);
-            }
-        }
-    }
-
-    fn serve_port(
-        &mut self,
-        endpoint: &Endpoint,
-        port: &mut BellPort<Box<dyn Link + Send>>,
-        driven: &DriverCounters,
-    ) {
-        while let Some(command) = self.for_port.pop_front() {
-            match command {
-                Command::SidePoll(ip, reply) => {
-                    let _ = reply.send(port.open_side_poll(ip));
-                }
-                Command::Greet(peer) => port.greet(peer),
-                Command::Counters(reply) => {
-                    let mut counters = endpoint.counters().list();
-                    counters.extend(port.counters());
-                    let worker = [("worker_steps", driven.steps), ("worker_sleeps", driven.waits)];
-                    counters.extend(worker.map(|(name, n)| (name.to_owned(), n)));
-                    let _ = reply.send(counters);
-                }
-                _ => {}
-            }
         }
     }
 
@@ -294,12 +176,6 @@ impl Channels {
         self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
-    fn end_all(&mut self, endpoint: &mut Endpoint, cause: &Cause) {
-        for slot in 0..self.config.max_connections {
-            self.settle(slot, Standing::Lost(cause.clone()), endpoint);
-        }
-    }
-
     /// Aborts channels past their deadline: idle, or without handles.
     fn give_up_late(&mut self, now: Time, endpoint: &mut Endpoint) {
         if self.wakes_at.is_none_or(|at| now < at) {
@@ -318,15 +194,69 @@ impl Channels {
         self.wakes_at = deadlines.chain(self.stop.filter(|at| *at > now)).min();
     }
 
+    fn slot_of(&self, qpn: Qpn) -> Option<u32> {
+        let is_it = |place: &Place| place.channel().is_some_and(|channel| channel.qpn() == qpn);
+        let found = self.places.iter().position(|place| place.as_ref().is_some_and(is_it));
+        found.map(spanwire_base::u32_from)
+    }
+}
+
+impl Work for Channels {
+    type Command = Command;
+
+    fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
+        match command {
+            // Nobody waits for an answer any more if it cannot be given.
+            Command::Open(shape, rings, reply) => {
+                let _ = reply.send(self.open(shape, rings, endpoint));
+            }
+            Command::Connect(wish, reply) => {
+                let _ = reply.send(self.connect(*wish, endpoint));
+            }
+            Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
+            // It has ended meanwhile; so does its side connection.
+            Command::Keep(..) => {}
+            Command::Discard(id) => self.discard(id, endpoint),
+            Command::PeerLeft(id, why) => {
+                let standing = self.channel(id).map(|channel| channel.handle_peer_left(why));
+                if let Some(standing) = standing {
+                    self.settle(id.slot, standing, endpoint);
+                }
+            }
+            Command::Paths(reply) => {
+                let _ = reply.send(self.paths(endpoint));
+            }
+            Command::Stop(within) => {
+                self.stopping = true;
+                let until = within.map(|within| self.clock.now() + within);
+                self.stop = self.stop.into_iter().chain(until).min();
+                self.wakes_at = self.wakes_at.into_iter().chain(until).min();
+            }
+        }
+    }
+
+    /// What applications did on their channels.
+    fn handle_ring(&mut self, endpoint: &mut Endpoint) {
+        while let Some(slot) = self.tray.pop() {
+            self.handle_news(slot, endpoint);
+        }
+        if self.tray.take_overflow() {
+            for slot in 0..self.config.max_connections {
+                self.handle_news(slot, endpoint);
+            }
+        }
+    }
+
     fn is_over(&self) -> bool {
         let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
         self.stopping && (!has_time || self.places.iter().all(Option::is_none))
     }
 
-    fn slot_of(&self, qpn: Qpn) -> Option<u32> {
-        let is_it = |place: &Place| place.channel().is_some_and(|channel| channel.qpn() == qpn);
-        let found = self.places.iter().position(|place| place.as_ref().is_some_and(is_it));
-        found.map(spanwire_base::u32_from)
+    fn end(&mut self, endpoint: &mut Endpoint, why: &str) {
+        let cause = Cause::NetworkGone(why.to_owned());
+        for slot in 0..self.config.max_connections {
+            self.settle(slot, Standing::Lost(cause.clone()), endpoint);
+        }
     }
 }
 

@@ -264,7 +264,7 @@ pub(crate) fn agree(
 /// Both ends' programs are attached by now, so the datagrams meet them.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
-        network.commands.send(Command::Greet(SocketAddr::new(theirs.ip, port)));
+        network.commands.greet(SocketAddr::new(theirs.ip, port));
     }
 }
 
