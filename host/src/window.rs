@@ -36,7 +36,7 @@ pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Erro
 /// A port for a window of `packets`: a receive ring that holds all of it, so that a burst finds
 /// room while other work is on the receiver's core. The defaults for `None` or less.
 ///
-/// Wider than [`RING_MAX`] the ring does not grow: what travels over milliseconds does not arrive
+/// Wider than `RING_MAX` the ring does not grow: what travels over milliseconds does not arrive
 /// at once.
 #[must_use]
 pub fn port(
