@@ -20,6 +20,21 @@ pub fn listen(ifname: &str, port: u16) -> io::Result<TcpListener> {
     }
 }
 
+/// The next connection that waits at a listener of [`listen`], if one does; its calls block.
+///
+/// # Errors
+/// The listener is broken, or there are no descriptors left.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match listener.accept() {
+        Ok((stream, from)) => {
+            stream.set_nonblocking(false)?;
+            Ok(Some((stream, from)))
+        }
+        Err(e) if is_passing(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// Connects to `address` through interface `ifname`, waiting at most `timeout`.
 ///
 /// # Errors
@@ -60,6 +75,14 @@ fn tcp_on(ifname: &str, ip: IpAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.bind_device(Some(ifname.as_bytes()))?;
     Ok(socket)
+}
+
+/// Nothing waits, or what waited has gone.
+fn is_passing(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
 }
 
 fn is_without_ipv6(e: &io::Error) -> bool {

@@ -23,6 +23,7 @@ mod flow;
 mod guest;
 mod meet;
 mod perftest;
+mod room;
 mod sending;
 mod server;
 
@@ -33,6 +34,7 @@ pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
 pub use guest::{Attended, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
+pub use room::{Event, Room, STOP_SEEN_WITHIN};
 pub use server::Served;
 
 /// One worker.

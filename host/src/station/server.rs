@@ -1,6 +1,7 @@
 //! The station that takes jobs.
 
 use super::guest::is_gone;
+use super::room::STOP_SEEN_WITHIN;
 use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
@@ -255,9 +256,6 @@ const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The rate at which a transfer must be over at the latest: a packet now and then holds no server.
 const TRANSFER_MIN_BPS: u64 = 1_000_000;
-
-/// How soon a server between jobs sees that it should stop.
-const STOP_SEEN_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -1,17 +1,17 @@
 //! The clients of a server that are not being served. One at a time is; the others are here, where
 //! one that says nothing keeps nobody out.
 
+use super::{Attended, Guest, Station};
+use crate::dial::accept;
+use crate::fabric::Error;
+use crate::oob::{Oob, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use spanwire_host::fabric::Error;
-use spanwire_host::oob::{Oob, Request};
-use spanwire_host::station::{Attended, Guest, Station};
 use std::collections::VecDeque;
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// A listener and those who came.
-pub(super) struct Room {
+pub struct Room {
     listener: TcpListener,
     /// In the order in which they are attended.
     guests: VecDeque<Guest>,
@@ -19,7 +19,7 @@ pub(super) struct Room {
 }
 
 /// What happened in the room.
-pub(super) enum Event {
+pub enum Event {
     /// This one asks for a job.
     Asks(Guest, Request),
     /// This one is gone, in good order or not.
@@ -29,7 +29,8 @@ pub(super) enum Event {
 impl Room {
     /// A room for those who connect to `listener`, to whom our RoCE address is `address`, or the
     /// one that they have connected to.
-    pub(super) fn new(listener: TcpListener, address: Option<IpAddr>) -> Self {
+    #[must_use]
+    pub fn new(listener: TcpListener, address: Option<IpAddr>) -> Self {
         Self { listener, guests: VecDeque::new(), address }
     }
 
@@ -37,7 +38,7 @@ impl Room {
     ///
     /// # Errors
     /// The listener is broken.
-    pub(super) fn next(&mut self, station: &mut Station) -> Result<Option<Event>, Error> {
+    pub fn next(&mut self, station: &mut Station) -> Result<Option<Event>, Error> {
         self.admit()?;
         if let Some(event) = self.attend(station) {
             return Ok(Some(event));
@@ -47,7 +48,7 @@ impl Room {
     }
 
     /// Takes one back that was served.
-    pub(super) fn take_back(&mut self, guest: Guest) {
+    pub fn take_back(&mut self, guest: Guest) {
         self.guests.push_back(guest);
     }
 
@@ -119,27 +120,8 @@ impl Room {
     }
 }
 
-/// The next connection, if there is one.
-pub(super) fn accept(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, Error> {
-    match listener.accept() {
-        Ok((stream, from)) => {
-            stream.set_nonblocking(false)?;
-            Ok(Some((stream, from)))
-        }
-        Err(e)
-            if matches!(
-                e.kind(),
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
 /// How soon a server that waits sees that it should stop.
-pub(super) const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
+pub const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Clients that may be here at a time: each has up to 1 MiB to say something in.
 const GUESTS_MAX: usize = 64;
@@ -150,10 +132,8 @@ const GUESTS_PER_ADDRESS_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_host::fabric::{Attachment, Wrap};
-    use spanwire_host::oob::{
-        Hello, LINE_BYTES_MAX, Message, Modes, OobError, REPLY_TIMEOUT, VERSION,
-    };
+    use crate::fabric::{Attachment, Wrap};
+    use crate::oob::{Hello, LINE_BYTES_MAX, Message, Modes, OobError, REPLY_TIMEOUT, VERSION};
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
     use std::time::Instant;
