@@ -8,7 +8,7 @@ use crate::scan::{Source, has_word};
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
 const MACHINE: &[&str] =
-    &["af_xdp", "io", "host", "stream", "copy", "bins", "bench", "tests", "fuzz"];
+    &["af_xdp", "io", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",
@@ -27,6 +27,7 @@ const LIBRARIES: &[&str] = &[
     "copy",
     "pcap",
     "plot",
+    "lab",
 ];
 
 /// A word that must not stand in code.

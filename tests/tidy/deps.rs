@@ -120,6 +120,16 @@ const ALLOWED: &[Allowed] = &[
         theirs: &["plotters"],
     },
     Allowed {
+        krate: "lab",
+        ours: &["io", "host"],
+        theirs: &[
+            // pidfd_open, so that no other process is ended than the one that was meant.
+            "rustix",
+            "serde",
+            "serde_json",
+        ],
+    },
+    Allowed {
         krate: "bins",
         ours: &[
             "base",
@@ -137,10 +147,10 @@ const ALLOWED: &[Allowed] = &[
             "sim",
             "pcap",
             "plot",
+            "lab",
         ],
         theirs: &[
             "clap",
-            "rustix",
             "serde",
             "serde_json",
             "signal-hook",
@@ -234,9 +244,11 @@ const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // Reads the figures back: whether they are XML, and what they show.
     ("plot", "roxmltree"),
     ("bins", "roxmltree"),
-    // Hashes of files that `spanwire copy` has moved; signals and strange sockets at the command.
+    // Hashes of files that `spanwire copy` has moved; signals, capabilities of a file and strange
+    // sockets at the command.
     ("bins", "sha2"),
     ("bins", "libc"),
+    ("bins", "rustix"),
     ("bins", "socket2"),
 ];
 

@@ -1,7 +1,6 @@
 //! `spanwire switch ctl`: asks a running switch, and tells it.
 
 use crate::exit::{Exit, usage};
-use crate::lab;
 use crate::report::say;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
@@ -48,7 +47,7 @@ enum CtlCommand {
 pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
-        None => lab::control_socket(&args.lab).map_err(usage)?,
+        None => spanwire_lab::control_socket(&args.lab).map_err(usage)?,
     };
     match &args.command {
         CtlCommand::Set { changes } => {

@@ -1,45 +1,45 @@
 //! The namespaces of a lab: made all or none, and removed only if a lab made what is in them.
 
-use super::error::LabError;
-use super::{DEVICE, mark};
+use crate::error::LabError;
+use crate::{DEVICE, mark};
 use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
 
 /// A named namespace that is removed again unless the lab got complete.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(crate) struct Making {
     name: String,
     keep: bool,
 }
 
 /// A namespace of a lab as `down` finds it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// `None` for the file of a namespace that was never mounted.
-    pub(super) ns: Option<NetNs>,
+    pub(crate) ns: Option<NetNs>,
     /// The lab's devices in it.
-    pub(super) devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
 }
 
 impl Making {
-    pub(super) fn new(name: &str) -> Result<Self, NetError> {
+    pub(crate) fn new(name: &str) -> Result<Self, NetError> {
         NetNs::create_named(name)?;
         Ok(Self { name: name.to_owned(), keep: false })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn handle(&self) -> Result<NetNs, LabError> {
+    pub(crate) fn handle(&self) -> Result<NetNs, LabError> {
         NetNs::open_named(&self.name).map_err(|source| LabError::Net {
             doing: format!("use the namespace {} just made", self.name),
             source,
         })
     }
 
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.keep = true;
     }
 }
@@ -59,7 +59,7 @@ impl Found {
     ///
     /// # Errors
     /// It holds another device, and so is not the lab's; not permitted.
-    pub(super) fn look(
+    pub(crate) fn look(
         lab: &str,
         name: &str,
         expected: &[String],
@@ -80,7 +80,7 @@ impl Found {
     }
 
     /// Deletes the lab's devices, and with each cable its other end, which is then gone already.
-    pub(super) fn delete_devices(&self) -> Result<(), NetError> {
+    pub(crate) fn delete_devices(&self) -> Result<(), NetError> {
         let Some(ns) = &self.ns else { return Ok(()) };
         let mut netlink = Netlink::open_in(ns)?;
         for device in &self.devices {
@@ -119,7 +119,7 @@ fn ours(
 }
 
 /// The device of a host, as [`Found::look`] expects it.
-pub(super) fn host_devices() -> [String; 1] {
+pub(crate) fn host_devices() -> [String; 1] {
     [DEVICE.to_owned()]
 }
 

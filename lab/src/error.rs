@@ -1,12 +1,11 @@
 //! What can go wrong with a lab, in words that say what to do.
 
-use crate::exit::Exit;
 use spanwire_io::net::{NetError, NetErrorKind};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why `spanwire lab` failed.
+/// Why something was not done with a lab.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LabError {
@@ -72,33 +71,14 @@ pub enum LabError {
     },
     /// `/proc` could not be read.
     Proc(io::Error),
-    /// The answer could not be printed.
-    Print(io::Error),
 }
 
 impl LabError {
     /// What the kernel said while the lab of that name was made.
-    pub(super) fn from_up(lab: &str, source: NetError) -> Self {
+    pub(crate) fn from_up(lab: &str, source: NetError) -> Self {
         match source.kind() {
             NetErrorKind::AlreadyExists => Self::AlreadyUp { lab: lab.to_owned() },
             _ => Self::Net { doing: format!("bring the lab {lab} up"), source },
-        }
-    }
-
-    /// What the process should end with: as a shell does, 127 for a program that does not exist
-    /// and 126 for one that cannot be run; 2 for bad arguments; else 1.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Exit::NoCommand
-            }
-            Self::Exec { .. } => Exit::CannotExec,
-            Self::BadName { .. } | Self::NoCommand | Self::NoHost { .. } | Self::Switch(_) => {
-                Exit::Usage
-            }
-            Self::Net { source, .. } if source.kind() == NetErrorKind::Invalid => Exit::Usage,
-            _ => Exit::Failure,
         }
     }
 }
@@ -148,7 +128,6 @@ impl fmt::Display for LabError {
             }
             Self::Net { doing, source } => write!(f, "cannot {doing}: {source}"),
             Self::Proc(source) => write!(f, "cannot read /proc: {source}; mount it"),
-            Self::Print(source) => write!(f, "cannot print the answer: {source}"),
         }
     }
 }
@@ -157,10 +136,9 @@ impl std::error::Error for LabError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Net { source, .. } => Some(source),
-            Self::Exec { source, .. }
-            | Self::State { source, .. }
-            | Self::Proc(source)
-            | Self::Print(source) => Some(source),
+            Self::Exec { source, .. } | Self::State { source, .. } | Self::Proc(source) => {
+                Some(source)
+            }
             _ => None,
         }
     }
@@ -169,20 +147,6 @@ impl std::error::Error for LabError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exit__as_a_shell() {
-        let exec = |kind: io::ErrorKind| LabError::Exec {
-            program: "x".to_owned(),
-            namespace: "sw-a".to_owned(),
-            source: kind.into(),
-        };
-        assert_eq!(exec(io::ErrorKind::NotFound).exit().code(), 127);
-        assert_eq!(exec(io::ErrorKind::PermissionDenied).exit().code(), 126);
-        assert_eq!(LabError::NoCommand.exit().code(), 2);
-        let lab = "sw".to_owned();
-        assert_eq!(LabError::AlreadyUp { lab }.exit().code(), 1);
-    }
 
     #[test]
     fn display__says_what_to_do() {

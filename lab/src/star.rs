@@ -3,14 +3,12 @@
 //! Each port of the switch's configuration is a host: for the port `p` of lab `sw` the namespace
 //! `sw-p`, joined by a veth pair to the namespace `sw-switch`, in which `spanwire switch` runs.
 
-use super::args::UpArgs;
-use super::error::LabError;
-use super::namespace::Making;
-use super::process::Process;
-use super::report::{UpHost, UpReport, UpSwitch};
-use super::state::{State, StateDir};
-use super::{DEVICE, SWITCH, mark, namespace};
-use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
+use crate::error::LabError;
+use crate::made::{Made, MadeHost, MadeSwitch};
+use crate::namespace::Making;
+use crate::process::Process;
+use crate::state::{State, StateDir};
+use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
 use spanwire_host::control::is_answering;
 use spanwire_io::net::{
     Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
@@ -18,25 +16,45 @@ use spanwire_io::net::{
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+/// The switch of a lab: `PROGRAM switch --config FILE --socket PATH`, where the file holds
+/// `config`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchSpec {
+    /// The `spanwire` program.
+    pub program: PathBuf,
+    /// The configuration of the switch, as text.
+    pub config: String,
+    /// Its ports. Each is a host of the lab.
+    pub ports: Vec<SwitchPort>,
+    /// The longest frame that a port carries, in bytes without FCS.
+    pub frame_room: u32,
+}
+
+/// A port of a lab's switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchPort {
+    /// Its name, and that of its host.
+    pub name: String,
+    /// The interface it is on.
+    pub device: String,
+}
 
 /// Makes the lab and starts its switch; the lab's name has been checked.
 ///
 /// # Errors
-/// As [`super::up`], and what is wrong with the file, or why the switch did not start.
-pub(super) fn up(args: &UpArgs, file: &Path) -> Result<UpReport, LabError> {
-    let name = args.lab.name.as_str();
-    let text = fs::read_to_string(file)
-        .map_err(|e| LabError::Switch(format!("cannot read {}: {e}", file.display())))?;
-    let config = SwitchFile::parse(&text)
-        .map_err(|e| LabError::Switch(format!("{}: {e}", file.display())))?;
-    let plans = plan(args, &config)?;
+/// As [`super::up`], and what is wrong with the switch, or why it did not start.
+pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<Made, LabError> {
+    let name = spec.name.as_str();
+    let switch = read().map_err(LabError::Switch)?;
+    let plans = plan(spec, &switch)?;
     let dir = StateDir::of(name);
     dir.create(name)?;
-    match make(args, &dir, &text, &plans) {
-        Ok(report) => Ok(report),
+    match make(spec, &dir, &switch, &plans) {
+        Ok(made) => Ok(made),
         Err(error) => {
             // The error is the one to report.
             let _ = dir.remove();
@@ -57,20 +75,20 @@ struct Plan {
 }
 
 /// What the hosts shall be; everything that can be wrong without a look at the machine is found.
-fn plan(args: &UpArgs, config: &SwitchFile) -> Result<Vec<Plan>, LabError> {
+fn plan(spec: &Spec, switch: &SwitchSpec) -> Result<Vec<Plan>, LabError> {
     let invalid = |why: String| Err(LabError::Switch(why));
-    let mtu_max = PORT_FRAME_ROOM - ETHERNET_HEADER_BYTES;
-    if !(MTU_MIN..=mtu_max).contains(&args.mtu) {
-        let mtu = args.mtu;
+    let mtu_max = switch.frame_room - ETHERNET_HEADER_BYTES;
+    if !(MTU_MIN..=mtu_max).contains(&spec.mtu) {
+        let mtu = spec.mtu;
         return invalid(format!("--mtu {mtu}: a switch carries {MTU_MIN} to {mtu_max} bytes"));
     }
     let mut plans = Vec::new();
-    for (n, port) in (1..).zip(config.ports()) {
+    for (n, port) in (1..).zip(&switch.ports) {
         if port.name == SWITCH {
             return invalid(format!("port.{SWITCH}: the name is the switch's own; choose another"));
         }
-        let (Some(v4), Some(v6)) = (v4(args.prefix, n), v6(args.prefix6, n)) else {
-            let (v4, v6) = (args.prefix, args.prefix6);
+        let (Some(v4), Some(v6)) = (v4(spec.prefix, n), v6(spec.prefix6, n)) else {
+            let (v4, v6) = (spec.prefix, spec.prefix6);
             return invalid(format!("--prefix {v4} and --prefix6 {v6} have no host number {n}"));
         };
         let link_local = IpAddr::V6(Ipv6Addr::from_bits((0xfe80 << 112) | u128::from(n)));
@@ -101,8 +119,13 @@ fn v6(prefix: IpPrefix, n: u32) -> Option<(Ipv6Addr, IpPrefix)> {
     }
 }
 
-fn make(args: &UpArgs, dir: &StateDir, config: &str, plans: &[Plan]) -> Result<UpReport, LabError> {
-    let name = args.lab.name.as_str();
+fn make(
+    spec: &Spec,
+    dir: &StateDir,
+    switch_spec: &SwitchSpec,
+    plans: &[Plan],
+) -> Result<Made, LabError> {
+    let name = spec.name.as_str();
     let refused = |source: NetError| LabError::from_up(name, source);
     let mut state = State {
         hosts: plans.iter().map(|plan| plan.host.clone()).collect(),
@@ -110,7 +133,7 @@ fn make(args: &UpArgs, dir: &StateDir, config: &str, plans: &[Plan]) -> Result<U
         process: None,
     };
     dir.write(&state)?;
-    fs::write(dir.config(), config).map_err(|e| dir.failed("write", e))?;
+    fs::write(dir.config(), &switch_spec.config).map_err(|e| dir.failed("write", e))?;
     let switch = Making::new(&namespace(name, SWITCH)).map_err(refused)?;
     let switch_ns = switch.handle()?;
     let mut makings = Vec::new();
@@ -118,25 +141,25 @@ fn make(args: &UpArgs, dir: &StateDir, config: &str, plans: &[Plan]) -> Result<U
     for plan in plans {
         let making = Making::new(&namespace(name, &plan.host)).map_err(refused)?;
         let ns = making.handle()?;
-        plan.wire(args, &ns, &switch_ns).map_err(refused)?;
+        plan.wire(spec, &ns, &switch_ns).map_err(refused)?;
         makings.push((making, ns));
     }
     // Only when all ends are on do the cables carry.
     for (plan, (making, ns)) in plans.iter().zip(&makings) {
         hosts.push(plan.look(making.name(), ns).map_err(refused)?);
     }
-    let process = start(dir, &switch_ns, |process| {
+    let process = start(dir, &switch_spec.program, &switch_ns, |process| {
         state.process = Some(process);
         dir.write(&state)
     })?;
     makings.into_iter().for_each(|(making, _)| making.keep());
     let switch_name = switch.name().to_owned();
     switch.keep();
-    Ok(UpReport {
+    Ok(Made {
         name: name.to_owned(),
-        mtu: args.mtu,
+        mtu: spec.mtu,
         hosts,
-        switch: Some(UpSwitch {
+        switch: Some(MadeSwitch {
             namespace: switch_name,
             pid: process.pid,
             socket: dir.socket(),
@@ -147,23 +170,23 @@ fn make(args: &UpArgs, dir: &StateDir, config: &str, plans: &[Plan]) -> Result<U
 
 impl Plan {
     /// Makes the cable and sets both ends up.
-    fn wire(&self, args: &UpArgs, host: &NetNs, switch: &NetNs) -> Result<(), NetError> {
+    fn wire(&self, spec: &Spec, host: &NetNs, switch: &NetNs) -> Result<(), NetError> {
         VethSpec {
             a: VethEnd { ns: host, name: DEVICE },
             b: VethEnd { ns: switch, name: &self.device },
-            mtu: args.mtu,
+            mtu: spec.mtu,
             queues: 1,
         }
         .create()?;
         let mut at_host = Netlink::open_in(host)?;
         let mut at_switch = Netlink::open_in(switch)?;
         for (netlink, device) in [(&mut at_host, DEVICE), (&mut at_switch, &self.device)] {
-            netlink.set_alias(device, &mark(&args.lab.name))?;
+            netlink.set_alias(device, &mark(&spec.name))?;
             // The hosts' addresses are given below; the switch has none.
             netlink.disable_ipv6_autoconf(device)?;
             netlink.set_up(device)?;
-            if args.queue_limit > 0 {
-                netlink.set_pfifo(device, args.queue_limit)?;
+            if spec.queue_limit > 0 {
+                netlink.set_pfifo(device, spec.queue_limit)?;
             }
         }
         // A host that leaves checksums and segments to a device that has none would send frames
@@ -176,9 +199,9 @@ impl Plan {
     }
 
     /// Waits for the carrier and says what the host got.
-    fn look(&self, namespace: &str, ns: &NetNs) -> Result<UpHost, NetError> {
+    fn look(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
         let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_WITHIN)?;
-        Ok(UpHost {
+        Ok(MadeHost {
             host: self.host.clone(),
             namespace: namespace.to_owned(),
             device: DEVICE.to_owned(),
@@ -193,13 +216,13 @@ impl Plan {
 /// as there is a process.
 fn start(
     dir: &StateDir,
+    program: &Path,
     ns: &NetNs,
     remember: impl FnOnce(Process) -> Result<(), LabError>,
 ) -> Result<Process, LabError> {
     let failed = |why: String| LabError::Switch(format!("the switch does not start: {why}"));
     let log = File::create(dir.log()).map_err(|e| dir.failed("write", e))?;
     let errors = log.try_clone().map_err(|e| dir.failed("write", e))?;
-    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
     let mut command = ns.command(program).map_err(|e| failed(e.to_string()))?;
     command
         .args(["switch", "--config"])
@@ -259,13 +282,11 @@ const SWITCH_WITHIN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::NameArgs;
     use super::*;
 
-    fn args() -> UpArgs {
-        UpArgs {
-            lab: NameArgs { name: "sw".to_owned(), json: false },
-            switch: None,
+    fn spec() -> Spec {
+        Spec {
+            name: "sw".to_owned(),
             mtu: 1500,
             prefix: "10.9.0.0/30".parse().expect("a prefix"),
             prefix6: "fd09::/64".parse().expect("a prefix"),
@@ -274,14 +295,19 @@ mod tests {
         }
     }
 
-    fn file(names: &[&str]) -> SwitchFile {
-        let text: String = names.iter().map(|name| format!("[port.{name}]\n")).collect();
-        SwitchFile::parse(&text).expect("valid")
+    fn switch(names: &[&str]) -> SwitchSpec {
+        let port = |name: &&str| SwitchPort { name: name.to_string(), device: name.to_string() };
+        SwitchSpec {
+            program: PathBuf::new(),
+            config: String::new(),
+            ports: names.iter().map(port).collect(),
+            frame_room: 3840,
+        }
     }
 
     #[test]
     fn plan__addresses_in_the_order_of_the_file() {
-        let plans = plan(&args(), &file(&["z", "a"])).expect("fine");
+        let plans = plan(&spec(), &switch(&["z", "a"])).expect("fine");
         assert_eq!((plans[0].host.as_str(), plans[0].device.as_str()), ("z", "z"));
         assert_eq!(plans[0].v4.0, Ipv4Addr::new(10, 9, 0, 1));
         assert_eq!(plans[1].v4.1.to_string(), "10.9.0.2/30");
@@ -291,21 +317,21 @@ mod tests {
 
     #[test]
     fn plan__what_cannot_be_is_found_before_anything_is_made() {
-        let two = file(&["a", "b"]);
-        let refused = |args: &UpArgs, file: &SwitchFile| {
-            let error = plan(args, file).expect_err("refused");
-            assert_eq!(error.exit().code(), 2);
+        let two = switch(&["a", "b"]);
+        let refused = |spec: &Spec, switch: &SwitchSpec| {
+            let error = plan(spec, switch).expect_err("refused");
+            assert!(matches!(error, LabError::Switch(_)));
             error.to_string()
         };
         for mtu in [1279, 3827, u32::MAX] {
-            let text = refused(&UpArgs { mtu, ..args() }, &two);
+            let text = refused(&Spec { mtu, ..spec() }, &two);
             assert!(text.contains("1280 to 3826"), "{text}");
         }
         // A network of two hosts.
-        let text = refused(&args(), &file(&["a", "b", "c"]));
+        let text = refused(&spec(), &switch(&["a", "b", "c"]));
         assert!(text.contains("10.9.0.0/30") && text.contains("number 3"), "{text}");
-        let swapped = UpArgs { prefix: args().prefix6, ..args() };
+        let swapped = Spec { prefix: spec().prefix6, ..spec() };
         assert!(refused(&swapped, &two).contains("no host number 1"));
-        assert!(refused(&args(), &file(&["a", "switch"])).contains("port.switch"));
+        assert!(refused(&spec(), &switch(&["a", "switch"])).contains("port.switch"));
     }
 }

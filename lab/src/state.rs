@@ -5,8 +5,8 @@
 //! what may be there, however `up` or the switch ended. A machine that is restarted forgets it
 //! together with the namespaces.
 
-use super::error::LabError;
-use super::process::Process;
+use crate::error::LabError;
+use crate::process::Process;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,22 +15,22 @@ use std::path::{Path, PathBuf};
 
 /// The parts of a lab with a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The hosts, each behind the port of its name.
-    pub(super) hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// The devices of the switch, in the same order.
-    pub(super) devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
     /// The switch's process, once it has been started.
-    pub(super) process: Option<Process>,
+    pub(crate) process: Option<Process>,
 }
 
 /// The files of a lab with a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct StateDir(PathBuf);
+pub(crate) struct StateDir(PathBuf);
 
 impl StateDir {
     /// Where the lab of that name keeps its files, whether they are there or not.
-    pub(super) fn of(lab: &str) -> Self {
+    pub(crate) fn of(lab: &str) -> Self {
         Self(Path::new(DIRECTORY).join(lab))
     }
 
@@ -38,7 +38,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The lab is up, or partly there; not permitted.
-    pub(super) fn create(&self, lab: &str) -> Result<(), LabError> {
+    pub(crate) fn create(&self, lab: &str) -> Result<(), LabError> {
         let failed = |source| self.failed("make", source);
         DirBuilder::new().recursive(true).mode(0o700).create(DIRECTORY).map_err(failed)?;
         match DirBuilder::new().mode(0o700).create(&self.0) {
@@ -50,7 +50,7 @@ impl StateDir {
     }
 
     /// True if the lab has one.
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.0.is_dir()
     }
 
@@ -58,7 +58,7 @@ impl StateDir {
     ///
     /// # Errors
     /// Not permitted.
-    pub(super) fn remove(&self) -> Result<(), LabError> {
+    pub(crate) fn remove(&self) -> Result<(), LabError> {
         match fs::remove_dir_all(&self.0) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.failed("remove", e)),
             _ => Ok(()),
@@ -70,7 +70,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The file cannot be read or is not what [`StateDir::write`] writes.
-    pub(super) fn read(&self) -> Result<Option<State>, LabError> {
+    pub(crate) fn read(&self) -> Result<Option<State>, LabError> {
         let text = match fs::read_to_string(self.file()) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -84,7 +84,7 @@ impl StateDir {
     ///
     /// # Errors
     /// Not permitted, or no space.
-    pub(super) fn write(&self, state: &State) -> Result<(), LabError> {
+    pub(crate) fn write(&self, state: &State) -> Result<(), LabError> {
         let failed = |e| self.failed("write", e);
         let text = serde_json::to_vec_pretty(state).map_err(|e| failed(io::Error::other(e)))?;
         let new = self.0.join("state.json.new");
@@ -93,22 +93,22 @@ impl StateDir {
     }
 
     /// The switch's configuration, as it was when the lab was made.
-    pub(super) fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.0.join("switch.toml")
     }
 
     /// Where the switch is controlled.
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("switch.sock")
     }
 
     /// What the switch prints.
-    pub(super) fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.0.join("switch.log")
     }
 
     /// An error about the directory.
-    pub(super) fn failed(&self, doing: &'static str, source: io::Error) -> LabError {
+    pub(crate) fn failed(&self, doing: &'static str, source: io::Error) -> LabError {
         LabError::State { doing, directory: self.0.clone(), source }
     }
 

@@ -1,26 +1,25 @@
 //! A lab of two hosts and a cable.
 
-use super::args::UpArgs;
-use super::error::LabError;
-use super::namespace::Making;
-use super::report::{UpHost, UpReport};
-use super::{CABLE_HOSTS, DEVICE, mark, namespace};
+use crate::error::LabError;
+use crate::made::{Made, MadeHost};
+use crate::namespace::Making;
+use crate::{CABLE_HOSTS, DEVICE, Spec, mark, namespace};
 use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac};
 
 /// Makes the lab; its name has been checked.
 ///
 /// # Errors
 /// As [`super::up`].
-pub(super) fn up(args: &UpArgs) -> Result<UpReport, LabError> {
-    let name = args.lab.name.as_str();
+pub(crate) fn up(spec: &Spec) -> Result<Made, LabError> {
+    let name = spec.name.as_str();
     let refused = |source: NetError| LabError::from_up(name, source);
     let config = LabConfig {
         ifname: DEVICE.to_owned(),
-        mtu: args.mtu,
-        v4: args.prefix,
-        v6: args.prefix6,
-        queues: args.queues,
-        pfifo: (args.queue_limit > 0).then_some(args.queue_limit),
+        mtu: spec.mtu,
+        v4: spec.prefix,
+        v6: spec.prefix6,
+        queues: spec.queues,
+        pfifo: (spec.queue_limit > 0).then_some(spec.queue_limit),
     };
     let [name_a, name_b] = CABLE_HOSTS.map(|host| namespace(name, host));
     let a = Making::new(&name_a).map_err(refused)?;
@@ -34,16 +33,16 @@ pub(super) fn up(args: &UpArgs) -> Result<UpReport, LabError> {
     a.keep();
     b.keep();
     let [host_a, host_b] = CABLE_HOSTS;
-    Ok(UpReport {
+    Ok(Made {
         name: name.to_owned(),
-        mtu: args.mtu,
+        mtu: spec.mtu,
         hosts: vec![up_host(host_a, name_a, &hosts.a), up_host(host_b, name_b, &hosts.b)],
         switch: None,
     })
 }
 
-fn up_host(name: &str, namespace: String, host: &Host) -> UpHost {
-    UpHost {
+fn up_host(name: &str, namespace: String, host: &Host) -> MadeHost {
+    MadeHost {
         host: name.to_owned(),
         namespace,
         device: host.ifname.clone(),

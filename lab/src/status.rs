@@ -1,11 +1,10 @@
-//! What `spanwire lab status` shows.
+//! A lab as it is now.
 
-use super::error::LabError;
-use super::state::{State, StateDir};
-use super::{DEVICE, SWITCH, hosts, namespace};
+use crate::error::LabError;
+use crate::state::{State, StateDir};
+use crate::{DEVICE, SWITCH, check_name, hosts, namespace};
 use serde::Serialize;
 use spanwire_io::net::{LinkCounters, LinkInfo, NetErrorKind, NetNs, Netlink, format_mac};
-use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -97,8 +96,9 @@ impl LabStatus {
     /// Looks at a lab.
     ///
     /// # Errors
-    /// Not permitted, or `/proc` cannot be read. A lab that is not there is no error.
+    /// A bad name; not permitted; `/proc` cannot be read. A lab that is not there is no error.
     pub fn read(name: &str) -> Result<Self, LabError> {
+        check_name(name)?;
         let dir = StateDir::of(name);
         let state = dir.read()?;
         let hosts = hosts(state.as_ref());
@@ -109,26 +109,6 @@ impl LabStatus {
         let runs = |host: &HostStatus| host.link.as_ref().is_some_and(|link| link.running);
         let up = hosts.iter().all(runs) && switch.as_ref().is_none_or(|switch| switch.running);
         Ok(Self { name: name.to_owned(), up, hosts, switch })
-    }
-
-    /// The status in lines for people.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        let state = if self.up {
-            "up"
-        } else if self.switch.is_some() || self.hosts.iter().any(|host| host.present) {
-            "partly there"
-        } else {
-            "not up"
-        };
-        let mut text = format!("lab {} is {state}\n", self.name);
-        for host in &self.hosts {
-            host.write_text(&mut text);
-        }
-        if let Some(switch) = &self.switch {
-            switch.write_text(&mut text);
-        }
-        text
     }
 }
 
@@ -157,38 +137,6 @@ impl HostStatus {
         };
         Ok(Self { host, present: true, link, processes: processes_in(&ns)?, namespace })
     }
-
-    fn write_text(&self, text: &mut String) {
-        let namespace = &self.namespace;
-        // Writing to a String cannot fail.
-        let _ = match (&self.link, self.present) {
-            (None, false) => writeln!(text, "  {namespace}: does not exist"),
-            (None, true) => writeln!(text, "  {namespace}: exists, without {DEVICE}"),
-            (Some(link), _) => writeln!(
-                text,
-                "  {namespace}: {} {} MTU {} {}, xdp {}, qdisc {}\n\
-                 \x20   addresses {}\n\
-                 \x20   received {} frames {} bytes {} dropped, \
-                 sent {} frames {} bytes {} dropped",
-                link.device,
-                link.mac.as_deref().unwrap_or("without MAC"),
-                link.mtu,
-                link.state,
-                link.xdp.as_deref().unwrap_or("none"),
-                link.qdisc.as_deref().unwrap_or("none"),
-                link.addresses.join(" "),
-                link.rx_packets,
-                link.rx_bytes,
-                link.rx_dropped,
-                link.tx_packets,
-                link.tx_bytes,
-                link.tx_dropped,
-            ),
-        };
-        if !self.processes.is_empty() {
-            let _ = writeln!(text, "    processes {}", join(&self.processes, " "));
-        }
-    }
 }
 
 impl SwitchStatus {
@@ -201,20 +149,6 @@ impl SwitchStatus {
             socket: dir.socket(),
             log: dir.log(),
         }
-    }
-
-    fn write_text(&self, text: &mut String) {
-        let process = match (self.pid, self.running) {
-            (None, _) => "was never started".to_owned(),
-            (Some(pid), true) => format!("runs as pid {pid}"),
-            (Some(pid), false) => format!("has ended (it was pid {pid})"),
-        };
-        let (namespace, log, socket) = (&self.namespace, self.log.display(), self.socket.display());
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "  {namespace}: the switch {process}\n    control {socket}\n    log {log}"
-        );
     }
 }
 
@@ -246,7 +180,7 @@ impl LinkStatus {
 
 /// The processes whose first thread is in a namespace, in ascending order. Processes that may not
 /// be looked at, or end meanwhile, are left out.
-pub(super) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
+pub(crate) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
     let inode = ns.inode().map_err(|source| LabError::Net {
         doing: "look for processes in the lab".to_owned(),
         source,
@@ -265,10 +199,4 @@ pub(super) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
     }
     processes.sort_unstable();
     Ok(processes)
-}
-
-/// Items in one line.
-pub(super) fn join<T: Display>(items: &[T], between: &str) -> String {
-    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-    items.join(between)
 }

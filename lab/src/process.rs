@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 /// A process, told apart from a later one of the same number by the time it was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Process {
+pub(crate) struct Process {
     /// Its number.
-    pub(super) pid: u32,
+    pub(crate) pid: u32,
     /// When it was started: clock ticks since the machine was (proc(5), `starttime`).
     started: u64,
 }
 
 impl Process {
     /// The running process of that number.
-    pub(super) fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         let (state, started) = parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         // One that nobody has waited for yet has ended all the same.
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
     }
 
     /// True while it runs.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         Self::of(self.pid) == Some(*self)
     }
 
@@ -33,7 +33,7 @@ impl Process {
     ///
     /// # Errors
     /// Not permitted.
-    pub(super) fn end(&self, patience: Duration) -> io::Result<bool> {
+    pub(crate) fn end(&self, patience: Duration) -> io::Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
         };
