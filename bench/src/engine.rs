@@ -2,9 +2,9 @@
 
 use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
-use spanwire_bins::fabric::{Attachment, Wrap};
-use spanwire_bins::oob::{Job, JobKind, ModeChoice, Oob, Op};
-use spanwire_bins::station::{JobReport, Station};
+use spanwire_host::fabric::{Attachment, Wrap};
+use spanwire_host::oob::{Job, JobKind, ModeChoice, Oob, Op};
+use spanwire_host::station::{JobReport, Station};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, TwoHosts};

@@ -8,7 +8,7 @@ use crate::stats::{Ratio, Spread};
 use crate::veth::{Plan, Results, Series, Subject};
 use crate::{engine, veth};
 use serde::Serialize;
-use spanwire_bins::oob::Op;
+use spanwire_host::oob::Op;
 use std::fmt::Write as _;
 
 /// The report of a run, as printed by `--json`.

@@ -8,7 +8,7 @@ use crate::rtt;
 use crate::sample::{Error, Reading, Sample};
 use crate::tcp::{self, Wait};
 use serde::Serialize;
-use spanwire_bins::oob::Op;
+use spanwire_host::oob::Op;
 use spanwire_io::affinity;
 use spanwire_io::net::{LabConfig, Offloads, TwoHosts};
 use spanwire_transport::Mtu;

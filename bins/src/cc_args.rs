@@ -1,10 +1,8 @@
 //! `--cc` and what belongs to it: how much is under way, and how fast it leaves.
 
-use crate::fabric::Error;
-use crate::suggest::unknown;
 use spanwire_base::{Dur, Rate};
-use spanwire_cc::Algorithm;
-use spanwire_cc::params::ParamError;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::algorithm;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
 use spanwire_transport::{Config, CongestionControl};
@@ -61,27 +59,6 @@ impl CcArgs {
     }
 }
 
-/// The algorithm `name` with these parameters.
-///
-/// # Errors
-/// There is none of that name, or a parameter is wrong; what there is, and what was probably meant.
-pub(crate) fn algorithm<'a>(
-    name: &str,
-    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Algorithm, Error> {
-    let mut algorithm = Algorithm::named(name)
-        .map_err(|_| unknown("congestion control", name, Algorithm::known()))?;
-    for (key, value) in settings {
-        algorithm.set(key, value).map_err(|e| match e {
-            ParamError::NoField { name, known } => {
-                unknown(&format!("parameter of {}", algorithm.name()), &name, known)
-            }
-            other => format!("{}: {other}", algorithm.name()),
-        })?;
-    }
-    Ok(algorithm)
-}
-
 fn human<T: Human>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))
 }
@@ -94,6 +71,7 @@ const WINDOW_PKTS: u32 = 16_384;
 mod tests {
     use super::*;
     use clap::Parser;
+    use spanwire_cc::Algorithm;
 
     #[derive(Parser)]
     struct Line {

@@ -1,48 +1,21 @@
-//! `spanwire copy receive` and `send`: files and directories from one host to another.
-//!
-//! Everything goes over one connection of [`spanwire_stream`]: chunks of files, and what is said of
-//! them, [`message`] by message. Both ends hash what they read and
-//! write; a file has its final name only when it is whole, right and on disk, and what arrived of
-//! one is not sent again. Why it is built this way stands in docs/decisions/0013-copy.md.
-//!
-//! Beside the connection's worker each end has threads of its own, so that nobody waits for a
-//! disk:
-//!
-//! | | files | conversation |
-//! |---|---|---|
-//! | sender | [`source`] | [`send`], fed by [`walk`] |
-//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`talk`] sorts |
+//! `spanwire copy receive` and `send`: files and directories from one host to another, by
+//! [`spanwire_copy`].
 
 mod args;
-pub mod chunk;
-pub mod dest;
-pub mod gaps;
-pub mod grant;
-pub mod message;
-pub mod partial;
-pub mod receive;
 pub mod report;
-pub mod send;
-pub mod session;
-pub mod sink;
-pub mod source;
-pub mod talk;
-#[cfg(test)]
-mod testing;
-pub mod there;
-pub mod walk;
 
-pub use args::{CopyArgs, DEFAULT_PORT};
+pub use args::CopyArgs;
 
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
 use crate::interface;
 use crate::report::{LiveLine, say};
 use crate::signals::Interrupt;
 use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
-use dest::DestDir;
 use report::{CopyReport, Speedometer};
-use session::{End, Session};
+use spanwire_copy::dest::DestDir;
+use spanwire_copy::session::{End, Session};
+use spanwire_copy::{receive, send, talk, walk};
+use spanwire_host::fabric::Error;
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

@@ -5,15 +5,14 @@
 //! process alone: whatever ends it, Ctrl-C and SIGKILL included, nothing is left behind.
 
 use crate::exit::Exit;
-use crate::fabric::{Attachment, Error, Fabric, Wrap};
-use crate::oob::{Job, JobKind, Oob, Op};
-use crate::report::{
-    LiveLine, PerfRow, TransferRow, bar, bytes, op_name, packets, perf_table, say,
-};
+use crate::report::{LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, say};
 use crate::signals::Interrupt;
-use crate::station::Station;
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
+use spanwire_host::fabric::{Attachment, Error, Fabric, Wrap};
+use spanwire_host::oob::{Job, JobKind, Oob, Op};
+use spanwire_host::station::Station;
+use spanwire_host::text::bytes;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};

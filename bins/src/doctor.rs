@@ -1,21 +1,13 @@
 //! `spanwire doctor`: whether Spanwire works on this machine and this interface, and what to do.
 //!
-//! Facts are gathered first ([`HostFacts`], [`InterfaceFacts`]), then judged. Gathering only reads:
-//! nothing is attached, bound or set, so that it can run beside whatever uses the interface.
-
-mod check;
-mod host;
-mod interface;
-
-pub use check::{Check, Status, worst};
-pub use host::{CAPABILITIES, HostFacts};
-pub use interface::{Deferral, InterfaceFacts};
+//! The checks are those of [`spanwire_host::diagnosis`].
 
 use crate::exit::Exit;
-use crate::fabric::{Error, interface as find};
 use crate::report::say;
 use clap::Args;
 use serde::Serialize;
+use spanwire_host::diagnosis::{Check, HostFacts, InterfaceFacts, Status, worst};
+use spanwire_host::fabric::{Error, interface as find};
 use spanwire_io::net::Netlink;
 use std::fmt::Write as _;
 use std::net::IpAddr;

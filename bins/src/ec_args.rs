@@ -1,7 +1,9 @@
 //! `--ec` and `--lb`: parity beside the data, and which path each packet takes.
 
-use crate::fabric::Error;
 use spanwire_erasure::Scheme;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::NO_SUCH_BLOCKS;
+use spanwire_host::seed;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Balance, ErasureCoding};
 
@@ -54,8 +56,7 @@ impl EcArgs {
     /// The system has no randomness.
     pub(crate) fn balance(&self) -> Result<Option<Balance>, Error> {
         let Some(choice) = self.lb else { return Ok(None) };
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(|e| format!("no randomness for --lb: {e}"))?;
+        let seed = seed::random().map_err(|e| format!("no randomness for --lb: {e}"))?;
         Ok(Some(Balance { choice, seed: u64::from_ne_bytes(seed) }))
     }
 }
@@ -66,10 +67,6 @@ pub(crate) fn text(coding: &ErasureCoding) -> String {
     let usual = *scheme == Scheme::for_parity((*parity).into());
     format!("{data},{parity}{}", if usual { "" } else { ",cauchy" })
 }
-
-/// What is wrong with blocks that the engine does not take.
-pub(crate) const NO_SUCH_BLOCKS: &str =
-    "a block has 1 to 62 data packets and 1 to 32 of parity, at most 64 in all";
 
 /// What `--ec` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,9 +3,11 @@
 //! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
 //! knows; every other error ends with [`Exit::Failure`].
 
-use crate::fabric::Error;
-use crate::oob::OobError;
-use crate::oob::perftest::PerftestError;
+use spanwire_copy::session::End;
+use spanwire_copy::talk::NotBegun;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::OobError;
+use spanwire_host::oob::perftest::PerftestError;
 use spanwire_stream::SetupError;
 use std::fmt;
 use std::io;
@@ -88,6 +90,9 @@ impl Exit {
         if let Some(failed) = error.downcast_ref::<Failed>() {
             return failed.exit;
         }
+        if let Some(PerftestError::Mtu { .. }) = error.downcast_ref() {
+            return Self::Usage;
+        }
         let unreachable = if let Some(why) = error.downcast_ref::<OobError>() {
             match why {
                 OobError::Io(e) => is_unreachable(e),
@@ -106,6 +111,8 @@ impl Exit {
                 SetupError::Silent(_) | SetupError::Closed | SetupError::NoWay(_) => true,
                 _ => false,
             }
+        } else if let Some(NotBegun { end, .. }) = error.downcast_ref::<NotBegun>() {
+            matches!(end, End::PeerGone(_) | End::Stalled(_))
         } else {
             false
         };
@@ -194,20 +201,22 @@ mod tests {
     #[test]
     fn of__tells_a_silent_peer_from_a_peer_that_refuses() {
         let io = |kind| io::Error::from(kind);
-        let unreachable: [Error; 5] = [
+        let unreachable: [Error; 6] = [
             OobError::Closed.into(),
             OobError::Io(io(io::ErrorKind::ConnectionReset)).into(),
             SetupError::Silent(Duration::from_secs(1)).into(),
             SetupError::Io("reach", io(io::ErrorKind::ConnectionRefused)).into(),
             PerftestError::Closed("hello").into(),
+            NotBegun::from(End::PeerGone("killed")).into(),
         ];
         for error in unreachable {
             assert_eq!(Exit::of(&error), Exit::PeerUnreachable, "{error}");
         }
-        let failures: [Error; 4] = [
+        let failures: [Error; 5] = [
             OobError::Rejected("busy".into()).into(),
             SetupError::Refused("busy".into()).into(),
             SetupError::Io("listen", io(io::ErrorKind::AddrInUse)).into(),
+            NotBegun::from(End::Interrupted).into(),
             "a sentence".into(),
         ];
         for error in failures {
@@ -222,5 +231,7 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let failed = Failed::on_the_way(&refused, "cannot reach it");
         assert_eq!(Exit::of(&failed.into()), Exit::PeerUnreachable);
+        let mtu = PerftestError::Mtu { wanted: 4096, largest: 1024 }.into();
+        assert_eq!(Exit::of(&mtu), Exit::Usage);
     }
 }

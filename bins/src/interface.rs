@@ -1,6 +1,6 @@
 //! Which interface is meant, when the command line does not say.
 
-use crate::fabric::Error;
+use spanwire_host::fabric::Error;
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use std::net::IpAddr;
 

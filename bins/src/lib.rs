@@ -12,13 +12,8 @@
 //! | [`switch`] | `spanwire switch`: a network in the middle |
 //! | [`pcap`] | `spanwire pcap`: what a capture holds |
 //! | [`exit`] | the exit codes of all of them |
-//! | [`station`] | one worker that gives or takes jobs |
-//! | [`fabric`] | what carries the frames, with faults or a capture around it |
-//! | [`oob`] | the side connection |
-//! | [`initiator`], [`target`], [`write_ping_pong`] | the applications on both sides |
 //! | [`path_report`] | what reports say of erasure coding and paths |
 //! | [`report`] | tables, JSON and progress |
-//! | [`plot`] | figures as SVG |
 //! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
 //! | [`sim`] | `spanwire sim`: simulated networks |
 #![forbid(unsafe_code)]
@@ -30,24 +25,15 @@ pub mod demo;
 pub mod doctor;
 mod ec_args;
 pub mod exit;
-pub mod fabric;
-pub mod initiator;
 mod interface;
 pub mod lab;
-pub mod oob;
 pub mod path_report;
 pub mod pcap;
 pub mod perf;
-pub mod plot;
 mod port_args;
 mod queues;
 pub mod rates;
 pub mod report;
 pub mod signals;
 pub mod sim;
-pub mod station;
-mod suggest;
 pub mod switch;
-pub mod target;
-mod window;
-pub mod write_ping_pong;

@@ -3,9 +3,9 @@
 
 use clap::{Parser, Subcommand};
 use spanwire_bins::exit::{Exit, Failed, usage};
-use spanwire_bins::fabric::Error;
 use spanwire_bins::signals::Interrupt;
 use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
+use spanwire_host::fabric::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Exit, Error> {
     match &cli.command {
         // Without our signal handlers: `lab exec` becomes the command it runs.
-        Command::Lab(args) => lab::run(args).map_err(|e| Failed::new(e.exit(), e).into()),
+        Command::Lab(args) => lab::run(args),
         // Without them, too: a signal simply ends these, with the code that a shell makes of it.
         Command::Pcap(args) => Ok(pcap::run(args)),
         // 1 is for what checkers find: what cannot run is wrong usage.

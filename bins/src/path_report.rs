@@ -1,10 +1,10 @@
 //! What reports say of erasure coding and paths.
 
-use crate::oob::Coding;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_host::oob::Coding;
+use spanwire_host::paths::{ConnectionPaths, SentPaths};
 use spanwire_loadbalance::{PathReport, PathState};
-use spanwire_stream::ConnectionPaths;
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 
 /// `ec`, `lb` and `paths` of a report in JSON.
@@ -121,6 +121,13 @@ impl PathsReport {
         });
         let parts: Vec<String> = ec.into_iter().chain(lb).collect();
         (!parts.is_empty()).then(|| format!("  {}\n", parts.join("; ")))
+    }
+}
+
+impl From<&SentPaths> for PathsReport {
+    fn from(sent: &SentPaths) -> Self {
+        let SentPaths { agreed, erasure, balance, qps } = sent;
+        Self::of(agreed, erasure.as_ref(), balance.as_ref(), qps)
     }
 }
 

@@ -1,22 +1,9 @@
 //! `spanwire pcap`: what a capture holds, packet by packet, every ICRC checked.
 
-mod capture;
-mod decode;
-mod flows;
-mod line;
-mod link;
-mod selective;
-
-pub use capture::{Capture, CaptureError, Record};
-pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket};
-pub use flows::{Flow, FlowRow, Flows};
-pub use line::{Line, opcode_name};
-pub use link::{Linked, VLAN_MAX, is_known, unlink};
-pub use selective::Sr;
-
 use crate::exit::Exit;
 use clap::Args;
 use serde::Serialize;
+use spanwire_pcap::{Capture, Decoded, Decoder, FlowRow, Flows, Icrc, Line, is_known, opcode_name};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;

@@ -5,22 +5,23 @@ mod args;
 mod meter;
 mod perftest;
 mod report;
-mod room;
 mod test_args;
 
 pub use args::PerfArgs;
 
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
-use crate::oob::{Oob, listen};
+use crate::path_report::PathsReport;
 use crate::rates;
-use crate::report::{bytes, op_name, packets, say};
+use crate::report::{op_name, packets, say};
 use crate::signals::Interrupt;
-use crate::station::Served;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
 use report::{ClientReport, text};
-use room::{Event, Room};
+use spanwire_host::dial::listen;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::Oob;
+use spanwire_host::station::{Event, Room, Served};
+use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use test_args::OobKind;
 
@@ -148,6 +149,7 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
     let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
+        let paths = PathsReport::from(paths);
         let line = serde_json::json!({
             "client": peer, "job": job, "mode": agreed.mode().name(),
             "congestion": congestion, "messages": messages,

@@ -3,9 +3,9 @@
 use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
-use crate::fabric::{Attachment, Error, Wrap};
 use crate::queues;
-use crate::window;
+use spanwire_host::fabric::{Attachment, Error, Wrap};
+use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;

@@ -1,8 +1,8 @@
 //! The receive queue that an end serves, among those of its interface: packets of the others go
 //! to the kernel.
 
-use crate::doctor::{Check, InterfaceFacts, Status};
-use crate::fabric::interface;
+use spanwire_host::diagnosis::{Check, InterfaceFacts, Status};
+use spanwire_host::fabric::interface;
 
 /// Warns if packets may arrive on a queue of `dev` other than `queue`.
 pub(crate) fn warn(dev: &str, queue: u32) {

@@ -9,9 +9,9 @@ pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
 
 use crate::exit::Exit;
-use crate::fabric::Error;
-use crate::plot::Level;
 use crate::report::say;
+use spanwire_host::fabric::Error;
+use spanwire_plot::Level;
 use spanwire_switch::Human;
 use std::fs;
 use std::path::{Path, PathBuf};

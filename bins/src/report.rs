@@ -1,9 +1,10 @@
 //! How results look: tables for people, JSON for programs, a line of progress while it runs.
 
-use crate::oob::{Job, JobKind, Op};
-use crate::station::JobReport;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_host::oob::{Job, JobKind, Op};
+use spanwire_host::station::JobReport;
+use spanwire_host::text::bytes;
 use spanwire_transport::Agreed;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -172,17 +173,6 @@ pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Optio
     })
 }
 
-/// A number of bytes with a binary unit, exact or to one decimal.
-#[must_use]
-pub fn bytes(n: u64) -> String {
-    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.into_iter().find(|(unit, _)| n >= *unit) {
-        None => format!("{n} B"),
-        Some((unit, name)) if n.is_multiple_of(unit) => format!("{} {name}", n / unit),
-        Some((unit, name)) => format!("{}.{} {name}", n / unit, n % unit * 10 / unit),
-    }
-}
-
 /// Its name on the command line.
 #[must_use]
 pub fn op_name(op: Op) -> &'static str {
@@ -256,14 +246,6 @@ pub fn bar(done: u64, of: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes__is_exact_where_it_can_be() {
-        assert_eq!(bytes(1), "1 B");
-        assert_eq!(bytes(64 << 10), "64 KiB");
-        assert_eq!(bytes(1 << 20), "1 MiB");
-        assert_eq!(bytes((1 << 30) + (1 << 29)), "1.5 GiB");
-    }
 
     #[test]
     fn loss_text__tells_presumed_from_spurious() {

@@ -18,9 +18,9 @@ mod testing;
 pub use args::SimArgs;
 
 use crate::exit::Exit;
-use crate::fabric::Error;
 use crate::signals::Interrupt;
 use args::SimCommand;
+use spanwire_host::fabric::Error;
 
 /// Runs the subcommand.
 ///

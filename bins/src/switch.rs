@@ -5,23 +5,20 @@
 //! sockets that take every frame of an interface. It carries ARP, IPv6 neighbour discovery and
 //! kernel TCP like RoCEv2.
 
-mod control;
 mod ctl;
 mod file;
-mod hotplug;
 mod keys;
 mod report;
 mod run;
 mod set;
 
-pub use control::is_answering;
 pub use ctl::CtlArgs;
 pub use file::{FilePort, SwitchFile};
 pub use run::{PORT_FRAME_ROOM, RunArgs};
 
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
 use crate::signals::Interrupt;
+use spanwire_host::fabric::Error;
 
 /// Arguments of `spanwire switch`.
 #[derive(clap::Args, Clone, Debug)]

@@ -11,6 +11,7 @@
 //! | [`clock`] | the only source of time |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | network emulation around any port, decided by a seed |
+//! | [`hotplug`] | a port whose interface may disappear and return |
 //! | [`pcap`] | packet capture around any port |
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod doorbell;
 pub mod driver;
 pub mod fault;
+pub mod hotplug;
 pub mod net;
 pub mod packet;
 pub mod pcap;

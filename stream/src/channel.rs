@@ -9,7 +9,7 @@
 mod objects;
 mod opening;
 
-pub(crate) use opening::{Local, Opening, Rings, Route};
+pub(crate) use opening::{Local, Opening, Rings};
 
 use crate::error::Cause;
 use crate::imm::Control;

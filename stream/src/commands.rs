@@ -1,19 +1,17 @@
 //! What other threads ask of the worker, and how.
 
-use crate::channel::{Local, Rings, Route};
+use crate::channel::{Local, Rings};
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::paths::ConnectionPaths;
 use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::Side;
 use spanwire_base::Dur;
-use spanwire_io::doorbell::Doorbell;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::queue_pair::Route;
+use std::sync::mpsc::SyncSender;
 
 /// One channel of a worker's life: a place is given again, an id is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,12 +33,6 @@ pub(crate) enum Command {
     Discard(ChannelId),
     /// The side connection of a channel ended.
     PeerLeft(ChannelId, Option<String>),
-    /// Make a side poll socket for an address, once.
-    SidePoll(IpAddr, SyncSender<Option<u16>>),
-    /// Send a side poll socket of a peer what it needs.
-    Greet(SocketAddr),
-    /// What has been counted.
-    Counters(SyncSender<Vec<(String, u64)>>),
     /// Which paths packets take.
     Paths(SyncSender<Vec<ConnectionPaths>>),
     /// End when the last channel has ended, or after this long.
@@ -60,27 +52,4 @@ pub(crate) struct Wish {
 }
 
 /// The way to the worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Commands {
-    queue: Sender<Command>,
-    bell: Arc<Doorbell>,
-}
-
-impl Commands {
-    pub(crate) fn new(queue: Sender<Command>, bell: Arc<Doorbell>) -> Self {
-        Self { queue, bell }
-    }
-
-    /// Tells the worker something; one that is gone has no use for it.
-    pub(crate) fn send(&self, command: Command) {
-        let _ = self.queue.send(command);
-        self.bell.ring();
-    }
-
-    /// Asks the worker something. `None` when it is gone.
-    pub(crate) fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Option<T> {
-        let (reply, answer) = sync_channel(1);
-        self.send(command(reply));
-        answer.recv().ok()
-    }
-}
+pub(crate) type Commands = spanwire_host::worker::Commands<Command>;

@@ -5,10 +5,12 @@ use crate::channel::Local;
 use crate::config::{Config, Shape};
 use crate::error::SetupError;
 use crate::handshake::{agree, expected_hello, reason_for, unexpected};
-use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES};
-use crate::modes::{ModeChoice, Modes};
 use crate::shared::Kind;
-use crate::side::{Hello, Qp, Ring, VERSION, Word, parse, printable};
+use crate::side::{Hello, LINE_BYTES_MAX, Ring, VERSION, Word, parse, printable};
+use spanwire_host::lines::{Lines, TooLong};
+use spanwire_host::modes::{ModeChoice, Modes};
+use spanwire_host::queue_pair::QpParams;
+use spanwire_host::side::PIECE_BYTES;
 use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -65,15 +67,20 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
 
 /// Parses `said`, arriving in pieces of `piece_bytes`, up to the first error.
 fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
-    let (mut lines, mut words) = (Lines::default(), Vec::new());
+    let (mut lines, mut words) = (Lines::new(LINE_BYTES_MAX), Vec::new());
     for piece in said.chunks(piece_bytes) {
         lines.push(piece);
-        let held = lines.held_bytes();
+        let held = lines.capacity();
         assert!(held <= 2 * (LINE_BYTES_MAX + PIECE_BYTES), "{held} bytes are held");
         loop {
-            match lines.take().map_err(SetupError::from).and_then(|line| parse(line.as_deref())) {
+            let too_long = |e: TooLong| SetupError::Garbled(e.to_string());
+            let word = match lines.take().map_err(too_long) {
                 Ok(None) => break,
-                Ok(Some(word)) => words.push(Said::Word(word)),
+                Ok(Some(line)) => parse(line),
+                Err(why) => Err(why),
+            };
+            match word {
+                Ok(word) => words.push(Said::Word(word)),
                 Err(why) => {
                     words.push(Said::Wrong(why.to_string()));
                     return words;
@@ -86,7 +93,7 @@ fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
 
 fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
     let again = serde_json::to_vec(&word).expect("words are JSON");
-    assert_eq!(parse(Some(&again)).expect("it was one"), Some(word.clone()), "said once more");
+    assert_eq!(parse(&again).expect("it was one"), word, "said once more");
     if let Word::Hello(hello) = &word {
         let held = hello.heap_bytes();
         assert!(held <= HELLO_BYTES_MAX, "a hello holds {held} bytes");
@@ -152,7 +159,7 @@ fn our_hello(role: u8) -> Hello {
         path_mtu: 1024,
         side_poll_port: Some(51_966),
         modes: Modes::from(choice.of(offer)),
-        qp: Qp::default(),
+        qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
     }
 }

@@ -1,17 +1,18 @@
 //! How two ends come to terms over the side connection.
 
-use crate::channel::{Local, Rings, Route};
+use crate::channel::{Local, Rings};
 use crate::commands::{ChannelId, Command, Wish};
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::modes::{Modes, settle};
 use crate::network::{ConnectOptions, NetworkShared};
 use crate::peers::PeerPlace;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Qp, Ring, Side, VERSION, Word, printable};
-use spanwire_transport::{AddressVector, Agreed, Mtu, Offer};
+use crate::side::{Hello, Ring, Side, VERSION, Word, printable};
+use spanwire_host::modes::{Modes, settle_between};
+use spanwire_host::queue_pair::{QpParams, Route};
+use spanwire_transport::{Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -60,7 +61,7 @@ pub(crate) fn call(
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
-    let (local, peer) = addresses(&side)?;
+    let (local, peer) = (side.local(), side.peer());
     let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
     let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
@@ -88,7 +89,7 @@ pub(crate) fn answer(
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
-    let (local, peer) = addresses(&side)?;
+    let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| turn_away(&side, why))?;
     let come_to_terms = || {
@@ -191,7 +192,7 @@ fn hello(
         path_mtu: network.path_mtu.bytes(),
         side_poll_port: network.side_poll_port(ip),
         modes: Modes::from(network.offer(ip, options.mode)),
-        qp: Qp::default(),
+        qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })
 }
@@ -235,16 +236,8 @@ fn terms(
 ) -> Result<Terms, SetupError> {
     let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
     let hop = network.way.hop(theirs.ip)?;
-    let av = AddressVector {
-        src_mac: hop.src_mac,
-        dst_mac: hop.dst_mac,
-        src_ip: ours.ip,
-        dst_ip: theirs.ip,
-        udp_src_port: None,
-        // Both wire modes answer marks: SR by counts, RC by CNPs.
-        traffic_class: Ecn::Ect0.bits(),
-        hop_limit: hop.hop_limit,
-    };
+    // Both wire modes answer marks: SR by counts, RC by CNPs.
+    let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
 }
 
@@ -260,9 +253,7 @@ pub(crate) fn agree(
         return Err(SetupError::Garbled(what));
     }
     let (our_offer, their_offer) = (Offer::from(&ours.modes), Offer::from(&theirs.modes));
-    let (client, server) =
-        if we_called { (&our_offer, &their_offer) } else { (&their_offer, &our_offer) };
-    let agreed = settle(client, server).map_err(SetupError::Mode)?;
+    let agreed = settle_between(we_called, &our_offer, &their_offer).map_err(SetupError::Mode)?;
     let shape = ours.shape().agree(theirs.shape());
     let shape = shape.map_err(|e| SetupError::Garbled(format!("its ring: {e}")))?;
     let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
@@ -273,17 +264,8 @@ pub(crate) fn agree(
 /// Both ends' programs are attached by now, so the datagrams meet them.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
-        network.commands.send(Command::Greet(SocketAddr::new(theirs.ip, port)));
+        network.commands.greet(SocketAddr::new(theirs.ip, port));
     }
-}
-
-/// Ours and the peer's; IPv4 as IPv4.
-fn addresses(side: &Side) -> Result<(SocketAddr, SocketAddr), SetupError> {
-    let broken = |e| SetupError::Io("use the side connection", e);
-    let local = side.stream().local_addr().map_err(broken)?;
-    let peer = side.stream().peer_addr().map_err(broken)?;
-    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
-    Ok((plain(local), plain(peer)))
 }
 
 /// As long as a name may be in TLS's ALPN.

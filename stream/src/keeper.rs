@@ -89,7 +89,7 @@ impl Keeper {
             match self.tasks.try_recv() {
                 Ok(Task::Keep(id, side)) => {
                     // One that cannot be made not to block would block all others.
-                    match side.stream().set_nonblocking(true) {
+                    match side.socket().set_nonblocking(true) {
                         Ok(()) => self.kept.push((id, side)),
                         Err(_) => self.commands.send(Command::PeerLeft(id, None)),
                     }
@@ -112,7 +112,7 @@ impl Keeper {
     /// Sleeps until something can be read; says of which. Tasks end the sleep, too.
     fn wait(&self) -> Vec<usize> {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&*self.news, PollFlags::IN)];
-        let streams = self.kept.iter().map(|(_, side)| side.stream().as_fd());
+        let streams = self.kept.iter().map(|(_, side)| side.as_fd());
         fds.extend(streams.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if poll(&mut fds, None).is_err() {
             // A signal; or the kernel is short of memory, and the next time is better.

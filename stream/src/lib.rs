@@ -49,12 +49,11 @@
 
 mod byte_stream;
 mod channel;
+mod channels;
 mod commands;
 mod config;
 mod connection;
-pub mod dial;
 mod error;
-pub mod fabric;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -63,12 +62,9 @@ mod handshake;
 mod imm;
 mod incoming;
 mod keeper;
-mod lines;
 mod listener;
-pub mod modes;
 mod network;
 mod outgoing;
-mod paths;
 mod peers;
 mod receiving;
 mod sending;
@@ -77,14 +73,14 @@ mod side;
 mod signal;
 #[cfg(test)]
 mod testing;
-mod worker;
 
 pub use byte_stream::{ByteReader, ByteStream, ByteWriter};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use connection::{About, Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
 pub use listener::{Accepted, Listener};
-pub use modes::ModeChoice;
 pub use network::{ConnectOptions, Network, NetworkOptions};
-pub use paths::ConnectionPaths;
+pub use spanwire_host::modes::ModeChoice;
+pub use spanwire_host::paths::ConnectionPaths;
+pub use spanwire_host::{dial, fabric, modes};
 pub use spanwire_transport::WireMode;

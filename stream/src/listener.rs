@@ -2,7 +2,6 @@
 
 use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
-use crate::dial::listen;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, turn_away};
 use crate::network::{ConnectOptions, NetworkShared, start};
@@ -11,9 +10,9 @@ use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_host::dial::{accept, listen};
 use spanwire_io::doorbell::EventFd;
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -172,9 +171,9 @@ impl Desk {
             let _ = poll(&mut fds, within.as_ref());
             self.news.clear();
             loop {
-                match listener.accept() {
-                    Ok((stream, from)) => self.take(stream, from),
-                    Err(e) if is_passing(&e) => break,
+                match accept(listener) {
+                    Ok(Some((stream, from))) => self.take(stream, from),
+                    Ok(None) => break,
                     Err(e) => {
                         // No descriptors left, above all: some will be given back.
                         tracing::warn!("cannot take a connection: {e}");
@@ -247,14 +246,6 @@ impl Desk {
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Nobody waits, or whoever did has left.
-fn is_passing(e: &io::Error) -> bool {
-    matches!(
-        e.kind(),
-        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-    )
 }
 
 pub(crate) mod sealed {

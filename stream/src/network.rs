@@ -1,31 +1,30 @@
 //! A network: one interface, one worker, any number of connections.
 
 use crate::byte_stream::ByteStream;
+use crate::channels::Channels;
 use crate::commands::{Command, Commands};
 use crate::config::ValidConfig;
 use crate::connection::Connection;
-use crate::dial::dial;
 use crate::error::SetupError;
-use crate::fabric::{Attachment, Error as FabricError, Way, Wrap};
 use crate::handshake::{Established, call};
 use crate::keeper::Keeper;
 use crate::listener::Listener;
-use crate::modes::ModeChoice;
-use crate::paths::ConnectionPaths;
 use crate::peers::Peers;
 use crate::shared::{Kind, Tray};
 use crate::side::Side;
-use crate::worker::Worker;
 use spanwire_base::Dur;
-use spanwire_io::affinity;
+use spanwire_host::dial::dial;
+use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
+use spanwire_host::modes::ModeChoice;
+use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::{seed, worker};
 use spanwire_io::doorbell::Doorbell;
 use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpConfig;
-use spanwire_transport::{Endpoint, Mtu, Offer};
+use spanwire_transport::{Mtu, Offer};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// One interface and the worker that moves its packets: where connections come from.
@@ -103,17 +102,15 @@ impl Network {
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
         let NetworkOptions { config, engine, polling, core } = options;
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)
-            .map_err(|e| SetupError::Io("draw random keys", std::io::Error::other(e)))?;
-        let endpoint = Endpoint::new(engine.clone(), seed);
+        let endpoint =
+            seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
         let tray = Arc::new(Tray::new(config.max_connections, bell.clone()));
-        let (queue_in, queue) = channel();
-        let commands = Commands::new(queue_in, bell);
+        let (commands, queue) = worker::commands(bell);
         let (keeper_handle, keeper) = Keeper::new(commands.clone()).map_err(descriptors)?;
-        let worker = Worker::new(config.clone(), attachment.clock, tray, queue, keeper_handle);
+        let clock = attachment.clock;
+        let channels = Channels::new(config.clone(), clock, tray, keeper_handle);
         let shared = Arc::new(NetworkShared {
             config,
             engine,
@@ -130,10 +127,8 @@ impl Network {
         let port = attachment.port;
         let ended = shared.clone();
         let work = move || {
-            if let Some(Err(e)) = core.map(affinity::pin) {
-                tracing::warn!("the worker is not pinned: {e}");
-            }
-            if let Err(why) = worker.run(endpoint, port, polling) {
+            worker::pin(core);
+            if let Err(why) = worker::run(channels, queue, endpoint, port, clock, polling) {
                 tracing::error!("{why}");
                 let _ = ended.ended.set(why);
             }
@@ -194,7 +189,7 @@ impl Network {
     /// What engine, port and worker have counted, by name; empty when the worker is gone.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        self.shared.commands.ask(Command::Counters).unwrap_or_default()
+        self.shared.commands.counters().unwrap_or_default()
     }
 
     /// The paths of what connections sent, of those that were told to balance: of the one that
@@ -248,7 +243,7 @@ impl NetworkShared {
     pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
         let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
-            let port = self.commands.ask(|reply| Command::SidePoll(ip, reply))?;
+            let port = self.commands.open_side_poll(ip)?;
             *known = Some((ip, port));
         }
         known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
@@ -272,8 +267,7 @@ pub(crate) fn start(
     name: &str,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, SetupError> {
-    let thread = thread::Builder::new().name(name.to_owned());
-    thread.spawn(work).map_err(|e| SetupError::Io("start a thread", e))
+    worker::spawn(name, work).map_err(|e| SetupError::Io("start a thread", e))
 }
 
 impl From<FabricError> for SetupError {

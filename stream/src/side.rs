@@ -5,13 +5,15 @@
 use crate::channel::Local;
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::lines::{LINE_BYTES_MAX, Lines, PIECE_BYTES, TooLong};
-use crate::modes::Modes;
 use crate::shared::Kind;
 use serde::{Deserialize, Serialize};
-use socket2::{SockRef, TcpKeepalive};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use spanwire_host::modes::Modes;
+use spanwire_host::queue_pair::QpParams;
+use spanwire_host::side::{SideConnection, SideError};
+use spanwire_host::socket::{Socket, TcpLimits};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Version of this exchange. Both ends must speak the same one.
@@ -51,14 +53,8 @@ pub(crate) struct Hello {
     pub(crate) side_poll_port: Option<u16>,
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub(crate) modes: Modes,
-    pub(crate) qp: Qp,
+    pub(crate) qp: QpParams,
     pub(crate) ring: Ring,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Qp {
-    qpn: u32,
-    psn: u32,
 }
 
 /// The receive ring, and what the end asks for.
@@ -72,12 +68,12 @@ pub(crate) struct Ring {
     max_message_bytes: u32,
 }
 
-/// The line-wise end of a TCP connection.
+/// The side connection of a connection.
 #[derive(Debug)]
 pub(crate) struct Side {
-    stream: TcpStream,
-    /// Received and not yet taken.
-    lines: Lines,
+    lines: SideConnection,
+    local: SocketAddr,
+    peer: SocketAddr,
 }
 
 /// What a look at the side connection found.
@@ -92,13 +88,13 @@ pub(crate) enum Heard {
 impl Hello {
     /// What the other end's channel needs, and what it asks for.
     pub(crate) fn local(&self) -> Local {
-        let (Qp { qpn, psn }, Ring { va, rkey, .. }) = (self.qp, self.ring);
-        Local { qpn, psn, va, rkey }
+        let Ring { va, rkey, .. } = self.ring;
+        Local { qp: self.qp, va, rkey }
     }
 
     /// The same with the queue pair and the ring that `local` names.
     pub(crate) fn lending(mut self, local: &Local) -> Self {
-        self.qp = Qp::of(local);
+        self.qp = local.qp;
         self.ring = Ring::of(local, self.shape());
         self
     }
@@ -116,12 +112,6 @@ impl Hello {
     }
 }
 
-impl Qp {
-    fn of(local: &Local) -> Self {
-        Self { qpn: local.qpn, psn: local.psn }
-    }
-}
-
 impl Ring {
     pub(crate) fn of(local: &Local, shape: Shape) -> Self {
         let Local { va, rkey, .. } = *local;
@@ -133,109 +123,71 @@ impl Ring {
 impl Side {
     /// Over `stream`. A peer that vanishes without a word is noticed within [`PEER_GONE_WITHIN`].
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_WITHIN))?;
-        let socket = SockRef::from(&stream);
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_AFTER)
-            .with_interval(KEEPALIVE_EVERY)
-            .with_retries(KEEPALIVE_RETRIES);
-        socket.set_tcp_keepalive(&keepalive)?;
-        socket.set_tcp_user_timeout(Some(PEER_GONE_WITHIN))?;
-        Ok(Self { stream, lines: Lines::default() })
+        TCP_LIMITS.apply(&stream)?;
+        let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+        let (local, peer) = (plain(stream.local_addr()?), plain(stream.peer_addr()?));
+        Ok(Self { lines: SideConnection::new(stream, LINE_BYTES_MAX), local, peer })
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// Our address; IPv4 as IPv4.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address; IPv4 as IPv4.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn socket(&self) -> &dyn Socket {
+        self.lines.socket()
     }
 
     pub(crate) fn send(&self, word: &Word) -> io::Result<()> {
-        let mut line = serde_json::to_vec(word)?;
-        line.push(b'\n');
-        (&self.stream).write_all(&line)
+        self.lines.send(word)
     }
 
     /// Says `word` if that needs no waiting: nobody is left to be told of a failure.
     pub(crate) fn send_last(&self, word: &Word) {
-        let _ = self.stream.set_nonblocking(true);
-        let _ = self.send(word);
+        self.lines.send_last(word);
     }
 
     /// The next word, until `deadline`; a rejection arrives as an error.
     pub(crate) fn recv(&mut self, deadline: Instant) -> Result<Word, SetupError> {
         let begin = Instant::now();
-        loop {
-            match self.take_word()? {
-                Some(Word::Reject { reason } | Word::Abort { reason }) => {
-                    return Err(SetupError::Refused(printable(&reason)));
-                }
-                Some(word) => return Ok(word),
-                None => {}
+        let line = self.lines.recv_line(deadline).map_err(|e| match e {
+            SideError::Io(_) | SideError::Closed => SetupError::Closed,
+            SideError::Silent => SetupError::Silent(begin.elapsed()),
+            SideError::TooLong(e) => SetupError::Garbled(e.to_string()),
+        })?;
+        match parse(&line)? {
+            Word::Reject { reason } | Word::Abort { reason } => {
+                Err(SetupError::Refused(printable(&reason)))
             }
-            // The kernel takes no timeout of zero.
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left < Duration::from_millis(1) {
-                return Err(SetupError::Silent(begin.elapsed()));
-            }
-            let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.fill());
-            match read {
-                Ok(0) => return Err(SetupError::Closed),
-                Ok(_) => {}
-                Err(e) if is_pause(&e) => {}
-                Err(_) => return Err(SetupError::Closed),
-            }
+            word => Ok(word),
         }
     }
 
-    /// What has come, without waiting. The stream must not block.
+    /// What has come, without waiting.
     pub(crate) fn look(&mut self) -> Heard {
-        loop {
-            match self.take_word() {
-                Ok(Some(word)) => return Heard::Word(word),
-                Ok(None) => {}
-                Err(_) => return Heard::End,
-            }
-            match self.fill() {
-                Ok(0) => return Heard::End,
-                Ok(_) => {}
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if is_pause(&e) => return Heard::Nothing,
-                Err(_) => return Heard::End,
-            }
+        match self.lines.try_line() {
+            Ok(Some(line)) => parse(&line).map_or(Heard::End, Heard::Word),
+            Ok(None) => Heard::Nothing,
+            Err(_) => Heard::End,
         }
     }
+}
 
-    fn fill(&mut self) -> io::Result<usize> {
-        let mut piece = [0; PIECE_BYTES];
-        let count = self.stream.read(&mut piece)?;
-        self.lines.push(&piece[..count]);
-        Ok(count)
-    }
-
-    fn take_word(&mut self) -> Result<Option<Word>, SetupError> {
-        parse(self.lines.take()?.as_deref())
+impl AsFd for Side {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lines.as_fd()
     }
 }
 
-/// The word of a line, if there is one.
-pub(crate) fn parse(line: Option<&[u8]>) -> Result<Option<Word>, SetupError> {
+/// The word of a line.
+pub(crate) fn parse(line: &[u8]) -> Result<Word, SetupError> {
     // The message may quote the peer's bytes.
-    let garbled = |e: serde_json::Error| SetupError::Garbled(printable(&e.to_string()));
-    line.map(serde_json::from_slice).transpose().map_err(garbled)
-}
-
-impl From<TooLong> for SetupError {
-    fn from(_: TooLong) -> Self {
-        Self::Garbled(format!("a line above {LINE_BYTES_MAX} bytes"))
-    }
-}
-
-/// Nothing more for now; ETIMEDOUT, which has the kind of a read timeout, is the end.
-fn is_pause(e: &io::Error) -> bool {
-    let gone = rustix::io::Errno::TIMEDOUT.raw_os_error();
-    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-        && e.raw_os_error() != Some(gone)
+    serde_json::from_slice(line).map_err(|e| SetupError::Garbled(printable(&e.to_string())))
 }
 
 /// What a peer says for people, fit for a terminal and of bounded length.
@@ -247,12 +199,17 @@ pub(crate) fn printable(text: &str) -> String {
 /// How soon a peer that vanished without closing its sockets is noticed at the latest.
 pub(crate) const PEER_GONE_WITHIN: Duration = Duration::from_secs(8);
 
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(4);
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(1);
-const KEEPALIVE_RETRIES: u32 = 4;
+const TCP_LIMITS: TcpLimits = TcpLimits {
+    // A line fits the socket's buffer; a peer that does not read waits for no one.
+    write_within: Duration::from_secs(1),
+    idle: Duration::from_secs(4),
+    interval: Duration::from_secs(1),
+    retries: 4,
+    peer_gone_within: PEER_GONE_WITHIN,
+};
 
-/// A line fits the socket's buffer; a peer that does not read waits for no one.
-const WRITE_WITHIN: Duration = Duration::from_secs(1);
+/// The longest line, without its end. A hello with every mode there may be is a tenth of that.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Longer reasons are cut.
 const REASON_CHARS_MAX: usize = 400;
@@ -278,7 +235,7 @@ mod tests {
 
     #[test]
     fn recv__gives_words_however_they_are_cut() {
-        let (mut side, mut raw) = pair();
+        let (mut side, raw) = pair();
         raw.write_all(b"{\"type\":\"ready\"}\n{\"type\":\"re").unwrap();
         assert_eq!(side.recv(late()).unwrap(), Word::Ready);
         raw.write_all(b"ady\"}\n").unwrap();
@@ -287,7 +244,7 @@ mod tests {
 
     #[test]
     fn recv__says_what_is_wrong() {
-        let (mut side, mut raw) = pair();
+        let (mut side, raw) = pair();
         assert!(matches!(side.recv(soon()), Err(SetupError::Silent(_))));
         raw.write_all(b"GET / HTTP/1.1\n").unwrap();
         assert!(matches!(side.recv(late()), Err(SetupError::Garbled(_))));
@@ -299,7 +256,7 @@ mod tests {
 
     #[test]
     fn recv__a_line_without_end_is_refused() {
-        let (mut side, mut raw) = pair();
+        let (mut side, raw) = pair();
         let flood = std::thread::spawn(move || {
             // The other end hangs up in the middle of it.
             let _ = raw.write_all(&vec![b'x'; LINE_BYTES_MAX * 8]);
@@ -311,8 +268,7 @@ mod tests {
 
     #[test]
     fn look__finds_a_word_nothing_and_the_end() {
-        let (mut side, mut raw) = pair();
-        side.stream().set_nonblocking(true).unwrap();
+        let (mut side, raw) = pair();
         assert_eq!(side.look(), Heard::Nothing);
         raw.write_all(b"{\"type\":\"abort\",\"reason\":\"x\"}\n").unwrap();
         let abort = Word::Abort { reason: "x".into() };

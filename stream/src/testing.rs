@@ -1,12 +1,13 @@
 //! Two channels on a virtual wire with virtual time, and their applications' halves.
 
-use crate::channel::{Channel, Opening, Rings, Route, Standing};
+use crate::channel::{Channel, Opening, Rings, Standing};
 use crate::config::{Config, Shape};
 use crate::error::Cause;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::{Kind, Shared, Tray};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
+use spanwire_host::queue_pair::Route;
 use spanwire_io::doorbell::Doorbell;
 use spanwire_transport::{AddressVector, Endpoint, Mtu, Offer, ValidConfig, WireMode, agree};
 use spanwire_wire::MacAddr;

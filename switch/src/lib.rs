@@ -21,8 +21,7 @@ mod counters;
 mod error;
 mod flows;
 mod forward;
-mod gate;
-mod line;
+mod link;
 mod lpm;
 mod macs;
 mod mark;
@@ -31,7 +30,6 @@ mod pfc;
 mod port;
 mod queue;
 mod scheduler;
-mod shaped;
 mod store;
 mod switch;
 #[cfg(test)]
@@ -45,14 +43,12 @@ pub use config::{
 };
 pub use counters::{ForwardingCounters, PortCounters, QueueCounters, SwitchCounters};
 pub use error::ConfigError;
-pub use gate::{GateCounters, PfcGate};
-pub use line::{
-    BlockLoss, BurstLoss, Fate, Flap, Impairments, Interval, Line, LineConfig, LineCounters,
-    LineDrop, Reorder, Sent,
+pub use link::{
+    BlockLoss, BurstLoss, Fate, Flap, GateCounters, Impairments, Interval, Line, LineConfig,
+    LineCounters, LineDrop, PfcGate, Reorder, Sent, Shaped, ShapedConfig, ShapedCounters,
 };
 pub use lpm::Prefix;
 pub use pfc::PfcCounters;
-pub use shaped::{Shaped, ShapedConfig, ShapedCounters};
 pub use switch::{FlowKey, PortSnapshot, QueueSnapshot, Switch, SwitchSnapshot};
 pub use units::{Human, Prob, Ratio};
 

@@ -237,7 +237,7 @@ impl Port {
             len = self.stamp(now, leaving.queue, out, len, meta.elided_bytes);
         }
         self.counters.tx_pkts += 1;
-        self.counters.tx_bytes += crate::line::wire_bytes(len, meta.elided_bytes);
+        self.counters.tx_bytes += crate::link::wire_bytes(len, meta.elided_bytes);
         Some(TxMeta { len, elided_bytes: meta.elided_bytes })
     }
 

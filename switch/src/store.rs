@@ -71,7 +71,7 @@ impl Meta {
     /// Wire length of the frame.
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u64 {
-        crate::line::wire_bytes(usize_from(u64::from(self.len)), self.elided_bytes)
+        crate::link::wire_bytes(usize_from(u64::from(self.len)), self.elided_bytes)
     }
 }
 

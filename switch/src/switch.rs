@@ -9,7 +9,7 @@ use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
 use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
 use crate::forward::{Decision, Forwarder};
-use crate::line::wire_bytes;
+use crate::link::wire_bytes;
 use crate::parse::ParsedFrame;
 use crate::port::{Arriving, Port};
 use crate::queue::Queue;

@@ -38,7 +38,7 @@ fn with_capabilities(dir: &TempDir) -> String {
     let program = dir.join("spanwire");
     fs::copy(SPANWIRE, &program).unwrap();
     fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o755)).unwrap();
-    let bits = spanwire_bins::doctor::CAPABILITIES.split(',').map(|name| match name {
+    let bits = spanwire_host::diagnosis::CAPABILITIES.split(',').map(|name| match name {
         "cap_net_admin" => 1 << 12,
         "cap_net_raw" => 1 << 13,
         "cap_ipc_lock" => 1 << 14,

@@ -7,7 +7,8 @@ use crate::scan::{Source, has_word};
 /// vector instructions.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates on the machine's side: clocks, threads and the environment are theirs.
-const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "fuzz"];
+const MACHINE: &[&str] =
+    &["af_xdp", "io", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz"];
 /// Crates that others link: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",
@@ -21,7 +22,12 @@ const LIBRARIES: &[&str] = &[
     "switch",
     "sim",
     "io",
+    "host",
     "stream",
+    "copy",
+    "pcap",
+    "plot",
+    "lab",
 ];
 
 /// A word that must not stand in code.

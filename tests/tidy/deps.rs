@@ -58,19 +58,75 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed {
+        krate: "host",
+        ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "transport", "io"],
+        theirs: &[
+            // Keys of engines, seeds.
+            "getrandom",
+            "hdrhistogram",
+            "libc",
+            // Error numbers of the system by name.
+            "rustix",
+            "serde",
+            "serde_json",
+            // What a transfer moved, on both ends.
+            "sha2",
+            // Sockets tied to an interface, and keepalive.
+            "socket2",
+            "tracing",
+        ],
+    },
+    Allowed {
         krate: "stream",
-        ours: &["base", "wire", "mem", "loadbalance", "transport", "io"],
+        ours: &["base", "wire", "mem", "transport", "io", "host"],
         theirs: &[
             // Bounded lock-free rings between applications and the worker.
             "crossbeam-queue",
-            "getrandom",
             // poll(2) for the side connections, without unsafe code of ours.
             "rustix",
             "serde",
             "serde_json",
-            // Sockets tied to an interface, and keepalive.
-            "socket2",
             "tracing",
+        ],
+    },
+    Allowed {
+        krate: "copy",
+        ours: &["base", "host", "stream"],
+        theirs: &[
+            "hdrhistogram",
+            // openat and its family, which keep a receiver inside the directory it was given.
+            "rustix",
+            "serde",
+            "serde_json",
+            "sha2",
+            "tracing",
+        ],
+    },
+    Allowed {
+        krate: "pcap",
+        ours: &["wire"],
+        theirs: &[
+            // pcap and pcapng, the latter with many block types, of which hostile ones must not
+            // crash us: the parser of the Rusticata project knows them.
+            "pcap-parser",
+            "serde",
+        ],
+    },
+    Allowed {
+        krate: "plot",
+        ours: &[],
+        // Only its SVG backend: no fonts of the system, no pixels, so the same data gives the same
+        // bytes everywhere.
+        theirs: &["plotters"],
+    },
+    Allowed {
+        krate: "lab",
+        ours: &["io", "host"],
+        theirs: &[
+            // pidfd_open, so that no other process is ended than the one that was meant.
+            "rustix",
+            "serde",
+            "serde_json",
         ],
     },
     Allowed {
@@ -84,28 +140,20 @@ const ALLOWED: &[Allowed] = &[
             "mem",
             "transport",
             "io",
+            "host",
             "stream",
+            "copy",
             "switch",
             "sim",
+            "pcap",
+            "plot",
+            "lab",
         ],
         theirs: &[
             "clap",
-            "getrandom",
-            "hdrhistogram",
-            "libc",
-            // openat and its family, which keep `copy` inside the directory it was given.
-            "rustix",
-            // `spanwire pcap` reads pcap and pcapng, the latter with many block types, of which
-            // hostile ones must not crash it: the parser of the Rusticata project knows them.
-            "pcap-parser",
-            // Figures of simulations. Only its SVG backend: no fonts of the system, no pixels, so
-            // the same data gives the same bytes everywhere.
-            "plotters",
             "serde",
             "serde_json",
-            "sha2",
             "signal-hook",
-            "socket2",
             // The configuration of `spanwire switch`.
             "toml",
             "tracing",
@@ -126,8 +174,8 @@ const ALLOWED: &[Allowed] = &[
             "switch",
             "sim",
             "io",
+            "host",
             "bins",
-            "stream",
         ],
         theirs: &[
             "clap",
@@ -170,8 +218,8 @@ const ALLOWED: &[Allowed] = &[
             "erasure",
             "loadbalance",
             "transport",
+            "host",
             "stream",
-            "bins",
             "tests",
         ],
         theirs: &["libfuzzer-sys", "serde_json"],
@@ -184,15 +232,24 @@ const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 /// Crates that dev-dependencies may add to one crate: (crate, dependency).
 const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // The reader of captures, for the replay of perftest's conversations.
-    ("bins", "spanwire-tests"),
+    ("host", "spanwire-tests"),
     // Another implementation of the same mathematics to hold ours against.
     ("erasure", "reed-solomon-erasure"),
     // Proves that the engine allocates nothing in steady state.
     ("tests", "allocation-counter"),
+    // Peers that are strange on purpose.
+    ("stream", "socket2"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
     // Reads the figures back: whether they are XML, and what they show.
+    ("plot", "roxmltree"),
     ("bins", "roxmltree"),
+    // Hashes of files that `spanwire copy` has moved; signals, capabilities of a file and strange
+    // sockets at the command.
+    ("bins", "sha2"),
+    ("bins", "libc"),
+    ("bins", "rustix"),
+    ("bins", "socket2"),
 ];
 
 /// `manifests` are (path, text) of each crate's `Cargo.toml`.

@@ -1,9 +1,9 @@
 //! A port that records the time at which each packet is passed to the kernel.
 
 use spanwire_base::{RxMeta, Time, TxMeta};
+use spanwire_host::fabric::Link;
 use spanwire_io::clock::Clock;
 use spanwire_io::port::{Port, SlotToken};
-use spanwire_stream::fabric::Link;
 use spanwire_wire::{Packet, Qpn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};

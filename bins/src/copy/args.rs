@@ -1,17 +1,18 @@
 //! The arguments of `spanwire copy`, and what they mean.
 
-use super::grant::Grant;
-use super::talk;
 use crate::exit::{Failed, usage};
-use crate::fabric::Error;
 use crate::interface;
 use crate::path_report::PathsReport;
 use crate::port_args::{self, PortArgs, ppm};
+use spanwire_copy::grant::Grant;
+use spanwire_copy::{DEFAULT_PORT, talk};
+use spanwire_host::dial::address;
+use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -112,9 +113,6 @@ pub(super) struct CopyNetwork {
     balance: Option<Balance>,
 }
 
-/// The TCP port that `spanwire copy receive` listens on: the next after perf's.
-pub const DEFAULT_PORT: u16 = 18_517;
-
 impl CopyNetwork {
     /// What there is to say of the paths of a connection that agreed on `agreed` and has ended.
     pub(super) fn paths(&self, agreed: &Agreed) -> PathsReport {
@@ -195,15 +193,9 @@ impl SendArgs {
 
     fn dial(&self, ip: IpAddr, port: u16) -> Result<(CopyNetwork, Connection), Error> {
         let dev = interface::towards(self.dev.as_deref(), ip)?;
-        let address = match ip {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-                let ifindex = crate::fabric::interface(&dev)?.ifindex;
-                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
-            }
-            other => SocketAddr::new(other, port),
-        };
         // The interface is checked first: its name is the likelier mistake.
-        crate::fabric::interface(&dev)?;
+        let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
+        let address = address(ip, port, ifindex);
         let network = self.common.network(&dev, &talk::limits())?;
         match network.network.connect(address, &talk::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),

@@ -1,31 +1,15 @@
 //! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
 
-use super::gaps::GapRow;
-use super::message::Sha256Hex;
-use super::session::{Current, End, Session};
 use crate::path_report::PathsReport;
-use crate::report::{bytes, loss_text};
+use crate::report::loss_text;
 use serde::Serialize;
+use spanwire_copy::gaps::GapRow;
+use spanwire_copy::row::FileRow;
+use spanwire_copy::session::{Current, End, Session};
+use spanwire_host::text::bytes;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// What became of one file, as `files[]` in JSON.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct FileRow {
-    /// Its path here.
-    pub path: String,
-    /// Bytes.
-    pub bytes: u64,
-    /// `copied`, `same` (it was there already) or `failed`.
-    pub status: &'static str,
-    /// Hash that both ends computed.
-    pub sha256: Option<Sha256Hex>,
-    /// Bytes that were there from an earlier attempt.
-    pub resumed_bytes: u64,
-    /// Why it failed, if it did.
-    pub reason: Option<String>,
-}
 
 /// The JSON object that both ends print.
 #[derive(Debug, Serialize)]
@@ -72,28 +56,6 @@ pub struct CopyReport {
 pub struct Speedometer {
     last: Option<(Instant, u64)>,
     bytes_per_s: f64,
-}
-
-impl FileRow {
-    /// It was sent, `resumed` bytes of it in an earlier attempt.
-    #[must_use]
-    pub fn copied(path: String, bytes: u64, sha256: Sha256Hex, resumed: u64) -> Self {
-        let (status, sha256) = ("copied", Some(sha256));
-        Self { path, bytes, status, sha256, resumed_bytes: resumed, reason: None }
-    }
-
-    /// It was there.
-    #[must_use]
-    pub fn same(path: String, bytes: u64, sha256: Sha256Hex) -> Self {
-        Self { status: "same", ..Self::copied(path, bytes, sha256, bytes) }
-    }
-
-    /// It is not in place.
-    #[must_use]
-    pub fn failed(path: String, bytes: u64, reason: &str) -> Self {
-        let reason = Some(reason.to_owned());
-        Self { path, bytes, status: "failed", sha256: None, resumed_bytes: 0, reason }
-    }
 }
 
 impl CopyReport {
@@ -268,6 +230,7 @@ const NAME_CHARS: usize = 24;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_copy::message::Sha256Hex;
 
     #[test]
     fn of__one_failure_is_the_error_and_more_are_counted() {

@@ -1,6 +1,7 @@
 use super::*;
 use clap::Parser;
-use spanwire_io::net::{LabConfig, Netlink};
+use spanwire_io::net::{LabConfig, NetNs, Netlink};
+use spanwire_lab::{CABLE_HOSTS, DEFAULT_NAME, DEVICE, MadeHost, check_name, namespace};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::ExitStatusExt;
@@ -27,6 +28,13 @@ fn parse_up(words: &[&str]) -> UpArgs {
     }
 }
 
+fn exec_error(words: &[&str]) -> LabError {
+    match parse(words).command {
+        LabCommand::Exec(args) => exec(&args.name, &args.host, &args.command),
+        other => panic!("parsed {other:?}"),
+    }
+}
+
 /// A lab name of its own, whose lab is removed when the test ends, however it ends.
 struct Lab(String);
 
@@ -37,7 +45,7 @@ impl Lab {
         Self(format!("swt{}-{number}", std::process::id()))
     }
 
-    fn up(&self, words: &[&str]) -> Result<UpReport, LabError> {
+    fn up(&self, words: &[&str]) -> Result<Made, LabError> {
         let words: Vec<_> = ["--name", &self.0].iter().chain(words).copied().collect();
         up(&parse_up(&words))
     }
@@ -119,7 +127,7 @@ fn up__bad_prefix_leaves_nothing_behind() {
         ["--queues", "0"],
     ] {
         let error = lab.up(&words).expect_err("bad");
-        assert_eq!(error.exit().code(), 2, "{error}");
+        assert_eq!(exit(&error).code(), 2, "{error}");
         assert_eq!(lab.present().len(), 0, "{words:?}");
     }
 }
@@ -185,7 +193,7 @@ fn down__names_processes_that_are_still_inside() {
     inside.wait().expect("cat ends with its input");
     assert_eq!(status.hosts[0].processes, [inside.id()]);
     assert_eq!(report.processes, [inside.id()]);
-    assert!(report.to_text().contains(&inside.id().to_string()));
+    assert!(text::down(&report).contains(&inside.id().to_string()));
 }
 
 /// The process of `exec` is replaced, so it must be another one: this test runs itself again with
@@ -198,9 +206,9 @@ fn exec__process_becomes_the_command() {
         let shell = ["exec", "--name", &name, "b", "--", "sh", "-c", &script];
         let program = ["exec", "--name", &name, "b", "--", &script];
         let words = if script.starts_with('/') { program.as_slice() } else { shell.as_slice() };
-        let error = run(&parse(words)).expect_err("returns only on failure");
+        let error = exec_error(words);
         println!("{error}");
-        std::process::exit(i32::from(error.exit().code()));
+        std::process::exit(i32::from(exit(&error).code()));
     }
     if lacks_privilege("exec") {
         return;
@@ -236,7 +244,7 @@ fn exec__process_becomes_the_command() {
 fn exec__missing_lab_says_how_to_make_it() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "a", "true"];
-    let error = run(&parse(&words)).expect_err("no lab");
+    let error = exec_error(&words);
     assert!(matches!(error, LabError::NotUp { .. }), "{error}");
     assert!(error.to_string().contains("spanwire lab up"), "{error}");
 }
@@ -245,9 +253,10 @@ fn exec__missing_lab_says_how_to_make_it() {
 fn exec__names_the_hosts_there_are() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "c", "true"];
-    let error = run(&parse(&words)).expect_err("no host c");
-    assert_eq!(error.exit().code(), 2);
+    let error = exec_error(&words);
     assert!(error.to_string().ends_with("it has a, b"), "{error}");
+    let error = run(&parse(&words)).expect_err("no host c");
+    assert_eq!(Exit::of(&error).code(), 2);
 }
 
 #[test]
@@ -283,7 +292,7 @@ fn lab_args__bad_prefix_is_refused_with_an_example() {
 
 #[test]
 fn up_report__text_is_ready_to_paste_and_json_is_complete() {
-    let host = |name: &str, number: u16| UpHost {
+    let host = |name: &str, number: u16| MadeHost {
         host: name.to_owned(),
         namespace: format!("x-{number}"),
         device: "sw0".to_owned(),
@@ -292,8 +301,8 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
         v6: std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number),
     };
     let hosts = vec![host("a", 1), host("b", 2)];
-    let report = UpReport { name: "x".to_owned(), mtu: 1500, hosts, switch: None };
-    let text = report.to_text();
+    let report = Made { name: "x".to_owned(), mtu: 1500, hosts, switch: None };
+    let text = text::up(&report);
     assert!(
         text.contains("  spanwire lab exec --name x a -- spanwire perf server --dev sw0\n"),
         "{text}"
@@ -309,9 +318,24 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
 fn check_name__safe_in_paths_and_arguments() {
     for bad in ["", "-x", "a/b", "a b", "..", "ä", &"n".repeat(33)] {
         let error = check_name(bad).expect_err(bad);
-        assert_eq!(error.exit().code(), 2);
+        assert_eq!(exit(&error).code(), 2);
     }
     for good in ["sw", "my_lab-2", &"n".repeat(32)] {
         assert!(check_name(good).is_ok(), "{good}");
     }
+}
+
+#[test]
+fn exit__as_a_shell() {
+    let exec = |kind: io::ErrorKind| LabError::Exec {
+        program: "x".to_owned(),
+        namespace: "sw-a".to_owned(),
+        source: kind.into(),
+    };
+    assert_eq!(exit(&exec(io::ErrorKind::NotFound)).code(), 127);
+    assert_eq!(exit(&exec(io::ErrorKind::PermissionDenied)).code(), 126);
+    assert_eq!(exit(&LabError::NoCommand).code(), 2);
+    assert_eq!(exit(&LabError::Switch(String::new())).code(), 2);
+    let lab = "sw".to_owned();
+    assert_eq!(exit(&LabError::AlreadyUp { lab }).code(), 1);
 }

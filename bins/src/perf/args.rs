@@ -2,20 +2,21 @@
 
 use super::test_args::TestArgs;
 use crate::exit::Failed;
-use crate::fabric::{self, Error};
 use crate::interface;
-use crate::oob::{Job, JobKind, REPLY_TIMEOUT, dial};
 use crate::port_args::{PortArgs, ppm, sleep_precisely};
 use crate::queues;
-use crate::station::{Sending, Station};
 use clap::ValueEnum;
 use spanwire_base::Dur;
+use spanwire_host::dial::{address, dial};
+use spanwire_host::fabric::{self, Error};
+use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
+use spanwire_host::station::{Sending, Station};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use spanwire_transport::{Agreed, Mtu};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::path::PathBuf;
 
 /// Arguments of `spanwire perf`.
@@ -187,12 +188,7 @@ impl ClientArgs {
     pub(super) fn reach_server(&self, question: &str) -> Result<TcpStream, Error> {
         let (server, port) = (self.server, self.test.port());
         let ifindex = fabric::interface(self.common.dev())?.ifindex;
-        let address = match server {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
-            }
-            other => SocketAddr::new(other, port),
-        };
+        let address = address(server, port, ifindex);
         dial(self.common.dev(), address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
                 ErrorKind::ConnectionRefused => question,

@@ -1,11 +1,12 @@
 //! A running job, cut into intervals.
 
 use super::args::milliseconds;
-use crate::initiator::Progress;
-use crate::report::{bytes, say, seconds};
-use crate::station::{FlowRow, Flows};
+use crate::report::{say, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
+use spanwire_host::initiator::Progress;
+use spanwire_host::station::{FlowRow, Flows};
+use spanwire_host::text::bytes;
 
 /// What moved between two times, and how its flows did.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -117,7 +118,7 @@ const INTERVALS_MAX: usize = 86_400;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::station::Shares;
+    use spanwire_host::station::Shares;
 
     fn flow() -> FlowRow {
         FlowRow {

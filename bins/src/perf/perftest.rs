@@ -3,14 +3,15 @@
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
 use super::report::{ClientReport, text};
-use super::room::{STOP_SEEN_WITHIN, accept};
 use super::{listen_on, nonzero};
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
-use crate::oob::perftest::{Exchange, PerftestError, Report, Test};
-use crate::report::{PerfRow, bytes, perf_table, say};
+use crate::report::{PerfRow, perf_table, say};
 use crate::signals::Interrupt;
-use crate::station::{PerftestOutcome, PerftestPeer, Station};
+use spanwire_host::dial::accept;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::perftest::{Exchange, PerftestError, Report, Test};
+use spanwire_host::station::{PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN, Station};
+use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Serves stock clients, all of the same test.

@@ -4,13 +4,14 @@ use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
 use super::nonzero;
 use crate::exit::Exit;
-use crate::initiator::Failure;
-use crate::oob::Congestion;
 use crate::path_report::PathsReport;
-use crate::report::{PerfRow, TransferRow, bytes, loss_text, op_name, perf_table, seconds};
-use crate::station::{FlowRow, JobReport, PerftestPeer, Station};
+use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
 use serde::Serialize;
 use spanwire_base::Time;
+use spanwire_host::initiator::Failure;
+use spanwire_host::oob::Congestion;
+use spanwire_host::station::{FlowRow, JobReport, PerftestPeer, Station};
+use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
 
@@ -93,7 +94,7 @@ impl ClientReport {
             mode: agreed.mode().name(),
             segment_bytes,
             congestion: station.sending().congestion.as_ref().map(Congestion::from),
-            paths: report.paths.clone(),
+            paths: report.paths.as_ref().map(PathsReport::from).unwrap_or_default(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             exit: exit(report, &thresholds),
             error,

@@ -2,11 +2,11 @@
 //! ends negotiate nothing, so there both are told.
 
 use super::args::size;
-use crate::fabric::Error;
-use crate::oob::perftest::{self, Test};
-use crate::oob::{self, ModeChoice, Op};
 use crate::port_args;
 use clap::ValueEnum;
+use spanwire_host::fabric::Error;
+use spanwire_host::oob::perftest::{self, Test};
+use spanwire_host::oob::{self, ModeChoice, Op};
 use std::net::IpAddr;
 
 /// How the two ends find together.
@@ -16,6 +16,23 @@ pub(super) enum OobKind {
     Spanwire,
     /// That of perftest, to run against ib_write_bw and its siblings: start both ends alike
     Perftest,
+}
+
+/// `--op`: the name of an [`Op`] on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum OpArg {
+    /// SEND into posted receives.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// The atomic FETCH_ADD, of 8 bytes.
+    #[value(aliases = ["atomic", "FETCH_AND_ADD"])]
+    FetchAdd,
+    /// The atomic CMP_SWAP, of 8 bytes.
+    #[value(alias = "CMP_AND_SWAP")]
+    CmpSwap,
 }
 
 /// What is measured, and over which exchange. A server takes most of it with `--oob perftest` only.
@@ -32,7 +49,7 @@ pub(super) struct TestArgs {
     pub(super) port: Option<u16>,
     /// What moves the data [default: write]
     #[arg(long, value_enum)]
-    pub(super) op: Option<Op>,
+    pub(super) op: Option<OpArg>,
     /// Bytes of a message; K, M and G are binary [default: 64K; --lat 64, perftest's 2; atomics 8]
     #[arg(short, long, value_parser = size)]
     pub(super) size: Option<u64>,
@@ -72,6 +89,18 @@ pub(super) struct TestArgs {
     pub(super) any_address: bool,
 }
 
+impl From<OpArg> for Op {
+    fn from(op: OpArg) -> Self {
+        match op {
+            OpArg::Send => Self::Send,
+            OpArg::Write => Self::Write,
+            OpArg::Read => Self::Read,
+            OpArg::FetchAdd => Self::FetchAdd,
+            OpArg::CmpSwap => Self::CmpSwap,
+        }
+    }
+}
+
 impl TestArgs {
     /// TCP port of the side connection.
     pub(super) fn port(&self) -> u16 {
@@ -83,7 +112,7 @@ impl TestArgs {
 
     /// What moves the data.
     pub(super) fn op(&self) -> Op {
-        self.op.unwrap_or(Op::Write)
+        self.op.map_or(Op::Write, Op::from)
     }
 
     /// Queue pairs.

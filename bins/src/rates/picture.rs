@@ -1,7 +1,7 @@
 //! Runs and a switch's samples as figures above each other, on one time line.
 
 use super::read::{FlowPoint, Point, Run, Sample};
-use crate::plot::{AxisSpec, Level, LineFigure, Quantity, Rug, Series, Shape, stack};
+use spanwire_plot::{AxisSpec, Level, LineFigure, Quantity, Rug, Series, Shape, stack};
 
 /// What a flow knows of itself, if it does.
 type Known = fn(&FlowPoint) -> Option<f64>;

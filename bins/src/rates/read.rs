@@ -1,8 +1,8 @@
 //! What reports say, as far as it is drawn.
 
-use crate::fabric::Error;
 use serde::Deserialize;
 use serde_json::Value;
+use spanwire_host::fabric::Error;
 
 /// One process's intervals.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! `spanwire plot --violin`: what came of many seeds, several schemes side by side.
 
-use crate::fabric::Error;
-use crate::plot::{AxisSpec, Group, Quantity, ViolinFigure};
 use serde::Deserialize;
+use spanwire_host::fabric::Error;
+use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
 
 /// Which of a run's values make a body.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! `--pcap`: what passes one link of a simulation, as a capture at one of its ends.
 
-use crate::fabric::Error;
-use crate::suggest::unknown;
 use spanwire_base::{RxMeta, Time, TxMeta, usize_from};
+use spanwire_host::fabric::Error;
+use spanwire_host::text::unknown;
 use spanwire_io::pcap::PcapWriter;
 use spanwire_sim::{Cable, LinkId, Observer, Plug, Topology};
 use std::fs::File;
@@ -135,7 +135,6 @@ const ICRC_LEN: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcap;
     use spanwire_base::{Node, PortId, PortMask};
     use spanwire_sim::World;
     use spanwire_switch::{Line, LineConfig};
@@ -215,7 +214,7 @@ mod tests {
         let mut capture = Capture::new(writer, outward, inward);
         world().run(Time::MAX, 1_000, &mut capture);
         assert_eq!(capture.finish().expect("a vector takes all"), 3);
-        let mut read = pcap::Capture::new(&file[..]).expect("it is a capture");
+        let mut read = spanwire_pcap::Capture::new(&file[..]).expect("it is a capture");
         let mut lengths = Vec::new();
         while let Some(record) = read.next_record().expect("it is whole") {
             lengths.push((record.bytes.len(), record.original_len));

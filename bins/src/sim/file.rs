@@ -1,8 +1,8 @@
 //! `--file`: what to run, from a file.
 
 use super::args::RunArgs;
-use crate::fabric::Error;
 use serde::Deserialize;
+use spanwire_host::fabric::Error;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

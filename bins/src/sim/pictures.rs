@@ -5,7 +5,7 @@ mod sweep;
 pub(super) use sweep::write_sweep;
 
 use super::report::{RunReport, decimals};
-use crate::plot::{
+use spanwire_plot::{
     AxisSpec, CdfFigure, Group, Level, LineFigure, Quantity, Rug, Series, Shape, ViolinFigure,
 };
 use spanwire_sim::{CcChoice, FlowReport, FlowSeries, Plan, QueueSeries};

@@ -1,7 +1,7 @@
 //! What a run gave, for people and for programs.
 
-use crate::report::bytes;
 use serde::Serialize;
+use spanwire_host::text::bytes;
 use spanwire_sim::{FlowReport, QueueReport, Report, SharingReport};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,11 +1,10 @@
 //! `spanwire switch ctl`: asks a running switch, and tells it.
 
-use super::control::{Reply, Request, ask};
 use crate::exit::{Exit, usage};
-use crate::fabric::Error;
-use crate::lab;
 use crate::report::say;
 use crate::signals::Interrupt;
+use spanwire_host::control::{Reply, Request, ask};
+use spanwire_host::fabric::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -48,7 +47,7 @@ enum CtlCommand {
 pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
-        None => lab::control_socket(&args.lab).map_err(usage)?,
+        None => spanwire_lab::control_socket(&args.lab).map_err(usage)?,
     };
     match &args.command {
         CtlCommand::Set { changes } => {

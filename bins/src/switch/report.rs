@@ -1,11 +1,11 @@
 //! What a running switch shows: counters and configuration of every port.
 
-use super::hotplug::HotplugPort;
-use crate::report::bytes;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
+use spanwire_host::text::bytes;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::DriverCounters;
+use spanwire_io::hotplug::HotplugPort;
 use spanwire_io::xdp::XdpPort;
 use spanwire_switch::{
     ForwardingCounters, Human, LineConfig, LineCounters, PortCounters, Shaped, ShapedCounters,

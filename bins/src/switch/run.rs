@@ -1,20 +1,20 @@
 //! The switch itself: its ports, its loop, and what it answers.
 
-use super::control::{Asked, Control, Reply, Request};
 use super::file::{FilePort, SwitchFile};
-use super::hotplug::HotplugPort;
 use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
-use crate::fabric::{Error, interface};
 use crate::port_args::{preference, sleep_precisely};
 use crate::report::say;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
+use spanwire_host::control::{Asked, Control, Reply, Request};
+use spanwire_host::fabric::{Error, interface};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::hotplug::HotplugPort;
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
 use spanwire_switch::Shaped;
 use std::path::PathBuf;

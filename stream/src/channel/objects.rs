@@ -2,9 +2,8 @@
 
 use super::{CONTROLS_MAX, Rings};
 use crate::config::Shape;
-use spanwire_transport::{
-    Access, CqId, CreateError, Endpoint, MemoryRegion, PdId, QpAttr, QpCaps, QpInit,
-};
+use spanwire_host::queue_pair::{self, QpParams};
+use spanwire_transport::{Access, CqId, CreateError, Endpoint, MemoryRegion, PdId, QpCaps, QpInit};
 use spanwire_wire::Qpn;
 
 /// A protection domain and the objects in it.
@@ -16,6 +15,8 @@ pub(super) struct Objects {
     pd: PdId,
     pub(super) cq: CqId,
     pub(super) qpn: Qpn,
+    /// Its number and first PSN, for the peer.
+    pub(super) qp: QpParams,
     pub(super) send_mr: MemoryRegion,
     pub(super) receive_mr: MemoryRegion,
 }
@@ -55,13 +56,12 @@ impl Objects {
             .inspect_err(|_| undo(endpoint, &[receive_mr]))?;
         let mrs = [receive_mr, send_mr];
         let cq = endpoint.create_cq(2 * requests).inspect_err(|_| undo(endpoint, &mrs))?;
-        let made = endpoint.create_qp(&QpInit::new(pd, cq, cq, caps));
-        let qpn = made.inspect_err(|_| {
+        let made = queue_pair::create(endpoint, &QpInit::new(pd, cq, cq, caps), access);
+        let qp = made.inspect_err(|_| {
             endpoint.destroy_cq(cq);
             undo(endpoint, &mrs);
         })?;
-        endpoint.modify_qp(qpn, &QpAttr::init(access)).expect("a new queue pair goes to INIT");
-        Ok(Self { pd, cq, qpn, send_mr, receive_mr })
+        Ok(Self { pd, cq, qpn: Qpn::new(qp.qpn), qp, send_mr, receive_mr })
     }
 
     /// Takes everything from the endpoint again.

@@ -7,24 +7,18 @@ use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::shared::Shared;
 use spanwire_base::usize_from;
+use spanwire_host::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route, Sending};
 use spanwire_mem::{OutOfMemory, Region};
-use spanwire_transport::{
-    AddressVector, Agreed, Balance, CongestionControl, CreateError, Endpoint, ErasureCoding,
-    ModifyError, Mtu, QpAttr, RemoteAddr,
-};
-use spanwire_wire::{Psn, Qpn};
+use spanwire_transport::{Agreed, CreateError, Endpoint, ModifyError, RemoteAddr};
 use std::sync::Arc;
 
 /// A queue pair and two rings, before the peer is known.
 #[derive(Debug)]
 pub(crate) struct Opening {
     objects: Objects,
-    psn: u32,
     fragments: u32,
     retry: (u8, u8),
-    congestion: Option<CongestionControl>,
-    erasure: Option<ErasureCoding>,
-    balance: Option<Balance>,
+    sending: Sending,
     rings: Rings,
 }
 
@@ -38,18 +32,9 @@ pub(crate) struct Rings {
 /// What the peer must know of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Local {
-    pub(crate) qpn: u32,
-    pub(crate) psn: u32,
+    pub(crate) qp: QpParams,
     pub(crate) va: u64,
     pub(crate) rkey: u32,
-}
-
-/// How the peer is reached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) av: AddressVector,
-    pub(crate) path_mtu: Mtu,
-    pub(crate) agreed: Agreed,
 }
 
 impl Rings {
@@ -72,17 +57,17 @@ impl Opening {
         rings: Rings,
     ) -> Result<Self, CreateError> {
         let objects = Objects::new(endpoint, shape, &rings)?;
-        let psn = u32::try_from(endpoint.random() & u64::from(Psn::MASK)).unwrap_or_default();
         let (fragments, retry) = (shape.fragments, (config.timeout, config.retry_cnt));
         let Config { congestion, erasure, balance, .. } = *config;
-        Ok(Self { objects, psn, fragments, retry, congestion, erasure, balance, rings })
+        let sending = Sending { congestion, erasure, balance };
+        Ok(Self { objects, fragments, retry, sending, rings })
     }
 
     /// What the peer must know.
     pub(crate) fn local(&self) -> Local {
-        let Objects { qpn, receive_mr, .. } = self.objects;
+        let Objects { qp, receive_mr, .. } = self.objects;
         let rkey = receive_mr.rkey.unwrap_or_default();
-        Local { qpn: qpn.get(), psn: self.psn, va: receive_mr.addr, rkey }
+        Local { qp, va: receive_mr.addr, rkey }
     }
 
     /// The memory, for the application's halves.
@@ -101,26 +86,17 @@ impl Opening {
         theirs: &Local,
         shared: Arc<Shared>,
     ) -> Result<Channel, ModifyError> {
-        let (qpn, psn) = (self.objects.qpn, Psn::new(theirs.psn));
-        let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), psn, route.path_mtu, route.av);
-        let rtr = route.agreed.apply_to(rtr);
         let (timeout, retry_cnt) = self.retry;
-        let rts = QpAttr {
-            timeout: Some(timeout),
-            retry_cnt: Some(retry_cnt),
-            congestion: self.congestion,
-            erasure: self.erasure,
-            balance: self.balance,
-            ..QpAttr::rts(Psn::new(self.psn))
-        };
+        let (route, sending) = (*route, self.sending);
+        let max_rd_atomic = RD_ATOMIC;
+        let how = Connect { route, timeout, retry_cnt, max_rd_atomic, sending };
         self.warn_of_unused(&route.agreed);
-        let rts = route.agreed.apply_to_rts(rts);
+        let qpn = self.objects.qpn;
         for _ in 0..self.fragments + CONTROLS_MAX {
             let posted = endpoint.post_recv(qpn, &NOTHING);
             posted.expect("the receive queue was made for as many, and takes them from INIT on");
         }
-        endpoint.modify_qp(qpn, &rtr)?;
-        endpoint.modify_qp(qpn, &rts)?;
+        queue_pair::connect(endpoint, self.objects.qp, theirs.qp, &how)?;
         let (kind, shape) = (shared.kind, shared.shape);
         Ok(Channel {
             shared,
@@ -137,10 +113,10 @@ impl Opening {
 
     /// What is configured and cannot be must not go unnoticed.
     fn warn_of_unused(&self, agreed: &Agreed) {
-        if let Some(why) = agreed.why_no_erasure().filter(|_| self.erasure.is_some()) {
+        if let Some(why) = self.sending.why_no_erasure(agreed) {
             tracing::warn!("nothing is coded: {why}");
         }
-        if let Some(why) = agreed.why_no_balance().filter(|_| self.balance.is_some()) {
+        if let Some(why) = self.sending.why_no_balance(agreed) {
             tracing::warn!("all packets take one path: {why}");
         }
     }

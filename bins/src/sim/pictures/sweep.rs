@@ -2,8 +2,8 @@
 //! over reordering.
 
 use super::{INDEX, escaped, html};
-use crate::plot::{AxisSpec, LineFigure, Quantity, Series, Shape};
 use crate::sim::loss_sweep::SweepReport;
+use spanwire_plot::{AxisSpec, LineFigure, Quantity, Series, Shape};
 use spanwire_sim::SweepRow;
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::PfcConfig;
-use crate::line::{Fate, Line, LineConfig};
+use crate::link::{Fate, Line, LineConfig};
 use spanwire_base::{Dur, Rate};
 use spanwire_wire::set_dscp;
 use std::collections::VecDeque;

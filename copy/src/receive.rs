@@ -1,0 +1,387 @@
+//! The receiver: takes what a sender names, one sender at a time.
+
+use crate::dest::{DEPTH_MAX, DestDir};
+use crate::grant::Grant;
+use crate::message::{
+    Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
+};
+use crate::partial::Partial;
+use crate::row::FileRow;
+use crate::send::run_part;
+use crate::session::{End, LOOK_EVERY, Session};
+use crate::sink::{FileWork, Sink, Work};
+use crate::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
+use crate::there::{Comparison, Named, Outcome, There, hashing_time};
+use spanwire_host::fabric::Error;
+use spanwire_host::text::bytes;
+use spanwire_stream::Connection;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::thread;
+
+/// Takes what the sender at the other end of `connection` brings, into `root`. `watch` is called a
+/// few times a second from the calling thread and may end the session. How it ended is in
+/// `session`.
+///
+/// # Errors
+/// The two ends did not come to terms; the sender was told why.
+pub fn receive(
+    connection: Connection,
+    root: &Arc<DestDir>,
+    grant: Grant,
+    session: &Session,
+    mut watch: impl FnMut(&Session),
+) -> Result<(), Error> {
+    let (sender, receiver) = connection.split();
+    let speaking = Speaking::new(sender, session);
+    let mut hearing = Hearing::new(receiver);
+    let Grant { overwrite, stall_timeout } = grant;
+    let terms = come_to_terms(&speaking, &mut hearing, session, &mut watch, root);
+    let request = terms.inspect_err(|why| {
+        // Whoever is there should know why; if nobody is, nobody does.
+        speaking.reject(&why.to_string());
+    })?;
+    let (words, words_out) = sync_channel(WORDS_WAITING);
+    let (chunks, arrived) = sync_channel(CHUNKS_WAITING);
+    let (spare_in, spare) = channel();
+    let (work_in, work) = channel();
+    let unanswered = AtomicU64::new(0);
+    let sink = Sink {
+        work,
+        arrived,
+        spare: spare_in,
+        speaking: &speaking,
+        session,
+        unanswered: &unanswered,
+        overwrite,
+        root: Arc::clone(root),
+    };
+    let taker = Taker {
+        words: words_out,
+        answers: Answers { speaking: &speaking, session, unanswered: &unanswered },
+        work: work_in,
+        stack: vec![Some(Arc::clone(root))],
+        next: 0,
+        overwrite,
+        declared: Declared { files: request.files, bytes: request.bytes },
+        comparisons: BTreeMap::new(),
+        full: VecDeque::new(),
+    };
+    let sorting = Sorting { words, chunks, spare };
+    thread::scope(|scope| {
+        // Borrowed: the connection is let go of when the last word is said.
+        let hearing = &mut hearing;
+        scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
+        scope.spawn(|| run_part(session, || sink.run()));
+        scope.spawn(|| run_part(session, || taker.run()));
+        session.progressed();
+        while !session.is_over() {
+            watch(session);
+            if session.stalled_for() >= stall_timeout {
+                session.end(End::Stalled(stall_timeout));
+            }
+            thread::park_timeout(LOOK_EVERY / 2);
+        }
+        speaking.end();
+    });
+    Ok(())
+}
+
+/// Comes to terms with the sender.
+fn come_to_terms(
+    speaking: &Speaking<'_>,
+    hearing: &mut Hearing,
+    session: &Session,
+    watch: &mut dyn FnMut(&Session),
+    root: &DestDir,
+) -> Result<Request, Error> {
+    let request = match hearing.expect(session, watch, SENDER_ANSWERS_WITHIN)? {
+        Message::Request(request) => request,
+        other => return Err(unexpected("a request", &other).to_string().into()),
+    };
+    check_room(root, &request)?;
+    let progress = &session.progress;
+    progress.bytes_total.store(request.bytes, Ordering::Relaxed);
+    progress.files_total.store(request.files, Ordering::Relaxed);
+    let accept = Message::Accept(Accept { window: WINDOW });
+    speaking.send(&accept).map_err(|end| end.to_string())?;
+    Ok(request)
+}
+
+/// Refuses before the first byte what cannot fit, what is there of it already counted in.
+fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
+    let free = root.free_bytes()?;
+    if request.bytes <= free || request.roots.is_empty() {
+        return Ok(());
+    }
+    let there = root.bytes_there(&request.roots);
+    if request.bytes.saturating_sub(there) <= free {
+        return Ok(());
+    }
+    Err(format!("no space: {} are to come, {} are free", bytes(request.bytes), bytes(free)))
+}
+
+/// To answer entries with.
+struct Answers<'a> {
+    speaking: &'a Speaking<'a>,
+    session: &'a Session,
+    unanswered: &'a AtomicU64,
+}
+
+/// Takes entries, and decides what there is to do.
+struct Taker<'a> {
+    words: Receiver<Message>,
+    answers: Answers<'a>,
+    work: Sender<Work>,
+    /// The directories entered; `None` for one that was refused.
+    stack: Vec<Option<Arc<DestDir>>>,
+    /// Number of the next entry.
+    next: u64,
+    overwrite: bool,
+    declared: Declared,
+    /// Files found here that await the sender's hash, by entry.
+    comparisons: BTreeMap<u64, Comparison>,
+    /// Directories left by the sender that await comparisons.
+    full: VecDeque<FullDir>,
+}
+
+/// What remains of the declared files and bytes.
+struct Declared {
+    files: u64,
+    bytes: u64,
+}
+
+/// A directory that has been left.
+struct FullDir {
+    index: u64,
+    dir: Arc<DestDir>,
+    mode: u32,
+    mtime: Mtime,
+}
+
+impl Taker<'_> {
+    /// Works until the sender has named everything, or the copy is over.
+    fn run(mut self) -> Result<(), End> {
+        while !self.answers.session.is_over() {
+            match self.words.recv_timeout(LOOK_EVERY) {
+                Ok(Message::Entry(entry)) => self.on_entry(entry)?,
+                Ok(Message::Hash { index, sha256 }) => self.on_hash(index, sha256)?,
+                Ok(Message::GiveUp { index, reason }) => self.on_give_up(index, &reason)?,
+                Ok(Message::Finish) => return self.on_finish(),
+                Ok(other) => return Err(unexpected("an entry", &other)),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Who heard them knows how the copy ends.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_finish(&mut self) -> Result<(), End> {
+        if self.stack.len() != 1 || self.answers.unanswered.load(Ordering::Acquire) != 0 {
+            return Err(End::Protocol("a finish in the middle".into()));
+        }
+        self.give(Work::Finish);
+        // The writer says the last word; the sender may hang up after it.
+        Ok(())
+    }
+
+    fn on_entry(&mut self, Entry { index, kind }: Entry) -> Result<(), End> {
+        if index != self.next {
+            let what = format!("entry {index} where {} was due", self.next);
+            return Err(End::Protocol(what));
+        }
+        self.next += 1;
+        self.answers.session.progressed();
+        if self.answers.unanswered.fetch_add(1, Ordering::AcqRel) >= u64::from(WINDOW) {
+            return Err(End::Protocol("more entries at a time than were granted".into()));
+        }
+        let here = self.stack.last().cloned().flatten();
+        match kind {
+            EntryKind::Dir { name } => self.on_dir(index, here.as_ref(), &name),
+            EntryKind::DirEnd { mode, mtime } => self.on_dir_end(index, mode, mtime),
+            EntryKind::Symlink { name, target } => {
+                let made = here.map_or_else(not_entered, |dir| {
+                    dir.symlink(&name, &target, self.overwrite)
+                        .map_err(|why| (dir.show(&name), why))
+                });
+                self.answers.answer(index, made)
+            }
+            EntryKind::File { name, size, mode, mtime } => {
+                self.declared.take(size)?;
+                match here {
+                    Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
+                    None => self.answers.answer(index, not_entered()),
+                }
+            }
+        }
+    }
+
+    fn on_file(&mut self, index: u64, file: Named) -> Result<(), End> {
+        let session = self.answers.session;
+        let (bytes, there) = match file.there(self.overwrite) {
+            Err(why) => return self.answers.answer(index, Err((file.shown(), why))),
+            Ok(There::Nothing(partial)) => return self.want(index, file, partial, 0),
+            Ok(There::Whole(whole)) => (file.size, Ok(whole)),
+            Ok(There::Beginning(partial)) => (partial.bytes(), Err(partial)),
+        };
+        // The sender hashes while we do.
+        self.answers.speaking.send(&Message::Have { index, bytes })?;
+        session.allow(hashing_time(bytes));
+        let _at_work = session.at_work();
+        let comparison = match there {
+            Ok(whole) => Comparison::with_whole(file, whole, session),
+            Err(partial) => Comparison::with_beginning(file, partial, session),
+        };
+        self.comparisons.insert(index, comparison);
+        Ok(())
+    }
+
+    fn on_hash(&mut self, index: u64, theirs: Sha256Hex) -> Result<(), End> {
+        let comparison = self.take_comparison(index)?;
+        let (session, (file, outcome)) =
+            (self.answers.session, comparison.outcome(theirs, self.overwrite));
+        match outcome {
+            Outcome::Same(sha256) => {
+                session.progress.begin(&file.name.to_string(), file.size, file.size);
+                session.progress.files_done.fetch_add(1, Ordering::Relaxed);
+                session.note(FileRow::same(file.shown(), file.size, sha256));
+                self.answers.done(index, Some(sha256))?;
+            }
+            Outcome::Wanted(partial, offset) => self.want(index, file, partial, offset)?,
+            Outcome::Refused(why) => self.answers.answer(index, Err((file.shown(), why)))?,
+        }
+        self.give_full();
+        Ok(())
+    }
+
+    /// The comparison that the sender's message is about. The message is progress.
+    fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
+        let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
+        let session = self.answers.session;
+        if self.comparisons.is_empty() {
+            // The sender hashes nothing any more: the rest of its allowance is void.
+            session.answered();
+        } else {
+            session.progressed();
+        }
+        Ok(comparison)
+    }
+
+    fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
+        let comparison = self.take_comparison(index)?;
+        let why = printable(reason.as_bytes());
+        self.answers.answer(index, Err((comparison.file.shown(), why)))?;
+        self.give_full();
+        Ok(())
+    }
+
+    /// Requests a file from `offset` on.
+    fn want(
+        &self,
+        index: u64,
+        file: Named,
+        partial: Option<Partial>,
+        offset: u64,
+    ) -> Result<(), End> {
+        // Before `want` is sent: the writer must be ready for the sender's chunks.
+        self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
+        self.answers.speaking.send(&Message::Want { index, offset })
+    }
+
+    /// Finishes directories whose files have all been compared.
+    fn give_full(&mut self) {
+        let first_open = self.comparisons.keys().next().copied().unwrap_or(u64::MAX);
+        while self.full.front().is_some_and(|full| full.index < first_open)
+            && let Some(FullDir { index, dir, mode, mtime }) = self.full.pop_front()
+        {
+            self.give(Work::DirEnd { index, dir, mode, mtime });
+        }
+    }
+
+    fn on_dir(&mut self, index: u64, here: Option<&Arc<DestDir>>, name: &Name) -> Result<(), End> {
+        if self.stack.len() > DEPTH_MAX {
+            return Err(End::Protocol(format!("more than {DEPTH_MAX} directories deep")));
+        }
+        let entered = here
+            .map_or_else(not_entered, |dir| dir.enter(name).map_err(|why| (dir.show(name), why)));
+        let (dir, answer) = match entered {
+            Ok(dir) => (Some(dir), Ok(())),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        self.stack.push(dir);
+        self.answers.answer(index, answer)
+    }
+
+    fn on_dir_end(&mut self, index: u64, mode: u32, mtime: Mtime) -> Result<(), End> {
+        if self.stack.len() < 2 {
+            return Err(End::Protocol("it leaves the directory copied into".into()));
+        }
+        match self.stack.pop().flatten() {
+            Some(dir) => {
+                self.full.push_back(FullDir { index, dir, mode, mtime });
+                self.give_full();
+                Ok(())
+            }
+            // That it was refused has been said.
+            None => self.answers.answer(index, Ok(())),
+        }
+    }
+
+    fn give(&self, work: Work) {
+        // The writer is gone only when the copy is over.
+        let _ = self.work.send(work);
+    }
+}
+
+impl Answers<'_> {
+    /// Done, or refused with (where, why).
+    fn answer(&self, index: u64, result: Result<(), (String, String)>) -> Result<(), End> {
+        match result {
+            Ok(()) => self.done(index, None),
+            Err((path, reason)) => {
+                self.session.note(FileRow::failed(path, 0, &reason));
+                self.unanswered.fetch_sub(1, Ordering::AcqRel);
+                self.speaking.send(&Message::Refused { index, reason })
+            }
+        }
+    }
+
+    fn done(&self, index: u64, sha256: Option<Sha256Hex>) -> Result<(), End> {
+        self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        self.speaking.send(&Message::Done { index, sha256 })
+    }
+}
+
+impl Declared {
+    /// One more file, of `size` bytes.
+    fn take(&mut self, size: u64) -> Result<(), End> {
+        let more = |what| End::Protocol(format!("more {what} than it declared"));
+        self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
+        self.bytes = self.bytes.checked_sub(size).ok_or_else(|| more("bytes"))?;
+        Ok(())
+    }
+}
+
+fn unasked(index: u64) -> End {
+    End::Protocol(format!("a hash of entry {index}, of which none was asked for"))
+}
+
+fn not_entered<T>() -> Result<T, (String, String)> {
+    Err((String::new(), "its directory was not made".to_owned()))
+}
+
+/// Entries that may be unanswered: each may hold two open files.
+const WINDOW: u32 = 64;
+
+/// Queued control messages: the granted entries, a hash for each, and `finish`. While the taker
+/// hashes, chunks must not wait behind them.
+const WORDS_WAITING: usize = 129;
+
+/// Chunks that may wait for the writer; the others wait in the connection's ring.
+const CHUNKS_WAITING: usize = 2;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! What the threads of one copy share: how far it is, and how it ended.
+
+use crate::gaps::{GapRow, Gaps};
+use crate::row::FileRow;
+use spanwire_stream::{Cause, Error};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One copy under way. The first thread that ends it says how; the others look and stop.
+#[derive(Debug, Default)]
+pub struct Session {
+    over: AtomicBool,
+    end: Mutex<Option<End>>,
+    /// How far it is.
+    pub progress: Progress,
+    ledger: Mutex<Ledger>,
+    gaps: Mutex<Gaps>,
+    stall: Stall,
+}
+
+/// What became of the files.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Rows of files in place are wanted, not only of those that failed.
+    pub keeps_all: bool,
+    /// The files, in the order in which they ended.
+    pub rows: Vec<FileRow>,
+    /// Files that failed; more than there are rows of.
+    pub failed: u64,
+}
+
+/// Ends a copy when a panic drops it.
+#[derive(Debug)]
+pub struct EndsOnPanic<'a>(&'a Session);
+
+/// How a copy ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Everything was named, and everything answered for.
+    Complete,
+    /// The user here asked for it.
+    Interrupted,
+    /// The peer gave up and said why.
+    PeerAborted(String),
+    /// The peer's process or machine is gone.
+    PeerGone(&'static str),
+    /// The connection stands, but the peer made no progress this long.
+    Stalled(Duration),
+    /// The peer does not keep to the protocol.
+    Protocol(String),
+    /// Something failed here.
+    Failed(String),
+}
+
+/// Stall timer: time of waiting for the peer.
+#[derive(Debug, Default)]
+struct Stall {
+    /// Since when, perhaps in the future; unset until the first query.
+    since: Mutex<Option<Instant>>,
+    /// Threads of this end that are at work themselves.
+    at_work: AtomicU64,
+}
+
+/// Local work until this is dropped: the stall timer stops meanwhile.
+#[derive(Debug)]
+pub struct AtWork<'a> {
+    session: &'a Session,
+    began: Instant,
+}
+
+/// How far a copy is. Each number only grows.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of all files, once known.
+    pub bytes_total: AtomicU64,
+    /// Files in all, once known.
+    pub files_total: AtomicU64,
+    /// Bytes dealt with: sent or found there.
+    pub bytes_done: AtomicU64,
+    /// Of those, bytes that did not have to be sent.
+    pub bytes_resumed: AtomicU64,
+    /// Files in place.
+    pub files_done: AtomicU64,
+    /// What is being worked on.
+    current: Mutex<Current>,
+}
+
+/// The file being worked on.
+#[derive(Clone, Debug, Default)]
+pub struct Current {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes dealt with.
+    pub done: u64,
+    /// Of those, bytes that did not have to be sent.
+    pub resumed: u64,
+}
+
+impl Session {
+    /// Ends the copy, unless it has ended already.
+    pub fn end(&self, end: End) {
+        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(end);
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Ends the copy should the calling thread panic before it drops this: the others must not
+    /// wait for it for ever.
+    #[must_use]
+    pub fn ends_on_panic(&self) -> EndsOnPanic<'_> {
+        EndsOnPanic(self)
+    }
+
+    /// True once it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// A session whose ledger keeps a row of every file if `keeps_all`.
+    #[must_use]
+    pub fn new(keeps_all: bool) -> Self {
+        let ledger = Mutex::new(Ledger { keeps_all, ..Ledger::default() });
+        Self { ledger, ..Self::default() }
+    }
+
+    /// The peer made progress.
+    pub fn progressed(&self) {
+        self.stall.allow(Duration::ZERO);
+    }
+
+    /// The peer made progress, and has used no more of its allowances: they end.
+    pub fn answered(&self) {
+        *self.stall.lock() = Some(Instant::now());
+    }
+
+    /// The peer may take up to `time` for its answer.
+    pub fn allow(&self, time: Duration) {
+        self.stall.allow(time);
+    }
+
+    /// Local work, during which the stall timer stops. Never across a send: a peer that reads
+    /// nothing has stalled.
+    #[must_use]
+    pub fn at_work(&self) -> AtWork<'_> {
+        self.stall.at_work.fetch_add(1, Ordering::AcqRel);
+        AtWork { session: self, began: Instant::now() }
+    }
+
+    /// Time without progress by the peer, local work excluded.
+    #[must_use]
+    pub fn stalled_for(&self) -> Duration {
+        if self.stall.at_work.load(Ordering::Acquire) > 0 {
+            return Duration::ZERO;
+        }
+        let now = Instant::now();
+        now.saturating_duration_since(*self.stall.lock().get_or_insert(now))
+    }
+
+    /// A chunk of a file came at `now`; `is_last` if the file ends with it.
+    pub fn chunk_came(&self, now: Instant, is_last: bool) {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(now, is_last);
+    }
+
+    /// How long it was between chunks; none where none came.
+    #[must_use]
+    pub fn gaps(&self) -> Option<GapRow> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).row()
+    }
+
+    /// Enters what became of a file.
+    pub fn note(&self, row: FileRow) {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = row.reason.is_some();
+        ledger.failed += u64::from(failed);
+        if ledger.keeps_all || failed && ledger.failed <= FAILURES_KEPT {
+            ledger.rows.push(row);
+        }
+    }
+
+    /// What became of the files so far.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Stall {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allow(&self, time: Duration) {
+        let now = Instant::now();
+        let mut since = self.lock();
+        let from = since.map_or(now, |since| since.max(now));
+        *since = Some(from.checked_add(time).unwrap_or(from));
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let Self { session: Session { stall, .. }, began } = self;
+        // Not progress, but time that does not count. Progress meanwhile is counted already.
+        let now = Instant::now();
+        if let Some(since) = &mut *stall.lock() {
+            let later = since.checked_add(now.saturating_duration_since(*began)).unwrap_or(now);
+            *since = later.min(now.max(*since));
+        }
+        stall.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for EndsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(End::Failed("internal: a thread panicked".into()));
+        }
+    }
+}
+
+impl Progress {
+    /// Work has begun on a file, `done` bytes of which need none.
+    pub fn begin(&self, name: &str, size: u64, done: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Current { name: name.to_owned(), size, done, resumed: done };
+        drop(current);
+        self.bytes_done.fetch_add(done, Ordering::Relaxed);
+        self.bytes_resumed.fetch_add(done, Ordering::Relaxed);
+    }
+
+    /// `bytes` more of it are dealt with.
+    pub fn advance(&self, bytes: u64) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).done += bytes;
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The file being worked on.
+    #[must_use]
+    pub fn current(&self) -> Current {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes that crossed the network.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u64 {
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        done.saturating_sub(self.bytes_resumed.load(Ordering::Relaxed))
+    }
+}
+
+impl From<Error> for End {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Lost(Cause::PeerGone(how)) => Self::PeerGone(how),
+            Error::Lost(Cause::PeerClosed) => Self::PeerGone("it closed the connection"),
+            Error::Lost(Cause::PeerAborted(reason)) => Self::PeerAborted(reason),
+            Error::Lost(Cause::Protocol(what)) => Self::Protocol(what.to_owned()),
+            e => Self::Failed(e.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::PeerAborted(why) => write!(f, "the other end gave up: {why}"),
+            Self::PeerGone(how) => write!(f, "the other end is gone ({how})"),
+            Self::Stalled(time) => write!(f, "the other end brought nothing for {time:?}"),
+            Self::Protocol(what) => write!(f, "the other end broke the protocol: {what}"),
+            Self::Failed(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Failures that are kept for people: nobody reads more, and a peer must not fill our memory.
+const FAILURES_KEPT: u64 = 1000;
+
+/// How long a thread waits for another before it looks whether the copy is over.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end__the_first_word_counts() {
+        let session = Session::default();
+        assert!(!session.is_over());
+        assert_eq!(session.outcome(), None);
+        session.end(End::PeerGone("killed"));
+        session.end(End::Complete);
+        assert!(session.is_over());
+        assert_eq!(session.outcome(), Some(End::PeerGone("killed")));
+    }
+
+    #[test]
+    fn ends_on_panic__a_thread_that_panics_takes_the_copy_with_it() {
+        let session = Session::default();
+        drop(session.ends_on_panic());
+        assert!(!session.is_over());
+        std::thread::scope(|scope| {
+            let part = scope.spawn(|| {
+                let _guard = session.ends_on_panic();
+                panic!("on purpose");
+            });
+            assert!(part.join().is_err());
+        });
+        assert!(matches!(session.outcome(), Some(End::Failed(_))));
+    }
+
+    #[test]
+    fn progress__what_was_there_counts_as_done_but_not_as_sent() {
+        let progress = Progress::default();
+        progress.begin("a", 100, 40);
+        progress.advance(60);
+        progress.begin("b", 5, 0);
+        progress.advance(2);
+        assert_eq!(progress.bytes_done.load(Ordering::Relaxed), 102);
+        assert_eq!(progress.bytes_sent(), 62);
+        let current = progress.current();
+        assert_eq!((&*current.name, current.size, current.done), ("b", 5, 2));
+    }
+
+    #[test]
+    fn stalled_for__counts_only_while_this_end_waits() {
+        let (session, short) = (Session::default(), Duration::from_millis(20));
+        let began = Instant::now();
+        assert_eq!(session.stalled_for(), Duration::ZERO, "it begins with the first question");
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short);
+        let at_work = session.at_work();
+        std::thread::sleep(short);
+        assert_eq!(session.stalled_for(), Duration::ZERO);
+        drop(at_work);
+        let stalled = session.stalled_for();
+        assert!(stalled >= short && stalled + short <= began.elapsed(), "{stalled:?}");
+        session.allow(Duration::from_secs(3600));
+        session.progressed();
+        std::thread::sleep(short);
+        assert_eq!(session.stalled_for(), Duration::ZERO, "progress takes no allowance away");
+        session.answered();
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short, "an answer does");
+    }
+
+    #[test]
+    fn at_work__local_work_beside_progress_gives_no_allowance() {
+        let (session, short) = (Session::default(), Duration::from_millis(20));
+        let at_work = session.at_work();
+        std::thread::sleep(short * 2);
+        session.progressed();
+        drop(at_work);
+        std::thread::sleep(short);
+        assert!(session.stalled_for() >= short);
+    }
+
+    #[test]
+    fn end__a_peer_that_stops_answering_is_gone_whoever_notices() {
+        for cause in [Cause::PeerGone("its side connection closed"), Cause::PeerClosed] {
+            assert!(matches!(End::from(Error::Lost(cause)), End::PeerGone(_)));
+        }
+        let ours = Cause::NetworkGone("no interface".into());
+        assert!(matches!(End::from(Error::Lost(ours)), End::Failed(_)));
+        let broken = Cause::Protocol("a fragment across the ring's end");
+        assert!(matches!(End::from(Error::Lost(broken)), End::Protocol(_)));
+        let refused = End::from(Error::Lost(Cause::PeerAborted("busy".into())));
+        assert_eq!(refused.to_string(), "the other end gave up: busy");
+    }
+}

@@ -1,0 +1,313 @@
+//! The writer of the receiver: puts chunks into files.
+
+use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
+use crate::dest::DestDir;
+use crate::message::{Message, Mtime, Sha256Hex, printable};
+use crate::partial::Partial;
+use crate::row::FileRow;
+use crate::session::{End, LOOK_EVERY, Session};
+use crate::talk::Speaking;
+use crate::there::Named;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// What is to be done, in the order of the entries.
+pub enum Work {
+    /// Take in a file.
+    File(Box<FileWork>),
+    /// A directory is full.
+    DirEnd {
+        /// Number of the entry.
+        index: u64,
+        /// The directory.
+        dir: Arc<DestDir>,
+        /// Its permission bits.
+        mode: u32,
+        /// Its time.
+        mtime: Mtime,
+    },
+    /// Everything was named.
+    Finish,
+}
+
+/// A file that is expected.
+pub struct FileWork {
+    /// Number of the entry.
+    pub index: u64,
+    /// The file.
+    pub file: Named,
+    /// What an earlier attempt left.
+    pub partial: Option<Partial>,
+    /// How much of that stays: where the first chunk must begin.
+    pub offset: u64,
+}
+
+/// The writer.
+pub struct Sink<'a> {
+    /// What is to be done.
+    pub work: Receiver<Work>,
+    /// Chunks, copied out of what their sender may still write.
+    pub arrived: Receiver<Vec<u8>>,
+    /// Takes the memory of chunks that were dealt with.
+    pub spare: Sender<Vec<u8>>,
+    /// To answer entries.
+    pub speaking: &'a Speaking<'a>,
+    /// The copy.
+    pub session: &'a Session,
+    /// Entries that were not answered yet.
+    pub unanswered: &'a AtomicU64,
+    /// Existing files may be replaced.
+    pub overwrite: bool,
+    /// The directory that everything is copied into.
+    pub root: Arc<DestDir>,
+}
+
+/// How the taking in of one file stands.
+enum State {
+    /// Its first chunk has not come.
+    Expected(Option<Partial>),
+    /// It grows.
+    Growing(Partial),
+    /// It was refused; what still comes is dropped.
+    Refused,
+}
+
+/// What one chunk did, if all is well.
+enum Step {
+    Next(State),
+    Done(Sha256Hex),
+}
+
+/// What may be wrong with a chunk.
+enum Wrong {
+    /// The file is refused.
+    File(String),
+    /// The sender does not keep to the protocol.
+    Sender(String),
+}
+
+impl Sink<'_> {
+    /// Works until everything is done or the copy is over.
+    ///
+    /// # Errors
+    /// How the copy ends, if not well.
+    pub fn run(mut self) -> Result<(), End> {
+        loop {
+            match self.next_work()? {
+                Work::File(file) => self.take_file(*file)?,
+                Work::DirEnd { index, dir, mode, mtime } => {
+                    let finished = self.at_work(|| dir.finish(mode, mtime));
+                    match finished {
+                        Ok(()) => self.answer(&Message::Done { index, sha256: None })?,
+                        Err(reason) => self.answer(&Message::Refused { index, reason })?,
+                    }
+                }
+                Work::Finish => {
+                    self.at_work(|| self.root.sync()).map_err(End::Failed)?;
+                    self.speaking.send(&Message::Finished)?;
+                    return Err(End::Complete);
+                }
+            }
+        }
+    }
+
+    fn next_work(&mut self) -> Result<Work, End> {
+        wait(&self.work, self.session)
+    }
+
+    fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
+        let mut state = State::Expected(file.partial.take());
+        // Bytes received since the last progress.
+        let mut came = 0;
+        loop {
+            let chunk = match wait(&self.arrived, self.session) {
+                Ok(chunk) => chunk,
+                Err(end) => {
+                    drop_if_empty(state);
+                    return Err(end);
+                }
+            };
+            let (header, data) = match ChunkHeader::parse(&chunk) {
+                Ok(parsed) => parsed,
+                Err(e) => {
+                    drop_if_empty(state);
+                    return Err(End::Protocol(e.to_string()));
+                }
+            };
+            if header.index != file.index {
+                return Err(broken(&file, "a chunk of another file"));
+            }
+            let ends = header.ends_file();
+            came += u64::from(header.len);
+            if ends || came >= PROGRESS_BYTES {
+                came = 0;
+                self.session.progressed();
+            }
+            state = match self.step(&file, state, &header, data) {
+                Ok(Step::Next(state)) => state,
+                Ok(Step::Done(sha256)) => {
+                    self.session.progress.files_done.fetch_add(1, Ordering::Relaxed);
+                    self.answer(&Message::Done { index: file.index, sha256: Some(sha256) })?;
+                    State::Refused
+                }
+                Err(Wrong::File(reason)) => {
+                    let Named { size, .. } = file.file;
+                    self.session.note(FileRow::failed(file.file.shown(), size, &reason));
+                    self.answer(&Message::Refused { index: file.index, reason })?;
+                    State::Refused
+                }
+                Err(Wrong::Sender(what)) => return Err(broken(&file, &what)),
+            };
+            // Who hears is gone only when the copy is over.
+            let _ = self.spare.send(chunk);
+            if ends {
+                drop_if_empty(state);
+                return Ok(());
+            }
+        }
+    }
+
+    fn step(
+        &self,
+        file: &FileWork,
+        state: State,
+        header: &ChunkHeader,
+        data: &[u8],
+    ) -> Result<Step, Wrong> {
+        if matches!(state, State::Refused) {
+            return Ok(Step::Next(State::Refused));
+        }
+        if header.has(ABORT) {
+            let why = printable(data);
+            if let State::Growing(partial) = state {
+                drop_if_empty(State::Growing(partial));
+            }
+            return Err(Wrong::File(why));
+        }
+        let partial = match (state, header.has(FIRST)) {
+            (State::Expected(partial), true) => self.begin(file, partial, header.offset)?,
+            (State::Growing(partial), false) => partial,
+            _ => return Err(Wrong::Sender("chunks of a file out of order".into())),
+        };
+        self.grow(file, partial, header, data)
+    }
+
+    /// Opens the file under its partial name, of which what was granted is there and right.
+    fn begin(
+        &self,
+        work: &FileWork,
+        partial: Option<Partial>,
+        offset: u64,
+    ) -> Result<Partial, Wrong> {
+        // Data may follow only a prefix whose hash the sender has shown to know.
+        if offset != work.offset {
+            return Err(Wrong::Sender(format!("an offset of {offset} that was not offered")));
+        }
+        let Named { dir, name, size, .. } = &work.file;
+        let partial = match partial {
+            Some(mut partial) => {
+                let ready = if offset == 0 { partial.start_over() } else { Ok(()) };
+                ready.and_then(|()| partial.reserve()).map(|()| partial)
+            }
+            None => Partial::create(dir, name, *size),
+        };
+        let partial = partial.map_err(Wrong::File)?;
+        self.session.progress.begin(&name.to_string(), *size, offset);
+        Ok(partial)
+    }
+
+    fn grow(
+        &self,
+        work: &FileWork,
+        mut partial: Partial,
+        header: &ChunkHeader,
+        data: &[u8],
+    ) -> Result<Step, Wrong> {
+        let file = &work.file;
+        let bytes = u64::from(header.len);
+        if header.offset != partial.bytes() || file.size.saturating_sub(partial.bytes()) < bytes {
+            return Err(Wrong::Sender(format!(
+                "{bytes} bytes at {} do not belong there",
+                header.offset
+            )));
+        }
+        if let Err(why) = self.at_work(|| partial.append(data)) {
+            return Err(Wrong::File(why));
+        }
+        self.session.progress.advance(bytes);
+        if !header.has(LAST) {
+            return Ok(Step::Next(State::Growing(partial)));
+        }
+        if partial.bytes() != file.size {
+            return Err(Wrong::Sender("an end before the file's end".into()));
+        }
+        let ours = partial.sha256();
+        if ours != header.sha256 {
+            partial.discard();
+            let theirs = header.sha256;
+            return Err(Wrong::File(format!(
+                "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
+            )));
+        }
+        match self.at_work(|| partial.commit(file.mode, file.mtime, self.overwrite)) {
+            Ok(()) => {
+                let resumed = self.session.progress.current().resumed;
+                self.session.note(FileRow::copied(file.shown(), file.size, ours, resumed));
+                Ok(Step::Done(ours))
+            }
+            Err(why) => Err(Wrong::File(why)),
+        }
+    }
+
+    /// Does local work, during which the stall timer stops.
+    fn at_work<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _at_work = self.session.at_work();
+        work()
+    }
+
+    fn answer(&self, message: &Message) -> Result<(), End> {
+        self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        self.speaking.send(message)
+    }
+}
+
+/// Waits for the next thing from another thread of the copy.
+///
+/// # Errors
+/// The copy is over.
+pub(crate) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
+    loop {
+        match from.recv_timeout(LOOK_EVERY) {
+            Ok(thing) => return Ok(thing),
+            // The other thread is about to say how the copy ends; it knows, this one does not.
+            Err(RecvTimeoutError::Disconnected) if !session.is_over() => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(RecvTimeoutError::Timeout) if !session.is_over() => {}
+            // The first end counts; this one only unwinds.
+            Err(_) => return Err(End::Failed("another part of the copy has ended".into())),
+        }
+    }
+}
+
+/// An attempt that brought nothing leaves nothing.
+fn drop_if_empty(state: State) {
+    match state {
+        State::Growing(partial) | State::Expected(Some(partial)) if partial.bytes() == 0 => {
+            partial.discard();
+        }
+        _ => {}
+    }
+}
+
+fn broken(file: &FileWork, what: &str) -> End {
+    End::Protocol(format!("{what} ({})", file.file.name))
+}
+
+/// Bytes that count as progress: a sender of fewer in a stall timeout has stalled.
+const PROGRESS_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The reader of the sender: reads files, hashes them and sends them in chunks.
+
+use crate::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
+use crate::message::{Message, Mtime, Sha256Hex};
+use crate::partial::hash_up_to;
+use crate::session::{End, Session};
+use crate::sink::wait;
+use crate::talk::Speaking;
+use crate::walk::{Source, mtime};
+use sha2::{Digest, Sha256};
+use spanwire_base::{u32_from, usize_from};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, PoisonError};
+
+/// A file to send.
+pub struct Job {
+    /// Number of its entry.
+    pub index: u64,
+    /// What it is called here.
+    pub shown: String,
+    /// Where its bytes are.
+    pub source: Source,
+    /// Bytes, as it was announced.
+    pub size: u64,
+    /// Time of modification, as it was announced.
+    pub mtime: Mtime,
+    /// What the receiver wants of it.
+    pub wish: Wish,
+}
+
+/// What the receiver said to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// The receiver has the first `bytes` and requests their hash.
+    Hash {
+        /// Bytes it has.
+        bytes: u64,
+    },
+    /// It wants what is behind the first `offset` bytes.
+    From {
+        /// Bytes that it keeps: 0, or those whose hash it has received.
+        offset: u64,
+    },
+}
+
+/// What the reader and the thread that talks to the receiver know of each other.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Files the receiver refused while they may still be read.
+    refused: Mutex<BTreeSet<u64>>,
+    /// What was sent of each file that is not answered yet.
+    read: Mutex<BTreeMap<u64, WasRead>>,
+    /// The hash of the beginning of each file that is not answered yet, and of how many bytes.
+    begun: Mutex<BTreeMap<u64, (Sha256, u64)>>,
+}
+
+/// What was read of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WasRead {
+    /// Its hash.
+    pub sha256: Sha256Hex,
+    /// Bytes that did not have to be sent.
+    pub resumed: u64,
+    /// All of it was there.
+    pub same: bool,
+}
+
+/// The reader.
+pub struct Feeder<'a> {
+    /// Files to send, in order.
+    pub jobs: Receiver<Job>,
+    /// To send by.
+    pub speaking: &'a Speaking<'a>,
+    /// Bytes of a chunk at most, header included.
+    pub chunk_bytes: u32,
+    /// The copy.
+    pub session: &'a Session,
+    /// Shared with the thread that talks to the receiver.
+    pub notes: &'a Notes,
+}
+
+/// Why a file is given up, for people.
+type GivenUp = String;
+
+/// Either the file or the whole copy is given up.
+enum Stop {
+    File(GivenUp),
+    Copy(End),
+}
+
+/// A file whose beginning the receiver has.
+struct Begun {
+    file: File,
+    hash: Sha256,
+    offset: u64,
+}
+
+impl Notes {
+    /// The receiver refused file `index`.
+    pub fn refuse(&self, index: u64) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
+    }
+
+    /// What was read of file `index`, which is answered now.
+    pub fn take(&self, index: u64) -> Option<WasRead> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(&index)
+    }
+
+    fn was_read(&self, index: u64, what: WasRead) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(index, what);
+    }
+
+    fn has_begun(&self, index: u64, hash: Sha256, bytes: u64) {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(index, (hash, bytes));
+    }
+
+    /// The hash of the first `bytes` of file `index`, if it was sent to the receiver.
+    fn beginning(&self, index: u64, bytes: u64) -> Option<Sha256> {
+        let known = self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
+        match bytes {
+            0 => Some(Sha256::new()),
+            _ => known.filter(|(_, of)| *of == bytes).map(|(hash, _)| hash),
+        }
+    }
+
+    fn forget_refusal(&self, index: u64) -> bool {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&index)
+    }
+}
+
+impl Feeder<'_> {
+    /// Works until the copy is over.
+    ///
+    /// # Errors
+    /// How the copy ends.
+    pub fn run(self) -> Result<(), End> {
+        loop {
+            let job = wait(&self.jobs, self.session)?;
+            match self.send_file(&job) {
+                Ok(()) => {}
+                Err(Stop::Copy(end)) => return Err(end),
+                Err(Stop::File(_)) => {}
+            }
+            self.notes.forget_refusal(job.index);
+        }
+    }
+
+    fn send_file(&self, job: &Job) -> Result<(), Stop> {
+        let offset = match job.wish {
+            Wish::Hash { bytes } => return self.say_hash(job, bytes),
+            Wish::From { offset } => offset,
+        };
+        let mut started = false;
+        match self.send_from(job, offset, &mut started) {
+            Err(Stop::File(why)) => {
+                let first = if started { 0 } else { FIRST };
+                let cut = why.len().min(usize_from(self.chunk_bytes.into()) - HEADER_BYTES);
+                let mut chunk = [&[0; HEADER_BYTES], &why.as_bytes()[..cut]].concat();
+                self.put(job.index, ABORT | first, 0, None, &mut chunk)?;
+                Err(Stop::File(why))
+            }
+            other => other,
+        }
+    }
+
+    /// Sends the hash of the first `bytes`, or gives the file up.
+    fn say_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
+        let word = match self.hash_beginning(job, bytes) {
+            Ok(sha256) => Message::Hash { index: job.index, sha256 },
+            Err(Stop::File(reason)) => Message::GiveUp { index: job.index, reason },
+            Err(end) => return Err(end),
+        };
+        self.speaking.send(&word).map_err(Stop::Copy)
+    }
+
+    fn hash_beginning(&self, job: &Job, bytes: u64) -> Result<Sha256Hex, Stop> {
+        let mut file = Self::open(job)?;
+        let (hash, len) =
+            hash_up_to(&mut file, bytes, self.session).map_err(|e| cannot_read(job, &e))?;
+        check_unchanged(&file, job)?;
+        if len != bytes {
+            return Err(changed(job));
+        }
+        let sha256 = Sha256Hex(hash.clone().finalize().into());
+        if bytes == job.size {
+            let same = WasRead { sha256, resumed: job.size, same: true };
+            self.notes.was_read(job.index, same);
+        }
+        self.notes.has_begun(job.index, hash, bytes);
+        Ok(sha256)
+    }
+
+    fn send_from(&self, job: &Job, offset: u64, started: &mut bool) -> Result<(), Stop> {
+        let stray = || End::Protocol(format!("{} from {offset}, not from what it has", job.shown));
+        let beginning = self.notes.beginning(job.index, offset);
+        let hash = beginning.ok_or_else(|| Stop::Copy(stray()))?;
+        let mut file = Self::open(job)?;
+        file.seek(SeekFrom::Start(offset)).map_err(|e| cannot_read(job, &e))?;
+        self.send_rest(job, Begun { file, hash, offset }, started)
+    }
+
+    fn open(job: &Job) -> Result<File, Stop> {
+        let file = job.source.open().map_err(|e| cannot_read(job, &e))?;
+        check_unchanged(&file, job)?;
+        Ok(file)
+    }
+
+    fn send_rest(&self, job: &Job, begun: Begun, started: &mut bool) -> Result<(), Stop> {
+        let Begun { mut file, mut hash, mut offset } = begun;
+        let resumed = offset;
+        self.session.progress.begin(&job.shown, job.size, offset);
+        let mut buffer = vec![0; usize_from(self.chunk_bytes.into())];
+        let room = buffer.len() - HEADER_BYTES;
+        loop {
+            if self.notes.forget_refusal(job.index) {
+                return Err(Stop::File("the receiver refused it".into()));
+            }
+            let left = job.size - offset;
+            let want = usize::try_from(left).map_or(room, |left| left.min(room));
+            let chunk = &mut buffer[..HEADER_BYTES + want];
+            let data = &mut chunk[HEADER_BYTES..];
+            file.read_exact(data).map_err(|e| match e.kind() {
+                ErrorKind::UnexpectedEof => changed(job),
+                _ => cannot_read(job, &e),
+            })?;
+            hash.update(&*data);
+            let last = u64::try_from(want) == Ok(left);
+            let mut flags = if *started { 0 } else { FIRST };
+            let mut sha256 = None;
+            if last {
+                // Before the receiver may take it for whole.
+                check_unchanged(&file, job)?;
+                let ours = Sha256Hex(hash.clone().finalize().into());
+                self.notes.was_read(job.index, WasRead { sha256: ours, resumed, same: false });
+                (flags, sha256) = (flags | LAST, Some(ours));
+            }
+            *started = true;
+            self.put(job.index, flags, offset, sha256, chunk)?;
+            self.session.progress.advance(spanwire_base::u64_from(want));
+            if last {
+                return Ok(());
+            }
+            offset += spanwire_base::u64_from(want);
+        }
+    }
+
+    /// Sends `chunk`, whose data are behind room for the header.
+    fn put(
+        &self,
+        index: u64,
+        flags: u32,
+        offset: u64,
+        sha256: Option<Sha256Hex>,
+        chunk: &mut [u8],
+    ) -> Result<(), Stop> {
+        let len = u32_from(chunk.len() - HEADER_BYTES);
+        let sha256 = sha256.unwrap_or(Sha256Hex([0; 32]));
+        let header = ChunkHeader { flags, len, index, offset, sha256 };
+        self.speaking.send_chunk(&header, chunk).map_err(Stop::Copy)
+    }
+}
+
+/// The file is what was announced: a regular one of that size and time.
+fn check_unchanged(file: &File, job: &Job) -> Result<(), Stop> {
+    match rustix::fs::fstat(file) {
+        Ok(stat)
+            if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
+                && u64::try_from(stat.st_size) == Ok(job.size)
+                && mtime(&stat) == job.mtime =>
+        {
+            Ok(())
+        }
+        Ok(_) => Err(changed(job)),
+        Err(e) => Err(Stop::File(format!("cannot look at {}: {e}", job.shown))),
+    }
+}
+
+fn changed(job: &Job) -> Stop {
+    Stop::File(format!("{} changed while it was sent", job.shown))
+}
+
+fn cannot_read(job: &Job, e: &dyn std::fmt::Display) -> Stop {
+    Stop::File(format!("cannot read {}: {e}", job.shown))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! What goes over the connection of a copy: words and chunks, each a message. A word is a JSON
+//! object, so it begins with `{`; a chunk begins with a zero byte.
+
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::message::{Message, PROTOCOL};
+use crate::session::{End, LOOK_EVERY, Session};
+use spanwire_host::fabric::Error;
+use spanwire_stream::{
+    Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
+};
+use std::fmt;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The speaking half, for all threads of a copy.
+#[derive(Debug)]
+pub struct Speaking<'a> {
+    sender: Mutex<MessageSender>,
+    session: &'a Session,
+}
+
+/// The hearing half of one who is only told words.
+#[derive(Debug)]
+pub struct Hearing {
+    receiver: MessageReceiver,
+    buffer: Vec<u8>,
+}
+
+/// Where a receiver's messages go.
+#[derive(Debug)]
+pub struct Sorting {
+    /// Words.
+    pub words: SyncSender<Message>,
+    /// Chunks.
+    pub chunks: SyncSender<Vec<u8>>,
+    /// Memory of chunks that were dealt with.
+    pub spare: Receiver<Vec<u8>>,
+}
+
+/// Limits of the connections of copies: a ring that covers a stall of the other end's disk and
+/// stays in a cache; words as long as a request with a thousand names.
+#[must_use]
+pub fn limits() -> Config {
+    Config {
+        ring_bytes: 32 * CHUNK_BYTES,
+        fragment_bytes: CHUNK_BYTES,
+        max_message_bytes: 1 << 20,
+        max_connections: 16,
+        ..Config::default()
+    }
+}
+
+/// How copies connect.
+#[must_use]
+pub fn options(mode: ModeChoice) -> ConnectOptions {
+    ConnectOptions { mode, protocol: PROTOCOL.to_owned(), ..ConnectOptions::default() }
+}
+
+impl<'a> Speaking<'a> {
+    /// Speaks for `session`, whose end it does not outwait.
+    #[must_use]
+    pub fn new(sender: MessageSender, session: &'a Session) -> Self {
+        Self { sender: Mutex::new(sender), session }
+    }
+
+    /// Says `word`.
+    ///
+    /// # Errors
+    /// The connection is gone, or the session over.
+    pub fn send(&self, word: &Message) -> Result<(), End> {
+        let json = serde_json::to_vec(word).map_err(|e| End::Failed(e.to_string()))?;
+        self.send_bytes(&json)
+    }
+
+    /// Sends a chunk: `chunk` with `header` put into its first [`HEADER_BYTES`].
+    ///
+    /// # Errors
+    /// As [`Speaking::send`].
+    ///
+    /// # Panics
+    /// If `chunk` is shorter than a header.
+    pub fn send_chunk(&self, header: &ChunkHeader, chunk: &mut [u8]) -> Result<(), End> {
+        chunk[..HEADER_BYTES].copy_from_slice(&header.emit());
+        self.send_bytes(chunk)
+    }
+
+    /// Ends the conversation as the session ended. When this returns after a complete one, the
+    /// other end has heard everything.
+    pub fn end(&self) {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = match self.session.outcome() {
+            Some(End::Complete) => {
+                sender.finish();
+                // An end that has heard everything may be gone at once.
+                let _ = sender.drained(LAST_WORD_WITHIN);
+                return;
+            }
+            Some(End::Interrupted) => "interrupted by its user".to_owned(),
+            Some(End::Protocol(what)) => what,
+            Some(End::Stalled(time)) => format!("you brought nothing for {time:?}"),
+            // Paths and disks of ours are not its business.
+            _ => "something failed there".to_owned(),
+        };
+        sender.abort(&reason);
+    }
+
+    /// Turns the other end away.
+    pub fn reject(&self, why: &str) {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).abort(why);
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> Result<(), End> {
+        loop {
+            let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            match sender.send_timeout(bytes, LOOK_EVERY) {
+                Ok(()) => return Ok(()),
+                Err(StreamError::TimedOut(_)) if !self.session.is_over() => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+/// A copy that ended before both ends agreed on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotBegun {
+    /// How it ended.
+    pub end: End,
+    why: String,
+}
+
+impl NotBegun {
+    fn new(end: End, why: impl fmt::Display) -> Self {
+        Self { end, why: why.to_string() }
+    }
+}
+
+impl From<End> for NotBegun {
+    fn from(end: End) -> Self {
+        let why = end.to_string();
+        Self { end, why }
+    }
+}
+
+impl fmt::Display for NotBegun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NotBegun {}
+
+impl Hearing {
+    /// Hears by `receiver`.
+    #[must_use]
+    pub fn new(receiver: MessageReceiver) -> Self {
+        Self { receiver, buffer: Vec::new() }
+    }
+
+    /// The next word, or `None` if none comes within `timeout`.
+    ///
+    /// # Errors
+    /// The connection is gone, or what comes is no word.
+    pub fn recv(&mut self, timeout: Duration) -> Result<Option<Message>, End> {
+        match self.receiver.recv_into_timeout(&mut self.buffer, timeout) {
+            Ok(true) => parse(&self.buffer).map(Some),
+            Ok(false) => Err(finished()),
+            Err(StreamError::TimedOut(_)) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Waits for the next word, at most for `patience`, and calls `watch` meanwhile, which may end
+    /// the session.
+    ///
+    /// # Errors
+    /// It said nothing or left, or the session is over.
+    pub fn expect(
+        &mut self,
+        session: &Session,
+        watch: &mut dyn FnMut(&Session),
+        patience: Duration,
+    ) -> Result<Message, Error> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Some(word) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
+                return Ok(word);
+            }
+            watch(session);
+            if let Some(end) = session.outcome() {
+                return Err(NotBegun::from(end).into());
+            }
+        }
+        let why = format!("the other end said nothing for {patience:?}");
+        Err(NotBegun::new(End::Stalled(patience), why).into())
+    }
+
+    /// Takes what comes and hands it on, until `session` is over.
+    ///
+    /// # Errors
+    /// How the copy ends.
+    pub fn sort(&mut self, sorting: &Sorting, session: &Session) -> Result<(), End> {
+        let mut finish_heard = false;
+        while !session.is_over() {
+            match self.receiver.recv_into_timeout(&mut self.buffer, LOOK_EVERY) {
+                Ok(true) => {}
+                // After its last word it may; the writer knows whether all is in place.
+                Ok(false) if finish_heard => return Ok(()),
+                Ok(false) => return Err(finished()),
+                Err(StreamError::TimedOut(_)) => continue,
+                Err(e) => return Err(e.into()),
+            }
+            // Who takes these is gone only when the copy is over.
+            let _ = if self.buffer.first() == Some(&b'{') {
+                let word = parse(&self.buffer)?;
+                finish_heard |= word == Message::Finish;
+                sorting.words.send(word).map_err(drop)
+            } else {
+                // One that is none is the writer's to refuse.
+                if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
+                    session.chunk_came(Instant::now(), header.ends_file());
+                }
+                let spare = sorting.spare.try_recv().unwrap_or_default();
+                let chunk = std::mem::replace(&mut self.buffer, spare);
+                sorting.chunks.send(chunk).map_err(drop)
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The peer said `got` where `wanted` was due.
+#[must_use]
+pub fn unexpected(wanted: &'static str, got: &Message) -> End {
+    End::Protocol(format!("{got:?} where {wanted} was due"))
+}
+
+fn parse(word: &[u8]) -> Result<Message, End> {
+    serde_json::from_slice(word).map_err(|e| End::Protocol(format!("what it says is no word: {e}")))
+}
+
+fn finished() -> End {
+    End::PeerGone("it finished in the middle")
+}
+
+/// Bytes of a chunk at most, header included: a completion each, and small against the ring.
+pub const CHUNK_BYTES: u32 = 256 << 10;
+
+/// How long a receiver waits for each word before the copy: others may be waiting.
+pub const SENDER_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a sender waits: the receiver may add up what is there.
+pub const RECEIVER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long the other end may take to hear that all is well.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Wire;
+    use std::sync::mpsc::{channel, sync_channel};
+
+    #[test]
+    fn recv__takes_words_and_nothing_else() {
+        let mut wire = Wire::new();
+        let (session, soon) = (Session::default(), Duration::from_millis(10));
+        let (a, b) = wire.pair();
+        let (sender, receiver) = (a.split().0, b.split().1);
+        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
+        assert_eq!(hearing.recv(soon), Ok(None));
+        speaking.send(&Message::Finish).unwrap();
+        assert_eq!(hearing.recv(LAST_WORD_WITHIN), Ok(Some(Message::Finish)));
+        speaking.send_bytes(b"{\"type\":\"sing\"}").unwrap();
+        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
+        speaking.send_bytes(b"").unwrap();
+        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
+    }
+
+    #[test]
+    fn sort__tells_words_from_chunks_and_uses_memory_again() {
+        let mut wire = Wire::new();
+        let session = Session::default();
+        let (a, b) = wire.pair();
+        let (sender, receiver) = (a.split().0, b.split().1);
+        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
+        let (words, words_out) = sync_channel(8);
+        let (chunks, chunks_out) = sync_channel(8);
+        let (spare_in, spare) = channel();
+        spare_in.send(Vec::with_capacity(12_345)).unwrap();
+        speaking.send_bytes(&[0; 100]).unwrap();
+        let word = Message::GiveUp { index: 0, reason: String::new() };
+        speaking.send(&word).unwrap();
+        speaking.send_bytes(&[0; 200]).unwrap();
+        session.end(End::Complete);
+        std::thread::scope(|scope| {
+            scope.spawn(|| speaking.end());
+            let sorting = Sorting { words, chunks, spare };
+            let ended = hearing.sort(&sorting, &Session::default());
+            assert_eq!(ended, Err(finished()));
+        });
+        assert_eq!(words_out.try_iter().collect::<Vec<_>>(), [word]);
+        let chunks: Vec<_> = chunks_out.try_iter().collect();
+        assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
+        assert!(chunks[1].capacity() >= 12_345);
+    }
+
+    #[test]
+    fn sort__a_sender_that_finishes_after_its_last_word_is_not_gone() {
+        let mut wire = Wire::new();
+        let session = Session::default();
+        let (a, b) = wire.pair();
+        let (sender, receiver) = (a.split().0, b.split().1);
+        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
+        let ((words, _words), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
+        speaking.send(&Message::Finish).unwrap();
+        session.end(End::Complete);
+        std::thread::scope(|scope| {
+            scope.spawn(|| speaking.end());
+            let sorting = Sorting { words, chunks, spare: channel().1 };
+            assert_eq!(hearing.sort(&sorting, &Session::default()), Ok(()));
+        });
+    }
+
+    #[test]
+    fn end__says_why_and_keeps_what_is_ours() {
+        for (end, told) in [
+            (End::Interrupted, "interrupted by its user"),
+            (End::Protocol("you lie".into()), "you lie"),
+            (End::Failed("/secret is full".into()), "something failed there"),
+        ] {
+            let mut wire = Wire::new();
+            let (session, (a, b)) = (Session::default(), wire.pair());
+            let mut hearing = Hearing::new(b.split().1);
+            session.end(end);
+            let (sender, _receiver) = a.split();
+            Speaking::new(sender, &session).end();
+            let heard = hearing.recv(LAST_WORD_WITHIN);
+            assert_eq!(heard, Err(End::PeerAborted(told.to_owned())));
+        }
+    }
+}

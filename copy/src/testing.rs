@@ -1,0 +1,57 @@
+//! What the tests of copy share.
+
+use crate::talk;
+use spanwire_host::fabric::{Attachment, Wrap};
+use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that goes with its last use.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("spanwire-copy-{}-{n}", std::process::id()));
+        std::fs::create_dir(&path).expect("the name is this process's own");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two networks in this process, and connections between them.
+pub(crate) struct Wire {
+    networks: [Network; 2],
+    listener: Listener<Connection>,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+        let networks = [a, b].map(|attachment| {
+            let config = talk::limits().validate().unwrap();
+            let options = NetworkOptions { config, ..NetworkOptions::default() };
+            Network::over(attachment, "lo", options).unwrap()
+        });
+        let listener = networks[0].listen(0, talk::options(ModeChoice::Auto)).unwrap();
+        Self { networks, listener }
+    }
+
+    /// A receiver's and a sender's end.
+    pub(crate) fn pair(&mut self) -> (Connection, Connection) {
+        let address = SocketAddr::new([127, 0, 0, 1].into(), self.listener.local_addr().port());
+        let theirs = self.networks[1].connect(address, &talk::options(ModeChoice::Auto)).unwrap();
+        (self.listener.accept().unwrap(), theirs)
+    }
+}

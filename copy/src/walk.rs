@@ -1,0 +1,349 @@
+//! What the sender sends: the named files and directories, depth first, in the order of their
+//! names.
+
+use crate::dest::DEPTH_MAX;
+use crate::message::{EntryKind, LinkTarget, Mtime, Name, printable};
+use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One path of the command line.
+#[derive(Clone, Debug)]
+pub struct Root {
+    path: PathBuf,
+    /// What it is called at the receiver.
+    pub name: Name,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A path of the command line. A symbolic link is followed: it was named.
+    Root(PathBuf),
+    /// In a directory of the tree. A symbolic link is not followed.
+    Inside(Arc<OwnedFd>, Name),
+}
+
+/// What the walk comes by.
+#[derive(Debug)]
+pub enum Found {
+    /// Something to send.
+    Entry {
+        /// What it is.
+        kind: EntryKind,
+        /// What it is called here.
+        shown: String,
+        /// Where its bytes are, for a file.
+        source: Option<Source>,
+    },
+    /// Something that cannot be sent.
+    Skipped {
+        /// What it is called here.
+        shown: String,
+        /// Why.
+        why: String,
+        /// Devices, sockets and the like are not meant to be copied; anything else is missed.
+        expected: bool,
+    },
+}
+
+/// Walks the roots one after another.
+#[derive(Debug)]
+pub struct Walk {
+    roots: std::vec::IntoIter<Root>,
+    stack: Vec<Level>,
+}
+
+/// A directory that is being walked.
+#[derive(Debug)]
+struct Level {
+    fd: Arc<OwnedFd>,
+    shown: String,
+    names: std::vec::IntoIter<Vec<u8>>,
+    mode: u32,
+    mtime: Mtime,
+}
+
+/// What there is to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+}
+
+impl Root {
+    /// The roots that `paths` name.
+    ///
+    /// # Errors
+    /// One is not there, has no name, or has the name of another.
+    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, String> {
+        let mut names = BTreeSet::new();
+        let mut roots = Vec::new();
+        for path in paths {
+            let root = Self::of(path)?;
+            if !names.insert(root.name.clone()) {
+                let name = &root.name;
+                return Err(format!("two of the paths would both become {name} at the receiver"));
+            }
+            roots.push(root);
+        }
+        Ok(roots)
+    }
+
+    fn of(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        std::fs::metadata(path).map_err(|e| format!("cannot send {shown}: {e}"))?;
+        // `.`, `x/..` and the like have a name, too: the one they lead to.
+        let last = match path.file_name() {
+            Some(name) => name.to_owned(),
+            None => std::fs::canonicalize(path)
+                .ok()
+                .and_then(|whole| whole.file_name().map(ToOwned::to_owned))
+                .ok_or_else(|| format!("{shown} has no name to be called by at the receiver"))?,
+        };
+        let name = Name::new(last.as_bytes().to_vec())?;
+        Ok(Self { path: path.to_owned(), name })
+    }
+}
+
+impl Source {
+    /// Opens the file to read.
+    ///
+    /// # Errors
+    /// It is gone or not ours to read, or a link has taken its place.
+    pub fn open(&self) -> Result<File, Errno> {
+        // Without O_NONBLOCK a FIFO that took the file's place would hold us for ever.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match self {
+            Self::Root(path) => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+            Self::Inside(dir, name) => {
+                rustix::fs::openat(dir, name.as_bytes(), flags | OFlags::NOFOLLOW, Mode::empty())
+            }
+        };
+        fd.map(File::from)
+    }
+}
+
+impl Totals {
+    /// What `roots` hold now.
+    #[must_use]
+    pub fn of(roots: &[Root], mut stop: impl FnMut() -> bool) -> Self {
+        let mut totals = Self::default();
+        for found in Walk::new(roots.to_vec()) {
+            if let Found::Entry { kind: EntryKind::File { size, .. }, .. } = found {
+                totals.files += 1;
+                totals.bytes += size;
+            }
+            if stop() {
+                break;
+            }
+        }
+        totals
+    }
+}
+
+impl Walk {
+    /// A walk over `roots`.
+    #[must_use]
+    pub fn new(roots: Vec<Root>) -> Self {
+        Self { roots: roots.into_iter(), stack: Vec::new() }
+    }
+
+    fn root(&mut self, root: Root) -> Found {
+        let shown = printable(root.path.as_os_str().as_bytes());
+        let stat = match rustix::fs::statat(CWD, &root.path, AtFlags::empty()) {
+            Ok(stat) => stat,
+            Err(e) => return missed(shown, e.to_string()),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let source = Source::Root(root.path);
+                file(shown, root.name, &stat, source)
+            }
+            FileType::Directory => {
+                let flags = OPEN_DIR.difference(OFlags::NOFOLLOW);
+                let fd = rustix::fs::openat(CWD, &root.path, flags, Mode::empty());
+                self.directory(shown, root.name, fd)
+            }
+            _ => special(shown),
+        }
+    }
+
+    fn inside(&mut self, dir: Arc<OwnedFd>, shown: String, name: Vec<u8>) -> Found {
+        let name = match Name::new(name) {
+            Ok(name) => name,
+            Err(why) => return Found::Skipped { shown, why, expected: true },
+        };
+        let stat = rustix::fs::statat(&*dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = match stat {
+            Ok(stat) => stat,
+            Err(e) => return missed(shown, e.to_string()),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => file(shown, name.clone(), &stat, Source::Inside(dir, name)),
+            FileType::Directory if self.stack.len() >= DEPTH_MAX => {
+                missed(shown, format!("deeper than {DEPTH_MAX} directories"))
+            }
+            FileType::Directory => {
+                let fd = rustix::fs::openat(&*dir, name.as_bytes(), OPEN_DIR, Mode::empty());
+                self.directory(shown, name, fd)
+            }
+            FileType::Symlink => link(&dir, shown, name),
+            _ => special(shown),
+        }
+    }
+
+    fn directory(&mut self, shown: String, name: Name, fd: Result<OwnedFd, Errno>) -> Found {
+        let listed = fd.and_then(|fd| {
+            let stat = rustix::fs::fstat(&fd)?;
+            let names = list(&fd)?;
+            Ok((fd, stat, names))
+        });
+        let (fd, stat, names) = match listed {
+            Ok(listed) => listed,
+            Err(e) => return missed(shown, e.to_string()),
+        };
+        self.stack.push(Level {
+            fd: Arc::new(fd),
+            shown: shown.clone(),
+            names: names.into_iter(),
+            mode: stat.st_mode,
+            mtime: mtime(&stat),
+        });
+        Found::Entry { kind: EntryKind::Dir { name }, shown, source: None }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        let Some(level) = self.stack.last_mut() else {
+            let root = self.roots.next()?;
+            return Some(self.root(root));
+        };
+        if let Some(name) = level.names.next() {
+            let shown = format!("{}/{}", level.shown.trim_end_matches('/'), printable(&name));
+            let dir = Arc::clone(&level.fd);
+            return Some(self.inside(dir, shown, name));
+        }
+        let Level { shown, mode, mtime, .. } = self.stack.pop()?;
+        Some(Found::Entry { kind: EntryKind::DirEnd { mode, mtime }, shown, source: None })
+    }
+}
+
+/// When a file was modified.
+pub(crate) fn mtime(stat: &Stat) -> Mtime {
+    Mtime { s: stat.st_mtime, ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) }
+}
+
+fn list(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in Listing::read_from(fd)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if !matches!(&*name, b"." | b"..") {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn file(shown: String, name: Name, stat: &Stat, source: Source) -> Found {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let kind = EntryKind::File { name, size, mode: stat.st_mode, mtime: mtime(stat) };
+    Found::Entry { kind, shown, source: Some(source) }
+}
+
+fn link(dir: &OwnedFd, shown: String, name: Name) -> Found {
+    let target = rustix::fs::readlinkat(dir, name.as_bytes(), Vec::new())
+        .map_err(|e| e.to_string())
+        .and_then(|target| LinkTarget::new(target.into_bytes()));
+    match target {
+        Ok(target) => {
+            Found::Entry { kind: EntryKind::Symlink { name, target }, shown, source: None }
+        }
+        Err(why) => missed(shown, why),
+    }
+}
+
+fn missed(shown: String, why: String) -> Found {
+    Found::Skipped { shown, why, expected: false }
+}
+
+fn special(shown: String) -> Found {
+    let why = "a device, socket or FIFO".to_owned();
+    Found::Skipped { shown, why, expected: true }
+}
+
+const OPEN_DIR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    fn outline(path: &Path) -> Vec<String> {
+        let roots = Root::all(&[path.to_owned()]).unwrap();
+        let line = |found| match found {
+            Found::Entry { kind: EntryKind::Dir { name }, .. } => format!("{name}("),
+            Found::Entry { kind: EntryKind::DirEnd { .. }, .. } => ")".into(),
+            Found::Entry { kind: EntryKind::File { name, size, .. }, .. } => {
+                format!("{name} {size}")
+            }
+            Found::Entry { kind: EntryKind::Symlink { name, target }, .. } => {
+                format!("{name}>{}", printable(target.as_bytes()))
+            }
+            Found::Skipped { why, expected, .. } => format!("-{why} {expected}"),
+        };
+        Walk::new(roots).map(line).collect()
+    }
+
+    #[test]
+    fn next__goes_depth_first_in_the_order_of_names_and_follows_no_link() {
+        let tmp = TempDir::new();
+        let top = tmp.path().join("top");
+        fs::create_dir_all(top.join("b/empty")).unwrap();
+        fs::write(top.join("b/x"), "12345").unwrap();
+        fs::write(top.join("a"), "").unwrap();
+        fs::write(top.join("ü"), "1").unwrap();
+        symlink("..", top.join("c")).unwrap();
+        fs::write(top.join(".q.spanwire-partial"), "1").unwrap();
+        let _socket = UnixListener::bind(top.join("d")).unwrap();
+        let found = outline(&top);
+        assert!(found[1].starts_with("-the name") && found[1].ends_with("true"), "{found:?}");
+        let rest: Vec<&str> =
+            found.iter().map(|s| &**s).filter(|s| !s.contains("the name")).collect();
+        let special = "-a device, socket or FIFO true";
+        let wanted = ["top(", "a 0", "b(", "empty(", ")", "x 5", ")", "c>..", special, "ü 1", ")"];
+        assert_eq!(rest, wanted);
+        let roots = Root::all(&[top]).unwrap();
+        assert_eq!(Totals::of(&roots, || false), Totals { files: 3, bytes: 6 });
+    }
+
+    #[test]
+    fn all__a_link_that_was_named_is_followed_and_names_are_single() {
+        let tmp = TempDir::new();
+        fs::create_dir(tmp.path().join("d")).unwrap();
+        fs::write(tmp.path().join("f"), "123").unwrap();
+        fs::write(tmp.path().join("d/f"), "123").unwrap();
+        symlink("f", tmp.path().join("l")).unwrap();
+        assert_eq!(outline(&tmp.path().join("l")), ["l 3"]);
+        assert_eq!(outline(&tmp.path().join("d/.")), ["d(", "f 3", ")"]);
+        let twice = [tmp.path().join("f"), tmp.path().join("d/f")];
+        assert!(Root::all(&twice).unwrap_err().contains("both become f"));
+        assert!(Root::all(&["/".into()]).unwrap_err().contains("no name"));
+        assert!(Root::all(&[tmp.path().join("gone")]).is_err());
+    }
+}

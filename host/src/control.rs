@@ -1,0 +1,291 @@
+//! The control socket of a running switch: requests of other processes, and their replies.
+//!
+//! One request a connection, one line of JSON each way. A thread of its own waits for connections,
+//! so that the loop that forwards never does; it only looks whether something has been asked.
+
+use crate::fabric::Error;
+use rustix::fs::Mode;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// What can be asked of a switch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Counters and configuration.
+    Show {},
+    /// Changes, all or none: `port.NAME.KEY=VALUE`.
+    Set {
+        /// The changes, in order.
+        changes: Vec<String>,
+    },
+}
+
+/// What it answers.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Reply {
+    /// Why it was refused; null if it was not.
+    pub error: Option<String>,
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub report: serde_json::Value,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub struct Asked {
+    /// What is asked.
+    pub request: Request,
+    reply: SyncSender<Reply>,
+}
+
+/// The control socket of this process. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    asked: Receiver<Asked>,
+}
+
+impl Asked {
+    /// Answers; that the asker has gone away is its own affair.
+    pub fn answer(self, reply: Reply) {
+        let _ = self.reply.send(reply);
+    }
+}
+
+impl Control {
+    /// Listens at `path`, for the same user only.
+    ///
+    /// # Errors
+    /// Another switch listens there, the path is something else, or it cannot be made.
+    pub fn listen(path: &Path) -> Result<Self, Error> {
+        let shown = path.display();
+        clear(path).map_err(|e| format!("--socket {shown}: {e}"))?;
+        let bind = || {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            // On Linux the file gets the mode of its socket, less the umask. So there is no time
+            // at which it has another one.
+            rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+            socket.bind(&SockAddr::unix(path)?)?;
+            socket.listen(BACKLOG)?;
+            Ok(UnixListener::from(OwnedFd::from(socket)))
+        };
+        let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
+        let (asks, asked) = sync_channel(1);
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever says nothing sensible gets no answer and holds nobody up for long.
+                if let Err(e) = serve(&stream, &asks) {
+                    tracing::debug!("control connection: {e}");
+                }
+            }
+        })?;
+        Ok(Self { path: path.to_owned(), asked })
+    }
+
+    /// The next request, if there is one. Costs next to nothing if there is none.
+    #[must_use]
+    pub fn poll(&self) -> Option<Asked> {
+        self.asked.try_recv().ok()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // A file that is gone already is no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Asks the switch at `path`.
+///
+/// # Errors
+/// Nobody listens there, or what does is no switch. A refusal is in the reply.
+pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let reply = read_line(&stream, REPLY_BYTES_MAX)?;
+    Ok(serde_json::from_slice(&reply)?)
+}
+
+/// True if a switch at `path` answers.
+#[must_use]
+pub fn is_answering(path: &Path) -> bool {
+    ask(path, &Request::Show {}, PATIENCE).is_ok_and(|reply| reply.error.is_none())
+}
+
+/// Takes away the socket of a switch that has ended without doing so.
+fn clear(path: &Path) -> io::Result<()> {
+    let is_socket = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type().is_socket(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if !is_socket {
+        return Err(io::Error::other("is there and is no socket; name another file"));
+    }
+    if UnixStream::connect(path).is_ok() {
+        return Err(io::Error::other("another process listens there; name another file"));
+    }
+    fs::remove_file(path)
+}
+
+fn serve(stream: &UnixStream, asks: &SyncSender<Asked>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let line = read_line(stream, REQUEST_BYTES_MAX)?;
+    let reply = match serde_json::from_slice(&line) {
+        Ok(request) => forward(request, asks)?,
+        Err(e) => Reply { error: Some(format!("no request: {e}")), ..Reply::default() },
+    };
+    let mut line = serde_json::to_vec(&reply)?;
+    line.push(b'\n');
+    let mut stream = stream;
+    stream.write_all(&line)
+}
+
+fn forward(request: Request, asks: &SyncSender<Asked>) -> io::Result<Reply> {
+    let (reply, answer) = sync_channel(1);
+    let ended = || io::Error::other("the switch has ended");
+    asks.send(Asked { request, reply }).map_err(|_| ended())?;
+    answer.recv_timeout(PATIENCE).map_err(|_| ended())
+}
+
+fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(max)).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(io::Error::other("the line does not end"));
+    }
+    Ok(line)
+}
+
+/// Backlog of the control socket.
+const BACKLOG: i32 = 16;
+
+/// A request is a few changes.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+
+/// Some kilobytes for each of 128 ports.
+const REPLY_BYTES_MAX: u64 = 16 << 20;
+
+/// A loop that sleeps looks up ten times a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+    use std::mem::MaybeUninit;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn path() -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        std::env::temp_dir().join(format!("spanwire-control-{}-{n}", std::process::id()))
+    }
+
+    /// A switch that answers `count` requests with their own text.
+    fn answer(control: Control, count: usize) -> std::thread::JoinHandle<Control> {
+        std::thread::spawn(move || {
+            for _ in 0..count {
+                let asked = loop {
+                    match control.poll() {
+                        Some(asked) => break asked,
+                        None => std::thread::sleep(Duration::from_millis(1)),
+                    }
+                };
+                let text = format!("{:?}", asked.request);
+                asked.answer(Reply { text, ..Reply::default() });
+            }
+            control
+        })
+    }
+
+    #[test]
+    fn ask__reaches_the_switch_and_brings_its_answer() {
+        let path = path();
+        assert!(!is_answering(&path));
+        let switch = answer(Control::listen(&path).expect("a new file"), 2);
+        let request = Request::Set { changes: vec!["port.a.rate=1Gbit".to_owned()] };
+        let reply = ask(&path, &request, PATIENCE).expect("it answers");
+        assert!(reply.text.contains("port.a.rate=1Gbit"), "{reply:?}");
+        assert!(is_answering(&path));
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(switch.join().expect("no panic"));
+        assert!(!path.exists(), "the file goes with the switch");
+    }
+
+    #[test]
+    fn listen__the_socket_never_has_another_mode() {
+        let dir = path();
+        fs::create_dir(&dir).expect("a new directory");
+        let watch = init(CreateFlags::NONBLOCK).expect("inotify");
+        add_watch(&watch, &dir, WatchFlags::CREATE | WatchFlags::ATTRIB).expect("a watch");
+        let control = Control::listen(&dir.join("s")).expect("a new file");
+        let mode = fs::metadata(dir.join("s")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let seen = || {
+            let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+            let mut reader = Reader::new(&watch, &mut buffer);
+            std::iter::from_fn(|| Some(reader.next().ok()?.events())).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(), [ReadFlags::CREATE]);
+        // A mode that is changed after the creation would have been seen.
+        fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o600)).expect("ours");
+        assert_eq!(seen(), [ReadFlags::ATTRIB]);
+        drop(control);
+        fs::remove_dir(&dir).expect("empty");
+    }
+
+    #[test]
+    fn listen__takes_over_from_the_dead_and_from_nobody_else() {
+        let path = path();
+        drop(UnixListener::bind(&path).expect("a new file"));
+        let control = Control::listen(&path).expect("nobody listens");
+        let text = Control::listen(&path).expect_err("somebody does").to_string();
+        assert!(text.contains("another process listens"), "{text}");
+        drop(control);
+        fs::write(&path, "precious").expect("writable");
+        let text = Control::listen(&path).expect_err("a file").to_string();
+        assert!(text.contains("no socket"), "{text}");
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn serve__nonsense_is_answered_or_dropped_and_the_next_is_served() {
+        let path = path();
+        let switch = answer(Control::listen(&path).expect("a new file"), 1);
+        let raw = |bytes: &[u8]| {
+            let mut stream = UnixStream::connect(&path).expect("it listens");
+            // It may hang up before it has read everything.
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut reply = String::new();
+            let _ = stream.read_to_string(&mut reply);
+            reply
+        };
+        assert!(raw(b"{\"drop_all\":{}}\n").contains("no request"));
+        assert!(raw(b"\xff\xfe\n").contains("no request"));
+        assert_eq!(raw(b"no end"), "");
+        assert_eq!(raw(&vec![b'x'; 100_000]), "");
+        assert!(ask(&path, &Request::Show {}, PATIENCE).is_ok());
+        drop(switch.join().expect("no panic"));
+    }
+}

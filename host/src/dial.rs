@@ -1,0 +1,123 @@
+//! TCP sockets of the side connection, tied to one interface: the exchange runs where the packets
+//! will, and a server is reachable through no other.
+
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Listens on TCP `port` of every address of interface `ifname`, IPv6 and IPv4; only IPv4 where
+/// the machine has no IPv6. Accepting does not block.
+///
+/// # Errors
+/// The port is taken, or there is no such interface.
+pub fn listen(ifname: &str, port: u16) -> io::Result<TcpListener> {
+    match listen_on(ifname, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
+        Err(e) if is_without_ipv6(&e) => {
+            listen_on(ifname, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))
+        }
+        other => other,
+    }
+}
+
+/// The next connection that waits at a listener of [`listen`], if one does; its calls block.
+///
+/// # Errors
+/// The listener is broken, or there are no descriptors left.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match listener.accept() {
+        Ok((stream, from)) => {
+            stream.set_nonblocking(false)?;
+            Ok(Some((stream, from)))
+        }
+        Err(e) if is_passing(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Connects to `address` through interface `ifname`, waiting at most `timeout`.
+///
+/// # Errors
+/// Nobody listens there, nobody answers, or there is no such interface.
+pub fn dial(ifname: &str, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = tcp_on(ifname, address.ip())?;
+    socket.connect_timeout(&address.into(), timeout)?;
+    Ok(socket.into())
+}
+
+/// The socket address of `ip` through the interface of index `ifindex`, which is the scope of a
+/// link-local address.
+#[must_use]
+pub fn address(ip: IpAddr, port: u16, ifindex: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
+        }
+        other => SocketAddr::new(other, port),
+    }
+}
+
+fn listen_on(ifname: &str, address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = tcp_on(ifname, address.ip())?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // A restarted server takes its port back at once.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn tcp_on(ifname: &str, ip: IpAddr) -> io::Result<Socket> {
+    let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind_device(Some(ifname.as_bytes()))?;
+    Ok(socket)
+}
+
+/// Nothing waits, or what waited has gone.
+fn is_passing(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
+}
+
+fn is_without_ipv6(e: &io::Error) -> bool {
+    let no_family = e.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+    no_family || e.kind() == ErrorKind::AddrNotAvailable
+}
+
+/// Clients that may wait while one is served.
+const BACKLOG: i32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn listen__takes_both_ip_versions_and_dial_reaches_it() {
+        let listener = listen("lo", 0).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let wait = Duration::from_secs(2);
+        assert!(dial("lo", SocketAddr::new(LOOPBACK, port), wait).is_ok());
+        if listener.local_addr().unwrap().is_ipv6() {
+            assert!(dial("lo", SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port), wait).is_ok());
+        }
+    }
+
+    #[test]
+    fn dial__nobody_there_and_no_such_interface_are_errors() {
+        let port = listen("lo", 0).unwrap().local_addr().unwrap().port();
+        let address = SocketAddr::new(LOOPBACK, port);
+        let wait = Duration::from_secs(2);
+        let refused = dial("lo", address, wait).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        assert!(dial("nope0", address, wait).is_err());
+        assert!(listen("nope0", 0).is_err());
+    }
+}

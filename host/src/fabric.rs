@@ -1,0 +1,367 @@
+//! The fabric a worker is attached to: an AF_XDP port on an interface or one end of a pipe, with
+//! faults or a capture around it if asked.
+
+use serde::Serialize;
+use spanwire_base::u32_from;
+use spanwire_io::clock::Clock;
+use spanwire_io::doorbell::BellPort;
+use spanwire_io::fault::{FaultConfig, FaultPort};
+use spanwire_io::net::{LinkInfo, Netlink, resolve};
+use spanwire_io::pcap::{PcapPort, PcapWriter};
+use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
+use spanwire_io::port::Port;
+use spanwire_io::xdp::{SidePoll, XdpConfig, XdpPort, XdpPreference};
+use spanwire_transport::{AddressVector, Mtu};
+use spanwire_wire::MacAddr;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// A port that can tell what it has done.
+pub trait Link: Port {
+    /// Its counters by name.
+    fn counters(&self) -> Vec<(String, u64)>;
+
+    /// Sends what the peer's side poll socket at `peer` needs to learn its receive queue.
+    fn greet(&self, _peer: SocketAddr) {}
+
+    /// Makes this end's side poll socket for its address `ip`; returns its UDP port.
+    fn open_side_poll(&mut self, _ip: IpAddr) -> Option<u16> {
+        None
+    }
+}
+
+/// What goes around a port.
+#[derive(Clone, Debug, Default)]
+pub struct Wrap {
+    /// Faults on the receive side.
+    pub faults: Option<FaultConfig>,
+    /// A capture of both directions.
+    pub pcap: Option<PathBuf>,
+}
+
+/// How frames are carried, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fabric {
+    /// AF_XDP sockets.
+    AfXdp,
+    /// Two ports back to back in one process.
+    Pipe,
+}
+
+/// A worker's attachment.
+pub struct Attachment {
+    /// The port, with everything that goes around it.
+    pub port: Box<dyn Link + Send>,
+    /// Its clock, which also stamps the capture.
+    pub clock: Clock,
+    /// What carries the frames.
+    pub fabric: Fabric,
+    /// AF_XDP's mode.
+    pub xdp_mode: Option<&'static str>,
+    /// Largest path MTU.
+    pub path_mtu: Mtu,
+    /// Bytes of the longest IP packet: what fits both the link and one buffer of the port.
+    pub ip_bytes: u32,
+    way: Way,
+}
+
+/// How a peer's MAC address is found.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// The kernel's tables, leaving through this interface.
+    Kernel {
+        /// The interface's index.
+        ifindex: u32,
+    },
+    /// There is only one peer.
+    Direct {
+        /// Our MAC address.
+        us: MacAddr,
+        /// The peer's.
+        peer: MacAddr,
+    },
+}
+
+/// Both MAC addresses and the hop limit of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Hop {
+    /// Ours.
+    pub src_mac: MacAddr,
+    /// The next hop's.
+    pub dst_mac: MacAddr,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+}
+
+/// An error with everything a person needs: what, where, and what to do.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+impl Attachment {
+    /// Attaches to queue `queue` of interface `ifname` by AF_XDP, in the network namespace of the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// No such interface, no privilege, the queue is taken, or the capture cannot be written.
+    pub fn xdp(
+        ifname: &str,
+        queue: u32,
+        preference: XdpPreference,
+        wrap: &Wrap,
+    ) -> Result<Self, Error> {
+        Self::xdp_with(&XdpConfig { queue, preference, ..XdpConfig::new(ifname) }, wrap)
+    }
+
+    /// As [`Attachment::xdp`], with rings of the sizes given.
+    ///
+    /// # Errors
+    /// As [`Attachment::xdp`], and what is wrong with the sizes.
+    pub fn xdp_with(config: &XdpConfig, wrap: &Wrap) -> Result<Self, Error> {
+        let ifname = config.ifname.as_str();
+        let info = interface(ifname)?;
+        let port = XdpPort::open(config)?;
+        let path_mtu = widest(info.mtu, port.frame_room())
+            .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
+        let ip_bytes = info.mtu.min(ip_room(port.frame_room()));
+        let mode = port.mode().as_str();
+        let clock = Clock::start();
+        let port = around(port, wrap, clock)?;
+        let way = Way::Kernel { ifindex: info.ifindex };
+        let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
+        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+    }
+
+    /// Two ends of a pipe inside this process.
+    ///
+    /// # Errors
+    /// The capture cannot be written.
+    pub fn pipe(wraps: [&Wrap; 2]) -> Result<(Self, Self), Error> {
+        let (a, b) = pipe(PipeConfig::default());
+        let macs = [1, 2].map(|n| MacAddr::new([2, 0x53, 0x57, 0, 0, n]));
+        let end = |port: PipePort, wrap, us, peer| -> Result<Self, Error> {
+            let path_mtu = widest(u32::MAX, port.frame_room()).expect("a pipe carries 4096");
+            let ip_bytes = ip_room(port.frame_room());
+            let clock = Clock::start();
+            let port = around(port, wrap, clock)?;
+            let way = Way::Direct { us, peer };
+            let (fabric, xdp_mode) = (Fabric::Pipe, None);
+            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+        };
+        Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
+    }
+
+    /// The way to `peer`.
+    ///
+    /// # Errors
+    /// No route through this interface, or nobody there answers.
+    pub fn hop(&self, peer: IpAddr) -> Result<Hop, Error> {
+        self.way.hop(peer)
+    }
+
+    /// What finds the way to peers, for threads other than the port's.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.way
+    }
+}
+
+impl Hop {
+    /// The address vector of packets from `src_ip` to `dst_ip` by this hop.
+    #[must_use]
+    pub fn address_vector(
+        &self,
+        src_ip: IpAddr,
+        dst_ip: IpAddr,
+        traffic_class: u8,
+    ) -> AddressVector {
+        let Self { src_mac, dst_mac, hop_limit } = *self;
+        AddressVector {
+            src_mac,
+            dst_mac,
+            src_ip,
+            dst_ip,
+            udp_src_port: None,
+            traffic_class,
+            hop_limit,
+        }
+    }
+}
+
+impl Way {
+    /// The way to `peer`. May wait for a neighbour's answer.
+    ///
+    /// # Errors
+    /// No route through this interface, or nobody there answers.
+    pub fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
+        match self {
+            Self::Direct { us, peer } => {
+                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT })
+            }
+            Self::Kernel { ifindex } => {
+                let next = resolve(peer, Some(ifindex))?;
+                Ok(Hop {
+                    src_mac: MacAddr::new(next.src_mac),
+                    dst_mac: MacAddr::new(next.dst_mac),
+                    hop_limit: next.hop_limit.unwrap_or(HOP_LIMIT),
+                })
+            }
+        }
+    }
+}
+
+/// The interface, or a message that names those there are.
+///
+/// # Errors
+/// There is no such interface here.
+pub fn interface(ifname: &str) -> Result<LinkInfo, Error> {
+    let mut netlink = Netlink::open()?;
+    netlink.link(ifname).map_err(|e| {
+        let names: Vec<String> = netlink
+            .links()
+            .map(|links| links.into_iter().map(|l| l.name).collect())
+            .unwrap_or_default();
+        format!("{e} (interfaces here: {})", names.join(", ")).into()
+    })
+}
+
+/// The largest path MTU whose packets fit both the link and one buffer of the port.
+fn widest(link_mtu: u32, frame_room: usize) -> Option<Mtu> {
+    let fits = |m: &Mtu| m.max_frame_bytes() as usize <= frame_room;
+    let link = Mtu::for_link(link_mtu)?;
+    Mtu::ALL.into_iter().rev().filter(|m| *m <= link).find(fits)
+}
+
+/// What a frame of `frame_room` bytes leaves to IP.
+fn ip_room(frame_room: usize) -> u32 {
+    u32_from(frame_room.saturating_sub(ETHERNET_BYTES))
+}
+
+fn around<P: Link + Send + 'static>(
+    port: P,
+    wrap: &Wrap,
+    clock: Clock,
+) -> Result<Box<dyn Link + Send>, Error> {
+    let port: Box<dyn Link + Send> = match &wrap.faults {
+        Some(faults) => Box::new(FaultPort::new(port, *faults)?),
+        None => Box::new(port),
+    };
+    let Some(path) = &wrap.pcap else {
+        return Ok(port);
+    };
+    let writer = PcapWriter::create(path, clock.wall_start())
+        .map_err(|e| format!("{}: cannot write the capture: {e}", path.display()))?;
+    Ok(Box::new(PcapPort::new(port, writer)))
+}
+
+impl Link for XdpPort {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let list = XdpPort::counters(self).list();
+        list.into_iter().map(|(name, n)| (format!("xdp_{name}"), n)).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        if let Some(Err(e)) = self.side_poll().map(|s| s.greet(peer)) {
+            tracing::debug!("cannot greet {peer}, it will poll more slowly: {e}");
+        }
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        match SidePoll::bind(ip, self.device().ifindex()) {
+            Ok(side_poll) => {
+                let port = side_poll.local_port();
+                self.set_side_poll(side_poll);
+                Some(port)
+            }
+            Err(e) => {
+                tracing::info!("no side poll on {ip}, receiving will be slower: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Link for PipePort {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = PipePort::counters(self);
+        let list = [
+            ("pipe_rx_frames", c.rx_frames),
+            ("pipe_tx_frames", c.tx_frames),
+            ("pipe_tx_dropped_closed", c.tx_dropped_closed),
+        ];
+        list.into_iter().map(|(name, n)| (name.to_owned(), n)).collect()
+    }
+}
+
+impl<P: Link> Link for FaultPort<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = FaultPort::counters(self);
+        let mine = [
+            ("fault_lost", c.lost),
+            ("fault_duplicated", c.duplicated),
+            ("fault_reordered", c.reordered),
+            ("fault_corrupted", c.corrupted),
+        ];
+        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
+        mine.chain(self.inner().counters()).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner().greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner_mut().open_side_poll(ip)
+    }
+}
+
+impl<P: Link, W: Write> Link for PcapPort<P, W> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = PcapPort::counters(self);
+        let mine = [("pcap_recorded", c.recorded), ("pcap_unrecorded", c.unrecorded)];
+        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
+        mine.chain(self.inner().counters()).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner().greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner_mut().open_side_poll(ip)
+    }
+}
+
+impl<P: Link> Link for BellPort<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        self.inner().counters()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner().greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner_mut().open_side_poll(ip)
+    }
+}
+
+impl<P: Link + ?Sized> Link for Box<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        (**self).counters()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        (**self).greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        (**self).open_side_poll(ip)
+    }
+}
+
+/// The Ethernet header, without tags.
+const ETHERNET_BYTES: usize = 14;
+
+/// What Linux sends RoCE packets with when the route says nothing else.
+const HOP_LIMIT: u8 = 64;

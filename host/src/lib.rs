@@ -1,0 +1,45 @@
+//! The runtime of a host: what applications over the engine share on a real machine.
+//!
+//! The engine ([`spanwire_transport`]) knows no sockets and no clock, the ports ([`spanwire_io`])
+//! no protocol. They meet here.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`fabric`] | the port of a worker, with faults or a capture around it, and the next hop |
+//! | [`dial`] | TCP sockets of the side connection, tied to one interface |
+//! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
+//! | [`modes`] | the wire modes of a hello, and the choice between them |
+//! | [`queue_pair`], [`seed`] | queue pairs from RESET to RTS; random keys and first PSNs |
+//! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
+//! | [`paths`] | the paths of a queue pair |
+//! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
+//! | [`station`] | a worker that gives jobs to a peer or takes them |
+//! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
+//! | [`window`] | engine and port for a window of a given width |
+//! | [`control`] | the control socket of a running switch |
+//! | [`diagnosis`] | whether it works on a machine and an interface, and what mends it |
+//! | [`text`] | numbers and names in messages for people |
+//!
+//! docs/decisions/0020 says why it is a crate.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
+pub mod control;
+pub mod diagnosis;
+pub mod dial;
+pub mod fabric;
+pub mod initiator;
+pub mod lines;
+pub mod modes;
+pub mod oob;
+pub mod paths;
+pub mod queue_pair;
+pub mod seed;
+pub mod side;
+pub mod socket;
+pub mod station;
+pub mod target;
+pub mod text;
+pub mod window;
+pub mod worker;
+pub mod write_ping_pong;

@@ -1,0 +1,100 @@
+//! Congestion control in words, for the other end.
+
+use crate::fabric::Error;
+use crate::text::unknown;
+use serde::{Deserialize, Serialize};
+use spanwire_base::Dur;
+use spanwire_cc::Algorithm;
+use spanwire_cc::params::ParamError;
+use spanwire_transport::CongestionControl;
+use std::collections::BTreeMap;
+
+/// A congestion control by name, with the parameters that are not as usual.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Congestion {
+    /// Its name.
+    pub name: String,
+    /// Parameters and their values, as text that reads back to the bit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// The base round trip in nanoseconds, if it is not to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_rtt_ns: Option<u64>,
+}
+
+impl From<&CongestionControl> for Congestion {
+    fn from(choice: &CongestionControl) -> Self {
+        let CongestionControl { algorithm, base_rtt } = choice;
+        let set = algorithm.differences(&algorithm.defaults()).into_iter();
+        Self {
+            name: algorithm.name().to_owned(),
+            set: set.map(|(field, text)| (field.to_owned(), text)).collect(),
+            base_rtt_ns: base_rtt.map(Dur::as_ns),
+        }
+    }
+}
+
+impl Congestion {
+    /// The congestion control that is meant.
+    ///
+    /// # Errors
+    /// It is not known here, or a parameter is wrong.
+    pub fn read(&self) -> Result<CongestionControl, Error> {
+        let settings = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let algorithm = algorithm(&self.name, settings)?;
+        Ok(CongestionControl { algorithm, base_rtt: self.base_rtt_ns.map(Dur::from_ns) })
+    }
+}
+
+/// The algorithm `name` with these parameters.
+///
+/// # Errors
+/// There is none of that name, or a parameter is wrong; what there is, and what was probably meant.
+pub fn algorithm<'a>(
+    name: &str,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Algorithm, Error> {
+    let mut algorithm = Algorithm::named(name)
+        .map_err(|_| unknown("congestion control", name, Algorithm::known()))?;
+    for (key, value) in settings {
+        algorithm.set(key, value).map_err(|e| match e {
+            ParamError::NoField { name, known } => {
+                unknown(&format!("parameter of {}", algorithm.name()), &name, known)
+            }
+            other => format!("{}: {other}", algorithm.name()),
+        })?;
+    }
+    Ok(algorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read__gives_back_what_was_said_of_every_algorithm() {
+        for name in Algorithm::known() {
+            let mut algorithm = Algorithm::named(name).unwrap();
+            let fields = algorithm.fields();
+            let field = &fields[fields.len() - 1];
+            let third = |(min, max): (f64, f64)| (max / 3.0).max(min).into();
+            let value = field.range().map_or(false.into(), third);
+            algorithm.set(field.name, &field.text(value)).unwrap();
+            for base_rtt in [None, Some(Dur::from_us(4_321))] {
+                let choice = CongestionControl { algorithm, base_rtt };
+                let said = serde_json::to_string(&Congestion::from(&choice)).unwrap();
+                let heard: Congestion = serde_json::from_str(&said).unwrap();
+                assert_eq!(heard.read().unwrap(), choice, "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn read__refuses_what_it_does_not_know() {
+        let cubic: Congestion = serde_json::from_str(r#"{"name":"cubic"}"#).unwrap();
+        assert!(cubic.read().unwrap_err().to_string().contains("no congestion control `cubic`"));
+        let text = r#"{"name":"swift","set":{"beta":"9e9"}}"#;
+        let wrong: Congestion = serde_json::from_str(text).unwrap();
+        assert!(wrong.read().unwrap_err().to_string().contains("beta"));
+    }
+}

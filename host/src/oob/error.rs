@@ -1,0 +1,95 @@
+//! What can go wrong on a side connection.
+
+use super::{Message, VERSION};
+use crate::side::SideError;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What can go wrong between two ends.
+#[derive(Debug)]
+pub enum OobError {
+    /// The connection broke or timed out.
+    Io(io::Error),
+    /// The peer closed the connection.
+    Closed,
+    /// The peer said nothing within the time.
+    Silent(Duration),
+    /// The peer said something that is not a message.
+    Garbled(String),
+    /// The peer said something else than what was expected here.
+    Unexpected {
+        /// What was expected.
+        wanted: &'static str,
+        /// What came.
+        got: Box<Message>,
+    },
+    /// The peer speaks another version.
+    Version(u32),
+    /// The peer refused.
+    Rejected(String),
+    /// The peer wants to be sent to where it has not shown to be.
+    ForeignAddress {
+        /// Where it has: the address of its TCP connection.
+        shown: IpAddr,
+        /// The RoCE address it said.
+        said: IpAddr,
+    },
+}
+
+impl OobError {
+    /// The peer said `got` where `wanted` was due.
+    #[must_use]
+    pub fn unexpected(wanted: &'static str, got: Message) -> Self {
+        Self::Unexpected { wanted, got: Box::new(got) }
+    }
+}
+
+impl OobError {
+    /// `e`, where the peer was waited for as long as `timeout`.
+    pub(super) fn of(e: SideError, timeout: Duration) -> Self {
+        match e {
+            SideError::Io(e) => Self::Io(e),
+            SideError::Closed => Self::Closed,
+            SideError::Silent => Self::Silent(timeout),
+            SideError::TooLong(e) => Self::Garbled(e.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for OobError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+impl fmt::Display for OobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "the side connection broke: {e}"),
+            Self::Closed => f.write_str("the peer closed the side connection"),
+            Self::Silent(t) => write!(f, "the peer said nothing for {t:?} on the side connection"),
+            Self::Garbled(what) => write!(
+                f,
+                "the peer does not speak this protocol ({what}): is it spanwire, on the right port?"
+            ),
+            Self::Unexpected { wanted, got } => {
+                write!(f, "the peer said {got:?} where {wanted} was due")
+            }
+            Self::Version(v) => write!(
+                f,
+                "the peer speaks version {v} of the side connection, this is version {VERSION}: \
+                 use the same spanwire on both ends"
+            ),
+            Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
+            Self::ForeignAddress { shown, said } => write!(
+                f,
+                "a peer connected from {shown} wants its packets at {said}: not without \
+                 --any-address"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OobError {}

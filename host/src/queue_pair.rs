@@ -1,0 +1,145 @@
+//! Queue pairs of applications: made with a random first PSN, and brought to RTS with a peer's.
+
+use serde::{Deserialize, Serialize};
+use spanwire_transport::{
+    Access, AddressVector, Agreed, Balance, CongestionControl, CreateError, Endpoint,
+    ErasureCoding, ModifyError, Mtu, QpAttr, QpInit,
+};
+use spanwire_wire::{Psn, Qpn};
+
+/// The numbers of a queue pair that its peer must know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct QpParams {
+    /// Queue pair number.
+    pub qpn: u32,
+    /// First PSN it sends.
+    pub psn: u32,
+}
+
+/// The path to the peer, on the terms of both ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// Addresses of both ends.
+    pub av: AddressVector,
+    /// Path MTU.
+    pub path_mtu: Mtu,
+    /// Wire mode and its terms.
+    pub agreed: Agreed,
+}
+
+/// How queue pairs send.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sending {
+    /// Congestion control; `None` for the window alone.
+    pub congestion: Option<CongestionControl>,
+    /// Erasure coding. Only SR has it.
+    pub erasure: Option<ErasureCoding>,
+    /// Load balancing; `None` for one path. Only SR has it.
+    pub balance: Option<Balance>,
+}
+
+/// What a queue pair needs for RTS, beside the numbers of both ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect {
+    /// The path to the peer.
+    pub route: Route,
+    /// Local ACK timeout exponent (4.096 us * 2^n).
+    pub timeout: u8,
+    /// Retransmissions without progress before giving up.
+    pub retry_cnt: u8,
+    /// READs and atomics that may be outstanding at the peer.
+    pub max_rd_atomic: u8,
+    /// How it sends.
+    pub sending: Sending,
+}
+
+impl Sending {
+    /// Why erasure coding is configured and cannot be used.
+    #[must_use]
+    pub fn why_no_erasure(&self, agreed: &Agreed) -> Option<&'static str> {
+        agreed.why_no_erasure().filter(|_| self.erasure.is_some())
+    }
+
+    /// Why load balancing is configured and cannot be used.
+    #[must_use]
+    pub fn why_no_balance(&self, agreed: &Agreed) -> Option<&'static str> {
+        agreed.why_no_balance().filter(|_| self.balance.is_some())
+    }
+}
+
+/// A new queue pair in INIT, whose peer may do what `access` allows. Its first PSN is random, so
+/// that packets of an earlier queue pair, or of an attacker off the path, do not fit.
+///
+/// # Errors
+/// There is no room for it, or `init` is out of bounds.
+pub fn create(
+    endpoint: &mut Endpoint,
+    init: &QpInit,
+    access: Access,
+) -> Result<QpParams, CreateError> {
+    let qpn = endpoint.create_qp(init)?;
+    endpoint.modify_qp(qpn, &QpAttr::init(access)).expect("a new queue pair goes to INIT");
+    let random = endpoint.random() & u64::from(Psn::MASK);
+    let psn = u32::try_from(random).expect("a PSN has 24 bits");
+    Ok(QpParams { qpn: qpn.get(), psn })
+}
+
+/// Brings `ours`, a queue pair in INIT, to RTS with `theirs` as its other end.
+///
+/// # Errors
+/// A number of the peer is not possible, or a configured value is out of its range.
+pub fn connect(
+    endpoint: &mut Endpoint,
+    ours: QpParams,
+    theirs: QpParams,
+    how: &Connect,
+) -> Result<(), ModifyError> {
+    let Connect { route: Route { av, path_mtu, agreed }, sending, .. } = *how;
+    let qpn = Qpn::new(ours.qpn);
+    let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), path_mtu, av);
+    endpoint.modify_qp(qpn, &agreed.apply_to(rtr))?;
+    let rts = QpAttr {
+        timeout: Some(how.timeout),
+        retry_cnt: Some(how.retry_cnt),
+        max_rd_atomic: Some(how.max_rd_atomic),
+        congestion: sending.congestion,
+        erasure: sending.erasure,
+        balance: sending.balance,
+        ..QpAttr::rts(Psn::new(ours.psn))
+    };
+    endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts))
+}
+
+/// READs and atomics that a queue pair answers at a time, and has outstanding at a peer of our
+/// kind.
+pub const RD_ATOMIC: u8 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_transport::{QpCaps, ValidConfig};
+
+    #[test]
+    fn create__first_psns_differ_and_fit() {
+        let mut endpoint = Endpoint::new(ValidConfig::default(), [1; 32]);
+        let pd = endpoint.alloc_pd().unwrap();
+        let cq = endpoint.create_cq(16).unwrap();
+        let init = QpInit::new(pd, cq, cq, QpCaps::default());
+        let make = |_| create(&mut endpoint, &init, Access::LOCAL_WRITE).unwrap();
+        let made: Vec<QpParams> = (0..3).map(make).collect();
+        assert!(made.iter().all(|qp| qp.psn <= Psn::MASK));
+        assert!(made[0].psn != made[1].psn && made[1].psn != made[2].psn, "{made:?}");
+    }
+
+    #[test]
+    fn why_no__only_of_what_is_configured() {
+        let plain = Sending::default();
+        assert_eq!(
+            (plain.why_no_erasure(&Agreed::Rc), plain.why_no_balance(&Agreed::Rc)),
+            (None, None)
+        );
+        let coded = Sending { erasure: Some(ErasureCoding::new(8, 2)), ..plain };
+        assert!(coded.why_no_erasure(&Agreed::Rc).is_some());
+        assert_eq!(coded.why_no_balance(&Agreed::Rc), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! A station: one worker with its port and endpoint, which takes jobs from, or gives them to, a
+//! peer over a side connection.
+
+use crate::fabric::{Attachment, Error};
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, Request};
+use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
+use crate::seed;
+use data::{fill, sha256, sum_of_words};
+use spanwire_base::usize_from;
+use spanwire_io::driver::{Driver, DriverCounters, Polling};
+use spanwire_mem::Region;
+use spanwire_transport::{
+    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpCaps,
+    QpInit, ValidConfig,
+};
+use spanwire_wire::Qpn;
+use std::net::IpAddr;
+
+mod bounds;
+mod client;
+mod data;
+mod flow;
+mod guest;
+mod meet;
+mod perftest;
+mod room;
+mod sending;
+mod server;
+
+pub use crate::queue_pair::Sending;
+pub use bounds::job_bytes;
+use bounds::{check, region_bytes};
+pub use client::{JobReport, Watch};
+pub use flow::{FlowRow, Flows, Shares};
+pub use guest::{Attended, Guest};
+pub use perftest::{PerftestOutcome, PerftestPeer};
+pub use room::{Event, Room, STOP_SEEN_WITHIN};
+pub use server::Served;
+
+/// One worker.
+pub struct Station {
+    attachment: Attachment,
+    driver: Driver,
+    /// Taken out while a job's host owns it.
+    endpoint: Option<Endpoint>,
+    config: ValidConfig,
+    pd: PdId,
+    ip: IpAddr,
+    mode: ModeChoice,
+    /// Of all its queue pairs; what a client asks for counts where there is none.
+    sending: Sending,
+    /// SR packets carry no more than this.
+    segment_bytes_max: u32,
+    peer: Option<Peer>,
+    /// The address of the side poll socket and its port, if there could be one.
+    side_poll: Option<(IpAddr, Option<u16>)>,
+    takes_any_address: bool,
+    port_is_gone: bool,
+    /// The longest transfer it takes part in as the server: memory that a client can ask for.
+    transfer_bytes_max: u64,
+}
+
+/// The longest transfer a server takes unless told otherwise: a client need not show who it is.
+pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// The other end, once it has said who it is.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    path_mtu: u32,
+    av: AddressVector,
+    agreed: Agreed,
+}
+
+/// A job's queue pairs and memory on one side.
+struct Setup {
+    job: Job,
+    cq: CqId,
+    /// Completions of receives; the same as `cq` unless they were wanted apart.
+    recv_cq: CqId,
+    qpns: Vec<Qpn>,
+    params: Vec<QpParams>,
+    region: Region,
+    mr: MemoryRegion,
+}
+
+/// What a job takes on one side.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// Bytes of memory.
+    bytes: u64,
+    caps: QpCaps,
+    /// What the peer may do: no more than the job needs.
+    access: Access,
+    /// Completions of receives go to a queue of their own.
+    receives_apart: bool,
+}
+
+impl Station {
+    /// A station at address `ip` on `attachment`.
+    ///
+    /// # Errors
+    /// The system gives no randomness for the keys.
+    pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
+        Self::with_config(attachment, ip, polling, ValidConfig::default())
+    }
+
+    /// As [`Station::new`], with an engine of these parameters.
+    ///
+    /// # Errors
+    /// As [`Station::new`].
+    pub fn with_config(
+        attachment: Attachment,
+        ip: IpAddr,
+        polling: Polling,
+        config: ValidConfig,
+    ) -> Result<Self, Error> {
+        let mut endpoint = seed::endpoint(config.clone())
+            .map_err(|e| format!("no randomness for the keys: {e}"))?;
+        let pd = endpoint.alloc_pd()?;
+        let driver = Driver::new(attachment.clock, polling);
+        Ok(Self {
+            attachment,
+            driver,
+            endpoint: Some(endpoint),
+            config,
+            pd,
+            ip,
+            mode: ModeChoice::Auto,
+            sending: Sending::default(),
+            segment_bytes_max: u32::MAX,
+            peer: None,
+            side_poll: None,
+            takes_any_address: false,
+            port_is_gone: false,
+            transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
+        })
+    }
+
+    /// The attachment.
+    #[must_use]
+    pub fn attachment(&self) -> &Attachment {
+        &self.attachment
+    }
+
+    /// The port has failed for good: this station is of no more use.
+    #[must_use]
+    pub fn port_is_gone(&self) -> bool {
+        self.port_is_gone
+    }
+
+    /// Sets the longest transfer that this station takes as a server, in bytes.
+    pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
+        self.transfer_bytes_max = bytes;
+    }
+
+    /// Sets the station's address, for a server that learns it from each connection.
+    pub fn set_ip(&mut self, ip: IpAddr) {
+        self.ip = ip;
+    }
+
+    /// Sets the wire mode that peers are offered, and the most that an SR packet may carry, in
+    /// bytes.
+    pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
+        self.mode = mode;
+        self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
+    }
+
+    /// Takes peers whose RoCE address is not that of their TCP connection.
+    pub fn take_any_address(&mut self) {
+        self.takes_any_address = true;
+    }
+
+    /// What was agreed with the peer; `None` before it has said hello.
+    #[must_use]
+    pub fn agreed(&self) -> Option<Agreed> {
+        self.peer.map(|p| p.agreed)
+    }
+
+    /// The path MTU for a job: the largest both ends carry, or `wanted` if that is smaller.
+    #[must_use]
+    pub fn path_mtu(&self, wanted: Option<u32>) -> u32 {
+        let ours = self.attachment.path_mtu.bytes();
+        let theirs = self.peer.map_or(ours, |p| p.path_mtu);
+        ours.min(theirs).min(wanted.unwrap_or(u32::MAX))
+    }
+
+    /// The counters of engine and port.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut all = self.endpoint.as_ref().map(|e| e.counters().list()).unwrap_or_default();
+        all.extend(self.attachment.port.counters());
+        all
+    }
+
+    /// Makes a job's queue pairs and memory.
+    fn set_up(&mut self, job: Job, needs: Needs) -> Result<Setup, Error> {
+        let Needs { bytes, caps, access, receives_apart } = needs;
+        let pd = self.pd;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let region = Region::try_zeroed(usize_from(bytes))?;
+        // Addresses of this process are not the peer's business.
+        let mr = ep.reg_mr(pd, region.clone(), access, Some(0))?;
+        let completions = |n: u32| n.saturating_mul(job.qps).max(1);
+        let cq = ep.create_cq(completions(caps.max_send_wr + caps.max_recv_wr))?;
+        let recv_cq =
+            if receives_apart { ep.create_cq(completions(caps.max_recv_wr))? } else { cq };
+        let init = QpInit::new(pd, cq, recv_cq, caps);
+        let mut setup =
+            Setup { job, cq, recv_cq, qpns: Vec::new(), params: Vec::new(), region, mr };
+        for _ in 0..job.qps {
+            let params = queue_pair::create(ep, &init, access)?;
+            setup.qpns.push(Qpn::new(params.qpn));
+            setup.params.push(params);
+        }
+        Ok(setup)
+    }
+
+    /// Brings a job's queue pairs to RTS with the peer's as their other ends. `rd_atomic` READs
+    /// and atomics may be outstanding there. We send as we want to, or where we do not care as
+    /// `wanted` says; that is returned.
+    fn connect(
+        &mut self,
+        setup: &Setup,
+        theirs: &[QpParams],
+        rd_atomic: u8,
+        wanted: Option<&Request>,
+    ) -> Result<Sending, Error> {
+        let sending = self.sending_for(wanted)?;
+        let peer = self.peer.ok_or("the peer has not said hello")?;
+        sending::warn_of_unused(&sending, &peer.agreed);
+        if theirs.len() != setup.qpns.len() {
+            let (got, want) = (theirs.len(), setup.qpns.len());
+            return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
+        }
+        let mtu = Mtu::from_bytes(setup.job.path_mtu)
+            .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
+        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let how = Connect {
+            route: Route { av: peer.av, path_mtu: mtu, agreed: peer.agreed },
+            timeout: setup.job.timeout,
+            retry_cnt: setup.job.retry_cnt,
+            max_rd_atomic: rd_atomic,
+            sending,
+        };
+        for (ours, theirs) in setup.params.iter().zip(theirs) {
+            queue_pair::connect(ep, *ours, *theirs, &how)?;
+        }
+        Ok(sending)
+    }
+
+    /// Drives `app` on the endpoint until `stop` says so.
+    fn drive_host<A: App>(
+        &mut self,
+        app: A,
+        mut stop: impl FnMut(&mut Host<A>) -> bool,
+    ) -> Result<A, Error> {
+        self.drive_watched(app, |host, _| stop(host))
+    }
+
+    /// As [`Station::drive_host`], with an end that looks at the driver's counters too.
+    fn drive_watched<A: App>(
+        &mut self,
+        app: A,
+        stop: impl FnMut(&mut Host<A>, &DriverCounters) -> bool,
+    ) -> Result<A, Error> {
+        let ep = self.endpoint.take().ok_or("the endpoint is lost to an earlier failure")?;
+        let mut host = Host::new(ep, app);
+        let run = self.driver.run_watched(&mut host, &mut *self.attachment.port, stop);
+        let (ep, app) = host.into_parts();
+        self.endpoint = Some(ep);
+        self.port_is_gone = run.is_err();
+        run.map_err(|e| format!("the port is gone: {e}"))?;
+        Ok(app)
+    }
+
+    /// Removes what [`Station::set_up`] made.
+    fn tear_down(&mut self, setup: &Setup) {
+        let Some(ep) = self.endpoint.as_mut() else {
+            return;
+        };
+        for qpn in &setup.qpns {
+            ep.destroy_qp(*qpn);
+        }
+        ep.destroy_cq(setup.cq);
+        if setup.recv_cq != setup.cq {
+            ep.destroy_cq(setup.recv_cq);
+        }
+        // Its key is unknown only if the region was never registered: nothing is left then.
+        let _ = ep.dereg_mr(setup.mr.lkey);
+    }
+}
+
+impl Setup {
+    fn memory(&self) -> MemoryParams {
+        let MemoryRegion { rkey, addr, len, .. } = self.mr;
+        MemoryParams { va: addr, rkey: rkey.unwrap_or(0), len }
+    }
+
+    /// Fills the memory if this side is the transfer's source.
+    fn fill_source(&self, is_client: bool) {
+        let JobKind::Transfer { seed, .. } = self.job.kind else {
+            return;
+        };
+        if is_client == (self.job.op != Op::Read) {
+            fill(&self.region, seed);
+        }
+    }
+
+    /// How many FETCH_ADDs of 1 the memory has seen, which was zero at first.
+    fn atomics(&self) -> Option<u64> {
+        (self.job.op == Op::FetchAdd).then(|| sum_of_words(&self.region))
+    }
+
+    /// The hash of a transfer's memory.
+    fn sha256(&self) -> Option<String> {
+        matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
+    }
+}
+
+/// What a client may do to our memory: what its job does, and nothing else.
+fn access(op: Op) -> Access {
+    match op {
+        Op::Send => Access::LOCAL_WRITE,
+        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
+        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
+        Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
+    }
+}
+
+/// How long a server waits for a client's first word.
+const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

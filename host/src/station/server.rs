@@ -1,0 +1,312 @@
+//! The station that takes jobs.
+
+use super::guest::is_gone;
+use super::room::STOP_SEEN_WITHIN;
+use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
+use crate::fabric::Error;
+use crate::initiator::PING_PONG_SENDS;
+use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
+use crate::paths::SentPaths;
+use crate::target::Target;
+use spanwire_base::{Dur, Rate, Time};
+use spanwire_transport::{Agreed, QpCaps};
+
+/// A job that was served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The job.
+    pub job: Job,
+    /// How its queue pairs spoke.
+    pub agreed: Agreed,
+    /// Congestion control of what we sent, if any.
+    pub congestion: Option<Congestion>,
+    /// Erasure coding and paths of what we sent.
+    pub paths: SentPaths,
+    /// Messages received (SEND).
+    pub messages: u64,
+    /// The client said that it was done; otherwise it went away in the middle.
+    pub complete: bool,
+    /// Counters of engine and port since the station was made.
+    pub counters: Vec<(String, u64)>,
+}
+
+impl Station {
+    /// Serves the client at the other end of `oob` until it goes away or `stop` says so. `each` is
+    /// told of every job.
+    ///
+    /// # Errors
+    /// The exchange fails, or the port is gone. A client that leaves between jobs is the normal
+    /// end.
+    pub fn serve(
+        &mut self,
+        oob: Oob,
+        stop: impl Fn() -> bool,
+        mut each: impl FnMut(&Served),
+    ) -> Result<(), Error> {
+        let mut guest = Guest::new(oob, self.ip);
+        while !stop() {
+            match self.listen_to(&mut guest)? {
+                Attended::Waits => guest.wait(STOP_SEEN_WITHIN),
+                Attended::Left => return Ok(()),
+                Attended::Asks(request) => {
+                    let served = self.serve_request(&mut guest, &request, &stop)?;
+                    each(&served);
+                    if !served.complete {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what `guest` asks for.
+    ///
+    /// # Errors
+    /// The exchange fails, or the port is gone.
+    pub fn serve_request(
+        &mut self,
+        guest: &mut Guest,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        self.set_ip(guest.us);
+        self.peer = guest.peer;
+        let served = self.serve_job(&mut guest.oob, request, stop);
+        guest.wait_anew();
+        served
+    }
+
+    /// What any job must satisfy, and what this server takes on.
+    pub(super) fn check_request(&self, job: &Job) -> Result<(), String> {
+        let bytes = job_bytes(job, self.attachment.path_mtu)?;
+        let max = self.transfer_bytes_max;
+        if bytes <= max {
+            return Ok(());
+        }
+        let what = match job.kind {
+            JobKind::Transfer { .. } => "a transfer of",
+            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => "messages in",
+        };
+        Err(format!("{what} {bytes} bytes; this server takes {max} (perf server --max-transfer)"))
+    }
+
+    fn serve_job(
+        &mut self,
+        oob: &mut Oob,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        let job = request.job;
+        let receives = Target::receives(&job);
+        let caps = QpCaps {
+            max_send_wr: (job.depth * 2).max(PING_PONG_SENDS),
+            max_recv_wr: receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let (bytes, access) = (region_bytes(&job), access(job.op));
+        let needs = Needs { bytes, caps, access, receives_apart: false };
+        let setup = match self.set_up(job, needs) {
+            Ok(setup) => setup,
+            Err(e) => {
+                oob.send(&Message::Reject { reason: e.to_string() })?;
+                return Err(e);
+            }
+        };
+        let served = self.serve_set_up(oob, &setup, request, stop);
+        self.tear_down(&setup);
+        served
+    }
+
+    fn serve_set_up(
+        &mut self,
+        oob: &mut Oob,
+        setup: &Setup,
+        request: &Request,
+        stop: &impl Fn() -> bool,
+    ) -> Result<Served, Error> {
+        setup.fill_source(false);
+        let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
+        let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
+        if let Some(ep) = self.endpoint.as_mut() {
+            target.post_receives(ep);
+        }
+        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
+        match oob.recv(READY_WITHIN)? {
+            Message::Ready => oob.send(&Message::Ready)?,
+            other => return Err(OobError::unexpected("ready", other).into()),
+        }
+        let mut end = None;
+        let clock = self.attachment.clock;
+        let mut looked = Time::ZERO;
+        let mut limits = Limits::new(&setup.job, clock.now());
+        let target = self.drive_host(target, |host| {
+            let (now, stopped) = (clock.now(), stop());
+            // A client that has left already was not cut short.
+            if stopped || now.since(looked) >= LOOK_EVERY {
+                looked = now;
+                end = look(oob);
+                let packets = host.endpoint().counters().rx_packets;
+                if let Some(why) = limits.look(now, packets).filter(|_| end.is_none()) {
+                    end = Some(Ended::Held(why));
+                }
+            }
+            end.is_some() || stopped || host.app().failure().is_some()
+        })?;
+        if let Some(what) = target.failure() {
+            return Err(what.into());
+        }
+        if end.is_none() {
+            return Err("interrupted".into());
+        }
+        let complete = matches!(end, Some(Ended::Done));
+        if complete {
+            let (sha256, messages) = (setup.sha256(), target.messages());
+            let atomics = setup.atomics();
+            oob.send(&Message::Result(Outcome { sha256, messages, atomics }))?;
+        }
+        match end {
+            Some(Ended::Broken(e)) => return Err(e.into()),
+            Some(Ended::Held(why)) => {
+                // A peer that is gone cannot receive the reason.
+                let _ = oob.send(&Message::Reject { reason: why.clone() });
+                return Err(why.into());
+            }
+            _ => {}
+        }
+        let counters = self.counters();
+        let (job, messages) = (setup.job, target.messages());
+        let agreed = self.agreed().unwrap_or(Agreed::Rc);
+        let congestion = sending.congestion.as_ref().map(Congestion::from);
+        let paths = self.paths(setup, &sending);
+        Ok(Served { job, agreed, congestion, paths, messages, complete, counters })
+    }
+}
+
+/// How a job's traffic ended.
+enum Ended {
+    Done,
+    /// The client closed the connection.
+    Left,
+    Broken(OobError),
+    /// The client held the server for longer than a job may.
+    Held(String),
+}
+
+/// What bounds the time that a job holds the server. Other clients wait meanwhile.
+struct Limits {
+    /// When the job must be over, whatever happens.
+    until: Option<Time>,
+    /// Packets that have come, and when the last of them was seen.
+    packets: u64,
+    heard_at: Time,
+}
+
+impl Limits {
+    fn new(job: &Job, now: Time) -> Self {
+        let until = match job.kind {
+            JobKind::Transfer { bytes, .. } => {
+                let takes = Rate::from_bps(TRANSFER_MIN_BPS).time_for(bytes);
+                Some(now + takes + QUIET_MAX)
+            }
+            JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
+                Some(now + Dur::from_ms(duration_ms) + QUIET_MAX)
+            }
+        };
+        Self { until, packets: 0, heard_at: now }
+    }
+
+    /// Why the job has to end, if it has; `packets` have come so far.
+    fn look(&mut self, now: Time, packets: u64) -> Option<String> {
+        if packets != self.packets {
+            (self.packets, self.heard_at) = (packets, now);
+        }
+        let quiet = QUIET_MAX.as_ns() / 1_000_000_000;
+        if now.since(self.heard_at) >= QUIET_MAX {
+            return Some(format!("neither a message nor a packet came for {quiet} s"));
+        }
+        let is_over = self.until.is_some_and(|until| now >= until);
+        is_over.then(|| format!("the job took {quiet} s longer than it was to take"))
+    }
+}
+
+/// Looks at the side connection while traffic runs.
+fn look(oob: &mut Oob) -> Option<Ended> {
+    match oob.try_recv() {
+        Ok(None) => None,
+        Ok(Some(Message::Done)) => Some(Ended::Done),
+        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", other))),
+        Err(e) if is_gone(&e) => Some(Ended::Left),
+        Err(e) => Some(Ended::Broken(e)),
+    }
+}
+
+/// How often the side connection is looked at while traffic runs: a system call.
+const LOOK_EVERY: Dur = Dur::from_ms(1);
+
+/// Idle timeout of a running job, and its grace after `duration_ms`: as long as every other step
+/// ([`crate::oob::REPLY_TIMEOUT`]).
+const QUIET_MAX: Dur = Dur::from_secs(30);
+
+/// How long a client may take to bring its queue pairs to RTS once the job is accepted. It resolves
+/// a neighbour at most.
+const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The rate at which a transfer must be over at the latest: a packet now and then holds no server.
+const TRANSFER_MIN_BPS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oob::Op;
+
+    fn limits(kind: JobKind) -> Limits {
+        let job = Job {
+            kind,
+            op: Op::Write,
+            size: 64,
+            qps: 1,
+            depth: 1,
+            path_mtu: 1024,
+            timeout: 14,
+            retry_cnt: 7,
+        };
+        Limits::new(&job, at(0))
+    }
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Dur::from_secs(s)
+    }
+
+    #[test]
+    fn look__a_job_without_words_or_packets_ends() {
+        let transfer = JobKind::Transfer { bytes: 1 << 30, seed: 1 };
+        let mut limits = limits(transfer);
+        for s in 0..100 {
+            assert_eq!(limits.look(at(s * 29), s), None, "a packet came");
+        }
+        let last = 99 * 29;
+        assert_eq!(limits.look(at(last + 29), 99), None);
+        let why = limits.look(at(last + 30), 99).expect("nothing came for 30 s");
+        assert!(why.contains("neither a message nor a packet came for 30 s"), "{why}");
+    }
+
+    #[test]
+    fn look__a_transfer_with_a_packet_now_and_then_ends() {
+        // 8.4 s at 1 Mbit/s, and 30 s.
+        let mut limits = limits(JobKind::Transfer { bytes: 1 << 20, seed: 1 });
+        assert_eq!((limits.look(at(20), 1), limits.look(at(38), 2)), (None, None));
+        assert!(limits.look(at(39), 3).expect("too slow").contains("longer"));
+    }
+
+    #[test]
+    fn look__a_run_does_not_hold_the_server_for_longer_than_it_said() {
+        let mut limits = limits(JobKind::Latency { duration_ms: 5_000 });
+        for s in 0..35 {
+            assert_eq!(limits.look(at(s), s), None, "{s}");
+        }
+        assert!(limits.look(at(35), 35).expect("30 s too long").contains("longer"));
+    }
+}

@@ -1,0 +1,109 @@
+//! `--window`: how much may be under way when the path is longer than a cable.
+
+use crate::fabric::Error;
+use spanwire_base::{Dur, Rate};
+use spanwire_io::xdp::{XdpConfig, XdpPreference};
+use spanwire_transport::{Config, ValidConfig};
+
+/// The engine's parameters at a port of `line_rate`, with a window of `packets` for each queue
+/// pair, and hardly more for all of them together; the defaults for `None`.
+///
+/// Rate times round-trip time, over the bytes of a frame, is the window that fills a path: 2,275
+/// frames of 1,098 bytes at 1 Gbit/s and 20 ms.
+///
+/// # Errors
+/// The window is not within 1 and [`WINDOW_MAX`].
+pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Error> {
+    let default = Config { line_rate, catch_up: CATCH_UP, ..Config::default() };
+    let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
+    let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
+    // A chunk must fit beside the packets that have not asked for an acknowledgement.
+    let chunk_max = qp_window_pkts.saturating_sub(ack_req_interval_pkts) + 1;
+    let read_chunk_pkts = default.read_chunk_pkts.min(chunk_max);
+    let endpoint_window_pkts = qp_window_pkts.saturating_add(read_chunk_pkts);
+    let config = Config {
+        qp_window_pkts,
+        ack_req_interval_pkts,
+        read_chunk_pkts,
+        endpoint_window_pkts,
+        ..default
+    };
+    config
+        .validate()
+        .map_err(|_| format!("--window {qp_window_pkts} is not within 1 and {WINDOW_MAX}").into())
+}
+
+/// A port for a window of `packets`: a receive ring that holds all of it, so that a burst finds
+/// room while other work is on the receiver's core. The defaults for `None` or less.
+///
+/// Wider than `RING_MAX` the ring does not grow: what travels over milliseconds does not arrive
+/// at once.
+#[must_use]
+pub fn port(
+    ifname: &str,
+    queue: u32,
+    preference: XdpPreference,
+    packets: Option<u32>,
+) -> XdpConfig {
+    let config = XdpConfig { queue, preference, ..XdpConfig::new(ifname) };
+    let beyond_window = config.fill_size - Config::default().qp_window_pkts;
+    let wanted = packets.unwrap_or(0).clamp(1, WINDOW_MAX) + beyond_window;
+    let ring = wanted.next_power_of_two().clamp(config.fill_size, RING_MAX);
+    XdpConfig {
+        fill_size: ring,
+        rx_size: ring,
+        frames: config.frames - config.fill_size + ring,
+        ..config
+    }
+}
+
+/// The longest receive ring made for a window: 16 MiB of chunks.
+const RING_MAX: u32 = 4096;
+
+/// Our workers sleep between packets, and share cores: what waking costs in a virtual machine, a
+/// few times.
+const CATCH_UP: Dur = Dur::from_us(250);
+
+/// The widest window, in packets: the engine's `qp_window_pkts`.
+pub const WINDOW_MAX: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate::from_gbps(7);
+
+    #[test]
+    fn config__every_window_in_range_is_sound() {
+        for packets in [1, 2, 15, 16, 17, 46, 47, 48, 192, 2_400, WINDOW_MAX] {
+            let config = config(Some(packets), RATE).expect("sound");
+            assert_eq!((config.qp_window_pkts, config.line_rate), (packets, RATE));
+        }
+        let default = config(None, RATE).expect("sound");
+        assert_eq!(default.qp_window_pkts, Config::default().qp_window_pkts);
+        assert_eq!(default.line_rate, RATE);
+    }
+
+    #[test]
+    fn port__holds_the_window() {
+        let of = |packets| port("sw0", 0, XdpPreference::Auto, packets);
+        let default = XdpConfig::new("sw0");
+        assert_eq!(of(None), default);
+        assert_eq!(of(Some(192)), default);
+        for packets in [0, 1, 193, 1_000, 2_400, 4_000, WINDOW_MAX, u32::MAX] {
+            let config = of(Some(packets));
+            config.validate().expect("sound");
+            assert!(config.fill_size >= packets.min(RING_MAX), "{packets}: {config:?}");
+            let to_send = |config: &XdpConfig| config.frames - config.fill_size;
+            assert_eq!(to_send(&config), to_send(&default));
+        }
+    }
+
+    #[test]
+    fn config__says_the_range() {
+        for packets in [0, WINDOW_MAX + 1, u32::MAX] {
+            let text = config(Some(packets), RATE).expect_err("out of range").to_string();
+            assert!(text.contains("--window") && text.contains("65536"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A worker: a thread with an engine, a port and one application, and the commands of other
+//! threads to it.
+
+use crate::fabric::Link;
+use spanwire_base::Time;
+use spanwire_io::affinity;
+use spanwire_io::clock::Clock;
+use spanwire_io::doorbell::{BellPort, Doorbell};
+use spanwire_io::driver::{Driver, DriverCounters, Polling};
+use spanwire_transport::{App, Endpoint, Host};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// An application that takes commands of other threads.
+pub trait Work: App {
+    /// What other threads ask of it.
+    type Command;
+
+    /// Carries out `command`.
+    fn handle_command(&mut self, command: Self::Command, endpoint: &mut Endpoint);
+
+    /// Looks at what other threads share with it beside commands. Called after each ring of the
+    /// doorbell, once the commands are carried out.
+    fn handle_ring(&mut self, endpoint: &mut Endpoint);
+
+    /// Nothing is left to do: the worker ends.
+    fn is_over(&self) -> bool;
+
+    /// Ends everything, because of `why`. The worker ends afterwards.
+    fn end(&mut self, endpoint: &mut Endpoint, why: &str);
+}
+
+/// The way to a worker, for any thread.
+#[derive(Debug)]
+pub struct Commands<C> {
+    queue: Sender<Ask<C>>,
+    bell: Arc<Doorbell>,
+}
+
+/// The worker's end of the commands.
+#[derive(Debug)]
+pub struct Queue<C> {
+    asks: Receiver<Ask<C>>,
+    bell: Arc<Doorbell>,
+}
+
+#[derive(Debug)]
+enum Ask<C> {
+    Work(C),
+    Port(PortCommand),
+}
+
+/// What only the thread that has the port can do.
+#[derive(Debug)]
+enum PortCommand {
+    SidePoll(IpAddr, SyncSender<Option<u16>>),
+    Greet(SocketAddr),
+    Counters(SyncSender<Vec<(String, u64)>>),
+}
+
+/// An application and its commands, as one application of a [`Host`].
+#[derive(Debug)]
+struct Worker<W: Work> {
+    work: W,
+    queue: Queue<W::Command>,
+    /// Commands that wait until the driver gives the port back.
+    for_port: VecDeque<PortCommand>,
+}
+
+/// Both ends of a queue of commands. Each command rings `bell`.
+#[must_use]
+pub fn commands<C>(bell: Arc<Doorbell>) -> (Commands<C>, Queue<C>) {
+    let (queue, asks) = channel();
+    (Commands { queue, bell: bell.clone() }, Queue { asks, bell })
+}
+
+impl<C> Commands<C> {
+    /// Has the worker carry out `command`; one that has ended does not.
+    pub fn send(&self, command: C) {
+        self.push(Ask::Work(command));
+    }
+
+    /// Has the worker carry out a command that answers. `None` when the worker has ended.
+    pub fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> C) -> Option<T> {
+        self.wait(|reply| Ask::Work(command(reply)))
+    }
+
+    /// Makes a side poll socket for `ip`; its UDP port, if there could be one. `None` when the
+    /// worker has ended.
+    #[must_use]
+    pub fn open_side_poll(&self, ip: IpAddr) -> Option<Option<u16>> {
+        self.wait(|reply| Ask::Port(PortCommand::SidePoll(ip, reply)))
+    }
+
+    /// Sends what the peer's side poll socket at `peer` needs to learn its receive queue.
+    pub fn greet(&self, peer: SocketAddr) {
+        self.push(Ask::Port(PortCommand::Greet(peer)));
+    }
+
+    /// What engine, port and worker have counted, by name. `None` when the worker has ended.
+    #[must_use]
+    pub fn counters(&self) -> Option<Vec<(String, u64)>> {
+        self.wait(|reply| Ask::Port(PortCommand::Counters(reply)))
+    }
+
+    fn wait<T>(&self, ask: impl FnOnce(SyncSender<T>) -> Ask<C>) -> Option<T> {
+        let (reply, answer) = sync_channel(1);
+        self.push(ask(reply));
+        answer.recv().ok()
+    }
+
+    fn push(&self, ask: Ask<C>) {
+        let _ = self.queue.send(ask);
+        self.bell.ring();
+    }
+}
+
+impl<C> Clone for Commands<C> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), bell: self.bell.clone() }
+    }
+}
+
+/// Drives `work` on `endpoint` over `port` until it is over.
+///
+/// # Errors
+/// The port is gone; the text says why.
+pub fn run<W: Work>(
+    work: W,
+    queue: Queue<W::Command>,
+    endpoint: Endpoint,
+    port: Box<dyn Link + Send>,
+    clock: Clock,
+    polling: Polling,
+) -> Result<(), String> {
+    let mut driver = Driver::new(clock, polling);
+    let mut port = BellPort::new(port, queue.bell.clone());
+    let mut host = Host::new(endpoint, Worker { work, queue, for_port: VecDeque::new() });
+    loop {
+        let ran = driver.run_until(&mut host, &mut port, |host| {
+            let (endpoint, worker) = host.parts_mut();
+            worker.look_around(endpoint);
+            !worker.for_port.is_empty() || worker.work.is_over()
+        });
+        let (endpoint, worker) = host.parts_mut();
+        if let Err(e) = ran {
+            let why = format!("the port is gone: {e}");
+            worker.work.end(endpoint, &why);
+            return Err(why);
+        }
+        worker.serve_port(endpoint, &mut port, &driver.counters());
+        if worker.work.is_over() {
+            worker.work.end(endpoint, "it was shut down");
+            return Ok(());
+        }
+    }
+}
+
+impl<W: Work> Worker<W> {
+    /// Carries out what other threads want, if they have rung.
+    fn look_around(&mut self, endpoint: &mut Endpoint) {
+        if !self.queue.bell.take() {
+            return;
+        }
+        while let Ok(ask) = self.queue.asks.try_recv() {
+            match ask {
+                Ask::Work(command) => self.work.handle_command(command, endpoint),
+                Ask::Port(command) => self.for_port.push_back(command),
+            }
+        }
+        self.work.handle_ring(endpoint);
+    }
+
+    fn serve_port(&mut self, endpoint: &Endpoint, port: &mut impl Link, driven: &DriverCounters) {
+        while let Some(command) = self.for_port.pop_front() {
+            // A thread that no longer waits for an answer needs none.
+            match command {
+                PortCommand::SidePoll(ip, reply) => {
+                    let _ = reply.send(port.open_side_poll(ip));
+                }
+                PortCommand::Greet(peer) => port.greet(peer),
+                PortCommand::Counters(reply) => {
+                    let mut counters = endpoint.counters().list();
+                    counters.extend(port.counters());
+                    let worker = [("worker_steps", driven.steps), ("worker_sleeps", driven.waits)];
+                    counters.extend(worker.map(|(name, n)| (name.to_owned(), n)));
+                    let _ = reply.send(counters);
+                }
+            }
+        }
+    }
+}
+
+impl<W: Work> App for Worker<W> {
+    fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.work.poll(now, endpoint);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.work.poll_timeout()
+    }
+}
+
+/// A thread of that name.
+///
+/// # Errors
+/// The system has no threads left.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// Pins the calling thread to `core`, if one is named. A core that cannot be had is a warning.
+pub fn pin(core: Option<usize>) {
+    if let Some(Err(e)) = core.map(affinity::pin) {
+        tracing::warn!("the worker is not pinned: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Attachment, Wrap};
+    use crate::seed;
+    use spanwire_transport::ValidConfig;
+
+    /// Adds numbers up until it is told to stop.
+    #[derive(Default)]
+    struct Adder {
+        sum: u64,
+        rings: u64,
+        stopped: bool,
+        ended: Option<SyncSender<String>>,
+    }
+
+    enum Command {
+        Add(u64),
+        Sum(SyncSender<(u64, u64)>),
+        Stop(SyncSender<String>),
+    }
+
+    impl App for Adder {
+        fn poll(&mut self, _: Time, _: &mut Endpoint) {}
+    }
+
+    impl Work for Adder {
+        type Command = Command;
+
+        fn handle_command(&mut self, command: Command, _: &mut Endpoint) {
+            match command {
+                Command::Add(n) => self.sum += n,
+                Command::Sum(reply) => reply.send((self.sum, self.rings)).unwrap(),
+                Command::Stop(ended) => (self.stopped, self.ended) = (true, Some(ended)),
+            }
+        }
+
+        fn handle_ring(&mut self, _: &mut Endpoint) {
+            self.rings += 1;
+        }
+
+        fn is_over(&self) -> bool {
+            self.stopped
+        }
+
+        fn end(&mut self, _: &mut Endpoint, why: &str) {
+            self.ended.take().unwrap().send(why.to_owned()).unwrap();
+        }
+    }
+
+    #[test]
+    fn run__carries_out_commands_until_the_work_is_over() {
+        let (Attachment { port, clock, .. }, _peer) =
+            Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+        let endpoint = seed::endpoint(ValidConfig::default()).unwrap();
+        let (commands, queue) = commands(Arc::new(Doorbell::new().unwrap()));
+        let polling = Polling::Adaptive { spin: spanwire_base::Dur::from_us(5) };
+        let work = move || run(Adder::default(), queue, endpoint, port, clock, polling).unwrap();
+        let worker = spawn("adder", work).unwrap();
+        for n in 1..=10 {
+            commands.send(Command::Add(n));
+        }
+        let (sum, rings) = commands.ask(Command::Sum).unwrap();
+        assert_eq!(sum, 55, "in order");
+        assert!(rings <= 11, "a ring or less for each command: {rings}");
+        assert_eq!(commands.open_side_poll([10, 0, 0, 1].into()), Some(None), "not over a pipe");
+        let counters = commands.counters().unwrap();
+        for name in ["pipe_rx_frames", "worker_steps"] {
+            assert!(counters.iter().any(|(counted, _)| counted == name), "{name}");
+        }
+        assert_eq!(commands.ask(Command::Stop).unwrap(), "it was shut down");
+        worker.join().unwrap();
+        assert_eq!(commands.counters(), None);
+    }
+}

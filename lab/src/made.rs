@@ -1,0 +1,61 @@
+//! What `up` has made and `down` removed.
+
+use serde::Serialize;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+/// What `up` has made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Made {
+    /// The lab's name.
+    pub name: String,
+    /// The MTU of every end in bytes.
+    pub mtu: u32,
+    /// The hosts: a and b, or one for each port of the switch.
+    pub hosts: Vec<MadeHost>,
+    /// The switch between them; null when there is a cable.
+    pub switch: Option<MadeSwitch>,
+}
+
+/// One host that `up` has made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MadeHost {
+    /// Its name in the lab, as in `spanwire lab exec HOST`.
+    pub host: String,
+    /// Its namespace, as in `ip netns exec NAMESPACE`.
+    pub namespace: String,
+    /// Its network device.
+    pub device: String,
+    /// The device's Ethernet address.
+    pub mac: String,
+    /// Its IPv4 address.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address.
+    pub v6: Ipv6Addr,
+}
+
+/// The switch that `up` has started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MadeSwitch {
+    /// Its namespace, with a device for each port.
+    pub namespace: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where `spanwire switch ctl` reaches it.
+    pub socket: PathBuf,
+    /// What it prints.
+    pub log: PathBuf,
+}
+
+/// What `down` has removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Down {
+    /// The lab's name.
+    pub name: String,
+    /// The namespaces that were there and are removed now.
+    pub removed: Vec<String>,
+    /// The process of the switch, which was running and has been ended.
+    pub ended: Option<u32>,
+    /// Processes that still run in them, without network; the namespaces vanish with them.
+    pub processes: Vec<u32>,
+}

@@ -1,0 +1,128 @@
+//! The namespaces of a lab: made all or none, and removed only if a lab made what is in them.
+
+use crate::error::LabError;
+use crate::{DEVICE, mark};
+use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
+
+/// A named namespace that is removed again unless the lab got complete.
+#[derive(Debug)]
+pub(crate) struct Making {
+    name: String,
+    keep: bool,
+}
+
+/// A namespace of a lab as `down` finds it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Its name.
+    pub(crate) name: String,
+    /// `None` for the file of a namespace that was never mounted.
+    pub(crate) ns: Option<NetNs>,
+    /// The lab's devices in it.
+    pub(crate) devices: Vec<String>,
+}
+
+impl Making {
+    pub(crate) fn new(name: &str) -> Result<Self, NetError> {
+        NetNs::create_named(name)?;
+        Ok(Self { name: name.to_owned(), keep: false })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn handle(&self) -> Result<NetNs, LabError> {
+        NetNs::open_named(&self.name).map_err(|source| LabError::Net {
+            doing: format!("use the namespace {} just made", self.name),
+            source,
+        })
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if !self.keep {
+            // The error that led here is the one to report.
+            let _ = NetNs::delete_named(&self.name);
+        }
+    }
+}
+
+impl Found {
+    /// Looks for a namespace of `lab` that may hold the devices `expected`; `None` if there is
+    /// none.
+    ///
+    /// # Errors
+    /// It holds another device, and so is not the lab's; not permitted.
+    pub(crate) fn look(
+        lab: &str,
+        name: &str,
+        expected: &[String],
+    ) -> Result<Option<Self>, LabError> {
+        let ns = match NetNs::open_named(name) {
+            Ok(ns) => ns,
+            Err(e) if e.kind() == NetErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == NetErrorKind::Invalid => {
+                return Ok(Some(Self { name: name.to_owned(), ns: None, devices: Vec::new() }));
+            }
+            Err(source) => {
+                let doing = format!("take the lab {lab} down");
+                return Err(LabError::Net { doing, source });
+            }
+        };
+        let devices = ours(&ns, lab, name, expected)?;
+        Ok(Some(Self { name: name.to_owned(), ns: Some(ns), devices }))
+    }
+
+    /// Deletes the lab's devices, and with each cable its other end, which is then gone already.
+    pub(crate) fn delete_devices(&self) -> Result<(), NetError> {
+        let Some(ns) = &self.ns else { return Ok(()) };
+        let mut netlink = Netlink::open_in(ns)?;
+        for device in &self.devices {
+            match netlink.delete_link(device) {
+                Err(e) if e.kind() != NetErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices of the lab in a namespace; an error if it holds anything else.
+fn ours(
+    ns: &NetNs,
+    lab: &str,
+    namespace: &str,
+    expected: &[String],
+) -> Result<Vec<String>, LabError> {
+    let links = Netlink::open_in(ns).and_then(|mut netlink| netlink.links()).map_err(|source| {
+        LabError::Net { doing: format!("look at the namespace {namespace}"), source }
+    })?;
+    let mut found = Vec::new();
+    for link in links {
+        // A half made lab has an unmarked device; only a lab has a veth of that name.
+        let half_made = link.alias.is_none() && link.kind.as_deref() == Some("veth");
+        let automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
+        let marked = link.alias.as_deref() == Some(mark(lab).as_str());
+        if expected.contains(&link.name) && (marked || half_made) {
+            found.push(link.name);
+        } else if !link.loopback && !link.kind.as_deref().is_some_and(automatic) {
+            return Err(LabError::NotOurs { namespace: namespace.to_owned(), device: link.name });
+        }
+    }
+    Ok(found)
+}
+
+/// The device of a host, as [`Found::look`] expects it.
+pub(crate) fn host_devices() -> [String; 1] {
+    [DEVICE.to_owned()]
+}
+
+/// Devices that the kernel itself puts into every new namespace when their modules are loaded.
+const AUTOMATIC_KINDS: [&str; 9] =
+    ["sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6"];

@@ -1,0 +1,121 @@
+//! A process that is remembered beyond the command that started it.
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// A process, told apart from a later one of the same number by the time it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// When it was started: clock ticks since the machine was (proc(5), `starttime`).
+    started: u64,
+}
+
+impl Process {
+    /// The running process of that number.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let (state, started) = parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        // One that nobody has waited for yet has ended all the same.
+        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
+    }
+
+    /// True while it runs.
+    pub(crate) fn is_running(&self) -> bool {
+        Self::of(self.pid) == Some(*self)
+    }
+
+    /// Ends it: by SIGTERM, and by SIGKILL if it has not ended `patience` later. Says whether it
+    /// was running.
+    ///
+    /// # Errors
+    /// Not permitted.
+    pub(crate) fn end(&self, patience: Duration) -> io::Result<bool> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
+        };
+        // The descriptor is opened before the look: it cannot come to mean another process.
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => return Ok(false),
+            other => other?,
+        };
+        if !self.is_running() {
+            return Ok(false);
+        }
+        for signal in [Signal::TERM, Signal::KILL] {
+            match pidfd_send_signal(&handle, signal) {
+                Err(rustix::io::Errno::SRCH) => return Ok(true),
+                other => other?,
+            }
+            let deadline = Instant::now() + patience;
+            while Instant::now() < deadline {
+                if !self.is_running() {
+                    return Ok(true);
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end", self.pid)))
+    }
+}
+
+/// State and start time in a line of `/proc/PID/stat`: fields 3 and 22. The name before them is in
+/// parentheses and may hold anything.
+fn parse(stat: &str) -> Option<(char, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+const POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> (Child, Process) {
+        let child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
+        let process = Process::of(child.id()).expect("it runs");
+        (child, process)
+    }
+
+    #[test]
+    fn parse__names_hold_anything() {
+        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        for name in ["spanwire", "a) R (b", "x y"] {
+            assert_eq!(parse(&format!("77 ({name}) {tail}")), Some(('S', 4242)), "{name}");
+        }
+        assert_eq!(parse("77 (x) S 1 2"), None);
+        assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn end__only_the_process_that_was_meant() {
+        let (mut child, process) = sleeper();
+        let other = Process { started: process.started + 1, ..process };
+        assert!(process.is_running() && !other.is_running());
+        assert!(!other.end(Duration::from_secs(5)).expect("nothing to do"));
+        assert!(process.is_running(), "a number used again is another process");
+        assert!(process.end(Duration::from_secs(5)).expect("ours"));
+        assert!(!process.is_running(), "ended, though nobody has waited for it");
+        child.wait().expect("our child");
+        assert!(!process.end(Duration::from_secs(5)).expect("nothing to do"));
+    }
+
+    #[test]
+    fn end__kills_what_does_not_listen() {
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' TERM; while :; do sleep 0.05; done"])
+            .spawn()
+            .expect("sh exists");
+        let process = Process::of(child.id()).expect("it runs");
+        // It must have come to its trap.
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(process.end(Duration::from_millis(300)).expect("ours"));
+        child.wait().expect("our child");
+    }
+}

@@ -1,0 +1,337 @@
+//! A lab of hosts around a switch.
+//!
+//! Each port of the switch's configuration is a host: for the port `p` of lab `sw` the namespace
+//! `sw-p`, joined by a veth pair to the namespace `sw-switch`, in which `spanwire switch` runs.
+
+use crate::error::LabError;
+use crate::made::{Made, MadeHost, MadeSwitch};
+use crate::namespace::Making;
+use crate::process::Process;
+use crate::state::{State, StateDir};
+use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
+use spanwire_host::control::is_answering;
+use spanwire_io::net::{
+    Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
+};
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// The switch of a lab: `PROGRAM switch --config FILE --socket PATH`, where the file holds
+/// `config`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchSpec {
+    /// The `spanwire` program.
+    pub program: PathBuf,
+    /// The configuration of the switch, as text.
+    pub config: String,
+    /// Its ports. Each is a host of the lab.
+    pub ports: Vec<SwitchPort>,
+    /// The longest frame that a port carries, in bytes without FCS.
+    pub frame_room: u32,
+}
+
+/// A port of a lab's switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchPort {
+    /// Its name, and that of its host.
+    pub name: String,
+    /// The interface it is on.
+    pub device: String,
+}
+
+/// Makes the lab and starts its switch; the lab's name has been checked.
+///
+/// # Errors
+/// As [`super::up`], and what is wrong with the switch, or why it did not start.
+pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<Made, LabError> {
+    let name = spec.name.as_str();
+    let switch = read().map_err(LabError::Switch)?;
+    let plans = plan(spec, &switch)?;
+    let dir = StateDir::of(name);
+    dir.create(name)?;
+    match make(spec, &dir, &switch, &plans) {
+        Ok(made) => Ok(made),
+        Err(error) => {
+            // The error is the one to report.
+            let _ = dir.remove();
+            Err(error)
+        }
+    }
+}
+
+/// One host before it is made.
+#[derive(Debug)]
+struct Plan {
+    host: String,
+    /// The switch's end of the cable.
+    device: String,
+    v4: (Ipv4Addr, IpPrefix),
+    v6: (Ipv6Addr, IpPrefix),
+    link_local: IpPrefix,
+}
+
+/// What the hosts shall be; everything that can be wrong without a look at the machine is found.
+fn plan(spec: &Spec, switch: &SwitchSpec) -> Result<Vec<Plan>, LabError> {
+    let invalid = |why: String| Err(LabError::Switch(why));
+    let mtu_max = switch.frame_room - ETHERNET_HEADER_BYTES;
+    if !(MTU_MIN..=mtu_max).contains(&spec.mtu) {
+        let mtu = spec.mtu;
+        return invalid(format!("--mtu {mtu}: a switch carries {MTU_MIN} to {mtu_max} bytes"));
+    }
+    let mut plans = Vec::new();
+    for (n, port) in (1..).zip(&switch.ports) {
+        if port.name == SWITCH {
+            return invalid(format!("port.{SWITCH}: the name is the switch's own; choose another"));
+        }
+        let (Some(v4), Some(v6)) = (v4(spec.prefix, n), v6(spec.prefix6, n)) else {
+            let (v4, v6) = (spec.prefix, spec.prefix6);
+            return invalid(format!("--prefix {v4} and --prefix6 {v6} have no host number {n}"));
+        };
+        let link_local = IpAddr::V6(Ipv6Addr::from_bits((0xfe80 << 112) | u128::from(n)));
+        plans.push(Plan {
+            host: port.name.clone(),
+            device: port.device.clone(),
+            v4,
+            v6,
+            link_local: IpPrefix::new(link_local, 64).expect("64 bits fit an IPv6 address"),
+        });
+    }
+    Ok(plans)
+}
+
+fn v4(prefix: IpPrefix, n: u32) -> Option<(Ipv4Addr, IpPrefix)> {
+    let prefix = prefix.host(n)?;
+    match prefix.addr() {
+        IpAddr::V4(addr) => Some((addr, prefix)),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(prefix: IpPrefix, n: u32) -> Option<(Ipv6Addr, IpPrefix)> {
+    let prefix = prefix.host(n)?;
+    match prefix.addr() {
+        IpAddr::V6(addr) => Some((addr, prefix)),
+        IpAddr::V4(_) => None,
+    }
+}
+
+fn make(
+    spec: &Spec,
+    dir: &StateDir,
+    switch_spec: &SwitchSpec,
+    plans: &[Plan],
+) -> Result<Made, LabError> {
+    let name = spec.name.as_str();
+    let refused = |source: NetError| LabError::from_up(name, source);
+    let mut state = State {
+        hosts: plans.iter().map(|plan| plan.host.clone()).collect(),
+        devices: plans.iter().map(|plan| plan.device.clone()).collect(),
+        process: None,
+    };
+    dir.write(&state)?;
+    fs::write(dir.config(), &switch_spec.config).map_err(|e| dir.failed("write", e))?;
+    let switch = Making::new(&namespace(name, SWITCH)).map_err(refused)?;
+    let switch_ns = switch.handle()?;
+    let mut makings = Vec::new();
+    let mut hosts = Vec::new();
+    for plan in plans {
+        let making = Making::new(&namespace(name, &plan.host)).map_err(refused)?;
+        let ns = making.handle()?;
+        plan.wire(spec, &ns, &switch_ns).map_err(refused)?;
+        makings.push((making, ns));
+    }
+    // Only when all ends are on do the cables carry.
+    for (plan, (making, ns)) in plans.iter().zip(&makings) {
+        hosts.push(plan.look(making.name(), ns).map_err(refused)?);
+    }
+    let process = start(dir, &switch_spec.program, &switch_ns, |process| {
+        state.process = Some(process);
+        dir.write(&state)
+    })?;
+    makings.into_iter().for_each(|(making, _)| making.keep());
+    let switch_name = switch.name().to_owned();
+    switch.keep();
+    Ok(Made {
+        name: name.to_owned(),
+        mtu: spec.mtu,
+        hosts,
+        switch: Some(MadeSwitch {
+            namespace: switch_name,
+            pid: process.pid,
+            socket: dir.socket(),
+            log: dir.log(),
+        }),
+    })
+}
+
+impl Plan {
+    /// Makes the cable and sets both ends up.
+    fn wire(&self, spec: &Spec, host: &NetNs, switch: &NetNs) -> Result<(), NetError> {
+        VethSpec {
+            a: VethEnd { ns: host, name: DEVICE },
+            b: VethEnd { ns: switch, name: &self.device },
+            mtu: spec.mtu,
+            queues: 1,
+        }
+        .create()?;
+        let mut at_host = Netlink::open_in(host)?;
+        let mut at_switch = Netlink::open_in(switch)?;
+        for (netlink, device) in [(&mut at_host, DEVICE), (&mut at_switch, &self.device)] {
+            netlink.set_alias(device, &mark(&spec.name))?;
+            // The hosts' addresses are given below; the switch has none.
+            netlink.disable_ipv6_autoconf(device)?;
+            netlink.set_up(device)?;
+            if spec.queue_limit > 0 {
+                netlink.set_pfifo(device, spec.queue_limit)?;
+            }
+        }
+        // A host that leaves checksums and segments to a device that has none would send frames
+        // that are wrong on any wire, and this one is copied byte by byte.
+        Ethtool::open_in(host)?.set_offloads(DEVICE, &Offloads::OFF)?;
+        for prefix in [self.v4.1, self.v6.1, self.link_local] {
+            at_host.add_address(DEVICE, prefix)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the carrier and says what the host got.
+    fn look(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
+        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_WITHIN)?;
+        Ok(MadeHost {
+            host: self.host.clone(),
+            namespace: namespace.to_owned(),
+            device: DEVICE.to_owned(),
+            mac: link.mac.as_ref().map(format_mac).unwrap_or_default(),
+            v4: self.v4.0,
+            v6: self.v6.0,
+        })
+    }
+}
+
+/// Starts the switch in the background and waits until it forwards. `remember` is called as soon
+/// as there is a process.
+fn start(
+    dir: &StateDir,
+    program: &Path,
+    ns: &NetNs,
+    remember: impl FnOnce(Process) -> Result<(), LabError>,
+) -> Result<Process, LabError> {
+    let failed = |why: String| LabError::Switch(format!("the switch does not start: {why}"));
+    let log = File::create(dir.log()).map_err(|e| dir.failed("write", e))?;
+    let errors = log.try_clone().map_err(|e| dir.failed("write", e))?;
+    let mut command = ns.command(program).map_err(|e| failed(e.to_string()))?;
+    command
+        .args(["switch", "--config"])
+        .arg(dir.config())
+        .arg("--socket")
+        .arg(dir.socket())
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        // An interrupt at the terminal is for the command in front, not for the switch.
+        .process_group(0);
+    let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+    let started = Process::of(child.id())
+        .ok_or_else(|| failed(said(dir)))
+        .and_then(|process| remember(process).map(|()| process))
+        .and_then(|process| await_switch(dir, &mut child).map_err(failed).map(|()| process));
+    if started.is_err() {
+        // It has ended already, or must.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    started
+}
+
+fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
+    let deadline = Instant::now() + SWITCH_WITHIN;
+    while Instant::now() < deadline {
+        if is_answering(&dir.socket()) {
+            return Ok(());
+        }
+        if let Ok(Some(_)) = child.try_wait() {
+            return Err(said(dir));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("no answer within {} s; it said: {}", SWITCH_WITHIN.as_secs(), said(dir)))
+}
+
+/// What the switch has printed, on one line.
+fn said(dir: &StateDir) -> String {
+    let text = fs::read_to_string(dir.log()).unwrap_or_default();
+    let text = text.trim().trim_start_matches("error: ");
+    if text.is_empty() { "it said nothing".to_owned() } else { text.replace('\n', "; ") }
+}
+
+/// Destination, source, type.
+const ETHERNET_HEADER_BYTES: u32 = 14;
+
+/// The smallest MTU at which an interface has IPv6 (RFC 8200 5).
+const MTU_MIN: u32 = 1280;
+
+/// How long the kernel may take to notice that both ends are on.
+const CARRIER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the switch may take to open its ports.
+const SWITCH_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Spec {
+        Spec {
+            name: "sw".to_owned(),
+            mtu: 1500,
+            prefix: "10.9.0.0/30".parse().expect("a prefix"),
+            prefix6: "fd09::/64".parse().expect("a prefix"),
+            queues: 1,
+            queue_limit: 1000,
+        }
+    }
+
+    fn switch(names: &[&str]) -> SwitchSpec {
+        let port = |name: &&str| SwitchPort { name: name.to_string(), device: name.to_string() };
+        SwitchSpec {
+            program: PathBuf::new(),
+            config: String::new(),
+            ports: names.iter().map(port).collect(),
+            frame_room: 3840,
+        }
+    }
+
+    #[test]
+    fn plan__addresses_in_the_order_of_the_file() {
+        let plans = plan(&spec(), &switch(&["z", "a"])).expect("fine");
+        assert_eq!((plans[0].host.as_str(), plans[0].device.as_str()), ("z", "z"));
+        assert_eq!(plans[0].v4.0, Ipv4Addr::new(10, 9, 0, 1));
+        assert_eq!(plans[1].v4.1.to_string(), "10.9.0.2/30");
+        assert_eq!(plans[1].v6.1.to_string(), "fd09::2/64");
+        assert_eq!(plans[1].link_local.to_string(), "fe80::2/64");
+    }
+
+    #[test]
+    fn plan__what_cannot_be_is_found_before_anything_is_made() {
+        let two = switch(&["a", "b"]);
+        let refused = |spec: &Spec, switch: &SwitchSpec| {
+            let error = plan(spec, switch).expect_err("refused");
+            assert!(matches!(error, LabError::Switch(_)));
+            error.to_string()
+        };
+        for mtu in [1279, 3827, u32::MAX] {
+            let text = refused(&Spec { mtu, ..spec() }, &two);
+            assert!(text.contains("1280 to 3826"), "{text}");
+        }
+        // A network of two hosts.
+        let text = refused(&spec(), &switch(&["a", "b", "c"]));
+        assert!(text.contains("10.9.0.0/30") && text.contains("number 3"), "{text}");
+        let swapped = Spec { prefix: spec().prefix6, ..spec() };
+        assert!(refused(&swapped, &two).contains("no host number 1"));
+        assert!(refused(&spec(), &switch(&["a", "switch"])).contains("port.switch"));
+    }
+}

@@ -1,0 +1,228 @@
+//! What is behind the BTH of a packet of SR.
+
+use crate::line::nak_name;
+use spanwire_wire::{
+    AckReason, BlockWord, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
+};
+use std::fmt::{self, Display, Formatter};
+
+/// The header of a packet of SR.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
+pub enum Sr<'a> {
+    /// Data, or parity of a block of them.
+    Data(SrDataRepr),
+    /// An acknowledgement.
+    Ack(SrAckRepr<'a>),
+}
+
+impl<'a> Sr<'a> {
+    /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
+    /// SR.
+    #[must_use]
+    pub fn read(opcode: Opcode, psn: u32, bytes: &'a [u8]) -> Option<Result<Self, DropReason>> {
+        match opcode {
+            Opcode::SrData => {
+                Some(SrDataRepr::parse(psn, bytes).map(|(header, _)| Self::Data(header)))
+            }
+            Opcode::SrParity => {
+                Some(SrDataRepr::parse_parity(psn, bytes).map(|(header, _)| Self::Data(header)))
+            }
+            Opcode::SrAck => Some(SrAckRepr::parse(psn, bytes).map(Self::Ack)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the header.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        match self {
+            Self::Data(header) => header.header_len(),
+            Self::Ack(ack) => ack.header_len(),
+        }
+    }
+}
+
+impl Display for Sr<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(header) => write_data(f, header),
+            Self::Ack(ack) => write_ack(f, ack),
+        }
+    }
+}
+
+fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
+    let place = match (h.first, h.last) {
+        (true, true) => "Only",
+        (true, false) => "First",
+        (false, true) => "Last",
+        (false, false) => "Middle",
+    };
+    write!(f, "{} {place} psn {:#010x} message {}", kind_name(h.kind), h.psn, h.message)?;
+    write!(f, " offset {} sent {} ps", h.offset, h.sent_ps)?;
+    if h.is_retransmission {
+        write!(f, " retransmission")?;
+    }
+    if let Some(reth) = &h.reth {
+        write!(f, "  va {:#018x} rkey {:#010x} len {}", reth.va, reth.rkey, reth.dma_len)?;
+    }
+    if let Some(atomic) = &h.atomic {
+        write!(f, "  va {:#018x} rkey {:#010x}", atomic.va, atomic.rkey)?;
+        match h.kind {
+            SrKind::CmpSwap => {
+                write!(f, " compare {:#x} swap {:#x}", atomic.compare, atomic.swap_or_add)?;
+            }
+            _ => write!(f, " add {:#x}", atomic.swap_or_add)?,
+        }
+    }
+    if let Some(imm) = h.imm {
+        write!(f, "  imm {imm:#010x}")?;
+    }
+    if let Some(rkey) = h.ieth {
+        write!(f, "  invalidate rkey {rkey:#010x}")?;
+    }
+    if let Some(receive) = h.receive {
+        write!(f, "  receive {receive}")?;
+    }
+    if let Some(message) = h.answers {
+        write!(f, "  answers {message}")?;
+    }
+    if let Some(original) = h.original {
+        write!(f, " original {original:#x}")?;
+    }
+    let Some(block) = &h.block else { return Ok(()) };
+    write!(f, "  block {:#010x}", h.psn.wrapping_sub(block.index.into()))?;
+    match (block.is_parity(), h.block_bytes) {
+        (false, _) => write!(f, " data {} of {}+{}", block.index, block.data, block.parity),
+        (true, Some(bytes)) => {
+            let row = block.index - block.data;
+            write!(f, " parity {row} of {}+{}, {bytes} bytes of data", block.data, block.parity)
+        }
+        (true, None) => write!(f, " parity given up"),
+    }
+}
+
+fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
+    write!(f, "next {:#010x} newest {:#010x} ({})", ack.next, ack.newest, reason_name(ack.reason))?;
+    for word in ack.words.as_slice() {
+        write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
+    }
+    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.hold_ns)?;
+    write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
+    write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
+    for hop in ack.int.iter().map(IntHop::parse) {
+        write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
+        write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
+    }
+    for report in ack.blocks.as_slice() {
+        let word = match report.word {
+            BlockWord::Nack => "SHORT, counts",
+            BlockWord::Settled => "settled",
+            BlockWord::Rebuilt => "rebuilt",
+        };
+        write!(f, "  block {:#010x} {word} {:#x}", report.first, report.bits)?;
+    }
+    match &ack.refusal {
+        Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
+        None => Ok(()),
+    }
+}
+
+fn kind_name(kind: SrKind) -> &'static str {
+    match kind {
+        SrKind::Send => "SEND",
+        SrKind::Write => "WRITE",
+        SrKind::ReadRequest => "READ Request",
+        SrKind::ReadResponse => "READ Response",
+        SrKind::FetchAdd => "FetchAdd",
+        SrKind::CmpSwap => "CmpSwap",
+        SrKind::AtomicResponse => "Atomic Response",
+    }
+}
+
+fn reason_name(reason: AckReason) -> &'static str {
+    match reason {
+        AckReason::Count => "count",
+        AckReason::Time => "time",
+        AckReason::Gap => "gap",
+        AckReason::Asked => "asked",
+        AckReason::Limit => "limit moved",
+        AckReason::Refused => "refused",
+        AckReason::Block => "block",
+        AckReason::NoReceive => "no receive request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Refusal, RethRepr, SackWord};
+
+    #[test]
+    fn display__of_data_and_acknowledgements() {
+        let write = SrDataRepr {
+            last: false,
+            offset: 64,
+            sent_ps: 5,
+            reth: Some(RethRepr { va: 0x1000, rkey: 9, dma_len: 64 }),
+            ..SrDataRepr::new(SrKind::Write, 0xff00_0001, 7)
+        };
+        assert_eq!(
+            Sr::Data(write).to_string(),
+            "WRITE First psn 0xff000001 message 7 offset 64 sent 5 ps  \
+             va 0x0000000000001000 rkey 0x00000009 len 64"
+        );
+        let mut ack = SrAckRepr {
+            next: 0x100,
+            newest: 0x102,
+            reason: AckReason::Refused,
+            refusal: Some(Refusal { psn: 0x100, code: NakCode::RemoteAccess }),
+            ..SrAckRepr::default()
+        };
+        ack.words.push(SackWord { base: 0x100, bits: 4 });
+        assert_eq!(
+            Sr::Ack(ack).to_string(),
+            "next 0x00000100 newest 0x00000102 (refused) 0x00000100:0000000000000004  \
+             echo 0 ps hold 0 ns  received 0 CE 0  limits psn 0x00000000 receive 0  \
+             REFUSES 0x00000100: remote access error"
+        );
+    }
+
+    #[test]
+    fn display__of_blocks() {
+        let place = BlockRepr { index: 1, data: 8, parity: 2, scheme: 1 };
+        let send = SrDataRepr {
+            receive: Some(3),
+            block: Some(place),
+            ..SrDataRepr::new(SrKind::Send, 0x101, 7)
+        };
+        let shown = |header| Sr::Data(header).to_string();
+        assert!(shown(send).ends_with("  block 0x00000100 data 1 of 8+2"), "{}", shown(send));
+        let row = SrDataRepr {
+            psn: 0x109,
+            block: Some(BlockRepr { index: 9, ..place }),
+            block_bytes: Some(11_000),
+            ..send
+        };
+        let told = "  block 0x00000100 parity 1 of 8+2, 11000 bytes of data";
+        assert!(shown(row).ends_with(told), "{}", shown(row));
+        let empty = SrDataRepr { block_bytes: None, ..row };
+        assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
+        let mut ack = SrAckRepr::default();
+        for word in [BlockWord::Nack, BlockWord::Settled] {
+            ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
+        }
+        let told = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
+        assert!(Sr::Ack(ack).to_string().ends_with(told));
+    }
+
+    #[test]
+    fn read__is_of_sr_alone() {
+        assert_eq!(Sr::read(Opcode::RcAck, 0, &[0; 100]), None);
+        let short = Some(Err(DropReason::ExtTooShort));
+        assert_eq!(Sr::read(Opcode::SrData, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrAck, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrParity, 0, &[0x10]), short);
+    }
+}

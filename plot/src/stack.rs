@@ -1,0 +1,64 @@
+//! Figures above each other, in one file.
+
+/// The figures, which [`LineFigure::to_svg`](super::LineFigure::to_svg) and its siblings made, as
+/// one: from top to bottom, each as wide as the widest. What is no such figure is left out.
+#[must_use]
+pub fn stack(figures: &[String]) -> String {
+    let mut inner = String::new();
+    let (mut width, mut height) = (0, 0);
+    for figure in figures {
+        let (Some(wide), Some(high)) = (attribute(figure, "width"), attribute(figure, "height"))
+        else {
+            continue;
+        };
+        inner.push_str(&figure.replacen("<svg ", &format!("<svg y=\"{height}\" "), 1));
+        width = width.max(wide);
+        height += high;
+    }
+    format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n{inner}</svg>\n"
+    )
+}
+
+/// A number among the attributes of the first element.
+fn attribute(svg: &str, name: &str) -> Option<u32> {
+    let (tag, _) = svg.trim_start().strip_prefix("<svg ")?.split_once('>')?;
+    let (_, rest) = tag.split_once(&format!("{name}=\""))?;
+    rest.split_once('"')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AxisSpec, LineFigure, Quantity, Series, Shape};
+
+    #[test]
+    fn stack__puts_figures_below_each_other() {
+        let figure = |title: &str| {
+            let points = vec![(0.0, 1.0), (1.0, 2.0)];
+            LineFigure {
+                title: title.to_owned(),
+                subtitle: String::new(),
+                x: AxisSpec::linear("time", Quantity::Seconds),
+                y: AxisSpec::linear("rate", Quantity::BitsPerSecond),
+                shape: Shape::Step,
+                series: vec![Series { name: "a".to_owned(), points }],
+                rugs: vec![],
+                levels: vec![],
+            }
+            .to_svg()
+        };
+        let one = figure("one");
+        let high = attribute(&one, "height").expect("a figure");
+        let both = stack(&[one, "no figure".to_owned(), figure("two")]);
+        let document = roxmltree::Document::parse(&both).expect("XML");
+        let root = document.root_element();
+        assert_eq!(root.attribute("height"), Some(&*(2 * high).to_string()));
+        let places: Vec<_> =
+            root.children().filter(roxmltree::Node::is_element).map(|n| n.attribute("y")).collect();
+        assert_eq!(places, [Some("0"), Some(&*high.to_string())]);
+        assert!(both.contains("one") && both.contains("two"), "{both}");
+        assert_eq!(stack(&[]).matches("<svg").count(), 1);
+    }
+}
