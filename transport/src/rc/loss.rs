@@ -28,7 +28,7 @@ pub(crate) struct Loss {
 
 /// What a timer that fired asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fired {
+pub(crate) enum TimerEvent {
     /// Nothing was due.
     Nothing,
     /// Send again from the oldest packet not acknowledged.
@@ -99,15 +99,15 @@ impl Loss {
         true
     }
 
-    /// The peer was not ready for `number` and names a wait. Returns [`Fired::Exhausted`] when the
-    /// RNR retry count is used up, [`Fired::Nothing`] for an echo, else [`Fired::Retransmit`].
-    pub(crate) fn on_rnr(&mut self, now: Time, number: u64, timer: u8) -> Fired {
+    /// The peer was not ready for `number` and names a wait. Returns [`TimerEvent::Exhausted`] when the
+    /// RNR retry count is used up, [`TimerEvent::Nothing`] for an echo, else [`TimerEvent::Retransmit`].
+    pub(crate) fn on_rnr(&mut self, now: Time, number: u64, timer: u8) -> TimerEvent {
         if self.rnr_until.is_some() {
-            return Fired::Nothing;
+            return TimerEvent::Nothing;
         }
         if self.rnr_retry < RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
-                return Fired::Exhausted;
+                return TimerEvent::Exhausted;
             }
             self.rnr_retries_left -= 1;
         }
@@ -116,21 +116,21 @@ impl Loss {
         self.recovering_from = Some(number);
         self.rnr_until = Some(now + rnr_wait(timer));
         self.deadline = None;
-        Fired::Retransmit
+        TimerEvent::Retransmit
     }
 
     /// Does what is due at `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Time) -> Fired {
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> TimerEvent {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
-            return Fired::Resume;
+            return TimerEvent::Resume;
         }
         if self.deadline.is_none_or(|t| t > now) {
-            return Fired::Nothing;
+            return TimerEvent::Nothing;
         }
         if self.retries_left == 0 {
             self.deadline = None;
-            return Fired::Exhausted;
+            return TimerEvent::Exhausted;
         }
         self.retries_left -= 1;
         self.timeouts += 1;
@@ -138,7 +138,7 @@ impl Loss {
         // after each silence gives a peer that lost its core time to come back.
         let factor = 1 << self.timeouts.min(2);
         self.deadline = self.timeout.map(|t| now + t * factor);
-        Fired::Retransmit
+        TimerEvent::Retransmit
     }
 
     /// The timer may fire, but nothing is out that could be answered: looks again later, at no cost
@@ -215,8 +215,8 @@ mod tests {
         loop {
             now = l.next_deadline().unwrap();
             match l.handle_timeout(now) {
-                Fired::Retransmit => transmissions += 1,
-                Fired::Exhausted => break,
+                TimerEvent::Retransmit => transmissions += 1,
+                TimerEvent::Exhausted => break,
                 other => panic!("{other:?}"),
             }
         }
@@ -230,12 +230,12 @@ mod tests {
     fn on_progress__gives_all_retries_back() {
         let mut l = loss(12, 1, 7);
         l.on_sent(ms(0));
-        assert_eq!(l.handle_timeout(ms(17)), Fired::Retransmit);
+        assert_eq!(l.handle_timeout(ms(17)), TimerEvent::Retransmit);
         assert!(l.is_probing());
         l.on_progress(ms(18), true);
         assert!(!l.is_probing());
-        assert_eq!(l.handle_timeout(ms(19)), Fired::Nothing);
-        assert_eq!(l.handle_timeout(ms(40)), Fired::Retransmit);
+        assert_eq!(l.handle_timeout(ms(19)), TimerEvent::Nothing);
+        assert_eq!(l.handle_timeout(ms(40)), TimerEvent::Retransmit);
         l.on_progress(ms(41), false);
         assert_eq!(l.next_deadline(), None, "nothing outstanding, no timer");
     }
@@ -269,23 +269,23 @@ mod tests {
     #[test]
     fn on_rnr__counts_down_and_waits() {
         let mut l = loss(12, 1, 2);
-        assert_eq!(l.on_rnr(ms(0), 3, 14), Fired::Retransmit);
+        assert_eq!(l.on_rnr(ms(0), 3, 14), TimerEvent::Retransmit);
         assert!(l.is_waiting());
-        assert_eq!(l.on_rnr(ms(1), 3, 14), Fired::Nothing, "an echo costs no retry");
+        assert_eq!(l.on_rnr(ms(1), 3, 14), TimerEvent::Nothing, "an echo costs no retry");
         assert!(!l.begin_recovery(3), "the NAK that follows an RNR NAK says nothing new");
-        assert_eq!(l.handle_timeout(ms(1)), Fired::Nothing);
-        assert_eq!(l.handle_timeout(ms(2)), Fired::Resume);
-        assert_eq!(l.on_rnr(ms(2), 3, 14), Fired::Retransmit);
-        assert_eq!(l.handle_timeout(ms(4)), Fired::Resume);
-        assert_eq!(l.on_rnr(ms(4), 3, 14), Fired::Exhausted);
+        assert_eq!(l.handle_timeout(ms(1)), TimerEvent::Nothing);
+        assert_eq!(l.handle_timeout(ms(2)), TimerEvent::Resume);
+        assert_eq!(l.on_rnr(ms(2), 3, 14), TimerEvent::Retransmit);
+        assert_eq!(l.handle_timeout(ms(4)), TimerEvent::Resume);
+        assert_eq!(l.on_rnr(ms(4), 3, 14), TimerEvent::Exhausted);
     }
 
     #[test]
     fn on_rnr__seven_never_gives_up() {
         let mut l = loss(12, 1, 7);
         for i in 0..100 {
-            assert_eq!(l.on_rnr(ms(i * 2), 3, 1), Fired::Retransmit);
-            assert_eq!(l.handle_timeout(ms(i * 2 + 1)), Fired::Resume);
+            assert_eq!(l.on_rnr(ms(i * 2), 3, 1), TimerEvent::Retransmit);
+            assert_eq!(l.handle_timeout(ms(i * 2 + 1)), TimerEvent::Resume);
         }
     }
 
@@ -293,13 +293,13 @@ mod tests {
     fn on_rnr__shows_that_the_peer_is_there() {
         let mut l = loss(12, 1, 7);
         l.on_sent(ms(0));
-        assert_eq!(l.handle_timeout(ms(17)), Fired::Retransmit);
-        assert_eq!(l.on_rnr(ms(18), 0, 1), Fired::Retransmit);
+        assert_eq!(l.handle_timeout(ms(17)), TimerEvent::Retransmit);
+        assert_eq!(l.on_rnr(ms(18), 0, 1), TimerEvent::Retransmit);
         assert!(!l.is_probing());
-        assert_eq!(l.handle_timeout(ms(19)), Fired::Resume);
+        assert_eq!(l.handle_timeout(ms(19)), TimerEvent::Resume);
         l.on_sent(ms(19));
-        assert_eq!(l.handle_timeout(ms(40)), Fired::Retransmit, "its retry is back");
-        assert_eq!(l.handle_timeout(ms(80)), Fired::Exhausted);
+        assert_eq!(l.handle_timeout(ms(40)), TimerEvent::Retransmit, "its retry is back");
+        assert_eq!(l.handle_timeout(ms(80)), TimerEvent::Exhausted);
     }
 
     #[test]
@@ -311,6 +311,6 @@ mod tests {
         assert_eq!(l.next_deadline(), Some(armed), "not due yet");
         l.on_stalled(armed);
         assert!(l.next_deadline() > Some(armed));
-        assert_eq!(l.handle_timeout(ms(100)), Fired::Exhausted);
+        assert_eq!(l.handle_timeout(ms(100)), TimerEvent::Exhausted);
     }
 }

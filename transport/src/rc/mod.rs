@@ -29,7 +29,7 @@ use crate::schedule::Room;
 use crate::wc::WcStatus;
 use ack::Acks;
 use cnp::Cnps;
-use loss::{Fired, Loss};
+use loss::{Loss, TimerEvent};
 use requester::Next;
 pub(crate) use requester::Requester;
 pub(crate) use responder::Responder;
@@ -127,15 +127,15 @@ impl Rc {
             return;
         }
         match self.loss.handle_timeout(now) {
-            Fired::Nothing | Fired::Resume => {}
-            Fired::Retransmit => {
+            TimerEvent::Nothing | TimerEvent::Resume => {}
+            TimerEvent::Retransmit => {
                 sh.counters.local_ack_timeout_err += 1;
                 let una = self.requester.snd_una();
                 self.lost_from(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
                 self.loss.begin_recovery(una);
                 self.rewind(una);
             }
-            Fired::Exhausted => self.fail_oldest(qp, WcStatus::RetryExcErr, sh),
+            TimerEvent::Exhausted => self.fail_oldest(qp, WcStatus::RetryExcErr, sh),
         }
     }
 

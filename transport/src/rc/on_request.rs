@@ -3,7 +3,7 @@
 use super::Rc;
 use super::ack::Owed;
 use super::outcome::RequestOutcome;
-use super::responder::Ground;
+use super::responder::Context;
 use crate::drop::DropReason;
 use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
@@ -19,7 +19,7 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         qp.on_request_arrived(sh.events);
-        match self.responder.on_request(p, &mut Ground::new(qp, sh)) {
+        match self.responder.on_request(p, &mut Context::new(qp, sh)) {
             RequestOutcome::Done { reply, message } => {
                 if let Some(message) = message {
                     sh.counters.rx_messages += 1;

@@ -3,7 +3,7 @@
 
 use super::Rc;
 use super::completer::{AckOutcome, ResponseOutcome, check_ack, check_atomic_ack, check_response};
-use super::loss::Fired;
+use super::loss::TimerEvent;
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
@@ -47,12 +47,14 @@ impl Rc {
                     return Err(DropReason::RepeatedNak);
                 }
                 match self.loss.on_rnr(now, upto, timer) {
-                    Fired::Exhausted => self.fail_oldest(qp, WcStatus::RnrRetryExcErr, sh),
-                    Fired::Retransmit => {
+                    TimerEvent::Exhausted => self.fail_oldest(qp, WcStatus::RnrRetryExcErr, sh),
+                    TimerEvent::Retransmit => {
                         sh.counters.rnr_nak_retry_err += 1;
                         self.rewind(upto);
                     }
-                    Fired::Nothing | Fired::Resume => return Err(DropReason::RepeatedNak),
+                    TimerEvent::Nothing | TimerEvent::Resume => {
+                        return Err(DropReason::RepeatedNak);
+                    }
                 }
             }
             AckOutcome::Refused { upto, status } => {

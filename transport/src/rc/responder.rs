@@ -26,14 +26,14 @@ pub(crate) struct Responder {
     epsn: Psn,
     /// Messages completed, modulo 2^24.
     msn: u32,
-    inbound: Option<Inbound>,
+    inbound: Option<MessageProgress>,
     /// `epsn` was refused with a sequence or RNR NAK; what follows it is dropped until it comes.
     epsn_refused: bool,
 }
 
 /// A message of which some packets have come.
 #[derive(Clone, Copy, Debug)]
-struct Inbound {
+struct MessageProgress {
     kind: OpKind,
     received: u32,
     /// Where a WRITE goes.
@@ -41,7 +41,7 @@ struct Inbound {
 }
 
 /// What a request is checked against and carried out on.
-pub(crate) struct Ground<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) mrs: &'a mut MrTable,
     pub(crate) srqs: &'a mut SrqTable,
     pub(crate) events: &'a mut Events,
@@ -53,7 +53,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) attr: &'a QpAttr,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn new(qp: &'a mut Common, sh: &'a mut Shared<'_>) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Responder {
     /// The first step that objects ends it; nothing has changed then but what its outcome says.
     // One caller: out of line, the outcome goes through memory.
     #[inline]
-    pub(crate) fn on_request(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+    pub(crate) fn on_request(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let steps = [
             Self::check_psn,
             Self::check_op_seq,
@@ -146,7 +146,7 @@ impl Responder {
         &mut self,
         code: NakCode,
         status: WcStatus,
-        g: &mut Ground<'_>,
+        g: &mut Context<'_>,
     ) -> RequestOutcome {
         let reply = Owed::nak(self.epsn, code, self.msn);
         let recv = g.receive.finish(g.srqs).map(|r| (r.wr_id, status));

@@ -3,7 +3,7 @@
 use super::Sr;
 use super::number::{unwrap, wrap};
 use super::rx::received::Arrival;
-use super::rx::responder::{Arrived, Due, Ground, Objection};
+use super::rx::responder::{Arrived, Context, Due, Rejection};
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
@@ -84,19 +84,19 @@ impl Sr {
         match placed {
             Placed::Yes => return Ok(true),
             Placed::Failed => return Ok(false),
-            Placed::No(Objection::NoReceive) => {
+            Placed::No(Rejection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
                 self.rx.ack.on_data(now, p, header, false, delay);
                 self.rx.ack.on_no_receive();
             }
             // A wrong rkey ends the connection even ahead of a gap: if a try cost nothing, rkeys
             // could be guessed.
-            Placed::No(Objection::Refused(code, _))
+            Placed::No(Rejection::Refused(code, _))
                 if !arrived.in_order && code != NakCode::RemoteAccess =>
             {
                 return Err(DropReason::RefusedAhead);
             }
-            Placed::No(Objection::Refused(code, recv)) => {
+            Placed::No(Rejection::Refused(code, recv)) => {
                 self.rx.ack.on_data(now, p, header, false, delay);
                 self.refuse_message(qp, header.psn, code, recv, sh);
             }
@@ -120,7 +120,7 @@ impl Sr {
             return Ok(Placed::Yes);
         }
         let responding = self.tx.responding();
-        let placed = self.rx.responder.place(arrived, responding, &mut Ground::new(qp, sh));
+        let placed = self.rx.responder.place(arrived, responding, &mut Context::new(qp, sh));
         Ok(placed.map_or_else(Placed::No, |()| Placed::Yes))
     }
 
@@ -128,7 +128,7 @@ impl Sr {
     pub(super) fn carry_out(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
         while qp.state.receives() {
             let next = self.rx.received.due();
-            let due = self.rx.responder.next_due(next, &mut Ground::new(qp, sh));
+            let due = self.rx.responder.next_due(next, &mut Context::new(qp, sh));
             let Some((number, due)) = due else { return };
             match due {
                 Due::Read(read) => {
@@ -201,7 +201,7 @@ impl Sr {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Placed {
     Yes,
-    No(Objection),
+    No(Rejection),
     /// Our own memory is no longer registered: the request has failed, and the queue pair.
     Failed,
 }

@@ -5,7 +5,7 @@ use super::number::wrap;
 use super::on_data::{Placed, is_whole_write};
 use super::rx::decoder::{Segment, Then};
 use super::rx::received::Arrival;
-use super::rx::responder::{Arrived, Objection};
+use super::rx::responder::{Arrived, Rejection};
 use crate::qp::common::{Common, Shared};
 use spanwire_base::Time;
 use spanwire_wire::{AckReason, NakCode};
@@ -28,7 +28,7 @@ impl Sr {
         match rx.decoder.on_packet(now, packet, a.data, arrived, sh.block_memory) {
             Then::Nothing => {}
             Then::Idle(numbers) => rx.received.pass_over(numbers),
-            Then::Rebuild => self.recover(qp, now, first, sh),
+            Then::Recover => self.recover(qp, now, first, sh),
         }
         self.rx.count_blocks(sh.counters);
     }
@@ -63,7 +63,7 @@ impl Sr {
             match self.put(qp, &arrived, sh) {
                 Ok(Placed::Yes) => self.rx.received.take(number),
                 Ok(Placed::Failed) => return,
-                Ok(Placed::No(Objection::Refused(code @ NakCode::RemoteAccess, _))) => {
+                Ok(Placed::No(Rejection::Refused(code @ NakCode::RemoteAccess, _))) => {
                     return self.refuse_message(qp, header.psn, code, None, sh);
                 }
                 // The packet itself would have been refused, or turned away, in its turn: the

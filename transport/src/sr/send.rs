@@ -4,7 +4,7 @@ use super::Sr;
 use super::number::wrap;
 use super::rx::ack::outside_bytes;
 use super::tx::ACK_PKTS;
-use super::tx::part::{Part, Sending, SendingKind};
+use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
 use crate::payload::PayloadMut;
@@ -68,7 +68,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        sending: &Sending,
+        sending: &PlannedPacket,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
@@ -77,8 +77,8 @@ impl Sr {
         let path = self.tx.pick_path(now, sending, len, qp.flow.as_deref_mut());
         // Without a load balancer, the peer's path is echoed: its newest packet arrived by it.
         header.path = path.unwrap_or_else(|| self.rx.ack.echoed_path());
-        let is_new = sending.kind == SendingKind::New;
-        let is_parity = sending.part == Part::Parity;
+        let is_new = sending.kind == TransmissionKind::First;
+        let is_parity = sending.part == Contents::Parity;
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let mut bth = qp.bth(opcode, Psn::new(header.psn & Psn::MASK));
         (bth.ack_req, bth.solicited) = (sending.asks, solicited);
@@ -111,7 +111,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        sending: &Sending,
+        sending: &PlannedPacket,
         why: &NotWritten,
         sh: &mut Shared<'_>,
     ) {
@@ -120,9 +120,9 @@ impl Sr {
             NotWritten::NoRoom => (WcStatus::LocQpOpErr, NakCode::RemoteOperational),
         };
         match (&sending.part, sending.kind) {
-            (Part::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
-            (Part::Parity, _) => self.fail_with_event(qp, status, sh),
-            (Part::Read(part), SendingKind::Again) => {
+            (Contents::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
+            (Contents::Parity, _) => self.fail_with_event(qp, status, sh),
+            (Contents::Read(part), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the key since. If so, it
                 // acknowledges the response; else its request fails.
                 self.rx.ack.refuse_again(Refusal { psn: part.asked_by, code });
@@ -130,8 +130,10 @@ impl Sr {
             }
             (part, _) => {
                 let asked_by = match part {
-                    Part::Read(part) => part.asked_by,
-                    Part::Request(_) | Part::Atomic { .. } | Part::Parity => wrap(sending.number),
+                    Contents::Read(part) => part.asked_by,
+                    Contents::Request(_) | Contents::Atomic { .. } | Contents::Parity => {
+                        wrap(sending.number)
+                    }
                 };
                 // This takes the place of the refusal of a later request: the peer handles
                 // refusals in the order of its requests.

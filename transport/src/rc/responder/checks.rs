@@ -1,6 +1,6 @@
 //! What a request packet must satisfy, step by step.
 
-use super::{Ground, Responder, Step, atomic_request, payload_len, read_request, starts};
+use super::{Context, Responder, Step, atomic_request, payload_len, read_request, starts};
 use crate::drop::DropReason;
 use crate::mr::Access;
 use crate::qp::remote::MAX_DMA_BYTES;
@@ -12,7 +12,7 @@ use spanwire_wire::{NakCode, OpKind, Packet, Syndrome};
 
 impl Responder {
     #[inline]
-    pub(super) fn check_psn(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn check_psn(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         match p.bth.psn.since(self.epsn) {
             0 => {
                 self.epsn_refused = false;
@@ -30,7 +30,7 @@ impl Responder {
     }
 
     #[inline]
-    pub(super) fn check_op_seq(&mut self, p: &Packet<'_>, _: &mut Ground<'_>) -> Step {
+    pub(super) fn check_op_seq(&mut self, p: &Packet<'_>, _: &mut Context<'_>) -> Step {
         let props = p.bth.opcode.props();
         let fits = match self.inbound {
             None => starts(props),
@@ -39,7 +39,7 @@ impl Responder {
         if fits { Ok(()) } else { Err(self.refuse(NakCode::InvalidRequest)) }
     }
 
-    pub(super) fn check_op_valid(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn check_op_valid(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let allowed = match p.bth.opcode.props().kind {
             OpKind::Send => true,
             OpKind::Write => g.access.allows(Access::REMOTE_WRITE),
@@ -51,7 +51,7 @@ impl Responder {
     }
 
     #[inline]
-    pub(super) fn check_resource(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn check_resource(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let props = p.bth.opcode.props();
         let consumes = match props.kind {
             OpKind::Send => props.first,
@@ -75,7 +75,7 @@ impl Responder {
     /// IBTA C9-92: First and Middle packets carry exactly the path MTU, Only and Last packets at
     /// most that, and Last at least a byte. IBTA C9-94: a DMA length is at most 2^31.
     #[inline]
-    pub(super) fn check_length(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn check_length(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let props = p.bth.opcode.props();
         let (len, mtu) = (payload_len(p), g.mtu.bytes());
         let shape = match (props.kind, props.first, props.last) {
@@ -108,7 +108,7 @@ impl Responder {
     /// rxe does the same). A WRITE's first packet is checked for the whole message, and each later
     /// one for its own bytes: the region may have been deregistered since.
     #[inline]
-    pub(super) fn check_rkey(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn check_rkey(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let props = p.bth.opcode.props();
         let need = match props.kind {
             OpKind::Write => Access::REMOTE_WRITE,
@@ -132,7 +132,7 @@ impl Responder {
         }
     }
 
-    fn check_atomic(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    fn check_atomic(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let Some(request) = atomic_request(p) else {
             return Err(self.refuse(NakCode::InvalidRequest));
         };
@@ -140,7 +140,7 @@ impl Responder {
     }
 
     /// The key that the last packet of a SEND with invalidate names.
-    fn check_invalidate(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    fn check_invalidate(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         match p.ext.ieth {
             Some(rkey) if g.mrs.check_invalidate(g.pd, rkey).is_err() => {
                 Err(self.refuse(NakCode::RemoteAccess))

@@ -1,6 +1,6 @@
 //! What a request packet does once nothing speaks against it.
 
-use super::{Ground, Inbound, Responder, Step, atomic_request, payload_len, read_request};
+use super::{Context, MessageProgress, Responder, Step, atomic_request, payload_len, read_request};
 use crate::mr::Access;
 use crate::payload::Payload;
 use crate::qp::outcome::Message;
@@ -12,7 +12,7 @@ use spanwire_wire::{NakCode, OpKind, Packet, Psn};
 
 impl Responder {
     /// The last step that may object: the memory may have gone since it was checked.
-    pub(super) fn place_payload(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> Step {
+    pub(super) fn place_payload(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let len = payload_len(p);
         match p.bth.opcode.props().kind {
             OpKind::Send => {
@@ -42,13 +42,13 @@ impl Responder {
 
     /// A packet of a SEND or WRITE has been placed: moves on, and tells what that completes.
     #[inline]
-    pub(super) fn advance(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+    pub(super) fn advance(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let props = p.bth.opcode.props();
         let (psn, received) = (self.epsn, self.received() + payload_len(p));
         self.epsn = self.epsn.next();
         let reth = self.reth(p);
         let mut message = None;
-        self.inbound = Some(Inbound { kind: props.kind, received, reth });
+        self.inbound = Some(MessageProgress { kind: props.kind, received, reth });
         if props.last {
             self.inbound = None;
             self.msn = next_msn(self.msn);
@@ -69,7 +69,7 @@ impl Responder {
         RequestOutcome::Done { reply, message }
     }
 
-    pub(super) fn begin_read(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+    pub(super) fn begin_read(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let Some(read) = read_request(p) else {
             return self.refuse(NakCode::InvalidRequest);
         };
@@ -79,7 +79,7 @@ impl Responder {
         RequestOutcome::ReadBegun
     }
 
-    pub(super) fn execute_atomic(&mut self, p: &Packet<'_>, g: &mut Ground<'_>) -> RequestOutcome {
+    pub(super) fn execute_atomic(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let Some(request) = atomic_request(p) else {
             return self.refuse(NakCode::InvalidRequest);
         };

@@ -87,7 +87,7 @@ impl World {
         frame[at].fill(1);
         let all = frame.len();
         spanwire_wire::seal(&mut frame, all);
-        let mut ground = Ground {
+        let mut ground = Context {
             mrs: &mut self.mrs,
             srqs: &mut self.srqs,
             events: &mut self.events,

@@ -10,7 +10,7 @@ use spanwire_wire::{
 /// The receiver's account of a stream: totals since it began, and what of them the sender has not
 /// been told.
 #[derive(Debug)]
-pub(in crate::sr) struct Feedback {
+pub(in crate::sr) struct AckState {
     rx_pkts: u32,
     ce_pkts: u32,
     rx_bytes: u64,
@@ -53,7 +53,7 @@ struct Newest {
     found_no_receive: bool,
 }
 
-impl Feedback {
+impl AckState {
     pub(in crate::sr) fn new() -> Self {
         Self {
             rx_pkts: 0,
@@ -130,7 +130,7 @@ impl Feedback {
         }
     }
 
-    /// The packet that [`Feedback::on_data`] counted last found no receive request. The
+    /// The packet that [`AckState::on_data`] counted last found no receive request. The
     /// acknowledgement says so explicitly: SACK words may be cut, and their absence proves nothing.
     pub(in crate::sr) fn on_no_receive(&mut self) {
         self.newest.found_no_receive = true;
@@ -168,7 +168,7 @@ impl Feedback {
         self.now.get_or_insert(reason);
     }
 
-    /// As [`Feedback::ask`], but for at most one acknowledgement each `delay.time`: a forger can
+    /// As [`AckState::ask`], but for at most one acknowledgement each `delay.time`: a forger can
     /// send the packets that call it as often as it likes.
     pub(in crate::sr) fn ask_again(&mut self, now: Time, delay: AckDelay) {
         let may_at = self.told_at.map_or(now, |told| told + delay.time);

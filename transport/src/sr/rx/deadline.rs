@@ -11,7 +11,7 @@ use spanwire_wire::BlockRepr;
 /// these. What holds all up alike, a queue that grows or a core that was taken away, makes nobody
 /// late: nothing overtakes anything.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ArrivalTiming {
     /// The packet of a block that came last in order: its number, and when it was sent.
     newest: Option<(u64, u64)>,
     /// The smoothed time between two packets.
@@ -38,7 +38,7 @@ struct Period {
     spread: Dur,
 }
 
-impl Pace {
+impl ArrivalTiming {
     /// A packet that was sent at `sent_ps` of its sender's clock came as packet `number`, the
     /// `index`th of a block. Returns by how much it took longer than what overtook it.
     pub(super) fn on_packet(&mut self, now: Time, number: u64, sent_ps: u64, index: u8) -> Dur {
@@ -129,8 +129,8 @@ mod tests {
     const BLOCK: BlockRepr = BlockRepr { index: 0, data: 8, parity: 2, scheme: 1 };
 
     /// Packets with their numbers, that left and came at these microseconds.
-    fn pace(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Pace {
-        let mut pace = Pace::default();
+    fn pace(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> ArrivalTiming {
+        let mut pace = ArrivalTiming::default();
         for (number, sent, came) in packets {
             let index = u8::try_from(number % 10).unwrap();
             pace.on_packet(Time::from_ns(came * 1000), number, sent * 1_000_000, index);

@@ -5,7 +5,7 @@ mod block;
 mod memory;
 mod open;
 
-use super::deadline::Pace;
+use super::deadline::ArrivalTiming;
 use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use crate::sr::number::wrap;
@@ -22,11 +22,11 @@ use std::ops::Range;
 
 /// Blocks of which something has come and not everything is accounted for.
 #[derive(Debug)]
-pub(in crate::sr) struct Rebuild {
+pub(in crate::sr) struct Decoder {
     open: Open,
-    pace: Pace,
+    pace: ArrivalTiming,
     memory: Memory,
-    /// An empty list, reused by [`Rebuild::compute`].
+    /// An empty list, reused by [`Decoder::compute`].
     segments: Vec<Segment>,
     /// What is to be said, and in how many acknowledgements more.
     reports: VecDeque<(BlockReport, u8)>,
@@ -51,7 +51,7 @@ pub(in crate::sr) enum Then {
     /// Its data are all here: nobody waits for these numbers.
     Idle(Range<u64>),
     /// Its lost data can be computed.
-    Rebuild,
+    Recover,
 }
 
 /// What is due of a block whose time has come.
@@ -63,11 +63,11 @@ pub(in crate::sr) enum Overdue {
     Short,
 }
 
-impl Rebuild {
+impl Decoder {
     pub(in crate::sr) fn new(peer: IpAddr, limit_bytes: u64) -> Self {
         Self {
             open: Open::default(),
-            pace: Pace::default(),
+            pace: ArrivalTiming::default(),
             memory: Memory::new(peer, limit_bytes),
             segments: Vec::new(),
             reports: VecDeque::new(),
@@ -121,8 +121,8 @@ impl Rebuild {
         self.judge(at, memory)
     }
 
-    /// The lost data of the first block that can be rebuilt, lowest first. [`Rebuild::rebuilt`] or
-    /// [`Rebuild::give_up`] once it is known where they went.
+    /// The lost data of the first block that can be rebuilt, lowest first. [`Decoder::rebuilt`] or
+    /// [`Decoder::give_up`] once it is known where they went.
     pub(in crate::sr) fn compute(&mut self, first: u64) -> Vec<Segment> {
         let mut segments = std::mem::take(&mut self.segments);
         let Some(at) = self.open.find(first) else { return segments };
@@ -156,7 +156,7 @@ impl Rebuild {
         segments
     }
 
-    /// Takes the list of [`Rebuild::compute`] back to reuse its memory.
+    /// Takes the list of [`Decoder::compute`] back to reuse its memory.
     pub(in crate::sr) fn reuse(&mut self, mut segments: Vec<Segment>) {
         for bytes in segments.drain(..).filter_map(|segment| segment.bytes) {
             self.memory.keep_row(bytes);
@@ -211,7 +211,7 @@ impl Rebuild {
         b.counts &= ones(b.block.data);
     }
 
-    /// When [`Rebuild::overdue`] has something to do.
+    /// When [`Decoder::overdue`] has something to do.
     #[inline]
     pub(in crate::sr) fn next_deadline(&self) -> Option<Time> {
         self.open.next()
@@ -299,7 +299,7 @@ impl Rebuild {
             }
             return Then::Idle(idle);
         }
-        if b.recovery().is_some() { Then::Rebuild } else { Then::Nothing }
+        if b.recovery().is_some() { Then::Recover } else { Then::Nothing }
     }
 
     /// Reports a block as short.

@@ -15,10 +15,10 @@ use crate::qp::common::Shared;
 use crate::sr::crossing::AckDelay;
 use crate::sr::number::{first_number, wrap};
 use crate::timer::earlier;
-use ack::Feedback;
-use decoder::{Overdue, Rebuild};
+use ack::AckState;
+use decoder::{Decoder, Overdue};
 use received::Received;
-use responder::Inbound;
+use responder::Responder;
 use spanwire_base::{Time, u64_from, usize_from};
 use spanwire_wire::{AckReason, BlockReports, SACK_WORDS_MAX, SackWord, SrAckRepr};
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,9 +27,9 @@ use std::net::{IpAddr, Ipv4Addr};
 #[derive(Debug)]
 pub(crate) struct Rx {
     pub(super) received: Received,
-    pub(super) ack: Feedback,
-    pub(super) responder: Inbound,
-    pub(super) decoder: Box<Rebuild>,
+    pub(super) ack: AckState,
+    pub(super) responder: Responder,
+    pub(super) decoder: Box<Decoder>,
     /// The receive limit of the last acknowledgement.
     advertised_receive_limit: u32,
     /// Bytes received and not yet matched by acknowledgements, until RTS. The source address may be
@@ -47,9 +47,9 @@ impl Rx {
                 first_number(attr.rq_psn.unwrap_or_default()),
                 config.reorder_pkts,
             ),
-            ack: Feedback::new(),
-            responder: Inbound::new(attr.max_dest_rd_atomic.unwrap_or(0)),
-            decoder: Box::new(Rebuild::new(peer, config.block_bytes_qp)),
+            ack: AckState::new(),
+            responder: Responder::new(attr.max_dest_rd_atomic.unwrap_or(0)),
+            decoder: Box::new(Decoder::new(peer, config.block_bytes_qp)),
             advertised_receive_limit: 0,
             unvalidated_bytes: Some(0),
         }

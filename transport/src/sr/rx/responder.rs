@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// A record for each receive request named, at most as many as there are, and one for each READ and
 /// atomic that waits for its turn, at most `max_dest_rd_atomic`.
 #[derive(Debug)]
-pub(in crate::sr) struct Inbound {
+pub(in crate::sr) struct Responder {
     /// The number of the oldest receive request that is not used up.
     first_receive: u32,
     /// What has come for each from there on.
@@ -59,7 +59,7 @@ struct Ending {
 }
 
 /// The tables that a packet is checked against and carried out on.
-pub(in crate::sr) struct Ground<'a> {
+pub(in crate::sr) struct Context<'a> {
     pub(in crate::sr) mrs: &'a mut MrTable,
     pub(in crate::sr) srqs: &'a mut SrqTable,
     pub(in crate::sr) events: &'a mut Events,
@@ -68,7 +68,7 @@ pub(in crate::sr) struct Ground<'a> {
     pub(in crate::sr) access: Access,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Context<'a> {
     #[inline]
     pub(in crate::sr) fn new(qp: &'a mut Common, sh: &'a mut Shared<'_>) -> Self {
         Self {
@@ -95,7 +95,7 @@ pub(in crate::sr) struct Arrived<'a> {
 
 /// Why a packet is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::sr) enum Objection {
+pub(in crate::sr) enum Rejection {
     /// There is no receive request for it yet.
     NoReceive,
     /// It breaks a rule. The receive request it names fails with the status, if there is one.
@@ -111,7 +111,7 @@ pub(in crate::sr) enum Due {
     Refused(NakCode),
 }
 
-impl Inbound {
+impl Responder {
     pub(in crate::sr) fn new(rd_atomic_max: u8) -> Self {
         Self {
             first_receive: 0,
@@ -150,8 +150,8 @@ impl Inbound {
         &mut self,
         a: &Arrived<'_>,
         answering: usize,
-        g: &mut Ground<'_>,
-    ) -> Result<(), Objection> {
+        g: &mut Context<'_>,
+    ) -> Result<(), Rejection> {
         match a.header.kind {
             SrKind::Send => self.place_send(a, g),
             SrKind::Write => self.place_write(a, g),
@@ -170,7 +170,7 @@ impl Inbound {
     /// What is next of that which is due when everything before the packet `next` has arrived, and
     /// the number of its packet. It has been carried out then, but for delivery.
     #[inline]
-    pub(in crate::sr) fn next_due(&mut self, next: u64, g: &mut Ground<'_>) -> Option<(u64, Due)> {
+    pub(in crate::sr) fn next_due(&mut self, next: u64, g: &mut Context<'_>) -> Option<(u64, Due)> {
         let (number, waiting) = *self.waiting.front().filter(|(number, _)| *number < next)?;
         self.waiting.pop_front();
         let done = match waiting {
@@ -190,19 +190,19 @@ impl Inbound {
         Some((number, done.unwrap_or_else(Due::Refused)))
     }
 
-    fn place_send(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<(), Objection> {
+    fn place_send(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<(), Rejection> {
         let header = a.header;
         let at = self.reach(a, g)?;
         let end = header.offset.checked_add(a.data.len()).ok_or(INVALID)?;
-        let (pd, rwqe, sges) = g.receive.at(at).ok_or(Objection::NoReceive)?;
+        let (pd, rwqe, sges) = g.receive.at(at).ok_or(Rejection::NoReceive)?;
         if end > rwqe.len {
-            return Err(Objection::Refused(NakCode::InvalidRequest, Some(WcStatus::LocLenErr)));
+            return Err(Rejection::Refused(NakCode::InvalidRequest, Some(WcStatus::LocLenErr)));
         }
         if header.ieth.is_some_and(|rkey| g.mrs.check_invalidate(g.pd, rkey).is_err()) {
-            return Err(Objection::Refused(NakCode::RemoteAccess, None));
+            return Err(Rejection::Refused(NakCode::RemoteAccess, None));
         }
         if g.mrs.scatter(pd, sges, header.offset, a.data).is_err() {
-            return Err(Objection::Refused(NakCode::RemoteOperational, Some(WcStatus::LocProtErr)));
+            return Err(Rejection::Refused(NakCode::RemoteOperational, Some(WcStatus::LocProtErr)));
         }
         let progress = self.progress(at);
         progress.bytes = progress.bytes.saturating_add(a.data.len());
@@ -213,7 +213,7 @@ impl Inbound {
         Ok(())
     }
 
-    fn place_write(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<(), Objection> {
+    fn place_write(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<(), Rejection> {
         if !g.access.allows(Access::REMOTE_WRITE) {
             return Err(INVALID);
         }
@@ -227,7 +227,7 @@ impl Inbound {
         if len > 0 {
             let span = g.mrs.remote(g.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
             if !span.is_ok_and(|span| span.put(a.data)) {
-                return Err(Objection::Refused(NakCode::RemoteAccess, None));
+                return Err(Rejection::Refused(NakCode::RemoteAccess, None));
             }
         }
         if let Some(at) = at {
@@ -238,7 +238,7 @@ impl Inbound {
     }
 
     /// Finds the receive request that a packet names: its place from the oldest on.
-    fn reach(&mut self, a: &Arrived<'_>, g: &mut Ground<'_>) -> Result<u32, Objection> {
+    fn reach(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<u32, Rejection> {
         let receive = a.header.receive.ok_or(INVALID)?;
         let at = receive.wrapping_sub(self.first_receive);
         // In order, everything before it has been delivered: it is the oldest one's turn.
@@ -250,7 +250,7 @@ impl Inbound {
             self.receives_named = named;
         }
         if !g.receive.reach(at, g.srqs, g.events) {
-            return Err(Objection::NoReceive);
+            return Err(Rejection::NoReceive);
         }
         if self.progress(at).ended && a.header.last { Err(INVALID) } else { Ok(at) }
     }
@@ -270,7 +270,7 @@ impl Inbound {
 
     /// A message is complete. The packets before it were each judged on their own; here they must
     /// add up.
-    fn end(&mut self, e: &Ending, g: &mut Ground<'_>) -> Result<Due, NakCode> {
+    fn end(&mut self, e: &Ending, g: &mut Context<'_>) -> Result<Due, NakCode> {
         let bytes = self.progress.front().map(|p| p.bytes);
         let adds_up = e.opcode != WcOpcode::Recv || bytes == Some(e.len);
         if e.receive != self.first_receive || !adds_up {
@@ -312,14 +312,14 @@ fn read_or_atomic(header: &SrDataRepr) -> Option<Waiting> {
     }
 }
 
-fn check_read(request: &ReadRequest, g: &Ground<'_>) -> Result<(), NakCode> {
+fn check_read(request: &ReadRequest, g: &Context<'_>) -> Result<(), NakCode> {
     if !g.access.allows(Access::REMOTE_READ) || request.len > MAX_DMA_BYTES {
         return Err(NakCode::InvalidRequest);
     }
     request.check(g.pd, g.mrs)
 }
 
-fn execute_atomic(request: &AtomicRequest, g: &Ground<'_>) -> Result<u64, NakCode> {
+fn execute_atomic(request: &AtomicRequest, g: &Context<'_>) -> Result<u64, NakCode> {
     if !g.access.allows(Access::REMOTE_ATOMIC) {
         return Err(NakCode::InvalidRequest);
     }
@@ -327,4 +327,4 @@ fn execute_atomic(request: &AtomicRequest, g: &Ground<'_>) -> Result<u64, NakCod
     request.execute(g.pd, g.mrs)
 }
 
-const INVALID: Objection = Objection::Refused(NakCode::InvalidRequest, None);
+const INVALID: Rejection = Rejection::Refused(NakCode::InvalidRequest, None);

@@ -2,8 +2,8 @@
 //! acknowledgements and losses.
 
 use super::Tx;
-use super::part::{Sending, SendingKind};
 use super::paths::Echo;
+use super::plan::{PlannedPacket, TransmissionKind};
 use super::sent::ack_info::{Fate, OnPath};
 use crate::qp::flow::Flow;
 use spanwire_base::Time;
@@ -15,12 +15,12 @@ impl Tx {
     pub(in crate::sr) fn pick_path(
         &mut self,
         now: Time,
-        sending: &Sending,
+        sending: &PlannedPacket,
         bytes: u32,
         flow: Option<&mut Flow>,
     ) -> Option<u16> {
         let paths = self.paths.as_mut()?;
-        let retransmit = sending.kind != SendingKind::New;
+        let retransmit = sending.kind != TransmissionKind::First;
         let lost_on = self.sent.path(sending.number).filter(|_| retransmit);
         let picked = paths.balancer.pick(&Outgoing {
             now,

@@ -9,7 +9,7 @@ use spanwire_wire::{BlockRepr, SrDataRepr};
 
 /// Cuts data into blocks and adds up their parity.
 #[derive(Debug)]
-pub(super) struct Coder {
+pub(super) struct Encoder {
     choice: ErasureCoding,
     /// The round trip without queues, if it was given.
     base_rtt: Option<Dur>,
@@ -59,7 +59,7 @@ struct LossMeter {
     smoothed_ppm: u32,
 }
 
-impl Coder {
+impl Encoder {
     pub(super) fn new(choice: ErasureCoding, base_rtt: Option<Dur>) -> Self {
         let rows = vec![Vec::new(); choice.parity_max().into()];
         let loss = LossMeter::default();

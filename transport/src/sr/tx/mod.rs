@@ -8,9 +8,9 @@ mod encoder;
 mod lost;
 mod margin;
 pub(crate) mod on_ack;
-pub(crate) mod part;
 mod paths;
 mod place;
+pub(crate) mod plan;
 mod reorder;
 pub(crate) mod requester;
 pub(crate) mod responses;
@@ -31,26 +31,26 @@ use crate::sr::number::first_number;
 use crate::timer::earlier;
 use crate::verbs::WorkRequest;
 use credit::Credit;
-use encoder::Coder;
-use part::Part;
+use encoder::Encoder;
 use paths::Paths;
-use requester::Sender;
-use responses::Answers;
+use plan::Contents;
+use requester::Requester;
+use responses::Responses;
 use rtt::Rtt;
 use sent::Sent;
 use spanwire_base::{Dur, Time, u32_from};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance::{self as lb, Balancer};
 use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Qpn};
-use timers::{Silence, Timers};
+use timers::{TimerEvent, Timers};
 
 /// The state of the sending direction.
 #[derive(Debug)]
 pub(crate) struct Tx {
-    pub(super) requester: Sender,
+    pub(super) requester: Requester,
     /// READs and atomics of the peer to respond to.
-    pub(super) responses: Answers,
-    pub(super) sent: Sent<Part>,
+    pub(super) responses: Responses,
+    pub(super) sent: Sent<Contents>,
     rtt: Rtt,
     pub(super) timers: Timers,
     /// When packets in flight may become presumed lost.
@@ -78,7 +78,7 @@ pub(crate) struct Tx {
     counted: (u64, u64),
     has_failed: bool,
     /// The FEC encoder, if data are coded.
-    encoder: Option<Box<Coder>>,
+    encoder: Option<Box<Encoder>>,
     /// The load balancer, if there is one.
     paths: Option<Box<Paths>>,
 }
@@ -96,8 +96,8 @@ impl Tx {
     pub(super) fn new(caps: &QpCaps, attr: &QpAttr) -> Self {
         let mtu = attr.path_mtu.map_or(0, Mtu::bytes);
         Self {
-            requester: Sender::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
-            responses: Answers::default(),
+            requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
+            responses: Responses::default(),
             sent: Sent::new(0),
             rtt: Rtt::default(),
             timers: timers(attr),
@@ -165,7 +165,7 @@ impl Tx {
         base_rtt: Option<Dur>,
         full_bytes: u32,
     ) {
-        self.encoder = Some(Box::new(Coder::new(choice, base_rtt)));
+        self.encoder = Some(Box::new(Encoder::new(choice, base_rtt)));
         self.request_int(self.int_hops, full_bytes);
     }
 
@@ -234,17 +234,17 @@ impl Tx {
             return false;
         }
         match self.timers.fire(now, &self.rtt, self.sent.oldest_at()) {
-            Silence::Nothing => {}
+            TimerEvent::Nothing => {}
             // A packet that waits for the pacer elicits an ACK as a probe does, and a probe would
             // delay it. The retransmission timeout of packets in flight is not affected.
-            Silence::Probe if self.is_paced => self.timers.defer_probe(),
-            Silence::Probe => {
+            TimerEvent::Probe if self.is_paced => self.timers.defer_probe(),
+            TimerEvent::Probe => {
                 counters.tail_loss_probes += 1;
                 self.probe = Some(Probe::Tail);
             }
-            Silence::Timeout => self.on_timeout(now, counters, flow),
-            Silence::Exhausted if self.owes_only_parity() => self.abandon_parity(),
-            Silence::Exhausted => return true,
+            TimerEvent::Timeout => self.on_timeout(now, counters, flow),
+            TimerEvent::Exhausted if self.owes_only_parity() => self.abandon_parity(),
+            TimerEvent::Exhausted => return true,
         }
         false
     }

@@ -3,8 +3,8 @@
 
 use super::Tx;
 use super::margin::Arrivals;
-use super::part::Part;
 use super::paths::Echo;
+use super::plan::Contents;
 use super::sent::ack_info::{AckInfo, Acked};
 use crate::counters::Counters;
 use crate::drop::DropReason;
@@ -201,9 +201,9 @@ impl Tx {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
         self.credit.on_told(ack.receive_limit, ack.rx_pkts);
-        let is_it = |part: Part| match part {
-            Part::Request(segment) => self.requester.uses_receive(&segment),
-            Part::Read(_) | Part::Atomic { .. } | Part::Parity => false,
+        let is_it = |part: Contents| match part {
+            Contents::Request(segment) => self.requester.uses_receive(&segment),
+            Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => false,
         };
         let turned_away = ack.reason == AckReason::NoReceive;
         if !turned_away || !self.sent.missing(ack.newest).is_some_and(is_it) {
@@ -220,7 +220,7 @@ impl Tx {
     /// The request that was sent as the packet `psn`, if it is not over.
     pub(in crate::sr) fn message_of(&self, psn: u32) -> Option<u32> {
         match self.sent.what(psn) {
-            Some(Part::Request(segment)) => Some(segment.message),
+            Some(Contents::Request(segment)) => Some(segment.message),
             _ => None,
         }
         .or_else(|| self.requester.asked_by(psn))

@@ -1,6 +1,6 @@
 //! The requester: which segment of which request is next, and which requests are done.
 
-use super::part::{Part, Segment};
+use super::plan::{Contents, Segment};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
 use crate::qp::outcome::Completed;
@@ -13,7 +13,7 @@ use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 /// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
 /// request of the peer's likewise.
 #[derive(Debug)]
-pub(in crate::sr) struct Sender {
+pub(in crate::sr) struct Requester {
     sq: WorkQueue<Request>,
     /// The number of the oldest request in `sq`.
     first_message: u32,
@@ -43,7 +43,7 @@ struct Request {
 
 /// What may be sent, decided outside.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct May {
+pub(super) struct Allowance {
     pub(super) segment_bytes: u32,
     pub(super) max_rd_atomic: u32,
     /// Receive requests that the peer has, counted from the first; none before it has said.
@@ -62,7 +62,7 @@ pub(super) enum Next {
     NoReceive(Segment),
 }
 
-impl Sender {
+impl Requester {
     pub(in crate::sr) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
         Self {
             sq: WorkQueue::new(max_wr, max_sge, max_inline),
@@ -105,7 +105,7 @@ impl Sender {
 
     /// The next segment that was never sent.
     #[inline]
-    pub(super) fn next(&self, may: &May) -> Next {
+    pub(super) fn next(&self, may: &Allowance) -> Next {
         let Some(request) = self.sq.at(self.current) else { return Next::Idle };
         if self.offset == 0 {
             let waits = !may.begins
@@ -157,14 +157,14 @@ impl Sender {
 
     /// The peer has a receive request for this packet, or it needs none.
     #[inline]
-    pub(super) fn may_leave(&self, part: &Part, receive_limit: Option<u32>) -> bool {
+    pub(super) fn may_leave(&self, part: &Contents, receive_limit: Option<u32>) -> bool {
         match part {
-            Part::Request(segment) => self.finds_receive(segment, receive_limit),
-            Part::Read(_) | Part::Atomic { .. } | Part::Parity => true,
+            Contents::Request(segment) => self.finds_receive(segment, receive_limit),
+            Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => true,
         }
     }
 
-    /// The segment that [`Sender::next`] described was sent as packet `number`.
+    /// The segment that [`Requester::next`] described was sent as packet `number`.
     #[inline]
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
         let Some(request) = self.request_mut(segment.message) else { return };

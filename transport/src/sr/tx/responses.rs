@@ -1,13 +1,13 @@
 //! The responses to the peer's READs and atomics.
 
-use super::part::{Part, ReadPart};
+use super::plan::{Contents, ReadSegment};
 use crate::sr::crossing::{AtomicToRespond, ReadToRespond};
 use std::collections::VecDeque;
 
 /// READs being answered and results of atomics, in the order of the requests. A packet that was
 /// sent remembers all that is needed to write it again, so an answer is over here once it has left.
 #[derive(Debug, Default)]
-pub(in crate::sr) struct Answers {
+pub(in crate::sr) struct Responses {
     queue: VecDeque<Answer>,
 }
 
@@ -17,7 +17,7 @@ enum Answer {
     Atomic(AtomicToRespond),
 }
 
-impl Answers {
+impl Responses {
     /// Begins to respond to a READ.
     pub(in crate::sr) fn begin_read(&mut self, read: ReadToRespond) {
         self.queue.push_back(Answer::Read { read, done: 0 });
@@ -33,15 +33,15 @@ impl Answers {
         self.queue.len()
     }
 
-    /// The next part, of at most `segment_bytes`. [`Answers::advance`] once it is written.
-    pub(super) fn next(&self, segment_bytes: u32) -> Option<Part> {
+    /// The next part, of at most `segment_bytes`. [`Responses::advance`] once it is written.
+    pub(super) fn next(&self, segment_bytes: u32) -> Option<Contents> {
         Some(match *self.queue.front()? {
             Answer::Atomic(AtomicToRespond { message, original }) => {
-                Part::Atomic { answers: message, original }
+                Contents::Atomic { answers: message, original }
             }
             Answer::Read { read: ReadToRespond { message, asked_by, request }, done } => {
                 let len = (request.len - done).min(segment_bytes);
-                Part::Read(ReadPart {
+                Contents::Read(ReadSegment {
                     answers: message,
                     asked_by,
                     va: request.va.wrapping_add(done.into()),
@@ -55,7 +55,7 @@ impl Answers {
         })
     }
 
-    /// The part that [`Answers::next`] gave has left.
+    /// The part that [`Responses::next`] gave has left.
     pub(super) fn advance(&mut self, segment_bytes: u32) {
         match self.queue.front_mut() {
             Some(Answer::Read { read, done }) if read.request.len - *done > segment_bytes => {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn next__walks_a_read_in_segments_and_keeps_the_order() {
-        let mut a = Answers::default();
+        let mut a = Responses::default();
         let read = |message, asked_by, len| {
             let request = ReadRequest { va: 1000, rkey: 5, len };
             ReadToRespond { message, asked_by, request }
@@ -94,13 +94,13 @@ mod tests {
         let part = |answers, asked_by, offset: u32, len, last| {
             let va = 1000 + u64::from(offset);
             let left = if answers == 7 { 250 - offset } else { 0 };
-            Part::Read(ReadPart { answers, asked_by, va, rkey: 5, offset, len, left, last })
+            Contents::Read(ReadSegment { answers, asked_by, va, rkey: 5, offset, len, left, last })
         };
         let want = [
             part(7, 70, 0, 100, false),
             part(7, 70, 100, 100, false),
             part(7, 70, 200, 50, true),
-            Part::Atomic { answers: 8, original: 99 },
+            Contents::Atomic { answers: 8, original: 99 },
             part(9, 90, 0, 0, true),
         ];
         assert_eq!(parts, want);

@@ -2,9 +2,9 @@
 //! requests and responses.
 
 use super::encoder::Turn;
-use super::part::{Part, Sending, SendingKind};
 use super::place::Place;
-use super::requester::{May, Next};
+use super::plan::{Contents, PlannedPacket, TransmissionKind};
+use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
 use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
@@ -28,7 +28,7 @@ pub(in crate::sr) struct Limits {
 /// What to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum Choice {
-    Send(Sending),
+    Send(PlannedPacket),
     Idle,
     /// Something would leave, had the endpoint's window room.
     Blocked,
@@ -103,24 +103,24 @@ impl Tx {
     pub(in crate::sr) fn on_sent(
         &mut self,
         now: Time,
-        sending: &Sending,
+        sending: &PlannedPacket,
         (bytes, path): (u32, u16),
         frame_bytes: usize,
         flow: Option<&mut Flow>,
     ) {
         self.probe = None;
         match sending.kind {
-            SendingKind::Sign => self.timers.margin.on_sign(),
-            SendingKind::Again => self.sent.resent(now, sending.number, path),
-            SendingKind::New => {
+            TransmissionKind::Probe => self.timers.margin.on_sign(),
+            TransmissionKind::Retransmission => self.sent.resent(now, sending.number, path),
+            TransmissionKind::First => {
                 self.sent.push(now, sending.part, bytes, sending.place, path);
                 match &sending.part {
-                    Part::Request(segment) => self.requester.advance(segment, sending.number),
-                    Part::Read(_) | Part::Atomic { .. } => {
+                    Contents::Request(segment) => self.requester.advance(segment, sending.number),
+                    Contents::Read(_) | Contents::Atomic { .. } => {
                         self.responses.advance(self.block_segment_bytes());
                         self.responses_in_a_row += 1;
                     }
-                    Part::Parity => {}
+                    Contents::Parity => {}
                 }
                 if let Some(encoder) = self.encoder.as_mut().filter(|_| sending.place.is_coded()) {
                     encoder.advance();
@@ -129,7 +129,7 @@ impl Tx {
         }
         self.timers.on_sent(now);
         if let Some(flow) = flow {
-            let again = sending.kind != SendingKind::New;
+            let again = sending.kind != TransmissionKind::First;
             let inflight_bytes = self.sent.in_flight_bytes();
             let sent = Sent { bytes, inflight_bytes, again };
             let at_send = flow.on_sent(now, sent, frame_bytes);
@@ -138,7 +138,7 @@ impl Tx {
     }
 
     /// The next packet that was never sent; whether the next request waits for a receive request.
-    fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<Sending>, bool) {
+    fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<PlannedPacket>, bool) {
         let number = self.sent.next();
         if number >= self.psn_limit() {
             return (None, false);
@@ -146,7 +146,7 @@ impl Tx {
         if let Some(sending) = self.next_of_block(number, limits, window_left) {
             return (Some(sending), false);
         }
-        let may = May {
+        let may = Allowance {
             segment_bytes: self.segment_bytes,
             max_rd_atomic: self.max_rd_atomic,
             receive_limit: self.credit.receive_limit(),
@@ -159,15 +159,15 @@ impl Tx {
             (Next::Segment(segment), answer) if answer.is_none() || !answers_turn => {
                 self.responses_in_a_row = 0;
                 let is_last = answer.is_none() && self.requester.is_last(&segment);
-                (Part::Request(segment), is_last)
+                (Contents::Request(segment), is_last)
             }
             (next, Some(answer)) => {
                 if !answers_turn {
                     self.responses_in_a_row = 0;
                 }
                 let ends = match answer {
-                    Part::Read(part) => part.last,
-                    Part::Request(_) | Part::Atomic { .. } | Part::Parity => true,
+                    Contents::Read(part) => part.last,
+                    Contents::Request(_) | Contents::Atomic { .. } | Contents::Parity => true,
                 };
                 let is_last = ends && self.responses.len() == 1;
                 (answer, is_last && !matches!(next, Next::Segment(_)))
@@ -177,23 +177,28 @@ impl Tx {
         };
         let place = self.begin_block(&part);
         let asks = is_last || asks_by_number(number, limits, window_left);
-        (Some(Sending { number, part, kind: SendingKind::New, asks, place }), false)
+        (Some(PlannedPacket { number, part, kind: TransmissionKind::First, asks, place }), false)
     }
 
     /// The next packet of the block that has begun: nothing else may be begun before its last.
-    fn next_of_block(&mut self, number: u64, limits: &Limits, window_left: u64) -> Option<Sending> {
+    fn next_of_block(
+        &mut self,
+        number: u64,
+        limits: &Limits,
+        window_left: u64,
+    ) -> Option<PlannedPacket> {
         let encoder = self.encoder.as_ref()?;
         let place = Place::of(&encoder.next_place()?);
         let part = match encoder.turn()? {
-            Turn::Parity => Some(Part::Parity),
+            Turn::Parity => Some(Contents::Parity),
             Turn::Data { is_answer: true, segment_bytes } => self.responses.next(segment_bytes),
             Turn::Data { segment_bytes, .. } => {
                 // What has begun goes on whatever the receive limit says now: it costs a few
                 // packets, and answers would have to wait for a limit that moves for their sake.
                 let (max_rd_atomic, receive_limit) = (self.max_rd_atomic, None);
-                let may = May { segment_bytes, max_rd_atomic, receive_limit, begins: false };
+                let may = Allowance { segment_bytes, max_rd_atomic, receive_limit, begins: false };
                 match self.requester.next(&may) {
-                    Next::Segment(segment) if limits.sends => Some(Part::Request(segment)),
+                    Next::Segment(segment) if limits.sends => Some(Contents::Request(segment)),
                     _ => None,
                 }
             }
@@ -206,23 +211,25 @@ impl Tx {
         // The last data and all parity behind it: one answer of them may be lost as well, and
         // nobody asks again before two round trips are over.
         let is_last = match &part {
-            Part::Request(segment) => self.responses.len() == 0 && self.requester.is_last(segment),
-            Part::Read(part) => {
+            Contents::Request(segment) => {
+                self.responses.len() == 0 && self.requester.is_last(segment)
+            }
+            Contents::Read(part) => {
                 part.last && self.responses.len() == 1 && !self.requester.has_unsent()
             }
             _ => self.responses.len() == 0 && !self.requester.has_unsent(),
         };
         let asks = is_last || asks_by_number(number, limits, window_left);
-        Some(Sending { number, part, kind: SendingKind::New, asks, place })
+        Some(PlannedPacket { number, part, kind: TransmissionKind::First, asks, place })
     }
 
     /// The place of a part that would begin a block.
-    fn begin_block(&self, part: &Part) -> Place {
+    fn begin_block(&self, part: &Contents) -> Place {
         let Some(encoder) = &self.encoder else { return Place::NONE };
         let left_bytes = match part {
-            Part::Request(segment) => self.requester.data_left(segment),
-            Part::Read(part) => part.left,
-            Part::Atomic { .. } | Part::Parity => 0,
+            Contents::Request(segment) => self.requester.data_left(segment),
+            Contents::Read(part) => part.left,
+            Contents::Atomic { .. } | Contents::Parity => 0,
         };
         let block = encoder.begin(left_bytes, self.segment_bytes, &self.rtt);
         block.map_or(Place::NONE, |block| Place::of(&block))
@@ -236,17 +243,23 @@ impl Tx {
         }
     }
 
-    fn again(&self, number: u64, part: Part) -> Sending {
+    fn again(&self, number: u64, part: Contents) -> PlannedPacket {
         let place = self.sent.place(number);
-        Sending { number, part, kind: SendingKind::Again, asks: true, place }
+        PlannedPacket { number, part, kind: TransmissionKind::Retransmission, asks: true, place }
     }
 
-    fn probe_packet(&mut self, probe: Probe, limits: &Limits) -> Option<Sending> {
+    fn probe_packet(&mut self, probe: Probe, limits: &Limits) -> Option<PlannedPacket> {
         match probe {
             Probe::Tail => self.sent.newest().map(|(n, part)| self.again(n, part)).or_else(|| {
                 let (number, segment) = self.requester.oldest_unanswered()?;
-                let (part, place) = (Part::Request(segment), Place::NONE);
-                Some(Sending { number, part, kind: SendingKind::Sign, asks: true, place })
+                let (part, place) = (Contents::Request(segment), Place::NONE);
+                Some(PlannedPacket {
+                    number,
+                    part,
+                    kind: TransmissionKind::Probe,
+                    asks: true,
+                    place,
+                })
             }),
             // A block that has begun does not wait for receive requests.
             Probe::Receive if self.encoder.as_ref().is_some_and(|c| c.turn().is_some()) => None,
@@ -254,7 +267,7 @@ impl Tx {
                 if let Some((number, part)) = self.sent.next_lost(|_| true) {
                     return Some(self.again(number, part));
                 }
-                let may = May {
+                let may = Allowance {
                     segment_bytes: self.segment_bytes,
                     max_rd_atomic: self.max_rd_atomic,
                     receive_limit: self.credit.receive_limit(),
@@ -262,9 +275,15 @@ impl Tx {
                 };
                 match self.requester.next(&may) {
                     Next::NoReceive(segment) if self.sent.next() < self.psn_limit() => {
-                        let (number, part) = (self.sent.next(), Part::Request(segment));
+                        let (number, part) = (self.sent.next(), Contents::Request(segment));
                         let place = self.begin_block(&part);
-                        Some(Sending { number, part, kind: SendingKind::New, asks: true, place })
+                        Some(PlannedPacket {
+                            number,
+                            part,
+                            kind: TransmissionKind::First,
+                            asks: true,
+                            place,
+                        })
                     }
                     _ => None,
                 }

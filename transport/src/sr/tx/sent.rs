@@ -16,7 +16,7 @@ use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
 use crate::sr::number::{unwrap, wrap};
 use ack_info::OnPath;
-use entry::{Entry, Rebuilt, State, Transmission};
+use entry::{Entry, Recovered, State, Transmission};
 use spanwire_base::{Time, u64_from, usize_from};
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ pub(crate) struct Sent<T> {
     /// leaves in one step of the driver has one time.
     delivered: Option<(Time, u64)>,
     /// Packets that the peer has rebuilt, and that may still arrive there.
-    rebuilt: VecDeque<Rebuilt>,
+    rebuilt: VecDeque<Recovered>,
     /// What has happened to packets on their ways, if anybody wants to know.
     on_paths: Option<Vec<OnPath>>,
     counters: SentCounters,

@@ -43,7 +43,7 @@ pub(crate) struct Timers {
 
 /// What a timer that fired asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Silence {
+pub(crate) enum TimerEvent {
     /// Nothing was due.
     Nothing,
     /// Send the newest packet again, and ask.
@@ -109,23 +109,23 @@ impl Timers {
     }
 
     /// What is due at `now`; `oldest` as in [`Timers::next`].
-    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt, oldest: Option<Time>) -> Silence {
+    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt, oldest: Option<Time>) -> TimerEvent {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
             self.probe_from = Time::MAX;
             self.blind_probes += 1;
             self.margin.on_probe(now, self.sent_at);
-            return Silence::Probe;
+            return TimerEvent::Probe;
         }
         let is_due = self.timeout_at(rtt, oldest).is_some_and(|at| at <= now);
         let Some(since) = self.quiet_since.filter(|_| is_due) else {
-            return Silence::Nothing;
+            return TimerEvent::Nothing;
         };
         if self.expired == 0 {
             self.silent_since = since;
         }
         if self.expired >= self.retry_cnt && now.since(self.silent_since) >= self.patience {
             self.quiet_since = None;
-            return Silence::Exhausted;
+            return TimerEvent::Exhausted;
         }
         // Only the first of a row can be told needless: what is sent after it muddles the echo.
         if self.expired == 0 {
@@ -135,7 +135,7 @@ impl Timers {
         // What is sent now gets a second chance before the next, longer, timeout.
         (self.probe_from, self.blind_probes) = (Time::ZERO, 0);
         self.quiet_since = Some(now);
-        Silence::Timeout
+        TimerEvent::Timeout
     }
 
     /// The peer is silent: one packet at a time until it is heard.
@@ -180,7 +180,7 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
-    /// Silence counts from the last word of the peer, but not from before what it can speak of: all
+    /// TimerEvent counts from the last word of the peer, but not from before what it can speak of: all
     /// that was in flight then may have been lost, found so, and sent again.
     fn timeout_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let quiet_since = self.quiet_since?;
@@ -229,10 +229,10 @@ mod tests {
         t.on_sent(at(0));
         t.on_sent(at(50));
         assert_eq!(t.next(&rtt, None), Some(at(250)), "two round trips after the newest");
-        assert_eq!(t.fire(at(249), &rtt, None), Silence::Nothing);
-        assert_eq!(t.fire(at(250), &rtt, None), Silence::Probe);
+        assert_eq!(t.fire(at(249), &rtt, None), TimerEvent::Nothing);
+        assert_eq!(t.fire(at(250), &rtt, None), TimerEvent::Probe);
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "since the oldest");
-        assert_eq!(t.fire(at(1000), &rtt, None), Silence::Timeout);
+        assert_eq!(t.fire(at(1000), &rtt, None), TimerEvent::Timeout);
         assert!(t.is_silent());
     }
 
@@ -240,12 +240,12 @@ mod tests {
     fn defer_probe__the_packet_sent_in_its_place_is_probed() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        assert_eq!(t.fire(at(200), &rtt, None), Silence::Probe);
+        assert_eq!(t.fire(at(200), &rtt, None), TimerEvent::Probe);
         t.defer_probe();
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "no probe while it waits");
         t.on_sent(at(500));
         assert_eq!(t.next(&rtt, None), Some(at(700)));
-        assert_eq!(t.fire(at(700), &rtt, None), Silence::Probe);
+        assert_eq!(t.fire(at(700), &rtt, None), TimerEvent::Probe);
         t.on_sent(at(701));
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "one probe, if it was sent");
     }
@@ -255,7 +255,7 @@ mod tests {
         let (mut t, rtt) = (timers().0, Rtt::default());
         t.on_sent(at(0));
         let first = t.next(&rtt, None).unwrap();
-        assert_eq!(t.fire(first, &rtt, None), Silence::Probe);
+        assert_eq!(t.fire(first, &rtt, None), TimerEvent::Probe);
         t.defer_probe();
         assert!(t.next(&rtt, None).unwrap() > first, "not due for ever");
     }
@@ -268,12 +268,12 @@ mod tests {
         t.on_sent(at(120));
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
-        assert_eq!(t.fire(at(1000), &rtt, Some(at(120))), Silence::Nothing);
+        assert_eq!(t.fire(at(1000), &rtt, Some(at(120))), TimerEvent::Nothing);
         t.on_heard(at(150), at(50), true);
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the probe");
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "since the last word");
-        assert_eq!(t.fire(at(1150), &rtt, Some(at(120))), Silence::Timeout);
+        assert_eq!(t.fire(at(1150), &rtt, Some(at(120))), TimerEvent::Timeout);
     }
 
     #[test]
@@ -283,11 +283,11 @@ mod tests {
         t.fire(at(200), &rtt, None);
         for due in [1000, 3000] {
             assert_eq!(t.next(&rtt, None), Some(at(due)));
-            assert_eq!(t.fire(at(due), &rtt, None), Silence::Timeout);
-            assert_eq!(t.fire(at(due + 200), &rtt, None), Silence::Probe, "once after each");
+            assert_eq!(t.fire(at(due), &rtt, None), TimerEvent::Timeout);
+            assert_eq!(t.fire(at(due + 200), &rtt, None), TimerEvent::Probe, "once after each");
         }
         assert_eq!(t.next(&rtt, None), Some(at(7000)));
-        assert_eq!(t.fire(at(7000), &rtt, None), Silence::Exhausted);
+        assert_eq!(t.fire(at(7000), &rtt, None), TimerEvent::Exhausted);
         assert_eq!(t.next(&rtt, None), None);
     }
 
@@ -299,7 +299,7 @@ mod tests {
         let mut verdict = None;
         while verdict.is_none() {
             let due = t.next(&rtt, None).unwrap();
-            verdict = (t.fire(due, &rtt, None) == Silence::Exhausted).then_some(due);
+            verdict = (t.fire(due, &rtt, None) == TimerEvent::Exhausted).then_some(due);
         }
         assert_eq!(verdict, Some(at(127_000)), "1 + 2 + 4 ... + 64 ms");
     }
@@ -327,11 +327,11 @@ mod tests {
         for (begin, timeout) in [(0, 50_000), (50_000, 150_000)] {
             for after in [6_250, 18_750, 43_750] {
                 assert_eq!(t.next(&rtt, None), Some(at(begin + after)));
-                assert_eq!(t.fire(at(begin + after), &rtt, None), Silence::Probe);
+                assert_eq!(t.fire(at(begin + after), &rtt, None), TimerEvent::Probe);
                 t.on_sent(at(begin + after));
             }
             assert_eq!(t.next(&rtt, None), Some(at(timeout)));
-            assert_eq!(t.fire(at(timeout), &rtt, None), Silence::Timeout);
+            assert_eq!(t.fire(at(timeout), &rtt, None), TimerEvent::Timeout);
             t.on_sent(at(timeout));
         }
     }
@@ -342,13 +342,16 @@ mod tests {
         let rtt = Rtt::default();
         t.on_sent(at(0));
         let mut fired = Vec::new();
-        while fired.last() != Some(&Silence::Timeout) {
+        while fired.last() != Some(&TimerEvent::Timeout) {
             let due = t.next(&rtt, None).unwrap();
             fired.push(t.fire(due, &rtt, None));
             t.on_sent(due);
             // Each probe is answered, with nothing new.
             t.on_heard(due, at(0), true);
         }
-        assert_eq!(fired, [Silence::Probe, Silence::Probe, Silence::Probe, Silence::Timeout]);
+        assert_eq!(
+            fired,
+            [TimerEvent::Probe, TimerEvent::Probe, TimerEvent::Probe, TimerEvent::Timeout]
+        );
     }
 }

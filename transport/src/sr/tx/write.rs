@@ -1,8 +1,8 @@
 //! The contents of a packet: header and payload.
 
 use super::Tx;
-use super::part::{Part, ReadPart, Segment, Sending, SendingKind};
-use super::requester::Sender;
+use super::plan::{Contents, PlannedPacket, ReadSegment, Segment, TransmissionKind};
+use super::requester::Requester;
 use crate::drop::DropReason;
 use crate::mr::{MrTable, PdId};
 use crate::payload::{Payload, PayloadMut};
@@ -16,20 +16,20 @@ impl Tx {
     pub(in crate::sr) fn header(
         &self,
         now: Time,
-        sending: &Sending,
+        sending: &PlannedPacket,
     ) -> Option<(SrDataRepr, u32, bool)> {
         let psn = wrap(sending.number);
         let mut solicited = false;
         let (mut header, len) = match &sending.part {
-            Part::Request(segment) => {
+            Contents::Request(segment) => {
                 let header = self.requester.header(segment, psn)?;
                 let carries = matches!(header.kind, SrKind::Send | SrKind::Write);
                 solicited = self.requester.is_solicited(segment);
                 (header, if carries { segment.len } else { 0 })
             }
-            Part::Read(part) => (part.header(psn), part.len),
-            Part::Parity => {
-                let new = sending.kind == SendingKind::New;
+            Contents::Read(part) => (part.header(psn), part.len),
+            Contents::Parity => {
+                let new = sending.kind == TransmissionKind::First;
                 let encoder = self.encoder.as_ref().filter(|_| new);
                 match encoder.and_then(|encoder| encoder.parity_header(psn)) {
                     Some((header, is_solicited, len)) => {
@@ -40,13 +40,13 @@ impl Tx {
                     None => (SrDataRepr::new(SrKind::Send, psn, 0), 0),
                 }
             }
-            &Part::Atomic { answers, original } => {
+            &Contents::Atomic { answers, original } => {
                 let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, answers);
                 let (answers, original) = (Some(answers), Some(original));
                 (SrDataRepr { answers, original, ..plain }, 0)
             }
         };
-        header.is_retransmission = sending.kind != SendingKind::New;
+        header.is_retransmission = sending.kind != TransmissionKind::First;
         header.sent_ps = now.as_ps();
         header.block = sending.place.repr();
         Some((header, len, solicited))
@@ -54,21 +54,21 @@ impl Tx {
 
     /// Opens the encoder's block, if the packet is the first of one.
     #[inline]
-    pub(in crate::sr) fn begin_block_of(&mut self, sending: &Sending) {
-        if sending.kind == SendingKind::New && sending.place.begins_block() {
+    pub(in crate::sr) fn begin_block_of(&mut self, sending: &PlannedPacket) {
+        if sending.kind == TransmissionKind::First && sending.place.begins_block() {
             self.open_block(sending);
         }
     }
 
     #[inline(never)]
-    fn open_block(&mut self, sending: &Sending) {
+    fn open_block(&mut self, sending: &PlannedPacket) {
         let Some(block) = sending.place.repr() else { return };
         let Some(encoder) = &mut self.encoder else { return };
         let psn = wrap(sending.number);
         let segment_bytes = self.segment_bytes;
         let of = |left: u32| left.min(u32::from(block.data) * segment_bytes);
         match &sending.part {
-            Part::Request(segment) => {
+            Contents::Request(segment) => {
                 let bytes = of(self.requester.data_left(segment));
                 let whole = Segment { len: bytes, ..*segment };
                 let solicited = self.requester.is_solicited(&whole);
@@ -76,12 +76,12 @@ impl Tx {
                     encoder.open(block, (header, solicited), bytes, (false, segment_bytes));
                 }
             }
-            Part::Read(part) => {
+            Contents::Read(part) => {
                 let bytes = of(part.left);
-                let whole = ReadPart { len: bytes, last: bytes == part.left, ..*part };
+                let whole = ReadSegment { len: bytes, last: bytes == part.left, ..*part };
                 encoder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
             }
-            Part::Atomic { .. } | Part::Parity => {}
+            Contents::Atomic { .. } | Contents::Parity => {}
         }
     }
 
@@ -90,13 +90,13 @@ impl Tx {
     #[inline]
     pub(in crate::sr) fn fill(
         &mut self,
-        sending: &Sending,
+        sending: &PlannedPacket,
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
         let Self { requester, encoder, .. } = self;
-        let is_new = sending.kind == SendingKind::New;
-        let is_parity = sending.part == Part::Parity;
+        let is_new = sending.kind == TransmissionKind::First;
+        let is_parity = sending.part == Contents::Parity;
         match (payload, encoder) {
             (PayloadMut::Bytes(out), Some(encoder)) if is_parity && is_new => {
                 encoder.copy_parity(out)
@@ -145,13 +145,18 @@ impl Tx {
 
 /// Copies the payload of a part; false when its memory is no longer registered.
 #[inline]
-fn copy(requester: &Sender, part: &Part, payload: PayloadMut<'_>, mrs: (PdId, &MrTable)) -> bool {
+fn copy(
+    requester: &Requester,
+    part: &Contents,
+    payload: PayloadMut<'_>,
+    mrs: (PdId, &MrTable),
+) -> bool {
     match part {
-        Part::Request(segment) => requester.gather(segment, payload, mrs),
-        Part::Read(part) => {
+        Contents::Request(segment) => requester.gather(segment, payload, mrs),
+        Contents::Read(part) => {
             let (pd, mrs) = mrs;
             part.len == 0 || mrs.fetch_remote(pd, part.rkey, part.va, part.len, payload)
         }
-        Part::Atomic { .. } | Part::Parity => true,
+        Contents::Atomic { .. } | Contents::Parity => true,
     }
 }

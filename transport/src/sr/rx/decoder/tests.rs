@@ -11,13 +11,13 @@ fn at(us: u64) -> Time {
 
 /// A block of data and parity packets with real payload, by PQ, of segments of 100 bytes and a last
 /// one of 40.
-struct Sender {
+struct Requester {
     place: BlockRepr,
     data: Vec<Vec<u8>>,
     parity: Vec<Vec<u8>>,
 }
 
-impl Sender {
+impl Requester {
     fn new(data: u8, parity: u8) -> Self {
         let len = |i| if i + 1 == data { 40 } else { 100 };
         let segment = |i: u8| (0..len(i)).map(|at: u8| at.wrapping_mul(7) ^ i).collect();
@@ -61,26 +61,26 @@ impl Sender {
         self.data.get(i).unwrap_or_else(|| &self.parity[i - self.data.len()])
     }
 
-    fn send(&self, r: &mut Rebuild, memory: &mut BlockMemory, index: u8) -> Then {
+    fn send(&self, r: &mut Decoder, memory: &mut BlockMemory, index: u8) -> Then {
         let packet = (FIRST + u64::from(index), &self.header(index), index == 1);
         r.on_packet(at(10), packet, Payload::Bytes(self.payload(index)), |_| 0, memory)
     }
 }
 
-fn both() -> (Rebuild, BlockMemory) {
-    (Rebuild::new(PEER, 1 << 20), BlockMemory::new(1 << 20))
+fn both() -> (Decoder, BlockMemory) {
+    (Decoder::new(PEER, 1 << 20), BlockMemory::new(1 << 20))
 }
 
 #[test]
 fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     for (a, b) in (0..10).flat_map(|a| (a..10).map(move |b| (a, b))) {
         let (mut r, mut memory) = both();
         let came: Vec<u8> = (0..10).filter(|i| *i != a && *i != b).collect();
         let mut rebuilds = 0;
         for i in &came {
             match s.send(&mut r, &mut memory, *i) {
-                Then::Rebuild => {}
+                Then::Recover => {}
                 Then::Idle(numbers) => assert_eq!(numbers, FIRST + 8..FIRST + 10),
                 Then::Nothing => continue,
             }
@@ -109,7 +109,7 @@ fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
 
 #[test]
 fn overdue__names_what_counts_and_then_what_did_not_come() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     for i in [0, 1, 2, 4, 5, 9] {
         assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
@@ -123,7 +123,7 @@ fn overdue__names_what_counts_and_then_what_did_not_come() {
     assert!(r.next_deadline().unwrap() > due, "it is said again");
     // Two of the three come, and the third is computed.
     assert_eq!(s.send(&mut r, &mut memory, 3), Then::Nothing);
-    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Rebuild);
+    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Recover);
     assert_eq!(r.compute(FIRST).len(), 1);
     assert_eq!(r.rebuilt(FIRST, &mut memory), FIRST + 8..FIRST + 10);
     let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
@@ -140,9 +140,9 @@ fn overdue__names_what_counts_and_then_what_did_not_come() {
 
 #[test]
 fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let ((mut r, mut memory), (_, mut none)) = (both(), both());
-    let mut send = |r: &mut Rebuild, index: u8, us: u64| {
+    let mut send = |r: &mut Decoder, index: u8, us: u64| {
         let header = SrDataRepr { sent_ps: us * 1_000_000, ..s.header(index) };
         let payload = Payload::Bytes(s.payload(index));
         let packet = (FIRST + u64::from(index), &header, false);
@@ -164,10 +164,10 @@ fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
 
 #[test]
 fn on_again__what_parity_only_overtook_is_not_lost() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     (1..8).for_each(|i| _ = s.send(&mut r, &mut memory, i));
-    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Rebuild);
+    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Recover);
     assert_eq!(r.compute(FIRST).len(), 1);
     r.rebuilt(FIRST, &mut memory);
     r.on_again(FIRST, &BlockRepr { index: 0, ..s.place });
@@ -178,7 +178,7 @@ fn on_again__what_parity_only_overtook_is_not_lost() {
 
 #[test]
 fn overdue__gives_a_silent_block_up() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
     let mut said = Vec::new();
@@ -198,7 +198,7 @@ fn overdue__gives_a_silent_block_up() {
 
 #[test]
 fn on_packet__parity_that_is_given_up_is_not_waited_for() {
-    let s = Sender::new(2, 2);
+    let s = Requester::new(2, 2);
     let (mut r, mut memory) = both();
     for i in [2, 3] {
         let block = Some(BlockRepr { index: i, ..s.place });
@@ -214,7 +214,7 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
 
 #[test]
 fn on_packet__what_contradicts_itself_keeps_no_parity() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let wrong: [fn(&mut SrDataRepr); 4] = [
         |h| h.block_bytes = Some(741),
         |h| h.block_bytes = Some(700),
@@ -235,7 +235,7 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
     }
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
-    let other = Sender { place: BlockRepr { parity: 3, ..s.place }, ..Sender::new(8, 2) };
+    let other = Requester { place: BlockRepr { parity: 3, ..s.place }, ..Requester::new(8, 2) };
     assert_eq!(other.send(&mut r, &mut memory, 1), Then::Nothing);
     assert_eq!((r.open.oldest().came, r.take_counters().plain), (1, 1));
 }
@@ -243,7 +243,7 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
 /// Parity that was kept counts for nothing once its sums are gone.
 #[test]
 fn on_packet__a_block_that_turns_plain_counts_no_parity() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     for i in [0, 1, 2, 3, 4, 5, 9] {
         assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
@@ -260,8 +260,8 @@ fn on_packet__a_block_that_turns_plain_counts_no_parity() {
 
 #[test]
 fn on_packet__blocks_that_never_end_are_bounded() {
-    let s = Sender::new(8, 2);
-    let (mut r, mut memory) = (Rebuild::new(PEER, 5000), BlockMemory::new(1 << 20));
+    let s = Requester::new(8, 2);
+    let (mut r, mut memory) = (Decoder::new(PEER, 5000), BlockMemory::new(1 << 20));
     for n in 0..10_000 {
         let packet = (FIRST + n * 16, &s.header(0), false);
         r.on_packet(at(10), packet, Payload::Bytes(s.payload(0)), |_| 0, &mut memory);
@@ -276,7 +276,7 @@ fn on_packet__blocks_that_never_end_are_bounded() {
 
 #[test]
 fn on_packet__a_scheme_that_is_not_known_is_plain() {
-    let mut s = Sender::new(8, 2);
+    let mut s = Requester::new(8, 2);
     s.place.scheme = 9;
     let (mut r, mut memory) = both();
     for i in 0..7 {
@@ -290,7 +290,7 @@ fn on_packet__a_scheme_that_is_not_known_is_plain() {
 /// A receive request may be missing for the last segment only: those before it are there.
 #[test]
 fn give_up__what_was_placed_before_the_refusal_is_not_asked_for() {
-    let s = Sender::new(4, 2);
+    let s = Requester::new(4, 2);
     for (refused, asked) in [(1, 0b1110), (3, 0b1000)] {
         let (mut r, mut memory) = both();
         for i in [0, 2, 4, 5].into_iter().filter(|i| *i != 2 || refused > 1) {
@@ -309,7 +309,7 @@ fn give_up__what_was_placed_before_the_refusal_is_not_asked_for() {
 /// Parity that comes when its block is forgotten makes up for nothing that has arrived.
 #[test]
 fn on_packet__knows_what_came_when_nobody_kept_account() {
-    let s = Sender::new(2, 2);
+    let s = Requester::new(2, 2);
     for (arrived, want) in
         [(0b0011, Then::Idle(FIRST + 2..FIRST + 4)), (0b0101, Then::Nothing), (0, Then::Nothing)]
     {
@@ -319,7 +319,7 @@ fn on_packet__knows_what_came_when_nobody_kept_account() {
         let first = |first| if first == FIRST { arrived } else { 0 };
         assert_eq!(r.on_packet(at(5), packet, parity, first, &mut memory), want, "{arrived:b}");
         let is_kept = arrived == 0;
-        assert_eq!(s.send(&mut r, &mut memory, 3) == Then::Rebuild, is_kept, "{arrived:b}");
+        assert_eq!(s.send(&mut r, &mut memory, 3) == Then::Recover, is_kept, "{arrived:b}");
     }
 }
 
@@ -339,7 +339,7 @@ fn overdue__of_many_blocks_each_is_looked_at_once() {
     ];
     for (name, order) in orders {
         let (mut r, mut memory) = both();
-        let s = Sender::new(2, 2);
+        let s = Requester::new(2, 2);
         let begun: BTreeSet<u64> = (0..BLOCKS).map(order).collect();
         assert_eq!(begun.len(), 4096, "{name}");
         for i in (0..BLOCKS).map(order) {
@@ -365,7 +365,7 @@ fn overdue__of_many_blocks_each_is_looked_at_once() {
 /// A block that is put off is looked at when its time was, and not before it is now.
 #[test]
 fn overdue__what_is_put_off_comes_due_when_it_is_said_to() {
-    let s = Sender::new(8, 2);
+    let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
     let first = r.next_deadline().unwrap();

@@ -41,9 +41,9 @@ pub(crate) struct Acked {
     /// than the last.
     pub(crate) at_send: Option<AtSend>,
     /// Packets of blocks that the peer is short of, and that had not been known to be lost.
-    pub(crate) short: Newly,
+    pub(crate) short: NewlyLost,
     /// Packets that are lost and not needed, and had not been known to be lost.
-    pub(crate) settled: Newly,
+    pub(crate) settled: NewlyLost,
 }
 
 /// An acknowledgement of what was not sent, or of what lies too far in the past.
@@ -52,12 +52,12 @@ pub(crate) struct BeyondSent;
 
 /// Packets that had not been known to be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Newly {
+pub(crate) struct NewlyLost {
     pub(crate) pkts: u64,
     pub(crate) bytes: u64,
 }
 
-impl Newly {
+impl NewlyLost {
     pub(super) fn add(&mut self, more: Self) {
         self.pkts += more.pkts;
         self.bytes += more.bytes;

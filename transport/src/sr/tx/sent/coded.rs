@@ -2,8 +2,8 @@
 //! (docs/protocol/sr.md, "Blocks", 6 and 8).
 
 use super::Sent;
-use super::ack_info::{Fate, Newly, OnPath};
-use super::entry::{Rebuilt, State};
+use super::ack_info::{Fate, NewlyLost, OnPath};
+use super::entry::{Recovered, State};
 use crate::sr::number::unwrap;
 use crate::sr::tx::place::Place;
 use spanwire_base::{Time, u64_from};
@@ -92,8 +92,8 @@ impl<T: Copy> Sent<T> {
     /// The peer is short of data of a block: what was sent of it no later than `until`, a time and
     /// a number among those of one time, and does not count is lost.
     #[inline(never)]
-    pub(super) fn on_short(&mut self, report: &BlockReport, until: (Time, u64)) -> Newly {
-        let mut short = Newly::default();
+    pub(super) fn on_short(&mut self, report: &BlockReport, until: (Time, u64)) -> NewlyLost {
+        let mut short = NewlyLost::default();
         let Some((first, place)) = self.block(report) else { return short };
         for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
             let number = first + i;
@@ -133,25 +133,27 @@ impl<T: Copy> Sent<T> {
                 if self.rebuilt.len() >= REBUILT_MAX {
                     self.rebuilt.pop_front();
                 }
-                self.rebuilt.push_back(Rebuilt { number, bytes, path, sent_at });
+                self.rebuilt.push_back(Recovered { number, bytes, path, sent_at });
             }
         }
     }
 
     /// Packets of a block did not arrive and are not needed any more.
     #[inline(never)]
-    pub(super) fn on_settled(&mut self, report: &BlockReport) -> Newly {
+    pub(super) fn on_settled(&mut self, report: &BlockReport) -> NewlyLost {
         // What was not rebuilt before is taken for that first: then all of it is there to be told.
         self.on_rebuilt(report);
-        let mut lost = Newly::default();
+        let mut lost = NewlyLost::default();
         let first = unwrap(self.una, report.first);
-        let is_it = |r: &Rebuilt| {
+        let is_it = |r: &Recovered| {
             let i = r.number.wrapping_sub(first);
             i < 64 && report.bits >> i & 1 != 0
         };
         while let Some(at) = self.rebuilt.iter().position(is_it) {
-            let Some(Rebuilt { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else { break };
-            lost.add(Newly { pkts: 1, bytes });
+            let Some(Recovered { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else {
+                break;
+            };
+            lost.add(NewlyLost { pkts: 1, bytes });
             self.counters.presumed_lost += 1;
             let fate = Fate::Settled;
             self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
@@ -295,7 +297,7 @@ mod tests {
         let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
         let acked =
             s.on_ack(&AckInfo { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
-        assert_eq!((acked.pkts, acked.short), (3, Newly { pkts: 2, bytes: 200 }));
+        assert_eq!((acked.pkts, acked.short), (3, NewlyLost { pkts: 2, bytes: 200 }));
         assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
         s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
         assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
@@ -385,7 +387,7 @@ mod tests {
         ] {
             let mut s = blocks(2);
             let acked = s.on_ack(&told(&[word(&[0])], 0, &[nack])).unwrap();
-            assert_eq!(acked.short, Newly::default(), "{nack:?}");
+            assert_eq!(acked.short, NewlyLost::default(), "{nack:?}");
             assert_eq!((again(&mut s), s.in_flight_pkts()), (vec![], 11));
         }
     }
@@ -407,7 +409,7 @@ mod tests {
         let want = [(1, arrived), (2, arrived), (3, settled), (4, arrived), (5, arrived)];
         assert_eq!(fates[..5], want);
         assert_eq!(fates[5], (6, settled));
-        assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(Newly::default()));
+        assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(NewlyLost::default()));
     }
 
     /// The windows may hold parity back for longer than the peer waits for it.
@@ -440,7 +442,7 @@ mod tests {
         let rebuilt = [report(BlockWord::Rebuilt, 0, 0b110)];
         let words = [word(&[0, 1, 2, 3, 4])];
         let acked = s.on_ack(&told(&words, 4, &rebuilt)).unwrap();
-        assert_eq!((acked.pkts, acked.settled), (3, Newly::default()));
+        assert_eq!((acked.pkts, acked.settled), (3, NewlyLost::default()));
         let paths: Vec<u16> = s.take_on_paths().iter().map(|told| told.path).collect();
         assert_eq!(paths, [1, 4, 5], "of the ways of 1 and 2 nothing is known");
         // 1 came late; 2 and the parity 5 never.

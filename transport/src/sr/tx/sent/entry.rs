@@ -45,7 +45,7 @@ pub(in crate::sr::tx) struct Transmission {
 
 /// A packet that the peer has rebuilt while it was on its way, for all we knew.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rebuilt {
+pub(super) struct Recovered {
     pub(super) number: u64,
     pub(super) bytes: u64,
     pub(super) path: u16,

@@ -5,9 +5,9 @@ use spanwire_wire::{SrDataRepr, SrKind};
 
 /// The contents of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum Contents {
     Request(Segment),
-    Read(ReadPart),
+    Read(ReadSegment),
     Atomic {
         answers: u32,
         original: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Segment {
 
 /// Bytes of a READ response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReadPart {
+pub(crate) struct ReadSegment {
     pub(super) answers: u32,
     /// The wire's number of the request's packet.
     pub(crate) asked_by: u32,
@@ -39,7 +39,7 @@ pub(crate) struct ReadPart {
     pub(super) last: bool,
 }
 
-impl ReadPart {
+impl ReadSegment {
     /// Its header, as the packet `psn`.
     pub(super) fn header(&self, psn: u32) -> SrDataRepr {
         SrDataRepr {
@@ -54,10 +54,10 @@ impl ReadPart {
 
 /// A packet of the schedule, to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PlannedPacket {
     pub(crate) number: u64,
-    pub(crate) part: Part,
-    pub(crate) kind: SendingKind,
+    pub(crate) part: Contents,
+    pub(crate) kind: TransmissionKind,
     /// It requests an acknowledgement.
     pub(crate) asks: bool,
     /// Its position in a block.
@@ -65,11 +65,11 @@ pub(crate) struct Sending {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SendingKind {
+pub(crate) enum TransmissionKind {
     /// The first transmission.
-    New,
+    First,
     /// A retransmission of a packet that is not acknowledged.
-    Again,
+    Retransmission,
     /// A copy of an acknowledged packet, sent only to elicit an acknowledgement.
-    Sign,
+    Probe,
 }
