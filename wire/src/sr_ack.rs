@@ -7,7 +7,7 @@
 //!  4..8   newest: PSN of the last arrival
 //!  8..10  path of the newest
 //! 10      reason
-//! 11      hop limit that the newest came with
+//! 11      hop limit of the newest on arrival
 //! 12..20  echo: time sent of the newest
 //! 20..24  hold: its arrival to this acknowledgement, ns
 //! 24..28  receive delay: port to engine, ns
