@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Paths that die and lose packets: the tables of docs/PERF.md.
+"""Path failures and packet loss: the tables of docs/PERF.md.
 
 As root: bench/paths.py dead|loss [--spanwire target/release/spanwire] [--keep DIR] ...
 
 Two hosts, a `spanwire switch` beside each, and four links between these, of 1 Gbit/s and 5 ms; a switch
-chooses the link by the 5-tuple. What leads to a host has --mbit and a queue of 500 kB.
+selects the link by the 5-tuple. The link to a host has --mbit and a queue of 500 kB.
 
-dead: a copy, in the middle of which the busiest link begins to lose everything, both ways. A line for each
-way to send: seconds, the median time between two chunks (256 KiB) of the file at the receiver, the longest that
-ended within half a second after the death, how far it is above the median in round trips, the longest at any other
-time (what the machine does to a transfer that nothing happens to), and what the engine counted.
+dead: a copy, in the middle of which the busiest link fails in both directions. A line for each
+configuration: seconds, the median time between two chunks (256 KiB) of the file at the receiver, the longest that
+ended within half a second after the failure, its excess over the median in round trips, the longest at any other
+time (the disturbance by the machine), and the engine's counters.
 
-loss: one message at a time while the links lose frames, at random or in bursts; the time until it is known
-that all of it has arrived: p50, p99 and p99.9 in ms, beside kernel TCP, whose receiver answers with a byte.
+loss: one message at a time while the links lose frames, at random or in bursts; the time until all of it is
+acknowledged: p50, p99 and p99.9 in ms, compared with kernel TCP, whose receiver replies with a byte.
 """
 import argparse
 import array
@@ -180,7 +180,7 @@ def dead(args):
 
 
 def dead_once(lab, args, way):
-    """None if all goes by a link that is TCP's too, and is not to be killed."""
+    """None if all traffic takes a link that TCP takes too, which must not fail."""
     shm = tempfile.mkdtemp(prefix="spanwire-paths-", dir="/dev/shm")
     try:
         source, into = os.path.join(shm, "file"), os.path.join(shm, "into")
@@ -195,7 +195,7 @@ def dead_once(lab, args, way):
         sender = lab.start("a", "copy", "send", source, ADDRESSES["b"], "--dev", "sw0", "--json",
                            *cc, *way)
         time.sleep(args.mib * 8 * 1.048 / args.mbit / 2)
-        # The side connection is TCP and has one path: a copy ends when that is gone for seconds.
+        # The side connection is TCP and has one path: a copy fails when that is down for seconds.
         frames = lab.frames("a")
         link = max((link for link in frames if link not in spared), key=frames.get)
         if frames[link] < max(frames.values()) / 8:
@@ -247,7 +247,7 @@ def row(name, same, sent, received, killed):
 # ---- loss ----
 
 LOSSES = {"none": [], "random": ["loss=1%"],
-          # A burst begins with each 400th frame and is four frames long, in the mean: 1 %.
+          # A burst begins with each 400th frame and is four frames long on average: 1 %.
           "bursts": ["burst_loss={enter='2500ppm',leave='25%',loss_good='0%',loss_bad='100%'}"]}
 MESSAGE_WAYS = [("SR", []), ("SR 8,2", ["--ec", "8,2"]),
                 ("SR 8,2 unolb", ["--ec", "8,2", "--lb", "unolb"])]
@@ -316,7 +316,7 @@ def tcp(lab, args, size):
 
 
 def answer(port):
-    """Takes messages of one length from one client and answers each with a byte."""
+    """Receives messages of one length from one client and replies to each with a byte."""
     with socket.create_server(("", port)) as listener:
         client, _ = listener.accept()
     with client:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Processes that share a bottleneck of `spanwire switch`: the table of docs/PERF.md.
+"""Fairness of processes that share a bottleneck of `spanwire switch`: the table of docs/PERF.md.
 
 As root: bench/shared_bottleneck.py [--spanwire target/release/spanwire] [--seconds 10]
          [--rates 200,500,1000] [--keep DIR]
 
-Each client has a host of its own, each server a macvlan behind the one port of the bottleneck. Prints
-a line for each run: Mbit/s of each client over the last half of the time that all ran, their sum,
-Jain's index, and the queue in kB (mean, median, most). What `spanwire plot` wants stays in DIR. Two
-processes begin 2 s apart, four 1 s.
+Each client has a host of its own, each server a macvlan on the one port of the bottleneck. Prints
+a line for each run: Mbit/s of each client over the last half of the common time, their sum,
+Jain's index, and the queue in kB (mean, median, most). The input of `spanwire plot` stays in DIR. Two
+processes start 2 s apart, four 1 s.
 """
 import argparse
 import json

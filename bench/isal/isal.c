@@ -3,9 +3,9 @@
 //   CODE X Y LEN MS      CODE is one of: encode  decode  plan-decode  pq
 //
 // encode: Y parity packets of X data packets of LEN bytes. decode: the first Y data packets from
-// the rest and all parity, tables made before; plan-decode: made each time. pq: pq_gen, Y is 2.
-// The answer is the median over runs of 1/16 of the time; what other programs had of the core is
-// left out. Compiled and driven by `spanwire-bench erasure`.
+// the rest and all parity, with prepared tables; plan-decode: tables made each time. pq: pq_gen, Y is 2.
+// The reply is the median over runs of 1/16 of the time, without time that other programs took of
+// the core. Compiled and driven by `spanwire-bench erasure`.
 
 #include <isa-l/erasure_code.h>
 #include <isa-l/raid.h>
@@ -23,7 +23,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// Time for which this thread could run and had no core.
+// Time for which this thread was runnable without a core.
 static double waited_ns(void)
 {
     unsigned long long on_cpu = 0, waited = 0;
@@ -44,7 +44,7 @@ struct block {
     unsigned char tables[32 * PACKETS_MAX * PARITY_MAX];
 };
 
-// The rows that make the first y data packets from packets y..y + x, and their tables.
+// The rows that decode the first y data packets from packets y..y + x, and their tables.
 static void plan(struct block *b)
 {
     static unsigned char there[PACKETS_MAX * PACKETS_MAX], inverse[PACKETS_MAX * PACKETS_MAX];
@@ -119,7 +119,7 @@ static void prepare(struct block *b, unsigned char *memory)
     ec_init_tables(b->x, b->y, b->matrix + b->x * b->x, b->tables);
 }
 
-// What is decoded must be what was encoded: a wrong answer is not worth timing.
+// The decoded packets must equal the encoded ones: a wrong result is not timed.
 static void verify(struct block *b)
 {
     run(b, "encode", 1);

@@ -105,17 +105,17 @@ fn count_run(name: &str, ops: u64) -> Result<u64, Error> {
         .args(["icount-run", name, &ops.to_string()])
         .output()
         .map_err(|e| format!("valgrind: {e} (apt-get install valgrind)"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{name} fails under valgrind:\n{said}").into());
+        return Err(format!("{name} fails under valgrind:\n{stderr}").into());
     }
-    instructions(&said)
-        .ok_or_else(|| format!("no \"I refs\" in the output of valgrind:\n{said}").into())
+    instructions(&stderr)
+        .ok_or_else(|| format!("no \"I refs\" in the output of valgrind:\n{stderr}").into())
 }
 
 /// The number after `I refs:` (`I   refs:` in older versions).
-fn instructions(said: &str) -> Option<u64> {
-    let line = said.lines().find(|line| line.contains("refs:") && line.contains("I "))?;
+fn instructions(output: &str) -> Option<u64> {
+    let line = output.lines().find(|line| line.contains("refs:") && line.contains("I "))?;
     let digits: String = line.rsplit(':').next()?.chars().filter(char::is_ascii_digit).collect();
     digits.parse().ok()
 }

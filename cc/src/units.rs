@@ -1,6 +1,6 @@
 //! Conversions between the integers of the interface and the floating point of the formulas.
 //!
-//! Inside, a window is bytes, a time nanoseconds and a rate bytes per nanosecond, all `f64`: with
+//! Inside, a window is bytes, a time nanoseconds and a rate bytes per nanosecond, all `f64`. With
 //! windows of whole bytes, truncation would lose the additive increase of every algorithm here.
 //! Only `+ - * /` and `sqrt` are used, which IEEE 754 defines to the bit, so that a run is
 //! reproducible on any machine.

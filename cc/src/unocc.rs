@@ -40,8 +40,9 @@ params! {
     ///
     /// Uno, algorithm 1; without memory of earlier epochs.
     phantom_scale = 0.3 in 0.0..=1.0;
-    /// Delay in microseconds above the base round trip that still counts as no queue; 0 is 5.5 % of
-    /// the round trip inside the datacenter, and at least 5, the jitter of software timestamps.
+    /// Delay in microseconds above the base round trip that still counts as no queue. 0 selects
+    /// 5.5 % of the round trip inside the datacenter, but at least 5, the jitter of software
+    /// timestamps.
     phantom_tolerance_us = 0.0 in 0.0..=1e6;
     /// Maximum window in bandwidth-delay products of the flow.
     ///

@@ -174,7 +174,7 @@ mod tests {
             ("", "no load balancing is called ;"),
             ("unolb,flows=2", "no parameter flows; it has subflows,"),
             ("ecmp,x=1", "nor any other"),
-            ("unolb,subflows", "\"subflows\" is no KEY=VALUE"),
+            ("unolb,subflows", "\"subflows\" is not KEY=VALUE"),
             ("unolb,subflows=0", "subflows is 0, but must be between 1 and 32"),
             ("unolb,subflows=-1", "subflows is a whole number, not \"-1\""),
             ("unolb,reroute=back", "reroute is one of fresh, copy, not \"back\""),

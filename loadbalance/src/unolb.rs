@@ -4,20 +4,20 @@
 //! The packet with number `p` belongs to subflow `p mod n`. Blocks of an erasure code have
 //! consecutive numbers, so the packets of a block of at most `n` take `n` paths, whatever
 //! retransmissions are in between. A retransmission takes the next live subflow other than the one
-//! of the loss. It prefers a subflow on which a packet sent after the lost one has arrived: of
-//! paths that share a dead link, some appear live for a moment longer.
+//! of the loss. It prefers a subflow on which a packet sent after the lost one has arrived, because
+//! of paths that share a dead link, some appear live for a moment longer.
 //!
 //! # Reroutes
 //! A subflow is *suspect* if packets were lost on it and none sent after the first of them has
 //! arrived. A random loss is followed by arrivals and has no effect. A subflow is *bad*
 //! if it is suspect and
 //! - `lost_in_row` consecutive packets were lost (half as many on a path without any arrival), or
-//! - it is silent: packets are in flight, and an acknowledgement has been due for longer than
-//!   half a base round trip and three times the interval of its packets. It is due a round trip
+//! - it is silent: packets are in flight, and an acknowledgement is overdue by more than half a
+//!   base round trip and three times the interval of its packets. It is due a round trip
 //!   after its packet left, so no subflow is silent in its first round trip or after idle.
 //!
-//! A bad subflow takes another path with its next packet, at most once a base round trip: a fresh
-//! one, which no subflow uses and which is not remembered as dead. A path is remembered for
+//! A bad subflow takes another path with its next packet, at most once a base round trip. The path
+//! is fresh: no subflow uses it, and it is not remembered as dead. A dead path is remembered for
 //! `avoid_ms`, or until a packet sent on it since then arrives. It is remembered only if another
 //! path had an arrival meanwhile, because without any arrival no single path is the cause. A
 //! timeout counts as a loss on each subflow with packets in flight, in addition to reported losses.
@@ -136,8 +136,8 @@ impl UnoLb {
             && !subflow.is_silent(now, &self.limits(subflow))
     }
 
-    /// The subflow of a retransmission: the next live one with an arrival of a packet sent after
-    /// the lost one, which shows that the cause of the loss does not affect it.
+    /// The subflow of a retransmission: the next live one on which a packet sent after the lost one
+    /// has arrived. The cause of the loss does not affect such a subflow.
     fn retransmission_subflow(&mut self, out: &Outgoing) -> usize {
         let own = self.own_subflow(out.psn);
         let n = self.subflows.len();

@@ -36,8 +36,8 @@ trait Owner: Send + Sync {}
 
 impl<T: Send + Sync> Owner for T {}
 
-// SAFETY: a Region is a pointer to bytes that live as long as `_owner` (which is Send + Sync), and
-// it gives access by copying only, so moving it to another thread moves no borrow.
+// SAFETY: a Region is a pointer to bytes that live as long as `_owner` (which is Send + Sync). It
+// gives access by copying only, so moving it to another thread moves no borrow.
 unsafe impl Send for Region {}
 
 // SAFETY: see Send. Racing accesses are defined: `shared` makes all of them, and explains why.

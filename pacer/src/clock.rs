@@ -6,9 +6,9 @@ use spanwire_base::{Dur, Rate, Time};
 ///
 /// Tokens are kept as a time: a packet may leave from `next` on, and advances it by its
 /// transmission time at the rate. After an idle period or a delay, at most the burst limit may
-/// leave at once: a core that was preempted for a second resumes with one burst.
+/// leave at once. So a core that was preempted for a second resumes with one burst.
 ///
-/// Times are in picoseconds with 32 more bits: the fraction is carried from packet to packet, so
+/// Times are in picoseconds with 32 more bits. The fraction is carried from packet to packet, so
 /// the rate is exact over any time, to one part in 2^32.
 ///
 /// # Source
@@ -72,8 +72,8 @@ impl TokenClock {
     /// A packet may leave now.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
-        // By the rounded time, which saturates at the end of the range: a packet that waits for
-        // that is due then, so that callers do not poll for ever.
+        // By the rounded time, which saturates at the end of the range. A packet that waits for
+        // that time is due then, so that callers do not poll for ever.
         self.next() <= now
     }
 

@@ -17,9 +17,9 @@ impl Default for WheelConfig {
     }
 }
 
-/// The send times of queue pairs in slots of time: 4096 fine slots, 1 ms in all by default,
-/// and 1024 coarse slots of that width each, 1 s. Times beyond this horizon wait in the last slot
-/// and are then inserted again.
+/// The send times of queue pairs in slots of time. By default there are 4096 fine slots, 1 ms in
+/// all, and 1024 coarse slots of that width each, 1 s. Times beyond this horizon wait in the last
+/// slot and are then inserted again.
 ///
 /// A queue pair has at most one entry. The entry is popped at the end of its slot: late by up to
 /// one slot, never early. If it is due already, it is popped at once. Inserting, removing, the next

@@ -335,7 +335,7 @@ impl fmt::Display for ParamError {
             Self::NoField { name, known } => {
                 write!(f, "it has no parameter {name}; it has {}", known.join(", "))
             }
-            Self::NotASetting { text } => write!(f, "{text:?} is no KEY=VALUE"),
+            Self::NotASetting { text } => write!(f, "{text:?} is not KEY=VALUE"),
             Self::NotAValue { name, text, expected } => {
                 write!(f, "{name} is {expected}, not {text:?}")
             }

@@ -1,7 +1,7 @@
 //! Big-endian fields of a fixed-size header.
 //!
-//! A header is an array here, not a slice: the length is in the type and the offsets are literals,
-//! so the compiler removes every bounds check, and no accessor can panic on input.
+//! A header is an array here, not a slice: the length is in the type and the offsets are literals.
+//! So the compiler removes every bounds check, and no accessor can panic on input.
 
 /// The `M` bytes at `at`, which the callers keep inside the header.
 #[inline]

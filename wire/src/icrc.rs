@@ -1,10 +1,10 @@
 //! The invariant CRC: the last four bytes of every RoCEv2 packet.
 //!
-//! It is Ethernet's CRC-32 over all fields that no router changes: eight bytes of ones in place of
-//! the InfiniBand local route header, the IP header, UDP, BTH and all bytes up to the ICRC. Fields
-//! that routers change are replaced by ones: TOS, TTL and checksum of IPv4; traffic class, flow
-//! label and hop limit of IPv6; the UDP checksum; and the byte of BTH with FECN and BECN. It is
-//! sent least significant byte first. (IBTA A17; checked against rdma_rxe.)
+//! It is Ethernet's CRC-32 over all fields that no router changes. Eight bytes of ones replace the
+//! InfiniBand local route header; the IP header, UDP, BTH and all bytes up to the ICRC follow.
+//! Fields that routers change are replaced by ones: TOS, TTL and checksum of IPv4; traffic class,
+//! flow label and hop limit of IPv6; the UDP checksum; and the byte of BTH with FECN and BECN. The
+//! ICRC is sent least significant byte first. (IBTA A17; checked against rdma_rxe.)
 
 use crate::{bth, ethernet, ipv4, ipv6, udp};
 

@@ -7,10 +7,11 @@ use crate::{
 
 /// A received RoCEv2 packet: its headers by value, its payload borrowed from the frame.
 ///
-/// A [`Packet`] guarantees: the lengths of all layers agree, the IPv4 header checksum is right,
-/// the transport version is 0, [`Packet::ext`] holds exactly what the opcode requires, pad and
-/// payload are a multiple of four bytes, and an opcode without payload has none. With
-/// [`Packet::parse`] the ICRC is right as well.
+/// A [`Packet`] guarantees that
+/// - the lengths of all layers agree, and the IPv4 header checksum is right,
+/// - the transport version is 0, and [`Packet::ext`] holds exactly what the opcode requires,
+/// - pad and payload are a multiple of four bytes, and an opcode without payload has none,
+/// - with [`Packet::parse`], the ICRC is right.
 ///
 /// The transport checks addresses, partition key, queue pair, PSN and the size of the payload
 /// against the path MTU. The UDP checksum is not checked.

@@ -7,7 +7,7 @@
 //!  4..8   newest: PSN of the last arrival
 //!  8..10  path of the newest
 //! 10      reason
-//! 11      hop limit that the newest came with
+//! 11      hop limit of the newest on arrival
 //! 12..20  echo: time sent of the newest
 //! 20..24  hold: its arrival to this acknowledgement, ns
 //! 24..28  receive delay: port to engine, ns
@@ -173,9 +173,9 @@ impl<'a> SrAckRepr<'a> {
     /// Parses all of `bytes`, which follow the BTH. `next_low` is the BTH's PSN.
     ///
     /// # Errors
-    /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`],
-    /// [`DropReason::SrKind`] for an unknown reason or rejection code, a word that begins within
-    /// a word, or a number of hops that is 0 or too large, or [`DropReason::UnexpectedPayload`].
+    /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`] or
+    /// [`DropReason::UnexpectedPayload`]. [`DropReason::SrKind`] for an unknown reason or rejection
+    /// code, a word that begins within a word, or a number of hops that is 0 or too large.
     pub fn parse(next_low: u32, bytes: &'a [u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;

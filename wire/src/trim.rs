@@ -130,7 +130,7 @@ mod tests {
                 assert!(cut.payload.is_empty());
                 assert_eq!((cut.ip.dscp_ecn(), cut.ext, cut.udp), (40 << 2, was.ext, was.udp));
                 assert_eq!(cut.bth, BthRepr { pad: 0, ..was.bth });
-                assert_eq!(trim(&mut f, 40), None, "there is nothing left to cut");
+                assert_eq!(trim(&mut f, 40), None, "a trimmed packet has no payload");
                 f[len - 6] ^= 1;
                 assert!(!is_trimmed(&f), "corrupted in transit");
             }

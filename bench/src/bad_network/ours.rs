@@ -45,9 +45,9 @@ fn goodput(report: &Value) -> Result<f64, Error> {
     }
 }
 
-/// Packets in flight, and posted messages of 64 KiB: the bandwidth-delay product, a queue of 2 ms,
-/// a quarter more, and the packets inside two hosts; four times as many bytes posted, for messages
-/// that wait for retransmissions.
+/// Packets in flight, and posted messages of 64 KiB. The packets are the bandwidth-delay product, a
+/// queue of 2 ms, a quarter more, and the packets inside two hosts. Four times as many bytes are
+/// posted, for messages that wait for retransmissions.
 fn window(rate_bps: u64, rtt_us: u64) -> (u64, u64) {
     let product = rate_bps * (rtt_us + 2_000) / 8 / 1_000_000 / FRAME_BYTES;
     let window = product * 5 / 4 + 32;

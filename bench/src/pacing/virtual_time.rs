@@ -78,7 +78,7 @@ fn submitted(qps: u32, late: Dur) -> Vec<Submitted> {
             let wire_bytes = u32::try_from(meta.len).unwrap() + 24;
             all.push(Submitted { at: now, qpn: packet.bth.dest_qp, wire_bytes });
         }
-        let wake = ep.poll_timeout().expect("there is always more to send").max(now);
+        let wake = ep.poll_timeout().expect("data are always left to send").max(now);
         now = wake + Dur::from_ns(rng.below(late.as_ns() + 1));
     }
     all

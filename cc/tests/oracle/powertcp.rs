@@ -1,7 +1,9 @@
-//! PowerTCP (NSDI'22), algorithms 1 and 2. Decided: the packets acknowledged in a round were sent
-//! with the window of the start of the round before; acknowledgements closer together than the
-//! transmission time of a packet give no gradient; theta's current is at least a half, as in the
-//! authors' ns-3, since a queue that drains would otherwise have no power.
+//! PowerTCP (NSDI'22), algorithms 1 and 2.
+//!
+//! Decided: the packets acknowledged in a round were sent with the window of the start of the round
+//! before. Acknowledgements closer together than the transmission time of a packet give no
+//! gradient. Theta's current is at least a half, as in the authors' ns-3, since a queue that drains
+//! would otherwise have no power.
 
 use crate::hpcc::Last;
 use crate::rules::Rounds;

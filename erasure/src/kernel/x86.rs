@@ -2,10 +2,10 @@
 //! which multiplies bytes by a matrix of bits, with AVX2 or AVX-512.
 
 /// Doubling is a shift, then an xor with 0x1d if the highest bit was set. A shuffle of a table
-/// filled with 0x1d gives zero for a byte whose highest bit is set and 0x1d for others: the
-/// opposite, which is 0x1d too much in every byte. With z = a + k that gives
-/// 2 z + 0x1d = 2 a + (2 k + 0x1d), which equals 2 a + k for k = 0x0b, whose highest bit is not set
-/// either. So the test of the bit costs nothing.
+/// filled with 0x1d gives zero for a byte whose highest bit is set and 0x1d for others. That is the
+/// opposite: it is 0x1d too much in every byte. With z = a + k this gives
+/// 2 z + 0x1d = 2 a + (2 k + 0x1d). The sum equals 2 a + k for k = 0x0b, whose highest bit is not
+/// set either. So the test of the bit costs nothing.
 const OFFSET: u8 = 0x0b;
 const _: () = assert!(OFFSET << 1 ^ crate::gf::REDUCTION == OFFSET && OFFSET < 0x80);
 

@@ -87,7 +87,7 @@ impl World {
         let is_new = self.streams.is_new(number);
         if after.duplicates != before.duplicates {
             if is_new {
-                assert!(self.streams.incoming.was_settled(number), "{h:?} is no duplicate");
+                assert!(self.streams.incoming.was_settled(number), "{h:?} is not a duplicate");
                 self.streams.arrive(number);
             }
             return Permitted::default();

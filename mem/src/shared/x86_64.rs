@@ -153,8 +153,8 @@ unsafe fn copy_shorter(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Copies by vectors of `$size` bytes in registers `$reg`: the last four and the first unaligned,
-/// those in between in groups of four, from the first aligned place in `dst`.
+/// Copies by vectors of `$size` bytes in registers `$reg`. The last four and the first are
+/// unaligned; those in between go in groups of four, from the first aligned place in `dst`.
 macro_rules! vectors {
     ($name:ident, $size:literal, $reg:literal, $mov:literal, $leave:literal) => {
         /// # Safety

@@ -99,8 +99,9 @@ impl Loss {
         true
     }
 
-    /// The peer was not ready for `number` and names a wait. Returns [`TimerEvent::Exhausted`] when the
-    /// RNR retry count is used up, [`TimerEvent::Nothing`] for an echo, else [`TimerEvent::Retransmit`].
+    /// The peer was not ready for `number` and names a wait. Returns [`TimerEvent::Exhausted`] if
+    /// the RNR retry count is used up, [`TimerEvent::Nothing`] for a duplicate, else
+    /// [`TimerEvent::Retransmit`].
     pub(crate) fn on_rnr(&mut self, now: Time, number: u64, timer: u8) -> TimerEvent {
         if self.rnr_until.is_some() {
             return TimerEvent::Nothing;

@@ -180,8 +180,8 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
-    /// TimerEvent counts from the last word of the peer, but not from before what it can speak of: all
-    /// that was in flight then may have been lost, found so, and sent again.
+    /// The RTO counts from the last ACK, but not from before the oldest transmission in flight: all
+    /// earlier ones may have been detected as lost and retransmitted.
     fn timeout_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let quiet_since = self.quiet_since?;
         let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
