@@ -179,7 +179,7 @@ mod tests {
 
     fn ack(pkts: u64, marked: u64, sent_at: Time) -> Ack<'static> {
         let (acked_bytes, marked_bytes) = (pkts * MTU, marked * MTU);
-        Ack { acked_bytes, marked_bytes, sent_at, held_back: true, ..Ack::default() }
+        Ack { acked_bytes, marked_bytes, sent_at, cwnd_limited: true, ..Ack::default() }
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let before = cc.cwnd;
         cc.on_ack(at(20), &ack(100, 0, at(10)));
         assert!(close(cc.alpha, 0.890_625) && close(cc.cwnd, before + 1000.0));
-        let idle = Ack { held_back: false, ..ack(1, 0, at(20)) };
+        let idle = Ack { cwnd_limited: false, ..ack(1, 0, at(20)) };
         cc.on_ack(at(40), &idle);
         assert!(close(cc.cwnd, before + 1000.0), "limited by the application");
     }

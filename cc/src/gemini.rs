@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn on_ack__increase_is_the_same_for_all_flows() {
         let mut cc = flow(100_000.0);
-        cc.on_ack(at(100), &Ack { held_back: true, ..ack(0) });
+        cc.on_ack(at(100), &Ack { cwnd_limited: true, ..ack(0) });
         assert!(about(cc.cwnd, 100_000.0 + 5376.0 * 0.040_96));
     }
 
@@ -287,7 +287,7 @@ mod tests {
         cc.on_loss(at(1), &loss(LossKind::Timeout(1)));
         cc.on_loss(at(2), &loss(LossKind::Timeout(2)));
         assert!(about(cc.cwnd, 4096.0) && about(cc.ssthresh, 50_000.0));
-        cc.on_ack(at(3), &Ack { held_back: true, ..ack(0) });
+        cc.on_ack(at(3), &Ack { cwnd_limited: true, ..ack(0) });
         assert!(about(cc.cwnd, 8192.0));
     }
 }

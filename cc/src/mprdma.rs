@@ -93,7 +93,7 @@ impl Controller for MpRdma {
         self.pkts -= marked * self.p.decrease_pkts;
         // A retransmission is late because of its loss, not because of its path.
         let behind = self.newest.saturating_sub(a.number);
-        if !a.again && float(behind) > self.p.delta_pkts {
+        if !a.is_retransmission && float(behind) > self.p.delta_pkts {
             self.pkts -= 1.0;
         }
         self.newest = self.newest.max(a.number);
@@ -129,7 +129,7 @@ mod tests {
             acked_pkts: 1,
             marked_bytes,
             number,
-            held_back: true,
+            cwnd_limited: true,
             ..Ack::default()
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         }
         let mut cc = flow(10.0);
         cc.newest = 100;
-        cc.on_ack(at(1), &Ack { again: true, ..ack(60, false) });
+        cc.on_ack(at(1), &Ack { is_retransmission: true, ..ack(60, false) });
         assert!(close(cc.pkts, 10.1), "a retransmission");
     }
 

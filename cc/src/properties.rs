@@ -10,7 +10,7 @@ use spanwire_base::{Dur, Rate, Time};
 /// An event of a flow; the strategy puts the time since the last one, in nanoseconds, first.
 #[derive(Clone, Debug)]
 enum Event {
-    Ack { pkts: u64, marked: u64, rtt_ns: u64, age_ns: u64, held_back: bool, queue: u64 },
+    Ack { pkts: u64, marked: u64, rtt_ns: u64, age_ns: u64, cwnd_limited: bool, queue: u64 },
     Cnp,
     Loss(LossKind, u64),
     Pseudo(u64),
@@ -21,12 +21,12 @@ enum Event {
 fn event() -> impl Strategy<Value = (u64, Event)> {
     let ack =
         (0..40u64, 0..40u64, 0..5_000_000u64, 0..5_000_000u64, any::<bool>(), 0..1_000_000u64)
-            .prop_map(|(pkts, marked, rtt_ns, age_ns, held_back, queue)| Event::Ack {
+            .prop_map(|(pkts, marked, rtt_ns, age_ns, cwnd_limited, queue)| Event::Ack {
                 pkts,
                 marked: marked.min(pkts),
                 rtt_ns,
                 age_ns,
-                held_back,
+                cwnd_limited,
                 queue,
             });
     let kind = prop_oneof![
@@ -64,8 +64,8 @@ impl Flow {
         self.now += Dur::from_ns(wait_ns);
         let now = self.now;
         match *event {
-            Event::Ack { pkts, marked, rtt_ns, age_ns, held_back, queue } => {
-                self.ack(pkts, marked, rtt_ns, (age_ns, held_back), queue);
+            Event::Ack { pkts, marked, rtt_ns, age_ns, cwnd_limited, queue } => {
+                self.ack(pkts, marked, rtt_ns, (age_ns, cwnd_limited), queue);
             }
             Event::Cnp => self.cc.on_cnp(now),
             Event::Loss(kind, bytes) => {
@@ -79,12 +79,12 @@ impl Flow {
             Event::PathChange => self.cc.on_path_change(now),
             Event::Timer => self.cc.handle_timeout(now),
         }
-        let sent = Sent { bytes: MTU, inflight_bytes: 10_000, again: false };
+        let sent = Sent { bytes: MTU, inflight_bytes: 10_000, is_retransmission: false };
         self.cc.on_sent(now, &sent);
     }
 
     fn ack(&mut self, pkts: u64, marked: u64, rtt_ns: u64, age: (u64, bool), queue_bytes: u64) {
-        let (age_ns, held_back) = age;
+        let (age_ns, cwnd_limited) = age;
         let bytes = pkts * u64::from(MTU);
         self.tx_bytes += bytes;
         self.number += pkts;
@@ -98,7 +98,7 @@ impl Flow {
             total_bytes: self.tx_bytes,
             total_at_send_bytes: self.tx_bytes.saturating_sub(bytes),
             interval: Dur::from_ns(rtt_ns),
-            app_limited: !held_back,
+            app_limited: !cwnd_limited,
         };
         let ack = Ack {
             acked_bytes: bytes,
@@ -110,7 +110,7 @@ impl Flow {
             una: self.number,
             next: self.number + 10,
             inflight_bytes: bytes,
-            held_back,
+            cwnd_limited,
             hops: Some(5),
             int: &[hop],
             delivery: Some(delivery),

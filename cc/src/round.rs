@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((base.rtt(), base.bdp()), (None, None));
         let ack = |us, hold| Ack {
             rtt: Some(Dur::from_us(us)),
-            remote_hold: Dur::from_us(hold),
+            ack_delay: Dur::from_us(hold),
             ..Ack::default()
         };
         assert!(base.on_ack(&ack(20, 2)));

@@ -21,7 +21,7 @@ pub struct Sent {
     /// Bytes in flight, including it.
     pub inflight_bytes: u64,
     /// It is a retransmission.
-    pub again: bool,
+    pub is_retransmission: bool,
 }
 
 /// The sample of one acknowledgement, which may cover many packets.
@@ -39,7 +39,7 @@ pub struct Ack<'a> {
     /// From sending the newest packet to now. None if the echoed time was not usable.
     pub rtt: Option<Dur>,
     /// The time the peer held the acknowledgement (ACK delay).
-    pub remote_hold: Dur,
+    pub ack_delay: Dur,
     /// The last time the newest covered packet was sent. It delimits rounds, because packet numbers
     /// are out of order on sprayed paths.
     pub sent_at: Time,
@@ -50,12 +50,12 @@ pub struct Ack<'a> {
     /// The next number to be sent.
     pub next: u64,
     /// The newest packet was a retransmission.
-    pub again: bool,
+    pub is_retransmission: bool,
     /// Bytes in flight before this acknowledgement.
     pub inflight_bytes: u64,
     /// The window or the pacer limited the flow since the last acknowledgement: data were waiting
     /// to be sent.
-    pub held_back: bool,
+    pub cwnd_limited: bool,
     /// The number of switches on the path, if known.
     pub hops: Option<u8>,
     /// The path of the newest packet.
@@ -130,13 +130,13 @@ impl Ack<'_> {
     #[must_use]
     pub fn fabric_rtt(&self) -> Option<Dur> {
         let rtt = self.rtt?.as_ps();
-        Some(Dur::from_ps(rtt.saturating_sub(self.remote_hold.as_ps())))
+        Some(Dur::from_ps(rtt.saturating_sub(self.ack_delay.as_ps())))
     }
 
     /// True if the window of `cwnd` bytes or the pacer limited the flow: only then may the window
     /// grow.
     #[must_use]
     pub fn is_limited(&self, cwnd: f64, mtu: f64) -> bool {
-        self.held_back || crate::units::float(self.inflight_bytes) >= cwnd - 2.0 * mtu
+        self.cwnd_limited || crate::units::float(self.inflight_bytes) >= cwnd - 2.0 * mtu
     }
 }

@@ -128,7 +128,7 @@ impl Swift {
     fn smooth(&mut self, a: &Ack<'_>) {
         let Some(rtt) = a.rtt.map(|d| ns(d) / 1e3) else { return };
         self.srtt = Some(self.srtt.map_or(rtt, |s| s + (rtt - s) / 8.0));
-        let ends = ns(a.remote_hold) / 1e3;
+        let ends = ns(a.ack_delay) / 1e3;
         self.endpoint_delay = Some(self.endpoint_delay.map_or(ends, |s| s + (ends - s) / 8.0));
     }
 
@@ -276,7 +276,7 @@ mod tests {
 
     fn ack(delay_us: u64, pkts: u64) -> Ack<'static> {
         let rtt = Some(Dur::from_us(delay_us));
-        Ack { acked_bytes: pkts * 1000, rtt, held_back: true, ..Ack::default() }
+        Ack { acked_bytes: pkts * 1000, rtt, cwnd_limited: true, ..Ack::default() }
     }
 
     fn about(a: f64, b: f64) -> bool {
@@ -345,7 +345,7 @@ mod tests {
     fn on_ack__a_slow_peer_shrinks_the_endpoint_window() {
         let mut cc = flow(16.0);
         cc.endpoint.pkts = 16.0;
-        let slow = Ack { remote_hold: Dur::from_ms(2), ..ack(2020, 1) };
+        let slow = Ack { ack_delay: Dur::from_ms(2), ..ack(2020, 1) };
         cc.on_ack(at(100), &slow);
         assert!(about(cc.fabric.pkts, 16.0625), "the fabric window is not cut");
         assert!(about(cc.endpoint.pkts, 8.0), "{}", cc.endpoint.pkts);

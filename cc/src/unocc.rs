@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn held(acked: u64, marked: u64, sent_at: Time) -> Ack<'static> {
-        Ack { sent_at, held_back: true, ..ack(acked, marked) }
+        Ack { sent_at, cwnd_limited: true, ..ack(acked, marked) }
     }
 
     #[test]
@@ -326,9 +326,9 @@ mod tests {
 
     #[test]
     fn on_ack__quick_adapt_cuts_to_what_arrives_and_skips_a_round_trip() {
-        let scene = |acked: u64, held_back| {
+        let scene = |acked: u64, cwnd_limited| {
             let mut cc = flow(INTRA, 100_000.0, |p| p.alpha = 1e-6);
-            let a = |acked, sent_at| Ack { held_back, ..ack_at(acked, sent_at) };
+            let a = |acked, sent_at| Ack { cwnd_limited, ..ack_at(acked, sent_at) };
             cc.on_ack(at(1), &a(0, at(0)));
             cc.on_ack(at(10), &a(acked, at(0)));
             cc.on_ack(at(16), &a(0, at(0)));

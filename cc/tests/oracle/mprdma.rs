@@ -26,7 +26,7 @@ impl Oracle for MpRdma {
             self.pkts += (a.pkts - marked) / self.pkts;
         }
         self.pkts -= 0.5 * marked;
-        if !a.again && a.number < self.ooh - 32.0 {
+        if !a.is_retransmission && a.number < self.ooh - 32.0 {
             self.pkts -= 1.0;
         }
         self.ooh = self.ooh.max(a.number);

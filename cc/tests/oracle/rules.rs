@@ -51,7 +51,7 @@ impl AckSample {
     /// The window or the pacer limited the flow: in flight is within two packets of the window, or
     /// data were waiting.
     pub(crate) fn bound(&self, window: f64, path: &PathModel) -> bool {
-        self.held_back || self.inflight + 2.0 * path.mtu >= window
+        self.cwnd_limited || self.inflight + 2.0 * path.mtu >= window
     }
 }
 

@@ -16,9 +16,9 @@ pub(crate) struct AckSample {
     pub(crate) ends: f64,
     pub(crate) sent_at: f64,
     pub(crate) number: f64,
-    pub(crate) again: bool,
+    pub(crate) is_retransmission: bool,
     pub(crate) inflight: f64,
-    pub(crate) held_back: bool,
+    pub(crate) cwnd_limited: bool,
     pub(crate) hops: Option<f64>,
     pub(crate) path: u16,
     pub(crate) int: Vec<HopSample>,
@@ -102,9 +102,9 @@ struct AckEvent {
     ends_ns: u32,
     age: u32,
     back: u32,
-    again: bool,
+    is_retransmission: bool,
     inflight: u32,
-    held_back: bool,
+    cwnd_limited: bool,
     hops: Option<u8>,
     path: u16,
     int: Vec<(u32, u32, u32)>,
@@ -134,9 +134,9 @@ fn ack() -> impl Strategy<Value = AckEvent> {
         rtt: times.0,
         ends_ns: times.1,
         age: times.2,
-        again: flags.0 && bytes.3 % 4 == 0,
+        is_retransmission: flags.0 && bytes.3 % 4 == 0,
         inflight: flags.1,
-        held_back: flags.2,
+        cwnd_limited: flags.2,
         app_limited: flags.3,
         hops: route.0,
         path: route.1,
@@ -296,7 +296,10 @@ impl<O: Oracle> Both<O> {
             }
             Event::Sent(bytes, others) => {
                 let inflight_bytes = u64::from(*bytes) + u64::from(*others / 1000 * 1000);
-                self.cc.on_sent(now, &Sent { bytes: *bytes, inflight_bytes, again: false });
+                self.cc.on_sent(
+                    now,
+                    &Sent { bytes: *bytes, inflight_bytes, is_retransmission: false },
+                );
                 self.oracle.sent(now_f, f64::from(*bytes), float(inflight_bytes));
             }
             Event::PathChange => {
@@ -352,10 +355,10 @@ impl<O: Oracle> Both<O> {
         // In two steps, so that a new field of `Ack` keeps its default.
         let newest = Ack {
             rtt: rtt_ns.map(Dur::from_ns),
-            remote_hold: Dur::from_ns(hold_ns),
+            ack_delay: Dur::from_ns(hold_ns),
             sent_at: time(sent_ns),
             number,
-            again: e.again,
+            is_retransmission: e.is_retransmission,
             ..Ack::default()
         };
         let ack = Ack {
@@ -365,7 +368,7 @@ impl<O: Oracle> Both<O> {
             una: number,
             next: self.number,
             inflight_bytes: u64::from(e.inflight),
-            held_back: e.held_back,
+            cwnd_limited: e.cwnd_limited,
             hops: e.hops,
             path: e.path,
             int: &int,
@@ -381,9 +384,9 @@ impl<O: Oracle> Both<O> {
             ends: float(hold_ns),
             sent_at: float(sent_ns),
             number: float(number),
-            again: e.again,
+            is_retransmission: e.is_retransmission,
             inflight: f64::from(e.inflight),
-            held_back: e.held_back,
+            cwnd_limited: e.cwnd_limited,
             hops: e.hops.map(f64::from),
             path: e.path,
             int: int.iter().map(HopSample::of).collect(),

@@ -15,7 +15,7 @@ pub(crate) struct Flow {
     clock: TokenClock,
     mtu_bytes: u32,
     /// Something waited for window or pacer since the last acknowledgement.
-    held_back: bool,
+    cwnd_limited: bool,
     /// Packets take another way from now on, and congestion control has not been told.
     has_new_path: bool,
     limit: FlowLimit,
@@ -116,28 +116,6 @@ pub(crate) struct AtSend {
     is_app_limited: bool,
 }
 
-/// An acknowledgement as a queue pair sees it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress<'a> {
-    pub(crate) acked_bytes: u64,
-    pub(crate) acked_pkts: u64,
-    pub(crate) marked_bytes: u64,
-    pub(crate) rtt: Option<Dur>,
-    pub(crate) remote_hold: Dur,
-    pub(crate) sent_at: Time,
-    pub(crate) number: u64,
-    pub(crate) una: u64,
-    pub(crate) next: u64,
-    pub(crate) again: bool,
-    pub(crate) inflight_bytes: u64,
-    pub(crate) path: u16,
-    pub(crate) at_send: Option<AtSend>,
-    /// Routers on the way, if they were counted.
-    pub(crate) hops: Option<u8>,
-    /// Telemetry of the newest packet, as switches wrote it.
-    pub(crate) int: &'a [[u8; INT_HOP_LEN]],
-}
-
 impl Flow {
     /// A flow that begins, in packets of `mtu_bytes` of payload.
     pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
@@ -151,7 +129,7 @@ impl Flow {
             cc,
             clock,
             mtu_bytes: mtu_bytes.max(1),
-            held_back: false,
+            cwnd_limited: false,
             has_new_path: false,
             limit: FlowLimit::Application,
             limited_since: None,
@@ -181,7 +159,7 @@ impl Flow {
     #[inline]
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         let until = self.probe_paced_until(now);
-        self.held_back |= until.is_some();
+        self.cwnd_limited |= until.is_some();
         until
     }
 
@@ -207,7 +185,7 @@ impl Flow {
     /// As many packets are in flight as may be. It was congestion control that held the flow back
     /// only if its window is no wider than the `own_pkts` that the queue pair has anyway.
     pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
-        self.held_back |= self.window_pkts() <= own_pkts;
+        self.cwnd_limited |= self.window_pkts() <= own_pkts;
         self.hold(now, FlowLimit::Window);
     }
 
@@ -256,14 +234,22 @@ impl Flow {
         self.timed.take()
     }
 
-    /// An acknowledgement came.
-    pub(crate) fn on_ack(&mut self, now: Time, p: &Progress<'_>) {
-        self.delivered_bytes += p.acked_bytes;
-        self.marked_bytes += p.marked_bytes;
-        let delivery = p.at_send.filter(|_| p.acked_bytes > 0).map(|at| {
-            let sending = p.sent_at.since(at.first_sent_at);
+    /// An acknowledgement arrived. The engine sets what it measures of `ack`; the flow adds what
+    /// limited it, the sample of the delivery rate since `at_send`, when the newest packet left, and
+    /// the telemetry `int` of that packet, as switches wrote it.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Time,
+        mut ack: Ack<'_>,
+        at_send: Option<AtSend>,
+        int: &[[u8; INT_HOP_LEN]],
+    ) {
+        self.delivered_bytes += ack.acked_bytes;
+        self.marked_bytes += ack.marked_bytes;
+        ack.delivery = at_send.filter(|_| ack.acked_bytes > 0).map(|at| {
+            let sending = ack.sent_at.since(at.first_sent_at);
             let acking = now.since(at.delivered_at);
-            self.first_sent_at = p.sent_at;
+            self.first_sent_at = ack.sent_at;
             Delivery {
                 total_bytes: self.delivered_bytes,
                 total_at_send_bytes: at.delivered_bytes,
@@ -271,28 +257,11 @@ impl Flow {
                 app_limited: at.is_app_limited,
             }
         });
-        if p.acked_bytes > 0 {
+        if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
-        let ack = Ack {
-            acked_bytes: p.acked_bytes,
-            acked_pkts: p.acked_pkts,
-            marked_bytes: p.marked_bytes,
-            rtt: p.rtt,
-            remote_hold: p.remote_hold,
-            sent_at: p.sent_at,
-            number: p.number,
-            una: p.una,
-            next: p.next,
-            again: p.again,
-            inflight_bytes: p.inflight_bytes,
-            held_back: std::mem::take(&mut self.held_back),
-            path: p.path,
-            hops: p.hops,
-            delivery,
-            ..Ack::default()
-        };
-        match p.int {
+        ack.cwnd_limited = std::mem::take(&mut self.cwnd_limited);
+        match int {
             [] => self.cc.on_ack(now, &ack),
             records => self.on_ack_with_int(now, &ack, records),
         }
@@ -406,7 +375,7 @@ mod tests {
     }
 
     fn sent(bytes: u32, inflight_bytes: u64) -> Sent {
-        Sent { bytes, inflight_bytes, again: false }
+        Sent { bytes, inflight_bytes, is_retransmission: false }
     }
 
     #[test]
@@ -460,16 +429,15 @@ mod tests {
             out.push_back((now, f.on_sent(now, sent(1000, 10_000), 1076)));
             if n >= 10 {
                 let (sent_at, at_send) = out.pop_front().unwrap();
-                let p = Progress {
+                let ack = Ack {
                     acked_bytes: 1000,
                     acked_pkts: 1,
                     rtt: Some(now.since(sent_at)),
                     sent_at,
-                    at_send: Some(at_send),
                     inflight_bytes: 10_000,
-                    ..Progress::default()
+                    ..Ack::default()
                 };
-                f.on_ack(now, &p);
+                f.on_ack(now, ack, Some(at_send), &[]);
             }
             now += Dur::from_us(10);
         }
@@ -495,15 +463,14 @@ mod tests {
                     link_rate_mbps: 10_000,
                 };
                 hop.emit(&mut record);
-                let p = Progress {
+                let ack = Ack {
                     acked_bytes: 1000,
                     acked_pkts: 1,
                     rtt: Some(Dur::from_us(100)),
                     sent_at: at(us - 100),
-                    int: &[record],
-                    ..Progress::default()
+                    ..Ack::default()
                 };
-                f.on_ack(at(us), &p);
+                f.on_ack(at(us), ack, None, &[record]);
                 if changes {
                     f.on_path_change();
                 }

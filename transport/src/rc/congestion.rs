@@ -9,11 +9,11 @@ use crate::config::Config;
 use crate::drop::DropReason;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
-use crate::qp::flow::{Flow, FlowLimit, Progress};
+use crate::qp::flow::{Flow, FlowLimit};
 use crate::qp::state::QpState;
 use crate::schedule::Room;
 use spanwire_base::{Time, TxMeta};
-use spanwire_cc::{LossKind, Sent};
+use spanwire_cc::{Ack, LossKind, Sent};
 
 impl Rc {
     /// The turn ended without a packet, because of `limit`.
@@ -99,7 +99,7 @@ impl Rc {
         let sent = Sent {
             bytes,
             inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
-            again: segment.is_retransmission,
+            is_retransmission: segment.is_retransmission,
         };
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
         let responses = spanwire_base::usize_from(asked.into());
@@ -122,20 +122,20 @@ impl Rc {
     ) {
         let mtu = u64::from(mtu.bytes());
         let acked_pkts = upto - una;
-        let progress = Progress {
+        let at_send = timed.and_then(|_| flow.take_timed());
+        let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
             rtt: timed.map(|sent_at| now.since(sent_at)),
             // A round ends with a timed packet: of no other is the time of sending known.
             sent_at: timed.unwrap_or(Time::ZERO),
-            at_send: timed.and_then(|_| flow.take_timed()),
             number: upto - 1,
             una: upto,
             next: self.requester.snd_nxt(),
             inflight_bytes: inflight_pkts * mtu,
-            ..Progress::default()
+            ..Ack::default()
         };
-        flow.on_ack(now, &progress);
+        flow.on_ack(now, ack, at_send, &[]);
     }
 
     /// Reports the loss of everything from `from` on.

@@ -8,10 +8,10 @@ use super::plan::Contents;
 use super::sent::ack_info::{AckInfo, Acked};
 use crate::counters::Counters;
 use crate::drop::DropReason;
-use crate::qp::flow::{Flow, Progress};
+use crate::qp::flow::Flow;
 use crate::sr::number::unwrap;
 use spanwire_base::{Dur, Time};
-use spanwire_cc::LossKind;
+use spanwire_cc::{Ack, LossKind};
 use spanwire_loadbalance as lb;
 use spanwire_wire::{AckReason, SrAckRepr};
 
@@ -161,28 +161,28 @@ impl Tx {
             0
         };
         let echo = Time::from_ps(ack.echo_ps);
-        let progress = Progress {
+        let sample = Ack {
             acked_bytes: acked.bytes,
             acked_pkts: acked.pkts,
             marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
             rtt: (ack.hold_ns != u32::MAX).then(|| now.since(echo)),
-            remote_hold: Dur::from_ns(ack.hold_ns.into()),
+            ack_delay: Dur::from_ns(ack.hold_ns.into()),
             sent_at: echo,
             number: acked.newest,
             una: self.sent.una(),
             next: self.sent.next(),
-            again: acked.was_lost,
+            is_retransmission: acked.was_lost,
             inflight_bytes,
             path: ack.path,
-            at_send: acked.at_send,
             hops: match ack.hop_limit {
                 0 => None,
                 left => self.hop_limit.checked_sub(left),
             },
-            // What nobody asked for has not been agreed to.
-            int: if self.int_hops > 0 { ack.int } else { &[] },
+            ..Ack::default()
         };
-        flow.on_ack(now, &progress);
+        // Telemetry that was not requested has not been agreed on.
+        let int = if self.int_hops > 0 { ack.int } else { &[] };
+        flow.on_ack(now, sample, acked.at_send, int);
     }
 
     /// What is lost waits for a receive request: the silence that follows is nobody's fault.

@@ -129,9 +129,9 @@ impl Tx {
         }
         self.timers.on_sent(now);
         if let Some(flow) = flow {
-            let again = sending.kind != TransmissionKind::First;
+            let is_retransmission = sending.kind != TransmissionKind::First;
             let inflight_bytes = self.sent.in_flight_bytes();
-            let sent = Sent { bytes, inflight_bytes, again };
+            let sent = Sent { bytes, inflight_bytes, is_retransmission };
             let at_send = flow.on_sent(now, sent, frame_bytes);
             self.sent.note_flow(sending.number, at_send);
         }
