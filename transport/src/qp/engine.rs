@@ -300,4 +300,13 @@ impl Engine {
             Self::Sr(sr) => sr.fail(qp, sh),
         }
     }
+
+    /// Asserts what holds of the engine between calls.
+    pub(super) fn check_invariants(&self, qp: &Common) {
+        match self {
+            Self::Unconnected => {}
+            Self::Rc(rc) => rc.check_invariants(qp),
+            Self::Sr(sr) => sr.check_invariants(qp),
+        }
+    }
 }

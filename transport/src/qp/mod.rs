@@ -9,6 +9,7 @@ pub(crate) mod complete;
 pub(crate) mod congestion;
 pub(crate) mod engine;
 pub(crate) mod flow;
+mod invariants;
 mod modify;
 pub(crate) mod outcome;
 pub(crate) mod path;
@@ -54,6 +55,7 @@ impl QueuePair {
     /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
         self.engine.handle_packet(&mut self.common, now, p, sh);
+        self.check_invariants();
     }
 
     /// Handles the timers that are due at `now`.
@@ -63,6 +65,15 @@ impl QueuePair {
             flow.handle_timeout(now);
         }
         self.engine.handle_timeout(&mut self.common, now, sh);
+        self.check_invariants();
+    }
+
+    /// Asserts what holds between calls, in builds with debug assertions.
+    #[inline]
+    fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            invariants::check(&self.common, &self.engine);
+        }
     }
 
     /// Writes the next packet with data, if one may leave.
@@ -73,7 +84,9 @@ impl QueuePair {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        self.engine.poll_transmit(&mut self.common, now, room, frame, sh)
+        let sent = self.engine.poll_transmit(&mut self.common, now, room, frame, sh);
+        self.check_invariants();
+        sent
     }
 
     /// Writes the packet without data that is due, if [`QueuePair::owes_control`].

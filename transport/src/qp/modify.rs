@@ -61,6 +61,7 @@ impl QueuePair {
             _ => {}
         }
         self.common.state = to;
+        self.check_invariants();
         Ok(())
     }
 

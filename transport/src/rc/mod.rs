@@ -9,6 +9,7 @@ mod ack;
 mod cnp;
 mod completer;
 mod congestion;
+mod invariants;
 mod loss;
 mod on_request;
 mod on_response;

@@ -1,5 +1,7 @@
 //! The requester: which packet of which request is next (*what* is sent).
 
+mod invariants;
+
 use super::request::Request;
 use super::segment::{Position, Segment};
 use crate::attr::Mtu;

@@ -1,5 +1,7 @@
 //! Responder resources: the READs and atomics a queue pair answers, and remembers for duplicates.
 
+mod invariants;
+
 use crate::attr::Mtu;
 use crate::qp::remote::{AtomicRequest, ReadRequest};
 use spanwire_wire::{Opcode, Psn};

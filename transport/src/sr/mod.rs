@@ -13,6 +13,7 @@
 //! | tx | rx | READs and atomics being responded to, which count against their limit |
 
 pub(crate) mod crossing;
+mod invariants;
 pub(crate) mod number;
 mod on_ack;
 mod on_data;

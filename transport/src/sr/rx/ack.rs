@@ -1,5 +1,7 @@
 //! When to acknowledge, and what the acknowledgement says beside what has arrived.
 
+mod invariants;
+
 use crate::sr::crossing::AckDelay;
 use spanwire_base::{Time, u64_from};
 use spanwire_loadbalance::Entropy;

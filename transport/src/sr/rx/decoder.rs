@@ -2,6 +2,7 @@
 //! is to be said of it (docs/protocol/sr.md, "Blocks", 4 to 7).
 
 mod block;
+mod invariants;
 mod memory;
 mod open;
 

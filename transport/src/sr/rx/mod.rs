@@ -4,6 +4,7 @@
 pub(crate) mod ack;
 mod deadline;
 pub(crate) mod decoder;
+mod invariants;
 pub(crate) mod received;
 pub(crate) mod responder;
 

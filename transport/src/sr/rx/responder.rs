@@ -1,6 +1,8 @@
 //! The responder: puts what comes where it belongs, in any order, and carries out in order what
 //! must be.
 
+mod invariants;
+
 use crate::event::Events;
 use crate::mr::{Access, MrTable, PdId};
 use crate::payload::Payload;

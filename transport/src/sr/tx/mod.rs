@@ -5,6 +5,7 @@ mod balance;
 mod bits;
 mod credit;
 mod encoder;
+mod invariants;
 mod lost;
 mod margin;
 pub(crate) mod on_ack;

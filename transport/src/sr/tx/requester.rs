@@ -1,5 +1,7 @@
 //! The requester: which segment of which request is next, and which requests are done.
 
+mod invariants;
+
 use super::plan::{Contents, Segment};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
@@ -296,7 +298,11 @@ impl Requester {
     /// Takes the oldest request out, done or not.
     pub(in crate::sr) fn pop_any(&mut self) -> Option<Completed> {
         let request = self.sq.pop_front()?;
-        self.rd_atomic_posted -= u32::from(request.wqe.op.is_rd_atomic());
+        let is_rd_atomic = request.wqe.op.is_rd_atomic();
+        self.rd_atomic_posted -= u32::from(is_rd_atomic);
+        // A request that is flushed awaits no response any more.
+        let awaits = is_rd_atomic && request.end.is_some() && !request.is_answered;
+        self.rd_atomic_out -= u32::from(awaits);
         self.first_message = self.first_message.wrapping_add(1);
         if self.current > 0 {
             self.current -= 1;

@@ -6,6 +6,7 @@ pub(super) mod ack_info;
 mod acked;
 mod coded;
 mod entry;
+mod invariants;
 mod overdue;
 mod paths;
 

@@ -28,6 +28,11 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// The open blocks, by first number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Block> {
+        self.by_first.values().map(|at| &self[*at])
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_first.len()
     }
@@ -66,12 +71,6 @@ impl Open {
     pub(super) fn oldest(&self) -> &Block {
         &self[self.any().expect("one is open")]
     }
-
-    #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Block> {
-        self.by_first.values().map(|at| &self[*at])
-    }
-
     /// Any of them.
     pub(super) fn any(&self) -> Option<At> {
         self.by_first.first_key_value().map(|(_, at)| *at)

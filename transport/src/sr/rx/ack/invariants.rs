@@ -1,0 +1,16 @@
+//! What holds of the acknowledgement state between calls.
+
+use super::AckState;
+use spanwire_wire::INT_MAX_HOPS;
+
+impl AckState {
+    /// Asserts the counts.
+    ///
+    /// # Panics
+    /// One of them does not hold.
+    pub(in crate::sr) fn check_invariants(&self) {
+        debug_assert!(self.untold_ce <= self.untold, "marked packets are packets");
+        debug_assert!(self.int.len() <= usize::from(INT_MAX_HOPS), "telemetry is bounded");
+        debug_assert!(!self.refuses_once || self.refusal.is_some(), "there is a refusal to send");
+    }
+}

@@ -1,0 +1,24 @@
+//! What holds of the responder between calls.
+
+use super::{Responder, Waiting};
+
+impl Responder {
+    /// Asserts the order of what waits, and the limit of READs and atomics.
+    ///
+    /// # Panics
+    /// One of them does not hold.
+    pub(in crate::sr) fn check_invariants(&self) {
+        debug_assert!(
+            self.waiting.iter().is_sorted_by_key(|(number, _)| *number),
+            "requests are carried out in the order of their packets"
+        );
+        let is_ending = |(_, waiting): &&(u64, Waiting)| matches!(waiting, Waiting::Ending(_));
+        let endings = self.waiting.iter().filter(is_ending).count();
+        debug_assert_eq!(
+            self.rd_atomic_waiting,
+            self.waiting.len() - endings,
+            "READs and atomics that wait are counted"
+        );
+        debug_assert!(endings <= self.progress.len(), "each ending has its receive request");
+    }
+}
