@@ -39,7 +39,8 @@ fn totals(out: &mut String, verdicts: &[Verdict]) {
     let _ = writeln!(
         out,
         "{sides} sides of captures played, {clean} of them without any difference.\n\
-         {} packets fed, {} recorded, {} sent by us: {} equal, {justified} justified differences.\n",
+         {} packets fed, {} recorded, {} sent by us: {} equal, {justified} justified \
+         differences.\n",
         sum(|v| v.fed),
         sum(|v| v.recorded),
         sum(|v| v.sent),
