@@ -1,7 +1,7 @@
-//! Style as a test: what a review would otherwise have to say again and again.
+//! Rules of style and structure as tests, so that reviews need not repeat them.
 //!
-//! Each rule reads the whole tree, reports all that it finds with file, line and what to do, and
-//! has a test on a bad sample that proves it fires. Nothing but the standard library, and far less
+//! Each rule reads the whole tree, reports all violations with file, line and fix, and has a test
+//! on a bad sample that proves that it fires. Nothing but the standard library, and far less
 //! than a second.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
@@ -39,13 +39,13 @@ use files::{root, sources, texts};
 use std::fmt;
 use std::fs;
 
-/// One thing to mend.
+/// One violation.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Finding {
     path: String,
     /// From 1.
     line: usize,
-    /// What is wrong and what to do.
+    /// The violation and its fix.
     what: String,
 }
 

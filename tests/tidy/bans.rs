@@ -1,4 +1,4 @@
-//! What the code may not say: where `unsafe` is, and which calls are banned where.
+//! Banned words in code: where `unsafe` is allowed, and which calls are banned where.
 
 use crate::Finding;
 use crate::scan::{Source, has_word};
@@ -6,9 +6,9 @@ use crate::scan::{Source, has_word};
 /// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls,
 /// vector instructions.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
-/// Crates on the machine's side: clocks, threads and the environment are theirs.
+/// Crates that may use clocks, threads and the environment.
 const MACHINE: &[&str] = &["af_xdp", "io", "stream", "bins", "bench", "tests", "fuzz"];
-/// Crates that others link: they do not write to the terminal and do not unwrap.
+/// Library crates: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",
     "base",
@@ -113,7 +113,7 @@ pub(crate) fn check_forbid(sources: &[Source]) -> Vec<Finding> {
         .collect()
 }
 
-/// What is left to do has an issue.
+/// An open task in a comment needs the number of an issue.
 pub(crate) fn check_todos(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
