@@ -151,7 +151,7 @@ fn tidy__rules_of_others_are_cited_where_they_are() {
     report(clauses::check_form(sources()));
 }
 
-/// `SPANWIRE_BLESS=1` writes counts that have fallen.
+/// `SPANWIRE_BLESS=1` writes the counts of today, if their sum has not grown.
 #[test]
 fn tidy__private_language_only_shrinks() {
     let path = root().join(language::RATCHET);
