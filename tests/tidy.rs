@@ -1,8 +1,8 @@
 //! Rules of style and structure as tests, so that reviews need not repeat them.
 //!
 //! Each rule reads the whole tree, reports all violations with file, line and fix, and has a test
-//! on a bad sample that proves that it fires. Nothing but the standard library, and far less
-//! than a second.
+//! on a bad sample that proves that it fires. They use the standard library only and take about a
+//! second.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
