@@ -11,5 +11,5 @@ mod house;
 mod scan;
 
 fn main() {
-    print!("{}", house::table(&files::sources()));
+    print!("{}", house::table(files::sources()));
 }

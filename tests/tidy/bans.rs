@@ -1,4 +1,4 @@
-//! What the code may not say: where `unsafe` is, and which calls are banned where.
+//! Banned words in code: where `unsafe` is allowed, and which calls are banned where.
 
 use crate::Finding;
 use crate::scan::{Source, has_word};
@@ -119,7 +119,7 @@ pub(crate) fn check_forbid(sources: &[Source]) -> Vec<Finding> {
         .collect()
 }
 
-/// What is left to do has an issue.
+/// An open task in a comment needs the number of an issue.
 pub(crate) fn check_todos(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {

@@ -49,7 +49,7 @@ fn cites(comments: &str, rule: &str) -> bool {
     })
 }
 
-/// What stands between a name and its number where it should not.
+/// Separators between a name and its number in other forms.
 const OTHER_FORMS: &[&str] = &[", section ", " section ", ", sections ", " (section ", " \u{a7}"];
 
 /// References in another form.

@@ -1,8 +1,8 @@
-//! Dependencies point down, and each is argued for.
+//! Allowed dependencies: they point down, and each needs a reason.
 
 use crate::Finding;
 
-/// What one crate may depend on.
+/// The allowed dependencies of one crate.
 struct Allowed {
     krate: &'static str,
     /// Crates of this workspace, without `spanwire-`.
@@ -226,7 +226,7 @@ const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// What any crate may use in its tests beside the above.
+/// Further dependencies that any crate may use in its tests.
 const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 
 /// Crates that dev-dependencies may add to one crate: (crate, dependency).

@@ -1,4 +1,4 @@
-//! Documents: links lead somewhere, lines are short, decisions are numbered and listed.
+//! Documents: links have existing targets, lines are short, decisions are numbered and listed.
 
 use crate::Finding;
 use crate::refs::prose;
@@ -26,7 +26,7 @@ pub(crate) fn check_links(
     findings
 }
 
-/// What the links `[..](target)` of a line point at, those in `code` left out.
+/// The targets of the links `[..](target)` of a line, except those in `code`.
 pub(crate) fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](")
         .filter(|(at, _)| line[..*at].matches('`').count().is_multiple_of(2))

@@ -3,6 +3,7 @@
 use crate::scan::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -12,12 +13,15 @@ pub(crate) fn root() -> PathBuf {
 
 /// Every text file of the tree as (path from the root, text), sorted. Binary files, build output
 /// and hidden files are left out, except for hidden folders that are part of the project.
-pub(crate) fn texts() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    walk(&root(), "", &mut found);
-    found.sort();
-    assert!(found.len() > 50, "the tree has not been found");
-    found
+pub(crate) fn texts() -> &'static [(String, String)] {
+    static TEXTS: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    TEXTS.get_or_init(|| {
+        let mut found = Vec::new();
+        walk(&root(), "", &mut found);
+        found.sort();
+        assert!(found.len() > 50, "the tree has not been found");
+        found
+    })
 }
 
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
@@ -39,10 +43,10 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
 }
 
 /// Every Rust file of the tree.
-pub(crate) fn sources() -> Vec<Source> {
-    let rust = |(path, text): &(String, String)| {
-        let is_rust = path.ends_with(".rs");
-        is_rust.then(|| Source::new(path, text))
-    };
-    texts().iter().filter_map(rust).collect()
+pub(crate) fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let rust = texts().iter().filter(|(path, _)| path.ends_with(".rs"));
+        rust.map(|(path, text)| Source::new(path, text)).collect()
+    })
 }

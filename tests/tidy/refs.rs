@@ -29,16 +29,16 @@ pub(crate) fn check_anchors(texts: &[(String, String)]) -> Vec<Finding> {
 
 /// References in comments, a path below `docs` alone or with a `, "Section"`: the document must
 /// exist, and the section must be a heading of it or the text of a link in it (an index).
-pub(crate) fn check_references(texts: &[(String, String)]) -> Vec<Finding> {
+pub(crate) fn check_references(texts: &[(String, String)], sources: &[Source]) -> Vec<Finding> {
     let documents = documents(texts);
     let mut findings = Vec::new();
-    for (path, text) in texts {
-        let comments = match path.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("rs") => Source::new(path, text).comments,
-            Some("py" | "c" | "h" | "lua" | "sh" | "toml") => text.clone(),
-            _ => continue,
-        };
-        let flat = Flat::new(&comments);
+    let rust = sources.iter().map(|source| (&source.path, &source.comments));
+    let others = texts.iter().filter(|(path, _)| {
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension);
+        matches!(extension, Some("py" | "c" | "h" | "lua" | "sh" | "toml"))
+    });
+    for (path, comments) in rust.chain(others.map(|(path, text)| (path, text))) {
+        let flat = Flat::new(comments);
         for reference in flat.references() {
             let number = reference.line;
             let mut add = |what| findings.push(Finding::new(path, number, what));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn check_references__a_document_or_section_that_is_not_there_fires() {
-        let found = messages(&check_references(&texts(&[
+        let texts = texts(&[
             ("docs/a.md", "# A\n## One of two\nand [Two](b.md#two)\n"),
             ("docs/decisions/0007-x.md", ""),
             (
@@ -198,7 +198,10 @@ mod tests {
             ),
             ("bench/a.py", "# docs/a.md\n# ../docs/gone.md is a path of another folder\n"),
             ("bench/b.py", "# docs/gone.md\n"),
-        ])));
+        ]);
+        let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let sources: Vec<Source> = rust.map(|(path, text)| Source::new(path, text)).collect();
+        let found = messages(&check_references(&texts, &sources));
         assert_eq!(
             found,
             [

@@ -18,7 +18,7 @@ const BASE_MAX: usize = 800;
 /// Where the exceptions stand.
 pub(crate) const RATCHET: &str = "tests/tidy/ratchet.txt";
 
-/// What is larger than its cap: a name (`path`, `path#tests`, `path#function`, `base/`), where it
+/// An item larger than its cap: a name (`path`, `path#tests`, `path#function`, `base/`), where it
 /// is, its lines and the cap.
 struct Oversize {
     name: String,

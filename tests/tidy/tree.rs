@@ -1,4 +1,4 @@
-//! Files as files: none is forgotten, none is untidy, none betrays the machine it came from.
+//! Files: each is compiled, has clean lines, and contains no path of one machine.
 
 use crate::Finding;
 use crate::docs::resolve;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const LINE_MAX: usize = 100;
 
-/// Paths of somebody's machine. Spelt in halves, or this file would hold them.
+/// Paths of one machine, in halves so that this file does not contain them.
 const DENIED: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
 /// Files that no Cargo target reaches are never compiled.

@@ -301,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// Asserts what holds of the engine between calls.
+    /// Asserts the invariants of the engine.
     pub(super) fn check_invariants(&self, qp: &Common) {
         match self {
             Self::Unconnected => {}

@@ -234,9 +234,9 @@ impl Flow {
         self.timed.take()
     }
 
-    /// An acknowledgement arrived. The engine sets what it measures of `ack`; the flow adds what
-    /// limited it, the sample of the delivery rate since `at_send`, when the newest packet left, and
-    /// the telemetry `int` of that packet, as switches wrote it.
+    /// Handles an acknowledgement. The engine sets the measured fields of `ack`. The flow adds whether
+    /// it was limited, the delivery rate since `at_send`, when the newest packet left, and the
+    /// telemetry `int` of that packet, as switches wrote it.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! What holds of a queue pair between calls. Asserted in builds with debug assertions.
+//! Invariants of a queue pair, which hold between calls. Asserted in builds with debug assertions.
 
 use super::common::Common;
 use super::engine::Engine;

@@ -68,7 +68,7 @@ impl QueuePair {
         self.check_invariants();
     }
 
-    /// Asserts what holds between calls, in builds with debug assertions.
+    /// Asserts the invariants, in builds with debug assertions.
     #[inline]
     fn check_invariants(&self) {
         if cfg!(debug_assertions) {

@@ -1,4 +1,4 @@
-//! What holds of an RC connection between calls.
+//! Invariants of an RC connection, which hold between calls.
 
 use super::Rc;
 use crate::qp::common::Common;

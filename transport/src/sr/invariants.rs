@@ -1,4 +1,4 @@
-//! What holds of an SR connection between calls.
+//! Invariants of an SR connection, which hold between calls.
 
 use super::Sr;
 use crate::qp::common::Common;

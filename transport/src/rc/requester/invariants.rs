@@ -1,4 +1,4 @@
-//! What holds of the requester between calls.
+//! Invariants of the requester, which hold between calls.
 
 use super::Requester;
 

@@ -1,4 +1,4 @@
-//! What holds of the responder resources between calls.
+//! Invariants of the responder resources, which hold between calls.
 
 use super::Resources;
 

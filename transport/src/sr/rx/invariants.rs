@@ -1,4 +1,4 @@
-//! What holds of the receiving direction between calls.
+//! Invariants of the receiving direction, which hold between calls.
 
 use super::Rx;
 

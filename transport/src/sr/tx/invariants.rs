@@ -1,4 +1,4 @@
-//! What holds of the sending direction between calls.
+//! Invariants of the sending direction, which hold between calls.
 
 use super::Tx;
 use crate::qp::state::QpState;

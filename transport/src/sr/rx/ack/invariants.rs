@@ -1,4 +1,4 @@
-//! What holds of the acknowledgement state between calls.
+//! Invariants of the acknowledgement state, which hold between calls.
 
 use super::AckState;
 use spanwire_wire::INT_MAX_HOPS;

@@ -1,4 +1,4 @@
-//! What holds of the responder between calls.
+//! Invariants of the responder, which hold between calls.
 
 use super::{Responder, Waiting};
 

@@ -1,4 +1,4 @@
-//! What holds of the packets sent between calls.
+//! Invariants of the packets sent, which hold between calls.
 
 use super::Sent;
 use super::entry::State;
