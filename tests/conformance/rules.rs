@@ -1,10 +1,10 @@
-//! The differences that are as they should be: each with a name, a reason and a test of its own,
-//! as narrow as the facts in the capture allow.
+//! Justified differences: each has a name, a reason and a test, as narrow as the capture's facts
+//! allow.
 
 use spanwire_tests::replay::{Capture, Difference, Field, Frame, LaneLog, Logged};
 use spanwire_wire::{IpRepr, NakCode, OpKind, Opcode, Psn, Qpn, Syndrome};
 
-/// Why a difference is justified.
+/// The justification of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rule {
     NotInFile,
@@ -19,7 +19,7 @@ pub(crate) enum Rule {
     UdpChecksum,
 }
 
-/// What a difference is judged by.
+/// The facts that a difference is judged by.
 pub(crate) struct Ground<'a> {
     pub(crate) capture: &'a Capture,
     pub(crate) log: &'a LaneLog,
@@ -57,7 +57,7 @@ impl Rule {
         }
     }
 
-    /// What is seen, and why it is right.
+    /// The observation and its justification.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotInFile => {
@@ -121,7 +121,7 @@ impl Rule {
         }
     }
 
-    /// The rule that `difference` falls under.
+    /// The rule that justifies `difference`.
     pub(crate) fn of(ground: &Ground<'_>, difference: &Difference) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.holds(ground, difference))
     }
@@ -174,7 +174,7 @@ impl Rule {
 }
 
 impl Ground<'_> {
-    /// What the peer had sent us before frame `at`, newest first.
+    /// Packets of the peer before frame `at`, newest first.
     fn answers_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
         let own = self.own;
         let before = self.capture.frames[..at].iter().enumerate().rev();
@@ -185,7 +185,7 @@ impl Ground<'_> {
         })
     }
 
-    /// The syndrome of the newest answer, captured before `packet`, that acknowledges it.
+    /// The syndrome of the newest response captured before `packet` that acknowledges it.
     fn answered_before(&self, packet: &Logged) -> Option<Syndrome> {
         let psn = packet.sent.psn();
         self.answers_before(packet.at).find_map(|answer| {
@@ -196,8 +196,8 @@ impl Ground<'_> {
         })
     }
 
-    /// The newest answer captured before `packet` refuses it or an earlier one, and what it refuses
-    /// was not sent again since.
+    /// True if the newest response captured before `packet` is a NAK of it or of an earlier one
+    /// that has not been retransmitted since.
     fn refused_before(&self, packet: &Logged) -> bool {
         let Some(answer) = self.answers_before(packet.at).next() else {
             return false;
@@ -213,7 +213,7 @@ impl Ground<'_> {
         is_nak && names_earlier && !sent_again
     }
 
-    /// The READ that the frame at `at` asks for, as (first PSN, bytes).
+    /// The READ that the frame at `at` requests, as (first PSN, bytes).
     fn read_at(&self, at: usize) -> Option<(Psn, u32)> {
         let frame = &self.capture.frames[at];
         let sent = frame.packet.as_ref().ok().filter(|_| Some(frame.dest_qp) == self.own)?;
@@ -221,7 +221,7 @@ impl Ground<'_> {
         (sent.opcode() == Opcode::RcReadRequest).then(|| (sent.psn(), len))
     }
 
-    /// The frame at `at` asks for what lies behind the start of an earlier READ.
+    /// True if the frame at `at` requests the tail of an earlier READ.
     fn asks_for_a_tail(&self, at: usize) -> bool {
         let Some((psn, len)) = self.read_at(at) else {
             return false;
@@ -232,7 +232,8 @@ impl Ground<'_> {
         })
     }
 
-    /// The frame at `at` asks for the start of a READ of which a tail was asked for again before.
+    /// True if the frame at `at` requests the start of a READ whose tail was requested again
+    /// before.
     fn asks_for_a_forgotten_head(&self, at: usize) -> bool {
         let Some((psn, _)) = self.read_at(at) else {
             return false;
@@ -245,7 +246,7 @@ impl Ground<'_> {
         is_repeat && tail_replayed && self.nothing_was_answered(at)
     }
 
-    /// The frame at `at` is a SEND of more bytes than the receive request has that it meets.
+    /// True if the frame at `at` is a SEND that exceeds its receive request.
     fn send_is_too_long(&self, at: usize) -> bool {
         let frame = &self.capture.frames[at];
         let me = self.capture.hosts.into_iter().find(|h| *h != frame.from);
@@ -256,7 +257,7 @@ impl Ground<'_> {
         })
     }
 
-    /// The recorded side sent nothing between frame `at` and its peer's next one.
+    /// True if the recorded side sent no packet between frame `at` and its peer's next one.
     fn nothing_was_answered(&self, at: usize) -> bool {
         let from = self.capture.frames[at].from;
         let next = self.capture.frames.get(at + 1);
@@ -268,8 +269,8 @@ fn is_rnr(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::RnrNak { .. })
 }
 
-/// The packet was sent before. With AckReq, it is the first one after going back; without, more is
-/// posted behind it: a later packet was sent before, or is the next one.
+/// True for a retransmission with another AckReq bit. With AckReq, it is the first retransmission;
+/// without, more requests are posted behind it: a later packet was sent before, or is the next one.
 fn ack_req_again(ours: &[Logged], i: usize) -> bool {
     let psn = ours[i].sent.psn();
     if !ours[..i].iter().any(|l| l.sent.psn() == psn) {
@@ -282,7 +283,7 @@ fn ack_req_again(ours: &[Logged], i: usize) -> bool {
     ours[..i].iter().any(is_behind) || ours.get(i + 1).is_some_and(is_behind)
 }
 
-/// The last packet is a sequence NAK that repeats the PSN and MSN of the RNR NAK before it.
+/// True if the last packet is a sequence NAK with the PSN and MSN of the preceding RNR NAK.
 fn nak_after_rnr(recorded: &[Logged]) -> bool {
     let [.., rnr, nak] = recorded else {
         return false;
@@ -303,7 +304,7 @@ fn tail_as_first(recorded: Opcode, ours: Opcode) -> bool {
     )
 }
 
-/// The frame bears a UDP checksum, over IPv4, and it is not the right one.
+/// True if the frame has a wrong UDP checksum over IPv4.
 fn udp_checksum_is_wrong(frame: &Frame) -> bool {
     let Ok(sent) = &frame.packet else {
         return false;

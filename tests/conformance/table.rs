@@ -1,4 +1,4 @@
-//! The part of `docs/conformance.md` that is made by the test.
+//! The generated part of `docs/conformance.md`.
 
 use crate::judge::Verdict;
 use crate::rules::Rule;
@@ -14,7 +14,7 @@ pub(crate) struct Other {
     pub(crate) unknown_qpn: u64,
 }
 
-/// What `text` says between the markers is replaced by `made`.
+/// Replaces the part of `text` between the markers by `made`.
 pub(crate) fn splice(text: &str, made: &str) -> String {
     let (head, rest) = text.split_once(BEGIN).expect("the marker of the table's begin");
     let (_, tail) = rest.split_once(END).expect("the marker of the table's end");

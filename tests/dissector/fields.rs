@@ -1,4 +1,4 @@
-//! What tshark is asked for, and what it must say.
+//! Fields that tshark prints, and their expected values.
 
 use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ impl Columns {
         &self.0
     }
 
-    /// A line of tshark's, by name. Numbers in one form, whatever base they are shown in.
+    /// Parses a line of tshark, by name. Numbers have one form, regardless of their displayed base.
     pub(crate) fn read(&self, line: &str) -> BTreeMap<&'static str, String> {
         let values = line.split('\t').map(|all| {
             let each: Vec<String> = all.split(',').map(plain).collect();
@@ -25,7 +25,7 @@ impl Columns {
     }
 }
 
-/// A number in decimal, a truth as 0 or 1, anything else as it is.
+/// Normalises a value: a number in decimal, a boolean as 0 or 1, anything else unchanged.
 fn plain(value: &str) -> String {
     match value {
         "True" => "1".to_owned(),
@@ -37,7 +37,7 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// What must be said of a frame, by our own parser: every field of [`TOLD`] and [`WRONG`].
+/// Expected values of a frame, by our own parser: every field of [`TOLD`] and [`WRONG`].
 pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     let mut want: BTreeMap<&'static str, String> =
         TOLD.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
@@ -66,7 +66,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
         },
         _ => return want,
     };
-    // As far as it can be read is the script's own affair; that something is wrong is not.
+    // The script may dissect a wrong packet partly, but must report that it is wrong.
     want.retain(|name, _| name.starts_with("_ws."));
     want.extend(complaint(wrong, packet.payload).map(|name| (name, "1".to_owned())));
     if wrong == DropReason::ExtTooShort {
@@ -75,7 +75,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     want
 }
 
-/// The script's word for a reason of ours.
+/// The script's name of a drop reason.
 fn complaint(reason: DropReason, payload: &[u8]) -> Option<&'static str> {
     let words = payload.first().map_or(0, |b| b & 0xf);
     let has_odd_word = payload.len() >= 72 && words > 0 && !payload[63].is_multiple_of(64);
@@ -202,7 +202,8 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     }
 }
 
-/// Packets from `next` on that the words say have arrived, and those missing below the highest.
+/// Numbers of packets from `next` on that the SACK words acknowledge, and of those missing below
+/// the highest.
 fn counts(ack: &SrAckRepr<'_>) -> (u64, u64) {
     let mut told = BTreeMap::new();
     for word in ack.words.as_slice() {
@@ -219,7 +220,7 @@ fn counts(ack: &SrAckRepr<'_>) -> (u64, u64) {
     (spanwire_base::u64_from(arrived.len()), spanwire_base::u64_from(missing))
 }
 
-/// Fields that a capture must have at least once, other than 0.
+/// Fields that must occur in the capture with a value other than 0.
 pub(crate) const TOLD: &[&str] = &[
     "spanwire.sr.version",
     "spanwire.sr.kind",
@@ -290,9 +291,9 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.sr.expert.refused",
 ];
 
-/// Fields that are 0 in what we send so far, and what no packet may have.
+/// Fields that are always 0 in our packets, and errors that no packet may have.
 const WRONG: &[&str] = &["spanwire.sr.ack.delay", "_ws.lua.error", "_ws.malformed"];
 
-/// What follows from other packets of the capture.
+/// Fields derived from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =
     &["spanwire.sr.again", "spanwire.sr.ack.echo_frame", "spanwire.sr.ack.rtt"];

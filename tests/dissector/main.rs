@@ -1,7 +1,8 @@
-//! The Wireshark dissector of SR (`docs/wireshark/spanwire_sr.lua`), run by tshark over a capture
-//! of ours: every field as our own parser has it, an expert info where ours drops, no Lua error.
+//! The Wireshark dissector of SR (`docs/wireshark/spanwire_sr.lua`), run by tshark on a capture of
+//! our engine. Every field must equal our own parser's, every drop must have an expert info, and
+//! there must be no Lua error.
 //!
-//! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` writes the capture anew.
+//! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` regenerates the capture.
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod fields;
@@ -16,7 +17,7 @@ fn path(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
 }
 
-/// Runs the script over a capture and compares every packet of it. False when there is no tshark.
+/// Runs the script on a capture and compares every packet of it. Returns false without tshark.
 fn check(capture: &Path) -> bool {
     let columns = Columns::all();
     let mut command = Command::new("tshark");
@@ -39,7 +40,7 @@ fn check(capture: &Path) -> bool {
     assert_eq!(lines.lines().count(), frames.len());
     for derived in fields::DERIVED {
         let told = lines.lines().filter(|line| !columns.read(line)[derived].is_empty()).count();
-        assert!(told > 5, "{derived} is told {told} times");
+        assert!(told > 5, "{derived} occurs {told} times");
     }
     for (i, (line, frame)) in lines.lines().zip(frames).enumerate() {
         let got = columns.read(line);
@@ -52,7 +53,7 @@ fn check(capture: &Path) -> bool {
 }
 
 #[test]
-fn script__says_of_the_golden_capture_what_the_parser_says() {
+fn script__agrees_with_the_parser_on_the_golden_capture() {
     let golden = path("tests/golden/spanwire/sr.pcap");
     if std::env::var_os("SPANWIRE_BLESS").is_some() {
         std::fs::write(&golden, scene::capture()).expect("the tree can be written");
@@ -60,17 +61,17 @@ fn script__says_of_the_golden_capture_what_the_parser_says() {
     check(&golden);
 }
 
-/// A change of structure changes no byte on the wire.
+/// Refactoring must not change a byte on the wire.
 #[test]
-fn capture__is_the_golden_one() {
+fn capture__equals_the_golden_one() {
     let golden = std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree");
-    let differs = "bless it if what the engine sends was meant to change";
+    let differs = "bless it if a change of the packets is intended";
     assert!(scene::capture() == golden, "the scene's capture is not the golden one: {differs}");
 }
 
-/// The engine moves on; what it sends today must be understood today.
+/// The script must also dissect the engine's present packets.
 #[test]
-fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
+fn script__agrees_with_the_parser_on_present_packets() {
     let file = std::env::temp_dir().join(format!("spanwire-dissector-{}.pcap", std::process::id()));
     std::fs::write(&file, scene::capture()).expect("a temporary file");
     check(&file);
@@ -78,7 +79,7 @@ fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
 }
 
 #[test]
-fn capture__holds_everything_that_there_is_to_dissect() {
+fn capture__has_every_field_of_the_dissector() {
     for bytes in [
         std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree"),
         scene::capture(),

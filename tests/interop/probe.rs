@@ -1,6 +1,6 @@
-//! vprobe's twin on our engine: the same exchange, the same operations, the same buffer.
+//! A counterpart of vprobe on our engine: the same exchange, operations and buffer.
 //!
-//! See `tests/rxe_peer/vprobe.c` for the operations. One more is only here: `cut` cuts the cable.
+//! `tests/rxe_peer/vprobe.c` describes the operations. `cut`, which cuts the link, is additional.
 
 use crate::badwire::BadWire;
 use crate::guest::DEVICE;
@@ -24,12 +24,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of the buffer: messages of 1 MiB and what follows them fit each half.
+/// Buffer size: each half has room for messages of 1 MiB and the bytes after them.
 pub(crate) const BUFFER_BYTES: usize = 4 << 20;
-/// Where its second half begins: what is sent and READ, and where READs land.
+/// Offset of the second half: the source of sends and of the peer's READs, and the target of our
+/// READs.
 const HALF: usize = BUFFER_BYTES / 2;
 
-/// What both sides of a session are set up with.
+/// Parameters of both sides of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) ours: IpAddr,
@@ -68,7 +69,7 @@ pub(crate) struct Probe {
 
 type Cable = BadWire<PcapPort<Box<dyn Port>, File>>;
 
-/// What vprobe says of itself.
+/// The parameters that vprobe announces.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     qpn: Qpn,
@@ -78,19 +79,19 @@ struct Peer {
     len: u64,
 }
 
-/// What became of our side.
+/// The result of our side.
 pub(crate) struct Done {
     pub(crate) transcript: Transcript,
     pub(crate) counters: Counters,
-    /// Frames the cable lost: arriving, leaving.
+    /// Frames lost on the link: received, sent.
     pub(crate) lost: (u64, u64),
 }
 
-/// What can go wrong with our side, in words.
+/// An error of our side, as text.
 pub(crate) type Wrong = Box<dyn std::error::Error>;
 
 impl Probe {
-    /// Connects to the vprobe that listens in the guest. To be called in our namespace.
+    /// Connects to the vprobe that listens in the guest. Call it in our namespace.
     pub(crate) fn connect(
         setup: &Setup,
         port: Box<dyn Port>,
@@ -137,7 +138,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// To RTR and RTS.
+    /// Moves the queue pair to RTR and RTS.
     fn make_ready(&mut self, setup: &Setup) -> Result<(), Wrong> {
         let ifindex = Netlink::open()?.ifindex(DEVICE)?;
         let hop = resolve(setup.theirs, Some(ifindex))?;
@@ -162,7 +163,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Runs the script to its end, with vprobe's barriers before and after.
+    /// Runs the script, with vprobe's barriers before and after.
     pub(crate) fn run(mut self, script: &[String]) -> Result<Done, Wrong> {
         self.barrier()?;
         for op in script {
@@ -255,7 +256,7 @@ impl Probe {
         };
         let (addr, lkey) = (self.mr.addr + u64_from(HALF), self.mr.lkey);
         let sge = match op {
-            // Each atomic of a row has its own word for what it found.
+            // Each atomic in a row has its own word for the original value.
             WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
                 Sge { addr: addr + 8 * at, len: 8, lkey }
             }
@@ -271,7 +272,7 @@ impl Probe {
         self.next_id - 1
     }
 
-    /// Waits for `n` completions, each at most `each`.
+    /// Waits for `n` completions, each for at most `each`.
     fn poll(&mut self, n: u64, each: Duration) -> Result<(), Wrong> {
         for _ in 0..n {
             let end = Instant::now() + each;
@@ -296,7 +297,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Notes what the `at`-th atomic of a row has found.
+    /// Records the original value of the `at`-th atomic in a row.
     fn note_original(&mut self, at: u64) -> Result<(), Wrong> {
         let mut bytes = [0; 8];
         self.region.copy_out(HALF + 8 * usize_from(at), &mut bytes)?;
@@ -304,20 +305,20 @@ impl Probe {
         Ok(())
     }
 
-    /// Says that we are here, and waits for the same word.
+    /// Sends the barrier message and waits for the peer's.
     fn barrier(&mut self) -> Result<(), Wrong> {
-        // A few bytes into a connection that carries nothing else: it never has to wait.
+        // A few bytes on an otherwise idle connection: the write never blocks.
         self.tcp.write_all(b"BAR\n")?;
         let end = Instant::now() + BARRIER_MAX;
         self.drive(|probe| {
             if Instant::now() >= end {
-                return Err("the peer does not come to the barrier".into());
+                return Err("the peer does not reach the barrier".into());
             }
             probe.hear()
         })
     }
 
-    /// True when a whole line has come, which is taken.
+    /// Receives; returns true if a complete line has arrived, and removes it.
     fn hear(&mut self) -> Result<bool, Wrong> {
         let mut bytes = [0; 256];
         match self.tcp.read(&mut bytes) {
@@ -333,7 +334,7 @@ impl Probe {
         Ok(true)
     }
 
-    /// Runs the engine until `is_done`: the peer is served whatever we wait for.
+    /// Runs the engine until `is_done`, so that the peer is served during every wait.
     fn drive(
         &mut self,
         mut is_done: impl FnMut(&mut Self) -> Result<bool, Wrong>,
@@ -351,7 +352,7 @@ impl Probe {
     }
 }
 
-/// How long until a deadline.
+/// Time until a deadline.
 fn time_left(deadline: Option<Time>, now: Time) -> Duration {
     deadline.map_or(Duration::MAX, |at| Duration::from_nanos(at.since(now).as_ns()))
 }
@@ -385,7 +386,7 @@ fn dial(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// vprobe's line. It is read byte by byte: what follows is not for us yet.
+/// Reads vprobe's line byte by byte, because later bytes belong to the barriers.
 fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
@@ -411,7 +412,7 @@ fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
     })
 }
 
-/// The GID of an address, as it is written.
+/// The GID of an address, as text.
 fn gid_of(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -419,15 +420,15 @@ fn gid_of(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// vprobe's immediate data are this and the request's number.
+/// vprobe's immediate data are this plus the request's number.
 pub(crate) const IMM_BASE: u32 = 0xabcd_0000;
 /// Marks the number of a receive request.
 const RECV: u64 = 1 << 32;
-/// Between two looks at what cannot wake us.
+/// Interval of polling resources without a wakeup.
 const NAP: Duration = Duration::from_micros(500);
-/// For one completion; as long as vprobe waits.
+/// Time limit of one completion, as in vprobe.
 const POLL_MAX: Duration = Duration::from_secs(20);
-/// vprobe's program takes a while to start in the guest.
+/// vprobe takes some time to start in the guest.
 const DIAL_MAX: Duration = Duration::from_secs(15);
-/// Longer than anything a side does between two barriers.
+/// Above the longest time between two barriers.
 const BARRIER_MAX: Duration = Duration::from_secs(60);

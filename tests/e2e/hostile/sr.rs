@@ -1,4 +1,4 @@
-//! The same in SR, whose windows are wide and whose keys are checked in any order.
+//! The same in SR, whose windows are wide and whose keys are checked out of order.
 
 use super::{
     ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, bent, counted, under_attack,
@@ -15,15 +15,15 @@ fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted(
     under_attack("sr", |n, lab| (n.sr_against_server(lab), n.sr_against_client(lab)));
 }
 
-/// A client that sends slowly leaves a window of 65,536 numbers that it never comes to. One wrong
-/// key there ends its connection, and no second one is tried.
+/// A slow client leaves most of a window of 65,536 numbers unused. A single wrong key in it ends
+/// the connection, so an attacker has one guess.
 #[test]
 fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(&lab);
     let mut tap = Tap::new(&lab.hosts.b);
-    // With defaults the transfer is over before the attack. At 8 Mbit/s it stands still enough that
+    // With defaults the transfer would end before the attack. At 8 Mbit/s it is so slow that
     // numbers 20,000 ahead stay inside the window of 65,536 and are never reached.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=8"];
     let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
@@ -38,12 +38,16 @@ fn hostile__a_wrong_key_in_sr_ends_the_connection() {
         from_b.send(&forge.sr(&header, 64));
     }
     let outcome = client.wait();
-    assert!(!outcome.success, "it outlived 200 guesses: {}", outcome.stdout);
+    assert!(!outcome.success, "it survived 200 guesses: {}", outcome.stdout);
     let served = server.end_with(libc::SIGTERM);
-    let served: Value = serde_json::from_str(&served.stdout).expect("one line for one job");
+    let served: Value = serde_json::from_str(&served.stdout).expect("one line per job");
     let counters = &served["counters"];
     assert_eq!(counters["tx_fatal_naks"], 1, "{served}");
-    assert_eq!(counters["drop_refused_ahead"], Value::Null, "none was tried in silence: {served}");
+    assert_eq!(
+        counters["drop_refused_ahead"],
+        Value::Null,
+        "no guess was ignored silently: {served}"
+    );
 }
 
 impl Forge {
@@ -65,7 +69,7 @@ impl Forge {
 }
 
 impl Numbers {
-    /// Of the first packet that the client sends. It sends fewer than 2^20.
+    /// The number of the client's first packet. It sends fewer than 2^20.
     fn first(&self) -> u32 {
         self.client_psn << 8
     }
@@ -83,7 +87,7 @@ impl Numbers {
         attacks
     }
 
-    /// Packets that are right but for one thing, at a number where nothing would come of them.
+    /// Packets with a single error, at a number without effect.
     fn sr_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
         let right = forge.sr(&self.sr_write(psn, self.va, self.rkey), 64);
         let bent = |change: fn(&mut Vec<u8>)| bent(right.clone(), change);
@@ -114,7 +118,7 @@ impl Numbers {
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
     }
 
-    /// Requests for memory, behind and before the window.
+    /// Requests for memory, behind and ahead of the window.
     fn sr_requests(&self, forge: &Forge) -> Vec<Attack> {
         let targets = [
             ("a bad rkey", self.va, self.rkey ^ 1),
@@ -147,8 +151,8 @@ impl Numbers {
         attacks
     }
 
-    /// Acknowledgements and answers that the client did not earn. The server sends nothing but
-    /// acknowledgements: the window of its stream stays where it was.
+    /// Unsolicited acknowledgements and responses. The server sends only acknowledgements, so the
+    /// window of its stream does not move.
     fn sr_against_client(&self, lab: &Lab) -> Vec<Attack> {
         let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, self.client_qpn);
         let theirs = self.server_psn << 8;
@@ -172,12 +176,12 @@ impl Numbers {
         let answer = SrDataRepr { answers: Some(1 << 30), ..answer };
         let nothing = forge.sr(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
-        // The client grants no remote access; a gap before the packet does not change that.
+        // The client grants no remote access, regardless of a gap before the packet.
         let write = forge.sr(&self.sr_write(ahead, self.va, self.rkey), 64);
         attacks.push(counted("a WRITE", write, "drop_refused_ahead"));
         attacks
     }
 }
 
-/// Where SR's header begins.
+/// Offset of SR's header.
 const INSIDE: usize = BTH + 12;
